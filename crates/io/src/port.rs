@@ -1,0 +1,54 @@
+//! The contract between a link and the runner that drives it.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame};
+use wire::time::Instant;
+
+/// One queue of one interface, driven by one thread.
+///
+/// A turn is `begin`, `receive` until it answers 0 or the budget is spent, any number of `send`s, `flush`. Frames never leave
+/// their port: `receive` lends them to a closure and recycles them when it returns, `send` lends a free one to be filled in place.
+/// A frame address is always in exactly one of: fill ring, hand-out, free list, tx ring, completion ring.
+/// Nothing but [`Port::wait`] blocks, and only [`Port::flush`] (and `wait`) may make a system call on a link that has a choice.
+pub trait Port: FrameSink {
+    /// Starts a turn at `now`: what wrappers stamp frames with and delay them by. Never earlier than in the turn before.
+    fn begin(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Lends the next burst, at most [`wire::frame::BURST`] frames, to `each`, and recycles it. Returns the number of frames;
+    /// `each` is not called when there are none.
+    fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize;
+
+    /// Publishes what was sent since the last flush and wakes the other side, at most once.
+    ///
+    /// # Errors
+    /// The link is gone (peer closed, interface removed); says which and why.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Sleeps until a frame may be there, `wake` is readable, `timeout` has passed (`None`: no limit) or a signal came.
+    /// Returns at once when frames are waiting already. May wake early.
+    ///
+    /// # Errors
+    /// The link is gone, as in [`Port::flush`].
+    fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()>;
+
+    /// When the port itself has work to do next (a wrapper that holds delayed frames), if at all.
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What the link can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Our hardware address on the link.
+    fn mac(&self) -> MacAddr;
+
+    /// Frames lost by the link itself, as far as it says: (received and dropped, not sent).
+    fn losses(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
