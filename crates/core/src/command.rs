@@ -1,0 +1,123 @@
+//! What the application asks of the stack.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::config::CongestionControl;
+use crate::id::{ConnId, ListenerId, Token};
+use crate::info::TcpInfo;
+
+/// Keepalive probing (RFC 9293 §3.8.4; off by default, as it must be).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is dropped.
+    pub count: u8,
+}
+
+/// What can be set on a socket before or after it connects. `None` leaves the configured default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Send small segments at once (TCP_NODELAY): no Nagle (RFC 9293 §3.7.4).
+    pub nodelay: bool,
+    /// Probe an idle peer (SO_KEEPALIVE).
+    pub keepalive: Option<Keepalive>,
+    /// SO_LINGER: what `Close` does with unsent data. `None`: send it in the background. `Some(0)`: RST at once. `Some(t)`: as `None`;
+    /// the socket layer does the waiting.
+    pub linger: Option<Duration>,
+    /// Receive buffer limit, bytes (SO_RCVBUF).
+    pub recv_buffer: Option<u32>,
+    /// Send buffer limit, bytes (SO_SNDBUF).
+    pub send_buffer: Option<u32>,
+    /// Upper bound for the MSS in both directions, bytes (TCP_MAXSEG).
+    pub max_segment: Option<u16>,
+    /// Give up on unacknowledged data after this time (TCP_USER_TIMEOUT, RFC 5482).
+    pub user_timeout: Option<Duration>,
+    /// Drop the connection when nothing was received or sent for this long (mtcp.conf `tcp_timeout`).
+    pub idle_timeout: Option<Duration>,
+    /// Congestion control (TCP_CONGESTION).
+    pub congestion: Option<CongestionControl>,
+}
+
+/// A call on the stack, see [`crate::Stack::execute`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Command {
+    /// Listen on `local`. The unspecified address means all of ours in that family; port 0 picks one. An IPv6 wildcard listens on
+    /// IPv4 too unless `only_v6`. Accepted connections inherit `options`. Replies `Listening`.
+    Listen {
+        /// Comes back with `Event::Accepted`.
+        token: Token,
+        /// Address and port.
+        local: SocketAddr,
+        /// IPV6_V6ONLY.
+        only_v6: bool,
+        /// Established connections that may wait for `Accept`.
+        backlog: u32,
+        /// For accepted connections.
+        options: Options,
+    },
+    /// Stop listening; connections not yet accepted are reset. Replies `Done`.
+    Unlisten(ListenerId),
+    /// Open a connection. `local` with port 0 picks a port (RFC 6056), `None` picks the address too. Replies `Connecting`; then an
+    /// event says `CONNECTED` or `ERROR`.
+    Connect {
+        /// Comes back with every event.
+        token: Token,
+        /// Where from.
+        local: Option<SocketAddr>,
+        /// Where to.
+        remote: SocketAddr,
+        /// For this connection.
+        options: Options,
+    },
+    /// Take an accepted connection: its events carry `token` from now on, and it leaves the backlog. Replies `Done`.
+    Accept {
+        /// From `Event::Accepted`.
+        conn: ConnId,
+        /// Comes back with every event.
+        token: Token,
+    },
+    /// Doorbell: bytes were written to the send stream. Replies `Done`.
+    Send(ConnId),
+    /// Doorbell: enough was read from the receive stream that the window may want to move. Replies `Done`.
+    Received(ConnId),
+    /// Send FIN after what is in the send stream (shutdown(SHUT_WR)). Replies `Done`.
+    Shutdown(ConnId),
+    /// The application is done with the connection and released its streams: send what is left and FIN in the background; with unread
+    /// data, or linger 0, RST instead (RFC 9293 §3.10.4, RFC 2525 §2.17). Replies `Done`.
+    Close(ConnId),
+    /// Send RST and forget (RFC 9293 §3.10.5). The application released its streams. Replies `Done`.
+    Abort(ConnId),
+    /// Replace the options. Replies `Done`.
+    SetOptions {
+        /// Whose.
+        conn: ConnId,
+        /// All of them.
+        options: Options,
+    },
+    /// Replace the options that a listener hands on. Replies `Done`.
+    SetListenerOptions {
+        /// Whose.
+        listener: ListenerId,
+        /// All of them.
+        options: Options,
+    },
+    /// TCP_INFO. Replies `Info`.
+    Info(ConnId),
+}
+
+/// The answer to a command that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reply {
+    /// Nothing to say.
+    Done,
+    /// The listener, and where it listens (the port if 0 was asked for).
+    Listening(ListenerId, SocketAddr),
+    /// The connection, and its local address. Its streams are open: bytes written now go out once it is established.
+    Connecting(ConnId, SocketAddr),
+    /// What TCP knows.
+    Info(TcpInfo),
+}

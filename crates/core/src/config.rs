@@ -1,0 +1,171 @@
+//! What a stack is told when it is made.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use wire::frame::{Capabilities, MacAddr};
+
+use crate::id::PortId;
+
+/// The algorithms of congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CongestionControl {
+    /// RFC 5681 and RFC 6582.
+    #[default]
+    NewReno,
+}
+
+/// An address of ours with the length of its on-link prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub addr: IpAddr,
+    /// Bits of the network part.
+    pub prefix_len: u8,
+}
+
+/// One port of the stack; its [`PortId`] is its index in [`Config::interfaces`].
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Our hardware address on it.
+    pub mac: MacAddr,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Our addresses on it, both families mixed.
+    pub addresses: Vec<Address>,
+}
+
+/// A route to a network that is not on-link (the prefixes of our addresses are routes already).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network.
+    pub network: IpAddr,
+    /// Bits of the network part; 0 is the default route.
+    pub prefix_len: u8,
+    /// The next hop; `None`: on-link.
+    pub gateway: Option<IpAddr>,
+    /// Where it leaves.
+    pub port: PortId,
+}
+
+/// A static neighbour: never aged, never probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticNeighbour {
+    /// Address (all of it: `prefix_len` bits must match, as in arp.conf).
+    pub addr: IpAddr,
+    /// Bits that must match; 32 or 128 for one host.
+    pub prefix_len: u8,
+    /// Its hardware address.
+    pub mac: MacAddr,
+    /// On this port.
+    pub port: PortId,
+}
+
+/// All settings of a stack. `Config::default()` serves a small machine; sizes are bounds, memory is taken as it is used.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Ports with their addresses.
+    pub interfaces: Vec<Interface>,
+    /// Longest prefix wins.
+    pub routes: Vec<Route>,
+    /// Static neighbours.
+    pub neighbours: Vec<StaticNeighbour>,
+    /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528), ports (RFC 6056) and
+    /// timestamp offsets. Fixed in simulations.
+    pub secret: [u8; 32],
+    /// Control blocks.
+    pub max_connections: u32,
+    /// Half-open records over all listeners.
+    pub max_half_open: u32,
+    /// TIME_WAIT records; the oldest goes first when they run out.
+    pub max_time_wait: u32,
+    /// Listeners.
+    pub max_listeners: u32,
+    /// Bytes that all receive buffers together may hold.
+    pub recv_pool: usize,
+    /// Bytes that all send buffers together may hold.
+    pub send_pool: usize,
+    /// Default limit of one receive buffer, bytes.
+    pub recv_buffer: u32,
+    /// Default limit of one send buffer, bytes.
+    pub send_buffer: u32,
+    /// Largest limit a socket may ask for, bytes.
+    pub max_buffer: u32,
+    /// First and last ephemeral port.
+    pub ephemeral: (u16, u16),
+    /// Offer timestamps and window scaling on connections that we open (RFC 7323); used only if both sides offer them.
+    pub timestamps: bool,
+    /// See `timestamps`.
+    pub window_scaling: bool,
+    /// RTO before the first measurement (RFC 6298 §2.1).
+    pub rto_initial: Duration,
+    /// Lower bound of the RTO. RFC 6298 §2.4 says 1 s should be; 200 ms is what hosts do.
+    pub rto_min: Duration,
+    /// Upper bound of the RTO (RFC 6298 §2.5).
+    pub rto_max: Duration,
+    /// SYN retransmissions before a connect fails.
+    pub syn_retries: u8,
+    /// SYN-ACK retransmissions before a half-open record goes.
+    pub syn_ack_retries: u8,
+    /// Data retransmissions in a row before the connection fails (R2 of RFC 9293 §3.8.3).
+    pub data_retries: u8,
+    /// Longest delay of an ACK (RFC 9293 §3.8.6.3: under 0.5 s).
+    pub delayed_ack: Duration,
+    /// FIN_WAIT_2 without an application (RFC 9293 §3.10.? leaves it open; every host has one).
+    pub fin_wait_2: Duration,
+    /// 2 MSL.
+    pub time_wait: Duration,
+    /// Initial window in segments (RFC 6928).
+    pub initial_window: u8,
+    /// Default congestion control.
+    pub congestion: CongestionControl,
+    /// Upper bound of reassembly memory for IP fragments, bytes.
+    pub reassembly_bytes: usize,
+    /// How long fragments wait for the rest (RFC 791: 15 s here; RFC 8200 §4.5: 60 s).
+    pub reassembly_timeout: Duration,
+    /// Neighbour cache entries.
+    pub max_neighbours: u32,
+    /// ICMP errors, RSTs to nowhere and challenge ACKs per second, each (RFC 1812 §4.3.2.8, RFC 5961 §7).
+    pub reply_rate: u32,
+    /// Use 2 MB pages where reserved, transparent huge pages otherwise.
+    pub huge_pages: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            routes: Vec::new(),
+            neighbours: Vec::new(),
+            secret: [0; 32],
+            max_connections: 65_536,
+            max_half_open: 16_384,
+            max_time_wait: 65_536,
+            max_listeners: 256,
+            recv_pool: 256 << 20,
+            send_pool: 256 << 20,
+            recv_buffer: 1 << 20,
+            send_buffer: 1 << 20,
+            max_buffer: 8 << 20,
+            ephemeral: (32_768, 60_999),
+            timestamps: true,
+            window_scaling: true,
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(60),
+            syn_retries: 6,
+            syn_ack_retries: 5,
+            data_retries: 15,
+            delayed_ack: Duration::from_millis(40),
+            fin_wait_2: Duration::from_secs(60),
+            time_wait: Duration::from_secs(60),
+            initial_window: 10,
+            congestion: CongestionControl::NewReno,
+            reassembly_bytes: 4 << 20,
+            reassembly_timeout: Duration::from_secs(15),
+            max_neighbours: 4096,
+            reply_rate: 1000,
+            huge_pages: true,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Names for things: small integers with a generation, never pointers.
+
+/// A network port (interface queue) of the stack: index into [`crate::Config::interfaces`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PortId(pub u8);
+
+/// A name that the application gives to a listener or connection and gets back with every event (mtcp: its socket id).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u32);
+
+impl Token {
+    /// An accepted connection that the application has not taken yet.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// A connection. `slot` is also its index in `ring::stream`; a stale generation is refused everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId {
+    /// Index in the connection arena and in the byte streams.
+    pub slot: u32,
+    /// How often the slot had been used before.
+    pub generation: u32,
+}
+
+/// A listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId {
+    /// Index in the listener table.
+    pub slot: u32,
+    /// How often the slot had been used before.
+    pub generation: u32,
+}
