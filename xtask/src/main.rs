@@ -1,2 +1,55 @@
-//! placeholder
-fn main() {}
+//! Checks that keep the design: `cargo xtask <check>`.
+#![forbid(unsafe_code)]
+
+mod deps;
+mod style;
+mod suites;
+mod xdp;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "usage: cargo xtask <command>
+
+  deps     crate dependencies point the way DESIGN allows
+  style    files under 600 lines, unsafe only where it may be, names of the house
+  xdp      the committed XDP object matches its source (needs clang)
+  check    all of the above
+  test     every test suite, summed up as `N passed, N failed`
+";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    match run(&command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &str) -> Result<()> {
+    let root = workspace_root()?;
+    match command {
+        "deps" => deps::check(&root),
+        "style" => style::check(&root),
+        "xdp" => xdp::check(&root),
+        "check" => {
+            deps::check(&root)?;
+            style::check(&root)?;
+            xdp::check(&root)
+        }
+        "test" => suites::run(&root),
+        _ => bail!("unknown command '{command}'\n{USAGE}"),
+    }
+}
+
+fn workspace_root() -> Result<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_path_buf)
+        .context("xtask is not inside the workspace")
+}

@@ -1,0 +1,56 @@
+# mTCP: the commands a person needs. `make help` lists them.
+CARGO  ?= cargo
+CC     ?= cc
+PREFIX ?= /usr/local
+DESTDIR ?=
+export PATH := $(PATH):/usr/sbin:/sbin
+
+.PHONY: help build demo test bench install examples check setup clean
+
+help:
+	@echo "make demo      show the main job on real traffic (root: AF_XDP on a veth pair; else shared memory)"
+	@echo "make test      run every test; ends with 'N passed, N failed'"
+	@echo "make bench     run the micro-benchmarks and the comparison with the kernel"
+	@echo "make build     build the library and the mtcp command (target/release)"
+	@echo "make install   install library, headers, pkg-config file and mtcp below PREFIX ($(PREFIX))"
+	@echo "make examples  build the C examples against the library (build/examples)"
+	@echo "make check     formatting, lints, docs and design checks"
+
+setup:
+	@sh scripts/setup.sh
+
+build:
+	$(CARGO) build --release -p tools -p capi
+
+demo: setup build
+	target/release/mtcp demo
+
+test: setup
+	$(CARGO) xtask test
+
+bench: setup build
+	$(CARGO) bench -p wire -p ring -p io -p mtcp-core
+	sh scripts/compare.sh
+
+install: build
+	sh crates/capi/install.sh "$(PREFIX)" "$(DESTDIR)"
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 target/release/mtcp "$(DESTDIR)$(PREFIX)/bin/mtcp"
+
+examples: build
+	sh crates/capi/install.sh "$(CURDIR)/build/prefix" ""
+	mkdir -p build/examples
+	for program in epserver epwget echo; do \
+		PKG_CONFIG_PATH="$(CURDIR)/build/prefix/lib/pkgconfig" sh -c \
+		'$(CC) -O2 -Wall -Wextra -o build/examples/'$$program' examples/c/'$$program'.c $$(pkg-config --cflags --libs libmtcp) -Wl,-rpath,$(CURDIR)/build/prefix/lib' || exit 1; \
+	done
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	$(CARGO) xtask check
+
+clean:
+	$(CARGO) clean
+	rm -rf build

@@ -1,0 +1,112 @@
+//! The arrows of ARCHITECTURE: who may depend on whom.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+struct Arrows {
+    name: &'static str,
+    /// Crates of this workspace that it may see.
+    inside: &'static [&'static str],
+    /// Crates from outside; `None`: any well-kept one. Dev-dependencies are free.
+    outside: Option<&'static [&'static str]>,
+}
+
+const fn arrows(
+    name: &'static str,
+    inside: &'static [&'static str],
+    outside: Option<&'static [&'static str]>,
+) -> Arrows {
+    Arrows {
+        name,
+        inside,
+        outside,
+    }
+}
+
+const ARROWS: &[Arrows] = &[
+    arrows("wire", &[], Some(&["bitflags", "zerocopy"])),
+    arrows("ring", &[], Some(&["bitflags", "libc", "loom", "rustix"])),
+    arrows(
+        "mtcp-core",
+        &["wire", "ring"],
+        Some(&["bitflags", "hashbrown", "siphasher"]),
+    ),
+    arrows("io", &["wire", "ring"], None),
+    arrows("sim", &["mtcp-core", "wire"], None),
+    arrows("mtcp", &["mtcp-core", "io", "ring", "wire"], None),
+    arrows("capi", &["mtcp"], None),
+    arrows("tools", &["mtcp"], None),
+    arrows("interop", &[], None),
+    arrows("xtask", &[], None),
+];
+
+/// Fails when a crate depends on one that DESIGN does not let it see.
+pub fn check(root: &Path) -> Result<()> {
+    let packages = workspace_packages(root)?;
+    let mut wrong = Vec::new();
+    for package in &packages {
+        let name = text(package, "name");
+        let Some(known) = ARROWS.iter().find(|known| known.name == name) else {
+            wrong.push(format!("{name}: not in the table of xtask/src/deps.rs"));
+            continue;
+        };
+        for (dependency, is_ours) in normal_dependencies(package) {
+            let allowed = if is_ours {
+                known.inside.contains(&dependency.as_str())
+            } else {
+                known
+                    .outside
+                    .is_none_or(|list| list.contains(&dependency.as_str()))
+            };
+            if !allowed {
+                wrong.push(format!("{name} -> {dependency}"));
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        bail!(
+            "dependencies that the design does not allow:\n  {}",
+            wrong.join("\n  ")
+        );
+    }
+    println!("deps: {} crates, every arrow points inward", packages.len());
+    Ok(())
+}
+
+fn workspace_packages(root: &Path) -> Result<Vec<Value>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .context("cannot run cargo metadata")?;
+    if !output.status.success() {
+        bail!(
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let mut metadata: Value = serde_json::from_slice(&output.stdout)?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => bail!("cargo metadata lists no packages"),
+    }
+}
+
+/// (name, whether it is in this workspace) of each dependency that is not for tests or build scripts only.
+fn normal_dependencies(package: &Value) -> Vec<(String, bool)> {
+    let none = Vec::new();
+    package["dependencies"]
+        .as_array()
+        .unwrap_or(&none)
+        .iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .map(|dependency| (text(dependency, "name"), dependency["path"].is_string()))
+        .collect()
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}

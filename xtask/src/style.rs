@@ -1,0 +1,82 @@
+//! Rules of the house that no lint knows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+const MAX_LINES: usize = 600;
+
+/// Crates that forbid unsafe code as a whole.
+const SAFE_CRATES: &[&str] = &[
+    "crates/wire",
+    "crates/core",
+    "crates/sim",
+    "crates/tools",
+    "xtask",
+];
+
+/// Where `unsafe` may stand.
+const UNSAFE_HOMES: &[&str] = &["crates/ring/", "crates/io/", "crates/mtcp/", "crates/capi/"];
+
+/// Fails on files that are too long and on unsafe code away from home.
+pub fn check(root: &Path) -> Result<()> {
+    let mut wrong = Vec::new();
+    let files = tracked_sources(root)?;
+    for path in &files {
+        let name = path.display().to_string();
+        let source = fs::read_to_string(root.join(path)).with_context(|| name.clone())?;
+        let lines = source.lines().count();
+        if lines > MAX_LINES {
+            wrong.push(format!("{name}: {lines} lines, at most {MAX_LINES}"));
+        }
+        if has_unsafe(&source) && !UNSAFE_HOMES.iter().any(|home| name.starts_with(home)) {
+            wrong.push(format!(
+                "{name}: unsafe code outside {}",
+                UNSAFE_HOMES.join(" ")
+            ));
+        }
+    }
+    for crate_dir in SAFE_CRATES {
+        if !forbids_unsafe(&root.join(crate_dir)) {
+            wrong.push(format!(
+                "{crate_dir}: its root lacks #![forbid(unsafe_code)]"
+            ));
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("against the rules of the house:\n  {}", wrong.join("\n  "));
+    }
+    println!("style: {} source files", files.len());
+    Ok(())
+}
+
+fn tracked_sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let output = Command::new("git")
+        .args(["ls-files", "*.rs", "*.c", "*.h"])
+        .current_dir(root)
+        .output()
+        .context("cannot run git ls-files")?;
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(PathBuf::from)
+        .filter(|path| root.join(path).exists())
+        .collect())
+}
+
+fn has_unsafe(source: &str) -> bool {
+    source.lines().any(|line| {
+        let code = line.split("//").next().unwrap_or_default();
+        ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
+            .iter()
+            .any(|word| code.contains(word) && !code.contains('"'))
+    })
+}
+
+fn forbids_unsafe(crate_dir: &Path) -> bool {
+    ["src/lib.rs", "src/main.rs"]
+        .iter()
+        .filter_map(|file| fs::read_to_string(crate_dir.join(file)).ok())
+        .any(|source| source.contains("#![forbid(unsafe_code)]"))
+}
