@@ -3,15 +3,25 @@
 //! Start at [`Stack`], whose documentation is the whole contract.
 #![forbid(unsafe_code)]
 
+mod arena;
 pub mod command;
 pub mod config;
+pub mod counters;
+pub mod drops;
 pub mod error;
 pub mod event;
+mod flow;
 pub mod id;
 pub mod info;
+mod limit;
+mod list;
+mod ports;
+mod wheel;
 
 pub use command::{Command, Reply};
 pub use config::Config;
+pub use counters::Counters;
+pub use drops::Drop;
 pub use error::Error;
 pub use event::{Event, Ready};
 pub use id::{ConnId, ListenerId, PortId, Token};

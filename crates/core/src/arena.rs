@@ -1,0 +1,172 @@
+//! Slot allocator: generations and a free list. The owner keeps its own columns, indexed by the slots given out here.
+
+use std::io;
+
+const LIVE: u32 = u32::MAX;
+const END: u32 = u32::MAX - 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    generation: u32,
+    /// `LIVE`, or the next free slot, or `END`.
+    next: u32,
+}
+
+/// Gives out the integers `0..max`, each with a count of how often it had been used before.
+///
+/// Address space for the largest size is reserved at once and touched slot by slot: fresh slots are used only when no freed one is left,
+/// and the one freed last (whose memory is warm) is given out first.
+#[derive(Debug)]
+pub struct Slots {
+    slots: Vec<Slot>,
+    max: u32,
+    free: u32,
+    live: u32,
+}
+
+impl Slots {
+    /// At most `max` slots at a time (and less than 2^30, so that ids can carry tag bits).
+    ///
+    /// # Errors
+    /// Out of memory, or `max` is too large.
+    pub fn new(max: u32) -> io::Result<Self> {
+        if max >= 1 << 30 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "more than 2^30 slots",
+            ));
+        }
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(max as usize)?;
+        Ok(Self {
+            slots,
+            max,
+            free: END,
+            live: 0,
+        })
+    }
+
+    /// A slot that nobody has; `None` when all are live.
+    pub fn alloc(&mut self) -> Option<u32> {
+        let slot = if let Some(entry) = self.slots.get_mut(self.free as usize) {
+            let slot = self.free;
+            self.free = entry.next;
+            entry.next = LIVE;
+            slot
+        } else {
+            self.grow()?
+        };
+        self.live += 1;
+        Some(slot)
+    }
+
+    fn grow(&mut self) -> Option<u32> {
+        let slot = self.slots.len() as u32;
+        if slot >= self.max {
+            return None;
+        }
+        self.slots.push(Slot {
+            generation: 0,
+            next: LIVE,
+        });
+        Some(slot)
+    }
+
+    /// Takes a slot back; every id that names it is stale from now on. False (and nothing happens) if it was not live.
+    pub fn free(&mut self, slot: u32) -> bool {
+        match self.slots.get_mut(slot as usize) {
+            Some(entry) if entry.next == LIVE => {
+                entry.generation = entry.generation.wrapping_add(1);
+                entry.next = self.free;
+                self.free = slot;
+                self.live -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether `slot` is given out, in this generation.
+    pub fn is_live(&self, slot: u32, generation: u32) -> bool {
+        self.slots
+            .get(slot as usize)
+            .is_some_and(|entry| entry.next == LIVE && entry.generation == generation)
+    }
+
+    /// How often `slot` had been used before; the generation of its present user if it is live.
+    pub fn generation(&self, slot: u32) -> u32 {
+        self.slots
+            .get(slot as usize)
+            .map_or(0, |entry| entry.generation)
+    }
+
+    /// Live slots.
+    pub fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether no slot is live.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Most slots that can be live at a time.
+    pub fn capacity(&self) -> u32 {
+        self.max
+    }
+
+    /// Slots below this have been used at least once: columns need not be longer.
+    pub fn high_water(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The live slots in ascending order; for shutdown and statistics, not for hot paths.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0u32..)
+            .zip(&self.slots)
+            .filter(|(_, entry)| entry.next == LIVE)
+            .map(|(slot, _)| slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_freed_slot_comes_back_first_with_another_generation() {
+        let mut slots = Slots::new(2).unwrap();
+        let a = slots.alloc().unwrap();
+        let b = slots.alloc().unwrap();
+        assert_eq!((a, b, slots.alloc()), (0, 1, None));
+        assert!(slots.free(a));
+        assert!(!slots.free(a), "twice");
+        assert!(!slots.is_live(a, 0));
+        assert_eq!(slots.alloc(), Some(a));
+        assert!(slots.is_live(a, 1) && !slots.is_live(a, 0));
+        assert!(!slots.free(7));
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(ops in prop::collection::vec((any::<bool>(), 0u32..12), 0..300)) {
+            let mut slots = Slots::new(8).unwrap();
+            let mut live = BTreeMap::new();
+            for (is_alloc, pick) in ops {
+                if is_alloc {
+                    match slots.alloc() {
+                        Some(slot) => prop_assert!(live.insert(slot, slots.generation(slot)).is_none()),
+                        None => prop_assert_eq!(live.len(), 8),
+                    }
+                } else {
+                    prop_assert_eq!(slots.free(pick), live.remove(&pick).is_some());
+                }
+                prop_assert_eq!(slots.len() as usize, live.len());
+                prop_assert!(live.iter().all(|(&slot, &generation)| slots.is_live(slot, generation)));
+                prop_assert!(slots.iter().eq(live.keys().copied()));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a stack counts: one table makes the fields, the names and the explanations.
+
+use crate::drops::Drop;
+
+/// One counter with its name, for metrics and tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Unique among the drops, and among the others.
+    pub name: &'static str,
+    /// One line of explanation.
+    pub text: &'static str,
+    /// Whether this counts packets dropped for one reason.
+    pub is_drop: bool,
+    /// The count since the stack was made.
+    pub value: u64,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident;)*) => {
+        /// Counts since the stack was made; they only grow.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[doc = $doc])* pub $name: u64,)*
+            /// Packets dropped, by reason.
+            pub drops: [u64; Drop::COUNT],
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self { $($name: 0,)* drops: [0; Drop::COUNT] }
+            }
+        }
+
+        impl Counters {
+            /// Every counter, drops last.
+            pub fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
+                let Self { $($name,)* drops } = self;
+                let plain = [$(Sample {
+                    name: stringify!($name),
+                    text: concat!($($doc),*).trim_ascii(),
+                    is_drop: false,
+                    value: *$name,
+                },)*];
+                let drops = Drop::ALL.iter().zip(drops).map(|(reason, &value)| {
+                    Sample { name: reason.name(), text: reason.text(), is_drop: true, value }
+                });
+                plain.into_iter().chain(drops)
+            }
+
+            /// Adds the counts of another stack.
+            pub fn add(&mut self, other: &Self) {
+                let Self { $($name,)* drops } = other;
+                $(self.$name += $name;)*
+                for (sum, count) in self.drops.iter_mut().zip(drops) {
+                    *sum += count;
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames received.
+    frames_in;
+    /// Bytes of the frames received.
+    bytes_in;
+    /// Frames sent.
+    frames_out;
+    /// Bytes of the frames sent.
+    bytes_out;
+    /// Fragments received.
+    fragments_in;
+    /// Datagrams put together from fragments.
+    reassembled;
+    /// ARP requests and replies received.
+    arp_in;
+    /// ARP requests and replies sent.
+    arp_out;
+    /// Neighbor Discovery messages received.
+    ndp_in;
+    /// Neighbor Discovery messages sent.
+    ndp_out;
+    /// Hosts that claimed one of our addresses (RFC 5227 §2.4, RFC 4862 §5.4).
+    address_conflicts;
+    /// ICMP messages received.
+    icmp_in;
+    /// ICMP messages sent.
+    icmp_out;
+    /// Echo requests answered.
+    echo_replies;
+    /// ICMP errors about our TCP segments.
+    icmp_errors_in;
+    /// Neighbours that did not answer.
+    neighbour_failures;
+    /// Entries that made room for others in the neighbour cache.
+    neighbour_evictions;
+    /// TCP segments received for us.
+    segments_in;
+    /// TCP segments sent.
+    segments_out;
+    /// Bytes received in order and given to applications.
+    tcp_bytes_in;
+    /// Bytes of payload sent, retransmissions included.
+    tcp_bytes_out;
+    /// Segments sent again.
+    retransmits;
+    /// Segments sent again early, because of duplicate or selective acknowledgments.
+    fast_retransmits;
+    /// Retransmission time-outs.
+    timeouts;
+    /// Zero-window probes sent.
+    window_probes;
+    /// Keepalive probes sent.
+    keepalive_probes;
+    /// ACKs sent without data.
+    acks_out;
+    /// ACKs received that acknowledged nothing new while data was in flight.
+    duplicate_acks_in;
+    /// Challenge ACKs sent (RFC 5961).
+    challenge_acks;
+    /// RSTs sent.
+    resets_out;
+    /// RSTs accepted.
+    resets_in;
+    /// Segments taken by header prediction.
+    fast_path;
+    /// Segments that arrived out of order and were kept.
+    out_of_order;
+    /// Connections opened by us.
+    connects;
+    /// Connections accepted from listeners.
+    accepts;
+    /// Connections that failed after they had been established.
+    failures;
+    /// Attempts to connect that failed.
+    connect_failures;
+    /// TIME_WAIT records that went early to make room.
+    time_wait_evictions;
+}
+
+impl Counters {
+    /// Counts a dropped packet.
+    #[inline]
+    pub fn drop(&mut self, reason: Drop) {
+        self.drops[reason as usize] += 1;
+    }
+
+    /// Packets dropped for `reason`.
+    pub fn dropped(&self, reason: Drop) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// Packets dropped for any reason.
+    pub fn total_dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn samples_cover_everything_under_distinct_names() {
+        let mut counters = Counters {
+            segments_in: 3,
+            ..Counters::default()
+        };
+        counters.drop(Drop::TcpPaws);
+        let all: Vec<_> = counters.samples().collect();
+        let names: BTreeSet<_> = all
+            .iter()
+            .map(|sample| (sample.is_drop, sample.name))
+            .collect();
+        assert_eq!(names.len(), all.len());
+        assert!(all.iter().all(|sample| !sample.text.is_empty()));
+        assert_eq!(all.iter().map(|sample| sample.value).sum::<u64>(), 4);
+        assert!(
+            all.iter()
+                .any(|sample| sample.name == "tcp_paws" && sample.is_drop && sample.value == 1)
+        );
+    }
+
+    #[test]
+    fn adding_adds_every_field() {
+        let mut a = Counters {
+            timeouts: 1,
+            ..Counters::default()
+        };
+        a.drop(Drop::IpHeader);
+        let b = a.clone();
+        a.add(&b);
+        assert_eq!(
+            (a.timeouts, a.dropped(Drop::IpHeader), a.total_dropped()),
+            (2, 2, 2)
+        );
+    }
+}

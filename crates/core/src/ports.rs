@@ -1,0 +1,155 @@
+//! Ephemeral ports, hard to guess and far from their last use: the double-hash algorithm of RFC 6056 §3.3.4.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use siphasher::sip::SipHasher13;
+
+/// RFC 6056 §3.3.4 recommends a table of counters rather than one, so that connections to different destinations do not reveal how many
+/// are made to others.
+const COUNTERS: usize = 1024;
+
+/// Chooses the local port of a connection.
+pub struct EphemeralPorts {
+    first: u16,
+    count: u32,
+    hasher: SipHasher13,
+    counters: Box<[u32; COUNTERS]>,
+}
+
+impl fmt::Debug for EphemeralPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the hasher: it holds the secret.
+        f.debug_struct("EphemeralPorts")
+            .field("first", &self.first)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EphemeralPorts {
+    /// Ports `range.0..=range.1` (in either order), port 0 left out.
+    pub fn new(range: (u16, u16), secret: &[u8; 32]) -> Self {
+        let first = range.0.min(range.1).max(1);
+        let last = range.0.max(range.1).max(1);
+        let mut key = [0; 16];
+        key.copy_from_slice(&secret[16..]);
+        Self {
+            first,
+            count: u32::from(last - first) + 1,
+            hasher: SipHasher13::new_with_key(&key),
+            counters: Box::new([0; COUNTERS]),
+        }
+    }
+
+    /// A port from which `local` can connect to `remote`: one that `is_free`. Asks about each port at most once, so that the whole
+    /// range can be used towards every destination; `None` when all are taken.
+    pub fn pick(
+        &mut self,
+        local: IpAddr,
+        remote: SocketAddr,
+        mut is_free: impl FnMut(u16) -> bool,
+    ) -> Option<u16> {
+        let (offset, counter) = self.hashes(local, remote);
+        for _ in 0..self.count {
+            let next = self.counters[counter];
+            self.counters[counter] = next.wrapping_add(1) % self.count;
+            let port =
+                self.first + (offset.wrapping_add(u64::from(next)) % u64::from(self.count)) as u16;
+            if is_free(port) {
+                return Some(port);
+            }
+        }
+        None
+    }
+
+    /// F and G of RFC 6056 §3.3.4: where the ports towards this destination start, and which counter it uses.
+    fn hashes(&self, local: IpAddr, remote: SocketAddr) -> (u64, usize) {
+        let mut input = [0; 36];
+        // Unlike any other use of this key: the first byte is the domain.
+        input[0] = b'F';
+        input[1..17].copy_from_slice(&mapped(local));
+        input[17..33].copy_from_slice(&mapped(remote.ip()));
+        input[33..35].copy_from_slice(&remote.port().to_be_bytes());
+        let offset = self.hasher.hash(&input);
+        input[0] = b'G';
+        (offset >> 1, self.hasher.hash(&input) as usize % COUNTERS)
+    }
+}
+
+fn mapped(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn local() -> IpAddr {
+        "192.0.2.1".parse().unwrap()
+    }
+
+    fn remote(port: u16) -> SocketAddr {
+        SocketAddr::new("198.51.100.1".parse().unwrap(), port)
+    }
+
+    #[test]
+    fn every_port_of_the_range_is_used_before_one_is_refused() {
+        let mut ports = EphemeralPorts::new((40_000, 40_099), &[7; 32]);
+        let mut used = BTreeSet::new();
+        while let Some(port) = ports.pick(local(), remote(80), |port| !used.contains(&port)) {
+            assert!(used.insert(port));
+        }
+        assert!(used.iter().copied().eq(40_000..=40_099));
+        assert_eq!(
+            ports.pick(local(), remote(80), |port| port == 40_042),
+            Some(40_042)
+        );
+    }
+
+    #[test]
+    fn successive_ports_to_one_destination_do_not_repeat_soon() {
+        let mut ports = EphemeralPorts::new((32_768, 60_999), &[7; 32]);
+        let picked: BTreeSet<_> = (0..28_232)
+            .filter_map(|_| ports.pick(local(), remote(80), |_| true))
+            .collect();
+        assert_eq!(picked.len(), 28_232);
+    }
+
+    #[test]
+    fn destinations_and_secrets_start_at_different_places() {
+        let starts = |secret: u8| -> Vec<_> {
+            (1..=50)
+                .map(|port| {
+                    EphemeralPorts::new((1024, 65_535), &[secret; 32])
+                        .pick(local(), remote(port), |_| true)
+                        .unwrap()
+                })
+                .collect()
+        };
+        assert!(starts(1).iter().collect::<BTreeSet<_>>().len() > 45);
+        assert_ne!(starts(1), starts(2));
+    }
+
+    #[test]
+    fn extreme_ranges_work() {
+        assert_eq!(
+            EphemeralPorts::new((0, 0), &[0; 32]).pick(local(), remote(1), |_| true),
+            Some(1)
+        );
+        assert_eq!(
+            EphemeralPorts::new((5, 5), &[0; 32]).pick(local(), remote(1), |_| true),
+            Some(5)
+        );
+        let mut all = EphemeralPorts::new((65_535, 0), &[0; 32]);
+        assert_eq!(
+            all.pick(local(), remote(1), |port| port == 65_535),
+            Some(65_535)
+        );
+        assert_eq!(all.pick(local(), remote(1), |_| false), None);
+    }
+}
