@@ -1,8 +1,25 @@
 //! Headers on the wire: parse and emit, checksums, sequence numbers, and the words that ports and the stack share.
 //!
-//! Nothing here keeps state, reads a clock or panics on input: a parser answers with a value or with [`ParseError`].
+//! Nothing here keeps state, reads a clock or panics on input: a parser answers with a value or with [`ParseError`], and an
+//! emitter that is given a buffer that is too short writes nothing and returns 0.
 #![forbid(unsafe_code)]
 
+pub mod arp;
+pub mod checksum;
+mod error;
+pub mod ethernet;
 pub mod frame;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod impair;
+pub mod ip;
+pub mod ipv4;
+pub mod ipv6;
+pub mod ndp;
+pub mod quoted;
 pub mod seq;
+pub mod tcp;
 pub mod time;
+pub mod udp;
+
+pub use error::ParseError;
