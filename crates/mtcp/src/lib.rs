@@ -1,1 +1,26 @@
-//! placeholder
+//! The runtime: sockets, epoll and pipes of one thread on one stack.
+//!
+//! [`Mtcp::init`] opens the interface; [`Mtcp::context`] makes one [`Context`] per core, which is then used by one thread. A context is
+//! driven in one of two modes ([`config::Mode`]): *inline*, where its blocking calls run the stack on the calling thread, or *paired*,
+//! where a stack thread beside it does. An application cannot tell which, except by speed.
+
+pub mod config;
+mod context;
+pub mod epoll;
+mod errno;
+mod runtime;
+pub mod socket;
+mod wake;
+
+pub use config::{Config, IoSpec, Mode};
+pub use context::Context;
+pub use epoll::{Ctl, EpollEvent, Events, Interest};
+pub use errno::{Errno, Result};
+pub use mtcp_core::TcpInfo;
+pub use mtcp_core::config::CongestionControl;
+pub use mtcp_core::info::State;
+pub use runtime::{Mtcp, Report, SetupError};
+pub use socket::{
+    Domain, How, Kind, OptionName, RecvFlags, SendFlags, SocketId, SocketOption, SourceRange,
+};
+pub use wake::WakeHandle;

@@ -1,0 +1,132 @@
+//! Settings: from a file, from the old configuration files beside it, or set one by one.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wire::frame::MacAddr;
+
+mod spec;
+
+pub use spec::IoSpec;
+
+/// How a context is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// A stack thread beside the application thread: timers and ACKs run while the application computes.
+    #[default]
+    Paired,
+    /// Calls that wait run the stack on the calling thread.
+    Inline,
+}
+
+/// An address with the length of its network part: `10.0.0.2/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cidr {
+    /// The address.
+    pub addr: IpAddr,
+    /// Bits of the network part.
+    pub prefix_len: u8,
+}
+
+/// A route: `network via gateway`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteSpec {
+    /// The network.
+    pub network: Cidr,
+    /// The next hop; `None`: on-link.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A static neighbour: `address = mac`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NeighbourSpec {
+    /// The address, or a network of which every address has this neighbour.
+    pub network: Cidr,
+    /// Its hardware address.
+    pub mac: MacAddr,
+}
+
+/// All settings of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The link.
+    pub io: IoSpec,
+    /// Our addresses.
+    pub addresses: Vec<Cidr>,
+    /// Default gateways, at most one per family.
+    pub gateways: Vec<IpAddr>,
+    /// Further routes.
+    pub routes: Vec<RouteSpec>,
+    /// Static neighbours.
+    pub neighbours: Vec<NeighbourSpec>,
+    /// Our hardware address; `None`: the link's.
+    pub mac: Option<MacAddr>,
+    /// Contexts; 0: one per processor, or as many as the link has queues if those are fewer.
+    pub cores: usize,
+    /// Processors that logical cores map to, in order; empty: 0, 1, 2, …
+    pub core_list: Vec<usize>,
+    /// How contexts are driven.
+    pub mode: Mode,
+    /// Sockets and connections per context.
+    pub max_concurrency: u32,
+    /// Buffers per context; 0: as `max_concurrency`. Bounds buffer memory together with `rcvbuf` and `sndbuf`.
+    pub max_num_buffers: u32,
+    /// Default limit of a receive buffer, bytes.
+    pub rcvbuf: u32,
+    /// Default limit of a send buffer, bytes.
+    pub sndbuf: u32,
+    /// Idle connections are dropped after this time; `None`: never.
+    pub tcp_timeout: Option<Duration>,
+    /// 2 MSL.
+    pub tcp_timewait: Duration,
+    /// How long to look for work before sleeping while traffic is recent; zero: never.
+    pub spin: Duration,
+    /// Pin contexts' threads.
+    pub pin: bool,
+    /// Capture all frames to this pcapng file (one per context: `-N` is added before the extension from the second on).
+    pub pcap: Option<PathBuf>,
+    /// Faults to inject.
+    pub fault: Option<String>,
+    /// Print a statistics line per context and second to stderr.
+    pub stat_print: bool,
+    /// One event bit per epoll entry, as the original mTCP does.
+    pub one_event_per_entry: bool,
+    /// The original mTCP's results after RST: `read` returns 0, `write` `ENOTCONN`.
+    pub legacy_errors: bool,
+    /// Unknown socket options are refused (C API).
+    pub strict_options: bool,
+    /// 2 MB pages if reserved.
+    pub huge_pages: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            io: IoSpec::Shm("/run/mtcp.shm".into()),
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+            routes: Vec::new(),
+            neighbours: Vec::new(),
+            mac: None,
+            cores: 0,
+            core_list: Vec::new(),
+            mode: Mode::Paired,
+            max_concurrency: 10_000,
+            max_num_buffers: 0,
+            rcvbuf: 1 << 20,
+            sndbuf: 1 << 20,
+            tcp_timeout: None,
+            tcp_timewait: Duration::from_secs(60),
+            spin: Duration::from_micros(30),
+            pin: true,
+            pcap: None,
+            fault: None,
+            stat_print: false,
+            one_event_per_entry: false,
+            legacy_errors: false,
+            strict_options: false,
+            huge_pages: true,
+        }
+    }
+}
