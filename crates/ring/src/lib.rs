@@ -8,3 +8,4 @@ pub mod prefetch;
 pub mod region;
 pub mod spsc;
 pub mod stream;
+mod sync;
