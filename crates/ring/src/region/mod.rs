@@ -1,0 +1,215 @@
+//! Memory mapped from the kernel: anonymous regions, arrays in them, and memory shared with another process.
+//!
+//! Regions are touched lazily: one costs address space, not memory, until bytes of it are written. They are `Send` and `Sync`.
+//! After `fork` an anonymous region is the child's own copy; a [`Shared`] one stays the same memory.
+
+mod column;
+mod shared;
+
+pub use column::{Column, Zeroable};
+pub use shared::Shared;
+
+use std::io;
+use std::ptr::NonNull;
+
+const HUGE_PAGE: usize = 2 << 20;
+const PAGE: usize = 4096;
+
+/// Which pages to ask for; also which were had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PagePolicy {
+    /// 2 MB pages if the administrator reserved enough (`vm.nr_hugepages`), else as `Transparent`.
+    Huge,
+    /// Normal pages which the kernel may join to 2 MB pages (`MADV_HUGEPAGE`): fewer TLB misses, but the first byte touched in
+    /// 2 MB may cost all of them.
+    #[default]
+    Transparent,
+    /// Normal pages, 4 KB.
+    Small,
+}
+
+/// A private anonymous mapping, all zero at first; unmapped when dropped.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+    kind: PagePolicy,
+}
+
+// SAFETY: a region is plain memory without a thread; access through shared references is by raw pointer only.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps at least `bytes` (rounded up to whole pages, at least one) of zeroed memory.
+    ///
+    /// # Errors
+    /// The kernel has no room for it, with the size asked for in the message.
+    pub fn new(bytes: usize, policy: PagePolicy) -> io::Result<Self> {
+        let failed = |error: io::Error| {
+            let message = format!("cannot map {bytes} bytes of memory: {error}");
+            io::Error::new(error.kind(), message)
+        };
+        let too_large = || failed(io::ErrorKind::OutOfMemory.into());
+        if policy == PagePolicy::Huge {
+            let rounded = bytes
+                .max(1)
+                .checked_next_multiple_of(HUGE_PAGE)
+                .ok_or_else(too_large)?;
+            if let Ok(base) = map::huge(rounded) {
+                return Ok(Self {
+                    base,
+                    bytes: rounded,
+                    kind: PagePolicy::Huge,
+                });
+            }
+        }
+        let rounded = bytes
+            .max(1)
+            .checked_next_multiple_of(PAGE)
+            .filter(|&rounded| rounded <= isize::MAX as usize - HUGE_PAGE)
+            .ok_or_else(too_large)?;
+        let small = policy == PagePolicy::Small || rounded < HUGE_PAGE;
+        let (base, kind) = map::normal(rounded, !small).map_err(failed)?;
+        Ok(Self {
+            base,
+            bytes: rounded,
+            kind,
+        })
+    }
+
+    /// What pages it has. `Transparent` means that the kernel was asked to join pages; it does so when it can.
+    pub fn kind(&self) -> PagePolicy {
+        self.kind
+    }
+
+    /// Size, bytes; never 0.
+    #[allow(clippy::len_without_is_empty)] // it never is
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first byte, aligned to a page, valid for reads and writes of [`Self::len`] bytes as long as the region lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: mapped, initialised (by the kernel, with zeroes). Whoever writes through `as_ptr` meanwhile vouches for that.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// The bytes.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, and nothing borrows from it any more.
+        unsafe { map::unmap(self.base, self.bytes) }
+    }
+}
+
+/// The kernel's mappings.
+#[cfg(not(miri))]
+mod map {
+    use std::io;
+    use std::ptr::{NonNull, null_mut};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::{HUGE_PAGE, PagePolicy};
+
+    const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+    fn anonymous(bytes: usize, flags: MapFlags) -> io::Result<NonNull<u8>> {
+        // SAFETY: a new mapping at an address the kernel chooses touches nothing that exists.
+        let base =
+            unsafe { mmap_anonymous(null_mut(), bytes, READ_WRITE, MapFlags::PRIVATE | flags)? };
+        NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Without NORESERVE: the kernel sets the pages aside now, or fails now, instead of with SIGBUS at the first touch.
+    pub(super) fn huge(bytes: usize) -> io::Result<NonNull<u8>> {
+        anonymous(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)
+    }
+
+    pub(super) fn normal(bytes: usize, transparent: bool) -> io::Result<(NonNull<u8>, PagePolicy)> {
+        if !transparent {
+            return Ok((anonymous(bytes, MapFlags::NORESERVE)?, PagePolicy::Small));
+        }
+        let base = aligned(bytes)?;
+        // SAFETY: just mapped with this length. The advice changes no contents.
+        let advised = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        let kind = match advised {
+            Ok(()) => PagePolicy::Transparent,
+            Err(_) => PagePolicy::Small, // a kernel without them
+        };
+        Ok((base, kind))
+    }
+
+    /// A mapping that starts at a multiple of 2 MB, so that every part of it can be a huge page: maps more and cuts the ends off.
+    fn aligned(bytes: usize) -> io::Result<NonNull<u8>> {
+        let whole = anonymous(bytes + HUGE_PAGE, MapFlags::NORESERVE)?;
+        let before = whole.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
+        // SAFETY: `before` is at most what was mapped in excess.
+        let base = unsafe { whole.add(before) };
+        // SAFETY: `bytes` from `base` on are inside the mapping.
+        let end = unsafe { base.add(bytes) };
+        // SAFETY: both ends are ours, outside `base..base + bytes`, and nothing refers to them.
+        unsafe {
+            unmap(whole, before);
+            unmap(end, HUGE_PAGE - before);
+        }
+        Ok(base)
+    }
+
+    /// # Safety
+    /// The range must be mapped (or empty) and nothing may refer to it any more.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
+        if bytes > 0 {
+            // SAFETY: the caller vouches. It fails only for a range that was never mapped.
+            let _ = unsafe { munmap(base.as_ptr().cast(), bytes) };
+        }
+    }
+}
+
+/// Miri has no huge pages and no advice: its heap must do.
+#[cfg(miri)]
+mod map {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::io;
+    use std::ptr::NonNull;
+
+    use super::{PAGE, PagePolicy};
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, PAGE).unwrap_or(Layout::new::<u8>())
+    }
+
+    pub(super) fn huge(_: usize) -> io::Result<NonNull<u8>> {
+        Err(io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub(super) fn normal(bytes: usize, _: bool) -> io::Result<(NonNull<u8>, PagePolicy)> {
+        // SAFETY: `bytes` is not 0.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout(bytes)) });
+        let base = base.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok((base, PagePolicy::Small))
+    }
+
+    /// # Safety
+    /// Made by `normal` with this length, and nothing may refer to it any more.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller vouches.
+        unsafe { dealloc(base.as_ptr(), layout(bytes)) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
