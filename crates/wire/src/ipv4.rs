@@ -82,9 +82,19 @@ impl Ipv4Header {
             return Err(ParseError::BadChecksum);
         }
         let options = header.get(Self::LEN..).unwrap_or_default();
-        let source_route = !options.is_empty() && check_options(options)?;
-        let fragment = u16::from_be_bytes([h[6], h[7]]);
         let parsed = Self {
+            source_route: !options.is_empty() && check_options(options)?,
+            ..Self::from_bytes(h)
+        };
+        parsed.check_fragment(payload.len())?;
+        Ok((parsed, payload))
+    }
+
+    /// The fields as they are, unchecked.
+    #[inline]
+    pub(crate) fn from_bytes(h: &[u8; 20]) -> Self {
+        let fragment = u16::from_be_bytes([h[6], h[7]]);
+        Self {
             src: Ipv4Addr::new(h[12], h[13], h[14], h[15]),
             dst: Ipv4Addr::new(h[16], h[17], h[18], h[19]),
             protocol: Protocol(h[9]),
@@ -94,12 +104,10 @@ impl Ipv4Header {
             dont_fragment: fragment & 0x4000 != 0,
             more_fragments: fragment & 0x2000 != 0,
             fragment_offset: (fragment & 0x1fff) << 3,
-            total_len: lengths.total as u16,
-            header_len: lengths.header as u8,
-            source_route,
-        };
-        parsed.check_fragment(payload.len())?;
-        Ok((parsed, payload))
+            total_len: u16::from_be_bytes([h[2], h[3]]),
+            header_len: (h[0] & 0x0f) * 4,
+            source_route: false,
+        }
     }
 
     /// RFC 791 §3.2: fragments lie on 8-byte boundaries and the whole is at most 65535 bytes.

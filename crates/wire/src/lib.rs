@@ -6,9 +6,12 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod display;
 mod error;
 pub mod ethernet;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod impair;

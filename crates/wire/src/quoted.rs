@@ -3,10 +3,11 @@
 //! Nothing in it is verified: routers on the path changed it, and anyone can invent it. Whoever acts on it must check that the
 //! sequence number is outstanding (RFC 5927 §4).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::ParseError;
 use crate::ip::Protocol;
+use crate::ipv4::Ipv4Header;
 use crate::ipv6::{self, Ipv6Header};
 use crate::seq::SeqNumber;
 
@@ -72,24 +73,23 @@ pub fn parse_v4(quoted: &[u8]) -> Result<QuotedPacket, ParseError> {
     if h[0] >> 4 != 4 {
         return Err(ParseError::BadVersion);
     }
-    let header_len = usize::from(h[0] & 0x0f) * 4;
-    if header_len < 20 {
+    let header = Ipv4Header::from_bytes(h);
+    if usize::from(header.header_len) < Ipv4Header::LEN {
         return Err(ParseError::BadLength);
     }
-    let rest = quoted.get(header_len..).ok_or(ParseError::Truncated)?;
-    let src = IpAddr::V4(Ipv4Addr::new(h[12], h[13], h[14], h[15]));
-    let dst = IpAddr::V4(Ipv4Addr::new(h[16], h[17], h[18], h[19]));
-    let protocol = Protocol(h[9]);
-    let first = u16::from_be_bytes([h[6], h[7]]) & 0x1fff == 0;
-    let transport = match first {
-        true => transport(src, dst, protocol, rest),
-        false => QuotedTransport::Other,
+    let rest = quoted
+        .get(usize::from(header.header_len)..)
+        .ok_or(ParseError::Truncated)?;
+    let (src, dst) = (IpAddr::V4(header.src), IpAddr::V4(header.dst));
+    let transport = match header.fragment_offset {
+        0 => transport(src, dst, header.protocol, rest),
+        _ => QuotedTransport::Other,
     };
     Ok(QuotedPacket {
         src,
         dst,
-        protocol,
-        total_len: u32::from(u16::from_be_bytes([h[2], h[3]])),
+        protocol: header.protocol,
+        total_len: u32::from(header.total_len),
         transport,
     })
 }

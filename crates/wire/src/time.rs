@@ -19,14 +19,14 @@ impl Instant {
         Self(nanos)
     }
 
-    /// `micros` microseconds after the origin.
+    /// `micros` microseconds after the origin; [`Self::FAR`] if that is out of range.
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros * 1_000)
+        Self(micros.saturating_mul(1_000))
     }
 
-    /// `millis` milliseconds after the origin.
+    /// `millis` milliseconds after the origin; [`Self::FAR`] if that is out of range.
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis * 1_000_000)
+        Self(millis.saturating_mul(1_000_000))
     }
 
     /// Nanoseconds since the origin.

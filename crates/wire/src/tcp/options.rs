@@ -183,6 +183,13 @@ impl TcpOptions {
         options
     }
 
+    /// A single option, for printing.
+    pub(crate) fn from_one(kind: u8, value: &[u8]) -> Self {
+        let mut options = Self::default();
+        options.malformed = !options.apply(kind, value);
+        options
+    }
+
     /// Takes one option; false if a known one has the wrong length.
     fn apply(&mut self, kind: u8, value: &[u8]) -> bool {
         match (kind, value) {
