@@ -100,3 +100,15 @@ pub trait FrameSink {
     /// Returns false, and does not call `fill`, when no frame is free now: stop, and go on after the port's next flush.
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn macs_print_and_know_groups() {
+        let mac = MacAddr([2, 0, 0, 0xab, 0, 1]);
+        assert_eq!(mac.to_string(), "02:00:00:ab:00:01");
+        assert!(!mac.is_multicast() && MacAddr::BROADCAST.is_multicast());
+    }
+}

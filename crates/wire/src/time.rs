@@ -83,3 +83,21 @@ impl fmt::Debug for Instant {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_saturation() {
+        assert_eq!(Instant::from_millis(2).as_micros(), 2000);
+        assert_eq!(Instant::from_micros(2).as_nanos(), 2000);
+        assert_eq!(Instant::from_nanos(1_999_999).as_millis(), 1);
+        assert_eq!(Instant::from_millis(u64::MAX), Instant::FAR);
+        assert_eq!(Instant::FAR + Duration::MAX, Instant::FAR);
+        let (early, late) = (Instant::from_millis(1), Instant::from_millis(3));
+        assert_eq!(late - early, Duration::from_millis(2));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(format!("{:?}", Instant::from_millis(1500)), "1.500000000s");
+    }
+}

@@ -83,3 +83,50 @@ fn splitmix64(x: &mut u64) -> u64 {
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first numbers of the authors' reference implementation for this state.
+    #[test]
+    fn xoshiro_reference() {
+        let mut rng = Rng {
+            state: [1, 2, 3, 4],
+        };
+        let expected = [
+            41_943_041,
+            58_720_359,
+            3_588_806_011_781_223,
+            3_591_011_842_654_386,
+        ];
+        assert_eq!(std::array::from_fn(|_| rng.next_u64()), expected);
+    }
+
+    /// The same for splitmix64.
+    #[test]
+    fn splitmix_reference() {
+        let mut x = 1_234_567;
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
+        assert_eq!(std::array::from_fn(|_| splitmix64(&mut x)), expected);
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let mut rng = Rng::new(1);
+        assert_eq!(rng.below(0), 0);
+        assert_eq!(rng.between(5, 3), 5);
+        let mut seen = [false; 3];
+        for _ in 0..100 {
+            seen[rng.between(0, 2) as usize] = true;
+            assert!(rng.below(3) < 3);
+        }
+        assert_eq!(seen, [true; 3]);
+        rng.between(0, u64::MAX);
+        assert!(!rng.chance_ppm(0) && rng.chance_ppm(1_000_000));
+        let mut bytes = [0; 13];
+        rng.fill(&mut bytes);
+        assert!(bytes[8..].iter().any(|byte| *byte != 0));
+        assert_ne!(rng.split().next_u64(), rng.next_u64());
+    }
+}
