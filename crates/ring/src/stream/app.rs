@@ -1,0 +1,297 @@
+//! The application's end.
+
+use std::collections::VecDeque;
+
+use crate::sync::Arc;
+use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::sync::fence;
+
+use super::lane::{Reader, Writer};
+use super::record::Record;
+use super::side::{Direction, Side};
+use super::{Shared, Status};
+
+/// Two segments of Ethernet: what a sender whose window was closed needs to be told about at once.
+const TWO_SEGMENTS: u32 = 2 * 1460;
+/// Most starved slots looked at in one go.
+const STARVED_LOOKS: usize = 8;
+/// After any of these there is nothing more to be written.
+const NO_WRITE: Status = Status::WRITE_CLOSED
+    .union(Status::ERROR)
+    .union(Status::CLOSED);
+
+/// The application's end of the [streams](super): reads what was received, writes what is to be sent.
+///
+/// Every call with a slot that does not exist or that the application does not hold is refused: 0, empty or false.
+#[derive(Debug)]
+pub struct AppStreams {
+    shared: Arc<Shared>,
+    send: Side,
+    /// Slots whose write came up short for lack of memory, in that order.
+    starved: VecDeque<u32>,
+}
+
+/// The application has been granted the slot and has not released it. Only the application may ask.
+#[inline(always)]
+fn held(record: &Record) -> bool {
+    // Acquire: the slot is as the stack prepared it.
+    record.stack.granted.load(Acquire) != record.app.released.load(Relaxed)
+}
+
+impl AppStreams {
+    pub(super) fn new(shared: Arc<Shared>, send: Side) -> Self {
+        Self {
+            shared,
+            send,
+            starved: VecDeque::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn held_record(&self, slot: u32) -> Option<&Record> {
+        self.shared
+            .records
+            .record(slot)
+            .filter(|record| held(record))
+    }
+
+    #[inline(always)]
+    fn recv_reader(&self, slot: u32) -> Option<(Reader<'_>, &Record)> {
+        let record = self.held_record(slot)?;
+        // SAFETY: this is the one `AppStreams` of `shared`, so the consumer of the receive directions of the slots it holds; no
+        // slice of them is ever handed out.
+        Some((
+            unsafe { Direction::Recv.reader(&self.shared, record) },
+            record,
+        ))
+    }
+
+    /// The producer's view, of a slot that is held or not: the send buffer stays the application's either way.
+    #[inline(always)]
+    fn send_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
+        let record = self.shared.records.record(slot)?;
+        // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions, and `send` is its side.
+        let writer = unsafe { self.send.writer(&self.shared, slot, record) };
+        Some((writer, record))
+    }
+
+    /// Reads up to `buf.len()` bytes; returns how many. 0 when there are none: see [`Self::at_eof`] and [`Self::status`] for why.
+    /// Then ask [`Self::window_update_due`].
+    #[inline]
+    pub fn read(&mut self, slot: u32, buf: &mut [u8]) -> usize {
+        let Some((reader, record)) = self.recv_reader(slot) else {
+            return 0;
+        };
+        note_fullness(record, &reader);
+        let n = reader.copy(buf);
+        reader.advance(n as u32);
+        n
+    }
+
+    /// As [`Self::read`], but leaves the bytes there.
+    pub fn peek(&self, slot: u32, buf: &mut [u8]) -> usize {
+        self.recv_reader(slot)
+            .map_or(0, |(reader, _)| reader.copy(buf))
+    }
+
+    /// Takes up to `n` bytes without copying them; returns how many.
+    pub fn skip(&mut self, slot: u32, n: u32) -> u32 {
+        self.recv_reader(slot).map_or(0, |(reader, record)| {
+            note_fullness(record, &reader);
+            reader.advance(n)
+        })
+    }
+
+    /// Bytes that can be read now.
+    #[inline]
+    pub fn readable(&self, slot: u32) -> u32 {
+        self.recv_reader(slot).map_or(0, |(reader, _)| reader.len())
+    }
+
+    /// The peer's FIN was reached and everything before it was read.
+    pub fn at_eof(&self, slot: u32) -> bool {
+        // The status first: bytes committed before it was set are visible then.
+        self.status(slot).contains(Status::EOF) && self.readable(slot) == 0
+    }
+
+    /// The status, as the stack last set it. Bytes committed before that are readable by who asks after it.
+    #[inline]
+    pub fn status(&self, slot: u32) -> Status {
+        self.held_record(slot).map_or(Status::empty(), |record| {
+            Status::from_bits_retain(record.stack.status.load(Acquire))
+        })
+    }
+
+    /// Writes as many of `bytes` as the limit and the pool allow; returns how many. When it comes up short a wake-up follows, see
+    /// the [module](super). 0 after `WRITE_CLOSED`, `ERROR` or `CLOSED`.
+    #[inline]
+    pub fn write(&mut self, slot: u32, bytes: &[u8]) -> usize {
+        if self.held_record(slot).is_none() || self.status(slot).intersects(NO_WRITE) {
+            return 0;
+        }
+        let Some((mut writer, record)) = self.send_writer(slot) else {
+            return 0;
+        };
+        let limit = record.stack.send_limit.load(Relaxed);
+        let written = writer.append(bytes, limit) as usize;
+        if written == bytes.len() {
+            return written;
+        }
+        written + self.write_rest(slot, bytes.get(written..).unwrap_or_default())
+    }
+
+    /// Leaves a note that the write came up short, and tries again.
+    #[cold]
+    #[inline(never)]
+    fn write_rest(&mut self, slot: u32, bytes: &[u8]) -> usize {
+        let Some((mut writer, record)) = self.send_writer(slot) else {
+            return 0;
+        };
+        record.app.wants_space.store(1, Relaxed);
+        // Pairs with the fence in `StackStreams::app_wants_space`: either it sees our note, or we see the head it has moved.
+        fence(SeqCst);
+        let limit = record.stack.send_limit.load(Relaxed);
+        let written = writer.append(bytes, limit) as usize;
+        if written == bytes.len() {
+            record.app.wants_space.store(0, Relaxed);
+            return written;
+        }
+        // Short of the limit: it was the pool.
+        if writer.used() < limit && record.app.starved.load(Relaxed) == 0 {
+            record.app.starved.store(1, Relaxed);
+            self.starved.push_back(slot);
+        }
+        written
+    }
+
+    /// Bytes that a write would take now, if the pool has the memory; 0 when it surely has not, or when writes are refused.
+    pub fn writable(&self, slot: u32) -> u32 {
+        let Some(record) = self.held_record(slot) else {
+            return 0;
+        };
+        if self.status(slot).intersects(NO_WRITE) {
+            return 0;
+        }
+        let head = record.stack.send.head.load(Acquire);
+        let used = record.app.send.tail.load(Relaxed).wrapping_sub(head);
+        let limit = record.stack.send_limit.load(Relaxed);
+        if self.send.has_room(&record.app.send, used) {
+            limit.saturating_sub(used)
+        } else {
+            0
+        }
+    }
+
+    /// Bytes written and not yet acknowledged.
+    pub fn unsent(&self, slot: u32) -> u32 {
+        self.held_record(slot).map_or(0, |record| {
+            let head = record.stack.send.head.load(Acquire);
+            record.app.send.tail.load(Relaxed).wrapping_sub(head)
+        })
+    }
+
+    /// Enough was read since this last said so for the peer to be told of the room: a quarter of the limit, or two segments when the
+    /// stream was (nearly) full. Tell the stack.
+    pub fn window_update_due(&mut self, slot: u32) -> bool {
+        let Some(record) = self.held_record(slot) else {
+            return false;
+        };
+        let head = record.app.recv.head.load(Relaxed);
+        let read = head.wrapping_sub(record.app.recv_mark.load(Relaxed));
+        let quarter = (record.stack.recv_limit.load(Relaxed) / 4).max(1);
+        let enough = if record.app.was_full.load(Relaxed) != 0 {
+            quarter.min(TWO_SEGMENTS)
+        } else {
+            quarter
+        };
+        if read < enough {
+            return false;
+        }
+        record.app.recv_mark.store(head, Relaxed);
+        record.app.was_full.store(0, Relaxed);
+        true
+    }
+
+    /// Gives the send buffers back to the pool as far as they are drained; true when the last one went. Works on released slots.
+    pub fn trim(&mut self, slot: u32) -> bool {
+        self.send_writer(slot)
+            .is_some_and(|(mut writer, _)| writer.trim(false))
+    }
+
+    /// Trims the next `budget` slots that have a send buffer, taking turns.
+    pub fn sweep(&mut self, budget: usize) {
+        for _ in 0..budget.min(self.send.attached()) {
+            if let Some(slot) = self.send.next_attached() {
+                self.trim(slot);
+            }
+        }
+    }
+
+    /// A slot whose write came up short for lack of pool memory and would not now: tell the application that it is writable.
+    /// Looks at a few at a time; ask until `None` before waiting, after [`Self::sweep`].
+    pub fn poll_starved(&mut self) -> Option<u32> {
+        for _ in 0..self.starved.len().min(STARVED_LOOKS) {
+            let slot = self.starved.pop_front()?;
+            let (mut writer, record) = self.send_writer(slot)?;
+            if !writer.can_grow() {
+                writer.join_kept();
+            }
+            let possible = writer.can_grow();
+            let held = held(record);
+            if held && !possible {
+                self.starved.push_back(slot);
+                continue;
+            }
+            record.app.starved.store(0, Relaxed);
+            if held {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// The application is done with the slot and can do nothing to it any more, until it is granted again. What it has written can
+    /// still be sent. Tell the stack.
+    pub fn release(&mut self, slot: u32) {
+        self.trim(slot);
+        if let Some(record) = self.held_record(slot) {
+            let granted = record.stack.granted.load(Relaxed);
+            // Release: everything we did to the slot has happened.
+            record.app.released.store(granted, Release);
+        }
+    }
+
+    /// The application holds the slot.
+    pub fn holds(&self, slot: u32) -> bool {
+        self.held_record(slot).is_some()
+    }
+
+    /// Bytes of send buffers handed out by the pool.
+    pub fn send_bytes_in_use(&self) -> usize {
+        self.send.ledger.in_use()
+    }
+
+    /// The most [`Self::send_bytes_in_use`] ever was.
+    pub fn send_bytes_high_water(&self) -> usize {
+        self.send.ledger.high_water()
+    }
+
+    /// Bytes of the send pool.
+    pub fn send_pool_bytes(&self) -> usize {
+        self.send.ledger.bytes()
+    }
+
+    /// Number of slots with a send buffer.
+    pub fn send_buffers(&self) -> usize {
+        self.send.attached()
+    }
+}
+
+/// Remembers that the stream was within an eighth of its limit when it was read.
+#[inline(always)]
+fn note_fullness(record: &Record, reader: &Reader<'_>) {
+    let limit = record.stack.recv_limit.load(Relaxed);
+    if reader.len() >= limit - limit / 8 && limit > 0 {
+        record.app.was_full.store(1, Relaxed);
+    }
+}

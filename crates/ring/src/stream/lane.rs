@@ -1,0 +1,379 @@
+//! The protocol of one direction of one slot; see the [module](super) for what it promises.
+//!
+//! Who may touch which byte, and why:
+//! - The consumer reads bytes from its head up to a tail it has loaded, and loads `buffer` *after* that tail. The producer stores
+//!   `buffer` *before* any tail beyond what the block before held. So the block the consumer finds holds every byte it may read.
+//! - The producer writes bytes from its tail up to head + capacity of the newest block, by a head it has loaded: never one that
+//!   the consumer may still read.
+//! - An outgrown block is only read, by both ends, until the consumer's head has reached the tail at which it was outgrown
+//!   (`switch`). Then no byte in it is between head and tail, so the consumer has no use for it, and holds no slice of it: slices
+//!   lie after head, and moving head takes `&mut`. The same goes for any block when head equals tail.
+
+use crate::pool::{Block, class_for};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+
+use super::memory::Memory;
+use super::record::{ConsumerWords, ProducerWords, Record};
+use super::side::Side;
+use super::{Shared, StreamError};
+
+/// A block used as a ring.
+#[derive(Debug, Clone, Copy)]
+struct Buffer {
+    offset: usize,
+    capacity: u32,
+}
+
+impl Buffer {
+    #[inline(always)]
+    fn of(descriptor: u32) -> Option<Self> {
+        Block::from_descriptor(descriptor).map(|block| Self {
+            offset: block.offset(),
+            capacity: block.capacity(),
+        })
+    }
+
+    /// Where the byte of index `index` lies, and how many follow it before the ring wraps.
+    #[inline(always)]
+    fn place(self, index: u32) -> (usize, u32) {
+        let within = index & (self.capacity - 1);
+        (self.offset + within as usize, self.capacity - within)
+    }
+}
+
+/// The consumer's view.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a> {
+    producer: &'a ProducerWords,
+    consumer: &'a ConsumerWords,
+    memory: &'a Memory,
+}
+
+impl<'a> Reader<'a> {
+    /// # Safety
+    /// The three belong together, the caller is the one consumer, and moves the head only when no slice is in use.
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        producer: &'a ProducerWords,
+        consumer: &'a ConsumerWords,
+        memory: &'a Memory,
+    ) -> Self {
+        Self {
+            producer,
+            consumer,
+            memory,
+        }
+    }
+
+    /// Bytes to be consumed.
+    #[inline(always)]
+    pub(super) fn len(&self) -> u32 {
+        let tail = self.producer.tail.load(Acquire);
+        tail.wrapping_sub(self.consumer.head.load(Relaxed))
+    }
+
+    /// At most `len` bytes from `offset` on: the block, the index of the first, and how many there are.
+    #[inline(always)]
+    fn range(&self, offset: u32, len: usize) -> Option<(Buffer, u32, u32)> {
+        let available = self.len().checked_sub(offset)?;
+        let n = available.min(u32::try_from(len).unwrap_or(u32::MAX));
+        if n == 0 {
+            return None;
+        }
+        let buffer = Buffer::of(self.producer.buffer.load(Acquire))?;
+        debug_assert!(offset + n <= buffer.capacity);
+        let first = self.consumer.head.load(Relaxed).wrapping_add(offset);
+        Some((buffer, first, n))
+    }
+
+    /// At most `len` bytes from `offset` on, in two pieces.
+    #[inline]
+    pub(super) fn pieces(&self, offset: u32, len: u32) -> (&'a [u8], &'a [u8]) {
+        let Some((buffer, first, n)) = self.range(offset, len as usize) else {
+            return (&[], &[]);
+        };
+        let (place, straight) = buffer.place(first);
+        let one = n.min(straight);
+        // SAFETY: bytes between head and tail, in the block that holds them (see above).
+        unsafe {
+            (
+                self.memory.slice(place, one as usize),
+                self.memory.slice(buffer.offset, (n - one) as usize),
+            )
+        }
+    }
+
+    /// Copies bytes from the head on; returns how many.
+    #[inline]
+    pub(super) fn copy(&self, into: &mut [u8]) -> usize {
+        let Some((buffer, first, n)) = self.range(0, into.len()) else {
+            return 0;
+        };
+        let (place, straight) = buffer.place(first);
+        let one = n.min(straight) as usize;
+        let n = n as usize;
+        let (front, back) = into.split_at_mut(one.min(into.len()));
+        // SAFETY: bytes between head and tail, in the block that holds them (see above).
+        unsafe { self.memory.read(place, front) };
+        if n > one {
+            let back = back.split_at_mut(n - one).0;
+            // SAFETY: as above.
+            unsafe { self.memory.read(buffer.offset, back) };
+        }
+        n
+    }
+
+    /// Gives the next `n` bytes back to the producer, at most what there is; returns how many. No slice may be in use.
+    #[inline]
+    pub(super) fn advance(&self, n: u32) -> u32 {
+        let n = n.min(self.len());
+        let head = self.consumer.head.load(Relaxed);
+        // Release: what we read is read before the producer writes there.
+        self.consumer.head.store(head.wrapping_add(n), Release);
+        n
+    }
+}
+
+/// The producer's view.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    side: &'a mut Side,
+    shared: &'a Shared,
+    slot: u32,
+    producer: &'a ProducerWords,
+    consumer: &'a ConsumerWords,
+    memory: &'a Memory,
+}
+
+impl<'a> Writer<'a> {
+    /// # Safety
+    /// As for [`Side::writer`].
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        side: &'a mut Side,
+        shared: &'a Shared,
+        slot: u32,
+        record: &'a Record,
+    ) -> Self {
+        let direction = side.direction;
+        Self {
+            side,
+            shared,
+            slot,
+            producer: direction.producer(record),
+            consumer: direction.consumer(record),
+            memory: direction.memory(shared),
+        }
+    }
+
+    #[inline(always)]
+    fn tail(&self) -> u32 {
+        self.producer.tail.load(Relaxed)
+    }
+
+    /// Bytes not yet consumed. Never less than there are, for head only grows.
+    #[inline(always)]
+    pub(super) fn used(&self) -> u32 {
+        // Acquire: the consumer has read what it gives back before we write there.
+        let head = self.consumer.head.load(Acquire);
+        self.tail().wrapping_sub(head)
+    }
+
+    fn buffer(&self) -> Option<Buffer> {
+        Buffer::of(self.producer.buffer.load(Relaxed))
+    }
+
+    fn capacity(&self) -> u32 {
+        self.buffer().map_or(0, |buffer| buffer.capacity)
+    }
+
+    /// Places bytes `offset` after the tail, all or none, so that no more than `limit` bytes are held.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        offset: u32,
+        bytes: &[u8],
+        limit: u32,
+    ) -> Result<(), StreamError> {
+        let used = self.used();
+        let end = u64::from(used) + u64::from(offset) + bytes.len() as u64;
+        if end > u64::from(limit) {
+            return Err(StreamError::BeyondLimit);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.reclaim();
+        let end = end as u32; // at most `limit`
+        let buffer = match self.buffer() {
+            Some(buffer) if buffer.capacity >= end => buffer,
+            _ => self.grow_to(used, end)?,
+        };
+        self.put(buffer, offset, bytes);
+        Ok(())
+    }
+
+    /// Appends and commits as many bytes as fit, so that no more than `limit` are held; returns how many.
+    #[inline]
+    pub(super) fn append(&mut self, bytes: &[u8], limit: u32) -> u32 {
+        let used = self.used();
+        let room = limit.saturating_sub(used);
+        let n = room.min(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        if n == 0 {
+            return 0;
+        }
+        self.reclaim();
+        if self.capacity() < used + n {
+            self.grow_towards(used, used + n);
+        }
+        let Some(buffer) = self.buffer() else {
+            return 0;
+        };
+        let n = n.min(buffer.capacity.saturating_sub(used));
+        let bytes = bytes.get(..n as usize).unwrap_or(bytes);
+        self.put(buffer, 0, bytes);
+        self.commit(n);
+        n
+    }
+
+    /// `offset + bytes.len()` is at most the buffer's capacity less what is used.
+    #[inline]
+    fn put(&mut self, buffer: Buffer, offset: u32, bytes: &[u8]) {
+        let tail = self.tail();
+        let (place, straight) = buffer.place(tail.wrapping_add(offset));
+        let (one, two) = bytes.split_at(bytes.len().min(straight as usize));
+        // SAFETY: bytes between tail and head + capacity of the newest block (see above).
+        unsafe { self.memory.write(place, one) };
+        if !two.is_empty() {
+            // SAFETY: as above.
+            unsafe { self.memory.write(buffer.offset, two) };
+        }
+        let end = offset + bytes.len() as u32;
+        if end > self.placed() {
+            self.producer.high.store(tail.wrapping_add(end), Relaxed);
+        }
+    }
+
+    /// Bytes from the tail up to the last one placed.
+    #[inline(always)]
+    fn placed(&self) -> u32 {
+        self.producer.high.load(Relaxed).wrapping_sub(self.tail())
+    }
+
+    /// Makes the next `n` bytes readable, at most what was placed.
+    #[inline]
+    pub(super) fn commit(&mut self, n: u32) {
+        let n = n.min(self.placed());
+        // Release: the bytes, and the block they are in, are visible before the tail that covers them.
+        self.producer
+            .tail
+            .store(self.tail().wrapping_add(n), Release);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_to(&mut self, used: u32, capacity: u32) -> Result<Buffer, StreamError> {
+        let class = class_for(capacity).ok_or(StreamError::BeyondLimit)?;
+        let block = self.side.ledger.allocate(class);
+        let block = block.ok_or(StreamError::NoMemory)?;
+        Ok(self.replace(used, block))
+    }
+
+    /// As `grow_to`, but content with less when there is no more.
+    #[cold]
+    #[inline(never)]
+    fn grow_towards(&mut self, used: u32, capacity: u32) {
+        let current = Block::from_descriptor(self.producer.buffer.load(Relaxed));
+        let floor = current.map(|block| block.class());
+        let block =
+            class_for(capacity).and_then(|class| self.side.ledger.allocate_down_to(class, floor));
+        if let Some(block) = block {
+            self.replace(used, block);
+        }
+    }
+
+    /// Makes the larger `block` the buffer, with everything the one before holds; that one is retired.
+    fn replace(&mut self, used: u32, block: Block) -> Buffer {
+        let new = Buffer {
+            offset: block.offset(),
+            capacity: block.capacity(),
+        };
+        let tail = self.tail();
+        let before = Block::from_descriptor(self.producer.buffer.load(Relaxed));
+        if let Some(old) = before.as_ref().and_then(|old| Buffer::of(old.descriptor())) {
+            self.copy(old, new, tail.wrapping_sub(used), used + self.placed());
+        }
+        // Release: the copied bytes are visible to who finds the block.
+        self.producer.buffer.store(block.descriptor(), Release);
+        match before {
+            None => self.side.attach(self.slot, self.producer),
+            Some(old) if used == 0 => self.side.ledger.free(old),
+            Some(old) => {
+                let front = self.producer.retired.load(Relaxed);
+                let front = self.side.retire(&old, front);
+                self.producer.retired.store(front, Relaxed);
+                self.producer.switch.store(tail, Relaxed);
+            }
+        }
+        new
+    }
+
+    /// Copies `len` bytes from index `first` on from one ring to another.
+    fn copy(&self, old: Buffer, new: Buffer, first: u32, len: u32) {
+        let mut done = 0;
+        while done < len {
+            let (from, left) = old.place(first.wrapping_add(done));
+            let (into, room) = new.place(first.wrapping_add(done));
+            let n = (len - done).min(left).min(room);
+            // SAFETY: two different blocks; no one writes the old one, for only we could, and no one else knows the new one.
+            unsafe { self.memory.copy(from, into, n as usize) };
+            done += n;
+        }
+    }
+
+    /// Frees outgrown blocks that the consumer is done with.
+    #[inline(always)]
+    pub(super) fn reclaim(&mut self) {
+        let front = self.producer.retired.load(Relaxed);
+        if front != 0 {
+            self.reclaim_from(front);
+        }
+    }
+
+    #[cold]
+    fn reclaim_from(&mut self, front: u32) {
+        let head = self.consumer.head.load(Acquire);
+        let passed = head.wrapping_sub(self.producer.switch.load(Relaxed));
+        if passed <= u32::MAX / 2 {
+            self.producer.retired.store(0, Relaxed);
+            self.side.free_retired(front);
+        }
+    }
+
+    /// Frees what can be freed: outgrown blocks, and the buffer if it is drained and need not keep bytes out of order.
+    /// True when the direction owns no memory any more and did before.
+    pub(super) fn trim(&mut self, keep_out_of_order: bool) -> bool {
+        self.reclaim();
+        let drained = self.used() == 0 && !(keep_out_of_order && self.placed() > 0);
+        let Some(block) = Block::from_descriptor(self.producer.buffer.load(Relaxed)) else {
+            return false;
+        };
+        if drained {
+            self.producer.high.store(self.tail(), Relaxed);
+            self.producer.buffer.store(0, Release);
+            self.side.detach(self.shared, self.producer);
+            self.side.ledger.free(block);
+        }
+        drained
+    }
+
+    /// A write of one byte would find room.
+    pub(super) fn can_grow(&self) -> bool {
+        self.side.has_room(self.producer, self.used())
+    }
+
+    /// Joins free blocks of the pool, so that `can_grow` sees all there is.
+    pub(super) fn join_kept(&mut self) {
+        self.side.ledger.join_kept();
+    }
+}

@@ -1,0 +1,115 @@
+//! The bytes of a pool, touched by two threads: raw, so that no reference ever covers a byte the other end may write.
+
+#[cfg(not(loom))]
+pub(super) use plain::Memory;
+#[cfg(loom)]
+pub(super) use tracked::Memory;
+
+#[cfg(not(loom))]
+mod plain {
+    use std::io;
+
+    use crate::region::{PagePolicy, Region};
+
+    #[derive(Debug)]
+    pub(crate) struct Memory(Region);
+
+    impl Memory {
+        pub(crate) fn new(bytes: usize, pages: PagePolicy) -> io::Result<Self> {
+            Region::new(bytes, pages).map(Self)
+        }
+
+        #[inline(always)]
+        fn at(&self, offset: usize, len: usize) -> *mut u8 {
+            debug_assert!(offset + len <= self.0.len());
+            self.0.as_ptr().wrapping_add(offset)
+        }
+
+        /// # Safety
+        /// The range is inside, and no one else accesses it now.
+        #[inline(always)]
+        pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
+            let into = self.at(offset, bytes.len());
+            // SAFETY: inside the region and exclusive (the caller); `bytes` cannot overlap what no one else refers to.
+            unsafe { into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+        }
+
+        /// # Safety
+        /// The range is inside, and no one writes it now.
+        #[inline(always)]
+        pub(crate) unsafe fn read(&self, offset: usize, into: &mut [u8]) {
+            // SAFETY: the caller's contract is the same; `into` is exclusive.
+            into.copy_from_slice(unsafe { self.slice(offset, into.len()) });
+        }
+
+        /// # Safety
+        /// Both ranges are inside and disjoint, no one writes the first or accesses the second now.
+        pub(crate) unsafe fn copy(&self, from: usize, into: usize, len: usize) {
+            // SAFETY: inside the region, disjoint, not in use (the caller).
+            unsafe {
+                self.at(into, len)
+                    .copy_from_nonoverlapping(self.at(from, len), len);
+            }
+        }
+
+        /// # Safety
+        /// The range is inside, and no one writes it as long as the slice lives.
+        #[inline(always)]
+        pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+            // SAFETY: inside the region, which is initialised (the kernel's zeroes); not written meanwhile (the caller).
+            unsafe { std::slice::from_raw_parts(self.at(offset, len), len) }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod tracked {
+    use std::io;
+
+    use crate::region::PagePolicy;
+    use crate::sync::Cell;
+
+    /// Every byte a cell of its own, so that loom sees every access.
+    #[derive(Debug)]
+    pub(crate) struct Memory(Vec<Cell<u8>>);
+
+    // SAFETY: that no access races is what loom checks.
+    unsafe impl Sync for Memory {}
+
+    impl Memory {
+        pub(crate) fn new(bytes: usize, _: PagePolicy) -> io::Result<Self> {
+            Ok(Self((0..bytes).map(|_| Cell::new(0)).collect()))
+        }
+
+        pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
+            for (cell, &byte) in self.0[offset..].iter().zip(bytes) {
+                // SAFETY: loom checks it.
+                cell.with_mut(|cell| unsafe { *cell = byte });
+            }
+        }
+
+        pub(crate) unsafe fn read(&self, offset: usize, into: &mut [u8]) {
+            for (cell, byte) in self.0[offset..].iter().zip(into) {
+                // SAFETY: loom checks it.
+                *byte = cell.with(|cell| unsafe { *cell });
+            }
+        }
+
+        pub(crate) unsafe fn copy(&self, from: usize, into: usize, len: usize) {
+            let mut bytes = vec![0; len];
+            // SAFETY: loom checks it.
+            unsafe {
+                self.read(from, &mut bytes);
+                self.write(into, &bytes);
+            }
+        }
+
+        /// A copy: loom sees the read at the time of the call only.
+        pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+            let mut bytes = vec![0; len];
+            // SAFETY: loom checks it.
+            unsafe { self.read(offset, &mut bytes) };
+            Box::leak(bytes.into_boxed_slice())
+        }
+    }
+}

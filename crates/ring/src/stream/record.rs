@@ -1,0 +1,136 @@
+//! What is kept per slot: two cache lines, each written by one end only (but for what is said below).
+
+use std::io;
+
+use crate::region::PagePolicy;
+#[cfg(not(loom))]
+use crate::region::Region;
+use crate::sync::AtomicU32;
+
+/// A direction as its producer keeps it.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct ProducerWords {
+    /// Bytes up to here are the consumer's. Read by the consumer.
+    pub(super) tail: AtomicU32,
+    /// Descriptor of the block that holds the bytes from `head` on; 0: none. Read by the consumer, after `tail`.
+    pub(super) buffer: AtomicU32,
+    /// Bytes up to here were placed, though perhaps with holes after `tail`.
+    pub(super) high: AtomicU32,
+    /// Outgrown blocks, youngest first, linked in the [`Side`](super::side::Side); 0: none.
+    pub(super) retired: AtomicU32,
+    /// They hold bytes up to here: they are free when `head` gets here.
+    pub(super) switch: AtomicU32,
+    /// Place in the list of slots with a buffer + 1; 0: not in it.
+    pub(super) attached: AtomicU32,
+}
+
+/// A direction as its consumer keeps it.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct ConsumerWords {
+    /// Bytes up to here are the producer's again. Read by the producer.
+    pub(super) head: AtomicU32,
+}
+
+/// Written by the stack.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct StackLine {
+    pub(super) recv: ProducerWords,
+    pub(super) send: ConsumerWords,
+    pub(super) recv_limit: AtomicU32,
+    pub(super) send_limit: AtomicU32,
+    /// Bits of [`Status`](super::Status).
+    pub(super) status: AtomicU32,
+    /// How often the slot was granted. The application holds it while this and `released` differ.
+    pub(super) granted: AtomicU32,
+    /// Not 0 from `reserve` to `close`; nobody else's business.
+    pub(super) open: AtomicU32,
+}
+
+/// Written by the application; by the stack, too, where it says so.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct AppLine {
+    pub(super) send: ProducerWords,
+    /// The stack's while the application does not hold the slot.
+    pub(super) recv: ConsumerWords,
+    /// Receive head at the last window update. The stack's while the application does not hold the slot.
+    pub(super) recv_mark: AtomicU32,
+    /// Not 0: at some read since then the stream was (nearly) full. The stack's while the application does not hold the slot.
+    pub(super) was_full: AtomicU32,
+    /// Not 0: the slot is in the application's list of those that got no memory.
+    pub(super) starved: AtomicU32,
+    /// What `granted` was when the application released the slot.
+    pub(super) released: AtomicU32,
+    /// The application's last write came up short: set by it, cleared by the stack.
+    pub(super) wants_space: AtomicU32,
+}
+
+/// One slot. All zero means: never used.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(super) struct Record {
+    pub(super) stack: StackLine,
+    pub(super) app: AppLine,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<StackLine>() == 64 && size_of::<AppLine>() == 64);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Record>() == 128);
+
+/// All slots' records. Lazily touched: one that was never used costs no memory.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(super) struct Records {
+    region: Region,
+    slots: u32,
+}
+
+#[cfg(not(loom))]
+impl Records {
+    pub(super) fn new(slots: u32, pages: PagePolicy) -> io::Result<Self> {
+        let bytes = (slots as usize)
+            .checked_mul(size_of::<Record>())
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self {
+            region: Region::new(bytes, pages)?,
+            slots,
+        })
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.slots
+    }
+
+    #[inline(always)]
+    pub(super) fn record(&self, slot: u32) -> Option<&Record> {
+        if slot >= self.slots {
+            return None;
+        }
+        let records = self.region.as_ptr().cast::<Record>();
+        // SAFETY: inside the region, aligned (to a page); zero is a value of atomics, and all access is by shared reference.
+        Some(unsafe { &*records.add(slot as usize) })
+    }
+}
+
+#[cfg(loom)]
+#[derive(Debug)]
+pub(super) struct Records(Vec<Record>);
+
+#[cfg(loom)]
+impl Records {
+    pub(super) fn new(slots: u32, _: PagePolicy) -> io::Result<Self> {
+        Ok(Self((0..slots).map(|_| Record::default()).collect()))
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    pub(super) fn record(&self, slot: u32) -> Option<&Record> {
+        self.0.get(slot as usize)
+    }
+}

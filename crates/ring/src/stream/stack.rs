@@ -1,0 +1,325 @@
+//! The stack's end.
+
+use crate::sync::Arc;
+use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::sync::fence;
+
+use super::lane::{Reader, Writer};
+use super::record::Record;
+use super::side::{Direction, Side};
+use super::{Limits, Shared, Status, StreamError};
+
+/// The stack's end of the [streams](super): writes what was received, reads what is to be sent.
+///
+/// Every call with a slot that does not exist or is not open is refused: an error, 0, empty or false.
+#[derive(Debug)]
+pub struct StackStreams {
+    shared: Arc<Shared>,
+    recv: Side,
+}
+
+/// The application has been granted the slot and has not released it. Only the stack may ask, and rely on `false`: after it,
+/// everything the application did to the slot has happened.
+#[inline(always)]
+fn held(record: &Record) -> bool {
+    record.app.released.load(Acquire) != record.stack.granted.load(Relaxed)
+}
+
+impl StackStreams {
+    pub(super) fn new(shared: Arc<Shared>, recv: Side) -> Self {
+        Self { shared, recv }
+    }
+
+    #[inline(always)]
+    fn open_record(&self, slot: u32) -> Option<&Record> {
+        let record = self.shared.records.record(slot)?;
+        (record.stack.open.load(Relaxed) != 0).then_some(record)
+    }
+
+    #[inline(always)]
+    fn send_reader(&self, slot: u32) -> Option<Reader<'_>> {
+        let record = self.open_record(slot)?;
+        // SAFETY: this is the one `StackStreams` of `shared`, so the consumer of its send directions; the head is only moved in
+        // methods that take `&mut self`, while slices borrow from `&self`.
+        Some(unsafe { Direction::Send.reader(&self.shared, record) })
+    }
+
+    #[inline(always)]
+    fn recv_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
+        let record = self.shared.records.record(slot)?;
+        if record.stack.open.load(Relaxed) == 0 {
+            return None;
+        }
+        // SAFETY: this is the one `StackStreams` of `shared`, so the producer of its receive directions, and `recv` is its side.
+        let writer = unsafe { self.recv.writer(&self.shared, slot, record) };
+        Some((writer, record))
+    }
+
+    /// Opens a slot and gives it to the application at once: [`Self::reserve`] and [`Self::grant`].
+    ///
+    /// # Errors
+    /// `NoSlot`; `Held`: the application has not released it from its life before.
+    pub fn open(&mut self, slot: u32, limits: Limits) -> Result<(), StreamError> {
+        self.reserve(slot, limits)?;
+        self.grant(slot)
+    }
+
+    /// Opens a slot without giving it to the application yet: for a connection that may end before anyone accepts it. All other
+    /// operations work. An open slot that the application does not hold is closed first.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn reserve(&mut self, slot: u32, limits: Limits) -> Result<(), StreamError> {
+        let record = self
+            .shared
+            .records
+            .record(slot)
+            .ok_or(StreamError::NoSlot)?;
+        if held(record) {
+            return Err(StreamError::Held);
+        }
+        self.close(slot);
+        let record = self
+            .shared
+            .records
+            .record(slot)
+            .ok_or(StreamError::NoSlot)?;
+        let (stack, app) = (&record.stack, &record.app);
+        // The application does not hold the slot: these words of its line are ours until `grant`.
+        app.recv_mark.store(app.recv.head.load(Relaxed), Relaxed);
+        app.was_full.store(0, Relaxed);
+        app.wants_space.store(0, Relaxed);
+        // What was written in the life before is not to be sent in this one.
+        stack.send.head.store(app.send.tail.load(Acquire), Release);
+        stack.status.store(0, Relaxed);
+        stack.open.store(1, Relaxed);
+        self.set_recv_limit(slot, limits.recv);
+        self.set_send_limit(slot, limits.send);
+        Ok(())
+    }
+
+    /// Gives a reserved slot to the application (its connection is accepted). Tell the application after this.
+    ///
+    /// # Errors
+    /// `NoSlot`; `NotOpen`; `Held`: it was granted before.
+    pub fn grant(&mut self, slot: u32) -> Result<(), StreamError> {
+        let record = self
+            .shared
+            .records
+            .record(slot)
+            .ok_or(StreamError::NoSlot)?;
+        if record.stack.open.load(Relaxed) == 0 {
+            return Err(StreamError::NotOpen);
+        }
+        if held(record) {
+            return Err(StreamError::Held);
+        }
+        let granted = record.stack.granted.load(Relaxed);
+        // Release: the application finds the slot as we have prepared it.
+        record.stack.granted.store(granted.wrapping_add(1), Release);
+        Ok(())
+    }
+
+    /// Ends a slot's life: discards what was not read and what was not acknowledged, and gives the receive buffers back. (The send
+    /// buffer goes back with the application's next sweep.) False, and nothing done, while the application holds the slot.
+    pub fn close(&mut self, slot: u32) -> bool {
+        let Some((mut writer, record)) = self.recv_writer(slot) else {
+            return false;
+        };
+        if held(record) {
+            return false;
+        }
+        // The application does not hold the slot: its receive head is ours, and it reads no byte.
+        let tail = record.stack.recv.tail.load(Relaxed);
+        record.app.recv.head.store(tail, Relaxed);
+        writer.trim(false);
+        let unsent = record.app.send.tail.load(Acquire);
+        record.stack.send.head.store(unsent, Release);
+        record.stack.open.store(0, Relaxed);
+        true
+    }
+
+    /// The application does not hold the slot: it released it, or was never granted it.
+    pub fn app_released(&self, slot: u32) -> bool {
+        self.shared
+            .records
+            .record(slot)
+            .is_some_and(|record| !held(record))
+    }
+
+    /// Places received bytes `offset` after those committed. They may leave a hole, and may overwrite what is not committed.
+    ///
+    /// # Errors
+    /// `NoSlot`; `NotOpen`; `BeyondLimit`: unread, offset and bytes together are more than the limit; `NoMemory`. Nothing is
+    /// written then: drop the segment, it will be sent again.
+    #[inline]
+    pub fn write_at(&mut self, slot: u32, offset: u32, bytes: &[u8]) -> Result<(), StreamError> {
+        let slots = self.shared.records.len();
+        let Some((mut writer, record)) = self.recv_writer(slot) else {
+            return Err(if slot < slots {
+                StreamError::NotOpen
+            } else {
+                StreamError::NoSlot
+            });
+        };
+        let limit = record.stack.recv_limit.load(Relaxed);
+        writer.place(offset, bytes, limit)
+    }
+
+    /// Makes the next `n` bytes readable for the application: they are in order, without a hole. At most what was placed.
+    #[inline]
+    pub fn commit(&mut self, slot: u32, n: u32) {
+        if let Some((mut writer, _)) = self.recv_writer(slot) {
+            writer.commit(n);
+        }
+    }
+
+    /// Bytes committed and not yet read by the application.
+    #[inline]
+    pub fn recv_unread(&self, slot: u32) -> u32 {
+        self.open_record(slot).map_or(0, |record| {
+            let head = record.app.recv.head.load(Acquire);
+            record.stack.recv.tail.load(Relaxed).wrapping_sub(head)
+        })
+    }
+
+    /// Bytes that may still come in: the limit less what is unread. 0 when the limit was lowered below that.
+    #[inline]
+    pub fn recv_free(&self, slot: u32) -> u32 {
+        self.recv_limit(slot).saturating_sub(self.recv_unread(slot))
+    }
+
+    /// The limit of the receive direction, bytes.
+    #[inline]
+    pub fn recv_limit(&self, slot: u32) -> u32 {
+        self.open_record(slot)
+            .map_or(0, |record| record.stack.recv_limit.load(Relaxed))
+    }
+
+    /// Changes the limit of the receive direction, bytes; at most the largest buffer. Below what is held it only stops more.
+    pub fn set_recv_limit(&mut self, slot: u32, limit: u32) {
+        if let Some(record) = self.open_record(slot) {
+            let limit = limit.min(self.shared.max_limit);
+            record.stack.recv_limit.store(limit, Relaxed);
+        }
+    }
+
+    /// Changes the limit of the send direction, bytes; at most the largest buffer. Below what is held it only stops more.
+    /// After raising it ask [`Self::app_wants_space`].
+    pub fn set_send_limit(&mut self, slot: u32, limit: u32) {
+        if let Some(record) = self.open_record(slot) {
+            let limit = limit.min(self.shared.max_limit);
+            record.stack.send_limit.store(limit, Relaxed);
+        }
+    }
+
+    /// Gives receive buffers back to the pool as far as they are drained; the last one only when nothing `out_of_order` is held
+    /// in it (else that would be lost). True when the last one went.
+    pub fn trim(&mut self, slot: u32, out_of_order: bool) -> bool {
+        self.recv_writer(slot)
+            .is_some_and(|(mut writer, _)| writer.trim(out_of_order))
+    }
+
+    /// Trims the next `budget` slots that have a receive buffer, taking turns. Keeps buffers with bytes beyond the committed ones.
+    pub fn sweep(&mut self, budget: usize) {
+        for _ in 0..budget.min(self.recv.attached()) {
+            if let Some(slot) = self.recv.next_attached() {
+                self.trim(slot, true);
+            }
+        }
+    }
+
+    /// Bytes written by the application and not yet consumed.
+    #[inline]
+    pub fn send_len(&self, slot: u32) -> u32 {
+        self.send_reader(slot).map_or(0, |reader| reader.len())
+    }
+
+    /// At most `len` bytes from `offset` after the consumed ones on, in two pieces: in order, and the second is empty unless the
+    /// ring wraps in between. Together they are shorter than `len` only at the end of what was written.
+    #[inline]
+    pub fn peek(&self, slot: u32, offset: u32, len: u32) -> (&[u8], &[u8]) {
+        self.send_reader(slot)
+            .map_or((&[], &[]), |reader| reader.pieces(offset, len))
+    }
+
+    /// Gives the room of the first `n` bytes back to the application (they were acknowledged); at most what there is.
+    /// Then ask [`Self::app_wants_space`].
+    #[inline]
+    pub fn consume(&mut self, slot: u32, n: u32) {
+        if let Some(reader) = self.send_reader(slot) {
+            reader.advance(n);
+        }
+    }
+
+    /// The application's last write came up short, and now a quarter of its limit is free: send it a writable event. Ask after
+    /// every [`Self::consume`]; a true is said once. May be true although the application has found room by itself meanwhile.
+    pub fn app_wants_space(&mut self, slot: u32) -> bool {
+        let Some(reader) = self.send_reader(slot) else {
+            return false;
+        };
+        let Some(record) = self.open_record(slot) else {
+            return false;
+        };
+        // Pairs with the fence in `AppStreams::write`: either we see its note, or it sees the head we have moved.
+        fence(SeqCst);
+        if record.app.wants_space.load(Relaxed) == 0 {
+            return false;
+        }
+        let limit = record.stack.send_limit.load(Relaxed);
+        let unsent = reader.len();
+        if unsent > 0 && unsent > limit - limit / 4 {
+            return false; // the rest will be consumed, too
+        }
+        record.app.wants_space.store(0, Relaxed);
+        true
+    }
+
+    /// Replaces the status. The application sees it after the bytes committed before.
+    pub fn set_status(&mut self, slot: u32, status: Status) {
+        if let Some(record) = self.open_record(slot) {
+            record.stack.status.store(status.bits(), Release);
+        }
+    }
+
+    /// Adds to the status, as [`Self::set_status`].
+    pub fn add_status(&mut self, slot: u32, status: Status) {
+        self.set_status(slot, self.status(slot) | status);
+    }
+
+    /// The status as set.
+    pub fn status(&self, slot: u32) -> Status {
+        self.open_record(slot).map_or(Status::empty(), |record| {
+            Status::from_bits_retain(record.stack.status.load(Relaxed))
+        })
+    }
+
+    /// Bytes of receive buffers handed out by the pool.
+    pub fn recv_bytes_in_use(&self) -> usize {
+        self.recv.ledger.in_use()
+    }
+
+    /// The most [`Self::recv_bytes_in_use`] ever was.
+    pub fn recv_bytes_high_water(&self) -> usize {
+        self.recv.ledger.high_water()
+    }
+
+    /// Bytes of the receive pool.
+    pub fn recv_pool_bytes(&self) -> usize {
+        self.recv.ledger.bytes()
+    }
+
+    /// Number of slots with a receive buffer.
+    pub fn recv_buffers(&self) -> usize {
+        self.recv.attached()
+    }
+
+    /// Hints the processor to load the slot's record early.
+    #[inline(always)]
+    pub fn prefetch(&self, slot: u32) {
+        if let Some(record) = self.shared.records.record(slot) {
+            crate::prefetch::prefetch(&record.stack);
+            crate::prefetch::prefetch(&record.app);
+        }
+    }
+}
