@@ -85,7 +85,8 @@ mod tests {
         let high = SeqNumber(u32::MAX - 1);
         let low = high + 4;
         assert_eq!(low, SeqNumber(2));
-        assert!(high < low && low > high);
+        assert!(high < low);
+        assert!(low > high);
         assert_eq!(low - high, 4);
         assert_eq!(high.distance_from(low), -4);
         assert_eq!((high.max(low), high.min(low)), (low, high));
@@ -96,7 +97,9 @@ mod tests {
         #[test]
         fn order_within_half_the_space(start in any::<u32>(), by in 1u32..1 << 31) {
             let (a, b) = (SeqNumber(start), SeqNumber(start) + by);
-            prop_assert!(a < b && b > a && a != b);
+            prop_assert!(a < b);
+            prop_assert!(b > a);
+            prop_assert_ne!(a, b);
             prop_assert_eq!(b - a, by);
             prop_assert_eq!(b.distance_from(a), by as i32);
         }

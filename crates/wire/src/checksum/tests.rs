@@ -60,6 +60,11 @@ proptest! {
     }
 
     #[test]
+    fn sum_20_is_the_naive_sum(header in any::<[u8; 20]>()) {
+        prop_assert_eq!(sum_20(&header), naive(&header));
+    }
+
+    #[test]
     fn pieces_combine_at_any_split(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..300) {
         let at = at.min(bytes.len());
         let (first, second) = bytes.split_at(at);
