@@ -1,0 +1,15 @@
+//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads.
+//!
+//! Set-up and diagnosis only; nothing here is called per packet. Every answer is about the network namespace of the calling
+//! thread.
+
+pub mod ethtool;
+mod link;
+mod request;
+mod tables;
+
+pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
+pub use tables::{Address, Neighbour, Route, addresses, neighbours, routes};
+
+#[cfg(test)]
+mod tests;

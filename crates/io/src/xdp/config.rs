@@ -1,0 +1,203 @@
+//! What a caller chooses.
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::context::invalid;
+
+/// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
+const HEADROOM: u32 = 256;
+/// Ethernet header with one 802.1Q tag, in bytes.
+pub(super) const LINK_HEADER: u32 = 18;
+/// Frame sizes that an aligned UMEM may have on a machine with pages of 4 KiB.
+const FRAME_SIZES: [u32; 2] = [2048, 4096];
+
+/// Where the XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AttachMode {
+    /// In the driver if it can, else generic.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the kernel's network stack: works on every interface, and is slower.
+    Generic,
+}
+
+/// Whether the driver may use our frames itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ZeroCopy {
+    /// If it can.
+    #[default]
+    Auto,
+    /// The kernel copies each frame.
+    Copy,
+    /// It must: opening fails otherwise.
+    ZeroCopy,
+}
+
+/// Which received frames are passed on as [`wire::frame::RxChecksum::Trusted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ChecksumPolicy {
+    /// On a veth, frames whose transport checksum is visibly unfinished (it holds the pseudo-header sum that a kernel leaves for
+    /// the device to finish): they come from this machine's memory and no wire can have damaged them. No others.
+    #[default]
+    Auto,
+    /// All. Only for links that check frames themselves.
+    Trust,
+    /// None. On a veth the peer must then finish its checksums (`ethtool -K PEER tx off`).
+    Verify,
+}
+
+/// How to open an interface.
+#[derive(Clone, Debug)]
+pub struct XdpConfig {
+    /// Name of the interface.
+    pub interface: String,
+    /// Our addresses: frames for them are ours, all others stay with the kernel.
+    pub addresses: Vec<IpAddr>,
+    /// Number of ports; none: one per receive queue of the interface. With fewer ports than queues a port serves several queues.
+    pub ports: Option<u16>,
+    /// Where the program runs.
+    pub mode: AttachMode,
+    /// Whether the driver may use our frames itself.
+    pub zero_copy: ZeroCopy,
+    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to 65536.
+    pub frames: u32,
+    /// Which transport checksums are trusted.
+    pub checksums: ChecksumPolicy,
+}
+
+impl XdpConfig {
+    /// The defaults for `interface`: one port per queue, 4096 frames each, everything else automatic.
+    pub fn new(interface: impl Into<String>, addresses: impl Into<Vec<IpAddr>>) -> Self {
+        Self {
+            interface: interface.into(),
+            addresses: addresses.into(),
+            ports: None,
+            mode: AttachMode::Auto,
+            zero_copy: ZeroCopy::Auto,
+            frames: 4096,
+            checksums: ChecksumPolicy::Auto,
+        }
+    }
+
+    /// Checks what can be checked without the interface.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let Self {
+            interface,
+            addresses,
+            ports,
+            mode: _,
+            zero_copy: _,
+            frames,
+            checksums: _,
+        } = self;
+        if addresses.is_empty() {
+            return Err(invalid(format_args!(
+                "XDP on {interface}: no address given, so no frame would be ours"
+            )));
+        }
+        if let Some(address) = addresses
+            .iter()
+            .find(|address| address.is_unspecified() || address.is_multicast())
+        {
+            return Err(invalid(format_args!(
+                "XDP on {interface}: {address} is not an address of a host"
+            )));
+        }
+        if *ports == Some(0) {
+            return Err(invalid(format_args!(
+                "XDP on {interface}: at least one port is needed"
+            )));
+        }
+        if !frames.is_power_of_two() || !(128..=65_536).contains(frames) {
+            return Err(invalid(format_args!(
+                "XDP on {interface}: {frames} frames asked for; it must be a power of two from 128 to 65536"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The smallest frame that holds an IP packet of `mtu` bytes on `interface`.
+pub(super) fn frame_size(interface: &str, mtu: u32) -> io::Result<u32> {
+    let need = mtu.saturating_add(LINK_HEADER + HEADROOM);
+    FRAME_SIZES
+        .into_iter()
+        .find(|size| *size >= need)
+        .ok_or_else(|| {
+            let most = 4096 - LINK_HEADER - HEADROOM;
+            invalid(format_args!(
+                "XDP on {interface}: its MTU of {mtu} bytes does not fit a frame of 4096; \
+             set one of at most {most} (`ip link set {interface} mtu {most}`)"
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    fn config() -> XdpConfig {
+        XdpConfig::new("eth0", [IpAddr::from([10, 0, 0, 1])])
+    }
+
+    #[test]
+    fn the_defaults_pass() {
+        config().check().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let refused = [
+            XdpConfig {
+                addresses: vec![],
+                ..config()
+            },
+            XdpConfig {
+                addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
+                ..config()
+            },
+            XdpConfig {
+                addresses: vec![Ipv6Addr::from([0xff02, 0, 0, 0, 0, 0, 0, 1]).into()],
+                ..config()
+            },
+            XdpConfig {
+                ports: Some(0),
+                ..config()
+            },
+            XdpConfig {
+                frames: 64,
+                ..config()
+            },
+            XdpConfig {
+                frames: 5000,
+                ..config()
+            },
+            XdpConfig {
+                frames: 1 << 17,
+                ..config()
+            },
+        ];
+        for config in refused {
+            assert_eq!(
+                config.check().unwrap_err().kind(),
+                io::ErrorKind::InvalidInput
+            );
+        }
+    }
+
+    #[test]
+    fn frames_are_as_small_as_the_mtu_allows() {
+        assert_eq!(frame_size("eth0", 1500).unwrap(), 2048);
+        assert_eq!(frame_size("eth0", 1774).unwrap(), 2048);
+        assert_eq!(frame_size("eth0", 1775).unwrap(), 4096);
+        assert_eq!(frame_size("eth0", 3822).unwrap(), 4096);
+        let error = frame_size("eth0", 3823).unwrap_err();
+        assert!(error.to_string().contains("ip link set eth0 mtu 3822"));
+        assert!(frame_size("eth0", u32::MAX).is_err());
+    }
+}

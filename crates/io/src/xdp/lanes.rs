@@ -1,0 +1,154 @@
+//! The life of the frames of one queue.
+//!
+//! The first half of the frames goes round fill ring → kernel → rx ring → lent to the stack → fill ring, the second half free
+//! list → tx ring → kernel → completion ring → free list. Each ring holds all the frames of its half, so none can overflow.
+
+use libc::xdp_desc;
+use wire::frame::{BURST, RxFrame, RxMeta, TxMeta};
+
+use super::rings::{Completion, Fill, Rx, Tx};
+use super::umem::{Ledger, Place, Umem};
+
+/// Frames and rings of one queue; knows nothing of the socket they belong to.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    umem: Umem,
+    pub(super) fill: Fill,
+    rx: Rx,
+    pub(super) tx: Tx,
+    completion: Completion,
+    free: Vec<u32>,
+    ledger: Ledger,
+}
+
+impl Lanes {
+    /// Hands the first half of the frames to the kernel. Each ring has room for half of the frames.
+    pub(super) fn new(umem: Umem, fill: Fill, rx: Rx, tx: Tx, completion: Completion) -> Self {
+        let frames = umem.frames();
+        let mut lanes = Self {
+            ledger: Ledger::new(frames),
+            // Popped from the end: the lowest address first.
+            free: (frames / 2..frames).rev().collect(),
+            umem,
+            fill,
+            rx,
+            tx,
+            completion,
+        };
+        for index in 0..frames / 2 {
+            lanes.ledger.moves(index, Place::Free, Place::Receiving);
+            lanes.fill.stage(lanes.umem.address(index));
+        }
+        lanes.fill.publish();
+        lanes
+    }
+
+    /// Whether a frame has been received and not lent yet.
+    pub(super) fn has_received(&mut self) -> bool {
+        self.rx.available(1) > 0
+    }
+
+    /// Lends the next burst to `each`, what `meta` says about each frame along with it, and gives the frames back to the kernel.
+    pub(super) fn receive(
+        &mut self,
+        meta: impl Fn(&[u8]) -> RxMeta,
+        each: impl FnOnce(&[RxFrame<'_>]),
+    ) -> usize {
+        let count = self.rx.available(BURST as u32);
+        if count == 0 {
+            return 0;
+        }
+        let mut frames = [RxFrame {
+            bytes: &[],
+            meta: RxMeta::default(),
+        }; BURST];
+        for (offset, frame) in (0..count).zip(&mut frames) {
+            let Some(entry) = self.rx.read(offset) else {
+                continue;
+            };
+            // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
+            frame.bytes = unsafe { self.umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default();
+            frame.meta = meta(frame.bytes);
+            if let Some(index) = self.umem.index(entry.addr) {
+                self.ledger.moves(index, Place::Receiving, Place::HandOut);
+            }
+        }
+        each(frames.get(..count as usize).unwrap_or_default());
+        self.recycle(count);
+        count as usize
+    }
+
+    /// Gives the first `count` frames of the rx ring back to the fill ring.
+    fn recycle(&mut self, count: u32) {
+        for offset in 0..count {
+            // A descriptor points past the headroom; the fill ring takes frame starts.
+            let index = self
+                .rx
+                .read(offset)
+                .and_then(|entry| self.umem.index(entry.addr));
+            if let Some(index) = index {
+                self.ledger.moves(index, Place::HandOut, Place::Receiving);
+                let room = self.fill.stage(self.umem.address(index));
+                debug_assert!(
+                    room,
+                    "the fill ring holds every frame that is received into"
+                );
+            }
+        }
+        self.rx.release(count);
+        self.fill.publish();
+    }
+
+    /// Lends `room` bytes of a free frame to `write` and queues what it wrote. Returns false, and does not call `write`, when no
+    /// frame is free.
+    pub(super) fn send(&mut self, room: u32, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        // Taken off the list only when it is queued: should `write` unwind, the frame is still there.
+        let Some(&index) = self.free.last() else {
+            return false;
+        };
+        let address = self.umem.address(index);
+        // SAFETY: a frame on the free list is ours alone.
+        let Some(frame) = (unsafe { self.umem.bytes_at_mut(address, room) }) else {
+            return false;
+        };
+        let len = write(frame).len;
+        let queued = u32::try_from(len)
+            .ok()
+            .filter(|len| (1..=room).contains(len));
+        if let Some(len) = queued {
+            let queued = self.tx.stage(xdp_desc {
+                addr: address,
+                len,
+                options: 0,
+            });
+            debug_assert!(queued, "the tx ring holds every frame that is sent from");
+            self.ledger.moves(index, Place::Free, Place::Sending);
+            self.free.pop();
+        }
+        true
+    }
+
+    /// Takes back the frames that the kernel has sent.
+    pub(super) fn reap(&mut self) {
+        let count = self.completion.available(u32::MAX);
+        for offset in 0..count {
+            let index = self
+                .completion
+                .read(offset)
+                .and_then(|address| self.umem.index(address));
+            if let Some(index) = index
+                && self.free.len() < self.free.capacity()
+            {
+                self.ledger.moves(index, Place::Sending, Place::Free);
+                self.free.push(index);
+            }
+        }
+        self.completion.release(count);
+    }
+}
+
+#[cfg(test)]
+mod tests;

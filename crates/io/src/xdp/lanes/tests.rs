@@ -1,0 +1,299 @@
+//! Against a kernel played by the other ends of the four rings, mapped from the same file.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use libc::xdp_ring_offset;
+use wire::frame::TxChecksum;
+
+use super::super::rings::{FromKernel, ToKernel};
+use super::*;
+
+const FRAMES: u32 = 128;
+const HALF: u32 = FRAMES / 2;
+const FRAME_SIZE: u32 = 2048;
+const HEADROOM: u64 = 256;
+/// Page offsets of the four rings in the file.
+const FILL: u64 = 0;
+const COMPLETION: u64 = 16 << 10;
+const RX: u64 = 32 << 10;
+const TX: u64 = 48 << 10;
+const LAYOUT: xdp_ring_offset = xdp_ring_offset {
+    producer: 0,
+    consumer: 64,
+    flags: 128,
+    desc: 192,
+};
+
+struct Kernel {
+    fill: FromKernel<u64>,
+    completion: ToKernel<u64>,
+    rx: ToKernel<xdp_desc>,
+    tx: FromKernel<xdp_desc>,
+    /// Frames taken from the fill ring.
+    empty: VecDeque<u64>,
+    /// Frames taken from the tx ring, not completed yet.
+    sending: VecDeque<xdp_desc>,
+}
+
+fn pair() -> (Lanes, Kernel) {
+    let file: File = tempfile::tempfile().unwrap();
+    file.set_len(64 << 10).unwrap();
+    let fd = file.as_fd();
+    let kernel = Kernel {
+        fill: FromKernel::map(fd, FILL, &LAYOUT, HALF).unwrap(),
+        completion: ToKernel::map(fd, COMPLETION, &LAYOUT, HALF).unwrap(),
+        rx: ToKernel::map(fd, RX, &LAYOUT, HALF).unwrap(),
+        tx: FromKernel::map(fd, TX, &LAYOUT, HALF).unwrap(),
+        empty: VecDeque::new(),
+        sending: VecDeque::new(),
+    };
+    let lanes = Lanes::new(
+        Umem::new(FRAMES, FRAME_SIZE).unwrap(),
+        ToKernel::map(fd, FILL, &LAYOUT, HALF).unwrap(),
+        FromKernel::map(fd, RX, &LAYOUT, HALF).unwrap(),
+        ToKernel::map(fd, TX, &LAYOUT, HALF).unwrap(),
+        FromKernel::map(fd, COMPLETION, &LAYOUT, HALF).unwrap(),
+    );
+    (lanes, kernel)
+}
+
+impl Kernel {
+    /// Receives up to `count` frames that say their number; returns how many it had room for.
+    fn receive(&mut self, lanes: &mut Lanes, first: u32, count: u32) -> u32 {
+        let ready = self.fill.available(HALF);
+        self.empty
+            .extend((0..ready).map(|offset| self.fill.read(offset).unwrap()));
+        self.fill.release(ready);
+        let mut done = 0;
+        while done < count
+            && let Some(address) = self.empty.pop_front()
+        {
+            let addr = address + HEADROOM;
+            // SAFETY: the frame came from the fill ring: the kernel's part of this test has it alone.
+            let frame = unsafe { lanes.umem.bytes_at_mut(addr, 60) }.unwrap();
+            frame[..4].copy_from_slice(&(first + done).to_ne_bytes());
+            assert!(self.rx.stage(xdp_desc {
+                addr,
+                len: 60,
+                options: 0
+            }));
+            done += 1;
+        }
+        self.rx.publish();
+        done
+    }
+
+    /// Takes all of the tx ring and completes `count` frames of what it has. Returns the numbers in the frames it took.
+    fn send(&mut self, lanes: &Lanes, count: usize) -> Vec<u32> {
+        let ready = self.tx.available(HALF);
+        let mut numbers = Vec::new();
+        for offset in 0..ready {
+            let entry = self.tx.read(offset).unwrap();
+            // SAFETY: the frame is in the tx ring: nobody writes to it.
+            let frame = unsafe { lanes.umem.bytes_at(entry.addr, entry.len) }.unwrap();
+            numbers.push(u32::from_ne_bytes(*frame.first_chunk().unwrap()));
+            self.sending.push_back(entry);
+        }
+        self.tx.release(ready);
+        for entry in self.sending.drain(..count.min(self.sending.len())) {
+            assert!(self.completion.stage(entry.addr));
+        }
+        self.completion.publish();
+        numbers
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_ne_bytes(*bytes.first_chunk().unwrap())
+}
+
+fn receive(lanes: &mut Lanes) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    lanes.receive(
+        |_| RxMeta::default(),
+        |frames| numbers.extend(frames.iter().map(|frame| number(frame.bytes))),
+    );
+    numbers
+}
+
+fn send(lanes: &mut Lanes, number: u32) -> bool {
+    lanes.send(1518, |frame| {
+        frame[..4].copy_from_slice(&number.to_ne_bytes());
+        TxMeta {
+            len: 64,
+            checksum: TxChecksum::Complete,
+        }
+    })
+}
+
+/// Every frame is in one place, and as many are free as are neither queued nor being sent.
+fn check(lanes: &Lanes) {
+    if cfg!(debug_assertions) {
+        assert_eq!(lanes.ledger.count(Place::Receiving), HALF as usize);
+        assert_eq!(lanes.ledger.count(Place::HandOut), 0);
+        assert_eq!(lanes.ledger.count(Place::Free), lanes.free.len());
+        assert_eq!(
+            lanes.ledger.count(Place::Sending),
+            HALF as usize - lanes.free.len()
+        );
+    }
+}
+
+#[test]
+fn frames_arrive_in_order_in_bursts_and_are_recycled() {
+    let (mut lanes, mut kernel) = pair();
+    let mut next = 0;
+    for round in 0..50 {
+        let count = 1 + round % HALF;
+        assert_eq!(kernel.receive(&mut lanes, next, count), count);
+        assert!(lanes.has_received());
+        assert_eq!(
+            receive(&mut lanes),
+            (next..next + count).collect::<Vec<_>>()
+        );
+        assert!(!lanes.has_received());
+        next += count;
+        check(&lanes);
+    }
+    assert_eq!(
+        lanes.receive(|_| RxMeta::default(), |_| panic!("called without frames")),
+        0
+    );
+}
+
+#[test]
+fn the_kernel_never_gets_more_frames_than_its_half() {
+    let (mut lanes, mut kernel) = pair();
+    assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
+    assert_eq!(kernel.receive(&mut lanes, 0, 1000), 0);
+    assert_eq!(receive(&mut lanes).len(), HALF as usize);
+    assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
+}
+
+#[test]
+fn sending_stops_when_no_frame_is_free_and_goes_on_after_completions() {
+    let (mut lanes, mut kernel) = pair();
+    let sent = (0..1000)
+        .take_while(|number| send(&mut lanes, *number))
+        .count();
+    assert_eq!(sent, HALF as usize);
+    lanes.tx.publish();
+    assert_eq!(lanes.tx.unread(), HALF);
+    assert_eq!(kernel.send(&lanes, 10), (0..HALF).collect::<Vec<_>>());
+    assert_eq!(lanes.tx.unread(), 0);
+    let sent = (0..1000)
+        .take_while(|number| send(&mut lanes, *number))
+        .count();
+    assert_eq!(sent, 10);
+    check(&lanes);
+}
+
+#[test]
+fn nothing_and_too_much_are_not_sent() {
+    let (mut lanes, mut kernel) = pair();
+    for len in [0, 1519, usize::MAX] {
+        assert!(lanes.send(1518, |frame| {
+            assert_eq!(frame.len(), 1518);
+            TxMeta {
+                len,
+                checksum: TxChecksum::Complete,
+            }
+        }));
+    }
+    lanes.tx.publish();
+    assert!(kernel.send(&lanes, 1).is_empty());
+    check(&lanes);
+}
+
+#[test]
+fn a_panic_in_a_closure_loses_no_frame() {
+    let (mut lanes, mut kernel) = pair();
+    kernel.receive(&mut lanes, 7, 3);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        lanes.send(1518, |_| panic!("while writing"));
+    }));
+    assert!(panicked.is_err());
+    check(&lanes);
+    assert_eq!(receive(&mut lanes), [7, 8, 9]);
+}
+
+#[test]
+fn descriptors_that_point_elsewhere_are_harmless() {
+    let (mut lanes, mut kernel) = pair();
+    let beyond = u64::from(FRAMES) * u64::from(FRAME_SIZE);
+    // The kernel took frames 0 to 3 and gives back two of them with impossible lengths.
+    assert!(kernel.fill.available(4) == 4);
+    kernel.fill.release(4);
+    for (addr, len) in [
+        (beyond, 60),
+        (u64::MAX, 60),
+        (HEADROOM, FRAME_SIZE),
+        (2 * u64::from(FRAME_SIZE), u32::MAX),
+    ] {
+        assert!(kernel.rx.stage(xdp_desc {
+            addr,
+            len,
+            options: 0
+        }));
+    }
+    kernel.rx.publish();
+    let mut lens = Vec::new();
+    let count = lanes.receive(
+        |_| RxMeta::default(),
+        |frames| lens.extend(frames.iter().map(|frame| frame.bytes.len())),
+    );
+    assert_eq!((count, lens), (4, vec![0; 4]));
+    for address in [beyond, u64::MAX] {
+        assert!(kernel.completion.stage(address));
+    }
+    kernel.completion.publish();
+    lanes.reap();
+    assert_eq!(lanes.free.len(), HALF as usize);
+}
+
+/// A fixed pseudo-random walk over all moves, compared with plain queues.
+#[test]
+fn any_interleaving_keeps_order_and_loses_nothing() {
+    let (mut lanes, mut kernel) = pair();
+    let mut state = 0x9e37_79b9_u32;
+    let mut random = |below: u32| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state % below
+    };
+    let (mut arrived, mut next_rx, mut sent, mut next_tx) =
+        (VecDeque::new(), 0, VecDeque::new(), 0);
+    for _ in 0..20_000 {
+        match random(4) {
+            0 => {
+                let count = kernel.receive(&mut lanes, next_rx, random(HALF));
+                arrived.extend(next_rx..next_rx + count);
+                next_rx += count;
+            }
+            1 => {
+                for number in receive(&mut lanes) {
+                    assert_eq!(arrived.pop_front(), Some(number));
+                }
+            }
+            2 => {
+                for _ in 0..random(HALF) {
+                    if send(&mut lanes, next_tx) {
+                        sent.push_back(next_tx);
+                        next_tx += 1;
+                    }
+                }
+                lanes.tx.publish();
+            }
+            _ => {
+                for number in kernel.send(&lanes, random(HALF) as usize) {
+                    assert_eq!(sent.pop_front(), Some(number));
+                }
+            }
+        }
+        check(&lanes);
+    }
+    assert!(next_rx > 10_000 && next_tx > 10_000);
+}

@@ -1,0 +1,26 @@
+//! AF_XDP: frames straight from the driver, past the kernel's network stack.
+//!
+//! A small XDP program (`bpf/steer.bpf.c`) sends frames for our addresses to the AF_XDP socket of the queue they arrived on and
+//! leaves all others to the kernel. It is attached through a link that ends with the process, however that ends.
+//!
+//! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
+//! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer, and a frame size that holds the MTU
+//! (at most 3822 bytes).
+
+mod checksum;
+mod config;
+mod error;
+mod interface;
+mod lanes;
+mod mapping;
+mod port;
+mod program;
+mod queue;
+mod rings;
+mod socket;
+mod umem;
+
+pub use config::{AttachMode, ChecksumPolicy, XdpConfig, ZeroCopy};
+pub use interface::XdpInterface;
+pub use port::XdpPort;
+pub use program::{Attachment, Mode};

@@ -1,0 +1,215 @@
+//! The port of one context.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
+
+use crate::netlink::Link;
+use crate::port::Port;
+use crate::{context, poll};
+
+use super::checksum;
+use super::config::LINK_HEADER;
+use super::program::{Mode, Program};
+use super::queue::Queue;
+
+/// An interface that goes away does not end a poll of its socket, so no sleep is longer than this.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Frames that the kernel had no room for are offered again after this.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Which received frames are marked as trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// None.
+    None,
+    /// Those whose checksum is visibly unfinished.
+    Unfinished,
+    /// All.
+    All,
+}
+
+impl Trust {
+    fn meta(self, frame: &[u8]) -> RxMeta {
+        let trusted = match self {
+            Self::None => false,
+            Self::Unfinished => checksum::is_unfinished(frame),
+            Self::All => true,
+        };
+        let checksum = if trusted {
+            RxChecksum::Trusted
+        } else {
+            RxChecksum::Unverified
+        };
+        RxMeta { checksum }
+    }
+}
+
+/// One or more queues of an interface, driven by one thread. The steering program stays attached while any port lives.
+#[derive(Debug)]
+pub struct XdpPort {
+    queues: Vec<Queue>,
+    /// The queue to receive from next.
+    next: usize,
+    /// Bytes of a frame lent to send.
+    room: u32,
+    capabilities: Capabilities,
+    mac: MacAddr,
+    mode: Mode,
+    trust: Trust,
+    interface: Box<str>,
+    /// The interface is gone: the socket says so once only.
+    gone: bool,
+    // Goes last: the sockets leave its map before it is detached.
+    _program: Arc<Program>,
+}
+
+impl XdpPort {
+    pub(super) fn new(
+        link: &Link,
+        queues: Vec<Queue>,
+        ports: u16,
+        mode: Mode,
+        trust: Trust,
+        program: &Arc<Program>,
+    ) -> Self {
+        // `config::frame_size` bounds the MTU well below 64 KiB.
+        let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+        Self {
+            queues,
+            next: 0,
+            room: u32::from(mtu) + LINK_HEADER,
+            capabilities: Capabilities {
+                mtu,
+                queues: ports,
+                tx_checksum: false,
+            },
+            mac: link.mac,
+            mode,
+            trust,
+            interface: link.name.as_str().into(),
+            gone: false,
+            _program: Arc::clone(program),
+        }
+    }
+
+    /// How frames come in and go out.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Numbers of the interface's queues that this port serves. It sends on the first.
+    pub fn queues(&self) -> impl Iterator<Item = u32> {
+        self.queues.iter().map(Queue::number)
+    }
+
+    /// Whether a received frame is waiting in any queue.
+    fn has_received(&mut self) -> bool {
+        self.queues.iter_mut().any(Queue::has_received)
+    }
+
+    /// Fails, from then on, once the interface is gone.
+    fn check_link(&mut self) -> io::Result<()> {
+        if self.gone {
+            return Err(self.removed(io::Error::from_raw_os_error(libc::ENXIO)));
+        }
+        match self
+            .queues
+            .iter()
+            .try_for_each(|queue| queue.socket().take_error())
+        {
+            Ok(()) => Ok(()),
+            Err(cause) => {
+                self.gone = true;
+                Err(self.removed(cause))
+            }
+        }
+    }
+
+    fn removed(&self, cause: io::Error) -> io::Error {
+        context::error(
+            format_args!("interface {} was removed", self.interface),
+            cause,
+        )
+    }
+}
+
+impl FrameSink for XdpPort {
+    #[inline]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        match self.queues.first_mut() {
+            Some(queue) => queue.send(self.room, fill),
+            None => false,
+        }
+    }
+}
+
+impl Port for XdpPort {
+    fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
+        let count = self.queues.len();
+        let ready = (0..count)
+            .map(|step| (self.next + step) % count)
+            .find(|at| self.queues.get_mut(*at).is_some_and(Queue::has_received));
+        let Some(at) = ready else {
+            return 0;
+        };
+        self.next = (at + 1) % count;
+        let trust = self.trust;
+        match self.queues.get_mut(at) {
+            Some(queue) => queue.receive(|frame| trust.meta(frame), each),
+            None => 0,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        for queue in &mut self.queues {
+            if let Err(cause) = queue.flush() {
+                return Err(self.removed(cause));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        if self.has_received() {
+            return Ok(());
+        }
+        let most = if self.queues.iter_mut().any(Queue::is_stuck) {
+            RETRY
+        } else {
+            SLEEP_MAX
+        };
+        let timeout = timeout.map_or(most, |timeout| timeout.min(most));
+        let mut fds: Vec<PollFd<'_>> = self
+            .queues
+            .iter()
+            .map(|queue| PollFd::new(queue, PollFlags::IN))
+            .collect();
+        fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+        poll::sleep(&mut fds, Some(timeout))?;
+        let received = fds
+            .iter()
+            .take(self.queues.len())
+            .any(|fd| fd.revents() == PollFlags::IN);
+        if received { Ok(()) } else { self.check_link() }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn mac(&self) -> MacAddr {
+        self.mac
+    }
+
+    fn losses(&self) -> (u64, u64) {
+        self.queues
+            .iter()
+            .filter_map(|queue| queue.socket().losses().ok())
+            .fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
+    }
+}

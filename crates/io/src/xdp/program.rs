@@ -1,0 +1,219 @@
+//! The steering program on an interface.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use aya::maps::{HashMap, Map, MapError, XskMap};
+use aya::programs::xdp::XdpLink;
+use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::util::KernelVersion;
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use wire::ndp::{multicast_mac, solicited_node};
+
+use super::config::AttachMode;
+use super::error::{ATTACH, JOIN, LOAD, errno, explain};
+
+/// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// In the driver.
+    Native,
+    /// In the kernel's network stack.
+    Generic,
+}
+
+/// How frames come in and go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Where the program runs.
+    pub attachment: Attachment,
+    /// Whether the driver uses our frames itself.
+    pub zero_copy: bool,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attachment = match self.attachment {
+            Attachment::Native => "native",
+            Attachment::Generic => "generic",
+        };
+        let copy = if self.zero_copy { "zero copy" } else { "copy" };
+        write!(f, "{attachment} XDP, {copy}")
+    }
+}
+
+/// The loaded program; attached until dropped, or until the process ends.
+#[derive(Debug)]
+pub(super) struct Program {
+    // Goes first: nothing is steered to sockets that are going.
+    _link: XdpLink,
+    ebpf: Ebpf,
+    /// Keeps the interface listening to our multicast groups.
+    _groups: Option<OwnedFd>,
+    /// Where it runs.
+    pub(super) attachment: Attachment,
+}
+
+impl Program {
+    /// Loads the program for `addresses` and `queues` queues and attaches it to interface `index`, called `interface`.
+    pub(super) fn attach(
+        interface: &str,
+        index: u32,
+        addresses: &[IpAddr],
+        queues: u32,
+        mode: AttachMode,
+    ) -> io::Result<Self> {
+        // Older kernels have no link for XDP: the program would outlive a process that is killed.
+        if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(5, 9, 0)) {
+            let reason = "XDP needs Linux 5.9 or newer";
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("XDP on {interface}: {reason}"),
+            ));
+        }
+        let mut ebpf =
+            load(addresses, queues).map_err(|error| explain(interface, LOAD, &*error))?;
+        let groups =
+            join_groups(index, addresses).map_err(|error| explain(interface, JOIN, &error))?;
+        let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
+        Ok(Self {
+            _link: link,
+            ebpf,
+            _groups: groups,
+            attachment,
+        })
+    }
+
+    /// Steers our frames of `queue` to `socket`, which is bound to that queue. It leaves the map by itself when it closes.
+    pub(super) fn steer(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), MapError> {
+        let map = self
+            .ebpf
+            .map_mut("sockets")
+            .ok_or(MapError::ElementNotFound)?;
+        XskMap::try_from(map)?.set(queue, socket.as_raw_fd(), 0)
+    }
+}
+
+fn load(addresses: &[IpAddr], queues: u32) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
+    let entries = u32::try_from(addresses.len().max(1))?;
+    let mut ebpf = EbpfLoader::new()
+        .map_max_entries("sockets", queues)
+        .map_max_entries("addresses4", entries)
+        .map_max_entries("addresses6", entries)
+        .load(OBJECT)?;
+    for address in addresses {
+        match address {
+            IpAddr::V4(address) => insert(ebpf.map_mut("addresses4"), address.octets())?,
+            IpAddr::V6(address) => insert(ebpf.map_mut("addresses6"), address.octets())?,
+        }
+    }
+    program(&mut ebpf)?.load()?;
+    Ok(ebpf)
+}
+
+fn insert<const N: usize>(map: Option<&mut Map>, address: [u8; N]) -> Result<(), MapError> {
+    let map = map.ok_or(MapError::ElementNotFound)?;
+    HashMap::<_, [u8; N], u8>::try_from(map)?.insert(address, 1, 0)
+}
+
+fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, ProgramError> {
+    ebpf.program_mut("steer")
+        .ok_or(ProgramError::NotLoaded)?
+        .try_into()
+}
+
+fn attach(
+    ebpf: &mut Ebpf,
+    interface: &str,
+    index: u32,
+    mode: AttachMode,
+) -> io::Result<(XdpLink, Attachment)> {
+    let mut attach = |mode| {
+        let program = program(ebpf)?;
+        let link = program.attach_to_if_index(index, mode)?;
+        program.take_link(link)
+    };
+    let error = match mode {
+        AttachMode::Generic => None,
+        AttachMode::Auto | AttachMode::Native => match attach(XdpMode::Driver) {
+            Ok(link) => return Ok((link, Attachment::Native)),
+            Err(error) if mode == AttachMode::Native || is_final(&error) => {
+                return Err(explain(interface, ATTACH, &error));
+            }
+            Err(error) => Some(error),
+        },
+    };
+    if let Some(error) = error {
+        log::info!(
+            "{}; going on with generic XDP",
+            explain(interface, ATTACH, &error)
+        );
+    }
+    match attach(XdpMode::Skb) {
+        Ok(link) => Ok((link, Attachment::Generic)),
+        Err(error) => Err(explain(interface, ATTACH, &error)),
+    }
+}
+
+/// Whether generic mode would fail for the same reason.
+fn is_final(error: &ProgramError) -> bool {
+    let finals = [libc::EPERM, libc::EBUSY, libc::EEXIST, libc::ENODEV];
+    errno(error).is_some_and(|errno| finals.contains(&errno))
+}
+
+/// Has the device receive neighbour solicitations for our IPv6 addresses (RFC 4291 section 2.7.1, RFC 2464 section 7) while the
+/// socket lives. The socket itself receives nothing.
+fn join_groups(interface: u32, addresses: &[IpAddr]) -> io::Result<Option<OwnedFd>> {
+    let ours: Vec<Ipv6Addr> = addresses
+        .iter()
+        .filter_map(|address| match address {
+            IpAddr::V6(address) => Some(*address),
+            IpAddr::V4(_) => None,
+        })
+        .collect();
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    let socket = socket_with(
+        AddressFamily::PACKET,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    for address in ours {
+        join(&socket, interface, address)?;
+    }
+    Ok(Some(socket))
+}
+
+fn join(socket: &OwnedFd, interface: u32, address: Ipv6Addr) -> io::Result<()> {
+    let [a, b, c, d, e, f] = multicast_mac(solicited_node(address)).0;
+    let group = libc::packet_mreq {
+        mr_ifindex: i32::try_from(interface)
+            .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
+        mr_type: libc::PACKET_MR_MULTICAST as u16,
+        mr_alen: 6,
+        mr_address: [a, b, c, d, e, f, 0, 0],
+    };
+    let len = size_of_val(&group) as libc::socklen_t;
+    let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+    // SAFETY: `group` is a whole packet_mreq of that length, alive during the call, which only reads it.
+    match unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const group).cast(),
+            len,
+        )
+    } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

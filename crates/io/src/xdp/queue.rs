@@ -1,0 +1,102 @@
+//! One queue of an interface: its socket and its frames.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use wire::frame::{RxFrame, RxMeta, TxMeta};
+
+use super::lanes::Lanes;
+use super::socket::{Kick, XskSocket};
+
+/// Frames that one send call takes at least in copy mode (`TX_BATCH_SIZE` of the kernel).
+const KICK_FRAMES: u32 = 32;
+
+/// One bound queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    // The lanes go first: rings are unmapped before their socket closes.
+    lanes: Lanes,
+    socket: XskSocket,
+    number: u32,
+}
+
+impl Queue {
+    /// Puts together a bound socket and the lanes it registered.
+    pub(super) fn new(number: u32, socket: XskSocket, lanes: Lanes) -> Self {
+        Self {
+            lanes,
+            socket,
+            number,
+        }
+    }
+
+    /// Number of the queue.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The socket.
+    pub(super) fn socket(&self) -> &XskSocket {
+        &self.socket
+    }
+
+    /// As [`Lanes::has_received`].
+    pub(super) fn has_received(&mut self) -> bool {
+        self.lanes.has_received()
+    }
+
+    /// As [`Lanes::receive`].
+    pub(super) fn receive(
+        &mut self,
+        meta: impl Fn(&[u8]) -> RxMeta,
+        each: impl FnOnce(&[RxFrame<'_>]),
+    ) -> usize {
+        self.lanes.receive(meta, each)
+    }
+
+    /// As [`Lanes::send`].
+    pub(super) fn send(&mut self, room: u32, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        self.lanes.send(room, write)
+    }
+
+    /// Publishes what was sent and wakes the kernel if it asks for it, at most once for either ring.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.lanes.tx.publish();
+        if self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup() {
+            self.kick()?;
+        }
+        if self.lanes.fill.needs_wakeup() {
+            self.socket.kick_fill()?;
+        }
+        self.lanes.reap();
+        Ok(())
+    }
+
+    /// Whether published frames wait for another kick.
+    pub(super) fn is_stuck(&mut self) -> bool {
+        self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup()
+    }
+
+    /// Makes the kernel take the tx ring. In copy mode a call takes a limited number of frames and says EAGAIN when there are
+    /// more, but also when there is no room for the next one: it is asked again only while that gets on.
+    fn kick(&mut self) -> io::Result<()> {
+        let mut unread = self.lanes.tx.unread();
+        for _ in 0..unread / KICK_FRAMES + 2 {
+            if self.socket.kick_tx()? != Kick::Again {
+                break;
+            }
+            let left = self.lanes.tx.unread();
+            if left == 0 || left == unread {
+                break;
+            }
+            unread = left;
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Queue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

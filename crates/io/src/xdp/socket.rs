@@ -1,0 +1,226 @@
+//! One AF_XDP socket: the system calls.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::{c_int, c_void, socklen_t, xdp_mmap_offsets, xdp_options, xdp_statistics, xdp_umem_reg};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socket_with, sockopt};
+
+use super::config::ZeroCopy;
+use super::lanes::Lanes;
+use super::rings::{Completion, Fill, Rx, Tx};
+use super::umem::Umem;
+
+/// Frames that one send call takes in copy mode (Linux 6.17, `linux/if_xdp.h`); without it 32.
+const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
+
+/// What a kick of the transmit side came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kick {
+    /// The kernel has seen the ring.
+    Done,
+    /// It took some and wants to be asked again, now or later.
+    Again,
+    /// It cannot take any now: the device is busy or down, or there is no memory.
+    Later,
+}
+
+/// An AF_XDP socket.
+#[derive(Debug)]
+pub(super) struct XskSocket {
+    fd: OwnedFd,
+}
+
+impl XskSocket {
+    /// A socket that is bound to nothing yet.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(Self {
+            fd: socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?,
+        })
+    }
+
+    /// Registers `umem` and makes the four rings, each with room for half of the frames.
+    pub(super) fn register(&self, umem: Umem) -> io::Result<Lanes> {
+        let size = umem.frames() / 2;
+        self.set(
+            libc::XDP_UMEM_REG,
+            &xdp_umem_reg {
+                addr: umem.base() as u64,
+                len: umem.bytes(),
+                chunk_size: umem.frame_size(),
+                headroom: 0,
+                flags: 0,
+                tx_metadata_len: 0,
+            },
+        )?;
+        for ring in [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
+        ] {
+            self.set(ring, &size)?;
+        }
+        let offsets = self.mmap_offsets()?;
+        let fd = self.fd.as_fd();
+        let fill = Fill::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)?;
+        let completion =
+            Completion::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size)?;
+        let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, size)?;
+        let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, size)?;
+        self.widen(size, umem.frame_size());
+        Ok(Lanes::new(umem, fill, rx, tx, completion))
+    }
+
+    /// Lets one send call take the whole tx ring in copy mode. Older kernels take less at a time, which only costs calls.
+    fn widen(&self, frames: u32, frame_size: u32) {
+        if let Err(error) = self.set(XDP_MAX_TX_SKB_BUDGET, &frames) {
+            log::debug!("XDP_MAX_TX_SKB_BUDGET: {error}");
+        }
+        let bytes =
+            usize::try_from(u64::from(frames) * u64::from(frame_size) * 2).unwrap_or(usize::MAX);
+        if let Err(error) = sockopt::set_socket_send_buffer_size_force(&self.fd, bytes.min(1 << 30))
+        {
+            log::debug!("SO_SNDBUFFORCE: {error}");
+        }
+    }
+
+    /// Binds to one queue of an interface.
+    pub(super) fn bind(&self, interface: u32, queue: u32, zero_copy: ZeroCopy) -> io::Result<()> {
+        // Without either flag the kernel takes zero copy where the driver has it.
+        let copy = match zero_copy {
+            ZeroCopy::Auto => 0,
+            ZeroCopy::Copy => libc::XDP_COPY,
+            ZeroCopy::ZeroCopy => libc::XDP_ZEROCOPY,
+        };
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: libc::XDP_USE_NEED_WAKEUP | copy,
+            sxdp_ifindex: interface,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        let len = size_of_val(&address) as socklen_t;
+        // SAFETY: `address` is a whole sockaddr_xdp of that length, alive during the call.
+        check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) })
+    }
+
+    /// Whether the kernel and we share frames (bound with zero copy), or it copies them.
+    pub(super) fn is_zero_copy(&self) -> io::Result<bool> {
+        let options: xdp_options = self.option(libc::XDP_OPTIONS, xdp_options { flags: 0 })?;
+        Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    /// What the socket has lost since it was made: (received and dropped, not sent).
+    pub(super) fn losses(&self) -> io::Result<(u64, u64)> {
+        let zero = xdp_statistics {
+            rx_dropped: 0,
+            rx_invalid_descs: 0,
+            tx_invalid_descs: 0,
+            rx_ring_full: 0,
+            rx_fill_ring_empty_descs: 0,
+            tx_ring_empty_descs: 0,
+        };
+        let all: xdp_statistics = self.option(libc::XDP_STATISTICS, zero)?;
+        Ok((all.rx_dropped + all.rx_ring_full, all.tx_invalid_descs))
+    }
+
+    /// Asks the kernel to look at the tx ring.
+    pub(super) fn kick_tx(&self) -> io::Result<Kick> {
+        match rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT) {
+            Ok(_) => Ok(Kick::Done),
+            Err(error) => match error.raw_os_error() {
+                libc::EAGAIN | libc::EINTR => Ok(Kick::Again),
+                libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN => Ok(Kick::Later),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Asks the kernel to look at the fill ring.
+    pub(super) fn kick_fill(&self) -> io::Result<()> {
+        // SAFETY: no buffer and no length: the call only wakes the driver.
+        let result = unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        match result {
+            0.. => Ok(()),
+            _ => {
+                let error = io::Error::last_os_error();
+                match error.raw_os_error() {
+                    Some(libc::ENXIO | libc::EBADF | libc::ENODEV) => Err(error),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Takes the pending error of the socket: `ENETDOWN` once its interface is gone.
+    pub(super) fn take_error(&self) -> io::Result<()> {
+        sockopt::socket_error(&self.fd)?.map_err(io::Error::from)
+    }
+
+    fn mmap_offsets(&self) -> io::Result<xdp_mmap_offsets> {
+        const NONE: libc::xdp_ring_offset = libc::xdp_ring_offset {
+            producer: 0,
+            consumer: 0,
+            desc: 0,
+            flags: 0,
+        };
+        self.option(
+            libc::XDP_MMAP_OFFSETS,
+            xdp_mmap_offsets {
+                rx: NONE,
+                tx: NONE,
+                fr: NONE,
+                cr: NONE,
+            },
+        )
+    }
+
+    fn set<T: Copy>(&self, name: c_int, value: &T) -> io::Result<()> {
+        let len = size_of::<T>() as socklen_t;
+        let value = std::ptr::from_ref(value).cast::<c_void>();
+        // SAFETY: `value` points to `len` bytes that live during the call; the kernel only reads them.
+        check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_XDP, name, value, len) })
+    }
+
+    /// The option `name`. An older kernel that fills less of it than `T` is an error.
+    fn option<T: Copy>(&self, name: c_int, mut value: T) -> io::Result<T> {
+        let mut len = size_of::<T>() as socklen_t;
+        let pointer = (&raw mut value).cast::<c_void>();
+        // SAFETY: `pointer` is room for `len` bytes of plain integers; any bytes the kernel writes there are a value of `T`.
+        check(unsafe {
+            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_XDP, name, pointer, &mut len)
+        })?;
+        if len as usize == size_of::<T>() {
+            Ok(value)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "AF_XDP of this kernel is too old (Linux 5.9 is needed)",
+            ))
+        }
+    }
+}
+
+impl AsFd for XskSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,148 @@
+//! The frames of one queue, and where each of them is.
+
+use std::io;
+
+use ring::region::{PagePolicy, Region};
+
+/// Frame memory shared with the kernel: `frames` frames of `frame_size` bytes each, both powers of two.
+#[derive(Debug)]
+pub(super) struct Umem {
+    region: Region,
+    frames: u32,
+    frame_size: u32,
+}
+
+impl Umem {
+    /// Maps the frames, in huge pages when some are reserved.
+    pub(super) fn new(frames: u32, frame_size: u32) -> io::Result<Self> {
+        let bytes = u64::from(frames) * u64::from(frame_size);
+        let bytes =
+            usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let region = Region::new(bytes, PagePolicy::Huge)?;
+        Ok(Self {
+            region,
+            frames,
+            frame_size,
+        })
+    }
+
+    /// Number of frames.
+    pub(super) fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Size of a frame in bytes.
+    pub(super) fn frame_size(&self) -> u32 {
+        self.frame_size
+    }
+
+    /// Size of all frames in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.frames) * u64::from(self.frame_size)
+    }
+
+    /// Where the first frame lies.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.region.as_ptr()
+    }
+
+    /// Address of frame `index`, as in descriptors: bytes from the start.
+    pub(super) fn address(&self, index: u32) -> u64 {
+        u64::from(index) * u64::from(self.frame_size)
+    }
+
+    /// Which frame an address lies in, if any.
+    pub(super) fn index(&self, address: u64) -> Option<u32> {
+        u32::try_from(address / u64::from(self.frame_size))
+            .ok()
+            .filter(|index| *index < self.frames)
+    }
+
+    /// The `len` bytes at `address`, if they lie in one frame.
+    ///
+    /// # Safety
+    /// The frame is in the hands of the caller, who does not write to it meanwhile: not in the fill ring, the tx ring or the
+    /// kernel.
+    pub(super) unsafe fn bytes_at(&self, address: u64, len: u32) -> Option<&[u8]> {
+        let start = self.span(address, len)?;
+        // SAFETY: `span` checked the bounds, and the caller has the frame.
+        Some(unsafe { std::slice::from_raw_parts(self.region.as_ptr().add(start), len as usize) })
+    }
+
+    /// As [`Self::bytes_at`], to write.
+    ///
+    /// # Safety
+    /// As there, and nobody else in this process reads the frame either.
+    pub(super) unsafe fn bytes_at_mut(&mut self, address: u64, len: u32) -> Option<&mut [u8]> {
+        let start = self.span(address, len)?;
+        // SAFETY: `span` checked the bounds, and the caller has the frame alone.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.region.as_ptr().add(start), len as usize)
+        })
+    }
+
+    /// Offset of `address` in the region when the `len` bytes there lie in one frame.
+    fn span(&self, address: u64, len: u32) -> Option<usize> {
+        self.index(address)?;
+        let within = address % u64::from(self.frame_size);
+        if within + u64::from(len) > u64::from(self.frame_size) {
+            return None;
+        }
+        usize::try_from(address).ok()
+    }
+}
+
+/// Where a frame is. It is in exactly one place at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// With us, ready to be filled and sent.
+    Free,
+    /// In the fill ring, or being filled by the kernel, or in the rx ring.
+    Receiving,
+    /// Lent to the stack.
+    HandOut,
+    /// In the tx ring, or being sent by the kernel, or in the completion ring.
+    Sending,
+}
+
+/// The place of every frame. Debug builds check each move; release builds know that each move is right, because they have been
+/// checked.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    #[cfg(debug_assertions)]
+    places: Vec<Place>,
+}
+
+impl Ledger {
+    /// All `frames` are free.
+    pub(super) fn new(frames: u32) -> Self {
+        let _ = frames;
+        Self {
+            #[cfg(debug_assertions)]
+            places: vec![Place::Free; frames as usize],
+        }
+    }
+
+    /// Frame `index` goes from one place to another.
+    ///
+    /// # Panics
+    /// In debug builds when it was not there.
+    #[inline]
+    pub(super) fn moves(&mut self, index: u32, from: Place, to: Place) {
+        #[cfg(debug_assertions)]
+        if let Some(place) = self.places.get_mut(index as usize) {
+            assert_eq!(
+                *place, from,
+                "frame {index} goes to {to:?} from where it is not"
+            );
+            *place = to;
+        }
+        let _ = (index, from, to);
+    }
+
+    /// How many frames are at `place`.
+    #[cfg(all(test, debug_assertions))]
+    pub(super) fn count(&self, place: Place) -> usize {
+        self.places.iter().filter(|at| **at == place).count()
+    }
+}
