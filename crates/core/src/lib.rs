@@ -11,11 +11,15 @@ pub mod drops;
 pub mod error;
 pub mod event;
 mod flow;
+mod icmp;
 pub mod id;
 pub mod info;
+mod ip;
 mod limit;
 mod list;
+mod neigh;
 mod ports;
+mod udp;
 mod wheel;
 
 pub use command::{Command, Reply};

@@ -1,0 +1,7 @@
+//! ICMP for both families: echo, errors about our segments, errors that we send.
+
+mod errors;
+mod v4;
+mod v6;
+
+pub use errors::Unreachable;

@@ -1,0 +1,382 @@
+//! Our addresses and the links they are on.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::frame::{Capabilities, MacAddr};
+use wire::ip::{Cidr, is_valid_source};
+use wire::ndp::solicited_node;
+
+use crate::config::{Config, Interface};
+use crate::id::PortId;
+
+/// RFC 791 §3.2: every host takes packets of 576 bytes; nothing sensible has less.
+const MIN_MTU_V4: u16 = 576;
+/// RFC 8200 §5.
+const MIN_MTU_V6: u16 = 1280;
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_NODES_INTERFACE: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
+
+/// One port of the stack.
+#[derive(Clone, Debug)]
+pub struct NetLink {
+    /// Our hardware address.
+    pub mac: MacAddr,
+    /// What the port can do.
+    pub capabilities: Capabilities,
+    /// Our addresses with their on-link prefixes.
+    pub addresses: Vec<Cidr>,
+}
+
+impl NetLink {
+    fn new(name: usize, config: &Interface) -> io::Result<Self> {
+        let error = |text: String| invalid(format!("interface {name}: {text}"));
+        if config.mac.is_multicast() {
+            return Err(error(format!(
+                "{} is a group address, not one of an interface",
+                config.mac
+            )));
+        }
+        let mut addresses = Vec::with_capacity(config.addresses.len() + 1);
+        for &crate::config::Address { addr, prefix_len } in &config.addresses {
+            let Some(cidr) = Cidr::new(addr, prefix_len) else {
+                return Err(error(format!(
+                    "{addr}/{prefix_len}: the prefix is longer than the address"
+                )));
+            };
+            if !is_host_address(addr) || matches!(addr, IpAddr::V4(v4) if cidr.is_broadcast(v4)) {
+                return Err(error(format!("{cidr} is not the address of a host")));
+            }
+            if addresses.iter().any(|other: &Cidr| other.addr == addr) {
+                return Err(error(format!("{addr} is there twice")));
+            }
+            addresses.push(cidr);
+        }
+        let mut link = Self {
+            mac: config.mac,
+            capabilities: config.capabilities,
+            addresses,
+        };
+        link.add_link_local();
+        link.check_mtu().map_err(error)?;
+        Ok(link)
+    }
+
+    /// RFC 4291 §2.8: every interface that speaks IPv6 has a link-local address.
+    fn add_link_local(&mut self) {
+        let v6 = || self.addresses.iter().filter_map(|cidr| ipv6(cidr.addr));
+        if v6().next().is_some() && !v6().any(|addr| addr.is_unicast_link_local()) {
+            self.addresses
+                .extend(Cidr::new(IpAddr::V6(link_local(self.mac)), 64));
+        }
+    }
+
+    fn check_mtu(&self) -> Result<(), String> {
+        let mtu = self.capabilities.mtu;
+        let has_v6 = self.addresses.iter().any(|cidr| cidr.addr.is_ipv6());
+        let min = if has_v6 { MIN_MTU_V6 } else { MIN_MTU_V4 };
+        if mtu < min {
+            return Err(format!("an MTU of {mtu} is too small; at least {min}"));
+        }
+        Ok(())
+    }
+
+    /// Whether `addr` is ours on this link.
+    pub fn has(&self, addr: IpAddr) -> bool {
+        self.addresses.iter().any(|cidr| cidr.addr == addr)
+    }
+
+    /// Whether we are in the IPv6 multicast group on this link (RFC 4291 §2.8).
+    pub fn in_group(&self, group: Ipv6Addr) -> bool {
+        let v6 = |cidr: &Cidr| ipv6(cidr.addr).is_some_and(|addr| solicited_node(addr) == group);
+        group == ALL_NODES || group == ALL_NODES_INTERFACE || self.addresses.iter().any(v6)
+    }
+
+    /// The address to talk to `dst` from (RFC 6724 §5, as far as addresses without lifetimes and labels need it): of the same scope
+    /// (rule 2), then with the longest prefix in common (rule 8).
+    pub fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
+        let candidates = self
+            .addresses
+            .iter()
+            .map(|cidr| cidr.addr)
+            .filter(|&addr| same_scope(addr, dst));
+        // The first of equals: in the order of the configuration.
+        candidates.reduce(|best, addr| {
+            if common_prefix(addr, dst) > common_prefix(best, dst) {
+                addr
+            } else {
+                best
+            }
+        })
+    }
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+fn ipv6(addr: IpAddr) -> Option<Ipv6Addr> {
+    match addr {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(v6) => Some(v6),
+    }
+}
+
+/// RFC 4291 appendix A: the interface identifier of a link-local address made from a MAC address.
+fn link_local(mac: MacAddr) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let mut octets = [0; 16];
+    octets[..2].copy_from_slice(&[0xfe, 0x80]);
+    octets[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    octets.into()
+}
+
+/// Whether a packet on a wire may come from or go to this single host: not unspecified, loopback, multicast or broadcast, and not an
+/// IPv4 address in IPv6 clothes (RFC 1122 §3.2.1.3, RFC 4291 §2.5, RFC 6890).
+pub fn is_host_address(addr: IpAddr) -> bool {
+    let special = match addr {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[0] == 0 || v4.octets()[0] >= 240,
+        IpAddr::V6(v6) => v6.is_loopback() || v6.to_ipv4_mapped().is_some(),
+    };
+    is_valid_source(addr) && !special
+}
+
+fn same_scope(a: IpAddr, b: IpAddr) -> bool {
+    match (a, b) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => true,
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.is_unicast_link_local() == is_link_scope(b),
+        _ => false,
+    }
+}
+
+/// Link-local, as an address or as the scope of a group (RFC 4291 §2.7).
+fn is_link_scope(addr: Ipv6Addr) -> bool {
+    addr.is_unicast_link_local() || addr.is_multicast() && addr.octets()[1] & 0x0f <= 2
+}
+
+fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
+}
+
+/// All ports with all our addresses.
+#[derive(Debug)]
+pub struct Addresses {
+    links: Vec<NetLink>,
+    /// All of ours, sorted.
+    local: Vec<IpAddr>,
+    /// Prefixes that have a directed broadcast address.
+    broadcast: Vec<Cidr>,
+}
+
+impl Addresses {
+    /// From the interfaces of `config`.
+    ///
+    /// # Errors
+    /// An interface makes no sense; the text says which and why.
+    pub fn new(config: &Config) -> io::Result<Self> {
+        if config.interfaces.len() > 256 {
+            return Err(invalid("more than 256 interfaces".into()));
+        }
+        let links: Vec<NetLink> = config
+            .interfaces
+            .iter()
+            .enumerate()
+            .map(|(i, interface)| NetLink::new(i, interface))
+            .collect::<io::Result<_>>()?;
+        let all = || links.iter().flat_map(|link| &link.addresses);
+        let mut local: Vec<IpAddr> = all().map(|cidr| cidr.addr).collect();
+        local.sort_unstable();
+        let broadcast = all()
+            .filter(|cidr| cidr.broadcast().is_some())
+            .copied()
+            .collect();
+        Ok(Self {
+            links,
+            local,
+            broadcast,
+        })
+    }
+
+    /// The port, if there is one with this number.
+    pub fn link(&self, port: PortId) -> Option<&NetLink> {
+        self.links.get(usize::from(port.0))
+    }
+
+    /// How many ports there are.
+    pub fn ports(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Every address of ours with its port.
+    pub fn iter(&self) -> impl Iterator<Item = (PortId, Cidr)> + '_ {
+        (0..=u8::MAX)
+            .zip(&self.links)
+            .flat_map(|(port, link)| link.addresses.iter().map(move |&cidr| (PortId(port), cidr)))
+    }
+
+    /// Whether `addr` is ours on any port (weak host model, RFC 1122 §3.3.4.2).
+    pub fn is_local(&self, addr: IpAddr) -> bool {
+        match self.local.as_slice() {
+            [] => false,
+            [only] => *only == addr,
+            several => several.binary_search(&addr).is_ok(),
+        }
+    }
+
+    /// Whether `addr` is the limited broadcast address or a broadcast address of one of our networks.
+    pub fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
+        addr.is_broadcast() || self.broadcast.iter().any(|cidr| cidr.is_broadcast(addr))
+    }
+
+    /// The address to talk to `dst` from when packets leave on `port`: one of that port, or else one of any other that is not bound to
+    /// its link.
+    pub fn source_for(&self, port: PortId, dst: IpAddr) -> Option<IpAddr> {
+        let of_port = self.link(port).and_then(|link| link.source_for(dst));
+        let elsewhere = || {
+            let global =
+                |addr: &IpAddr| !matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            self.links
+                .iter()
+                .filter_map(|link| link.source_for(dst))
+                .find(global)
+        };
+        of_port.or_else(elsewhere)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::testing::{config, interface};
+
+    fn addresses(texts: &[&[&str]]) -> Addresses {
+        let interfaces = texts
+            .iter()
+            .enumerate()
+            .map(|(i, texts)| interface(i as u8, texts))
+            .collect();
+        Addresses::new(&config(interfaces)).unwrap()
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_link_local_address_comes_with_ipv6() {
+        let ours = addresses(&[
+            &["192.0.2.1/24"],
+            &["2001:db8::1/64"],
+            &["2001:db8:1::1/64", "fe80::1/64"],
+        ]);
+        let all: Vec<_> = ours
+            .iter()
+            .map(|(port, cidr)| format!("{} {cidr}", port.0))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                "0 192.0.2.1/24",
+                "1 2001:db8::1/64",
+                "1 fe80::ff:fe00:1/64",
+                "2 2001:db8:1::1/64",
+                "2 fe80::1/64"
+            ]
+        );
+        assert!(ours.is_local(ip("fe80::ff:fe00:1")) && !ours.is_local(ip("fe80::2")));
+    }
+
+    #[test]
+    fn sources_have_the_scope_and_the_longest_prefix_of_the_destination() {
+        let ours = addresses(&[
+            &[
+                "10.0.0.1/8",
+                "10.1.0.1/16",
+                "2001:db8::1/64",
+                "2001:db8:0:1::1/64",
+                "fe80::1/64",
+            ],
+            &["fe80::9/64"],
+        ]);
+        let from = |dst: &str| ours.source_for(PortId(0), ip(dst));
+        assert_eq!(from("10.1.2.3"), Some(ip("10.1.0.1")));
+        assert_eq!(from("10.0.2.3"), Some(ip("10.0.0.1")));
+        assert_eq!(from("2001:db8:0:1::77"), Some(ip("2001:db8:0:1::1")));
+        assert_eq!(from("fe80::77"), Some(ip("fe80::1")));
+        assert_eq!(from("ff02::1"), Some(ip("fe80::1")));
+        // Port 1 has only a link-local address: another port's address is used for what is beyond the link.
+        assert_eq!(
+            ours.source_for(PortId(1), ip("2001:db8::77")),
+            Some(ip("2001:db8::1"))
+        );
+        assert_eq!(
+            ours.source_for(PortId(1), ip("fe80::77")),
+            Some(ip("fe80::9"))
+        );
+    }
+
+    #[test]
+    fn groups_are_all_nodes_and_solicited_nodes() {
+        let ours = addresses(&[&["2001:db8::aa:bbcc/64"]]);
+        let link = ours.link(PortId(0)).unwrap();
+        assert!(
+            link.in_group("ff02::1".parse().unwrap())
+                && link.in_group("ff02::1:ffaa:bbcc".parse().unwrap())
+        );
+        assert!(
+            !link.in_group("ff02::1:ffaa:bbcd".parse().unwrap())
+                && !link.in_group("ff02::2".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn broadcast_addresses_of_our_networks_are_known() {
+        let ours = addresses(&[&["10.1.0.1/16", "192.0.2.0/31"]]);
+        let is = |text: &str| ours.is_broadcast(text.parse().unwrap());
+        assert!(is("10.1.255.255") && is("10.1.0.0") && is("255.255.255.255"));
+        assert!(!is("10.2.255.255") && !is("192.0.2.0") && !is("192.0.2.1"));
+    }
+
+    #[test]
+    fn what_cannot_be_ours_is_refused_with_a_reason() {
+        for bad in [
+            "224.0.0.1/24",
+            "0.0.0.0/0",
+            "127.0.0.1/8",
+            "255.255.255.255/32",
+            "10.0.0.255/24",
+            "::/64",
+            "::1/128",
+            "ff02::1/64",
+            "::ffff:10.0.0.1/128",
+        ] {
+            let error = Addresses::new(&config(vec![
+                interface(0, &["192.0.2.1/24"]),
+                interface(1, &[bad]),
+            ]))
+            .unwrap_err();
+            assert!(error.to_string().starts_with("interface 1: "), "{error}");
+        }
+        let mut tiny = interface(0, &["2001:db8::1/64"]);
+        tiny.capabilities.mtu = 1279;
+        assert!(
+            Addresses::new(&config(vec![tiny]))
+                .unwrap_err()
+                .to_string()
+                .contains("1280")
+        );
+        let mut group = interface(0, &[]);
+        group.mac = MacAddr::BROADCAST;
+        assert!(Addresses::new(&config(vec![group])).is_err());
+        let twice = interface(0, &["10.0.0.1/24", "10.0.0.1/25"]);
+        assert!(Addresses::new(&config(vec![twice])).is_err());
+        let mut long = interface(0, &["10.0.0.1/24"]);
+        long.addresses[0].prefix_len = 33;
+        assert!(Addresses::new(&config(vec![long])).is_err());
+    }
+}

@@ -1,0 +1,366 @@
+//! Everything below TCP: links, neighbours, IPv4, IPv6, ICMP and fragments, in one [`Net`].
+
+mod address;
+pub(crate) mod input;
+mod output;
+mod packets;
+pub(crate) mod reassemble;
+mod route;
+#[cfg(test)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+
+use wire::frame::{Capabilities, MacAddr, RxChecksum};
+use wire::ip::{Cidr, Ecn};
+use wire::quoted::QuotedTcp;
+use wire::time::Instant;
+
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::drops::Drop;
+use crate::error::Error;
+use crate::id::PortId;
+use crate::limit::RateLimiter;
+use crate::neigh::announce::Claims;
+use crate::neigh::cache::{Cache, Lookup};
+
+pub use address::{Addresses, is_host_address};
+pub use output::{Envelope, To};
+pub use packets::{Class, Packets};
+
+use reassemble::Reassembler;
+use route::Routes;
+
+/// Timers that [`Net::advance`] fires at most in one call.
+const MAX_TIMERS: usize = 256;
+/// ICMP errors that may go out at once, before the rate counts.
+const ERROR_BURST: u32 = 50;
+
+/// How packets to a destination travel. Neither neighbour states nor the path's MTU are in it: it stays true while the stack exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Where they leave.
+    pub port: PortId,
+    /// Our address.
+    pub src: IpAddr,
+    /// The neighbour that takes them.
+    pub next_hop: IpAddr,
+    /// Largest IP packet of the link, in bytes.
+    pub mtu: u16,
+}
+
+/// What is known of the hardware address of a path's next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Send there.
+    Ready(MacAddr),
+    /// Being asked; [`Net::poll_resolved`] will tell.
+    Pending,
+    /// It does not answer, and will not be asked again for a few seconds.
+    Failed,
+}
+
+/// What a frame turned out to be.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A TCP segment for us.
+    Tcp(Datagram<'a>),
+    /// An ICMP error about a TCP segment of ours.
+    Error(TransportError),
+    /// Dealt with, or dropped and counted.
+    Consumed,
+}
+
+/// A transport datagram: for an address of ours, from one host to one host.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// The other end.
+    pub src: IpAddr,
+    /// Our address.
+    pub dst: IpAddr,
+    /// From the transport header on: a slice of the frame, or owned if it came in fragments.
+    pub payload: Cow<'a, [u8]>,
+    /// State of the transport checksum.
+    pub checksum: RxChecksum,
+    /// ECN field of the IP header.
+    pub ecn: Ecn,
+    /// Where it came in.
+    pub port: PortId,
+}
+
+/// What an ICMP error says, in the words of RFC 1122 §4.2.3.9 and RFC 5461.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// May pass: routing changes.
+    Soft(Error),
+    /// Will not pass.
+    Hard(Error),
+    /// The packet was too big; `mtu` of the error says for what.
+    TooBig,
+}
+
+/// An ICMP error about a TCP segment whose source address is ours. Anybody can have sent it: TCP must check that the quoted sequence
+/// number is outstanding (RFC 5927 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportError {
+    /// The segment.
+    pub quoted: QuotedTcp,
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// With `TooBig`: the largest IP packet that passes, in bytes, as the router says, at least 68; guessed by the table of RFC 1191 §7.1
+    /// if it does not say. Never more than the packet that was too big.
+    pub mtu: Option<u16>,
+}
+
+/// The network below TCP.
+#[derive(Debug)]
+pub struct Net {
+    pub(crate) addresses: Addresses,
+    routes: Routes,
+    /// Longest prefix first.
+    statics: Vec<StaticEntry>,
+    pub(crate) neighbours: Cache,
+    pub(crate) claims: Claims,
+    packets: Packets,
+    reassembler: Reassembler,
+    /// ICMP errors (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f)).
+    errors: RateLimiter,
+    resolved: VecDeque<(PortId, IpAddr, bool)>,
+    max_resolved: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StaticEntry {
+    prefix: Cidr,
+    port: PortId,
+    mac: MacAddr,
+}
+
+fn statics(config: &Config, addresses: &Addresses) -> io::Result<Vec<StaticEntry>> {
+    let mut entries = Vec::with_capacity(config.neighbours.len());
+    for neighbour in &config.neighbours {
+        let invalid = |text: &str| {
+            let text = format!(
+                "neighbour {}/{}: {text}",
+                neighbour.addr, neighbour.prefix_len
+            );
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        let prefix = Cidr::new(neighbour.addr, neighbour.prefix_len)
+            .ok_or_else(|| invalid("the prefix is longer than the address"))?;
+        if addresses.link(neighbour.port).is_none() {
+            return Err(invalid(&format!(
+                "there is no interface {}",
+                neighbour.port.0
+            )));
+        }
+        if neighbour.mac.is_multicast() {
+            return Err(invalid(&format!(
+                "{} is a group address, not one of a host",
+                neighbour.mac
+            )));
+        }
+        entries.push(StaticEntry {
+            prefix,
+            port: neighbour.port,
+            mac: neighbour.mac,
+        });
+    }
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.prefix.prefix_len));
+    Ok(entries)
+}
+
+impl Net {
+    /// The interfaces, routes and static neighbours of `config`.
+    ///
+    /// # Errors
+    /// One of them makes no sense (the text says which and why), or out of memory.
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let addresses = Addresses::new(config)?;
+        Ok(Self {
+            routes: Routes::new(config, &addresses)?,
+            statics: statics(config, &addresses)?,
+            neighbours: Cache::new(config.max_neighbours, &config.secret)?,
+            claims: Claims::new(&addresses),
+            packets: Packets::new(addresses.ports(), config.max_neighbours)?,
+            reassembler: Reassembler::new(config.reassembly_bytes, config.reassembly_timeout),
+            errors: RateLimiter::new(config.reply_rate, ERROR_BURST.min(config.reply_rate)),
+            resolved: VecDeque::new(),
+            max_resolved: (config.max_neighbours as usize).saturating_mul(4),
+            addresses,
+        })
+    }
+
+    /// Whether `addr` is ours.
+    pub fn is_local(&self, addr: IpAddr) -> bool {
+        self.addresses.is_local(addr)
+    }
+
+    /// Our addresses with their on-link prefixes and ports.
+    pub fn addresses(&self) -> impl Iterator<Item = (PortId, Cidr)> + '_ {
+        self.addresses.iter()
+    }
+
+    /// What a port can do; `None` if there is no such port.
+    pub fn capabilities(&self, port: PortId) -> Option<Capabilities> {
+        self.addresses.link(port).map(|link| link.capabilities)
+    }
+
+    /// How to send to `dst` (from `src`, if given).
+    ///
+    /// Our own addresses are not reachable: packets do not turn around inside the stack.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable`: no route, or `dst` is no host's address, or ours. `AddressNotAvailable`: `src` is not ours, is of the other
+    /// family or scope, or we have no address for this destination.
+    pub fn path(&self, dst: IpAddr, src: Option<IpAddr>) -> Result<Path, Error> {
+        let is_broadcast = matches!(dst, IpAddr::V4(v4) if self.addresses.is_broadcast(v4));
+        if !is_host_address(dst) || is_broadcast || self.is_local(dst) {
+            return Err(Error::NetworkUnreachable);
+        }
+        if src.is_some_and(|src| !self.is_local(src) || src.is_ipv4() != dst.is_ipv4()) {
+            return Err(Error::AddressNotAvailable);
+        }
+        let has_source = |port: PortId| match (src, self.addresses.link(port)) {
+            (Some(src), Some(link)) => link.has(src),
+            _ => false,
+        };
+        let (port, next_hop) = self
+            .routes
+            .lookup(dst, has_source)
+            .ok_or(Error::NetworkUnreachable)?;
+        let link = self.addresses.link(port).ok_or(Error::NetworkUnreachable)?;
+        let src = src
+            .or_else(|| self.addresses.source_for(port, dst))
+            .ok_or(Error::AddressNotAvailable)?;
+        Ok(Path {
+            port,
+            src,
+            next_hop,
+            mtu: link.capabilities.mtu,
+        })
+    }
+
+    /// The hardware address of the path's next hop, which is asked for if it is not known. Cheap when it is.
+    pub fn resolve(&mut self, now: Instant, path: &Path, counters: &mut Counters) -> Resolution {
+        match self.lookup(now, path.port, path.next_hop, counters) {
+            Lookup::Ready(mac) => Resolution::Ready(mac),
+            Lookup::Pending { .. } => Resolution::Pending,
+            Lookup::Failed => Resolution::Failed,
+        }
+    }
+
+    fn lookup(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        next_hop: IpAddr,
+        counters: &mut Counters,
+    ) -> Lookup {
+        if let Some(mac) = self.static_neighbour(port, next_hop) {
+            return Lookup::Ready(mac);
+        }
+        if self.resolved.len() >= self.max_resolved {
+            // Nobody asks how resolutions ended; starting more would lose some of the answers.
+            return Lookup::Failed;
+        }
+        let lookup = self.neighbours.resolve(now, port, next_hop, counters);
+        self.settle(counters);
+        if let Lookup::Pending { solicit: true, .. } = lookup {
+            let question = crate::neigh::cache::Solicitation {
+                port,
+                target: next_hop,
+                to: None,
+            };
+            self.solicit(now, question, counters);
+        }
+        lookup
+    }
+
+    /// Takes a token for an ICMP error.
+    pub(crate) fn may_send_error(&mut self, now: Instant) -> bool {
+        self.errors.allow(now)
+    }
+
+    fn static_neighbour(&self, port: PortId, addr: IpAddr) -> Option<MacAddr> {
+        self.statics
+            .iter()
+            .find(|entry| entry.port == port && entry.prefix.contains(addr))
+            .map(|entry| entry.mac)
+    }
+
+    /// The peer acknowledged something new: the path works (RFC 4861 §7.3.1).
+    pub fn confirm(&mut self, now: Instant, path: &Path) {
+        if self.statics.is_empty() || self.static_neighbour(path.port, path.next_hop).is_none() {
+            self.neighbours.confirm(now, path.port, path.next_hop);
+        }
+    }
+
+    /// A neighbour whose resolution has ended, and whether it answered. Whoever was told [`Resolution::Pending`] should ask again.
+    pub fn poll_resolved(&mut self) -> Option<(PortId, IpAddr, bool)> {
+        self.resolved.pop_front()
+    }
+
+    /// Sends or drops what waited for neighbours whose resolution has ended.
+    pub(crate) fn settle(&mut self, counters: &mut Counters) {
+        while let Some(ended) = self.neighbours.pop_ended() {
+            self.resolved
+                .push_back((ended.port, ended.addr, ended.mac.is_some()));
+            while let Some(id) = self.packets.pop_waiting(ended.slot) {
+                match ended.mac {
+                    Some(mac) => {
+                        output::address_frame(self.packets.bytes_mut(id), mac);
+                        self.packets.send(ended.port, id);
+                    }
+                    None => {
+                        counters.drop(Drop::NeighbourFailed);
+                        self.packets.free(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fires what is due, a bounded number of timers; [`next_deadline`](Self::next_deadline) says if more are.
+    pub fn advance(&mut self, now: Instant, counters: &mut Counters) {
+        for _ in 0..MAX_TIMERS {
+            let Some(due) = self.neighbours.pop_due(now, counters) else {
+                break;
+            };
+            if let Some(question) = due {
+                self.solicit(now, question, counters);
+            }
+            self.settle(counters);
+        }
+        for _ in 0..MAX_TIMERS {
+            let Some(message) = self.claims.pop_due(now) else {
+                break;
+            };
+            self.announce(now, message, counters);
+        }
+        for _ in 0..MAX_TIMERS {
+            let Some(expired) = self.reassembler.pop_expired(now, counters) else {
+                break;
+            };
+            if let Some(first) = expired {
+                self.send_time_exceeded(now, &first, counters);
+            }
+        }
+    }
+
+    /// When [`advance`](Self::advance) wants to be called.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let deadlines = [
+            self.neighbours.next_deadline(),
+            self.claims.next_deadline(),
+            self.reassembler.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,287 @@
+//! From the stack to frames: headers, the stack's own packets, and the way to the port.
+
+use std::net::IpAddr;
+
+use wire::ethernet::{EtherType, EthernetHeader};
+use wire::frame::{FrameSink, MacAddr, TxChecksum, TxMeta};
+use wire::ip::Protocol;
+use wire::ipv4::Ipv4Header;
+use wire::ipv6::Ipv6Header;
+use wire::time::Instant;
+
+use crate::counters::Counters;
+use crate::drops::Drop;
+use crate::id::PortId;
+use crate::neigh::cache::Lookup;
+
+use super::packets::{Class, FRAME_LEN};
+use super::{Net, Path};
+
+/// RFC 1700's recommendation, and everybody's.
+const HOP_LIMIT: u8 = 64;
+
+/// Whom a frame goes to on its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// This hardware address.
+    Mac(MacAddr),
+    /// The neighbour with this address.
+    NextHop(IpAddr),
+}
+
+/// The headers of a packet that the stack itself sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// Where it leaves.
+    pub port: PortId,
+    /// Whom it goes to on the link.
+    pub to: To,
+    /// Source.
+    pub src: IpAddr,
+    /// Destination.
+    pub dst: IpAddr,
+    /// What the payload is.
+    pub protocol: Protocol,
+    /// Hop limit or TTL.
+    pub hop_limit: u8,
+}
+
+impl Envelope {
+    /// A packet along `path`.
+    pub fn along(path: &Path, dst: IpAddr, protocol: Protocol) -> Self {
+        let Path {
+            port,
+            src,
+            next_hop,
+            mtu: _,
+        } = *path;
+        Self {
+            port,
+            to: To::NextHop(next_hop),
+            src,
+            dst,
+            protocol,
+            hop_limit: HOP_LIMIT,
+        }
+    }
+
+    fn emit(
+        &self,
+        frame: &mut [u8],
+        our_mac: MacAddr,
+        mac: MacAddr,
+        payload_len: usize,
+        tos: u8,
+    ) -> usize {
+        let ether_type = if self.dst.is_ipv4() {
+            EtherType::IPV4
+        } else {
+            EtherType::IPV6
+        };
+        let start = EthernetHeader {
+            dst: mac,
+            src: our_mac,
+            ether_type,
+            vlan: None,
+        }
+        .emit(frame);
+        let Some(packet) = frame.get_mut(start..).filter(|_| start != 0) else {
+            return 0;
+        };
+        let len = match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                // Don't fragment, and therefore identification 0 (RFC 6864 §4.1).
+                Ipv4Header {
+                    ttl: self.hop_limit,
+                    tos,
+                    ..Ipv4Header::new(src, dst, self.protocol, payload_len)
+                }
+                .emit(packet)
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let header = Ipv6Header::new(src, dst, self.protocol, payload_len);
+                Ipv6Header {
+                    hop_limit: self.hop_limit,
+                    traffic_class: tos,
+                    ..header
+                }
+                .emit(packet)
+            }
+            _ => 0,
+        };
+        if len == 0 { 0 } else { start + len }
+    }
+
+    fn headers_len(&self) -> usize {
+        EthernetHeader::LEN
+            + if self.dst.is_ipv4() {
+                Ipv4Header::LEN
+            } else {
+                Ipv6Header::LEN
+            }
+    }
+}
+
+/// Writes the destination of a frame that was composed before it was known.
+pub fn address_frame(frame: &mut [u8], mac: MacAddr) {
+    if let Some(dst) = frame.first_chunk_mut::<6>() {
+        *dst = mac.0;
+    }
+}
+
+impl Net {
+    /// Writes the Ethernet and IP header for `payload_len` bytes from the path's source to `dst`, with the ECN bits `ecn`, and returns
+    /// where the payload starts; 0 if the frame is too short.
+    #[expect(clippy::too_many_arguments, reason = "one header field each")]
+    pub fn write_headers(
+        &self,
+        frame: &mut [u8],
+        path: &Path,
+        mac: MacAddr,
+        dst: IpAddr,
+        protocol: Protocol,
+        payload_len: usize,
+        ecn: u8,
+    ) -> usize {
+        let Some(link) = self.addresses.link(path.port) else {
+            return 0;
+        };
+        Envelope::along(path, dst, protocol).emit(frame, link.mac, mac, payload_len, ecn & 3)
+    }
+
+    /// Queues a small packet that no connection keeps (RST, challenge ACK), whose checksum is complete. It waits if the neighbour has to
+    /// be asked for; it is dropped and counted if the pool is empty.
+    pub fn send_packet(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        dst: IpAddr,
+        protocol: Protocol,
+        payload: &[u8],
+        counters: &mut Counters,
+    ) {
+        let envelope = Envelope::along(path, dst, protocol);
+        self.send_filled(
+            now,
+            &envelope,
+            Class::Reply,
+            payload.len(),
+            counters,
+            |body| body.copy_from_slice(payload),
+        );
+    }
+
+    /// Queues a packet whose payload of `len` bytes `fill` writes. True if it was queued; dropped and counted otherwise.
+    pub(crate) fn send_filled(
+        &mut self,
+        now: Instant,
+        envelope: &Envelope,
+        class: Class,
+        len: usize,
+        counters: &mut Counters,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(link) = self.addresses.link(envelope.port) else {
+            return false;
+        };
+        let headers = envelope.headers_len();
+        let longest = FRAME_LEN.min(usize::from(link.capabilities.mtu) + EthernetHeader::LEN);
+        if headers + len > longest {
+            counters.drop(Drop::ReplyTooLong);
+            return false;
+        }
+        let our_mac = link.mac;
+        let frame = self.packets.compose(class, |frame| {
+            let start = envelope.emit(frame, our_mac, MacAddr::default(), len, 0);
+            match frame.get_mut(start..start + len) {
+                Some(body) if start != 0 => {
+                    fill(body);
+                    start + len
+                }
+                _ => 0,
+            }
+        });
+        match frame {
+            Some(id) => self.dispatch(now, envelope.port, envelope.to, id, counters),
+            None => {
+                counters.drop(Drop::ReplyQueueFull);
+                false
+            }
+        }
+    }
+
+    /// Queues a composed frame on its port, or at the neighbour that has to be asked for.
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        to: To,
+        id: u32,
+        counters: &mut Counters,
+    ) -> bool {
+        let lookup = match to {
+            To::Mac(mac) => Lookup::Ready(mac),
+            To::NextHop(addr) => self.lookup(now, port, addr, counters),
+        };
+        match lookup {
+            Lookup::Ready(mac) => {
+                address_frame(self.packets.bytes_mut(id), mac);
+                self.packets.send(port, id);
+                true
+            }
+            Lookup::Pending { slot, .. } => {
+                counters.drops[Drop::NeighbourQueueFull as usize] +=
+                    u64::from(self.packets.wait(slot, id));
+                true
+            }
+            Lookup::Failed => {
+                counters.drop(Drop::NeighbourFailed);
+                self.packets.free(id);
+                false
+            }
+        }
+    }
+
+    /// Queues a frame that `fill` writes from its Ethernet header on.
+    pub(crate) fn send_frame(
+        &mut self,
+        port: PortId,
+        counters: &mut Counters,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> bool {
+        match self.packets.compose(Class::Resolution, fill) {
+            Some(id) => {
+                self.packets.send(port, id);
+                true
+            }
+            None => {
+                counters.drop(Drop::ReplyQueueFull);
+                false
+            }
+        }
+    }
+
+    /// Writes the stack's own packets for `port` into frames of `sink`, until none are left or the sink is full.
+    pub fn transmit(&mut self, port: PortId, sink: &mut impl FrameSink, counters: &mut Counters) {
+        while let Some(id) = self.packets.next_ready(port) {
+            let packet = self.packets.frame(id);
+            let sent = sink.send(|frame| match frame.get_mut(..packet.len()) {
+                Some(frame) => {
+                    frame.copy_from_slice(packet);
+                    TxMeta {
+                        len: packet.len(),
+                        checksum: TxChecksum::Complete,
+                    }
+                }
+                // The port lends less than it promised.
+                None => TxMeta::default(),
+            });
+            if !sent {
+                return;
+            }
+            counters.frames_out += 1;
+            counters.bytes_out += packet.len() as u64;
+            self.packets.sent(port);
+        }
+    }
+}

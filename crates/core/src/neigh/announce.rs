@@ -1,0 +1,215 @@
+//! Claiming our addresses when the stack comes up, and defending them.
+//!
+//! For IPv6 this is Duplicate Address Detection (RFC 4862 §5.4) with optimistic addresses (RFC 4429): in use at once, but advertised
+//! without the override flag and not put into other caches by solicitations until a second has passed without an objection. For IPv4 it
+//! is one probe and two announcements (RFC 5227 §2.1, §2.3), in use at once as well: addresses are configured by somebody who means it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use wire::time::Instant;
+
+use crate::id::PortId;
+use crate::ip::Addresses;
+
+/// RETRANS_TIMER (RFC 4861 §10), PROBE_WAIT (RFC 5227 §1.1): how long others have to object.
+const OBJECTION: Duration = Duration::from_secs(1);
+/// ANNOUNCE_INTERVAL (RFC 5227 §1.1).
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+/// DEFEND_INTERVAL (RFC 5227 §1.1).
+const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What to tell the link about an address of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Does anybody else have it? (ARP probe, or a neighbour solicitation from the unspecified address)
+    Probe,
+    /// We have it. (gratuitous ARP, or an unsolicited neighbour advertisement)
+    Claim,
+}
+
+/// Something to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// On this port.
+    pub port: PortId,
+    /// About this address.
+    pub addr: IpAddr,
+    /// What.
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    port: PortId,
+    addr: IpAddr,
+    /// Messages sent: 0 or 1 while the address is tentative.
+    step: u8,
+    due: Option<Instant>,
+    defended: Option<Instant>,
+}
+
+/// All our addresses and how far their claims are.
+#[derive(Debug)]
+pub struct Claims {
+    claims: Vec<Claim>,
+    next: Option<Instant>,
+}
+
+impl Claims {
+    /// Every address, to be probed at once.
+    pub fn new(addresses: &Addresses) -> Self {
+        let claim = |(port, cidr): (PortId, wire::ip::Cidr)| Claim {
+            port,
+            addr: cidr.addr,
+            step: 0,
+            due: Some(Instant::ZERO),
+            defended: None,
+        };
+        let claims: Vec<_> = addresses.iter().map(claim).collect();
+        let next = claims.first().map(|_| Instant::ZERO);
+        Self { claims, next }
+    }
+
+    /// What is due next, one message per call.
+    pub fn pop_due(&mut self, now: Instant) -> Option<Announcement> {
+        if self.next? > now {
+            return None;
+        }
+        let due = self
+            .claims
+            .iter_mut()
+            .find(|claim| claim.due.is_some_and(|due| due <= now));
+        let message = due.map(|claim| claim.step(now));
+        if message.is_none() {
+            self.next = self.claims.iter().filter_map(|claim| claim.due).min();
+        }
+        message
+    }
+
+    /// When [`pop_due`](Self::pop_due) wants to be called.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Whether others may still object to our having `addr`.
+    pub fn is_tentative(&self, port: PortId, addr: IpAddr) -> bool {
+        self.claims
+            .iter()
+            .any(|claim| claim.port == port && claim.addr == addr && claim.step < 2)
+    }
+
+    /// Somebody else claims `addr`: claim it again, but not often (RFC 5227 §2.4(b)). The caller counts the conflict.
+    pub fn defend(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+        let Some(claim) = self
+            .claims
+            .iter_mut()
+            .find(|claim| claim.port == port && claim.addr == addr)
+        else {
+            return;
+        };
+        if claim
+            .defended
+            .is_none_or(|last| now.since(last) >= DEFEND_INTERVAL)
+        {
+            claim.defended = Some(now);
+            claim.due = Some(now);
+            claim.step = claim.step.max(1);
+            self.next = Some(now);
+        }
+    }
+}
+
+impl Claim {
+    fn step(&mut self, now: Instant) -> Announcement {
+        let kind = if self.step == 0 {
+            Kind::Probe
+        } else {
+            Kind::Claim
+        };
+        self.due = match self.step {
+            0 => Some(now + OBJECTION),
+            1 if self.addr.is_ipv4() => Some(now + ANNOUNCE_INTERVAL),
+            _ => None,
+        };
+        self.step = self.step.saturating_add(1).min(3);
+        Announcement {
+            port: self.port,
+            addr: self.addr,
+            kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::testing::{config, interface};
+
+    fn claims(addrs: &[&str]) -> Claims {
+        Claims::new(&Addresses::new(&config(vec![interface(0, addrs)])).unwrap())
+    }
+
+    /// Everything that is said in the first minute, with the times in milliseconds.
+    fn transcript(claims: &mut Claims, from: u64) -> Vec<(u64, String, Kind)> {
+        let mut said = Vec::new();
+        let mut now = Instant::from_millis(from);
+        while let Some(due) = claims.next_deadline() {
+            now = now.max(due);
+            while let Some(Announcement { addr, kind, .. }) = claims.pop_due(now) {
+                said.push((now.as_millis(), addr.to_string(), kind));
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn ipv4_is_probed_then_announced_twice() {
+        let a = || "10.0.0.1".to_string();
+        let said = transcript(&mut claims(&["10.0.0.1/24"]), 500);
+        assert_eq!(
+            said,
+            [
+                (500, a(), Kind::Probe),
+                (1_500, a(), Kind::Claim),
+                (3_500, a(), Kind::Claim)
+            ]
+        );
+    }
+
+    #[test]
+    fn ipv6_is_probed_and_claimed_when_nobody_objected() {
+        let mut claims = claims(&["fe80::1/64"]);
+        let (port, addr) = (PortId(0), "fe80::1".parse().unwrap());
+        assert!(
+            claims.is_tentative(port, addr)
+                && !claims.is_tentative(port, "fe80::2".parse().unwrap())
+        );
+        let said = transcript(&mut claims, 0);
+        assert_eq!(
+            said,
+            [
+                (0, "fe80::1".to_string(), Kind::Probe),
+                (1_000, "fe80::1".to_string(), Kind::Claim)
+            ]
+        );
+        assert!(!claims.is_tentative(port, addr));
+    }
+
+    #[test]
+    fn a_claim_is_defended_at_most_every_ten_seconds() {
+        let mut claims = claims(&["10.0.0.1/24"]);
+        transcript(&mut claims, 0);
+        let addr = "10.0.0.1".parse().unwrap();
+        for (at, expected) in [(20_000, 1), (21_000, 0), (29_999, 0), (30_000, 1)] {
+            claims.defend(Instant::from_millis(at), PortId(0), addr);
+            assert_eq!(transcript(&mut claims, at).len(), expected, "at {at} ms");
+        }
+        claims.defend(
+            Instant::from_millis(50_000),
+            PortId(0),
+            "10.0.0.2".parse().unwrap(),
+        );
+        assert_eq!(claims.next_deadline(), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! ARP (RFC 826) and address conflicts (RFC 5227).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use wire::arp::{ArpOperation, ArpPacket};
+use wire::ethernet::{EtherType, EthernetHeader};
+use wire::frame::MacAddr;
+use wire::time::Instant;
+
+use crate::counters::Counters;
+use crate::drops::Drop;
+use crate::id::PortId;
+use crate::ip::input::Arrival;
+use crate::ip::{Net, is_host_address};
+use crate::neigh::announce::{Announcement, Kind};
+use crate::neigh::cache::{Advertisement, Solicitation};
+
+impl Net {
+    pub(crate) fn arp(
+        &mut self,
+        at: &Arrival,
+        payload: &[u8],
+        counters: &mut Counters,
+    ) -> Result<(), Drop> {
+        counters.arp_in += 1;
+        let (packet, _) = ArpPacket::parse(payload).map_err(|_| Drop::ArpMalformed)?;
+        let our_mac = self.addresses.link(at.port).ok_or(Drop::FramePort)?.mac;
+        let sender = IpAddr::V4(packet.sender_ip);
+        if packet.sender_mac.is_multicast()
+            || !(packet.sender_ip.is_unspecified() || is_host_address(sender))
+        {
+            return Err(Drop::ArpMalformed);
+        }
+        if packet.sender_mac == our_mac {
+            return Err(Drop::ArpIgnored);
+        }
+        if self.is_local(sender) {
+            // RFC 5227 §2.4.
+            self.conflict(at, sender, counters);
+            return Err(Drop::ArpIgnored);
+        }
+        let known = self.learn_from_arp(at, &packet, our_mac, counters);
+        let answered = packet.operation == ArpOperation::Request
+            && self.answer_arp(at, &packet, our_mac, counters);
+        if known || answered {
+            Ok(())
+        } else {
+            Err(Drop::ArpIgnored)
+        }
+    }
+
+    /// The sender says its address, whatever else the packet is about (RFC 826). Only an answer to us, to a question still open, counts as
+    /// solicited.
+    fn learn_from_arp(
+        &mut self,
+        at: &Arrival,
+        packet: &ArpPacket,
+        our_mac: MacAddr,
+        counters: &mut Counters,
+    ) -> bool {
+        let to_us =
+            packet.target_mac == our_mac && self.is_local(packet.target_ip.into()) && !at.to_group;
+        let advertisement = Advertisement {
+            mac: Some(packet.sender_mac),
+            solicited: packet.operation == ArpOperation::Reply && to_us,
+            override_flag: true,
+        };
+        let known =
+            self.neighbours
+                .advertise(at.now, at.port, packet.sender_ip.into(), advertisement);
+        self.settle(counters);
+        known
+    }
+
+    fn answer_arp(
+        &mut self,
+        at: &Arrival,
+        packet: &ArpPacket,
+        our_mac: MacAddr,
+        counters: &mut Counters,
+    ) -> bool {
+        let target = IpAddr::V4(packet.target_ip);
+        if !self
+            .addresses
+            .link(at.port)
+            .is_some_and(|link| link.has(target))
+        {
+            return false;
+        }
+        if packet.sender_ip.is_unspecified() && self.claims.is_tentative(at.port, target) {
+            // RFC 5227 §2.1.1: somebody else probes for the same address.
+            counters.address_conflicts += 1;
+        }
+        let reply = ArpPacket {
+            operation: ArpOperation::Reply,
+            sender_mac: our_mac,
+            sender_ip: packet.target_ip,
+            target_mac: packet.sender_mac,
+            target_ip: packet.sender_ip,
+        };
+        self.send_arp(at.port, packet.sender_mac, &reply, counters);
+        true
+    }
+
+    /// Another host uses an address of ours: it is counted, and the address defended.
+    pub(super) fn conflict(&mut self, at: &Arrival, addr: IpAddr, counters: &mut Counters) {
+        counters.address_conflicts += 1;
+        self.claims.defend(at.now, at.port, addr);
+    }
+
+    /// Asks for the hardware address of a neighbour.
+    pub(crate) fn solicit(
+        &mut self,
+        now: Instant,
+        question: Solicitation,
+        counters: &mut Counters,
+    ) {
+        match question.target {
+            IpAddr::V4(target) => self.solicit_arp(question.port, target, question.to, counters),
+            IpAddr::V6(target) => {
+                self.solicit_ndp(now, question.port, target, question.to, counters)
+            }
+        }
+    }
+
+    fn solicit_arp(
+        &mut self,
+        port: PortId,
+        target: Ipv4Addr,
+        to: Option<MacAddr>,
+        counters: &mut Counters,
+    ) {
+        let Some(IpAddr::V4(sender_ip)) = self.addresses.source_for(port, target.into()) else {
+            return;
+        };
+        self.ask_arp(
+            port,
+            sender_ip,
+            target,
+            to.unwrap_or(MacAddr::BROADCAST),
+            counters,
+        );
+    }
+
+    fn ask_arp(
+        &mut self,
+        port: PortId,
+        sender_ip: Ipv4Addr,
+        target_ip: Ipv4Addr,
+        to: MacAddr,
+        counters: &mut Counters,
+    ) {
+        let Some(sender_mac) = self.addresses.link(port).map(|link| link.mac) else {
+            return;
+        };
+        let request = ArpPacket {
+            operation: ArpOperation::Request,
+            sender_mac,
+            sender_ip,
+            target_mac: MacAddr::default(),
+            target_ip,
+        };
+        self.send_arp(port, to, &request, counters);
+    }
+
+    fn send_arp(&mut self, port: PortId, to: MacAddr, packet: &ArpPacket, counters: &mut Counters) {
+        let header = EthernetHeader {
+            dst: to,
+            src: packet.sender_mac,
+            ether_type: EtherType::ARP,
+            vlan: None,
+        };
+        let sent = self.send_frame(port, counters, |frame| {
+            let start = header.emit(frame);
+            let len = frame.get_mut(start..).map_or(0, |body| packet.emit(body));
+            if start == 0 || len == 0 {
+                0
+            } else {
+                start + len
+            }
+        });
+        counters.arp_out += u64::from(sent);
+    }
+
+    /// Says or asks something about an address of ours.
+    pub(crate) fn announce(
+        &mut self,
+        now: Instant,
+        message: Announcement,
+        counters: &mut Counters,
+    ) {
+        let Announcement { port, addr, kind } = message;
+        match (addr, kind) {
+            // RFC 5227 §1.1: a probe does not fill in the sender, so that it cannot disturb the cache of anybody.
+            (IpAddr::V4(addr), Kind::Probe) => self.ask_arp(
+                port,
+                Ipv4Addr::UNSPECIFIED,
+                addr,
+                MacAddr::BROADCAST,
+                counters,
+            ),
+            (IpAddr::V4(addr), Kind::Claim) => {
+                self.ask_arp(port, addr, addr, MacAddr::BROADCAST, counters)
+            }
+            (IpAddr::V6(addr), Kind::Probe) => self.probe_ndp(now, port, addr, counters),
+            (IpAddr::V6(addr), Kind::Claim) => self.claim_ndp(now, port, addr, counters),
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! The neighbour cache: states and timers of Neighbor Unreachability Detection (RFC 4861 §7.3), for ARP too.
+//!
+//! Entries come into being only because we want to send to a neighbour. What others say, asked or not, changes entries that exist and
+//! never makes one: a host that answers questions nobody asked cannot fill or poison the cache with addresses that we do not use.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hashbrown::HashTable;
+use siphasher::sip::SipHasher13;
+use wire::frame::MacAddr;
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::counters::Counters;
+use crate::id::PortId;
+use crate::list::{Link, List};
+use crate::wheel::Wheel;
+
+/// REACHABLE_TIME (RFC 4861 §10); drawn anew from half to one and a half of it (§6.3.2).
+const REACHABLE: Duration = Duration::from_secs(30);
+/// RETRANS_TIMER (RFC 4861 §10). RFC 1122 §2.3.2.1: at most one ARP request per second and destination.
+const RETRANS: Duration = Duration::from_secs(1);
+/// MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT (RFC 4861 §10).
+const MAX_SOLICIT: u8 = 3;
+/// DELAY_FIRST_PROBE_TIME (RFC 4861 §10).
+const DELAY_FIRST_PROBE: Duration = Duration::from_secs(5);
+/// How long a neighbour that did not answer is not asked again.
+const HOLD_DOWN: Duration = Duration::from_secs(3);
+/// Places of the direct-mapped table in front of the hash table.
+const RECENT: usize = 64;
+
+/// RFC 4861 §7.3.2, and `Failed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Asked; no hardware address yet.
+    Incomplete,
+    /// It works.
+    Reachable,
+    /// It worked; nobody has tried lately.
+    Stale,
+    /// Traffic goes out; a sign of life may come from the layers above.
+    Delay,
+    /// Being asked by unicast.
+    Probe,
+    /// Did not answer: not asked again for a while.
+    Failed,
+}
+
+/// Entries that can be thrown out alike are on one list, longest in that class first.
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    Failed,
+    Stale,
+    Incomplete,
+    /// Reachable, being confirmed or being probed.
+    Live,
+}
+
+const CLASSES: usize = 4;
+
+impl State {
+    fn class(self) -> Class {
+        match self {
+            Self::Failed => Class::Failed,
+            Self::Stale => Class::Stale,
+            Self::Incomplete => Class::Incomplete,
+            Self::Reachable | Self::Delay | Self::Probe => Class::Live,
+        }
+    }
+
+    /// Whether the hardware address is known.
+    fn is_usable(self) -> bool {
+        matches!(self.class(), Class::Stale | Class::Live)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    addr: IpAddr,
+    port: PortId,
+    state: State,
+    /// Solicitations sent in this state.
+    probes: u8,
+    mac: MacAddr,
+    /// Last proof that it is reachable.
+    confirmed: Instant,
+}
+
+/// The state of a neighbour for somebody who wants to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Its hardware address.
+    Ready(MacAddr),
+    /// It is being asked; the slot names it until then. If `solicit`, the first question is due now.
+    Pending {
+        /// In the cache.
+        slot: u32,
+        /// Ask now.
+        solicit: bool,
+    },
+    /// It does not answer, or there is no room to ask.
+    Failed,
+}
+
+/// What a neighbour says about an address of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertisement {
+    /// The hardware address, if given.
+    pub mac: Option<MacAddr>,
+    /// It claims to answer a question of ours.
+    pub solicited: bool,
+    /// It replaces a hardware address known before.
+    pub override_flag: bool,
+}
+
+/// A question to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solicitation {
+    /// On this port.
+    pub port: PortId,
+    /// About this address.
+    pub target: IpAddr,
+    /// The hardware address to be confirmed; `None`: ask everybody.
+    pub to: Option<MacAddr>,
+}
+
+/// Resolution of a neighbour has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Whose place in the cache was, or is, `slot`.
+    pub slot: u32,
+    /// Its port.
+    pub port: PortId,
+    /// Its address.
+    pub addr: IpAddr,
+    /// Its hardware address; `None` if it did not answer.
+    pub mac: Option<MacAddr>,
+}
+
+/// All neighbours that we have to do with.
+pub struct Cache {
+    slots: Slots,
+    entries: Vec<Entry>,
+    index: HashTable<u32>,
+    hasher: SipHasher13,
+    links: Vec<Link>,
+    classes: [List; CLASSES],
+    wheel: Wheel,
+    recent: [u32; RECENT],
+    ended: VecDeque<Ended>,
+    /// State of the generator of reachable times.
+    jitter: u64,
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let live = || {
+            self.slots
+                .iter()
+                .filter_map(|slot| self.entries.get(slot as usize))
+        };
+        f.debug_list().entries(live()).finish()
+    }
+}
+
+impl Cache {
+    /// For at most `max` neighbours.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(max: u32, secret: &[u8; 32]) -> io::Result<Self> {
+        let mut key = [0; 16];
+        key.copy_from_slice(&secret[..16]);
+        let hasher = SipHasher13::new_with_key(&key);
+        let jitter = hasher.hash(b"neighbours") | 1;
+        Ok(Self {
+            slots: Slots::new(max)?,
+            entries: Vec::new(),
+            index: HashTable::new(),
+            hasher,
+            links: Vec::new(),
+            classes: [List::new(); CLASSES],
+            wheel: Wheel::new([max, 0, 0, 0])?,
+            recent: [u32::MAX; RECENT],
+            ended: VecDeque::new(),
+            jitter,
+        })
+    }
+
+    /// The hardware address of a neighbour that we want to send to; starts asking for it if it is unknown.
+    pub fn resolve(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        counters: &mut Counters,
+    ) -> Lookup {
+        let Some(slot) = self.find(port, addr) else {
+            return match self.create(now, port, addr, counters) {
+                Some(slot) => Lookup::Pending {
+                    slot,
+                    solicit: true,
+                },
+                None => Lookup::Failed,
+            };
+        };
+        let entry = &self.entries[slot as usize];
+        match entry.state {
+            State::Reachable | State::Delay | State::Probe => Lookup::Ready(entry.mac),
+            State::Stale => {
+                let mac = entry.mac;
+                // RFC 4861 §7.3.3: the first packet after a pause starts the wait for a sign of life.
+                self.set_state(slot, State::Delay);
+                self.wheel.schedule(slot, now + DELAY_FIRST_PROBE);
+                Lookup::Ready(mac)
+            }
+            State::Incomplete => Lookup::Pending {
+                slot,
+                solicit: false,
+            },
+            State::Failed => Lookup::Failed,
+        }
+    }
+
+    /// Something from the neighbour proves that our packets reach it (RFC 4861 §7.3.1).
+    pub fn confirm(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+        let Some(slot) = self.find(port, addr) else {
+            return;
+        };
+        let entry = &mut self.entries[slot as usize];
+        match entry.state {
+            // The timer looks at this when it fires.
+            State::Reachable => entry.confirmed = now,
+            State::Stale | State::Delay | State::Probe => self.set_reachable(now, slot),
+            State::Incomplete | State::Failed => {}
+        }
+    }
+
+    /// A neighbour said something about its own address: RFC 4861 §7.2.5, step by step; RFC 826 in its terms. False if the address means
+    /// nothing to us.
+    ///
+    /// Stricter in one point: an answer counts as solicited only while a question is open, so that an invented one cannot make a changed
+    /// hardware address reachable without a probe.
+    pub fn advertise(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        what: Advertisement,
+    ) -> bool {
+        let Some(slot) = self.find(port, addr) else {
+            return false;
+        };
+        let entry = &mut self.entries[slot as usize];
+        let changed = what.mac.is_some_and(|mac| mac != entry.mac);
+        match entry.state {
+            State::Failed | State::Incomplete => {
+                let Some(mac) = what.mac else { return false };
+                self.learn(now, slot, mac, what.solicited);
+            }
+            // Step I: not to be replaced; doubt what was known.
+            State::Reachable if changed && !what.override_flag => {
+                self.set_stale(slot);
+            }
+            _ if changed && !what.override_flag => {}
+            // Step II.
+            state => {
+                if let Some(mac) = what.mac {
+                    entry.mac = mac;
+                }
+                if what.solicited && (!changed || state == State::Probe) {
+                    self.set_reachable(now, slot);
+                } else if changed {
+                    self.set_stale(slot);
+                }
+            }
+        }
+        true
+    }
+
+    /// A neighbour asked us, and said its hardware address with it (RFC 4861 §7.2.3; RFC 826 likewise). False if the address means nothing
+    /// to us.
+    pub fn on_solicitation(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        mac: MacAddr,
+    ) -> bool {
+        self.advertise(
+            now,
+            port,
+            addr,
+            Advertisement {
+                mac: Some(mac),
+                solicited: false,
+                override_flag: true,
+            },
+        )
+    }
+
+    /// The next question that is due, at most one per call. `Some(None)`: a timer fired without one.
+    pub fn pop_due(
+        &mut self,
+        now: Instant,
+        counters: &mut Counters,
+    ) -> Option<Option<Solicitation>> {
+        let slot = self.wheel.pop_due(now)?;
+        let Some(&entry) = self.entries.get(slot as usize) else {
+            return Some(None);
+        };
+        Some(match entry.state {
+            State::Incomplete | State::Probe if entry.probes < MAX_SOLICIT => {
+                self.solicit(now, slot, entry.state)
+            }
+            State::Incomplete => {
+                self.fail(now, slot, counters);
+                None
+            }
+            State::Delay => self.solicit(now, slot, State::Probe),
+            // Before giving up, ask everybody: another host or another interface may have the address now.
+            State::Probe => self.solicit(now, slot, State::Incomplete),
+            State::Reachable => {
+                self.check_reachable(now, slot);
+                None
+            }
+            State::Failed => {
+                self.remove(slot);
+                None
+            }
+            State::Stale => None,
+        })
+    }
+
+    /// Resolutions that have ended since the last call.
+    pub fn pop_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
+    /// When [`pop_due`](Self::pop_due) wants to be called.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.wheel.next_deadline()
+    }
+
+    /// The state of a neighbour.
+    #[cfg(test)]
+    pub fn state(&self, port: PortId, addr: IpAddr) -> Option<(State, MacAddr)> {
+        let slot = self.slots.iter().find(|&slot| self.is(slot, port, addr))?;
+        self.entries
+            .get(slot as usize)
+            .map(|entry| (entry.state, entry.mac))
+    }
+
+    /// Neighbours in the cache.
+    pub fn len(&self) -> u32 {
+        self.slots.len()
+    }
+
+    // Everything below takes slots that `find` or `create` returned, or that a timer was set for: they are live.
+
+    fn solicit(&mut self, now: Instant, slot: u32, state: State) -> Option<Solicitation> {
+        if self.entries[slot as usize].state != state {
+            self.set_state(slot, state);
+            self.entries[slot as usize].probes = 0;
+        }
+        let entry = &mut self.entries[slot as usize];
+        entry.probes += 1;
+        self.wheel.schedule(slot, now + RETRANS);
+        let to = (state == State::Probe).then_some(entry.mac);
+        Some(Solicitation {
+            port: entry.port,
+            target: entry.addr,
+            to,
+        })
+    }
+
+    fn check_reachable(&mut self, now: Instant, slot: u32) {
+        // Confirmations do not move the timer: it is corrected when it fires.
+        let until = self.entries[slot as usize].confirmed + self.reachable_time();
+        if until > now {
+            self.wheel.schedule(slot, until);
+        } else {
+            self.set_stale(slot);
+        }
+    }
+
+    fn learn(&mut self, now: Instant, slot: u32, mac: MacAddr, solicited: bool) {
+        let entry = &mut self.entries[slot as usize];
+        let was_asked = entry.state == State::Incomplete;
+        entry.mac = mac;
+        let (port, addr) = (entry.port, entry.addr);
+        if was_asked {
+            self.ended.push_back(Ended {
+                slot,
+                port,
+                addr,
+                mac: Some(mac),
+            });
+        }
+        if was_asked && solicited {
+            self.set_reachable(now, slot);
+        } else {
+            self.set_stale(slot);
+        }
+    }
+
+    fn fail(&mut self, now: Instant, slot: u32, counters: &mut Counters) {
+        counters.neighbour_failures += 1;
+        let Entry { port, addr, .. } = self.entries[slot as usize];
+        self.ended.push_back(Ended {
+            slot,
+            port,
+            addr,
+            mac: None,
+        });
+        self.set_state(slot, State::Failed);
+        self.wheel.schedule(slot, now + HOLD_DOWN);
+    }
+
+    fn set_reachable(&mut self, now: Instant, slot: u32) {
+        self.set_state(slot, State::Reachable);
+        self.entries[slot as usize].confirmed = now;
+        let until = now + self.reachable_time();
+        self.wheel.schedule(slot, until);
+    }
+
+    fn set_stale(&mut self, slot: u32) {
+        self.set_state(slot, State::Stale);
+        self.wheel.cancel(slot);
+    }
+
+    fn set_state(&mut self, slot: u32, state: State) {
+        let entry = &mut self.entries[slot as usize];
+        let old = std::mem::replace(&mut entry.state, state);
+        self.classes[old.class() as usize].remove(&mut self.links, slot);
+        self.classes[state.class() as usize].push_back(&mut self.links, slot);
+    }
+
+    /// RFC 4861 §6.3.2.
+    fn reachable_time(&mut self) -> Duration {
+        // xorshift64: only to keep neighbours from being probed all at once.
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        let millis = REACHABLE.as_millis() as u64;
+        Duration::from_millis(millis / 2 + self.jitter % millis)
+    }
+
+    fn create(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        counters: &mut Counters,
+    ) -> Option<u32> {
+        let slot = match self.slots.alloc() {
+            Some(slot) => slot,
+            None => {
+                self.evict(counters)?;
+                self.slots.alloc()?
+            }
+        };
+        let entry = Entry {
+            addr,
+            port,
+            state: State::Incomplete,
+            probes: 1,
+            mac: MacAddr::default(),
+            confirmed: now,
+        };
+        match self.entries.get_mut(slot as usize) {
+            Some(old) => *old = entry,
+            None => {
+                self.entries.push(entry);
+                self.links.push(Link::NEW);
+            }
+        }
+        let Self {
+            index,
+            entries,
+            hasher,
+            ..
+        } = self;
+        let rehash = |&slot: &u32| {
+            entries
+                .get(slot as usize)
+                .map_or(0, |entry| hash(hasher, entry.port, entry.addr))
+        };
+        index.insert_unique(hash(hasher, port, addr), slot, rehash);
+        self.classes[Class::Incomplete as usize].push_back(&mut self.links, slot);
+        self.wheel.schedule(slot, now + RETRANS);
+        Some(slot)
+    }
+
+    /// Makes room: first of those that do not answer, then of those not used lately, then of those that have not answered yet (which is
+    /// what a flood from invented neighbours leaves behind), at last of those in use.
+    fn evict(&mut self, counters: &mut Counters) -> Option<()> {
+        let order = [Class::Failed, Class::Stale, Class::Incomplete, Class::Live];
+        let slot = order
+            .iter()
+            .find_map(|&class| self.classes[class as usize].front())?;
+        let Entry {
+            port, addr, state, ..
+        } = self.entries[slot as usize];
+        if state == State::Incomplete {
+            self.ended.push_back(Ended {
+                slot,
+                port,
+                addr,
+                mac: None,
+            });
+        }
+        self.remove(slot);
+        counters.neighbour_evictions += 1;
+        Some(())
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Entry {
+            port, addr, state, ..
+        } = self.entries[slot as usize];
+        self.wheel.cancel(slot);
+        self.classes[state.class() as usize].remove(&mut self.links, slot);
+        if let Ok(found) = self
+            .index
+            .find_entry(hash(&self.hasher, port, addr), |&other| other == slot)
+        {
+            found.remove();
+        }
+        self.slots.free(slot);
+    }
+
+    /// The place in `recent`: cheap, and no harm if many share one.
+    fn hint(addr: IpAddr) -> usize {
+        let low = match addr {
+            IpAddr::V4(v4) => v4.octets()[3],
+            IpAddr::V6(v6) => v6.octets()[15],
+        };
+        usize::from(low) % RECENT
+    }
+
+    fn is(&self, slot: u32, port: PortId, addr: IpAddr) -> bool {
+        self.entries
+            .get(slot as usize)
+            .is_some_and(|entry| entry.addr == addr && entry.port == port)
+    }
+
+    fn find(&mut self, port: PortId, addr: IpAddr) -> Option<u32> {
+        let hint = Self::hint(addr);
+        let recent = self.recent[hint];
+        if self.is(recent, port, addr) && self.slots.is_live(recent, self.slots.generation(recent))
+        {
+            return Some(recent);
+        }
+        let slot = *self.index.find(hash(&self.hasher, port, addr), |&slot| {
+            self.is(slot, port, addr)
+        })?;
+        self.recent[hint] = slot;
+        Some(slot)
+    }
+}
+
+fn hash(hasher: &SipHasher13, port: PortId, addr: IpAddr) -> u64 {
+    let mut input = [0; 17];
+    input[0] = port.0;
+    match addr {
+        IpAddr::V4(v4) => input[1..].copy_from_slice(&v4.to_ipv6_mapped().octets()),
+        IpAddr::V6(v6) => input[1..].copy_from_slice(&v6.octets()),
+    }
+    hasher.hash(&input)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Neighbor Discovery (RFC 4861), Duplicate Address Detection (RFC 4862) with optimistic addresses (RFC 4429).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use wire::frame::MacAddr;
+use wire::icmpv6::Icmpv6Message;
+use wire::ip::Protocol;
+use wire::ipv6::Ipv6Header;
+use wire::ndp::{
+    NdpMessage, NeighborAdvertisement, NeighborSolicitation, multicast_mac, solicited_node,
+};
+use wire::time::Instant;
+
+use crate::counters::Counters;
+use crate::drops::Drop;
+use crate::id::PortId;
+use crate::ip::input::Arrival;
+use crate::ip::{Class, Envelope, Net, To, is_host_address};
+use crate::neigh::cache::Advertisement;
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// RFC 4861 §7.1: proves that no router passed it on.
+const HOP_LIMIT: u8 = 255;
+
+impl Net {
+    pub(crate) fn ndp(
+        &mut self,
+        at: &Arrival,
+        hop_limit: u8,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        message: &NdpMessage,
+        counters: &mut Counters,
+    ) -> Result<(), Drop> {
+        counters.ndp_in += 1;
+        if hop_limit != HOP_LIMIT {
+            return Err(Drop::NdpInvalid);
+        }
+        match message {
+            NdpMessage::NeighborSolicitation(message) => {
+                self.on_solicitation(at, src, dst, message, counters)
+            }
+            NdpMessage::NeighborAdvertisement(message) => {
+                self.on_advertisement(at, src, dst, message, counters)
+            }
+            // Routes are configured: nobody on the link can change them.
+            NdpMessage::RouterSolicitation(_)
+            | NdpMessage::RouterAdvertisement(_)
+            | NdpMessage::Redirect(_) => Err(Drop::NdpRouter),
+        }
+    }
+
+    /// RFC 4861 §7.1.1, §7.2.3, §7.2.4.
+    fn on_solicitation(
+        &mut self,
+        at: &Arrival,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        message: &NeighborSolicitation,
+        counters: &mut Counters,
+    ) -> Result<(), Drop> {
+        let &NeighborSolicitation {
+            target,
+            source_lladdr,
+            nonce: _,
+        } = message;
+        let is_probe = src.is_unspecified();
+        let bad_probe = is_probe && (source_lladdr.is_some() || dst != solicited_node(target));
+        if bad_probe
+            || source_lladdr.is_some_and(MacAddr::is_multicast)
+            || !(is_probe || is_host_address(src.into()))
+        {
+            return Err(Drop::NdpInvalid);
+        }
+        if !self
+            .addresses
+            .link(at.port)
+            .is_some_and(|link| link.has(target.into()))
+        {
+            return Err(Drop::NdpIgnored);
+        }
+        let tentative = self.claims.is_tentative(at.port, target.into());
+        if is_probe {
+            // RFC 4862 §5.4.3: somebody else is trying to take it. While we are trying too, it is a conflict.
+            counters.address_conflicts += u64::from(tentative);
+            self.advertise(
+                at.now,
+                at.port,
+                target,
+                ALL_NODES,
+                To::Mac(multicast_mac(ALL_NODES)),
+                counters,
+            );
+            return Ok(());
+        }
+        if let Some(mac) = source_lladdr {
+            self.neighbours
+                .on_solicitation(at.now, at.port, src.into(), mac);
+            self.settle(counters);
+        }
+        let to = source_lladdr.map_or(To::NextHop(src.into()), To::Mac);
+        self.advertise(at.now, at.port, target, src, to, counters);
+        Ok(())
+    }
+
+    /// RFC 4861 §7.1.2, §7.2.5; RFC 4862 §5.4.4.
+    fn on_advertisement(
+        &mut self,
+        at: &Arrival,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        message: &NeighborAdvertisement,
+        counters: &mut Counters,
+    ) -> Result<(), Drop> {
+        let &NeighborAdvertisement {
+            router: _,
+            solicited,
+            override_flag,
+            target,
+            target_lladdr,
+        } = message;
+        let bad_lladdr = target_lladdr.is_some_and(MacAddr::is_multicast);
+        if bad_lladdr
+            || solicited && dst.is_multicast()
+            || !is_host_address(src.into())
+            || !is_host_address(target.into())
+        {
+            return Err(Drop::NdpInvalid);
+        }
+        if self.is_local(target.into()) {
+            self.conflict(at, target.into(), counters);
+            return Err(Drop::NdpIgnored);
+        }
+        let advertisement = Advertisement {
+            mac: target_lladdr,
+            solicited,
+            override_flag,
+        };
+        let known = self
+            .neighbours
+            .advertise(at.now, at.port, target.into(), advertisement);
+        self.settle(counters);
+        if known { Ok(()) } else { Err(Drop::NdpIgnored) }
+    }
+
+    /// A packet came from an address of ours. If it is an advertisement of that address, another host has it (RFC 4862 §5.4.4). All else
+    /// about such packets is none of our business.
+    pub(crate) fn ndp_from_our_address(
+        &mut self,
+        at: &Arrival,
+        header: &Ipv6Header,
+        payload: &[u8],
+        counters: &mut Counters,
+    ) {
+        if header.next_header != Protocol::ICMPV6 || header.hop_limit != HOP_LIMIT {
+            return;
+        }
+        let message = Icmpv6Message::parse(header.src, header.dst, payload);
+        if let Ok(Icmpv6Message::Ndp(NdpMessage::NeighborAdvertisement(message))) = message {
+            if self.is_local(message.target.into()) {
+                self.conflict(at, message.target.into(), counters);
+            }
+        }
+    }
+
+    /// Answers a solicitation: to the one who asked, or to all if that one has no address yet (RFC 4861 §7.2.4).
+    fn advertise(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        target: Ipv6Addr,
+        dst: Ipv6Addr,
+        to: To,
+        counters: &mut Counters,
+    ) {
+        let Some(mac) = self.addresses.link(port).map(|link| link.mac) else {
+            return;
+        };
+        let message = NeighborAdvertisement {
+            router: false,
+            solicited: !dst.is_multicast(),
+            // RFC 4429 §3.3: an optimistic address must not replace anybody's.
+            override_flag: !self.claims.is_tentative(port, target.into()),
+            target,
+            target_lladdr: Some(mac),
+        };
+        let route = Route {
+            port,
+            to,
+            src: target,
+            dst,
+        };
+        self.send_ndp(
+            now,
+            route,
+            NdpMessage::NeighborAdvertisement(message),
+            counters,
+        );
+    }
+
+    /// Asks for the hardware address of a neighbour: all who might have the address, or (to confirm it) the one who had it (§7.2.2, §7.3.3).
+    pub(super) fn solicit_ndp(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        target: Ipv6Addr,
+        to: Option<MacAddr>,
+        counters: &mut Counters,
+    ) {
+        let Some(IpAddr::V6(src)) = self.addresses.source_for(port, target.into()) else {
+            return;
+        };
+        let group = solicited_node(target);
+        let (dst, mac) = to.map_or((group, multicast_mac(group)), |mac| (target, mac));
+        // RFC 4429 §3.2 forbids solicitations from an optimistic address altogether, because they put it into the caches of others. One
+        // that does not say our hardware address cannot do that; the neighbour then has to ask for it, and gets an answer without override.
+        let our_mac = self.addresses.link(port).map(|link| link.mac);
+        let source_lladdr = our_mac.filter(|_| !self.claims.is_tentative(port, src.into()));
+        let message = NeighborSolicitation {
+            target,
+            source_lladdr,
+            nonce: None,
+        };
+        let route = Route {
+            port,
+            to: To::Mac(mac),
+            src,
+            dst,
+        };
+        self.send_ndp(
+            now,
+            route,
+            NdpMessage::NeighborSolicitation(message),
+            counters,
+        );
+    }
+
+    /// RFC 4862 §5.4.2.
+    pub(super) fn probe_ndp(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: Ipv6Addr,
+        counters: &mut Counters,
+    ) {
+        let message = NeighborSolicitation {
+            target: addr,
+            source_lladdr: None,
+            nonce: None,
+        };
+        let dst = solicited_node(addr);
+        let route = Route {
+            port,
+            to: To::Mac(multicast_mac(dst)),
+            src: Ipv6Addr::UNSPECIFIED,
+            dst,
+        };
+        self.send_ndp(
+            now,
+            route,
+            NdpMessage::NeighborSolicitation(message),
+            counters,
+        );
+    }
+
+    /// RFC 4861 §7.2.6: neighbours that knew the address elsewhere learn it anew.
+    pub(super) fn claim_ndp(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: Ipv6Addr,
+        counters: &mut Counters,
+    ) {
+        self.advertise(
+            now,
+            port,
+            addr,
+            ALL_NODES,
+            To::Mac(multicast_mac(ALL_NODES)),
+            counters,
+        );
+    }
+
+    fn send_ndp(
+        &mut self,
+        now: Instant,
+        route: Route,
+        message: NdpMessage,
+        counters: &mut Counters,
+    ) {
+        let Route { port, to, src, dst } = route;
+        let envelope = Envelope {
+            port,
+            to,
+            src: src.into(),
+            dst: dst.into(),
+            protocol: Protocol::ICMPV6,
+            hop_limit: HOP_LIMIT,
+        };
+        let message = Icmpv6Message::Ndp(message);
+        let sent = self.send_filled(
+            now,
+            &envelope,
+            Class::Resolution,
+            message.len(),
+            counters,
+            |body| {
+                message.emit(src, dst, body);
+            },
+        );
+        counters.ndp_out += u64::from(sent);
+    }
+}
+
+/// How a message travels.
+struct Route {
+    port: PortId,
+    to: To,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+}
