@@ -3,6 +3,18 @@
 //! One trait, [`Port`], on bursts; backends (shared-memory link, TAP, AF_XDP, in-process simulation) and wrappers (pcap, fault).
 //! Neither this crate nor the stack knows the other: the words both use are in [`wire::frame`].
 
+pub mod any;
+mod checksum;
+mod context;
+pub mod fault;
+pub mod netlink;
+pub mod pcap;
+pub mod poll;
 pub mod port;
+pub mod shm;
+pub mod sim;
+pub mod tap;
+pub mod xdp;
 
+pub use any::{AnyLink, AnyPort};
 pub use port::Port;

@@ -1,0 +1,95 @@
+//! Sleeping on descriptors: one `ppoll` for every link.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::Timespec;
+pub use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+/// Sleeps until one of `fds` is ready, `timeout` has passed (`None`: no limit) or a signal came. Returns how many are ready; 0 after
+/// a timeout or a signal.
+///
+/// # Errors
+/// What ppoll(2) says, `EINTR` excepted.
+pub fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
+    let timeout = timeout.map(timespec);
+    match rustix::event::poll(fds, timeout.as_ref()) {
+        Ok(ready) => Ok(ready),
+        Err(Errno::INTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sleeps until `link` is readable, has an error or hung up, `wake` is readable, `timeout` has passed or a signal came. Returns what
+/// is ready on `link`.
+///
+/// # Errors
+/// As [`sleep`].
+pub fn readable(
+    link: BorrowedFd<'_>,
+    wake: Option<BorrowedFd<'_>>,
+    timeout: Option<Duration>,
+) -> io::Result<PollFlags> {
+    let link = PollFd::from_borrowed_fd(link, PollFlags::IN);
+    let ready = match wake {
+        Some(wake) => {
+            let mut fds = [link, PollFd::from_borrowed_fd(wake, PollFlags::IN)];
+            sleep(&mut fds, timeout)?;
+            fds[0].revents()
+        }
+        None => {
+            let mut fds = [link];
+            sleep(&mut fds, timeout)?;
+            fds[0].revents()
+        }
+    };
+    Ok(ready)
+}
+
+/// Longer than the kernel can express means for ever, near enough.
+fn timespec(timeout: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    #[test]
+    fn a_timeout_ends_the_sleep() {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let ready = readable(fd.as_fd(), None, Some(Duration::from_millis(1))).unwrap();
+        assert!(ready.is_empty());
+    }
+
+    #[test]
+    fn a_readable_link_ends_the_sleep() {
+        let link = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let ready = readable(link.as_fd(), Some(wake.as_fd()), None).unwrap();
+        assert_eq!(ready, PollFlags::IN);
+    }
+
+    #[test]
+    fn a_wake_ends_the_sleep() {
+        let link = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let wake = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        let ready = readable(link.as_fd(), Some(wake.as_fd()), None).unwrap();
+        assert!(ready.is_empty());
+    }
+
+    #[test]
+    fn the_longest_timeout_is_accepted() {
+        let link = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        assert!(readable(link.as_fd(), None, Some(Duration::MAX)).is_ok());
+    }
+}

@@ -1,0 +1,174 @@
+//! A link with a peer: the memory, the socket that dies with the peer, the bells; and one queue of it, with the rules of sleeping.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use ring::region::Shared;
+use rustix::net::Shutdown;
+use wire::frame::{RxFrame, TxMeta};
+
+use super::config::{ShmConfig, Side};
+use super::ring::{Corrupt, Place, RxRing, TxRing};
+use super::socket;
+use crate::context;
+
+/// One peer, from handshake to hang-up.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) config: ShmConfig,
+    side: Side,
+    memory: Arc<Shared>,
+    socket: OwnedFd,
+    /// What wakes the peer, per queue.
+    bells: Vec<OwnedFd>,
+    /// Which queues have been handed out.
+    taken: Vec<AtomicBool>,
+    lost: AtomicBool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        config: ShmConfig,
+        side: Side,
+        memory: Arc<Shared>,
+        socket: OwnedFd,
+        bells: Vec<OwnedFd>,
+    ) -> Self {
+        Self {
+            taken: (0..config.queues).map(|_| AtomicBool::new(false)).collect(),
+            config,
+            side,
+            memory,
+            socket,
+            bells,
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) const fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Whether the peer has hung up. A system call, unless somebody has noticed before.
+    pub(super) fn is_lost(&self) -> bool {
+        if !self.lost.load(Ordering::Relaxed) && socket::has_hung_up(&self.socket) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Hangs up.
+    pub(super) fn close(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        // Fails if the peer was quicker.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Queue `index`, which can be taken once.
+    pub(super) fn take_queue(self: &Arc<Self>, index: u16) -> io::Result<Queue> {
+        let taken = self.taken.get(usize::from(index));
+        if taken.is_none_or(|taken| taken.swap(true, Ordering::AcqRel)) {
+            return Err(context::invalid(format_args!(
+                "shm link: no queue {index}, or it is in use"
+            )));
+        }
+        let place = |direction| Place {
+            memory: &self.memory,
+            config: &self.config,
+            queue: index,
+            direction,
+        };
+        // SAFETY: `taken` lets this happen once per queue of a connection, and a connection's memory is fresh: made for it, or
+        // just received. The two connections of a pair in one process have different sides, hence different outgoing rings.
+        let tx = unsafe { TxRing::new(place(self.side.outgoing())) }?;
+        // SAFETY: likewise, incoming rings.
+        let rx = unsafe { RxRing::new(place(self.side.incoming())) }?;
+        Ok(Queue {
+            tx,
+            rx,
+            index: usize::from(index),
+            released: false,
+            blocked: false,
+            connection: Arc::clone(self),
+        })
+    }
+}
+
+/// A ring in each direction.
+#[derive(Debug)]
+pub(super) struct Queue {
+    tx: TxRing,
+    rx: RxRing,
+    index: usize,
+    /// Slots were given back since the last flush.
+    released: bool,
+    /// A frame did not fit since the last sleep.
+    blocked: bool,
+    pub(super) connection: Arc<Connection>,
+}
+
+impl Queue {
+    pub(super) fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> Result<usize, Corrupt> {
+        let n = self.rx.lend(each)?;
+        self.released |= n > 0;
+        Ok(n)
+    }
+
+    pub(super) fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let fits = self.tx.push(fill);
+        self.blocked |= !fits;
+        fits
+    }
+
+    /// Publishes and wakes the peer if it sleeps for what changed: at most one system call.
+    pub(super) fn flush(&mut self) -> Result<(), Corrupt> {
+        let sent = self.tx.publish();
+        let released = std::mem::take(&mut self.released);
+        if sent || released {
+            // Pairs with the fence in `announce_sleep`: either we see the flag, or the sleeper sees the index.
+            fence(Ordering::SeqCst);
+            let data = sent && self.tx.take_sleeper();
+            let room = released && self.rx.take_sleeper();
+            if (data || room)
+                && let Some(bell) = self.connection.bells.get(self.index)
+            {
+                ring_bell(bell);
+            }
+        }
+        self.tx.check()?;
+        self.rx.check()
+    }
+
+    pub(super) fn has_frames(&mut self) -> bool {
+        self.rx.has_frames()
+    }
+
+    /// Tells the peer that we are about to sleep; false, and all as before, when there is something to do after all.
+    pub(super) fn announce_sleep(&mut self) -> bool {
+        self.rx.set_asleep(true);
+        if self.blocked {
+            self.tx.set_asleep(true);
+        }
+        // Pairs with the fence in `flush`.
+        fence(Ordering::SeqCst);
+        let work = self.rx.has_frames() || (self.blocked && self.tx.has_room());
+        if work {
+            self.awake();
+        }
+        !work
+    }
+
+    pub(super) fn awake(&mut self) {
+        self.rx.set_asleep(false);
+        if std::mem::take(&mut self.blocked) {
+            self.tx.set_asleep(false);
+        }
+    }
+}
+
+pub(super) fn ring_bell(bell: &OwnedFd) {
+    // Refused when the counter is full: then it rings already.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}

@@ -1,0 +1,388 @@
+//! One queue of a shared-memory link as a [`Port`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ring::region::Shared;
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
+use wire::time::Instant;
+
+use super::config::{Layout, SLOT_LEAD, ShmConfig, Side};
+use super::connection::{Connection, Queue};
+use super::endpoint::{Endpoint, new_bells};
+use super::handshake;
+use super::ring::Corrupt;
+use super::socket;
+use crate::{Port, context, poll};
+
+/// How often a busy port looks whether its peer is still there.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// The same in flushes, for a driver whose time does not pass.
+const CHECK_FLUSHES: u32 = 256;
+/// Tries to find or become the listener while others start and stop.
+const AUTO_TRIES: usize = 8;
+
+/// Which side of a shared-memory link to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ShmRole {
+    /// Connect if somebody listens there, else listen.
+    #[default]
+    Auto,
+    /// Listen: wait for a peer, and for the next one when it leaves.
+    Listen,
+    /// Connect to a listener; its leaving is an error.
+    Connect,
+}
+
+/// One queue of a shared-memory link. See [the module](super).
+#[derive(Debug)]
+pub struct ShmPort {
+    name: String,
+    index: u16,
+    config: ShmConfig,
+    side: Side,
+    bell: OwnedFd,
+    queue: Option<Queue>,
+    /// Where the next peer comes from.
+    endpoint: Option<Arc<Endpoint>>,
+    /// Number of the last peer.
+    generation: u64,
+    /// What the peer did to its rings.
+    corrupt: Option<Corrupt>,
+    /// What nobody is there to receive goes here.
+    scratch: Box<[u8]>,
+    dropped: u64,
+    next_check: Instant,
+    check_due: bool,
+    flushes: u32,
+}
+
+impl ShmPort {
+    /// Opens the link at `path`, a Unix socket: one port per queue. `config` is the listener's business; a connecting side gets the
+    /// listener's, queues included. A listening side does not wait for its peer here: until there is one its ports receive nothing
+    /// and drop (and count) what is sent.
+    ///
+    /// # Errors
+    /// Nobody listens (`Connect`), somebody does already (`Listen`), the listener has a peer or does not answer within five seconds,
+    /// a configuration out of range, or the system's; says which and where.
+    pub fn open(path: impl AsRef<Path>, role: ShmRole, config: ShmConfig) -> io::Result<Vec<Self>> {
+        let path = path.as_ref();
+        match role {
+            ShmRole::Listen => Self::listen(path, config),
+            ShmRole::Connect => Self::connect(path)?.ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::ConnectionRefused,
+                    format!(
+                        "shm link {}: nobody listens there: start the other side first",
+                        path.display()
+                    ),
+                )
+            }),
+            ShmRole::Auto => Self::find_or_listen(path, config),
+        }
+    }
+
+    /// Both sides of a link in this process: one port per queue on each.
+    ///
+    /// # Errors
+    /// A configuration out of range, or the system's.
+    pub fn pair(config: ShmConfig) -> io::Result<(Vec<Self>, Vec<Self>)> {
+        config.check()?;
+        let memory = Arc::new(Shared::create("mtcp-shm", Layout::new(&config).len)?);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let (a_bells, b_bells) = (new_bells(config.queues)?, new_bells(config.queues)?);
+        let (a_far, b_far) = (clone_all(&b_bells)?, clone_all(&a_bells)?);
+        let (near, far) = (Side::Listener, Side::Connector);
+        let a = Connection::new(config, near, Arc::clone(&memory), a, a_far);
+        let b = Connection::new(config, far, memory, b, b_far);
+        let a = Self::ports("pair", near, &Arc::new(a), a_bells)?;
+        let b = Self::ports("pair", far, &Arc::new(b), b_bells)?;
+        Ok((a, b))
+    }
+
+    /// Whether there is a peer, as far as this port has noticed.
+    pub const fn is_connected(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    fn find_or_listen(path: &Path, config: ShmConfig) -> io::Result<Vec<Self>> {
+        let mut last = None;
+        for _ in 0..AUTO_TRIES {
+            if let Some(ports) = Self::connect(path)? {
+                return Ok(ports);
+            }
+            match Self::listen(path, config) {
+                Ok(ports) => return Ok(ports),
+                // Another process was quicker: connect to it.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| context::invalid("shm link: no tries")))
+    }
+
+    fn listen(path: &Path, config: ShmConfig) -> io::Result<Vec<Self>> {
+        let endpoint = Arc::new(Endpoint::bind(path, config)?);
+        let name = path.display().to_string();
+        (0..config.queues)
+            .map(|index| {
+                let bell = endpoint.bell(index)?;
+                let mut port = Self::new(&name, index, config, Side::Listener, bell);
+                port.endpoint = Some(Arc::clone(&endpoint));
+                Ok(port)
+            })
+            .collect()
+    }
+
+    /// `None` if nobody listens there.
+    fn connect(path: &Path) -> io::Result<Option<Vec<Self>>> {
+        let explain = |error| context::error(format_args!("shm link {}", path.display()), error);
+        let Some(socket) = socket::connect(path)? else {
+            return Ok(None);
+        };
+        let offer = handshake::receive_offer(&socket).map_err(explain)?;
+        let config = offer.config;
+        let memory = Shared::from_fd(offer.memory, Layout::new(&config).len).map_err(explain)?;
+        let bells = offer.listener_bells;
+        let memory = Arc::new(memory);
+        let connection = Connection::new(config, Side::Connector, memory, socket, bells);
+        let name = path.display().to_string();
+        let connection = Arc::new(connection);
+        Self::ports(&name, Side::Connector, &connection, offer.connector_bells).map(Some)
+    }
+
+    fn ports(
+        name: &str,
+        side: Side,
+        connection: &Arc<Connection>,
+        bells: Vec<OwnedFd>,
+    ) -> io::Result<Vec<Self>> {
+        (0..connection.config.queues)
+            .zip(bells)
+            .map(|(index, bell)| {
+                let mut port = Self::new(name, index, connection.config, side, bell);
+                port.queue = Some(connection.take_queue(index)?);
+                Ok(port)
+            })
+            .collect()
+    }
+
+    fn new(name: &str, index: u16, config: ShmConfig, side: Side, bell: OwnedFd) -> Self {
+        let room = config.slot_bytes as usize - SLOT_LEAD;
+        Self {
+            name: name.to_owned(),
+            index,
+            config,
+            side,
+            bell,
+            queue: None,
+            endpoint: None,
+            generation: 0,
+            corrupt: None,
+            scratch: vec![0; room].into_boxed_slice(),
+            dropped: 0,
+            next_check: Instant::ZERO,
+            check_due: true,
+            flushes: 0,
+        }
+    }
+
+    /// Looks after the peer: notices that it left, takes the next.
+    fn service(&mut self) -> io::Result<()> {
+        self.check_due = false;
+        if let Some(corrupt) = self.corrupt.take() {
+            self.lose(Some(corrupt))?;
+        }
+        // What a peer sent before it left is received first.
+        if let Some(queue) = &mut self.queue
+            && queue.connection.is_lost()
+            && !queue.has_frames()
+        {
+            self.lose(None)?;
+        }
+        let Some(endpoint) = &self.endpoint else {
+            // Without a peer for good: every later flush says so again.
+            self.check_due = self.queue.is_none();
+            return match self.queue {
+                Some(_) => Ok(()),
+                None => Err(self.gone("the peer is gone")),
+            };
+        };
+        endpoint.service()?;
+        if self.queue.is_none() {
+            self.queue = endpoint.attach(self.index, &mut self.generation)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the peer. An error unless there can be another one.
+    fn lose(&mut self, corrupt: Option<Corrupt>) -> io::Result<()> {
+        if let Some(queue) = self.queue.take() {
+            queue.connection.close();
+        }
+        let why = match corrupt {
+            None => "the peer is gone".to_owned(),
+            Some(Corrupt::Index) => "the peer corrupted a ring: impossible index".to_owned(),
+            Some(Corrupt::Length(len)) => {
+                format!("the peer corrupted a ring: frame of {len} bytes")
+            }
+        };
+        if self.endpoint.is_none() {
+            self.check_due = true;
+            return Err(match corrupt {
+                None => self.gone(&why),
+                Some(_) => context::corrupt(self.describe(&why)),
+            });
+        }
+        if corrupt.is_some() {
+            log::warn!("{}", self.describe(&why));
+        } else {
+            log::debug!("{}", self.describe(&why));
+        }
+        Ok(())
+    }
+
+    fn gone(&self, why: &str) -> io::Error {
+        io::Error::new(io::ErrorKind::BrokenPipe, self.describe(why))
+    }
+
+    fn describe(&self, what: &str) -> String {
+        format!("shm link {} queue {}: {what}", self.name, self.index)
+    }
+
+    fn publish(&mut self) {
+        if let Some(queue) = &mut self.queue
+            && let Err(corrupt) = queue.flush()
+        {
+            self.corrupt = Some(corrupt);
+            self.check_due = true;
+        }
+    }
+
+    /// Sleeps. Returns whether the peer or a new one needs a look.
+    fn sleep(&self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+        let bell = self.bell.as_fd();
+        let peer = self.queue.as_ref().map(|q| q.connection.socket().as_fd());
+        let listener = self.endpoint.as_ref().map(|e| e.fd());
+        let mut fds = [Some(bell), wake, peer, listener].map(|fd| match fd {
+            Some(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
+            // A place holder that is never ready.
+            None => PollFd::from_borrowed_fd(bell, PollFlags::empty()),
+        });
+        poll::sleep(&mut fds, timeout)?;
+        let [bell, _, peer, listener] = fds;
+        if bell.revents().contains(PollFlags::IN) {
+            // Another may have been quicker to read it; it is only a bell.
+            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        }
+        Ok(!peer.revents().is_empty() || !listener.revents().is_empty())
+    }
+}
+
+#[cfg(test)]
+impl ShmPort {
+    pub(super) const fn bell(&self) -> &OwnedFd {
+        &self.bell
+    }
+
+    /// The first half of `wait`.
+    pub(super) fn announce_sleep_for_test(&mut self) {
+        assert!(self.queue.as_mut().is_some_and(Queue::announce_sleep));
+    }
+}
+
+fn clone_all(bells: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    bells.iter().map(OwnedFd::try_clone).collect()
+}
+
+impl FrameSink for ShmPort {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        if let Some(queue) = &mut self.queue {
+            return queue.send(fill);
+        }
+        if fill(&mut self.scratch).len > 0 {
+            self.dropped += 1;
+        }
+        true
+    }
+}
+
+impl Port for ShmPort {
+    fn begin(&mut self, now: Instant) {
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            self.check_due = true;
+        }
+    }
+
+    fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
+        let Some(queue) = &mut self.queue else {
+            return 0;
+        };
+        match queue.receive(each) {
+            Ok(n) => n,
+            Err(corrupt) => {
+                self.corrupt = Some(corrupt);
+                self.check_due = true;
+                0
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.publish();
+        self.flushes = self.flushes.wrapping_add(1);
+        if self.check_due || self.flushes.is_multiple_of(CHECK_FLUSHES) {
+            self.service()?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.publish();
+        if self.queue.is_none() || self.corrupt.is_some() {
+            self.service()?;
+        }
+        if let Some(queue) = &mut self.queue
+            && !queue.announce_sleep()
+        {
+            return Ok(());
+        }
+        let look = self.sleep(timeout, wake);
+        if let Some(queue) = &mut self.queue {
+            queue.awake();
+        }
+        if look? {
+            self.service()?;
+        } else if self.queue.is_none() {
+            self.check_due = true;
+        }
+        Ok(())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.config.mtu,
+            queues: self.config.queues,
+            tx_checksum: true,
+        }
+    }
+
+    fn mac(&self) -> MacAddr {
+        let side = match self.side {
+            Side::Listener => 1,
+            Side::Connector => 2,
+        };
+        MacAddr([0x02, b'm', b't', b'c', b'p', side])
+    }
+
+    fn losses(&self) -> (u64, u64) {
+        (0, self.dropped)
+    }
+}

@@ -1,0 +1,324 @@
+//! The two ends of one ring of frames in shared memory.
+//!
+//! Slot *k* holds frame *k* and nothing moves it: there is no free list. An entry of the ring (see [`ring::cursor`]) is the length of
+//! the frame in the slot of the same index. Beside the indices are two flags by which an end says that it sleeps.
+//!
+//! The other process may write anything anywhere at any time. What it writes is checked (indices by the cursor, lengths here) and at
+//! worst gives wrong bytes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ring::cursor::{Consumer, Producer, RawRing};
+use ring::region::Shared;
+use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta, TxMeta};
+
+use super::config::{CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL};
+use crate::context;
+
+/// The other side broke the rules of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Corrupt {
+    /// More frames than slots.
+    Index,
+    /// A frame of no bytes, or longer than its slot.
+    Length(u32),
+}
+
+/// A word of the control block by which one end tells the other that it sleeps.
+#[derive(Debug)]
+struct Flag(*const AtomicU32);
+
+impl Flag {
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: points into the mapping that the ring end holding this flag keeps alive; aligned, see `Place::flag`; only ever
+        // accessed as an atomic.
+        unsafe { &*self.0 }
+    }
+
+    fn set(&self, asleep: bool) {
+        self.word().store(u32::from(asleep), Ordering::Relaxed);
+    }
+
+    /// Whether the other end sleeps and must be woken. Whoever gets true wakes it, so the flag can go.
+    fn take(&self) -> bool {
+        let asleep = self.word().load(Ordering::Relaxed) != 0;
+        if asleep {
+            self.set(false);
+        }
+        asleep
+    }
+}
+
+/// Which ring of a mapping.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) memory: &'a Arc<Shared>,
+    pub(super) config: &'a ShmConfig,
+    pub(super) queue: u16,
+    pub(super) direction: usize,
+}
+
+impl Place<'_> {
+    /// A pointer to `offset`, after which `len` bytes are inside the mapping.
+    fn pointer(&self, offset: usize, len: usize) -> io::Result<*mut u8> {
+        let end = offset.checked_add(len);
+        if self.queue >= self.config.queues
+            || self.direction > 1
+            || end.is_none_or(|end| end > self.memory.len())
+        {
+            return Err(context::corrupt("shm link: a ring beyond its memory"));
+        }
+        Ok(self.memory.as_ptr().wrapping_add(offset))
+    }
+
+    /// A word of the control block. Offsets are multiples of 4 and mappings begin at a page, so it is aligned.
+    fn word(&self, offset: usize) -> io::Result<*const AtomicU32> {
+        let control = Layout::new(self.config).control(self.queue, self.direction);
+        let pointer = self.pointer(control + offset, size_of::<AtomicU32>())?;
+        Ok(pointer.cast_const().cast())
+    }
+
+    fn flag(&self, offset: usize) -> io::Result<Flag> {
+        self.word(offset).map(Flag)
+    }
+
+    fn raw_ring(&self) -> io::Result<RawRing<u32>> {
+        let slots = self.config.slots;
+        let at = Layout::new(self.config).lengths(self.queue, self.direction);
+        let lengths = self.pointer(at, slots as usize * size_of::<u32>())?;
+        Ok(RawRing {
+            producer: self.word(TAIL)?,
+            consumer: self.word(HEAD)?,
+            entries: lengths.cast(),
+            size: slots,
+        })
+    }
+
+    fn slots(&self) -> io::Result<Slots> {
+        let at = Layout::new(self.config).slots(self.queue, self.direction);
+        let bytes = self.config.slot_bytes as usize;
+        Ok(Slots {
+            first: self.pointer(at, bytes * self.config.slots as usize)?,
+            bytes,
+            mask: self.config.slots - 1,
+        })
+    }
+}
+
+/// The memory of the frames.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    first: *mut u8,
+    /// Bytes per slot.
+    bytes: usize,
+    mask: u32,
+}
+
+impl Slots {
+    /// Room for a frame, in bytes.
+    const fn room(&self) -> usize {
+        self.bytes - SLOT_LEAD
+    }
+
+    /// The first byte of frame `index`, which is free-running. [`Self::room`] bytes follow.
+    fn frame(&self, index: u32) -> *mut u8 {
+        let slot = (index & self.mask) as usize;
+        self.first.wrapping_add(slot * self.bytes + SLOT_LEAD)
+    }
+}
+
+/// The end that sends.
+#[derive(Debug)]
+pub(super) struct TxRing {
+    producer: Producer<u32>,
+    slots: Slots,
+    /// Index of the first frame that is not published: what the cursor counts, too.
+    next: u32,
+    /// Frames filled in and not published.
+    pending: u32,
+    consumer_sleeps: Flag,
+    producer_sleeps: Flag,
+    /// Keeps all pointers valid.
+    _memory: Arc<Shared>,
+}
+
+// SAFETY: the pointers stay valid wherever the value goes, since it holds the mapping; all shared words are atomics; slots are
+// accessed only between the cursor's acquire and release.
+unsafe impl Send for TxRing {}
+
+impl TxRing {
+    /// # Safety
+    /// There is no other `TxRing` of this place in this process, and has not been: indices start at 0.
+    ///
+    /// # Errors
+    /// The memory is too small for it.
+    pub(super) unsafe fn new(place: Place<'_>) -> io::Result<Self> {
+        // SAFETY: `raw_ring` checked that indices and entries are in the mapping, which `_memory` keeps; the caller vouches that
+        // this is the only producer here.
+        let producer = unsafe { Producer::from_raw(place.raw_ring()?) };
+        Ok(Self {
+            producer: producer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?,
+            slots: place.slots()?,
+            next: 0,
+            pending: 0,
+            consumer_sleeps: place.flag(CONSUMER_SLEEPS)?,
+            producer_sleeps: place.flag(PRODUCER_SLEEPS)?,
+            _memory: Arc::clone(place.memory),
+        })
+    }
+
+    /// Lends the next free slot; false when there is none.
+    pub(super) fn push(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        if self.producer.free(self.pending + 1) <= self.pending {
+            return false;
+        }
+        let frame = self.slots.frame(self.next.wrapping_add(self.pending));
+        // SAFETY: in the mapping (`Slots`), and not lent to anyone: the cursor says that the consumer has given this slot back, and
+        // we are the only producer.
+        let frame = unsafe { std::slice::from_raw_parts_mut(frame, self.slots.room()) };
+        let meta = fill(frame);
+        // Lengths fit: a slot has at most 2^17 bytes.
+        if meta.len > 0
+            && meta.len <= self.slots.room()
+            && self.producer.write(self.pending, meta.len as u32)
+        {
+            self.pending += 1;
+        }
+        true
+    }
+
+    /// Shows the other side what was pushed. Returns whether there was anything.
+    pub(super) fn publish(&mut self) -> bool {
+        let n = std::mem::take(&mut self.pending);
+        if n > 0 {
+            self.producer.publish(n);
+            self.next = self.next.wrapping_add(n);
+        }
+        n > 0
+    }
+
+    /// Whether a slot is free.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.producer.free(self.pending + 1) > self.pending
+    }
+
+    /// Says whether we sleep until there is room.
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.producer_sleeps.set(asleep);
+    }
+
+    /// Whether the consumer sleeps until there are frames: then wake it.
+    pub(super) fn take_sleeper(&self) -> bool {
+        self.consumer_sleeps.take()
+    }
+
+    pub(super) fn check(&self) -> Result<(), Corrupt> {
+        if self.producer.is_corrupt() {
+            return Err(Corrupt::Index);
+        }
+        Ok(())
+    }
+}
+
+/// The end that receives.
+#[derive(Debug)]
+pub(super) struct RxRing {
+    consumer: Consumer<u32>,
+    slots: Slots,
+    /// Index of the next frame: what the cursor counts, too.
+    next: u32,
+    consumer_sleeps: Flag,
+    producer_sleeps: Flag,
+    _memory: Arc<Shared>,
+}
+
+// SAFETY: as for `TxRing`.
+unsafe impl Send for RxRing {}
+
+impl RxRing {
+    /// # Safety
+    /// There is no other `RxRing` of this place in this process, and has not been: indices start at 0.
+    ///
+    /// # Errors
+    /// The memory is too small for it.
+    pub(super) unsafe fn new(place: Place<'_>) -> io::Result<Self> {
+        // SAFETY: as in `TxRing::new`, for the consumer.
+        let consumer = unsafe { Consumer::from_raw(place.raw_ring()?) };
+        Ok(Self {
+            consumer: consumer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?,
+            slots: place.slots()?,
+            next: 0,
+            consumer_sleeps: place.flag(CONSUMER_SLEEPS)?,
+            producer_sleeps: place.flag(PRODUCER_SLEEPS)?,
+            _memory: Arc::clone(place.memory),
+        })
+    }
+
+    /// Lends up to [`BURST`] frames and gives their slots back. Frames before a bad one are still lent; the bad one is the error of
+    /// this call if it is the first, else of the next.
+    pub(super) fn lend(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> Result<usize, Corrupt> {
+        let empty = RxFrame {
+            bytes: &[],
+            meta: RxMeta {
+                checksum: RxChecksum::Trusted,
+            },
+        };
+        let mut frames = [empty; BURST];
+        let n = self.gather(&mut frames)?;
+        if n > 0 {
+            each(frames.get(..n).unwrap_or_default());
+            // At most BURST.
+            self.consumer.release(n as u32);
+            self.next = self.next.wrapping_add(n as u32);
+        }
+        Ok(n)
+    }
+
+    /// The frames of the next burst. Their bytes stay ours until they are released, which only `lend` does, after the last use.
+    fn gather<'a>(&mut self, frames: &mut [RxFrame<'a>; BURST]) -> Result<usize, Corrupt> {
+        let available = self.consumer.available(BURST as u32);
+        self.check()?;
+        let mut n = 0;
+        for (offset, frame) in (0..available).zip(frames.iter_mut()) {
+            let Some(len) = self.consumer.read(offset) else {
+                break;
+            };
+            if len == 0 || len as usize > self.slots.room() {
+                if n == 0 {
+                    return Err(Corrupt::Length(len));
+                }
+                break;
+            }
+            let first = self.slots.frame(self.next.wrapping_add(offset));
+            // SAFETY: in the mapping (`Slots`, and the length was just checked as the value used here); the producer gave the
+            // slot to us and does not write there until we release it.
+            frame.bytes = unsafe { std::slice::from_raw_parts(first, len as usize) };
+            n += 1;
+        }
+        Ok(n)
+    }
+
+    /// Whether frames are waiting.
+    pub(super) fn has_frames(&mut self) -> bool {
+        self.consumer.available(1) > 0
+    }
+
+    /// Says whether we sleep until there are frames.
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.consumer_sleeps.set(asleep);
+    }
+
+    /// Whether the producer sleeps until there is room: then wake it.
+    pub(super) fn take_sleeper(&self) -> bool {
+        self.producer_sleeps.take()
+    }
+
+    pub(super) fn check(&self) -> Result<(), Corrupt> {
+        if self.consumer.is_corrupt() {
+            return Err(Corrupt::Index);
+        }
+        Ok(())
+    }
+}
