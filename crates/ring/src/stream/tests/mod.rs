@@ -1,0 +1,312 @@
+//! Tests of the streams: one by one here, against an oracle, in two threads.
+
+mod misuse;
+mod oracle;
+mod threads;
+
+use super::*;
+use crate::region::PagePolicy;
+
+const KIB: u32 = 1 << 10;
+
+fn config(slots: u32, pool_kib: u32) -> StreamsConfig {
+    StreamsConfig {
+        slots,
+        recv_pool_bytes: (pool_kib * KIB) as usize,
+        send_pool_bytes: (pool_kib * KIB) as usize,
+        max_buffer: 512 * KIB,
+    }
+}
+
+fn pair(slots: u32, pool_kib: u32) -> (StackStreams, AppStreams) {
+    streams_with(&config(slots, pool_kib), PagePolicy::Small).unwrap()
+}
+
+fn limits(recv: u32, send: u32) -> Limits {
+    Limits { recv, send }
+}
+
+fn open(pool_kib: u32, limit: u32) -> (StackStreams, AppStreams) {
+    let (mut stack, app) = pair(1, pool_kib);
+    stack.open(0, limits(limit, limit)).unwrap();
+    (stack, app)
+}
+
+fn receive(stack: &mut StackStreams, slot: u32, bytes: &[u8]) {
+    stack.write_at(slot, 0, bytes).unwrap();
+    stack.commit(slot, bytes.len() as u32);
+}
+
+fn read_all(app: &mut AppStreams, slot: u32) -> Vec<u8> {
+    let mut bytes = vec![0; app.readable(slot) as usize];
+    assert_eq!(app.read(slot, &mut bytes), bytes.len());
+    bytes
+}
+
+fn counting(from: u32, n: u32) -> Vec<u8> {
+    (from..from + n).map(|i| (i % 251) as u8).collect()
+}
+
+fn joined(pieces: (&[u8], &[u8])) -> Vec<u8> {
+    [pieces.0, pieces.1].concat()
+}
+
+#[test]
+fn a_short_transaction() {
+    let (mut stack, mut app) = open(64, 16 * KIB);
+    receive(&mut stack, 0, b"GET / HTTP/1.0\r\n\r\n");
+    assert_eq!((stack.recv_unread(0), app.readable(0)), (18, 18));
+    let mut buf = [0; 3];
+    assert_eq!(app.peek(0, &mut buf), 3);
+    assert_eq!(app.read(0, &mut buf), 3);
+    assert_eq!(&buf, b"GET");
+    assert_eq!(app.skip(0, 12), 12);
+    assert_eq!(read_all(&mut app, 0), b"\n\r\n");
+    assert_eq!(stack.recv_free(0), 16 * KIB);
+
+    assert_eq!(app.write(0, b"200 OK"), 6);
+    assert_eq!((app.unsent(0), stack.send_len(0)), (6, 6));
+    assert_eq!(stack.peek(0, 4, 99), (&b"OK"[..], &b""[..]));
+    stack.consume(0, 6);
+    assert_eq!(stack.peek(0, 0, 99), (&b""[..], &b""[..]));
+    assert!(stack.trim(0, false) && app.trim(0));
+    assert_eq!((stack.recv_bytes_in_use(), app.send_bytes_in_use()), (0, 0));
+    assert!(
+        !stack.trim(0, false) && !app.trim(0),
+        "nothing left to give"
+    );
+}
+
+#[test]
+fn buffers_grow_with_need_and_go_back() {
+    let (mut stack, mut app) = open(1024, 128 * KIB);
+    assert_eq!(stack.recv_bytes_in_use(), 0, "idle costs nothing");
+    let all = counting(0, 100_000);
+    for part in all.chunks(1460) {
+        receive(&mut stack, 0, part);
+    }
+    // Nothing was read, so the outgrown 2, 8 and 32 KiB are still there.
+    assert_eq!(stack.recv_bytes_in_use() as u32, (2 + 8 + 32 + 128) * KIB);
+    let mut first = vec![0; 90_000];
+    assert_eq!(app.read(0, &mut first), 90_000);
+    receive(&mut stack, 0, b"");
+    stack.write_at(0, 0, b"x").unwrap();
+    assert_eq!(
+        stack.recv_bytes_in_use() as u32,
+        128 * KIB,
+        "outgrown ones went"
+    );
+    assert_eq!([first, read_all(&mut app, 0)].concat(), all);
+    assert!(!stack.trim(0, true), "the x is out of order");
+    assert!(stack.trim(0, false));
+    assert_eq!(stack.recv_bytes_in_use(), 0);
+    assert_eq!(stack.recv_bytes_high_water() as u32, 170 * KIB);
+}
+
+#[test]
+fn large_writes_take_one_buffer_of_the_right_size() {
+    let (stack, mut app) = open(1024, 512 * KIB);
+    let all = counting(0, 100_000);
+    assert_eq!(app.write(0, &all), all.len());
+    assert_eq!(app.send_bytes_in_use() as u32, 128 * KIB);
+    assert_eq!(joined(stack.peek(0, 0, u32::MAX)), all);
+    assert_eq!(joined(stack.peek(0, 99_990, 5)), counting(99_990, 5));
+}
+
+#[test]
+fn bytes_out_of_order_survive_growth_and_sweeps() {
+    let (mut stack, mut app) = open(256, 64 * KIB);
+    let all = counting(0, 20_000);
+    stack.write_at(0, 1500, &all[1500..2000]).unwrap();
+    stack.sweep(10);
+    stack.write_at(0, 19_000, &all[19_000..]).unwrap();
+    stack.sweep(10);
+    stack.write_at(0, 0, &all[..1500]).unwrap();
+    stack.commit(0, 2000);
+    assert_eq!(read_all(&mut app, 0), all[..2000]);
+    stack.sweep(10);
+    stack.write_at(0, 0, &all[2000..19_000]).unwrap();
+    stack.commit(0, 18_000);
+    assert_eq!(read_all(&mut app, 0), all[2000..]);
+    stack.sweep(10);
+    assert_eq!((stack.recv_bytes_in_use(), stack.recv_buffers()), (0, 0));
+}
+
+#[test]
+fn limits_hold_exactly() {
+    let (mut stack, mut app) = open(256, 5000);
+    assert_eq!(
+        stack.write_at(0, 4999, b"ab"),
+        Err(StreamError::BeyondLimit)
+    );
+    assert_eq!(
+        stack.write_at(0, u32::MAX, b"ab"),
+        Err(StreamError::BeyondLimit)
+    );
+    assert_eq!(stack.write_at(0, 4999, b"a"), Ok(()));
+    assert_eq!(app.write(0, &[1; 6000]), 5000);
+    assert_eq!((app.writable(0), app.write(0, b"x")), (0, 0));
+    stack.set_send_limit(0, 6000);
+    assert_eq!((app.writable(0), app.write(0, &[2; 6000])), (1000, 1000));
+    stack.set_send_limit(0, 10);
+    assert_eq!(app.writable(0), 0);
+    stack.set_recv_limit(0, u32::MAX);
+    assert_eq!(stack.recv_limit(0), 512 * KIB, "the largest buffer");
+}
+
+#[test]
+fn status_comes_after_the_bytes_before_it() {
+    let (mut stack, mut app) = open(64, 8 * KIB);
+    stack.set_status(0, Status::CONNECTED);
+    receive(&mut stack, 0, b"bye");
+    stack.add_status(0, Status::EOF);
+    assert_eq!(app.status(0), Status::CONNECTED | Status::EOF);
+    assert!(!app.at_eof(0));
+    assert_eq!(read_all(&mut app, 0), b"bye");
+    assert!(app.at_eof(0));
+    assert_eq!(app.write(0, b"more"), 4, "half-closed the other way");
+    stack.set_status(0, Status::CLOSED.with_errno(104));
+    let status = app.status(0);
+    assert!(status.contains(Status::ERROR | Status::CLOSED));
+    assert_eq!((status.errno(), status.with_errno(32).errno()), (104, 32));
+    assert_eq!((app.write(0, b"x"), app.writable(0)), (0, 0));
+}
+
+#[test]
+fn window_updates_are_due_by_the_quarter_or_after_a_full_stream() {
+    let (mut stack, mut app) = open(256, 64 * KIB);
+    receive(&mut stack, 0, &counting(0, 40_000));
+    app.skip(0, 16 * KIB - 1);
+    assert!(!app.window_update_due(0));
+    app.skip(0, 1);
+    assert!(app.window_update_due(0) && !app.window_update_due(0));
+    let free = stack.recv_free(0);
+    receive(&mut stack, 0, &counting(0, free));
+    app.skip(0, 2919);
+    assert!(!app.window_update_due(0));
+    app.skip(0, 1);
+    assert!(app.window_update_due(0), "two segments after it was full");
+    app.skip(0, 8 * KIB);
+    assert!(app.window_update_due(0), "it was still nearly full");
+    app.skip(0, 16 * KIB - 1);
+    assert!(!app.window_update_due(0), "and is not any more");
+}
+
+#[test]
+fn the_stack_learns_who_wants_space() {
+    let (mut stack, mut app) = open(256, 4000);
+    assert_eq!(app.write(0, &[0; 4000]), 4000);
+    stack.consume(0, 100);
+    assert!(!stack.app_wants_space(0), "it was all written");
+    assert_eq!(app.write(0, &[0; 4000]), 100);
+    assert!(!stack.app_wants_space(0), "no room yet");
+    stack.consume(0, 999);
+    assert!(!stack.app_wants_space(0), "too little to wake anyone");
+    stack.consume(0, 1);
+    assert!(stack.app_wants_space(0) && !stack.app_wants_space(0));
+    assert_eq!(app.write(0, &[0; 1001]), 1000);
+    stack.set_send_limit(0, 0);
+    stack.consume(0, u32::MAX);
+    assert!(stack.app_wants_space(0), "drained is always enough");
+}
+
+#[test]
+fn starved_slots_are_told_when_there_is_memory() {
+    let (mut stack, mut app) = pair(3, 8);
+    for slot in 0..3 {
+        stack.open(slot, limits(64 * KIB, 64 * KIB)).unwrap();
+    }
+    assert_eq!(app.write(0, &[1; 9000]), 8 * KIB as usize);
+    assert_eq!((app.write(1, b"x"), app.writable(1)), (0, 0));
+    assert_eq!((app.write(2, b"x"), app.write(2, b"x")), (0, 0));
+    assert_eq!(app.poll_starved(), None);
+    app.release(2);
+    stack.consume(0, 8 * KIB);
+    app.sweep(1);
+    let told: Vec<_> = std::iter::from_fn(|| app.poll_starved()).collect();
+    assert_eq!(told, [0, 1], "and not the one released");
+    assert_eq!(app.write(1, b"x"), 1);
+    assert_eq!(stack.write_at(0, 0, &[1; 9000]), Err(StreamError::NoMemory));
+    assert_eq!(stack.recv_bytes_in_use(), 0);
+}
+
+#[test]
+fn a_slot_lives_many_lives() {
+    let (mut stack, mut app) = open(64, 8 * KIB);
+    for life in 0..50u8 {
+        assert_eq!(stack.open(0, limits(1, 1)), Err(StreamError::Held));
+        assert_eq!(stack.grant(0), Err(StreamError::Held));
+        assert!(!stack.close(0) && !stack.app_released(0) && app.holds(0));
+        receive(&mut stack, 0, &[life; 3000]);
+        stack.write_at(0, 10, &[9; 10]).unwrap();
+        assert_eq!(app.write(0, &[life; 3000]), 3000);
+        assert_eq!(app.skip(0, 7), 7);
+        app.release(0);
+        assert!(stack.app_released(0) && !app.holds(0));
+        assert_eq!(
+            (app.write(0, b"x"), app.readable(0), app.unsent(0)),
+            (0, 0, 0)
+        );
+        assert_eq!(stack.recv_unread(0), 2993, "RFC 2525 2.17: a reset is due");
+        assert_eq!(
+            joined(stack.peek(0, 0, 9999)),
+            [life; 3000],
+            "can still be sent"
+        );
+        if life % 2 == 0 {
+            assert!(stack.close(0) && !stack.close(0));
+            assert_eq!(stack.recv_bytes_in_use(), 0);
+            app.sweep(1);
+            assert_eq!(app.send_bytes_in_use(), 0);
+        }
+        stack.open(0, limits(8 * KIB, 8 * KIB)).unwrap();
+        assert_eq!((stack.send_len(0), stack.recv_unread(0)), (0, 0));
+        assert_eq!((app.unsent(0), app.readable(0)), (0, 0));
+        assert_eq!(app.status(0), Status::empty());
+    }
+}
+
+#[test]
+fn what_nobody_accepted_can_be_closed() {
+    let (mut stack, mut app) = pair(1, 64);
+    assert_eq!(stack.grant(0), Err(StreamError::NotOpen));
+    stack.reserve(0, limits(4096, 4096)).unwrap();
+    receive(&mut stack, 0, b"early");
+    assert_eq!(
+        (app.readable(0), app.write(0, b"x")),
+        (0, 0),
+        "not its own yet"
+    );
+    app.release(0);
+    assert!(stack.close(0));
+    assert_eq!(stack.recv_bytes_in_use(), 0);
+    stack.reserve(0, limits(4096, 4096)).unwrap();
+    receive(&mut stack, 0, b"early");
+    stack.grant(0).unwrap();
+    assert_eq!(read_all(&mut app, 0), b"early");
+}
+
+#[test]
+fn sweeps_take_turns() {
+    let (mut stack, mut app) = pair(10, 64);
+    for slot in 0..10 {
+        stack.open(slot, limits(4096, 4096)).unwrap();
+        assert_eq!(app.write(slot, b"x"), 1);
+    }
+    for slot in 0..10 {
+        if slot % 3 != 0 {
+            stack.consume(slot, 1);
+        }
+    }
+    app.sweep(4);
+    assert!(app.send_buffers() > 4, "no more than asked");
+    app.sweep(6);
+    assert_eq!(app.send_buffers(), 4);
+    for slot in [0, 3, 6, 9] {
+        stack.consume(slot, 1);
+    }
+    for _ in 0..4 {
+        app.sweep(1);
+    }
+    assert_eq!((app.send_buffers(), app.send_bytes_in_use()), (0, 0));
+}

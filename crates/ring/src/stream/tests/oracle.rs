@@ -1,0 +1,244 @@
+//! Lists of operations on several slots, against queues of bytes.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SLOTS: u32 = 3;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Place { offset: u32, len: u32 },
+    Commit,
+    Read(u32),
+    Write(u32),
+    Peek { offset: u32, len: u32 },
+    Consume(u32),
+    Trim,
+    Sweep(usize),
+    Limits(Limits),
+    NewLife { close: bool },
+}
+
+/// Mostly segments; sometimes enough to grow a few times.
+fn len() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0u32..1500, 2 => 0u32..10_000, 1 => 0u32..60_000]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (prop_oneof![2 => Just(0), 1 => len()], len()).prop_map(|(offset, len)| Op::Place { offset, len }),
+        5 => Just(Op::Commit),
+        5 => len().prop_map(Op::Read),
+        6 => len().prop_map(Op::Write),
+        2 => (len(), len()).prop_map(|(offset, len)| Op::Peek { offset, len }),
+        5 => len().prop_map(Op::Consume),
+        2 => Just(Op::Trim),
+        1 => (0usize..4).prop_map(Op::Sweep),
+        1 => (len(), len()).prop_map(|(recv, send)| Op::Limits(limits(recv, send))),
+        1 => any::<bool>().prop_map(|close| Op::NewLife { close }),
+    ]
+}
+
+/// What a slot should hold.
+#[derive(Debug, Default)]
+struct Model {
+    unread: VecDeque<u8>,
+    /// After the unread ones, with holes.
+    ahead: VecDeque<Option<u8>>,
+    unsent: VecDeque<u8>,
+    recv_limit: u32,
+    send_limit: u32,
+}
+
+struct World {
+    stack: StackStreams,
+    app: AppStreams,
+    models: Vec<Model>,
+    counter: u32,
+}
+
+impl World {
+    fn new(pool_kib: u32) -> Self {
+        let (stack, app) = pair(SLOTS, pool_kib);
+        let mut world = Self {
+            stack,
+            app,
+            models: Vec::new(),
+            counter: 0,
+        };
+        for slot in 0..SLOTS {
+            world.models.push(Model::default());
+            world.open(slot);
+        }
+        world
+    }
+
+    fn open(&mut self, slot: u32) {
+        let limit = 40_000;
+        self.stack.open(slot, limits(limit, limit)).unwrap();
+        self.models[slot as usize] = Model {
+            recv_limit: limit,
+            send_limit: limit,
+            ..Model::default()
+        };
+    }
+
+    fn bytes(&mut self, len: u32) -> Vec<u8> {
+        self.counter += len;
+        counting(self.counter, len)
+    }
+
+    fn place(&mut self, slot: u32, offset: u32, len: u32) {
+        let bytes = self.bytes(len);
+        let result = self.stack.write_at(slot, offset, &bytes);
+        let model = &mut self.models[slot as usize];
+        let end = offset as usize + bytes.len();
+        let fits = model.unread.len() + end <= model.recv_limit as usize;
+        assert_eq!(result == Err(StreamError::BeyondLimit), !fits);
+        if result.is_ok() {
+            if model.ahead.len() < end && len > 0 {
+                model.ahead.resize(end, None);
+            }
+            for (place, byte) in model.ahead.iter_mut().skip(offset as usize).zip(bytes) {
+                *place = Some(byte);
+            }
+        }
+    }
+
+    fn commit(&mut self, slot: u32) {
+        let model = &mut self.models[slot as usize];
+        let n = model.ahead.iter().take_while(|byte| byte.is_some()).count();
+        model.unread.extend(model.ahead.drain(..n).flatten());
+        self.stack.commit(slot, n as u32);
+    }
+
+    fn read(&mut self, slot: u32, len: u32) {
+        let model = &mut self.models[slot as usize];
+        let n = model.unread.len().min(len as usize);
+        let expected: Vec<u8> = model.unread.drain(..n).collect();
+        let mut bytes = vec![0; len as usize];
+        assert_eq!(self.app.peek(slot, &mut bytes), n);
+        assert_eq!(bytes[..n], expected);
+        bytes.fill(0);
+        assert_eq!(self.app.read(slot, &mut bytes), n);
+        assert_eq!(bytes[..n], expected);
+    }
+
+    fn write(&mut self, slot: u32, len: u32) {
+        let bytes = self.bytes(len);
+        let promised = self.app.writable(slot);
+        let n = self.app.write(slot, &bytes);
+        let model = &mut self.models[slot as usize];
+        let room = (model.send_limit as usize).saturating_sub(model.unsent.len());
+        assert!(n <= room.min(bytes.len()));
+        assert!(promised as usize <= room);
+        assert!(n > 0 || promised == 0 || len == 0);
+        model.unsent.extend(&bytes[..n]);
+    }
+
+    fn peek(&mut self, slot: u32, offset: u32, len: u32) {
+        let expected: Vec<u8> = self.models[slot as usize]
+            .unsent
+            .iter()
+            .copied()
+            .skip(offset as usize)
+            .take(len as usize)
+            .collect();
+        assert_eq!(joined(self.stack.peek(slot, offset, len)), expected);
+    }
+
+    fn consume(&mut self, slot: u32, n: u32) {
+        let unsent = &mut self.models[slot as usize].unsent;
+        unsent.drain(..unsent.len().min(n as usize));
+        self.stack.consume(slot, n);
+    }
+
+    fn new_life(&mut self, slot: u32, close: bool) {
+        self.app.release(slot);
+        if close {
+            assert!(self.stack.close(slot));
+        }
+        self.open(slot);
+    }
+
+    fn set_limits(&mut self, slot: u32, limits: Limits) {
+        self.stack.set_recv_limit(slot, limits.recv);
+        self.stack.set_send_limit(slot, limits.send);
+        let model = &mut self.models[slot as usize];
+        (model.recv_limit, model.send_limit) = (limits.recv, limits.send);
+    }
+
+    fn apply(&mut self, slot: u32, op: Op) {
+        let out_of_order = !self.models[slot as usize].ahead.is_empty();
+        match op {
+            Op::Place { offset, len } => self.place(slot, offset, len),
+            Op::Commit => self.commit(slot),
+            Op::Read(len) => self.read(slot, len),
+            Op::Write(len) => self.write(slot, len),
+            Op::Peek { offset, len } => self.peek(slot, offset, len),
+            Op::Consume(n) => self.consume(slot, n),
+            Op::Trim => {
+                self.stack.trim(slot, out_of_order);
+                self.app.trim(slot);
+            }
+            Op::Sweep(budget) => {
+                self.stack.sweep(budget);
+                self.app.sweep(budget);
+            }
+            Op::Limits(limits) => self.set_limits(slot, limits),
+            Op::NewLife { close } => self.new_life(slot, close),
+        }
+        self.check(slot);
+    }
+
+    fn check(&mut self, slot: u32) {
+        let model = &self.models[slot as usize];
+        let (unread, unsent) = (model.unread.len() as u32, model.unsent.len() as u32);
+        assert_eq!(
+            (self.app.readable(slot), self.stack.recv_unread(slot)),
+            (unread, unread)
+        );
+        assert_eq!(
+            (self.app.unsent(slot), self.stack.send_len(slot)),
+            (unsent, unsent)
+        );
+        assert_eq!(
+            self.stack.recv_free(slot),
+            model.recv_limit.saturating_sub(unread)
+        );
+    }
+
+    /// Everything comes out, and then nothing is held any more.
+    fn drain(&mut self) {
+        for slot in 0..SLOTS {
+            self.commit(slot);
+            self.read(slot, 1 << 20);
+            self.peek(slot, 0, u32::MAX);
+            self.consume(slot, u32::MAX);
+            self.stack.trim(slot, false);
+        }
+        self.app.sweep(SLOTS as usize);
+        assert_eq!(
+            (self.stack.recv_bytes_in_use(), self.app.send_bytes_in_use()),
+            (0, 0)
+        );
+        assert_eq!((self.stack.recv_buffers(), self.app.send_buffers()), (0, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    #[test]
+    fn behaves_as_queues_of_bytes(pool_kib in prop_oneof![Just(16), Just(64), Just(2048)],
+                                  ops in prop::collection::vec((0..SLOTS, op()), 1..150)) {
+        let mut world = World::new(pool_kib);
+        for (slot, op) in ops {
+            world.apply(slot, op);
+        }
+        world.drain();
+    }
+}
