@@ -45,11 +45,12 @@ impl<P: Port> Fault<P> {
     /// step; the same spec and stream on the same frames at the same times always do the same.
     pub fn new(inner: P, spec: &FaultSpec, stream: u64) -> Self {
         let frame_len = usize::from(inner.capabilities().mtu) + LINK_HEADERS;
+        let seed = stream.wrapping_mul(2);
         Self {
             inner,
             now: Instant::ZERO,
-            rx: Lane::new(spec.rx, stream * 2, SLOTS, frame_len),
-            tx: Lane::new(spec.tx, stream * 2 + 1, SLOTS, frame_len),
+            rx: Lane::new(spec.rx, seed, SLOTS, frame_len),
+            tx: Lane::new(spec.tx, seed | 1, SLOTS, frame_len),
             outgoing: vec![0; frame_len].into_boxed_slice(),
         }
     }

@@ -15,6 +15,9 @@ use super::handshake;
 use super::socket::Listener;
 use crate::context;
 
+/// Peers that one call takes or refuses, at most: whoever connects again and again must not keep us.
+const ACCEPTS: usize = 16;
+
 /// What the ports of a listening side share.
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -66,7 +69,10 @@ impl Endpoint {
         if peer.as_ref().is_some_and(|peer| peer.is_lost()) {
             *peer = None;
         }
-        while let Some(socket) = self.listener.accept()? {
+        for _ in 0..ACCEPTS {
+            let Some(socket) = self.listener.accept()? else {
+                break;
+            };
             if peer.is_some() {
                 handshake::send_refusal(&socket, &self.config);
             } else {
