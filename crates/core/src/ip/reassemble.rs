@@ -105,7 +105,7 @@ impl Reassembler {
         fragment: &Fragment<'_>,
         counters: &mut Counters,
     ) -> Result<Option<Assembled>, Drop> {
-        if fragment.data.is_empty() || fragment.more && fragment.data.len() % 8 != 0 {
+        if fragment.data.is_empty() || fragment.more && !fragment.data.len().is_multiple_of(8) {
             return Err(Drop::FragmentMalformed);
         }
         let cost = Datagram::cost(fragment);

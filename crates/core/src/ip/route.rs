@@ -16,6 +16,11 @@ struct Entry {
     port: PortId,
 }
 
+fn can_be_gateway(gateway: IpAddr, network: Cidr, addresses: &Addresses) -> bool {
+    let same_family = gateway.is_ipv4() == network.addr.is_ipv4();
+    same_family && is_host_address(gateway) && !addresses.is_local(gateway)
+}
+
 /// Both families in one table: a handful of entries, looked at once per connection, longest prefix first.
 #[derive(Debug)]
 pub struct Routes {
@@ -46,13 +51,10 @@ impl Routes {
             if addresses.link(route.port).is_none() {
                 return Err(invalid(&format!("there is no interface {}", route.port.0)));
             }
-            if let Some(gateway) = route.gateway {
-                if gateway.is_ipv4() != route.network.is_ipv4()
-                    || !is_host_address(gateway)
-                    || addresses.is_local(gateway)
-                {
-                    return Err(invalid(&format!("{gateway} cannot be its gateway")));
-                }
+            if let Some(gateway) = route.gateway
+                && !can_be_gateway(gateway, network, addresses)
+            {
+                return Err(invalid(&format!("{gateway} cannot be its gateway")));
             }
             entries.push(Entry {
                 network,

@@ -156,10 +156,10 @@ impl Net {
             return;
         }
         let message = Icmpv6Message::parse(header.src, header.dst, payload);
-        if let Ok(Icmpv6Message::Ndp(NdpMessage::NeighborAdvertisement(message))) = message {
-            if self.is_local(message.target.into()) {
-                self.conflict(at, message.target.into(), counters);
-            }
+        if let Ok(Icmpv6Message::Ndp(NdpMessage::NeighborAdvertisement(message))) = message
+            && self.is_local(message.target.into())
+        {
+            self.conflict(at, message.target.into(), counters);
         }
     }
 
