@@ -1,0 +1,159 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Parser, Subcommand};
+
+use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
+use crate::fail;
+use crate::load::LoadArgs;
+use crate::serve::ServeArgs;
+
+const EXAMPLES: &str = "Examples:
+  mtcp demo                                                   everything at once, cleaned up afterwards
+  mtcp serve /srv/www --io afxdp:veth0 --addr 10.0.0.2/24     a web server on AF_XDP
+  mtcp load http://10.0.0.2/ --io kernel -c 100 -n 10000      load it from kernel sockets
+  mtcp doctor --io afxdp:eth0                                 what is missing on this machine";
+
+/// A user-level TCP/IP stack: web server, load generator, demonstration, doctor.
+#[derive(Parser, Debug)]
+#[command(name = "mtcp", version, after_help = EXAMPLES, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve the files of a directory over HTTP/1.1
+    Serve(Box<ServeArgs>),
+    /// Load a server and measure it
+    Load(Box<LoadArgs>),
+    /// Show all of it on this machine: server, client, both IP versions, rates beside the kernel's
+    Demo(DemoArgs),
+    /// Say what on this machine helps or hinders, with remedies
+    Doctor(DoctorArgs),
+}
+
+/// The status of a command whose checks did not all pass.
+const FAILED: u8 = 1;
+/// The status of a command that could not start.
+const REFUSED: u8 = 2;
+
+/// Runs `arguments`, the program's name first.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let result = match cli.command {
+        Command::Serve(serve) => serve.run().map(|()| true),
+        Command::Load(load) => load.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Doctor(doctor) => doctor.run(),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
+        Err(error) => {
+            eprintln!("{}", fail::line(&error));
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+/// Help and version go to stdout; everything else is one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        // Nobody may be reading.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{}", one_line(error));
+    ExitCode::from(REFUSED)
+}
+
+fn one_line(error: &clap::Error) -> String {
+    let cause = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            "no command given".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument => {
+            format!("missing {}", listed(error, ContextKind::InvalidArg))
+        }
+        _ => first_paragraph(&error.to_string()),
+    };
+    let suggestions = [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+        ContextKind::SuggestedSubcommand,
+    ];
+    let similar = suggestions
+        .into_iter()
+        .map(|kind| listed(error, kind))
+        .find(|text| !text.is_empty());
+    let hint = similar
+        .map(|similar| format!("did you mean {similar}? "))
+        .unwrap_or_default();
+    format!("mtcp: {cause}: {hint}see 'mtcp --help' or 'mtcp COMMAND --help'")
+}
+
+fn first_paragraph(text: &str) -> String {
+    let lines = text
+        .lines()
+        .take_while(|line| !line.trim().is_empty())
+        .map(str::trim);
+    let joined = lines.collect::<Vec<_>>().join(" ");
+    joined.strip_prefix("error: ").unwrap_or(&joined).to_owned()
+}
+
+fn listed(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_mistake_is_one_line() {
+        for arguments in [
+            "mtcp",
+            "mtcp sreve",
+            "mtcp serve",
+            "mtcp serve . --prot 80",
+            "mtcp serve . --io bogus",
+            "mtcp serve . --io kernel --port 99999",
+            "mtcp serve . --io kernel --addr 10.0.0",
+            "mtcp serve . --raw 64/64",
+            "mtcp load",
+            "mtcp load http://127.0.0.1 --io kernel -c many",
+            "mtcp load https://127.0.0.1 --io kernel",
+        ] {
+            let error = Cli::try_parse_from(arguments.split(' ')).unwrap_err();
+            let line = one_line(&error);
+            assert!(
+                line.starts_with("mtcp: ") && line.lines().count() == 1 && line.contains("--help"),
+                "{arguments}: {line}"
+            );
+        }
+        let error = Cli::try_parse_from(["mtcp", "sreve"]).unwrap_err();
+        assert!(one_line(&error).contains("did you mean serve?"));
+    }
+}

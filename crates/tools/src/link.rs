@@ -1,0 +1,334 @@
+//! The options that say which sockets to use, and the sockets they mean.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use mtcp::config::{Cidr, NeighbourSpec};
+use mtcp::{Config, IoSpec, Mtcp};
+
+use crate::fail::Failure;
+use crate::machine;
+use crate::net::Address;
+use crate::sockets::kernel::Kernel;
+use crate::sockets::stack::Stack;
+
+/// `kernel`, or a link of mTCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Io {
+    /// The kernel's sockets.
+    Kernel,
+    /// mTCP over this link.
+    Mtcp(IoSpec),
+}
+
+impl FromStr for Io {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "kernel" => Ok(Self::Kernel),
+            _ => text.parse().map(Self::Mtcp).map_err(|error: String| {
+                error.replace("use afxdp:IFACE", "use kernel, afxdp:IFACE")
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Io {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kernel => f.write_str("kernel"),
+            Self::Mtcp(spec) => spec.fmt(f),
+        }
+    }
+}
+
+/// How mTCP runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// A stack thread beside the application thread
+    Paired,
+    /// The application thread runs the stack
+    Inline,
+}
+
+/// Which sockets.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Sockets")]
+pub(crate) struct LinkArgs {
+    /// Sockets to use: afxdp:IFACE, tap:NAME, shm:PATH (mTCP), or kernel
+    #[arg(long, value_name = "IO")]
+    pub(crate) io: Option<Io>,
+    /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several allowed)
+    #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
+    pub(crate) addr: Vec<Address>,
+    /// Default gateway (one per family)
+    #[arg(long, value_name = "G", value_delimiter = ',')]
+    pub(crate) gateway: Vec<IpAddr>,
+    /// Static neighbour, like 10.0.0.1=02:00:00:00:00:01 (several allowed)
+    #[arg(long, value_name = "IP=MAC", value_delimiter = ',')]
+    pub(crate) neighbour: Vec<NeighbourSpec>,
+    /// Processor to run on
+    #[arg(long, value_name = "N")]
+    pub(crate) core: Option<usize>,
+    /// How mTCP runs [default: inline]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// Capture all frames to this pcapng file
+    #[arg(long, value_name = "F")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Faults to inject, like 'rx.loss=1%,tx.reorder=1%,seed=7'
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) fault: Option<String>,
+    /// Settings file (mtcp.conf); options given here win
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Opened sockets.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    /// The kernel's.
+    Kernel(Kernel),
+    /// mTCP's, and the interface they are on.
+    Stack(Box<Stack>, Mtcp),
+}
+
+/// What was opened, beside the sockets.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The sockets.
+    pub(crate) backend: Backend,
+    /// Our addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// For the start line: io and mode.
+    pub(crate) label: String,
+}
+
+impl LinkArgs {
+    /// Opens what the options say, and pins this thread.
+    pub(crate) fn open(&self) -> anyhow::Result<Link> {
+        let config = self.config_file()?;
+        let io = match (&self.io, &config) {
+            (Some(io), _) => io.clone(),
+            (None, Some(config)) => Io::Mtcp(
+                config
+                    .link()
+                    .map_err(|error| Failure::new(error, "or give --io"))?,
+            ),
+            (None, None) => {
+                return Err(Failure::new(
+                    "no sockets chosen",
+                    "give --io afxdp:IFACE, tap:NAME, shm:PATH or kernel",
+                ));
+            }
+        };
+        machine::raise_open_files();
+        match io {
+            Io::Kernel => self.open_kernel(),
+            Io::Mtcp(spec) => self.open_stack(spec, config.unwrap_or_default()),
+        }
+    }
+
+    fn config_file(&self) -> anyhow::Result<Option<Config>> {
+        let Some(file) = &self.config else {
+            return Ok(None);
+        };
+        Config::load(file)
+            .map(Some)
+            .map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    fn open_kernel(&self) -> anyhow::Result<Link> {
+        for (given, option) in [
+            (self.pcap.is_some(), "--pcap"),
+            (self.fault.is_some(), "--fault"),
+        ] {
+            if given {
+                return Err(Failure::new(
+                    format!("{option} needs frames, which kernel sockets do not show"),
+                    "use it with --io afxdp, tap or shm",
+                ));
+            }
+        }
+        if let Some(core) = self.core {
+            machine::pin(core)?;
+        }
+        let kernel = Kernel::new().map_err(|error| {
+            Failure::new(
+                format!("cannot make an epoll instance: {error}"),
+                "raise the limit of open files (ulimit -n)",
+            )
+        })?;
+        let addresses = self.addr.iter().map(|address| address.ip).collect();
+        Ok(Link {
+            backend: Backend::Kernel(kernel),
+            addresses,
+            label: "kernel".into(),
+        })
+    }
+
+    fn open_stack(&self, spec: IoSpec, mut config: Config) -> anyhow::Result<Link> {
+        self.apply(&spec, &mut config)?;
+        check_link(&spec)?;
+        let mode = match config.mode {
+            mtcp::Mode::Paired => "paired",
+            mtcp::Mode::Inline => "inline",
+        };
+        let label = format!("{spec}, {mode}");
+        let addresses = config.addresses.iter().map(|cidr| cidr.addr).collect();
+        let stack = Mtcp::init(config).map_err(|error| anyhow::anyhow!("{error}"))?;
+        stack.pin(0).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let context = stack
+            .context(0)
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+        let sockets = Stack::new(context).map_err(|error| {
+            Failure::new(
+                format!("cannot make an epoll instance: {error}"),
+                "raise max_concurrency",
+            )
+        })?;
+        Ok(Link {
+            backend: Backend::Stack(Box::new(sockets), stack),
+            addresses,
+            label,
+        })
+    }
+
+    /// The options over the settings file.
+    fn apply(&self, spec: &IoSpec, config: &mut Config) -> anyhow::Result<()> {
+        config.io = spec.clone();
+        config.cores = 1;
+        if !self.addr.is_empty() {
+            config.addresses = self.cidrs()?;
+        }
+        if config.addresses.is_empty() {
+            return Err(Failure::new(
+                "no address for the stack",
+                "give --addr, like --addr 10.0.0.2/24",
+            ));
+        }
+        if !self.gateway.is_empty() {
+            config.gateways.clone_from(&self.gateway);
+        }
+        config.neighbours.extend_from_slice(&self.neighbour);
+        if let Some(core) = self.core {
+            config.core_list = vec![core];
+            config.pin = true;
+        } else if self.config.is_none() {
+            config.pin = false;
+        }
+        match self.mode {
+            Some(Mode::Paired) => config.mode = mtcp::Mode::Paired,
+            Some(Mode::Inline) => config.mode = mtcp::Mode::Inline,
+            None if self.config.is_none() => config.mode = mtcp::Mode::Inline,
+            None => {}
+        }
+        if self.config.is_none() {
+            self.tool_defaults(config);
+        }
+        config.pcap = self.pcap.clone().or(config.pcap.take());
+        config.fault = self.fault.clone().or(config.fault.take());
+        Ok(())
+    }
+
+    /// What a tool wants and the library's defaults, which are the paper's, do not give: many connections and wide windows.
+    fn tool_defaults(&self, config: &mut Config) {
+        config.max_concurrency = config.max_concurrency.max(65_536);
+        config.rcvbuf = config.rcvbuf.max(1 << 20);
+        config.sndbuf = config.sndbuf.max(1 << 20);
+    }
+
+    fn cidrs(&self) -> anyhow::Result<Vec<Cidr>> {
+        let cidr = |address: &Address| {
+            let prefix_len = address.prefix_len.ok_or_else(|| {
+                let length = if address.ip.is_ipv4() { 24 } else { 64 };
+                Failure::new(
+                    format!("--addr {} lacks the length of its network", address.ip),
+                    format!("write {}/{length}", address.ip),
+                )
+            })?;
+            Ok(Cidr {
+                addr: address.ip,
+                prefix_len,
+            })
+        };
+        self.addr.iter().map(cidr).collect()
+    }
+
+    /// Where a server listens: at all of `addresses`, or everywhere.
+    pub(crate) fn listen_addresses(&self, addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+        let everywhere = [
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        ];
+        let addresses = if addresses.is_empty() {
+            &everywhere[..]
+        } else {
+            addresses
+        };
+        addresses
+            .iter()
+            .map(|ip| SocketAddr::new(*ip, port))
+            .collect()
+    }
+}
+
+/// What can be said about a link before it is opened, in the same words for all tools.
+fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
+    match spec {
+        IoSpec::Afxdp(name) => {
+            if !std::path::Path::new("/sys/class/net").join(name).exists() {
+                return Err(Failure::new(
+                    format!("there is no interface '{name}'"),
+                    "see 'ip link' for those that exist",
+                ));
+            }
+            privileged(&format!("AF_XDP on '{name}'"))
+        }
+        IoSpec::Tap(name) => privileged(&format!("the TAP device '{name}'")),
+        IoSpec::Shm(path) => {
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            match parent {
+                Some(parent) if !parent.is_dir() => Err(Failure::new(
+                    format!(
+                        "there is no directory '{}' for the shared-memory link",
+                        parent.display()
+                    ),
+                    "make it, or choose another shm:PATH",
+                )),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+fn privileged(what: &str) -> anyhow::Result<()> {
+    if crate::doctor::capabilities::has_net_admin() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{what} needs CAP_NET_ADMIN"),
+        "run it as root, or use --io shm:PATH",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_is_kernel_or_a_link() {
+        assert_eq!("kernel".parse(), Ok(Io::Kernel));
+        assert_eq!("tap:t0".parse(), Ok(Io::Mtcp(IoSpec::Tap("t0".into()))));
+        let error = "bogus".parse::<Io>().unwrap_err();
+        assert!(
+            error.contains("kernel") && error.contains("afxdp:IFACE"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! The process and the processor it runs on.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CpuSet;
+
+use crate::fail::Failure;
+
+/// Pins this thread to processor `core`.
+pub(crate) fn pin(core: usize) -> anyhow::Result<()> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    if core < CpuSet::MAX_CPU {
+        set.set(core);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(|_| {
+        Failure::new(
+            format!("there is no processor {core} for this process"),
+            format!("choose --core below {processors}"),
+        )
+    })
+}
+
+/// Raises the limit of open files as far as this user may: every kernel socket is one.
+pub(crate) fn raise_open_files() {
+    const WANTED: u64 = 1_048_576;
+    let limit = getrlimit(Resource::Nofile);
+    // A privileged user may go past the hard limit; anyone may go up to it.
+    for maximum in [
+        limit.maximum.map(|maximum| maximum.max(WANTED)),
+        limit.maximum,
+    ] {
+        let wanted = Rlimit {
+            current: maximum,
+            maximum,
+        };
+        if setrlimit(Resource::Nofile, wanted).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Processor time of this process so far, seconds: (user, system).
+pub(crate) fn cpu_seconds() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold anything; fields 14 and 15 are counted from the state after it.
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .collect();
+    let ticks = |index: usize| {
+        fields
+            .get(index)
+            .and_then(|field| field.parse::<u64>().ok())
+            .unwrap_or_default() as f64
+    };
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    (ticks(11) / per_second, ticks(12) / per_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_grows() {
+        let before = cpu_seconds();
+        let mut sum = 0u64;
+        while cpu_seconds().0 + cpu_seconds().1 <= before.0 + before.1 {
+            sum = sum.wrapping_add(1);
+        }
+        assert!(sum > 0);
+    }
+}
