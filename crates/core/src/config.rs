@@ -1,5 +1,6 @@
 //! What a stack is told when it is made.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -111,7 +112,10 @@ pub struct Config {
     pub data_retries: u8,
     /// Longest delay of an ACK (RFC 9293 §3.8.6.3: under 0.5 s).
     pub delayed_ack: Duration,
-    /// FIN_WAIT_2 without an application (RFC 9293 §3.10.? leaves it open; every host has one).
+    /// ACKs that a connection sends without delay at its start, after a silence and after out-of-order data, while the peer's congestion
+    /// window is small.
+    pub quick_acks: u8,
+    /// FIN_WAIT_2 without an application (RFC 9293 leaves it open-ended; every host has a limit).
     pub fin_wait_2: Duration,
     /// 2 MSL.
     pub time_wait: Duration,
@@ -157,6 +161,7 @@ impl Default for Config {
             syn_ack_retries: 5,
             data_retries: 15,
             delayed_ack: Duration::from_millis(40),
+            quick_acks: 16,
             fin_wait_2: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
             initial_window: 10,
@@ -166,6 +171,38 @@ impl Default for Config {
             max_neighbours: 4096,
             reply_rate: 1000,
             huge_pages: true,
+        }
+    }
+}
+
+impl Config {
+    /// Whether the numbers fit together; addresses and routes are checked where they are used.
+    ///
+    /// # Errors
+    /// Says which setting is wrong.
+    pub fn check(&self) -> io::Result<()> {
+        let wrong = [
+            (self.max_connections == 0, "max_connections is 0"),
+            (self.max_buffer == 0, "max_buffer is 0"),
+            (self.interfaces.len() > 256, "more than 256 interfaces"),
+            (
+                self.max_listeners > u32::from(u16::MAX),
+                "max_listeners is more than 65535",
+            ),
+            (
+                self.ephemeral.0 == 0 || self.ephemeral.0 > self.ephemeral.1,
+                "the ephemeral port range is empty or begins with 0",
+            ),
+            (self.rto_min > self.rto_max, "rto_min is more than rto_max"),
+            (self.rto_initial.is_zero(), "rto_initial is 0"),
+            (
+                self.delayed_ack > Duration::from_millis(500),
+                "delayed_ack is more than 500 ms (RFC 9293 §3.8.6.3)",
+            ),
+        ];
+        match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, text)) => Err(io::Error::new(io::ErrorKind::InvalidInput, *text)),
+            None => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod cc;
 pub mod command;
 pub mod config;
 pub mod counters;
@@ -19,6 +20,10 @@ mod limit;
 mod list;
 mod neigh;
 mod ports;
+pub mod stack;
+mod tcp;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod udp;
 mod wheel;
 
@@ -31,3 +36,4 @@ pub use event::{Event, Ready};
 pub use id::{ConnId, ListenerId, PortId, Token};
 pub use info::TcpInfo;
 pub use ring::stream::{AppStreams, Status};
+pub use stack::{Stack, Usage};

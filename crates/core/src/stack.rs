@@ -5,7 +5,8 @@ use std::io;
 use wire::frame::{FrameSink, RxFrame};
 use wire::time::Instant;
 
-use crate::{AppStreams, Command, Config, Error, Event, PortId, Reply};
+use crate::tcp::Tcp;
+use crate::{AppStreams, Command, Config, Counters, Error, Event, PortId, Reply};
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
 ///
@@ -17,33 +18,91 @@ use crate::{AppStreams, Command, Config, Error, Event, PortId, Reply};
 ///
 /// Bytes do not pass through here: they are in the streams ([`AppStreams`]) that [`Stack::new`] returns, and which another thread may own.
 #[derive(Debug)]
-pub struct Stack {}
+pub struct Stack {
+    tcp: Tcp,
+}
+
+/// What a stack holds at a moment: all zeros when nothing is left of anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Control blocks, those included that wait for the application to close them.
+    pub connections: u32,
+    /// Half-open records.
+    pub half_open: u32,
+    /// TIME_WAIT records.
+    pub time_wait: u32,
+    /// Listeners.
+    pub listeners: u32,
+    /// Entries of the flow table.
+    pub flows: u32,
+    /// Entries of the timing wheel.
+    pub timers: u32,
+    /// Connections and records that want to send.
+    pub queued: u32,
+    /// Connections with news that was not polled.
+    pub events: u32,
+    /// Sets of ranges held out of order, ours and the peers'.
+    pub range_sets: u32,
+    /// Bytes of receive buffers.
+    pub recv_bytes: usize,
+}
 
 impl Stack {
     /// A stack and the application's end of its byte streams.
     ///
     /// # Errors
     /// `config` contradicts itself (says what), or memory could not be reserved.
-    pub fn new(config: Config) -> io::Result<(Self, AppStreams)> {}
+    pub fn new(config: Config) -> io::Result<(Self, AppStreams)> {
+        config.check()?;
+        let (tcp, streams) = Tcp::new(config)?;
+        Ok((Self { tcp }, streams))
+    }
 
     /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that arrived on `port`.
-    pub fn receive(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {}
+    pub fn receive(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {
+        self.tcp.receive(now, port, frames);
+    }
 
     /// Carries out one call of the application.
     ///
     /// # Errors
     /// The call was refused; nothing changed.
-    pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {}
+    pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
+        self.tcp.execute(now, command)
+    }
 
     /// Fires the timers that are due, a bounded number; [`next_deadline`](Self::next_deadline) says if more are.
-    pub fn advance(&mut self, now: Instant) {}
+    pub fn advance(&mut self, now: Instant) {
+        self.tcp.advance(now);
+    }
 
     /// Writes what is due on `port` into frames of `sink`: control segments, then ACKs, then data, until nothing is due or the sink is full.
-    pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {}
+    pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {
+        self.tcp.transmit(now, port, sink);
+    }
+
+    /// Whether something of TCP is still due on `port`: after [`transmit`](Self::transmit), because the sink was full.
+    pub fn has_output(&self, port: PortId) -> bool {
+        self.tcp.shared.queues.has_output(port)
+    }
 
     /// The next thing that the application should know.
-    pub fn poll_event(&mut self) -> Option<Event> {}
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.tcp.poll_event()
+    }
 
-    /// When [`advance`](Self::advance) wants to be called next; [`Instant::ZERO`]-like past values mean now; `None`: no timer runs.
-    pub fn next_deadline(&self) -> Option<Instant> {}
+    /// When [`advance`](Self::advance) wants to be called next; past values mean now; `None`: no timer runs.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.tcp.next_deadline()
+    }
+
+    /// What was counted since the stack was made.
+    pub fn counters(&self) -> &Counters {
+        &self.tcp.shared.counters
+    }
+
+    /// What the stack holds now.
+    pub fn usage(&self) -> Usage {
+        self.tcp.usage()
+    }
 }

@@ -1,0 +1,180 @@
+//! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that RFC 6582 adds is `tcp/recovery.rs`.)
+
+use super::{AckSample, Window};
+
+/// The state of RFC 5681 beyond `cwnd` and `ssthresh`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NewReno {
+    /// Bytes acknowledged in congestion avoidance since `cwnd` last grew (RFC 3465 §2.1).
+    bytes_acked: u32,
+}
+
+impl NewReno {
+    pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
+        if !is_cwnd_limited(window, sample) {
+            return;
+        }
+        if window.cwnd < window.ssthresh {
+            slow_start(window, sample);
+        } else {
+            self.avoid_congestion(window, sample);
+        }
+    }
+
+    /// RFC 3465 §2.1: one segment per window acknowledged.
+    fn avoid_congestion(&mut self, window: &mut Window, sample: &AckSample) {
+        self.bytes_acked = self.bytes_acked.saturating_add(sample.acked);
+        if self.bytes_acked >= window.cwnd {
+            self.bytes_acked -= window.cwnd;
+            window.cwnd = window.cwnd.saturating_add(sample.mss);
+        }
+    }
+
+    /// RFC 5681 §3.2 step 2 with equation (4).
+    pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
+        window.ssthresh = half(flight, mss);
+        window.cwnd = window.ssthresh;
+        self.bytes_acked = 0;
+    }
+
+    /// RFC 5681 §3.1: `cwnd` falls to the loss window of one segment. `ssthresh` is held when the same data times out again.
+    pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
+        if first {
+            window.ssthresh = half(flight, mss);
+        }
+        window.cwnd = mss;
+        self.bytes_acked = 0;
+    }
+
+    /// RFC 5681 §4.1: the restart window is min(IW, cwnd).
+    pub fn on_idle(&mut self, window: &mut Window, initial_window: u32) {
+        window.cwnd = window.cwnd.min(initial_window);
+        self.bytes_acked = 0;
+    }
+}
+
+/// Appropriate byte counting (RFC 3465 §2.2). A receiver that takes frames in bursts acknowledges a burst with one ACK, so L is not 2
+/// but 8 segments; after a time-out it is one (RFC 3465 §2.3).
+fn slow_start(window: &mut Window, sample: &AckSample) {
+    let limit = if sample.after_timeout {
+        sample.mss
+    } else {
+        8 * sample.mss
+    };
+    window.cwnd = window.cwnd.saturating_add(sample.acked.min(limit));
+}
+
+/// RFC 5681 equation (4).
+fn half(flight: u32, mss: u32) -> u32 {
+    (flight / 2).max(2 * mss)
+}
+
+/// A window that the application does not fill says nothing about the network (RFC 7661 §1): it must have been full, or half full in
+/// slow start, where it may double in a round trip.
+fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
+    if window.cwnd < window.ssthresh {
+        sample.flight.saturating_mul(2) >= window.cwnd
+    } else {
+        sample.flight.saturating_add(sample.mss) > window.cwnd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    fn sample(acked: u32, flight: u32) -> AckSample {
+        AckSample {
+            acked,
+            flight,
+            mss: MSS,
+            rtt: None,
+            after_timeout: false,
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_per_round() {
+        let mut window = Window {
+            cwnd: 10 * MSS,
+            ssthresh: u32::MAX,
+        };
+        let mut reno = NewReno::default();
+        for _ in 0..5 {
+            reno.on_ack(&mut window, &sample(2 * MSS, 10 * MSS));
+        }
+        assert_eq!(window.cwnd, 20 * MSS);
+    }
+
+    #[test]
+    fn congestion_avoidance_adds_one_segment_per_round() {
+        let mut window = Window {
+            cwnd: 10 * MSS,
+            ssthresh: 5 * MSS,
+        };
+        let mut reno = NewReno::default();
+        for _ in 0..9 {
+            reno.on_ack(&mut window, &sample(MSS, 10 * MSS));
+        }
+        assert_eq!(window.cwnd, 10 * MSS);
+        reno.on_ack(&mut window, &sample(MSS, 10 * MSS));
+        assert_eq!(window.cwnd, 11 * MSS);
+    }
+
+    #[test]
+    fn an_idle_window_does_not_grow() {
+        let mut window = Window {
+            cwnd: 10 * MSS,
+            ssthresh: u32::MAX,
+        };
+        NewReno::default().on_ack(&mut window, &sample(MSS, MSS));
+        assert_eq!(window.cwnd, 10 * MSS);
+    }
+
+    #[test]
+    fn loss_halves_the_flight_but_not_below_two_segments() {
+        let mut window = Window {
+            cwnd: 10 * MSS,
+            ssthresh: u32::MAX,
+        };
+        let mut reno = NewReno::default();
+        reno.on_congestion_event(&mut window, 10 * MSS, MSS);
+        assert_eq!(window.cwnd, 5 * MSS);
+        assert_eq!(window.ssthresh, 5 * MSS);
+        reno.on_congestion_event(&mut window, MSS, MSS);
+        assert_eq!(window.ssthresh, 2 * MSS);
+    }
+
+    #[test]
+    fn timeout_restarts_from_one_segment_and_reduces_ssthresh_once() {
+        let mut window = Window {
+            cwnd: 20 * MSS,
+            ssthresh: u32::MAX,
+        };
+        let mut reno = NewReno::default();
+        reno.on_rto(&mut window, 20 * MSS, MSS, true);
+        assert_eq!((window.cwnd, window.ssthresh), (MSS, 10 * MSS));
+        reno.on_rto(&mut window, MSS, MSS, false);
+        assert_eq!((window.cwnd, window.ssthresh), (MSS, 10 * MSS));
+        let mut after = sample(3 * MSS, MSS);
+        after.after_timeout = true;
+        reno.on_ack(&mut window, &after);
+        assert_eq!(window.cwnd, 2 * MSS);
+    }
+
+    #[test]
+    fn idle_restart_keeps_a_smaller_window() {
+        let mut window = Window {
+            cwnd: 30 * MSS,
+            ssthresh: 5 * MSS,
+        };
+        let mut reno = NewReno::default();
+        reno.on_idle(&mut window, 10 * MSS);
+        assert_eq!(window.cwnd, 10 * MSS);
+        window.cwnd = 3 * MSS;
+        reno.on_idle(&mut window, 10 * MSS);
+        assert_eq!(window.cwnd, 3 * MSS);
+    }
+}

@@ -1,0 +1,148 @@
+//! From half-open record to connection: the last ACK of a passive handshake.
+
+use ring::stream::StreamError;
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::drops::Drop;
+use crate::flow;
+use crate::id::Token;
+use crate::info::State;
+use crate::ip::Path;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Step;
+use crate::tcp::half_open::HalfOpen;
+use crate::tcp::isn::Start;
+use crate::tcp::open::{Opening, control_block, limits, synchronize};
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+impl Tcp {
+    /// The handshake is complete: "enter ESTABLISHED state and continue processing".
+    pub fn promote(
+        &mut self,
+        now: Instant,
+        record_slot: u32,
+        record: &HalfOpen,
+        seg: &Segment<'_>,
+    ) -> Step {
+        let slot = self.take_control_block(now, record)?;
+        let hash = self.flows.hash(&record.key);
+        let old = flow::id(flow::HALF_OPEN, record_slot);
+        self.flows
+            .replace(hash, old, flow::id(flow::CONNECTION, slot));
+        self.free_half_open(record_slot);
+        self.shared.counters.accepts += 1;
+        if let Some(entry) = self.listeners.at_mut(u32::from(record.listener)) {
+            entry
+                .waiting
+                .push_back(&mut self.shared.queues.backlog, slot);
+        }
+        let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+            return Err(Drop::TcpConnections.into());
+        };
+        conn.time_handshake(now, record, seg);
+        conn.establish(now);
+        let step = conn.on_segment(now, seg);
+        self.settle(now, slot);
+        step
+    }
+
+    /// A control block with streams, if the backlog has room. If not, the record stays half-open, and the SYN-ACK that the timer sends
+    /// asks for the ACK again.
+    fn take_control_block(&mut self, now: Instant, record: &HalfOpen) -> Result<u32, Drop> {
+        let listener = self
+            .listeners
+            .at(u32::from(record.listener))
+            .ok_or(Drop::TcpNoConnection)?;
+        if !listener.has_room() {
+            return Err(Drop::TcpBacklog);
+        }
+        let options = listener.options;
+        let (local, remote) = (record.key.local(), record.key.remote());
+        let path = self
+            .shared
+            .net
+            .path(remote.ip(), Some(local.ip()))
+            .map_err(|_| Drop::ReplyNoRoute)?;
+        let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
+        let reserved = self
+            .shared
+            .streams
+            .reserve(slot, limits(&self.shared.config, &options));
+        if let Err(error) = reserved {
+            self.conns.slots.free(slot);
+            return Err(drop_for(error));
+        }
+        let opening = self.opening(now, record, path, options);
+        self.init_accepted(now, slot, record, &opening);
+        Ok(slot)
+    }
+
+    fn opening(
+        &self,
+        now: Instant,
+        record: &HalfOpen,
+        path: Path,
+        options: crate::command::Options,
+    ) -> Opening {
+        Opening {
+            key: record.key,
+            path,
+            options,
+            start: Start {
+                iss: record.iss,
+                ts_offset: self.isn.start(now, &record.key).ts_offset,
+            },
+            token: Token::NONE,
+        }
+    }
+
+    fn init_accepted(&mut self, now: Instant, slot: u32, record: &HalfOpen, opening: &Opening) {
+        let (mut hot, mut cold) = control_block(&self.shared.config, opening, now);
+        synchronize(
+            &mut hot,
+            &mut cold,
+            record.irs,
+            &record.agreed(),
+            record.key.is_ipv4(),
+        );
+        hot.state = State::SynReceived;
+        hot.snd_una = record.iss + 1;
+        hot.snd_nxt = hot.snd_una;
+        hot.rtx_nxt = hot.snd_una;
+        hot.rtx_end = hot.snd_una;
+        // The window of the SYN; WL1 is its sequence number, so that any later segment is newer.
+        hot.snd_wnd = u32::from(record.window);
+        hot.max_snd_wnd = hot.snd_wnd;
+        hot.snd_wl1 = record.irs;
+        hot.snd_wl2 = hot.snd_una;
+        hot.ts_recent = record.ts_recent;
+        // The SYN-ACK acknowledged the SYN.
+        hot.last_ack_sent = hot.rcv_nxt;
+        hot.flags.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
+        hot.flags.set(Flags::SYN_RETRANSMITTED, record.retries > 0);
+        cold.listener = u32::from(record.listener);
+        self.conns.init(slot, hot, cold, record.key);
+        self.shared.queues.grow_connections(slot);
+    }
+}
+
+fn drop_for(error: StreamError) -> Drop {
+    match error {
+        StreamError::NoMemory => Drop::TcpMemory,
+        _ => Drop::TcpConnections,
+    }
+}
+
+impl crate::tcp::conn::Conn<'_> {
+    /// The time from SYN-ACK to ACK, if only one was sent (RFC 6298 §3).
+    fn time_handshake(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) {
+        if record.retries == 0 && record.sent_at != 0 && seg.has(TcpFlags::ACK) {
+            self.hot.rtt_seq = self.hot.snd_una;
+            self.hot.rtt_at = record.sent_at;
+            self.set(Flags::TIMING);
+        }
+        self.measure(now, seg);
+    }
+}

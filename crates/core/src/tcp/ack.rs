@@ -1,0 +1,244 @@
+//! The ACK field (RFC 9293 §3.10.7.4, fifth): what it acknowledges, the window it offers, the round-trip time it measures.
+
+use std::time::Duration;
+
+use ring::stream::Status;
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::cc::AckSample;
+use crate::drops::Drop;
+use crate::event::Ready;
+use crate::info::State;
+use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::rtt::Bounds;
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+/// A timestamp echo that claims a longer round trip is not ours.
+const MAX_ECHO_AGE_MS: u32 = 60 * 60 * 1000;
+
+impl Conn<'_> {
+    /// Fifth, check the ACK field.
+    pub fn process_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if !seg.has(TcpFlags::ACK) {
+            return Err(Drop::TcpState.into());
+        }
+        if self.hot.state == State::SynReceived {
+            self.complete_simultaneous_open(now, seg)?;
+        }
+        self.check_ack(now, seg)?;
+        let news = self.process_sack(seg);
+        if seg.ack > self.hot.snd_una {
+            self.on_ack_advance(now, seg);
+        } else if seg.ack == self.hot.snd_una {
+            self.on_possible_duplicate(seg, news);
+        }
+        self.update_window(now, seg);
+        self.after_ack(now);
+        if self.hot.state.is_over() {
+            return Err(Stop::Done);
+        }
+        Ok(())
+    }
+
+    /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT.
+    fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        let oldest = self.hot.snd_una - self.hot.max_snd_wnd;
+        if seg.ack >= oldest && seg.ack <= self.hot.snd_nxt {
+            return Ok(());
+        }
+        self.challenge(now);
+        Err(Drop::TcpAck.into())
+    }
+
+    /// SND.UNA < SEG.ACK =< SND.NXT.
+    pub fn on_ack_advance(&mut self, now: Instant, seg: &Segment<'_>) {
+        let acked = seg.ack - self.hot.snd_una;
+        let flight = self.hot.flight();
+        let fin = self.has(Flags::FIN_QUEUED) && seg.ack > self.hot.fin_seq;
+        self.release(acked - u32::from(fin));
+        self.hot.snd_una = seg.ack;
+        self.hot.rtx_nxt = self.hot.rtx_nxt.max(seg.ack);
+        self.hot.rtx_end = self.hot.rtx_end.max(seg.ack);
+        self.hot.retries = 0;
+        self.cold.una_since = now;
+        self.set(Flags::PROGRESS);
+        let rtt = self.measure(now, seg);
+        self.on_progress(acked);
+        self.control_congestion(acked, flight, rtt);
+        if self.hot.snd_una == self.hot.snd_nxt {
+            self.stop_rtx_timer();
+        } else {
+            self.start_rtx_timer(now);
+        }
+        self.mark_if_more();
+    }
+
+    /// Gives acknowledged bytes back to the application.
+    fn release(&mut self, bytes: u32) {
+        self.sh.streams.consume(self.slot, bytes);
+        self.cold.bytes_acked += u64::from(bytes);
+        if self.sh.streams.app_wants_space(self.slot) {
+            self.notify(Ready::WRITABLE);
+        }
+    }
+
+    fn control_congestion(&mut self, acked: u32, flight: u32, rtt: Option<Duration>) {
+        if self.has(Flags::RECOVERY) {
+            return;
+        }
+        let sample = AckSample {
+            acked,
+            flight,
+            mss: u32::from(self.hot.mss),
+            rtt,
+            after_timeout: self.has(Flags::LOSS),
+        };
+        self.cold.congestion.on_ack(&mut self.hot.window, &sample);
+    }
+
+    /// RFC 6298 §3 (Karn): the timed segment was sent once. When everything timed was retransmitted, timestamps tell the copies apart
+    /// (RFC 7323 §4.1).
+    pub fn measure(&mut self, now: Instant, seg: &Segment<'_>) -> Option<Duration> {
+        let measured = if !self.has(Flags::TIMING) {
+            self.echoed(now, seg)?
+        } else if seg.ack >= self.hot.rtt_seq {
+            self.clear(Flags::TIMING);
+            let micros = (now.as_micros() as u32).wrapping_sub(self.hot.rtt_at);
+            Duration::from_micros(u64::from(micros))
+        } else {
+            return None;
+        };
+        self.take_measurement(measured);
+        Some(measured)
+    }
+
+    /// The age of the timestamp echoed, where it is needed: the clock ticks in milliseconds, so it is the poorer measure.
+    fn echoed(&self, now: Instant, seg: &Segment<'_>) -> Option<Duration> {
+        let needed = self.hot.backoff > 0 || !self.hot.rtt.is_known();
+        let stamps = seg
+            .options
+            .timestamps
+            .filter(|_| needed && self.has(Flags::TIMESTAMPS))?;
+        let age = self.tsval(now).wrapping_sub(stamps.tsecr);
+        (age < MAX_ECHO_AGE_MS).then(|| Duration::from_millis(u64::from(age)))
+    }
+
+    fn take_measurement(&mut self, measured: Duration) {
+        let bounds = Bounds {
+            min: self.sh.config.rto_min,
+            max: self.sh.config.rto_max,
+        };
+        self.hot.rtt.sample(measured, bounds);
+        // RFC 6298 §5: a measurement collapses the back-off.
+        self.hot.backoff = 0;
+        let micros = u32::try_from(measured.as_micros())
+            .unwrap_or(u32::MAX)
+            .max(1);
+        if self.cold.min_rtt == 0 || micros < self.cold.min_rtt {
+            self.cold.min_rtt = micros;
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments.
+    pub fn update_window(&mut self, now: Instant, seg: &Segment<'_>) {
+        let hot = &*self.hot;
+        let newer = hot.snd_wl1 < seg.seq || (hot.snd_wl1 == seg.seq && hot.snd_wl2 <= seg.ack);
+        if seg.ack < hot.snd_una || !newer {
+            return;
+        }
+        self.set_send_window(seg, hot.snd_wscale);
+        // A probe that is answered is not a time-out (RFC 9293 §3.8.6.1: the connection stays open while the peer answers).
+        if self.has(Flags::PERSIST) {
+            self.hot.retries = 0;
+            if self.hot.snd_wnd > 0 {
+                self.leave_persist(now);
+            }
+        }
+        self.mark_if_more();
+    }
+
+    /// Takes the window of a segment; on a SYN it is not scaled (RFC 7323 §2.2).
+    pub fn set_send_window(&mut self, seg: &Segment<'_>, scale: u8) {
+        self.hot.snd_wnd = u32::from(seg.window) << scale;
+        self.hot.max_snd_wnd = self.hot.max_snd_wnd.max(self.hot.snd_wnd);
+        self.hot.snd_wl1 = seg.seq;
+        self.hot.snd_wl2 = seg.ack;
+    }
+
+    /// The window opened: what probes carried was never taken, so it counts as lost.
+    fn leave_persist(&mut self, now: Instant) {
+        self.stop_rtx_timer();
+        self.hot.backoff = 0;
+        if self.hot.flight() > 0 {
+            self.hot.rtx_nxt = self.hot.snd_una;
+            self.hot.rtx_end = self.hot.snd_nxt;
+            self.set(Flags::FORCE_RETRANSMIT);
+            self.start_rtx_timer(now);
+            self.mark_output();
+        }
+    }
+
+    /// Has `transmit` look, if there is anything that an ACK may have let go.
+    fn mark_if_more(&mut self) {
+        let unsent = self.stream_end() > self.hot.snd_nxt;
+        let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
+        if unsent || fin_due || self.hot.rtx_nxt < self.hot.rtx_end {
+            self.mark_output();
+        }
+    }
+
+    /// What the acknowledgment of our FIN means in each state.
+    fn after_ack(&mut self, now: Instant) {
+        if !(self.hot.fin_sent() && self.hot.snd_una > self.hot.fin_seq) {
+            return;
+        }
+        match self.hot.state {
+            State::FinWait1 => {
+                self.hot.state = State::FinWait2;
+                self.notify(Ready::DRAINED);
+                self.start_fin_wait_2(now);
+            }
+            State::Closing => {
+                self.notify(Ready::DRAINED);
+                self.enter_time_wait();
+            }
+            State::LastAck => {
+                self.notify(Ready::DRAINED);
+                self.finish(State::Closed);
+            }
+            _ => {}
+        }
+    }
+
+    /// The handshake is complete.
+    pub fn establish(&mut self, now: Instant) {
+        self.hot.state = State::Established;
+        self.cold.una_since = now;
+        self.start_windows();
+        self.add_status(Status::CONNECTED);
+        self.notify(Ready::CONNECTED | Ready::WRITABLE);
+        if self.has(Flags::FIN_QUEUED) {
+            self.hot.state = State::FinWait1;
+        }
+        self.start_cold_timers(now);
+        self.mark_output();
+    }
+
+    /// RFC 5681 §3.1: one segment if the SYN was lost, the initial window otherwise; RFC 6298 §5.7: an RTO of 3 s if it was lost and
+    /// nothing could be measured.
+    fn start_windows(&mut self) {
+        let mss = u32::from(self.hot.mss);
+        let segments = self.sh.config.initial_window;
+        self.hot.window.cwnd = crate::cc::initial_window(segments, mss);
+        if self.has(Flags::SYN_RETRANSMITTED) {
+            self.hot.window.cwnd = mss;
+            if !self.hot.rtt.is_known() {
+                self.hot.rtt.set_rto(Duration::from_secs(3));
+            }
+        }
+        self.hot.backoff = 0;
+        self.hot.retries = 0;
+    }
+}

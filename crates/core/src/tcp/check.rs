@@ -1,0 +1,121 @@
+//! The checks that come before a segment is believed (RFC 9293 §3.10.7.4 first to fourth, RFC 7323 §5, RFC 5961).
+
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::drops::Drop;
+use crate::error::Error;
+use crate::info::State;
+use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+/// RFC 7323 §5.5: a TS.Recent older than 24 days says nothing any more.
+const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;
+
+impl Conn<'_> {
+    /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is taken: §3.2 says that it SHOULD be dropped,
+    /// but middleboxes strip options, and dropping kills the connection.
+    pub fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        let Some(stamps) = seg.options.timestamps else {
+            return Ok(());
+        };
+        if !self.has(Flags::TIMESTAMPS) || seg.has(TcpFlags::RST) {
+            return Ok(());
+        }
+        let is_old = (stamps.tsval.wrapping_sub(self.hot.ts_recent) as i32) < 0;
+        if !is_old || self.ts_recent_is_stale(now) {
+            return Ok(());
+        }
+        self.acknowledge_unacceptable(now, seg);
+        Err(Drop::TcpPaws.into())
+    }
+
+    fn ts_recent_is_stale(&self, now: Instant) -> bool {
+        let age = (now.as_millis() as u32).wrapping_sub(self.hot.last_received);
+        age > TS_RECENT_LIFETIME_MS
+    }
+
+    /// First, check the sequence number.
+    pub fn check_sequence(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if self.is_acceptable(seg) {
+            return Ok(());
+        }
+        // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
+        if !seg.has(TcpFlags::RST) {
+            self.acknowledge_unacceptable(now, seg);
+        }
+        Err(Drop::TcpWindow.into())
+    }
+
+    /// RFC 9293 §3.10.7.4, the table of four cases.
+    fn is_acceptable(&self, seg: &Segment<'_>) -> bool {
+        let hot = &*self.hot;
+        let in_window = |seq| seq >= hot.rcv_nxt && seq < hot.rcv_adv;
+        match (seg.len(), hot.rcv_wnd()) {
+            (0, 0) => seg.seq == hot.rcv_nxt,
+            (0, _) => in_window(seg.seq),
+            // "Special allowance should be made to accept valid ACKs, URGs, and RSTs": the text is cut off later.
+            (_, 0) => seg.seq == hot.rcv_nxt,
+            (len, _) => in_window(seg.seq) || in_window(seg.seq + (len - 1)),
+        }
+    }
+
+    /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes always get one; anything else could be
+    /// forged, or the peer answering our answer, and is limited.
+    fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
+        let is_keepalive = seg.seq + 1 == self.hot.rcv_nxt;
+        if !seg.payload.is_empty() || is_keepalive || self.sh.may_challenge(now) {
+            self.mark_ack();
+        } else {
+            self.sh.counters.drop(Drop::ReplyLimited);
+        }
+    }
+
+    /// Second, check the RST bit, as RFC 5961 §3.2 has it.
+    pub fn check_rst(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if !seg.has(TcpFlags::RST) {
+            return Ok(());
+        }
+        if seg.seq != self.hot.rcv_nxt {
+            self.challenge(now);
+            return Err(Drop::TcpReset.into());
+        }
+        self.sh.counters.resets_in += 1;
+        match self.hot.state {
+            State::SynReceived => self.fail(Error::Refused),
+            // All that was sent has arrived or does not matter any more.
+            State::Closing | State::LastAck => self.finish(State::Closed),
+            _ => self.fail(Error::Reset),
+        }
+        Err(Stop::Done)
+    }
+
+    /// Fourth, check the SYN bit: never believed on a synchronised connection (RFC 5961 §4.2).
+    pub fn check_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if !seg.has(TcpFlags::SYN) {
+            return Ok(());
+        }
+        self.challenge(now);
+        Err(Drop::TcpSyn.into())
+    }
+
+    /// A challenge ACK, unless there were too many (RFC 5961 §7).
+    pub fn challenge(&mut self, now: Instant) {
+        if self.sh.may_challenge(now) {
+            self.sh.counters.challenge_acks += 1;
+            self.mark_ack();
+        } else {
+            self.sh.counters.drop(Drop::ReplyLimited);
+        }
+    }
+
+    /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.
+    pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
+        if let Some(stamps) = seg.options.timestamps {
+            if self.has(Flags::TIMESTAMPS) && seg.seq <= self.hot.last_ack_sent {
+                self.hot.ts_recent = stamps.tsval;
+            }
+        }
+    }
+}

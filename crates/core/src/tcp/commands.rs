@@ -1,0 +1,326 @@
+//! The user calls (RFC 9293 §3.9.1).
+
+use std::net::{IpAddr, SocketAddr};
+
+use wire::ip::is_valid_source;
+use wire::time::Instant;
+
+use crate::command::{Command, Options, Reply};
+use crate::error::Error;
+use crate::flow::{self, FlowKey};
+use crate::id::{ConnId, ListenerId, Token};
+use crate::info::State;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::half_open::beyond;
+use crate::tcp::listen::Listener;
+use crate::tcp::open::{Opening, control_block, limits};
+use crate::tcp::tcb::Flags;
+
+impl Tcp {
+    pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
+        match command {
+            Command::Listen {
+                token,
+                local,
+                only_v6,
+                backlog,
+                options,
+            } => self.listen(Listener::new(
+                token,
+                canonical(local),
+                only_v6,
+                backlog,
+                options,
+            )),
+            Command::Unlisten(listener) => self.unlisten(now, listener),
+            Command::Connect {
+                token,
+                local,
+                remote,
+                options,
+            } => self.connect(now, token, local.map(canonical), canonical(remote), options),
+            Command::Accept { conn, token } => self.accept(conn, token),
+            Command::SetListenerOptions { listener, options } => {
+                let slot = self.listeners.resolve(listener)?;
+                if let Some(entry) = self.listeners.at_mut(slot) {
+                    entry.options = options;
+                }
+                Ok(Reply::Done)
+            }
+            Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
+            Command::Send(id) => self.done(now, id, |conn| conn.on_send()),
+            Command::Received(id) => self.done(now, id, |conn| {
+                conn.on_received();
+                Ok(())
+            }),
+            Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
+            Command::Close(id) => self.done(now, id, |conn| {
+                conn.close(now);
+                Ok(())
+            }),
+            Command::Abort(id) => self.done(now, id, |conn| {
+                conn.abort_by_user(now);
+                Ok(())
+            }),
+            Command::SetOptions { conn, options } => self.done(now, conn, |conn| {
+                conn.set_options(now, options);
+                Ok(())
+            }),
+        }
+    }
+
+    fn live(&mut self, id: ConnId) -> Result<Conn<'_>, Error> {
+        if !self.conns.slots.is_live(id.slot, id.generation) {
+            return Err(Error::BadId);
+        }
+        self.conns
+            .view(id.slot, &mut self.shared)
+            .ok_or(Error::BadId)
+    }
+
+    fn done(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        call: impl FnOnce(&mut Conn<'_>) -> Result<(), Error>,
+    ) -> Result<Reply, Error> {
+        call(&mut self.live(id)?)?;
+        self.settle(now, id.slot);
+        Ok(Reply::Done)
+    }
+
+    /// The id of a live slot.
+    pub fn id_of(&self, slot: u32) -> ConnId {
+        ConnId {
+            slot,
+            generation: self.conns.slots.generation(slot),
+        }
+    }
+
+    fn listen(&mut self, mut listener: Listener) -> Result<Reply, Error> {
+        let ip = listener.local.ip();
+        if !(ip.is_unspecified() || self.shared.net.is_local(ip)) {
+            return Err(Error::AddressNotAvailable);
+        }
+        if listener.local.port() == 0 {
+            let port = self.free_listen_port(listener).ok_or(Error::AddressInUse)?;
+            listener.local.set_port(port);
+        }
+        let id = self.listeners.insert(listener)?;
+        Ok(Reply::Listening(id, listener.local))
+    }
+
+    fn free_listen_port(&self, mut listener: Listener) -> Option<u16> {
+        let (first, last) = self.shared.config.ephemeral;
+        (first.max(1)..=last).find(|&port| {
+            listener.local.set_port(port);
+            self.listeners.is_free(&listener)
+        })
+    }
+
+    /// Connections that nobody took are reset. Those that were announced stay, closed, until the application gives them back.
+    fn unlisten(&mut self, now: Instant, id: ListenerId) -> Result<Reply, Error> {
+        let listener = self.listeners.resolve(id)?;
+        while let Some(slot) = self
+            .listeners
+            .at(listener)
+            .and_then(|entry| entry.waiting.front())
+        {
+            if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+                if !conn.hot.state.is_over() {
+                    conn.send_reset(now);
+                    conn.fail(Error::Aborted);
+                }
+                conn.hot.state = State::Closed;
+                conn.clear(Flags::BACKLOG);
+            }
+            self.listeners
+                .leave_backlog(listener, slot, &mut self.shared.queues);
+            self.settle(now, slot);
+        }
+        self.drop_half_open_of(listener);
+        self.listeners.remove(listener);
+        Ok(Reply::Done)
+    }
+
+    fn drop_half_open_of(&mut self, listener: u32) {
+        for slot in 0..self.half_open.slots.high_water() {
+            let generation = self.half_open.slots.generation(slot);
+            let record = self
+                .half_open
+                .at(slot)
+                .filter(|_| self.half_open.slots.is_live(slot, generation));
+            if record.is_some_and(|record| u32::from(record.listener) == listener) {
+                self.drop_half_open(slot);
+            }
+        }
+    }
+
+    fn accept(&mut self, id: ConnId, token: Token) -> Result<Reply, Error> {
+        let mut conn = self.live(id)?;
+        if !conn.has(Flags::BACKLOG) || conn.has(Flags::UNANNOUNCED) {
+            return Err(Error::Invalid);
+        }
+        conn.clear(Flags::BACKLOG);
+        conn.cold.token = token;
+        if !conn.hot.ready.is_empty() {
+            conn.sh.queues.push_news(id.slot);
+        }
+        let listener = conn.cold.listener;
+        self.listeners
+            .leave_backlog(listener, id.slot, &mut self.shared.queues);
+        Ok(Reply::Done)
+    }
+
+    /// OPEN, active.
+    fn connect(
+        &mut self,
+        now: Instant,
+        token: Token,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        options: Options,
+    ) -> Result<Reply, Error> {
+        let local_ip = local
+            .map(|local| local.ip())
+            .filter(|ip| !ip.is_unspecified());
+        check_destination(local_ip, remote)?;
+        let path = self.shared.net.path(remote.ip(), local_ip)?;
+        let port = local.map_or(0, |local| local.port());
+        let (key, after) = self.choose_endpoints(now, path.src, port, remote)?;
+        let mut start = self.isn.start(now, &key);
+        start.iss = beyond(start.iss, after);
+        let opening = Opening {
+            key,
+            path,
+            options,
+            start,
+            token,
+        };
+        let slot = self.open_active(now, &opening)?;
+        self.shared.counters.connects += 1;
+        Ok(Reply::Connecting(self.id_of(slot), key.local()))
+    }
+
+    /// The local port, and where sequence numbers between the endpoints ended if a TIME_WAIT record had to go for it.
+    fn choose_endpoints(
+        &mut self,
+        now: Instant,
+        local: IpAddr,
+        port: u16,
+        remote: SocketAddr,
+    ) -> Result<(FlowKey, Option<wire::seq::SeqNumber>), Error> {
+        let port = match port {
+            0 => self
+                .pick_port(now, local, remote)
+                .ok_or(Error::AddressNotAvailable)?,
+            port => port,
+        };
+        let key = FlowKey::new(SocketAddr::new(local, port), remote);
+        let hash = self.flows.hash(&key);
+        let Some(id) = self.lookup(hash, &key) else {
+            return Ok((key, None));
+        };
+        let slot = flow::index(id) as u32;
+        if flow::tag(id) != flow::TIME_WAIT as usize || !self.time_wait.may_reuse(now, slot) {
+            return Err(Error::AddressInUse);
+        }
+        let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
+        self.end_time_wait(slot);
+        Ok((key, after))
+    }
+
+    /// A port that nothing uses towards `remote`; if there is none, one whose TIME_WAIT may be cut short.
+    fn pick_port(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> Option<u16> {
+        // Taken out so that the closures can look at the rest.
+        let mut ports = self.ports.take()?;
+        let state = |port| {
+            let here = SocketAddr::new(local, port);
+            let key = FlowKey::new(here, remote);
+            (
+                self.listeners.find(here),
+                self.lookup(self.flows.hash(&key), &key),
+            )
+        };
+        let unused = |port| matches!(state(port), (None, None));
+        let reusable = |port| match state(port) {
+            (None, Some(id)) => {
+                flow::tag(id) == flow::TIME_WAIT as usize
+                    && self.time_wait.may_reuse(now, flow::index(id) as u32)
+            }
+            _ => false,
+        };
+        let port = ports
+            .pick(local, remote, unused)
+            .or_else(|| ports.pick(local, remote, reusable));
+        self.ports = Some(ports);
+        port
+    }
+
+    fn open_active(&mut self, now: Instant, opening: &Opening) -> Result<u32, Error> {
+        let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
+        let limits = limits(&self.shared.config, &opening.options);
+        if self.shared.streams.open(slot, limits).is_err() {
+            self.conns.slots.free(slot);
+            return Err(Error::NoMemory);
+        }
+        let (mut hot, cold) = control_block(&self.shared.config, opening, now);
+        hot.state = State::SynSent;
+        hot.flags.insert(Flags::SYN_DUE);
+        self.conns.init(slot, hot, cold, opening.key);
+        self.shared.queues.grow_connections(slot);
+        let hash = self.flows.hash(&opening.key);
+        self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            conn.mark_output();
+        }
+        Ok(slot)
+    }
+}
+
+impl Conn<'_> {
+    /// SEND: the bytes are in the stream already.
+    fn on_send(&mut self) -> Result<(), Error> {
+        match self.hot.state {
+            State::Closed | State::Listen | State::TimeWait => Err(Error::NotConnected),
+            _ if self.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),
+            _ => {
+                self.mark_output();
+                Ok(())
+            }
+        }
+    }
+
+    fn abort_by_user(&mut self, now: Instant) {
+        self.set(Flags::APP_CLOSED);
+        if !self.hot.state.is_over() {
+            self.abort(now);
+        }
+    }
+
+    fn set_options(&mut self, now: Instant, options: Options) {
+        self.cold.options = options;
+        self.hot.flags.set(Flags::NODELAY, options.nodelay);
+        let limits = limits(&self.sh.config, &options);
+        self.sh.streams.set_recv_limit(self.slot, limits.recv);
+        self.sh.streams.set_send_limit(self.slot, limits.send);
+        if !self.hot.state.is_over() {
+            self.start_cold_timers(now);
+            // Nagle may have held something back.
+            self.mark_output();
+        }
+    }
+}
+
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+fn check_destination(local: Option<IpAddr>, remote: SocketAddr) -> Result<(), Error> {
+    let mixed = local.is_some_and(|local| local.is_ipv4() != remote.is_ipv4());
+    if mixed || remote.port() == 0 || !is_valid_source(remote.ip()) {
+        return Err(Error::Invalid);
+    }
+    Ok(())
+}

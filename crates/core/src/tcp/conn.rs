@@ -1,0 +1,262 @@
+//! Connections: their columns, and the view of one of them that the protocol steps work on.
+
+use std::io;
+use std::time::Duration;
+
+use ring::region::Column;
+use ring::stream::Status;
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::config::Config;
+use crate::drops::Drop;
+use crate::error::Error;
+use crate::event::Ready;
+use crate::flow::{self, FlowKey};
+use crate::info::State;
+use crate::tcp::queues::Output;
+use crate::tcp::shared::{Shared, page_policy};
+use crate::tcp::tcb::{Cold, Flags, Hot};
+
+/// Why processing of a segment ends before its last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The segment is dropped.
+    Drop(Drop),
+    /// The segment did what it had to do.
+    Done,
+}
+
+impl From<Drop> for Stop {
+    fn from(reason: Drop) -> Self {
+        Self::Drop(reason)
+    }
+}
+
+/// What a step of RFC 9293 §3.10.7 says: go on, or not.
+pub(crate) type Step = Result<(), Stop>;
+
+/// The columns.
+#[derive(Debug)]
+pub(crate) struct Conns {
+    pub slots: Slots,
+    hot: Column<Hot>,
+    cold: Column<Cold>,
+    keys: Column<FlowKey>,
+}
+
+impl Conns {
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let max = config.max_connections as usize;
+        let pages = page_policy(config);
+        Ok(Self {
+            slots: Slots::new(config.max_connections)?,
+            hot: Column::with_capacity(max, pages)?,
+            cold: Column::with_capacity(max, pages)?,
+            keys: Column::with_capacity(max, pages)?,
+        })
+    }
+
+    /// Fills in the columns of a slot that was just allocated.
+    pub fn init(&mut self, slot: u32, hot: Hot, cold: Cold, key: FlowKey) {
+        set(&mut self.hot, slot, hot);
+        set(&mut self.cold, slot, cold);
+        set(&mut self.keys, slot, key);
+    }
+
+    pub fn key(&self, slot: u32) -> FlowKey {
+        self.keys
+            .get(slot as usize)
+            .copied()
+            .unwrap_or(FlowKey::NONE)
+    }
+
+    pub fn hot(&self, slot: u32) -> Option<&Hot> {
+        self.hot.get(slot as usize)
+    }
+
+    pub fn cold(&self, slot: u32) -> Option<&Cold> {
+        self.cold.get(slot as usize)
+    }
+
+    pub fn prefetch(&self, slot: u32) {
+        self.hot.prefetch(slot as usize);
+        self.keys.prefetch(slot as usize);
+    }
+
+    /// The connection in `slot`, which was given out once.
+    pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
+        let index = slot as usize;
+        Some(Conn {
+            slot,
+            hot: self.hot.get_mut(index)?,
+            cold: self.cold.get_mut(index)?,
+            key: self.keys.get(index)?,
+            sh,
+        })
+    }
+}
+
+fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: T) {
+    match column.get_mut(slot as usize) {
+        Some(entry) => *entry = value,
+        // Slots are given out in ascending order before they are used again, up to the capacity of the column.
+        None => {
+            let _ = column.push(value);
+        }
+    }
+}
+
+/// One connection and what it shares with all others.
+#[derive(Debug)]
+pub(crate) struct Conn<'a> {
+    pub slot: u32,
+    pub hot: &'a mut Hot,
+    pub cold: &'a mut Cold,
+    pub key: &'a FlowKey,
+    pub sh: &'a mut Shared,
+}
+
+impl Conn<'_> {
+    pub fn timer_id(&self) -> u32 {
+        flow::id(flow::CONNECTION, self.slot)
+    }
+
+    pub fn has(&self, flags: Flags) -> bool {
+        self.hot.has(flags)
+    }
+
+    pub fn set(&mut self, flags: Flags) {
+        self.hot.flags.insert(flags);
+    }
+
+    pub fn clear(&mut self, flags: Flags) {
+        self.hot.flags.remove(flags);
+    }
+
+    /// Something may want to be sent: have `transmit` look.
+    pub fn mark_output(&mut self) {
+        if self.has(Flags::ON_CONTROL | Flags::ON_DATA | Flags::PARKED | Flags::DETACHED) {
+            return;
+        }
+        let (list, flag) = if self.wants_control() {
+            (Output::Control, Flags::ON_CONTROL)
+        } else {
+            (Output::Data, Flags::ON_DATA)
+        };
+        if self.sh.queues.push_output(self.hot.port, list, self.slot) {
+            self.set(flag);
+        }
+    }
+
+    fn wants_control(&self) -> bool {
+        let fin_only = self.has(Flags::FIN_QUEUED) && self.hot.snd_nxt == self.hot.fin_seq;
+        fin_only || matches!(self.hot.state, State::SynSent | State::SynReceived)
+    }
+
+    /// An ACK is due in the next `transmit`, on data if there is some to send.
+    pub fn mark_ack(&mut self) {
+        self.set(Flags::ACK_NOW);
+        self.queue_ack();
+    }
+
+    pub fn queue_ack(&mut self) {
+        if !self.has(Flags::PARKED | Flags::DETACHED) {
+            self.sh.queues.push_ack(self.hot.port, self.slot);
+        }
+    }
+
+    /// Takes the connection off the lists of its port.
+    pub fn unqueue(&mut self) {
+        let (port, slot) = (self.hot.port, self.slot);
+        for (flag, list) in [
+            (Flags::ON_CONTROL, Output::Control),
+            (Flags::ON_DATA, Output::Data),
+            (Flags::PARKED, Output::Parked),
+        ] {
+            if self.has(flag) {
+                self.sh.queues.remove_output(port, list, slot);
+            }
+        }
+        self.clear(Flags::ON_CONTROL | Flags::ON_DATA | Flags::PARKED);
+        self.sh.queues.remove_ack(port, slot);
+    }
+
+    /// Tells the application. News waits until the connection is accepted.
+    pub fn notify(&mut self, news: Ready) {
+        if self.has(Flags::APP_CLOSED) {
+            return;
+        }
+        self.hot.ready |= news;
+        if !self.has(Flags::BACKLOG) || self.has(Flags::UNANNOUNCED) {
+            self.sh.queues.push_news(self.slot);
+        }
+    }
+
+    pub fn add_status(&mut self, status: Status) {
+        self.sh.streams.add_status(self.slot, status);
+    }
+
+    /// Makes sure that the wheel fires no later than `at`. Moving a deadline later costs nothing: the wheel fires early and looks again.
+    pub fn wake_at(&mut self, at: Instant) {
+        if at < self.hot.wheel_at && !self.has(Flags::DETACHED) {
+            self.hot.wheel_at = at;
+            let id = self.timer_id();
+            self.sh.wheel.schedule(id, at);
+        }
+    }
+
+    /// RTO with back-off.
+    pub fn rto(&self) -> Duration {
+        let max = self.sh.config.rto_max;
+        self.hot.rtt.backed_off(self.hot.backoff, max)
+    }
+
+    /// Starts (or restarts) the retransmission timer (RFC 6298 §5.1, §5.3).
+    pub fn start_rtx_timer(&mut self, now: Instant) {
+        self.hot.rtx_at = now + self.rto();
+        self.wake_at(self.hot.rtx_at);
+    }
+
+    pub fn stop_rtx_timer(&mut self) {
+        self.hot.rtx_at = Instant::FAR;
+        self.clear(Flags::PERSIST | Flags::PROBE_DUE);
+    }
+
+    /// The connection failed: the state is CLOSED, the application learns why. What it has not read stays readable.
+    pub fn fail(&mut self, error: Error) {
+        self.count_failure();
+        self.cold.error = Some(error);
+        self.hot.state = State::Closed;
+        let errno = u16::try_from(error.errno()).unwrap_or(0);
+        let status = Status::CLOSED | Status::WRITE_CLOSED;
+        self.add_status(status.with_errno(errno));
+        self.notify(Ready::ERROR | Ready::CLOSED);
+    }
+
+    fn count_failure(&mut self) {
+        match self.hot.state {
+            State::SynSent | State::SynReceived => self.sh.counters.connect_failures += 1,
+            _ => self.sh.counters.failures += 1,
+        }
+    }
+
+    /// Both directions are finished.
+    pub fn finish(&mut self, state: State) {
+        self.hot.state = state;
+        self.add_status(Status::CLOSED | Status::WRITE_CLOSED);
+        self.notify(Ready::CLOSED);
+    }
+
+    /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).
+    pub fn tsval(&self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.hot.ts_offset)
+    }
+}
+
+/// The instant whose millisecond count has these low 32 bits and that is nearest to `now`.
+pub(crate) fn near(now: Instant, millis: u32) -> Instant {
+    let now_millis = now.as_millis();
+    let distance = i64::from(millis.wrapping_sub(now_millis as u32) as i32);
+    Instant::from_millis(now_millis.saturating_add_signed(distance))
+}

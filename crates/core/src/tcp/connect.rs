@@ -1,0 +1,120 @@
+//! Active open: SYN_SENT (RFC 9293 §3.10.7.3) and the SYN_RECEIVED of a simultaneous open.
+
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::drops::Drop;
+use crate::error::Error;
+use crate::info::State;
+use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::open::synchronize;
+use crate::tcp::options::Agreed;
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+impl Conn<'_> {
+    /// If the state is SYN-SENT, then ...
+    pub fn on_segment_syn_sent(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        self.check_ack_of_syn(now, seg)?;
+        self.check_rst_of_syn(seg)?;
+        // "Fifth, if neither of the SYN or RST bits is set, then drop the segment and return."
+        if !seg.has(TcpFlags::SYN) {
+            return Err(Drop::TcpState.into());
+        }
+        self.take_syn(now, seg);
+        if seg.has(TcpFlags::ACK) {
+            self.complete_active_open(now, seg);
+            self.process_data(now, seg)?;
+            self.process_fin(seg)
+        } else {
+            self.become_simultaneous();
+            Ok(())
+        }
+    }
+
+    /// First, check the ACK bit: only our SYN can have been acknowledged.
+    fn check_ack_of_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if !seg.has(TcpFlags::ACK) || (seg.ack > self.cold.iss && seg.ack <= self.hot.snd_nxt) {
+            return Ok(());
+        }
+        self.sh.answer_with_reset(now, seg);
+        Err(Drop::TcpAck.into())
+    }
+
+    /// Second, check the RST bit. Without an acceptable ACK anybody could have sent it.
+    fn check_rst_of_syn(&mut self, seg: &Segment<'_>) -> Step {
+        if !seg.has(TcpFlags::RST) {
+            return Ok(());
+        }
+        if !seg.has(TcpFlags::ACK) {
+            return Err(Drop::TcpReset.into());
+        }
+        self.sh.counters.resets_in += 1;
+        self.fail(Error::Refused);
+        Err(Stop::Done)
+    }
+
+    /// Fourth, check the SYN bit.
+    fn take_syn(&mut self, now: Instant, seg: &Segment<'_>) {
+        let wscale = self.cold.offer_wscale;
+        let is_ipv4 = self.key.is_ipv4();
+        let agreed = Agreed::new(&self.sh.config, wscale, &seg.options, is_ipv4);
+        synchronize(self.hot, self.cold, seg.seq, &agreed, is_ipv4);
+        if let Some(stamps) = seg.options.timestamps {
+            self.hot.ts_recent = stamps.tsval;
+        }
+        self.set_send_window(seg, 0);
+        self.hot.last_received = now.as_millis() as u32;
+    }
+
+    /// "If SND.UNA > ISS (our SYN has been ACKed), change the connection state to ESTABLISHED".
+    fn complete_active_open(&mut self, now: Instant, seg: &Segment<'_>) {
+        self.acknowledge_syn(now, seg);
+        self.mark_ack();
+        self.establish(now);
+    }
+
+    /// Our SYN is acknowledged: nothing is in flight any more.
+    fn acknowledge_syn(&mut self, now: Instant, seg: &Segment<'_>) {
+        self.measure(now, seg);
+        self.hot.snd_una = self.cold.iss + 1;
+        self.hot.rtx_nxt = self.hot.snd_una;
+        self.hot.rtx_end = self.hot.snd_una;
+        self.stop_rtx_timer();
+        self.clear(Flags::SYN_DUE);
+    }
+
+    /// "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment and send it". Text in the SYN comes again.
+    fn become_simultaneous(&mut self) {
+        self.hot.state = State::SynReceived;
+        self.set(Flags::SYN_DUE);
+        self.mark_output();
+    }
+
+    /// Fifth of RFC 9293 §3.10.7.4 in SYN-RECEIVED: "If SND.UNA < SEG.ACK =< SND.NXT, then enter ESTABLISHED state".
+    pub fn complete_simultaneous_open(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if seg.ack <= self.hot.snd_una || seg.ack > self.hot.snd_nxt {
+            self.sh.answer_with_reset(now, seg);
+            return Err(Drop::TcpAck.into());
+        }
+        self.acknowledge_syn(now, seg);
+        self.set_send_window(seg, self.hot.snd_wscale);
+        self.establish(now);
+        Ok(())
+    }
+
+    /// In a simultaneous open the SYN-ACK repeats the peer's SYN, which is left of the window by then. What counts is its ACK
+    /// (RFC 9293 figure 8, lines 5 and 6).
+    pub fn strip_repeated_syn<'a>(&mut self, seg: &Segment<'a>) -> Segment<'a> {
+        let mut seg = *seg;
+        let repeats = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK) && seg.seq == self.cold.irs;
+        if repeats && self.hot.state == State::SynReceived {
+            seg.seq += 1;
+            seg.flags.remove(TcpFlags::SYN);
+            // Its window is not scaled: leave it alone until the next segment.
+            seg.window >>= self.hot.snd_wscale.min(15);
+            self.mark_ack();
+        }
+        seg
+    }
+}

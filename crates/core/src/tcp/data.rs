@@ -1,0 +1,160 @@
+//! Segment text and FIN (RFC 9293 §3.10.7.4, seventh and eighth), and when to acknowledge them.
+
+use ring::stream::Status;
+use wire::seq::SeqNumber;
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::drops::Drop;
+use crate::event::Ready;
+use crate::info::State;
+use crate::tcp::conn::{Conn, Step, Stop, near};
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+/// What counts as full-sized until something larger arrived, bytes.
+pub(crate) const MIN_RCV_MSS: u16 = 536;
+
+impl Conn<'_> {
+    /// Seventh, process the segment text.
+    pub fn process_data(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        // In the other states the peer has sent FIN already: "ignore the segment text".
+        if seg.payload.is_empty() || !self.hot.state.may_receive() {
+            return Ok(());
+        }
+        let start = seg.data_seq().max(self.hot.rcv_nxt);
+        let end = (seg.data_seq() + seg.payload_len()).min(self.receive_limit());
+        if end <= start {
+            // Behind a closed window, or old with a new FIN behind it.
+            self.mark_ack();
+            return if seg.has(TcpFlags::FIN) && end == self.hot.rcv_nxt {
+                Ok(())
+            } else {
+                Err(Drop::TcpWindow.into())
+            };
+        }
+        self.refuse_after_close(now)?;
+        let skip = (start - seg.data_seq()) as usize;
+        let bytes = seg
+            .payload
+            .get(skip..skip + (end - start) as usize)
+            .unwrap_or_default();
+        self.take_text(now, start, bytes)
+    }
+
+    /// The edge beyond which no byte is taken: the window, or the peer's FIN.
+    fn receive_limit(&self) -> SeqNumber {
+        if self.has(Flags::PEER_FIN) {
+            self.hot.rcv_adv.min(self.cold.peer_fin)
+        } else {
+            self.hot.rcv_adv
+        }
+    }
+
+    /// RFC 9293 §3.10.4 and RFC 2525 §2.17: nobody will read this, and the peer must know that it is lost.
+    fn refuse_after_close(&mut self, now: Instant) -> Step {
+        if !self.has(Flags::APP_CLOSED) {
+            return Ok(());
+        }
+        self.send_reset(now);
+        self.finish(State::Closed);
+        Err(Drop::TcpClosed.into())
+    }
+
+    pub fn take_text(&mut self, now: Instant, start: SeqNumber, bytes: &[u8]) -> Step {
+        let had_holes = self.has(Flags::HOLES);
+        let before = self.hot.rcv_nxt;
+        if let Err(reason) = self.accept_bytes(start, bytes) {
+            self.on_refused(start);
+            return Err(Stop::Drop(reason));
+        }
+        let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+        self.hot.rcv_mss = self.hot.rcv_mss.max(len.min(self.cold.local_mss));
+        if self.hot.rcv_nxt == before {
+            self.owe_duplicate_ack();
+        } else {
+            self.owe_ack(now, had_holes);
+        }
+        Ok(())
+    }
+
+    /// RFC 5681 §4.2: an out-of-order segment is acknowledged at once, even if there is no room to keep it.
+    fn on_refused(&mut self, start: SeqNumber) {
+        if start != self.hot.rcv_nxt {
+            self.owe_duplicate_ack();
+        }
+    }
+
+    /// One ACK for each out-of-order segment: the peer counts them (RFC 5681 §4.2).
+    fn owe_duplicate_ack(&mut self) {
+        self.hot.dup_acks_due = self.hot.dup_acks_due.saturating_add(1);
+        self.hot.quick_acks = self.sh.config.quick_acks;
+        self.mark_ack();
+    }
+
+    /// In-order data came (RFC 9293 §3.8.6.3, RFC 5681 §4.2): acknowledge at once what fills a gap and at least every second full-sized
+    /// segment; the rest may wait for data to ride on.
+    fn owe_ack(&mut self, now: Instant, filled_gap: bool) {
+        self.hot.dup_acks_due = 0;
+        let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
+        let two_segments = 2 * u32::from(self.hot.rcv_mss);
+        if filled_gap || self.hot.quick_acks > 0 || pending >= two_segments {
+            self.mark_ack();
+        } else if !self.has(Flags::ACK_NOW | Flags::ACK_DELAYED) {
+            self.delay_ack(now);
+        }
+    }
+
+    fn delay_ack(&mut self, now: Instant) {
+        let at = now + self.sh.config.delayed_ack;
+        self.hot.ack_at = at.as_nanos().div_ceil(1_000_000) as u32;
+        self.set(Flags::ACK_DELAYED);
+        self.wake_at(near(now, self.hot.ack_at));
+    }
+
+    /// Notes that a segment came. After a silence longer than the RTO the peer is in slow start again: ACKs without delay help it.
+    pub fn note_arrival(&mut self, now: Instant) {
+        let millis = now.as_millis() as u32;
+        let silence = millis.wrapping_sub(self.hot.last_received);
+        if u128::from(silence) > self.hot.rtt.rto().as_millis() {
+            self.hot.quick_acks = self.hot.quick_acks.max(self.sh.config.quick_acks);
+        }
+        self.hot.last_received = millis;
+        self.cold.segments_in = self.cold.segments_in.saturating_add(1);
+        self.cold.keepalive_probes = 0;
+    }
+
+    /// Eighth, check the FIN bit. A FIN beyond a gap is remembered until the gap is filled.
+    pub fn process_fin(&mut self, seg: &Segment<'_>) -> Step {
+        if seg.has(TcpFlags::FIN) && self.hot.state.may_receive() && !self.has(Flags::PEER_FIN) {
+            let fin = seg.data_seq() + seg.payload_len();
+            if fin >= self.hot.rcv_nxt && fin <= self.hot.rcv_adv {
+                self.cold.peer_fin = fin;
+                self.set(Flags::PEER_FIN);
+            }
+        }
+        if self.has(Flags::PEER_FIN) && self.hot.rcv_nxt == self.cold.peer_fin {
+            self.take_fin();
+        }
+        Ok(())
+    }
+
+    /// The peer's FIN is next: "advance RCV.NXT over the FIN, and send an acknowledgment for the FIN".
+    fn take_fin(&mut self) {
+        self.clear(Flags::PEER_FIN);
+        self.forget_held();
+        self.hot.rcv_nxt += 1;
+        self.hot.rcv_adv = self.hot.rcv_adv.max(self.hot.rcv_nxt);
+        self.hot.dup_acks_due = 0;
+        self.mark_ack();
+        self.add_status(Status::EOF);
+        self.notify(Ready::EOF | Ready::READABLE);
+        match self.hot.state {
+            State::SynReceived | State::Established => self.hot.state = State::CloseWait,
+            // Our FIN is not acknowledged, or this would be FIN_WAIT_2.
+            State::FinWait1 => self.hot.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Headers and payload, written straight into the frame that the port lends.
+
+use std::net::IpAddr;
+
+use wire::frame::{MacAddr, TxChecksum, TxMeta};
+use wire::ip::Protocol;
+use wire::seq::SeqNumber;
+use wire::tcp::{
+    CHECKSUM_OFFSET, TcpFlags, TcpHeader, TcpOptions, Timestamps, fill_checksum,
+    fill_partial_checksum,
+};
+use wire::time::Instant;
+
+use crate::ip::{Net, Path};
+use crate::tcp::conn::Conn;
+use crate::tcp::options::syn_options;
+use crate::tcp::output::{Kind, Plan};
+use crate::tcp::tcb::Flags;
+
+/// Where a segment goes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub path: Path,
+    pub mac: MacAddr,
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    /// The link finishes checksums.
+    pub partial: bool,
+}
+
+/// Writes a whole frame. A frame that is too short for it (no port lends one) stays empty.
+pub(crate) fn write_frame(
+    frame: &mut [u8],
+    net: &Net,
+    target: &Target,
+    header: &TcpHeader,
+    payload: (&[u8], &[u8]),
+) -> TxMeta {
+    let header_len = header.header_len();
+    let payload_len = payload.0.len() + payload.1.len();
+    let segment_len = header_len + payload_len;
+    let Target { path, mac, dst, .. } = target;
+    let start = net.write_headers(frame, path, *mac, *dst, Protocol::TCP, segment_len, 0);
+    let Some(segment) = frame.get_mut(start..start + segment_len) else {
+        return TxMeta::default();
+    };
+    header.emit(segment);
+    copy(segment, header_len, payload.0);
+    copy(segment, header_len + payload.0.len(), payload.1);
+    let checksum = if target.partial {
+        fill_partial_checksum(target.src, target.dst, segment);
+        TxChecksum::Partial {
+            start: start as u16,
+            offset: CHECKSUM_OFFSET,
+        }
+    } else {
+        fill_checksum(target.src, target.dst, segment);
+        TxChecksum::Complete
+    };
+    TxMeta {
+        len: start + segment_len,
+        checksum,
+    }
+}
+
+fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = segment.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+impl Conn<'_> {
+    /// The header of a planned segment. From here on the window in it is on offer.
+    pub fn header(&mut self, now: Instant, plan: &Plan) -> TcpHeader {
+        let is_syn = plan.kind == Kind::Syn;
+        let window = if is_syn {
+            self.syn_window()
+        } else {
+            self.take_window()
+        };
+        let has_ack = plan.flags.contains(TcpFlags::ACK);
+        TcpHeader {
+            src_port: self.key.local().port(),
+            dst_port: self.key.remote().port(),
+            seq: plan.seq,
+            ack: if has_ack {
+                self.hot.rcv_nxt
+            } else {
+                SeqNumber(0)
+            },
+            flags: plan.flags,
+            window,
+            urgent: 0,
+            options: if is_syn {
+                self.syn_options(now, has_ack)
+            } else {
+                self.segment_options(now)
+            },
+        }
+    }
+
+    /// The window in a SYN is never scaled (RFC 7323 §2.2).
+    fn syn_window(&mut self) -> u16 {
+        let window = self.hot.rcv_wnd().min(u32::from(u16::MAX));
+        window as u16
+    }
+
+    fn syn_options(&self, now: Instant, is_reply: bool) -> TcpOptions {
+        let tsval = self.tsval(now);
+        let mut options = syn_options(
+            &self.sh.config,
+            self.cold.local_mss,
+            self.cold.offer_wscale,
+            tsval,
+        );
+        if is_reply {
+            // Simultaneous open: answer what the peer's SYN offered.
+            options.sack_permitted = self.has(Flags::SACK);
+            options.window_scale = options.window_scale.filter(|_| self.has(Flags::SCALING));
+            options.timestamps = self.has(Flags::TIMESTAMPS).then_some(Timestamps {
+                tsval,
+                tsecr: self.hot.ts_recent,
+            });
+        }
+        options
+    }
+
+    fn segment_options(&self, now: Instant) -> TcpOptions {
+        let mut options = TcpOptions::default();
+        // RFC 7323 §3.2: once agreed on, in every segment but RST.
+        if self.has(Flags::TIMESTAMPS) {
+            options.timestamps = Some(Timestamps {
+                tsval: self.tsval(now),
+                tsecr: self.hot.ts_recent,
+            });
+        }
+        if self.has(Flags::HOLES) {
+            options.sack = self.sack_blocks();
+            options.sack.truncate(self.max_sack_blocks());
+        }
+        options
+    }
+}

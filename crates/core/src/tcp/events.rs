@@ -1,0 +1,50 @@
+//! News for the application.
+
+use crate::event::{Event, Ready};
+use crate::tcp::Tcp;
+use crate::tcp::tcb::Flags;
+
+impl Tcp {
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            let slot = self.shared.queues.pop_news()?;
+            if let Some(event) = self.news_of(slot) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn news_of(&mut self, slot: u32) -> Option<Event> {
+        let id = self.id_of(slot);
+        let conn = self.conns.view(slot, &mut self.shared)?;
+        if conn.has(Flags::UNANNOUNCED) {
+            return self.announce(slot);
+        }
+        // Before `Accept` nobody waits for more; `accept` asks for it again.
+        if conn.has(Flags::BACKLOG) || conn.hot.ready.is_empty() {
+            return None;
+        }
+        let ready = std::mem::take(&mut conn.hot.ready);
+        Some(Event::Ready {
+            conn: id,
+            token: conn.cold.token,
+            ready,
+            error: conn.cold.error.filter(|_| ready.contains(Ready::ERROR)),
+        })
+    }
+
+    /// From here on the application holds the streams.
+    fn announce(&mut self, slot: u32) -> Option<Event> {
+        let id = self.id_of(slot);
+        let conn = self.conns.view(slot, &mut self.shared)?;
+        conn.sh.streams.grant(slot).ok()?;
+        conn.hot.flags.remove(Flags::UNANNOUNCED);
+        let listener = self.listeners.at(conn.cold.listener)?;
+        Some(Event::Accepted {
+            listener: listener.token,
+            conn: id,
+            local: conn.key.local(),
+            remote: conn.key.remote(),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! Header prediction: what a connection mostly receives, in a few comparisons. Everything it does the slow path does as well.
+
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::info::State;
+use crate::tcp::conn::Conn;
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+/// Anything that makes an ACK or data more than the next in line.
+const UNUSUAL: Flags = Flags::HOLES
+    .union(Flags::SACKED)
+    .union(Flags::RECOVERY)
+    .union(Flags::LOSS)
+    .union(Flags::PERSIST)
+    .union(Flags::FIN_QUEUED)
+    .union(Flags::PEER_FIN)
+    .union(Flags::APP_CLOSED);
+
+impl Conn<'_> {
+    /// Whether the segment can take the short way: ESTABLISHED, next in order, nothing but ACK and PSH, acknowledging something that is in
+    /// flight or nothing new with data behind it.
+    pub fn is_predicted(&self, seg: &Segment<'_>) -> bool {
+        let hot = &*self.hot;
+        hot.state == State::Established
+            && !hot.has(UNUSUAL)
+            && seg.flags.difference(TcpFlags::PSH) == TcpFlags::ACK
+            && seg.seq == hot.rcv_nxt
+            && seg.payload_len() <= hot.rcv_wnd()
+            && self.predicts_ack(seg)
+            && self.predicts_timestamp(seg)
+    }
+
+    fn predicts_ack(&self, seg: &Segment<'_>) -> bool {
+        let hot = &*self.hot;
+        let advances = seg.ack > hot.snd_una && seg.ack <= hot.snd_nxt && hot.dup_acks == 0;
+        let only_data = seg.ack == hot.snd_una && !seg.payload.is_empty();
+        (advances || only_data) && seg.options.sack.is_empty()
+    }
+
+    fn predicts_timestamp(&self, seg: &Segment<'_>) -> bool {
+        match (seg.options.timestamps, self.has(Flags::TIMESTAMPS)) {
+            (Some(stamps), true) => stamps.tsval.wrapping_sub(self.hot.ts_recent) as i32 >= 0,
+            (None, false) => true,
+            _ => false,
+        }
+    }
+
+    /// Takes a predicted segment.
+    pub fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> crate::tcp::conn::Step {
+        self.sh.counters.fast_path += 1;
+        self.update_ts_recent(seg);
+        self.note_arrival(now);
+        if seg.ack > self.hot.snd_una {
+            self.on_ack_advance(now, seg);
+        }
+        self.update_window(now, seg);
+        if seg.payload.is_empty() {
+            return Ok(());
+        }
+        self.take_text(now, seg.seq, seg.payload)
+    }
+}

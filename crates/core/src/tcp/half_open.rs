@@ -1,0 +1,439 @@
+//! Half-open connections of listeners: SYN_RECEIVED in 64 bytes. A control block is taken when the handshake is complete.
+
+use std::io;
+
+use wire::frame::FrameSink;
+use wire::seq::SeqNumber;
+use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::config::Config;
+use crate::drops::Drop;
+use crate::flow::{self, FlowKey};
+use crate::id::PortId;
+use crate::ip::Resolution;
+use crate::tcp::Tcp;
+use crate::tcp::conn::{Step, Stop};
+use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::open::initial_receive_window;
+use crate::tcp::options::{Agreed, advertised_mss, syn_options, window_scale_for};
+use crate::tcp::rtt::Rtt;
+use crate::tcp::segment::Segment;
+
+/// What has to be remembered between SYN and ACK.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HalfOpen {
+    pub key: FlowKey,
+    pub iss: SeqNumber,
+    pub irs: SeqNumber,
+    pub ts_recent: u32,
+    /// When the first SYN-ACK was sent: µs, low 32 bits.
+    pub sent_at: u32,
+    pub listener: u16,
+    pub peer_mss: u16,
+    /// Window of the SYN, not scaled.
+    pub window: u16,
+    pub snd_wscale: u8,
+    pub rcv_wscale: u8,
+    pub port: PortId,
+    /// SYN-ACKs sent again by the timer.
+    pub retries: u8,
+    pub agreed: Options,
+}
+
+bitflags::bitflags! {
+    /// Options that both sides offered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Options: u8 {
+        const TIMESTAMPS = 1;
+        const SACK = 2;
+        const SCALING = 4;
+    }
+}
+
+impl Options {
+    fn new(agreed: &Agreed) -> Self {
+        let mut options = Self::empty();
+        options.set(Self::TIMESTAMPS, agreed.timestamps);
+        options.set(Self::SACK, agreed.sack);
+        options.set(Self::SCALING, agreed.scaling);
+        options
+    }
+}
+
+const _: () = assert!(size_of::<HalfOpen>() == 64);
+
+impl HalfOpen {
+    fn rcv_nxt(&self) -> SeqNumber {
+        self.irs + 1
+    }
+
+    fn has(&self, option: Options) -> bool {
+        self.agreed.contains(option)
+    }
+
+    /// What the two SYNs agreed on.
+    pub fn agreed(&self) -> Agreed {
+        Agreed {
+            peer_mss: self.peer_mss,
+            snd_wscale: self.snd_wscale,
+            rcv_wscale: self.rcv_wscale,
+            scaling: self.has(Options::SCALING),
+            timestamps: self.has(Options::TIMESTAMPS),
+            sack: self.has(Options::SACK),
+        }
+    }
+}
+
+/// All half-open records.
+#[derive(Debug)]
+pub(crate) struct HalfOpens {
+    pub slots: Slots,
+    records: Vec<HalfOpen>,
+}
+
+impl HalfOpens {
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let mut records = Vec::new();
+        records.try_reserve_exact(config.max_half_open as usize)?;
+        Ok(Self {
+            slots: Slots::new(config.max_half_open)?,
+            records,
+        })
+    }
+
+    pub fn at(&self, slot: u32) -> Option<&HalfOpen> {
+        self.records.get(slot as usize)
+    }
+
+    fn insert(&mut self, record: HalfOpen) -> Option<u32> {
+        let slot = self.slots.alloc()?;
+        match self.records.get_mut(slot as usize) {
+            Some(entry) => *entry = record,
+            None => self.records.push(record),
+        }
+        Some(slot)
+    }
+}
+
+impl Tcp {
+    /// A SYN for a listener. `after` is where the sequence numbers of the same endpoints ended, if they are in TIME_WAIT. Data and FIN in
+    /// the SYN come again.
+    pub fn open_half(
+        &mut self,
+        now: Instant,
+        listener: u32,
+        seg: &Segment<'_>,
+        after: Option<SeqNumber>,
+    ) -> Result<(), Drop> {
+        // SYN cookies would go here: today the SYN is refused.
+        let Some(entry) = self
+            .listeners
+            .at(listener)
+            .filter(|entry| entry.may_take_syn())
+        else {
+            return Err(Drop::TcpHalfOpen);
+        };
+        debug_assert!(entry.half_open <= self.half_open.slots.capacity());
+        let key = seg.key();
+        let record = self.half_open_record(now, listener, seg, key, after);
+        let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
+        if let Some(entry) = self.listeners.at_mut(listener) {
+            entry.half_open += 1;
+        }
+        let hash = self.flows.hash(&key);
+        self.flows.insert(hash, flow::id(flow::HALF_OPEN, slot));
+        self.shared.queues.grow_half_open(slot);
+        self.shared.queues.push_syn_ack(seg.port, slot);
+        self.schedule_half_open(now, slot, 0);
+        Ok(())
+    }
+
+    fn half_open_record(
+        &self,
+        now: Instant,
+        listener: u32,
+        seg: &Segment<'_>,
+        key: FlowKey,
+        after: Option<SeqNumber>,
+    ) -> HalfOpen {
+        let config = &self.shared.config;
+        let wscale = window_scale_for(config.max_buffer);
+        let agreed = Agreed::new(config, wscale, &seg.options, key.is_ipv4());
+        let fresh = self.isn.start(now, &key).iss;
+        HalfOpen {
+            key,
+            iss: beyond(fresh, after),
+            irs: seg.seq,
+            ts_recent: seg.options.timestamps.map_or(0, |stamps| stamps.tsval),
+            sent_at: now.as_micros() as u32,
+            listener: listener as u16,
+            peer_mss: agreed.peer_mss,
+            window: seg.window,
+            snd_wscale: agreed.snd_wscale,
+            rcv_wscale: agreed.rcv_wscale,
+            port: seg.port,
+            retries: 0,
+            agreed: Options::new(&agreed),
+        }
+    }
+
+    fn schedule_half_open(&mut self, now: Instant, slot: u32, retries: u8) {
+        let config = &self.shared.config;
+        let rto = Rtt::new(config.rto_initial).backed_off(retries, config.rto_max);
+        let id = flow::id(flow::HALF_OPEN, slot);
+        self.shared.wheel.schedule(id, now + rto);
+    }
+
+    /// The SYN-ACK was not answered.
+    pub fn on_half_open_timer(&mut self, now: Instant, slot: u32) {
+        let limit = self.shared.config.syn_ack_retries;
+        let Some(record) = self.half_open.records.get_mut(slot as usize) else {
+            return;
+        };
+        if record.retries >= limit {
+            self.drop_half_open(slot);
+            return;
+        }
+        record.retries += 1;
+        let (port, retries) = (record.port, record.retries);
+        self.shared.counters.timeouts += 1;
+        self.shared.counters.retransmits += 1;
+        self.shared.queues.push_syn_ack(port, slot);
+        self.schedule_half_open(now, slot, retries);
+    }
+
+    /// Back to LISTEN.
+    pub fn drop_half_open(&mut self, slot: u32) {
+        if let Some(&HalfOpen { key, .. }) = self.half_open.at(slot) {
+            let hash = self.flows.hash(&key);
+            self.flows.remove(hash, flow::id(flow::HALF_OPEN, slot));
+        }
+        self.free_half_open(slot);
+    }
+
+    /// Frees the record; the flow table does not name it any more.
+    pub fn free_half_open(&mut self, slot: u32) {
+        let Some(&HalfOpen { listener, port, .. }) = self.half_open.at(slot) else {
+            return;
+        };
+        if !self.half_open.slots.free(slot) {
+            return;
+        }
+        self.shared.queues.remove_syn_ack(port, slot);
+        self.shared.wheel.cancel(flow::id(flow::HALF_OPEN, slot));
+        if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
+            entry.half_open = entry.half_open.saturating_sub(1);
+        }
+    }
+
+    /// SYN_RECEIVED of a passive open (RFC 9293 §3.10.7.4).
+    pub fn on_half_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
+        let Some(&record) = self.half_open.at(slot) else {
+            return Err(Drop::TcpNoConnection.into());
+        };
+        self.check_repeated_syn(slot, &record, seg)?;
+        self.check_half_open_sequence(now, &record, seg)?;
+        self.check_half_open_rst(now, slot, &record, seg)?;
+        // Fourth, check the SYN bit: "if the connection was initiated with a passive OPEN, then return this connection to the LISTEN
+        // state and return".
+        if seg.has(TcpFlags::SYN) {
+            self.drop_half_open(slot);
+            return Err(Drop::TcpSyn.into());
+        }
+        // Fifth, check the ACK field.
+        if !seg.has(TcpFlags::ACK) {
+            return Err(Drop::TcpState.into());
+        }
+        if seg.ack != record.iss + 1 {
+            self.shared.answer_with_reset(now, seg);
+            return Err(Drop::TcpAck.into());
+        }
+        self.promote(now, slot, &record, seg)
+    }
+
+    /// The peer did not get our SYN-ACK: again.
+    fn check_repeated_syn(&mut self, slot: u32, record: &HalfOpen, seg: &Segment<'_>) -> Step {
+        let is_syn = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::RST);
+        if is_syn && seg.seq == record.irs {
+            self.shared.queues.push_syn_ack(record.port, slot);
+            if let Some(record) = self.half_open.records.get_mut(slot as usize) {
+                // It cannot be timed any more (Karn).
+                record.sent_at = 0;
+            }
+            return Err(Stop::Done);
+        }
+        Ok(())
+    }
+
+    /// First, check the sequence number, and the timestamp.
+    fn check_half_open_sequence(
+        &mut self,
+        now: Instant,
+        record: &HalfOpen,
+        seg: &Segment<'_>,
+    ) -> Step {
+        let window = u32::from(self.half_open_window(record)).max(1);
+        let first = record.rcv_nxt();
+        let in_window = |seq: SeqNumber| seq >= first && seq < first + window;
+        let acceptable = in_window(seg.seq) || (seg.len() > 0 && in_window(seg.end() - 1));
+        let stamps = seg
+            .options
+            .timestamps
+            .filter(|_| record.has(Options::TIMESTAMPS) && !seg.has(TcpFlags::RST));
+        let is_old =
+            stamps.is_some_and(|stamps| (stamps.tsval.wrapping_sub(record.ts_recent) as i32) < 0);
+        if acceptable && !is_old {
+            return Ok(());
+        }
+        if !seg.has(TcpFlags::RST) {
+            self.challenge_half_open(now, record);
+        }
+        Err(if is_old {
+            Drop::TcpPaws
+        } else {
+            Drop::TcpWindow
+        }
+        .into())
+    }
+
+    /// Second, check the RST bit (RFC 5961 §3).
+    fn check_half_open_rst(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: &HalfOpen,
+        seg: &Segment<'_>,
+    ) -> Step {
+        if !seg.has(TcpFlags::RST) {
+            return Ok(());
+        }
+        if seg.seq != record.rcv_nxt() {
+            self.challenge_half_open(now, record);
+            return Err(Drop::TcpReset.into());
+        }
+        self.shared.counters.resets_in += 1;
+        self.drop_half_open(slot);
+        Err(Stop::Done)
+    }
+
+    fn challenge_half_open(&mut self, now: Instant, record: &HalfOpen) {
+        if !self.shared.may_challenge(now) {
+            self.shared.counters.drop(Drop::ReplyLimited);
+            return;
+        }
+        self.shared.counters.challenge_acks += 1;
+        let header = TcpHeader {
+            seq: record.iss + 1,
+            ack: record.rcv_nxt(),
+            flags: TcpFlags::ACK,
+            window: self.half_open_window(record) >> record.rcv_wscale,
+            options: TcpOptions {
+                timestamps: self.half_open_stamps(now, record),
+                ..TcpOptions::default()
+            },
+            ..TcpHeader::default()
+        };
+        self.shared
+            .send_bare(now, record.key.local(), record.key.remote(), header);
+    }
+
+    fn half_open_window(&self, record: &HalfOpen) -> u16 {
+        let listener = self.listeners.at(u32::from(record.listener));
+        listener.map_or(0, |listener| {
+            initial_receive_window(&self.shared.config, &listener.options)
+        })
+    }
+
+    fn half_open_stamps(&self, now: Instant, record: &HalfOpen) -> Option<Timestamps> {
+        record.has(Options::TIMESTAMPS).then(|| Timestamps {
+            tsval: (now.as_millis() as u32)
+                .wrapping_add(self.isn.start(now, &record.key).ts_offset),
+            tsecr: record.ts_recent,
+        })
+    }
+
+    /// Sends the SYN-ACKs that are due. False when the sink is full.
+    pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+        while let Some(slot) = self.shared.queues.front_syn_ack(port) {
+            if let Some(&record) = self.half_open.at(slot) {
+                if !self.send_syn_ack(now, &record, sink) {
+                    return false;
+                }
+            }
+            self.shared.queues.remove_syn_ack(port, slot);
+        }
+        true
+    }
+
+    fn send_syn_ack(&mut self, now: Instant, record: &HalfOpen, sink: &mut impl FrameSink) -> bool {
+        let (local, remote) = (record.key.local(), record.key.remote());
+        let Ok(path) = self.shared.net.path(remote.ip(), Some(local.ip())) else {
+            self.shared.counters.drop(Drop::ReplyNoRoute);
+            return true;
+        };
+        let header = self.syn_ack(now, record, path.mtu);
+        let Resolution::Ready(mac) = self
+            .shared
+            .net
+            .resolve(now, &path, &mut self.shared.counters)
+        else {
+            // It waits with the neighbour, or the timer sends another.
+            self.shared.send_bare_on(now, &path, local, remote, header);
+            return true;
+        };
+        let interface = self.shared.config.interfaces.get(usize::from(path.port.0));
+        let target = Target {
+            path,
+            mac,
+            src: local.ip(),
+            dst: remote.ip(),
+            partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
+        };
+        let net = &self.shared.net;
+        let mut len = 0;
+        let sent = sink.send(|frame| {
+            let meta = write_frame(frame, net, &target, &header, (&[], &[]));
+            len = meta.len;
+            meta
+        });
+        if sent {
+            self.shared.counters.segments_out += 1;
+            self.shared.counters.frames_out += 1;
+            self.shared.counters.bytes_out += len as u64;
+        }
+        sent
+    }
+
+    fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
+        let config = &self.shared.config;
+        let listener = self.listeners.at(u32::from(record.listener));
+        let options = listener
+            .map(|listener| listener.options)
+            .unwrap_or_default();
+        let mss = advertised_mss(mtu, record.key.is_ipv4(), &options);
+        let mut reply = syn_options(config, mss, record.rcv_wscale, 0);
+        reply.sack_permitted = record.has(Options::SACK);
+        reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
+        reply.timestamps = self.half_open_stamps(now, record);
+        TcpHeader {
+            src_port: record.key.local().port(),
+            dst_port: record.key.remote().port(),
+            seq: record.iss,
+            ack: record.rcv_nxt(),
+            flags: TcpFlags::SYN | TcpFlags::ACK,
+            window: initial_receive_window(config, &options),
+            urgent: 0,
+            options: reply,
+        }
+    }
+}
+
+/// An ISS that is beyond everything sent before between the same endpoints (RFC 9293 §3.4.3, RFC 6191 §2).
+pub(crate) fn beyond(fresh: SeqNumber, after: Option<SeqNumber>) -> SeqNumber {
+    match after {
+        Some(last) => fresh.max(last + (1 << 17)),
+        None => fresh,
+    }
+}

@@ -1,0 +1,80 @@
+//! ICMP errors about our segments (RFC 9293 §3.9.2.2, RFC 5927): believed only if they quote something that is in flight.
+
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::drops::Drop;
+use crate::flow::{self, FlowKey};
+use crate::info::State;
+use crate::ip::{ErrorKind, TransportError};
+use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::options::effective_mss;
+use crate::tcp::tcb::Flags;
+
+/// The smallest path MTUs that are believed: below, an attacker would have us send tiny segments. RFC 8200 §5 guarantees the one for
+/// IPv6; every link of today carries the one for IPv4.
+const MIN_MTU_V4: u16 = 552;
+const MIN_MTU_V6: u16 = 1280;
+
+impl Tcp {
+    pub fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
+        let key = FlowKey::new(error.quoted.src, error.quoted.dst);
+        let hash = self.flows.hash(&key);
+        let id = self.lookup(hash, &key);
+        let slot = match id {
+            Some(id) if flow::tag(id) == flow::CONNECTION as usize => flow::index(id) as u32,
+            _ => return self.shared.counters.drop(Drop::IcmpQuote),
+        };
+        let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+            return;
+        };
+        if !conn.is_in_flight(error.quoted.seq) {
+            return self.shared.counters.drop(Drop::IcmpQuote);
+        }
+        conn.on_transport_error(error);
+        self.settle(now, slot);
+    }
+}
+
+impl Conn<'_> {
+    /// RFC 5927 §4.1: SND.UNA =< SEG.SEQ < SND.NXT.
+    fn is_in_flight(&self, seq: SeqNumber) -> bool {
+        seq >= self.hot.snd_una && seq < self.hot.snd_nxt
+    }
+
+    fn on_transport_error(&mut self, error: &TransportError) {
+        match error.kind {
+            ErrorKind::TooBig => {
+                if let Some(mtu) = error.mtu {
+                    self.lower_path_mtu(mtu);
+                }
+            }
+            // RFC 5461 §4.1: hard errors end attempts to connect, not connections.
+            ErrorKind::Hard(error) if self.hot.state == State::SynSent => self.fail(error),
+            ErrorKind::Hard(error) | ErrorKind::Soft(error) => {
+                self.cold.soft_error = Some(error);
+            }
+        }
+    }
+
+    /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
+    fn lower_path_mtu(&mut self, mtu: u16) {
+        let is_ipv4 = self.key.is_ipv4();
+        let mtu = mtu.max(if is_ipv4 { MIN_MTU_V4 } else { MIN_MTU_V6 });
+        if mtu >= self.cold.path.mtu {
+            return;
+        }
+        self.cold.path.mtu = mtu;
+        self.hot.mss = effective_mss(
+            self.cold.peer_mss,
+            mtu,
+            is_ipv4,
+            self.has(Flags::TIMESTAMPS),
+            &self.cold.options,
+        );
+        if self.hot.state.may_transmit() && self.hot.flight() > 0 {
+            self.go_back();
+        }
+    }
+}

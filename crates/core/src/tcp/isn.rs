@@ -1,0 +1,93 @@
+//! Initial sequence numbers and timestamp offsets: unpredictable from outside, increasing for one pair of endpoints.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use siphasher::sip::SipHasher13;
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::flow::FlowKey;
+
+/// ISN = M + F(localip, localport, remoteip, remoteport, secretkey) (RFC 6528 §3, RFC 9293 §3.4.1).
+pub(crate) struct IsnGenerator {
+    hasher: SipHasher13,
+}
+
+impl fmt::Debug for IsnGenerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the hasher: it holds the secret.
+        f.debug_struct("IsnGenerator").finish_non_exhaustive()
+    }
+}
+
+/// What a new connection starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub iss: SeqNumber,
+    /// Added to the millisecond clock (RFC 7323 §5.4).
+    pub ts_offset: u32,
+}
+
+impl IsnGenerator {
+    /// The key is derived from `secret`, so that it differs from all other uses of that.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        let mut master = [0; 16];
+        for (i, byte) in secret.iter().enumerate() {
+            master[i % 16] ^= byte.rotate_left(u32::from(i >= 16));
+        }
+        let derive = SipHasher13::new_with_key(&master);
+        let mut key = [0; 16];
+        let (low, high) = key.split_at_mut(8);
+        low.copy_from_slice(&derive.hash(b"tcp initial sequence 0").to_be_bytes());
+        high.copy_from_slice(&derive.hash(b"tcp initial sequence 1").to_be_bytes());
+        Self {
+            hasher: SipHasher13::new_with_key(&key),
+        }
+    }
+
+    /// The clock M ticks every 4 µs (RFC 9293 §3.4.1).
+    pub fn start(&self, now: Instant, key: &FlowKey) -> Start {
+        let mut hasher = self.hasher;
+        key.hash(&mut hasher);
+        let f = hasher.finish();
+        let m = (now.as_micros() / 4) as u32;
+        Start {
+            iss: SeqNumber(m.wrapping_add(f as u32)),
+            ts_offset: (f >> 32) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(port: u16) -> FlowKey {
+        FlowKey::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into())
+    }
+
+    #[test]
+    fn grows_by_one_every_4_us() {
+        let isn = IsnGenerator::new(&[7; 32]);
+        let first = isn.start(Instant::from_micros(1000), &key(1));
+        let later = isn.start(Instant::from_micros(1040), &key(1));
+        assert_eq!(later.iss - first.iss, 10);
+        assert_eq!(later.ts_offset, first.ts_offset);
+    }
+
+    #[test]
+    fn depends_on_endpoints_and_secret() {
+        let now = Instant::from_millis(5);
+        let isn = IsnGenerator::new(&[7; 32]);
+        assert_ne!(isn.start(now, &key(1)), isn.start(now, &key(2)));
+        let mut secret = [7; 32];
+        secret[31] = 8;
+        let other = IsnGenerator::new(&secret);
+        assert_ne!(isn.start(now, &key(1)).iss, other.start(now, &key(1)).iss);
+        assert_ne!(
+            isn.start(now, &key(1)).ts_offset,
+            other.start(now, &key(1)).ts_offset
+        );
+    }
+}

@@ -1,0 +1,283 @@
+//! Listeners: who listens where, their backlogs, and LISTEN (RFC 9293 §3.10.7.2).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::command::Options;
+use crate::config::Config;
+use crate::drops::Drop;
+use crate::error::Error;
+use crate::id::{ListenerId, Token};
+use crate::list::List;
+use crate::tcp::Tcp;
+use crate::tcp::conn::{Step, Stop};
+use crate::tcp::queues::Queues;
+use crate::tcp::segment::Segment;
+
+/// Half-open records that a listener may have even if its backlog is smaller.
+const MIN_HALF_OPEN: u32 = 64;
+
+/// One listener.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listener {
+    pub token: Token,
+    pub local: SocketAddr,
+    pub only_v6: bool,
+    pub backlog: u32,
+    pub options: Options,
+    /// Established, not taken by the application yet.
+    pub waiting: List,
+    /// Half-open records that it has.
+    pub half_open: u32,
+    /// The next listener on the same port, plus one.
+    next: u32,
+}
+
+impl Listener {
+    pub fn new(
+        token: Token,
+        local: SocketAddr,
+        only_v6: bool,
+        backlog: u32,
+        options: Options,
+    ) -> Self {
+        Self {
+            token,
+            local,
+            only_v6,
+            // listen(fd, 0) means a backlog of one everywhere.
+            backlog: backlog.max(1),
+            options,
+            waiting: List::new(),
+            half_open: 0,
+            next: 0,
+        }
+    }
+
+    /// Whether segments to `addr` are for it.
+    fn covers(&self, addr: IpAddr) -> bool {
+        match self.local.ip() {
+            IpAddr::V4(own) if own.is_unspecified() => addr.is_ipv4(),
+            IpAddr::V6(own) if own.is_unspecified() => addr.is_ipv6() || !self.only_v6,
+            own => own == addr,
+        }
+    }
+
+    /// Whether both would get some segment: then only one may be.
+    fn conflicts_with(&self, other: &Self) -> bool {
+        self.covers(other.local.ip()) || other.covers(self.local.ip())
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < self.backlog
+    }
+
+    pub fn may_take_syn(&self) -> bool {
+        self.half_open < self.backlog.max(MIN_HALF_OPEN)
+    }
+}
+
+/// All listeners, by port.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    slots: Slots,
+    table: Vec<Listener>,
+    /// For each port the first of its listeners, plus one. 256 KiB that are touched where something listens.
+    first: Vec<u32>,
+}
+
+impl Listeners {
+    pub fn new(config: &Config) -> io::Result<Self> {
+        Ok(Self {
+            slots: Slots::new(config.max_listeners)?,
+            table: Vec::new(),
+            first: vec![0; 1 << 16],
+        })
+    }
+
+    pub fn len(&self) -> u32 {
+        self.slots.len()
+    }
+
+    pub fn at(&self, slot: u32) -> Option<&Listener> {
+        self.table.get(slot as usize)
+    }
+
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut Listener> {
+        self.table.get_mut(slot as usize)
+    }
+
+    /// The slot of a live id.
+    pub fn resolve(&self, id: ListenerId) -> Result<u32, Error> {
+        if self.slots.is_live(id.slot, id.generation) {
+            Ok(id.slot)
+        } else {
+            Err(Error::BadId)
+        }
+    }
+
+    fn on_port(&self, port: u16) -> impl Iterator<Item = u32> + '_ {
+        let mut next = self.first.get(usize::from(port)).copied().unwrap_or(0);
+        std::iter::from_fn(move || {
+            let slot = next.checked_sub(1)?;
+            next = self.at(slot).map_or(0, |listener| listener.next);
+            Some(slot)
+        })
+    }
+
+    /// Who listens on `local`.
+    pub fn find(&self, local: SocketAddr) -> Option<u32> {
+        self.on_port(local.port()).find(|&slot| {
+            self.at(slot)
+                .is_some_and(|listener| listener.covers(local.ip()))
+        })
+    }
+
+    /// Whether `candidate` can listen beside the others.
+    pub fn is_free(&self, candidate: &Listener) -> bool {
+        self.on_port(candidate.local.port())
+            .filter_map(|slot| self.at(slot))
+            .all(|other| !candidate.conflicts_with(other))
+    }
+
+    pub fn insert(&mut self, mut listener: Listener) -> Result<ListenerId, Error> {
+        if !self.is_free(&listener) {
+            return Err(Error::AddressInUse);
+        }
+        let slot = self.slots.alloc().ok_or(Error::NoMemory)?;
+        if let Some(first) = self.first.get_mut(usize::from(listener.local.port())) {
+            listener.next = std::mem::replace(first, slot + 1);
+        }
+        match self.table.get_mut(slot as usize) {
+            Some(entry) => *entry = listener,
+            None => self.table.push(listener),
+        }
+        Ok(ListenerId {
+            slot,
+            generation: self.slots.generation(slot),
+        })
+    }
+
+    pub fn remove(&mut self, slot: u32) {
+        let Some(&Listener { local, next, .. }) = self.at(slot) else {
+            return;
+        };
+        let before = self.on_port(local.port()).find(|&other| {
+            self.at(other)
+                .is_some_and(|listener| listener.next == slot + 1)
+        });
+        match before.and_then(|before| self.table.get_mut(before as usize)) {
+            Some(before) => before.next = next,
+            None => {
+                if let Some(first) = self.first.get_mut(usize::from(local.port())) {
+                    *first = next;
+                }
+            }
+        }
+        self.slots.free(slot);
+    }
+
+    /// A connection leaves the backlog of its listener.
+    pub fn leave_backlog(&mut self, listener: u32, conn: u32, queues: &mut Queues) {
+        if let Some(listener) = self.at_mut(listener) {
+            listener.waiting.remove(&mut queues.backlog, conn);
+        }
+    }
+}
+
+impl Tcp {
+    /// LISTEN, or CLOSED if nobody listens.
+    pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        let Some(listener) = self.listeners.find(seg.local) else {
+            return Err(self.on_closed(now, seg).into());
+        };
+        // First, check for a RST.
+        if seg.has(TcpFlags::RST) {
+            return Err(Drop::TcpNoConnection.into());
+        }
+        // Second, check for an ACK: there is nothing it could acknowledge.
+        if seg.has(TcpFlags::ACK) {
+            self.shared.answer_with_reset(now, seg);
+            return Err(Drop::TcpNoConnection.into());
+        }
+        // Third, check for a SYN. Nobody honest ends a connection in the segment that opens it.
+        if !seg.has(TcpFlags::SYN) || seg.has(TcpFlags::FIN) {
+            return Err(Drop::TcpState.into());
+        }
+        self.open_half(now, listener, seg, None).map_err(Stop::Drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(local: &str, only_v6: bool) -> Listener {
+        let local = local.parse().unwrap();
+        Listener::new(Token(1), local, only_v6, 8, Options::default())
+    }
+
+    fn table(locals: &[(&str, bool)]) -> Listeners {
+        let mut table = Listeners::new(&Config::default()).unwrap();
+        for &(local, only_v6) in locals {
+            table.insert(listener(local, only_v6)).unwrap();
+        }
+        table
+    }
+
+    fn finds(table: &Listeners, local: &str) -> bool {
+        table.find(local.parse().unwrap()).is_some()
+    }
+
+    #[test]
+    fn wildcards_take_what_they_cover() {
+        let v4 = table(&[("0.0.0.0:80", false)]);
+        assert!(finds(&v4, "10.0.0.1:80"));
+        assert!(!finds(&v4, "10.0.0.1:81"));
+        assert!(!finds(&v4, "[fd00::1]:80"));
+        let dual = table(&[("[::]:80", false)]);
+        assert!(finds(&dual, "10.0.0.1:80"));
+        assert!(finds(&dual, "[fd00::1]:80"));
+        let only = table(&[("[::]:80", true)]);
+        assert!(!finds(&only, "10.0.0.1:80"));
+        assert!(finds(&only, "[fd00::1]:80"));
+    }
+
+    #[test]
+    fn overlapping_listeners_are_refused() {
+        let v4 = table(&[("0.0.0.0:80", false)]);
+        for taken in ["0.0.0.0:80", "10.0.0.1:80", "[::]:80"] {
+            assert!(!v4.is_free(&listener(taken, false)), "{taken}");
+        }
+        for free in ["10.0.0.1:81", "[fd00::1]:80"] {
+            assert!(v4.is_free(&listener(free, false)), "{free}");
+        }
+        assert!(v4.is_free(&listener("[::]:80", true)));
+        let one = table(&[("10.0.0.1:80", false)]);
+        assert!(one.is_free(&listener("10.0.0.2:80", false)));
+        assert!(!one.is_free(&listener("10.0.0.1:80", false)));
+    }
+
+    #[test]
+    fn removal_keeps_the_others_on_the_port() {
+        let mut table = table(&[
+            ("10.0.0.1:80", false),
+            ("10.0.0.2:80", false),
+            ("10.0.0.3:80", false),
+        ]);
+        table.remove(1);
+        assert!(finds(&table, "10.0.0.1:80"));
+        assert!(!finds(&table, "10.0.0.2:80"));
+        assert!(finds(&table, "10.0.0.3:80"));
+        table.remove(2);
+        table.remove(0);
+        assert!(!finds(&table, "10.0.0.1:80"));
+        assert_eq!(table.len(), 0);
+        table.insert(listener("10.0.0.2:80", false)).unwrap();
+        assert!(finds(&table, "10.0.0.2:80"));
+    }
+}

@@ -1,0 +1,116 @@
+//! TCP: RFC 9293 and what belongs to it. The mechanism; the policy of congestion control is `cc`.
+//!
+//! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`, `ack` (with `sack`, `recovery`, `rtt`), `data`
+//! (with `reassembly`) → `queues`. What is due leaves by `transmit` → `output` (what goes next) → `emit`. `listen`, `half_open`, `accept`,
+//! `connect`, `close` and `time_wait` are the life of a connection; `timers` what happens when nothing happens.
+
+mod accept;
+mod ack;
+mod check;
+mod close;
+mod commands;
+mod conn;
+mod connect;
+mod data;
+mod emit;
+mod events;
+mod fast;
+mod half_open;
+mod icmp;
+mod info;
+mod input;
+mod isn;
+mod listen;
+mod open;
+mod options;
+mod output;
+mod queues;
+mod ranges;
+mod reassembly;
+mod recovery;
+mod reset;
+mod rtt;
+mod sack;
+mod segment;
+mod shared;
+mod state;
+mod tcb;
+#[cfg(test)]
+mod tests;
+mod time_wait;
+mod timers;
+mod transmit;
+mod window;
+
+use std::io;
+
+use ring::stream::{AppStreams, StreamsConfig, streams_with};
+
+use crate::config::Config;
+use crate::flow::FlowTable;
+use crate::ports::EphemeralPorts;
+use crate::stack::Usage;
+use crate::tcp::conn::Conns;
+use crate::tcp::half_open::HalfOpens;
+use crate::tcp::isn::IsnGenerator;
+use crate::tcp::listen::Listeners;
+use crate::tcp::shared::{Shared, page_policy};
+use crate::tcp::time_wait::TimeWaits;
+
+/// All connections of a stack, and the IP side under them.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    pub shared: Shared,
+    conns: Conns,
+    half_open: HalfOpens,
+    time_wait: TimeWaits,
+    listeners: Listeners,
+    flows: FlowTable,
+    isn: IsnGenerator,
+    /// Only `None` while a port is being picked.
+    ports: Option<EphemeralPorts>,
+}
+
+impl Tcp {
+    pub fn new(config: Config) -> io::Result<(Self, AppStreams)> {
+        let sizes = StreamsConfig {
+            slots: config.max_connections,
+            recv_pool_bytes: config.recv_pool,
+            send_pool_bytes: config.send_pool,
+            max_buffer: config.max_buffer,
+        };
+        let (stack_streams, app_streams) = streams_with(&sizes, page_policy(&config))?;
+        let flows = [
+            config.max_connections,
+            config.max_half_open,
+            config.max_time_wait,
+        ];
+        let tcp = Self {
+            conns: Conns::new(&config)?,
+            half_open: HalfOpens::new(&config)?,
+            time_wait: TimeWaits::new(&config)?,
+            listeners: Listeners::new(&config)?,
+            flows: FlowTable::new(flows.iter().map(|&n| n as usize).sum(), &config.secret),
+            isn: IsnGenerator::new(&config.secret),
+            ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
+            shared: Shared::new(config, stack_streams)?,
+        };
+        Ok((tcp, app_streams))
+    }
+
+    pub fn usage(&self) -> Usage {
+        let shared = &self.shared;
+        Usage {
+            connections: self.conns.slots.len(),
+            half_open: self.half_open.slots.len(),
+            time_wait: self.time_wait.slots.len(),
+            listeners: self.listeners.len(),
+            flows: self.flows.len() as u32,
+            timers: shared.wheel.len(),
+            queued: shared.queues.output_len(),
+            events: shared.queues.news_len(),
+            range_sets: shared.held.len() + shared.sacked.len(),
+            recv_bytes: shared.streams.recv_bytes_in_use(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! New control blocks.
+
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::cc::{Algorithm, Window};
+use crate::command::Options;
+use crate::config::Config;
+use crate::event::Ready;
+use crate::flow::FlowKey;
+use crate::id::Token;
+use crate::info::State;
+use crate::ip::Path;
+use crate::tcp::data::MIN_RCV_MSS;
+use crate::tcp::isn::Start;
+use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
+use crate::tcp::rtt::Rtt;
+use crate::tcp::tcb::{Cold, Flags, Hot};
+use ring::stream::Limits;
+use wire::tcp::TcpOptions;
+
+/// What a connection is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub key: FlowKey,
+    pub path: Path,
+    pub options: Options,
+    pub start: Start,
+    pub token: Token,
+}
+
+/// The buffer limits that `options` ask for, within what `config` allows.
+pub(crate) fn limits(config: &Config, options: &Options) -> Limits {
+    Limits {
+        recv: options
+            .recv_buffer
+            .unwrap_or(config.recv_buffer)
+            .min(config.max_buffer),
+        send: options
+            .send_buffer
+            .unwrap_or(config.send_buffer)
+            .min(config.max_buffer),
+    }
+}
+
+/// The window of a SYN, which is not scaled (RFC 7323 §2.2).
+pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 {
+    let limit = limits(config, options).recv;
+    u16::try_from(limit).unwrap_or(u16::MAX)
+}
+
+/// A control block before any segment was sent or received.
+pub(crate) fn control_block(config: &Config, opening: &Opening, now: Instant) -> (Hot, Cold) {
+    let mut hot = hot(config, opening);
+    hot.last_received = now.as_millis() as u32;
+    (hot, cold(config, opening, now))
+}
+
+fn hot(config: &Config, opening: &Opening) -> Hot {
+    let Start { iss, ts_offset } = opening.start;
+    let is_ipv4 = opening.key.is_ipv4();
+    let peer = peer_mss(&TcpOptions::default(), is_ipv4);
+    let nodelay = if opening.options.nodelay {
+        Flags::NODELAY
+    } else {
+        Flags::empty()
+    };
+    Hot {
+        wheel_at: Instant::FAR,
+        rtx_at: Instant::FAR,
+        snd_una: iss,
+        snd_nxt: iss,
+        snd_wl1: SeqNumber(0),
+        snd_wl2: SeqNumber(0),
+        snd_wnd: 0,
+        max_snd_wnd: 0,
+        rcv_nxt: SeqNumber(0),
+        rcv_adv: SeqNumber(0) + u32::from(initial_receive_window(config, &opening.options)),
+        last_ack_sent: SeqNumber(0),
+        ts_recent: 0,
+        ts_offset,
+        ack_at: 0,
+        window: Window {
+            cwnd: 0,
+            ssthresh: u32::MAX,
+        },
+        rtx_nxt: iss,
+        rtx_end: iss,
+        fin_seq: iss,
+        rtt_seq: iss,
+        rtt_at: 0,
+        last_received: 0,
+        rtt: Rtt::new(config.rto_initial),
+        flags: nodelay,
+        mss: effective_mss(peer, opening.path.mtu, is_ipv4, false, &opening.options),
+        rcv_mss: MIN_RCV_MSS,
+        state: State::Closed,
+        snd_wscale: 0,
+        rcv_wscale: 0,
+        port: opening.path.port,
+        dup_acks: 0,
+        dup_acks_due: 0,
+        backoff: 0,
+        quick_acks: config.quick_acks,
+        retries: 0,
+        ready: Ready::empty(),
+        spare: [0; 2],
+    }
+}
+
+fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
+    let options = opening.options;
+    let is_ipv4 = opening.key.is_ipv4();
+    Cold {
+        path: opening.path,
+        last_sent: now,
+        una_since: now,
+        fin_wait_2_at: Instant::FAR,
+        iss: opening.start.iss,
+        irs: SeqNumber(0),
+        recover: opening.start.iss,
+        peer_fin: SeqNumber(0),
+        held: 0,
+        sacked: 0,
+        dup_bytes: 0,
+        congestion: Algorithm::new(options.congestion.unwrap_or(config.congestion)),
+        options,
+        token: opening.token,
+        listener: 0,
+        error: None,
+        soft_error: None,
+        peer_mss: peer_mss(&TcpOptions::default(), is_ipv4),
+        local_mss: advertised_mss(opening.path.mtu, is_ipv4, &options),
+        offer_wscale: window_scale_for(config.max_buffer),
+        keepalive_probes: 0,
+        keepalive_at: Instant::FAR,
+        min_rtt: 0,
+        retransmits: 0,
+        segments_in: 0,
+        segments_out: 0,
+        bytes_acked: 0,
+        bytes_received: 0,
+    }
+}
+
+/// The peer's SYN was received: its sequence number and what both agreed on.
+pub(crate) fn synchronize(
+    hot: &mut Hot,
+    cold: &mut Cold,
+    irs: SeqNumber,
+    agreed: &Agreed,
+    is_ipv4: bool,
+) {
+    let window = hot.rcv_wnd();
+    cold.irs = irs;
+    hot.rcv_nxt = irs + 1;
+    hot.rcv_adv = hot.rcv_nxt + window;
+    // Nothing of the peer's sequence space is acknowledged yet.
+    hot.last_ack_sent = irs;
+    hot.snd_wscale = agreed.snd_wscale;
+    hot.rcv_wscale = agreed.rcv_wscale;
+    hot.flags.set(Flags::TIMESTAMPS, agreed.timestamps);
+    hot.flags.set(Flags::SACK, agreed.sack);
+    hot.flags.set(Flags::SCALING, agreed.scaling);
+    cold.peer_mss = agreed.peer_mss;
+    hot.mss = effective_mss(
+        agreed.peer_mss,
+        cold.path.mtu,
+        is_ipv4,
+        agreed.timestamps,
+        &cold.options,
+    );
+}

@@ -1,0 +1,281 @@
+//! What goes next: window probe, retransmission, new data, FIN.
+
+use wire::seq::SeqNumber;
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::cc::initial_window;
+use crate::info::State;
+use crate::tcp::conn::Conn;
+use crate::tcp::ranges::RangeSet;
+use crate::tcp::tcb::Flags;
+
+/// Why a segment is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// SYN or SYN-ACK.
+    Syn,
+    /// Data or FIN, for the first time.
+    New,
+    /// Data or FIN again.
+    Retransmission,
+    /// The same, for RFC 6675's rescue: does not move `HighRxt`.
+    Rescue,
+    /// One byte behind a closed window.
+    Probe,
+    /// An ACK, with nothing.
+    Ack,
+    /// An old sequence number, to make the peer answer.
+    Keepalive,
+}
+
+/// A segment that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub kind: Kind,
+    pub seq: SeqNumber,
+    /// Bytes of payload.
+    pub len: u32,
+    pub flags: TcpFlags,
+}
+
+impl Plan {
+    /// The sequence number behind it.
+    pub fn end(&self) -> SeqNumber {
+        let syn = u32::from(self.flags.contains(TcpFlags::SYN));
+        let fin = u32::from(self.flags.contains(TcpFlags::FIN));
+        self.seq + self.len + syn + fin
+    }
+}
+
+impl Conn<'_> {
+    /// The next segment of the control and data lists.
+    pub fn plan(&mut self, now: Instant) -> Option<Plan> {
+        if self.has(Flags::SYN_DUE) {
+            return Some(self.plan_syn());
+        }
+        if !self.hot.state.may_transmit() {
+            return None;
+        }
+        if self.has(Flags::PROBE_DUE) {
+            return self.plan_probe();
+        }
+        self.plan_lost()
+            .or_else(|| self.plan_new(now))
+            .or_else(|| self.plan_hole())
+    }
+
+    fn plan_syn(&self) -> Plan {
+        let flags = if self.hot.state == State::SynReceived {
+            TcpFlags::SYN | TcpFlags::ACK
+        } else {
+            TcpFlags::SYN
+        };
+        Plan {
+            kind: Kind::Syn,
+            seq: self.cold.iss,
+            len: 0,
+            flags,
+        }
+    }
+
+    /// The sequence number behind the last byte that is to be sent (the FIN's, if there is one).
+    pub fn stream_end(&self) -> SeqNumber {
+        if self.has(Flags::FIN_QUEUED) {
+            self.hot.fin_seq
+        } else {
+            self.hot.stream_start() + self.sh.streams.send_len(self.slot)
+        }
+    }
+
+    /// Most payload that the next segment can carry: SACK blocks take room (RFC 6691: variable options come off at send time).
+    pub fn segment_room(&self) -> u32 {
+        let blocks = self.sack_blocks().len().min(self.max_sack_blocks());
+        let sack = if blocks > 0 { 4 + 8 * blocks as u32 } else { 0 };
+        u32::from(self.hot.mss).saturating_sub(sack).max(1)
+    }
+
+    /// RFC 2018 §3: with timestamps three blocks fit.
+    pub fn max_sack_blocks(&self) -> usize {
+        if self.has(Flags::TIMESTAMPS) { 3 } else { 4 }
+    }
+
+    /// RFC 9293 §3.8.6.1: at least one octet of new data, or a retransmission, whatever the window says.
+    fn plan_probe(&mut self) -> Option<Plan> {
+        let start = self.hot.snd_una;
+        let len = u32::from(start < self.stream_end());
+        let fin = len == 0 && self.has(Flags::FIN_QUEUED) && start == self.hot.fin_seq;
+        if len == 0 && !fin {
+            self.clear(Flags::PROBE_DUE);
+            return None;
+        }
+        Some(self.segment(Kind::Probe, start, len))
+    }
+
+    /// NextSeg (1) of RFC 6675 §4: what is taken for lost.
+    fn plan_lost(&self) -> Option<Plan> {
+        let (from, to) = (self.hot.rtx_nxt.max(self.hot.snd_una), self.hot.rtx_end);
+        let plan = self.plan_unsacked(Kind::Retransmission, from, to)?;
+        self.may_retransmit(&plan).then_some(plan)
+    }
+
+    fn may_retransmit(&self, plan: &Plan) -> bool {
+        // A closed window is the persist timer's business.
+        if self.hot.snd_wnd == 0 {
+            return false;
+        }
+        self.has(Flags::FORCE_RETRANSMIT) || self.cwnd_allows(plan.len)
+    }
+
+    /// The first segment of `[from, to)` that is not SACKed.
+    fn plan_unsacked(&self, kind: Kind, from: SeqNumber, to: SeqNumber) -> Option<Plan> {
+        if from >= to {
+            return None;
+        }
+        let (start, end) = match self.scoreboard() {
+            Some(set) => set.first_gap(from, to).map(|gap| (gap.start, gap.end))?,
+            None => (from, to),
+        };
+        // What reaches SND.NXT takes unsent data along: a probe's single byte would go alone otherwise.
+        let end = if end == self.hot.snd_nxt {
+            end.max(self.sendable_end())
+        } else {
+            end
+        };
+        let len = (end.min(self.stream_end()) - start).min(self.segment_room());
+        let len = if start >= self.stream_end() { 0 } else { len };
+        Some(self.segment(kind, start, len))
+    }
+
+    /// How far data and window reach.
+    fn sendable_end(&self) -> SeqNumber {
+        self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
+    }
+
+    /// NextSeg (3) and (4) of RFC 6675 §4: holes that are not lost yet, then the last segment, once.
+    fn plan_hole(&self) -> Option<Plan> {
+        if !self.has(Flags::RECOVERY) || self.hot.snd_wnd == 0 {
+            return None;
+        }
+        let highest = self.scoreboard().and_then(RangeSet::last)?;
+        let from = self.hot.rtx_nxt.max(self.hot.snd_una);
+        let plan = self
+            .plan_unsacked(Kind::Retransmission, from, highest.start)
+            .or_else(|| self.plan_rescue(highest.end))?;
+        self.cwnd_allows(plan.len).then_some(plan)
+    }
+
+    /// "One segment ... that MUST include the highest outstanding unSACKed sequence number".
+    fn plan_rescue(&self, highest_sacked: SeqNumber) -> Option<Plan> {
+        if self.has(Flags::RESCUED) || highest_sacked >= self.hot.snd_nxt {
+            return None;
+        }
+        let tail = self.hot.snd_nxt - self.segment_room();
+        self.plan_unsacked(Kind::Rescue, tail.max(highest_sacked), self.hot.snd_nxt)
+    }
+
+    fn cwnd_allows(&self, len: u32) -> bool {
+        let pipe = self.pipe();
+        pipe == 0 || pipe.saturating_add(len) <= self.hot.window.cwnd
+    }
+
+    /// NextSeg (2): data that was never sent, and the FIN behind the last of it.
+    fn plan_new(&mut self, now: Instant) -> Option<Plan> {
+        let nxt = self.hot.snd_nxt;
+        let end = self.stream_end();
+        let available = if end > nxt { end - nxt } else { 0 };
+        let fin = self.has(Flags::FIN_QUEUED) && nxt <= self.hot.fin_seq;
+        if available == 0 && !fin {
+            return None;
+        }
+        self.restart_if_idle(now);
+        let edge = self.hot.snd_una + self.hot.snd_wnd;
+        let usable = if edge > nxt { edge - nxt } else { 0 };
+        let len = available.min(usable).min(self.segment_room());
+        let sendable = if available == 0 {
+            usable > 0
+        } else {
+            len > 0 && self.is_worth_sending(len, available, usable) && self.cwnd_allows(len)
+        };
+        sendable.then(|| self.segment(Kind::New, nxt, len))
+    }
+
+    /// Sender's silly window avoidance with Nagle's algorithm (RFC 9293 §3.8.6.2.1, §3.7.4). `len` is min(D, U, Eff.snd.MSS).
+    fn is_worth_sending(&self, len: u32, available: u32, usable: u32) -> bool {
+        // (1) a full segment.
+        if len == self.segment_room() {
+            return true;
+        }
+        // (2) all there is, if nothing is in flight or Nagle is off. Behind a FIN nothing will follow that it could join.
+        let nothing_in_flight = self.hot.snd_nxt == self.hot.snd_una;
+        let no_delay = self.has(Flags::NODELAY | Flags::FIN_QUEUED);
+        if available <= usable && (nothing_in_flight || no_delay) {
+            return true;
+        }
+        // (3) a good part of the largest window the peer ever offered.
+        len >= self.hot.max_snd_wnd / 2 && (nothing_in_flight || no_delay)
+    }
+
+    /// RFC 5681 §4.1: after an idle RTO the ACK clock has stopped.
+    fn restart_if_idle(&mut self, now: Instant) {
+        if self.hot.flight() > 0 || now - self.cold.last_sent <= self.hot.rtt.rto() {
+            return;
+        }
+        let initial = initial_window(self.sh.config.initial_window, u32::from(self.hot.mss));
+        self.cold.congestion.on_idle(&mut self.hot.window, initial);
+    }
+
+    /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.
+    fn segment(&self, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
+        let end = self.stream_end();
+        let mut flags = TcpFlags::ACK;
+        if seq + len == end {
+            if len > 0 {
+                flags |= TcpFlags::PSH;
+            }
+            // A probe is one octet; its FIN goes when the window opens, unless there is no octet.
+            if self.has(Flags::FIN_QUEUED) && (kind != Kind::Probe || len == 0) {
+                flags |= TcpFlags::FIN;
+            }
+        }
+        let mut plan = Plan {
+            kind,
+            seq,
+            len,
+            flags,
+        };
+        if kind == Kind::New && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
+            // The FIN does not fit the window behind the data.
+            plan.flags.remove(TcpFlags::FIN);
+        }
+        plan
+    }
+
+    /// Whether something waits for the window with nothing in flight: then only a probe can find out that it has opened.
+    pub fn is_blocked_by_window(&self) -> bool {
+        let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
+        self.hot.state.may_transmit()
+            && self.hot.flight() == 0
+            && (fin_due || self.stream_end() > self.hot.snd_nxt)
+    }
+
+    /// The ACK that the ACK list sends.
+    pub fn plan_ack(&self) -> Plan {
+        Plan {
+            kind: Kind::Ack,
+            seq: self.hot.snd_nxt,
+            len: 0,
+            flags: TcpFlags::ACK,
+        }
+    }
+
+    /// RFC 9293 §3.8.4: SEG.SEQ = SND.NXT - 1.
+    pub fn plan_keepalive(&self) -> Plan {
+        Plan {
+            kind: Kind::Keepalive,
+            seq: self.hot.snd_nxt - 1,
+            len: 0,
+            flags: TcpFlags::ACK,
+        }
+    }
+}

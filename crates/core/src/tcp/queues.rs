@@ -1,0 +1,182 @@
+//! Who wants what: lists of connections (and half-open records) that want to send, and of those with news for the application. Nothing
+//! else is ever visited.
+
+use std::io;
+
+use crate::config::Config;
+use crate::id::PortId;
+use crate::list::{Link, List};
+
+/// The lists of one port. A connection is on at most one of `control`, `data` and `parked`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PortQueues {
+    /// SYN, and FIN without data.
+    pub control: List,
+    /// ACKs that ride on nothing.
+    pub acks: List,
+    pub data: List,
+    /// Waiting for their neighbour to be resolved.
+    pub parked: List,
+    /// Half-open records whose SYN-ACK is due.
+    pub syn_acks: List,
+}
+
+/// A list of `PortQueues`, for functions that work on either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Control,
+    Data,
+    Parked,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    ports: Vec<PortQueues>,
+    /// For `control`, `data` and `parked`.
+    output: Vec<Link>,
+    acks: Vec<Link>,
+    syn_acks: Vec<Link>,
+    /// Connections with news.
+    news: List,
+    news_links: Vec<Link>,
+    /// For the backlogs of listeners.
+    pub backlog: Vec<Link>,
+}
+
+impl Queues {
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let connections = config.max_connections as usize;
+        Ok(Self {
+            ports: vec![PortQueues::default(); config.interfaces.len()],
+            output: reserved(connections)?,
+            acks: reserved(connections)?,
+            syn_acks: reserved(config.max_half_open as usize)?,
+            news: List::new(),
+            news_links: reserved(connections)?,
+            backlog: reserved(connections)?,
+        })
+    }
+
+    /// Makes sure that connection `slot` has links.
+    pub fn grow_connections(&mut self, slot: u32) {
+        let len = slot as usize + 1;
+        if self.output.len() < len {
+            self.output.resize(len, Link::NEW);
+            self.acks.resize(len, Link::NEW);
+            self.news_links.resize(len, Link::NEW);
+            self.backlog.resize(len, Link::NEW);
+        }
+    }
+
+    /// Makes sure that half-open record `slot` has a link.
+    pub fn grow_half_open(&mut self, slot: u32) {
+        let len = slot as usize + 1;
+        if self.syn_acks.len() < len {
+            self.syn_acks.resize(len, Link::NEW);
+        }
+    }
+
+    /// Whether anything wants to be sent on `port`.
+    pub fn has_output(&self, port: PortId) -> bool {
+        self.ports.get(usize::from(port.0)).is_some_and(|q| {
+            [q.control, q.acks, q.data, q.syn_acks]
+                .iter()
+                .any(|list| !list.is_empty())
+        })
+    }
+
+    /// Connections and records that want to send, on any port, parked ones included.
+    pub fn output_len(&self) -> u32 {
+        self.ports
+            .iter()
+            .flat_map(|q| [q.control, q.acks, q.data, q.parked, q.syn_acks])
+            .map(|list| list.len())
+            .sum()
+    }
+
+    fn output_list(&mut self, port: PortId, which: Output) -> Option<(&mut List, &mut [Link])> {
+        let queues = self.ports.get_mut(usize::from(port.0))?;
+        let list = match which {
+            Output::Control => &mut queues.control,
+            Output::Data => &mut queues.data,
+            Output::Parked => &mut queues.parked,
+        };
+        Some((list, &mut self.output))
+    }
+
+    pub fn push_output(&mut self, port: PortId, which: Output, slot: u32) -> bool {
+        self.output_list(port, which)
+            .is_some_and(|(list, links)| list.push_back(links, slot))
+    }
+
+    pub fn remove_output(&mut self, port: PortId, which: Output, slot: u32) {
+        if let Some((list, links)) = self.output_list(port, which) {
+            list.remove(links, slot);
+        }
+    }
+
+    pub fn front_output(&mut self, port: PortId, which: Output) -> Option<u32> {
+        self.output_list(port, which)?.0.front()
+    }
+
+    pub fn next_output(&mut self, port: PortId, which: Output, slot: u32) -> Option<u32> {
+        let (list, links) = self.output_list(port, which)?;
+        list.next(links, slot)
+    }
+
+    pub fn push_ack(&mut self, port: PortId, slot: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.acks.push_back(&mut self.acks, slot);
+        }
+    }
+
+    pub fn remove_ack(&mut self, port: PortId, slot: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.acks.remove(&mut self.acks, slot);
+        }
+    }
+
+    pub fn front_ack(&self, port: PortId) -> Option<u32> {
+        self.ports.get(usize::from(port.0))?.acks.front()
+    }
+
+    pub fn push_syn_ack(&mut self, port: PortId, record: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.syn_acks.push_back(&mut self.syn_acks, record);
+        }
+    }
+
+    pub fn remove_syn_ack(&mut self, port: PortId, record: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.syn_acks.remove(&mut self.syn_acks, record);
+        }
+    }
+
+    pub fn front_syn_ack(&self, port: PortId) -> Option<u32> {
+        self.ports.get(usize::from(port.0))?.syn_acks.front()
+    }
+
+    pub fn push_news(&mut self, slot: u32) {
+        self.news.push_back(&mut self.news_links, slot);
+    }
+
+    pub fn remove_news(&mut self, slot: u32) {
+        self.news.remove(&mut self.news_links, slot);
+    }
+
+    pub fn pop_news(&mut self) -> Option<u32> {
+        self.news.pop_front(&mut self.news_links)
+    }
+
+    /// Connections with news that the application has not polled.
+    pub fn news_len(&self) -> u32 {
+        self.news.len()
+    }
+}
+
+fn reserved(len: usize) -> io::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    links.try_reserve_exact(len)?;
+    Ok(links)
+}

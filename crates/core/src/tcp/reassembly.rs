@@ -1,0 +1,214 @@
+//! Out-of-order data. The bytes go straight to their place in the receive stream; what is kept here is which ranges are there.
+
+use wire::seq::SeqNumber;
+use wire::tcp::SackBlocks;
+
+use crate::drops::Drop;
+use crate::event::Ready;
+use crate::tcp::conn::Conn;
+use crate::tcp::ranges::{Range, RangeSet};
+use crate::tcp::tcb::Flags;
+
+/// How many of the last changed ranges are remembered: as many as SACK can report.
+const RECENT: usize = SackBlocks::MAX;
+
+/// The ranges a receiver holds beyond RCV.NXT, and in which order they came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub set: RangeSet,
+    /// A sequence number in each of the ranges that changed last, latest first.
+    recent: [Option<SeqNumber>; RECENT],
+}
+
+impl Held {
+    /// Notes that something arrived at `seq`.
+    fn touch(&mut self, seq: SeqNumber) {
+        let range = self.set.containing(seq);
+        let mut kept = [Some(seq), None, None, None];
+        let older = self
+            .recent
+            .iter()
+            .flatten()
+            .filter(|&&old| self.set.containing(old) != range);
+        for (place, old) in kept.iter_mut().skip(1).zip(older) {
+            *place = Some(*old);
+        }
+        self.recent = kept;
+    }
+
+    /// RFC 2018 §4: the first block holds the segment that came last; then the most recently reported ones.
+    pub fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        let recent = self
+            .recent
+            .iter()
+            .flatten()
+            .filter_map(|&seq| self.set.containing(seq));
+        for range in recent.chain(self.set.as_slice().iter().copied()) {
+            if !blocks.as_slice().contains(&(range.start, range.end)) {
+                blocks.push(range.start, range.end);
+            }
+        }
+        blocks
+    }
+}
+
+impl Conn<'_> {
+    /// Places `bytes`, whose first has sequence number `start` (inside the window), and moves RCV.NXT over what is complete now.
+    /// Bytes that had arrived before are not overwritten.
+    pub fn accept_bytes(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+        let end = start + bytes.len() as u32;
+        self.write_new(start, bytes)?;
+        if start == self.hot.rcv_nxt {
+            self.advance_rcv_nxt(end);
+            Ok(())
+        } else {
+            self.hold(start, end)
+        }
+    }
+
+    fn write_new(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+        if !self.has(Flags::HOLES) {
+            return self.write_piece(start, bytes);
+        }
+        let end = start + bytes.len() as u32;
+        let mut from = start;
+        while let Some(gap) = self.gap(from, end) {
+            let skip = (gap.start - start) as usize;
+            let piece = bytes
+                .get(skip..skip + gap.len() as usize)
+                .unwrap_or_default();
+            self.write_piece(gap.start, piece)?;
+            from = gap.end;
+        }
+        Ok(())
+    }
+
+    fn write_piece(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+        let offset = seq - self.hot.rcv_nxt;
+        self.sh
+            .streams
+            .write_at(self.slot, offset, bytes)
+            .map_err(|_| Drop::TcpMemory)
+    }
+
+    fn gap(&self, from: SeqNumber, end: SeqNumber) -> Option<Range> {
+        match self.sh.held.at(self.cold.held) {
+            Some(held) => held.set.first_gap(from, end),
+            None => Some(Range::new(from, end)).filter(|range| range.start < range.end),
+        }
+    }
+
+    /// Commits up to `end`, and further if that reaches ranges held.
+    fn advance_rcv_nxt(&mut self, end: SeqNumber) {
+        let end = self.join_held(end);
+        let n = end - self.hot.rcv_nxt;
+        self.sh.streams.commit(self.slot, n);
+        self.hot.rcv_nxt = end;
+        self.cold.bytes_received += u64::from(n);
+        self.sh.counters.tcp_bytes_in += u64::from(n);
+        self.notify(Ready::READABLE);
+    }
+
+    fn join_held(&mut self, end: SeqNumber) -> SeqNumber {
+        if !self.has(Flags::HOLES) {
+            return end;
+        }
+        let Some(held) = self.sh.held.at_mut(self.cold.held) else {
+            return end;
+        };
+        let touching = held
+            .set
+            .as_slice()
+            .iter()
+            .rev()
+            .find(|range| range.start <= end);
+        let end = touching.map_or(end, |range| range.end.max(end));
+        held.set.remove_below(end);
+        if held.set.is_empty() {
+            self.forget_held();
+        }
+        end
+    }
+
+    fn hold(&mut self, start: SeqNumber, end: SeqNumber) -> Result<(), Drop> {
+        if !self.has(Flags::HOLES) {
+            self.cold.held = self.sh.held.alloc().ok_or(Drop::TcpRanges)?;
+            self.set(Flags::HOLES);
+        }
+        let held = self.sh.held.at_mut(self.cold.held).ok_or(Drop::TcpRanges)?;
+        held.set.insert(start, end).map_err(|_| Drop::TcpRanges)?;
+        held.touch(start);
+        self.sh.counters.out_of_order += 1;
+        Ok(())
+    }
+
+    /// Gives the set of ranges back.
+    pub fn forget_held(&mut self) {
+        if self.has(Flags::HOLES) {
+            self.sh.held.free(self.cold.held);
+            self.clear(Flags::HOLES);
+        }
+    }
+
+    /// What an ACK has to report.
+    pub fn sack_blocks(&self) -> SackBlocks {
+        if !(self.has(Flags::HOLES) && self.has(Flags::SACK)) {
+            return SackBlocks::EMPTY;
+        }
+        self.sh
+            .held
+            .at(self.cold.held)
+            .map_or(SackBlocks::EMPTY, Held::sack_blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(ranges: &[(u32, u32)]) -> Held {
+        let mut held = Held::default();
+        for &(start, end) in ranges {
+            held.set.insert(SeqNumber(start), SeqNumber(end)).unwrap();
+            held.touch(SeqNumber(start));
+        }
+        held
+    }
+
+    fn blocks(held: &Held) -> Vec<(u32, u32)> {
+        held.sack_blocks().iter().map(|(l, r)| (l.0, r.0)).collect()
+    }
+
+    #[test]
+    fn the_first_block_is_the_latest() {
+        // RFC 2018 §4 example, with lost segments in between.
+        let held = held(&[(5500, 6000), (6500, 7000), (7500, 8000), (8500, 9000)]);
+        assert_eq!(
+            blocks(&held),
+            [(8500, 9000), (7500, 8000), (6500, 7000), (5500, 6000)]
+        );
+    }
+
+    #[test]
+    fn a_grown_range_moves_to_the_front_and_is_reported_once() {
+        let held = held(&[(100, 200), (300, 400), (200, 250)]);
+        assert_eq!(blocks(&held), [(100, 250), (300, 400)]);
+    }
+
+    #[test]
+    fn ranges_that_are_not_recent_fill_the_rest() {
+        let held = held(&[
+            (100, 110),
+            (200, 210),
+            (300, 310),
+            (400, 410),
+            (500, 510),
+            (505, 515),
+        ]);
+        assert_eq!(
+            blocks(&held),
+            [(500, 515), (400, 410), (300, 310), (200, 210)]
+        );
+    }
+}

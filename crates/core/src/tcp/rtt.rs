@@ -1,0 +1,153 @@
+//! Round-trip time and retransmission time-out (RFC 6298).
+
+use std::time::Duration;
+
+/// Clock granularity G of RFC 6298, in µs: the tick of the timing wheel.
+const GRANULARITY: u32 = 1_000;
+/// Longest sample that is believed, in µs, so that the scaled sums below cannot overflow.
+const MAX_SAMPLE: u32 = 1 << 28;
+
+/// The estimator. All in µs; `srtt` is scaled by 8 and `rttvar` by 4, so that RFC 6298's alpha and beta are shifts without loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rtt {
+    srtt_x8: u32,
+    rttvar_x4: u32,
+    rto: u32,
+}
+
+/// Bounds of the RTO (RFC 6298 §2.4, §2.5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub min: Duration,
+    pub max: Duration,
+}
+
+impl Rtt {
+    /// Before the first measurement (RFC 6298 §2.1).
+    pub fn new(initial_rto: Duration) -> Self {
+        Self {
+            srtt_x8: 0,
+            rttvar_x4: 0,
+            rto: micros(initial_rto),
+        }
+    }
+
+    /// Takes a measurement R.
+    pub fn sample(&mut self, measured: Duration, bounds: Bounds) {
+        let r = micros(measured).clamp(1, MAX_SAMPLE);
+        if self.srtt_x8 == 0 {
+            // (2.2): SRTT <- R, RTTVAR <- R/2.
+            self.srtt_x8 = r * 8;
+            self.rttvar_x4 = r * 2;
+        } else {
+            // (2.3): RTTVAR <- 3/4 RTTVAR + 1/4 |SRTT - R|, then SRTT <- 7/8 SRTT + 1/8 R.
+            let deviation = (self.srtt_x8 / 8).abs_diff(r);
+            self.rttvar_x4 = self.rttvar_x4 - self.rttvar_x4 / 4 + deviation;
+            self.srtt_x8 = self.srtt_x8 - self.srtt_x8 / 8 + r;
+        }
+        // RTO <- SRTT + max(G, 4 * RTTVAR).
+        let rto = self.srtt_x8 / 8 + self.rttvar_x4.max(GRANULARITY);
+        self.rto = rto.max(micros(bounds.min)).min(micros(bounds.max));
+    }
+
+    /// RFC 6298 §5.7: the SYN was retransmitted and nothing was measured since.
+    pub fn set_rto(&mut self, rto: Duration) {
+        self.rto = micros(rto);
+    }
+
+    /// Whether there was a measurement.
+    pub fn is_known(&self) -> bool {
+        self.srtt_x8 != 0
+    }
+
+    /// SRTT; zero before the first measurement.
+    pub fn srtt(&self) -> Duration {
+        Duration::from_micros(u64::from(self.srtt_x8 / 8))
+    }
+
+    /// RTTVAR; zero before the first measurement.
+    pub fn rttvar(&self) -> Duration {
+        Duration::from_micros(u64::from(self.rttvar_x4 / 4))
+    }
+
+    /// RTO without back-off.
+    pub fn rto(&self) -> Duration {
+        Duration::from_micros(u64::from(self.rto))
+    }
+
+    /// RTO after `backoff` time-outs in a row (RFC 6298 §5.5), at most `max`.
+    pub fn backed_off(&self, backoff: u8, max: Duration) -> Duration {
+        let micros = u64::from(self.rto) << backoff.min(31);
+        Duration::from_micros(micros).min(max.max(self.rto()))
+    }
+}
+
+fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        min: Duration::from_millis(200),
+        max: Duration::from_secs(60),
+    };
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn first_measurement() {
+        let mut rtt = Rtt::new(ms(1000));
+        assert_eq!(rtt.rto(), ms(1000));
+        assert!(!rtt.is_known());
+        rtt.sample(ms(100), BOUNDS);
+        assert_eq!(rtt.srtt(), ms(100));
+        assert_eq!(rtt.rttvar(), ms(50));
+        assert_eq!(rtt.rto(), ms(300));
+    }
+
+    #[test]
+    fn later_measurements() {
+        let mut rtt = Rtt::new(ms(1000));
+        rtt.sample(ms(100), BOUNDS);
+        rtt.sample(ms(200), BOUNDS);
+        // RTTVAR = 3/4 * 50 + 1/4 * 100 = 62.5; SRTT = 7/8 * 100 + 1/8 * 200 = 112.5; RTO = 112.5 + 250.
+        assert_eq!(rtt.rttvar(), Duration::from_micros(62_500));
+        assert_eq!(rtt.srtt(), Duration::from_micros(112_500));
+        assert_eq!(rtt.rto(), Duration::from_micros(362_500));
+    }
+
+    #[test]
+    fn steady_rtt_converges() {
+        let mut rtt = Rtt::new(ms(1000));
+        for _ in 0..200 {
+            rtt.sample(ms(500), BOUNDS);
+        }
+        assert_eq!(rtt.srtt(), ms(500));
+        // The variance is gone; what is left is the granularity of the clock.
+        assert_eq!(rtt.rto(), ms(501));
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let mut rtt = Rtt::new(ms(1000));
+        rtt.sample(Duration::from_micros(20), BOUNDS);
+        assert_eq!(rtt.rto(), BOUNDS.min);
+        rtt.sample(Duration::from_secs(100_000), BOUNDS);
+        assert_eq!(rtt.rto(), BOUNDS.max);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_the_bound() {
+        let mut rtt = Rtt::new(ms(1000));
+        rtt.sample(ms(100), BOUNDS);
+        assert_eq!(rtt.backed_off(0, BOUNDS.max), ms(300));
+        assert_eq!(rtt.backed_off(1, BOUNDS.max), ms(600));
+        assert_eq!(rtt.backed_off(3, BOUNDS.max), ms(2400));
+        assert_eq!(rtt.backed_off(200, BOUNDS.max), BOUNDS.max);
+    }
+}

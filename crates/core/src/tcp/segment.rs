@@ -1,0 +1,86 @@
+//! A received segment as the protocol steps see it.
+
+use std::net::SocketAddr;
+
+use wire::checksum::verify_transport;
+use wire::frame::RxChecksum;
+use wire::ip::Protocol;
+use wire::seq::SeqNumber;
+use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
+
+use crate::drops::Drop;
+use crate::flow::FlowKey;
+use crate::id::PortId;
+use crate::ip::Datagram;
+
+/// RFC 9293 §3.3.1: SEG.SEQ, SEG.ACK, SEG.WND and the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment<'a> {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub port: PortId,
+    pub seq: SeqNumber,
+    pub ack: SeqNumber,
+    pub flags: TcpFlags,
+    /// As in the header, not scaled.
+    pub window: u16,
+    pub options: TcpOptions,
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Parses and verifies the payload of `datagram`.
+    pub fn parse(datagram: &'a Datagram<'_>) -> Result<Self, Drop> {
+        let bytes = &*datagram.payload;
+        let (header, payload) = TcpHeader::parse(bytes).map_err(|_| Drop::TcpMalformed)?;
+        if datagram.checksum == RxChecksum::Unverified
+            && !verify_transport(datagram.src, datagram.dst, Protocol::TCP, bytes)
+        {
+            return Err(Drop::TcpChecksum);
+        }
+        // Port 0 is reserved: nothing can answer to it.
+        if header.src_port == 0 || header.dst_port == 0 {
+            return Err(Drop::TcpMalformed);
+        }
+        Ok(Self {
+            local: SocketAddr::new(datagram.dst, header.dst_port),
+            remote: SocketAddr::new(datagram.src, header.src_port),
+            port: datagram.port,
+            seq: header.seq,
+            ack: header.ack,
+            flags: header.flags,
+            window: header.window,
+            options: header.options,
+            payload,
+        })
+    }
+
+    pub fn key(&self) -> FlowKey {
+        FlowKey::new(self.local, self.remote)
+    }
+
+    pub fn has(&self, flags: TcpFlags) -> bool {
+        self.flags.intersects(flags)
+    }
+
+    pub fn payload_len(&self) -> u32 {
+        self.payload.len() as u32
+    }
+
+    /// SEG.LEN: payload, SYN and FIN.
+    pub fn len(&self) -> u32 {
+        let syn = u32::from(self.has(TcpFlags::SYN));
+        let fin = u32::from(self.has(TcpFlags::FIN));
+        self.payload_len() + syn + fin
+    }
+
+    /// The sequence number of the first payload byte.
+    pub fn data_seq(&self) -> SeqNumber {
+        self.seq + u32::from(self.has(TcpFlags::SYN))
+    }
+
+    /// The sequence number behind SYN, payload and FIN.
+    pub fn end(&self) -> SeqNumber {
+        self.seq + self.len()
+    }
+}

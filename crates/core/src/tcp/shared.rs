@@ -1,0 +1,115 @@
+//! What all connections share: configuration, the IP side, byte streams, timers, queues, counters.
+
+use std::io;
+
+use ring::region::PagePolicy;
+use ring::stream::StackStreams;
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::ip::Net;
+use crate::limit::RateLimiter;
+use crate::tcp::queues::Queues;
+use crate::tcp::ranges::RangeSet;
+use crate::tcp::reassembly::Held;
+use crate::wheel::Wheel;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub config: Config,
+    pub net: Net,
+    pub counters: Counters,
+    pub streams: StackStreams,
+    pub wheel: Wheel,
+    pub queues: Queues,
+    /// Ranges received out of order, for the connections that have any.
+    pub held: SidePool<Held>,
+    /// Scoreboards, for the connections whose peer has ranges out of order.
+    pub sacked: SidePool<RangeSet>,
+    /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
+    pub challenges: RateLimiter,
+    /// RSTs to nowhere.
+    pub resets: RateLimiter,
+}
+
+impl Shared {
+    pub fn new(config: Config, streams: StackStreams) -> io::Result<Self> {
+        let connections = config.max_connections;
+        let rate = config.reply_rate;
+        Ok(Self {
+            net: Net::new(&config)?,
+            counters: Counters::default(),
+            streams,
+            wheel: Wheel::new([connections, config.max_half_open, 0, 0])?,
+            queues: Queues::new(&config)?,
+            held: SidePool::new(connections)?,
+            sacked: SidePool::new(connections)?,
+            challenges: RateLimiter::new(rate, rate),
+            resets: RateLimiter::new(rate, rate),
+            config,
+        })
+    }
+
+    /// Whether one more answer to a segment that should not be is allowed now.
+    pub fn may_challenge(&mut self, now: Instant) -> bool {
+        self.challenges.allow(now)
+    }
+}
+
+/// Which pages the tables of a stack lie in.
+pub(crate) fn page_policy(config: &Config) -> PagePolicy {
+    if config.huge_pages {
+        PagePolicy::Huge
+    } else {
+        PagePolicy::Transparent
+    }
+}
+
+/// Records that few connections have at a time, named by an index that the connection keeps.
+#[derive(Debug)]
+pub(crate) struct SidePool<T> {
+    slots: Slots,
+    records: Vec<T>,
+}
+
+impl<T: Clone + Default> SidePool<T> {
+    /// Address space for `max` records is reserved; memory is touched as they are used.
+    pub fn new(max: u32) -> io::Result<Self> {
+        let mut records = Vec::new();
+        records.try_reserve_exact(max as usize)?;
+        Ok(Self {
+            slots: Slots::new(max)?,
+            records,
+        })
+    }
+
+    /// A fresh record.
+    pub fn alloc(&mut self) -> Option<u32> {
+        let slot = self.slots.alloc()?;
+        match self.records.get_mut(slot as usize) {
+            Some(record) => *record = T::default(),
+            None => self.records.push(T::default()),
+        }
+        Some(slot)
+    }
+
+    pub fn free(&mut self, slot: u32) {
+        self.slots.free(slot);
+    }
+
+    pub fn at(&self, slot: u32) -> Option<&T> {
+        self.records.get(slot as usize)
+    }
+
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.records.get_mut(slot as usize)
+    }
+
+    /// Records in use.
+    pub fn len(&self) -> u32 {
+        self.slots.len()
+    }
+}

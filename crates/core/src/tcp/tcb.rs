@@ -1,0 +1,219 @@
+//! The control block: what a data segment or an ACK needs in two cache lines ([`Hot`]), the rest apart ([`Cold`]).
+
+use bitflags::bitflags;
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::cc::{Algorithm, Window};
+use crate::command::Options;
+use crate::error::Error;
+use crate::event::Ready;
+use crate::id::{PortId, Token};
+use crate::info::State;
+use crate::ip::Path;
+use crate::tcp::rtt::Rtt;
+
+bitflags! {
+    /// One-bit facts about a connection.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub(crate) struct Flags: u32 {
+        /// Both sides offered timestamps (RFC 7323 §3.2).
+        const TIMESTAMPS = 1 << 0;
+        /// Both sides offered SACK (RFC 2018 §2).
+        const SACK = 1 << 1;
+        /// No Nagle.
+        const NODELAY = 1 << 2;
+        /// Our SYN (or SYN-ACK) wants to be sent.
+        const SYN_DUE = 1 << 3;
+        /// Our SYN was sent more than once.
+        const SYN_RETRANSMITTED = 1 << 4;
+        /// `fin_seq` is fixed: the application shut its side down.
+        const FIN_QUEUED = 1 << 5;
+        /// An ACK wants to be sent in the next `transmit`.
+        const ACK_NOW = 1 << 6;
+        /// An ACK wants to be sent at `ack_at`.
+        const ACK_DELAYED = 1 << 7;
+        /// A keepalive probe wants to be sent.
+        const KEEPALIVE_DUE = 1 << 8;
+        /// A zero-window probe wants to be sent.
+        const PROBE_DUE = 1 << 9;
+        /// `rtx_at` is the time of the next window probe, not of a retransmission.
+        const PERSIST = 1 << 10;
+        /// `rtt_seq` is being timed.
+        const TIMING = 1 << 11;
+        /// In fast recovery.
+        const RECOVERY = 1 << 12;
+        /// Recovering from a time-out (go-back).
+        const LOSS = 1 << 13;
+        /// The next retransmission goes out whatever `cwnd` says.
+        const FORCE_RETRANSMIT = 1 << 14;
+        /// Ranges are held out of order; `Cold::held` names them.
+        const HOLES = 1 << 15;
+        /// The peer holds ranges out of order; `Cold::sacked` names them.
+        const SACKED = 1 << 16;
+        /// The sequence number of the peer's FIN is known, and not reached.
+        const PEER_FIN = 1 << 17;
+        /// `Close` was called: nobody will read or write any more.
+        const APP_CLOSED = 1 << 18;
+        /// TCP is done with it: no flow, no timers, no output. The slot waits for the application.
+        const DETACHED = 1 << 19;
+        /// `Event::Accepted` has not been polled.
+        const UNANNOUNCED = 1 << 20;
+        /// In its listener's backlog: `Command::Accept` has not come.
+        const BACKLOG = 1 << 21;
+        /// The neighbour's reachability can be confirmed.
+        const PROGRESS = 1 << 22;
+        /// `Cold` holds deadlines (keepalive, idle, user time-out, FIN_WAIT_2).
+        const COLD_TIMERS = 1 << 23;
+        /// On the control list of its port.
+        const ON_CONTROL = 1 << 24;
+        /// On the data list of its port.
+        const ON_DATA = 1 << 25;
+        /// Waits for its neighbour to be resolved.
+        const PARKED = 1 << 26;
+        /// The one rescue retransmission of this recovery was sent (RFC 6675 §4 NextSeg (4)).
+        const RESCUED = 1 << 27;
+        /// Both sides offered window scaling (RFC 7323 §2.2).
+        const SCALING = 1 << 28;
+    }
+}
+
+/// What a data segment or an ACK needs.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    /// When the wheel fires for this connection: the earliest of its deadlines, or earlier. `FAR`: not scheduled.
+    pub wheel_at: Instant,
+    /// Retransmission or persist timer. `FAR`: off.
+    pub rtx_at: Instant,
+    pub snd_una: SeqNumber,
+    pub snd_nxt: SeqNumber,
+    pub snd_wl1: SeqNumber,
+    pub snd_wl2: SeqNumber,
+    /// Scaled, bytes.
+    pub snd_wnd: u32,
+    /// Largest window the peer ever offered, bytes.
+    pub max_snd_wnd: u32,
+    pub rcv_nxt: SeqNumber,
+    /// Right edge of the window that we offered: `rcv_nxt + rcv_wnd`. Never moves left.
+    pub rcv_adv: SeqNumber,
+    pub last_ack_sent: SeqNumber,
+    pub ts_recent: u32,
+    /// Our timestamps are the millisecond clock plus this.
+    pub ts_offset: u32,
+    /// Delayed ACK timer: low 32 bits of a millisecond count; counts with `ACK_DELAYED`.
+    pub ack_at: u32,
+    pub window: Window,
+    /// Data from here (`HighRxt` of RFC 6675) ...
+    pub rtx_nxt: SeqNumber,
+    /// ... to here is taken for lost and wants to be retransmitted.
+    pub rtx_end: SeqNumber,
+    /// Sequence number of our FIN; counts with `FIN_QUEUED`.
+    pub fin_seq: SeqNumber,
+    /// The end of the segment being timed, and the time (µs, low 32 bits) when it was sent; count with `TIMING`.
+    pub rtt_seq: SeqNumber,
+    pub rtt_at: u32,
+    /// When a segment was last received: low 32 bits of a millisecond count.
+    pub last_received: u32,
+    pub rtt: Rtt,
+    pub flags: Flags,
+    /// Most payload of a segment that we send, bytes, fixed options already deducted (Eff.snd.MSS of RFC 9293 §3.7.1).
+    pub mss: u16,
+    /// Largest payload received so far: what a full-sized segment of the peer is.
+    pub rcv_mss: u16,
+    pub state: State,
+    pub snd_wscale: u8,
+    pub rcv_wscale: u8,
+    pub port: PortId,
+    pub dup_acks: u8,
+    /// Pure ACKs that want to be sent besides the one that acknowledges something: one per out-of-order segment.
+    pub dup_acks_due: u8,
+    /// How often the RTO was doubled since the last measurement (RFC 6298 §5.5).
+    pub backoff: u8,
+    /// ACKs left to send without delay.
+    pub quick_acks: u8,
+    /// Time-outs (or unanswered probes) in a row.
+    pub retries: u8,
+    /// News that the application has not polled.
+    pub ready: Ready,
+    pub spare: [u8; 2],
+}
+
+const _: () = assert!(size_of::<Hot>() == 128);
+
+/// What is needed less often, or only to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cold {
+    /// Where segments go, and from which address.
+    pub path: Path,
+    pub last_sent: Instant,
+    /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.
+    pub una_since: Instant,
+    /// FIN_WAIT_2 without an application ends then.
+    pub fin_wait_2_at: Instant,
+    pub iss: SeqNumber,
+    pub irs: SeqNumber,
+    /// `recover` of RFC 6582, RecoveryPoint of RFC 6675.
+    pub recover: SeqNumber,
+    /// Sequence number of the peer's FIN; counts with `PEER_FIN`.
+    pub peer_fin: SeqNumber,
+    /// Index of the set of ranges held out of order; counts with `HOLES`.
+    pub held: u32,
+    /// Index of the scoreboard; counts with `SACKED`.
+    pub sacked: u32,
+    /// Bytes that duplicate ACKs say have left the network, without SACK.
+    pub dup_bytes: u32,
+    pub congestion: Algorithm,
+    pub options: Options,
+    pub token: Token,
+    /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
+    pub listener: u32,
+    pub error: Option<Error>,
+    /// What ICMP or neighbour resolution said; reported when the connection times out (RFC 1122 §4.2.3.9).
+    pub soft_error: Option<Error>,
+    /// MSS option of the peer, or the default.
+    pub peer_mss: u16,
+    /// MSS option that we sent.
+    pub local_mss: u16,
+    /// Window scale that we offer in a SYN.
+    pub offer_wscale: u8,
+    /// Keepalive probes sent without an answer.
+    pub keepalive_probes: u8,
+    pub keepalive_at: Instant,
+    /// µs; 0: unknown.
+    pub min_rtt: u32,
+    pub retransmits: u32,
+    pub segments_in: u32,
+    pub segments_out: u32,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+}
+
+impl Hot {
+    /// Sequence numbers sent and not acknowledged, SYN and FIN included.
+    pub fn flight(&self) -> u32 {
+        self.snd_nxt - self.snd_una
+    }
+
+    /// RCV.WND: what is left of the window that we offered.
+    pub fn rcv_wnd(&self) -> u32 {
+        self.rcv_adv - self.rcv_nxt
+    }
+
+    pub fn has(&self, flags: Flags) -> bool {
+        self.flags.intersects(flags)
+    }
+
+    /// Whether our FIN has been sent.
+    pub fn fin_sent(&self) -> bool {
+        self.has(Flags::FIN_QUEUED) && self.snd_nxt > self.fin_seq
+    }
+
+    /// The sequence number of the first byte in the send stream: behind the SYN as long as that is not acknowledged.
+    pub fn stream_start(&self) -> SeqNumber {
+        match self.state {
+            State::SynSent | State::SynReceived => self.snd_una + 1,
+            _ => self.snd_una,
+        }
+    }
+}

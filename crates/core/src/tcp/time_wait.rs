@@ -1,0 +1,240 @@
+//! TIME_WAIT in 64 bytes. All wait equally long, so they expire in the order in which they came: a list, no timers.
+
+use std::io;
+
+use wire::seq::SeqNumber;
+use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::config::Config;
+use crate::drops::Drop;
+use crate::flow::{self, FlowHash, FlowKey};
+use crate::list::{Link, List};
+use crate::tcp::Tcp;
+use crate::tcp::conn::{Step, Stop};
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+/// RFC 6191 §2 wants the timestamp clock to have ticked; a second is what hosts take.
+const REUSE_AFTER_MS: u32 = 1000;
+
+/// What is left of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeWait {
+    pub expires: Instant,
+    pub key: FlowKey,
+    pub snd_nxt: SeqNumber,
+    pub rcv_nxt: SeqNumber,
+    pub ts_recent: u32,
+    /// When it began: milliseconds, low 32 bits.
+    pub since: u32,
+    /// Window field of the last segment that we sent.
+    pub window: u16,
+    pub timestamps: bool,
+}
+
+const _: () = assert!(size_of::<TimeWait>() <= 64);
+
+/// All TIME_WAIT records.
+#[derive(Debug)]
+pub(crate) struct TimeWaits {
+    pub slots: Slots,
+    records: Vec<TimeWait>,
+    links: Vec<Link>,
+    order: List,
+}
+
+impl TimeWaits {
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let max = config.max_time_wait as usize;
+        let (mut records, mut links) = (Vec::new(), Vec::new());
+        records.try_reserve_exact(max)?;
+        links.try_reserve_exact(max)?;
+        Ok(Self {
+            slots: Slots::new(config.max_time_wait)?,
+            records,
+            links,
+            order: List::new(),
+        })
+    }
+
+    pub fn at(&self, slot: u32) -> Option<&TimeWait> {
+        self.records.get(slot as usize)
+    }
+
+    fn insert(&mut self, record: TimeWait) -> Option<u32> {
+        let slot = self.slots.alloc()?;
+        match self.records.get_mut(slot as usize) {
+            Some(entry) => *entry = record,
+            None => {
+                self.records.push(record);
+                self.links.push(Link::NEW);
+            }
+        }
+        self.order.push_back(&mut self.links, slot);
+        Some(slot)
+    }
+
+    /// The one that expires first.
+    fn oldest(&self) -> Option<(u32, &TimeWait)> {
+        let slot = self.order.front()?;
+        Some((slot, self.at(slot)?))
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.oldest().map(|(_, record)| record.expires)
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.order.remove(&mut self.links, slot);
+        self.slots.free(slot);
+    }
+
+    /// The 2 MSL begin again.
+    fn restart(&mut self, slot: u32, expires: Instant) {
+        if let Some(record) = self.records.get_mut(slot as usize) {
+            record.expires = expires;
+            self.order.remove(&mut self.links, slot);
+            self.order.push_back(&mut self.links, slot);
+        }
+    }
+
+    /// Whether we may connect between the same endpoints again: timestamps keep old segments apart (RFC 6191 §3).
+    pub fn may_reuse(&self, now: Instant, slot: u32) -> bool {
+        let age = |record: &TimeWait| (now.as_millis() as u32).wrapping_sub(record.since);
+        self.at(slot)
+            .is_some_and(|record| record.timestamps && age(record) >= REUSE_AFTER_MS)
+    }
+}
+
+impl Tcp {
+    /// Replaces a connection by a record. False if there can be none.
+    pub fn start_time_wait(&mut self, now: Instant, slot: u32, hash: FlowHash) -> bool {
+        let Some(hot) = self.conns.hot(slot).copied() else {
+            return false;
+        };
+        let record = TimeWait {
+            expires: now + self.shared.config.time_wait,
+            key: self.conns.key(slot),
+            snd_nxt: hot.snd_nxt,
+            rcv_nxt: hot.rcv_nxt,
+            ts_recent: hot.ts_recent,
+            since: now.as_millis() as u32,
+            window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
+            timestamps: hot.has(Flags::TIMESTAMPS),
+        };
+        if self.time_wait.slots.len() >= self.time_wait.slots.capacity() {
+            self.evict_oldest();
+        }
+        let Some(new) = self.time_wait.insert(record) else {
+            return false;
+        };
+        let (old, new) = (
+            flow::id(flow::CONNECTION, slot),
+            flow::id(flow::TIME_WAIT, new),
+        );
+        self.flows.replace(hash, old, new)
+    }
+
+    fn evict_oldest(&mut self) {
+        if let Some((oldest, _)) = self.time_wait.oldest() {
+            self.shared.counters.time_wait_evictions += 1;
+            self.end_time_wait(oldest);
+        }
+    }
+
+    /// CLOSED.
+    pub fn end_time_wait(&mut self, slot: u32) {
+        if let Some(record) = self.time_wait.at(slot) {
+            let hash = self.flows.hash(&record.key);
+            self.flows.remove(hash, flow::id(flow::TIME_WAIT, slot));
+            self.time_wait.remove(slot);
+        }
+    }
+
+    pub fn expire_time_wait(&mut self, now: Instant, budget: u32) {
+        for _ in 0..budget {
+            match self.time_wait.oldest() {
+                Some((slot, record)) if record.expires <= now => self.end_time_wait(slot),
+                _ => return,
+            }
+        }
+    }
+
+    /// A segment for a connection in TIME_WAIT (RFC 9293 §3.10.7.4).
+    pub fn on_time_wait(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
+        let Some(&record) = self.time_wait.at(slot) else {
+            return Err(Drop::TcpNoConnection.into());
+        };
+        // RFC 1337 §3: a RST must not end TIME_WAIT early.
+        if seg.has(TcpFlags::RST) {
+            return Err(Drop::TcpReset.into());
+        }
+        if seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK) && is_new_incarnation(&record, seg) {
+            return self.reopen(now, slot, &record, seg);
+        }
+        // "The only thing that can arrive in this state is a retransmission of the remote FIN. Acknowledge it, and restart the 2 MSL
+        // timeout."
+        if seg.has(TcpFlags::FIN) && seg.end() == record.rcv_nxt {
+            self.time_wait
+                .restart(slot, now + self.shared.config.time_wait);
+            self.acknowledge_for(now, &record);
+            return Err(Stop::Done);
+        }
+        let acceptable = seg.len() == 0 && seg.seq == record.rcv_nxt;
+        if !acceptable && self.shared.may_challenge(now) {
+            self.acknowledge_for(now, &record);
+        }
+        Err(if seg.has(TcpFlags::SYN) {
+            Drop::TcpSyn
+        } else {
+            Drop::TcpState
+        }
+        .into())
+    }
+
+    /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
+    fn reopen(&mut self, now: Instant, slot: u32, record: &TimeWait, seg: &Segment<'_>) -> Step {
+        let Some(listener) = self.listeners.find(seg.local) else {
+            return Err(Drop::TcpSyn.into());
+        };
+        self.end_time_wait(slot);
+        self.open_half(now, listener, seg, Some(record.snd_nxt))
+            .map_err(Stop::Drop)
+    }
+
+    fn acknowledge_for(&mut self, now: Instant, record: &TimeWait) {
+        let stamps = record.timestamps.then(|| Timestamps {
+            tsval: (now.as_millis() as u32)
+                .wrapping_add(self.isn.start(now, &record.key).ts_offset),
+            tsecr: record.ts_recent,
+        });
+        let header = TcpHeader {
+            seq: record.snd_nxt,
+            ack: record.rcv_nxt,
+            flags: TcpFlags::ACK,
+            window: record.window,
+            options: TcpOptions {
+                timestamps: stamps,
+                ..TcpOptions::default()
+            },
+            ..TcpHeader::default()
+        };
+        self.shared.counters.acks_out += 1;
+        self.shared
+            .send_bare(now, record.key.local(), record.key.remote(), header);
+    }
+}
+
+/// RFC 6191 §2: by timestamp if both connections have them, by sequence number if not.
+fn is_new_incarnation(record: &TimeWait, seg: &Segment<'_>) -> bool {
+    let newer_seq = seg.seq > record.rcv_nxt;
+    match seg.options.timestamps {
+        Some(stamps) if record.timestamps => {
+            let distance = stamps.tsval.wrapping_sub(record.ts_recent) as i32;
+            distance > 0 || (distance == 0 && newer_seq)
+        }
+        _ => newer_seq,
+    }
+}

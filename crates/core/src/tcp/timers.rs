@@ -1,0 +1,227 @@
+//! What the wheel fires. A connection has several deadlines and one entry in the wheel, for the earliest or earlier: when it fires,
+//! whatever is due happens, and the entry is set again.
+
+use std::time::Duration;
+
+use wire::time::Instant;
+
+use crate::error::Error;
+use crate::flow;
+use crate::info::State;
+use crate::tcp::Tcp;
+use crate::tcp::conn::{Conn, near};
+use crate::tcp::tcb::Flags;
+
+/// Timers fired in one call of `advance`.
+const TIMERS_PER_CALL: u32 = 1024;
+/// Receive buffers looked at in one call of `advance`, to be given back when drained.
+const SWEPT_PER_CALL: usize = 16;
+/// Unanswered or not, so many window probes in a row for a connection that nobody owns any more are enough.
+const ORPHAN_PROBES: u8 = 8;
+
+impl Tcp {
+    pub fn advance(&mut self, now: Instant) {
+        self.shared.net.advance(now, &mut self.shared.counters);
+        self.wake_resolved(now);
+        for _ in 0..TIMERS_PER_CALL {
+            let Some(id) = self.shared.wheel.pop_due(now) else {
+                break;
+            };
+            let slot = flow::index(id) as u32;
+            if flow::tag(id) == flow::HALF_OPEN as usize {
+                self.on_half_open_timer(now, slot);
+            } else if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+                conn.on_timer(now);
+                self.settle(now, slot);
+            }
+        }
+        self.expire_time_wait(now, TIMERS_PER_CALL);
+        self.shared.streams.sweep(SWEPT_PER_CALL);
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [
+            self.shared.wheel.next_deadline(),
+            self.time_wait.next_deadline(),
+            self.shared.net.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+impl Conn<'_> {
+    fn on_timer(&mut self, now: Instant) {
+        self.hot.wheel_at = Instant::FAR;
+        if self.hot.rtx_at <= now {
+            self.on_rtx_timer(now);
+        }
+        if self.has(Flags::ACK_DELAYED) && near(now, self.hot.ack_at) <= now {
+            self.clear(Flags::ACK_DELAYED);
+            self.mark_ack();
+        }
+        if self.has(Flags::COLD_TIMERS) && !self.hot.state.is_over() {
+            self.on_cold_timers(now);
+        }
+        if !self.hot.state.is_over() {
+            self.wake_at(self.earliest(now));
+        }
+    }
+
+    fn earliest(&self, now: Instant) -> Instant {
+        let mut at = self.hot.rtx_at;
+        if self.has(Flags::ACK_DELAYED) {
+            at = at.min(near(now, self.hot.ack_at));
+        }
+        if self.has(Flags::COLD_TIMERS) {
+            at = at
+                .min(self.keepalive_deadline(now))
+                .min(self.idle_deadline(now))
+                .min(self.user_deadline())
+                .min(self.fin_wait_2_deadline());
+        }
+        at
+    }
+
+    fn on_rtx_timer(&mut self, now: Instant) {
+        self.hot.rtx_at = Instant::FAR;
+        match self.hot.state {
+            State::SynSent | State::SynReceived => self.on_syn_timeout(now),
+            _ if self.has(Flags::PERSIST) || self.hot.snd_wnd == 0 => self.on_persist_timer(now),
+            // What should have been sent never was: its neighbour could not be resolved, or a send is still due.
+            _ if self.hot.flight() == 0 => self.mark_output(),
+            _ => self.on_retransmission_timer(now),
+        }
+    }
+
+    /// RFC 9293 §3.8.3: R2 for a SYN.
+    fn on_syn_timeout(&mut self, now: Instant) {
+        self.sh.counters.timeouts += 1;
+        if self.hot.retries >= self.sh.config.syn_retries {
+            self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
+            return;
+        }
+        self.hot.retries += 1;
+        self.hot.backoff = self.hot.backoff.saturating_add(1);
+        self.set(Flags::SYN_DUE);
+        self.start_rtx_timer(now);
+        self.mark_output();
+    }
+
+    /// RFC 6298 §5.4 to §5.6.
+    fn on_retransmission_timer(&mut self, now: Instant) {
+        self.sh.counters.timeouts += 1;
+        if self.hot.retries >= self.sh.config.data_retries || self.user_deadline() <= now {
+            self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
+            return;
+        }
+        self.hot.retries += 1;
+        self.on_loss_timeout();
+        self.hot.backoff = self.hot.backoff.saturating_add(1);
+        self.start_rtx_timer(now);
+    }
+
+    /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.
+    fn on_persist_timer(&mut self, now: Instant) {
+        let orphaned = self.has(Flags::APP_CLOSED) && self.hot.backoff >= ORPHAN_PROBES;
+        if self.hot.retries >= self.sh.config.data_retries || orphaned {
+            self.send_reset(now);
+            self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
+            return;
+        }
+        self.set(Flags::PERSIST | Flags::PROBE_DUE);
+        self.start_rtx_timer(now);
+        self.mark_output();
+    }
+
+    /// Something waits for the window, and nothing is in flight that could bring news of it.
+    pub fn start_persist(&mut self, now: Instant) {
+        if !self.has(Flags::PERSIST) {
+            self.set(Flags::PERSIST);
+            self.start_rtx_timer(now);
+        }
+    }
+
+    /// The timers that few connections have.
+    pub fn start_cold_timers(&mut self, now: Instant) {
+        let options = &self.cold.options;
+        let wanted = options.keepalive.is_some()
+            || options.idle_timeout.is_some()
+            || options.user_timeout.is_some()
+            || self.cold.fin_wait_2_at < Instant::FAR;
+        self.hot.flags.set(Flags::COLD_TIMERS, wanted);
+        if wanted {
+            self.wake_at(self.earliest(now));
+        }
+    }
+
+    fn on_cold_timers(&mut self, now: Instant) {
+        if self.fin_wait_2_deadline() <= now {
+            self.finish(State::Closed);
+        } else if self.idle_deadline(now) <= now {
+            self.send_reset(now);
+            self.fail(Error::TimedOut);
+        } else if self.keepalive_deadline(now) <= now {
+            self.on_keepalive_timer(now);
+        } else if self.user_deadline() <= now {
+            self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
+        }
+    }
+
+    fn fin_wait_2_deadline(&self) -> Instant {
+        if self.hot.state == State::FinWait2 {
+            self.cold.fin_wait_2_at
+        } else {
+            Instant::FAR
+        }
+    }
+
+    /// Nothing sent, nothing received.
+    fn idle_deadline(&self, now: Instant) -> Instant {
+        let Some(timeout) = self.cold.options.idle_timeout else {
+            return Instant::FAR;
+        };
+        near(now, self.hot.last_received).max(self.cold.last_sent) + timeout
+    }
+
+    /// RFC 5482: data unacknowledged for so long. A closed window that is probed is not that.
+    fn user_deadline(&self) -> Instant {
+        match self.cold.options.user_timeout {
+            Some(timeout) if self.hot.flight() > 0 && !self.has(Flags::PERSIST) => {
+                self.cold.una_since + timeout
+            }
+            _ => Instant::FAR,
+        }
+    }
+
+    /// RFC 9293 §3.8.4: only on a connection with nothing in flight.
+    fn keepalive_deadline(&self, now: Instant) -> Instant {
+        let Some(keepalive) = self.cold.options.keepalive else {
+            return Instant::FAR;
+        };
+        let waiting = self.hot.flight() > 0 || self.has(Flags::PERSIST);
+        if !self.hot.state.is_synchronized() || waiting {
+            return Instant::FAR;
+        }
+        if self.cold.keepalive_probes > 0 {
+            return self.cold.keepalive_at;
+        }
+        near(now, self.hot.last_received) + keepalive.idle.max(Duration::from_millis(1))
+    }
+
+    fn on_keepalive_timer(&mut self, now: Instant) {
+        let Some(keepalive) = self.cold.options.keepalive else {
+            return;
+        };
+        if self.cold.keepalive_probes >= keepalive.count {
+            self.send_reset(now);
+            self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
+            return;
+        }
+        self.cold.keepalive_probes += 1;
+        self.cold.keepalive_at = now + keepalive.interval.max(Duration::from_millis(1));
+        self.set(Flags::KEEPALIVE_DUE);
+        self.queue_ack();
+    }
+}

@@ -1,0 +1,383 @@
+//! Output: the lists of a port, drained into its frames in the order control, ACK, data.
+
+use wire::frame::{FrameSink, MacAddr};
+use wire::tcp::TcpFlags;
+use wire::time::Instant;
+
+use crate::error::Error;
+use crate::id::PortId;
+use crate::info::State;
+use crate::ip::Resolution;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::output::{Kind, Plan};
+use crate::tcp::queues::Output;
+use crate::tcp::tcb::Flags;
+
+/// Segments that one connection sends before others have their turn.
+const QUANTUM: u32 = 16;
+
+/// How an attempt to send ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Yes,
+    /// The sink has no frame left.
+    Full,
+    /// The neighbour's hardware address is not known, or the connection failed: it is off the lists.
+    Not,
+}
+
+/// How a connection's turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Done,
+    More,
+    Full,
+    Off,
+}
+
+impl Tcp {
+    pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {
+        self.shared
+            .net
+            .transmit(port, sink, &mut self.shared.counters);
+        let _ = self.send_syn_acks(now, port, sink)
+            && self.send_list(now, port, Output::Control, sink)
+            && self.send_acks(now, port, sink)
+            && self.send_list(now, port, Output::Data, sink);
+    }
+
+    /// Round robin over the connections of a list. False when the sink is full.
+    fn send_list(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        which: Output,
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        while let Some(slot) = self.shared.queues.front_output(port, which) {
+            let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+                self.shared.queues.remove_output(port, which, slot);
+                continue;
+            };
+            match conn.take_turn(now, sink) {
+                Turn::Full => return false,
+                Turn::Done => conn.leave_output(which),
+                Turn::More => {
+                    conn.leave_output(which);
+                    conn.mark_output();
+                }
+                Turn::Off => {}
+            }
+            self.settle(now, slot);
+        }
+        true
+    }
+
+    fn send_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+        while let Some(slot) = self.shared.queues.front_ack(port) {
+            if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+                if !conn.has_data_to_ride_on(now) && conn.send_due_acks(now, sink) == Sent::Full {
+                    return false;
+                }
+            }
+            self.shared.queues.remove_ack(port, slot);
+        }
+        true
+    }
+
+    /// Neighbour resolutions have ended: who waited for them may go on.
+    pub fn wake_resolved(&mut self, now: Instant) {
+        while let Some((port, next_hop, ok)) = self.shared.net.poll_resolved() {
+            let mut next = self.shared.queues.front_output(port, Output::Parked);
+            while let Some(slot) = next {
+                next = self.shared.queues.next_output(port, Output::Parked, slot);
+                let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+                    continue;
+                };
+                if conn.cold.path.next_hop == next_hop {
+                    conn.unpark();
+                    if !ok {
+                        conn.on_unreachable(now);
+                    }
+                    self.settle(now, slot);
+                }
+            }
+        }
+    }
+}
+
+impl Conn<'_> {
+    /// Sends up to a quantum of segments.
+    fn take_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
+        for _ in 0..QUANTUM {
+            let Some(plan) = self.plan(now) else {
+                return self.end_turn(now, sink);
+            };
+            match self.send(now, &plan, sink) {
+                Sent::Yes => {}
+                Sent::Full => return Turn::Full,
+                Sent::Not => return Turn::Off,
+            }
+        }
+        Turn::More
+    }
+
+    /// Nothing (more) to send: what holds it back, and is an ACK left that hoped to ride on it?
+    fn end_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
+        if self.is_blocked_by_window() {
+            self.start_persist(now);
+        }
+        if !self.has(Flags::ACK_NOW) {
+            return Turn::Done;
+        }
+        match self.send_due_acks(now, sink) {
+            Sent::Yes => Turn::Done,
+            Sent::Full => Turn::Full,
+            Sent::Not => Turn::Off,
+        }
+    }
+
+    fn leave_output(&mut self, which: Output) {
+        let flag = match which {
+            Output::Control => Flags::ON_CONTROL,
+            Output::Data => Flags::ON_DATA,
+            Output::Parked => Flags::PARKED,
+        };
+        if self.has(flag) {
+            self.sh
+                .queues
+                .remove_output(self.hot.port, which, self.slot);
+            self.clear(flag);
+        }
+    }
+
+    /// Whether the ACK that is due will go with a data segment. Duplicate ACKs must not (RFC 5681 §2).
+    fn has_data_to_ride_on(&mut self, now: Instant) -> bool {
+        self.has(Flags::ON_DATA | Flags::ON_CONTROL)
+            && self.hot.dup_acks_due == 0
+            && !self.has(Flags::KEEPALIVE_DUE)
+            && self.plan(now).is_some()
+    }
+
+    fn send_due_acks(&mut self, now: Instant, sink: &mut impl FrameSink) -> Sent {
+        if self.has(Flags::KEEPALIVE_DUE) {
+            let probe = self.plan_keepalive();
+            match self.send(now, &probe, sink) {
+                Sent::Yes => self.clear(Flags::KEEPALIVE_DUE),
+                other => return other,
+            }
+        }
+        while self.has(Flags::ACK_NOW) {
+            let ack = self.plan_ack();
+            match self.send(now, &ack, sink) {
+                Sent::Yes => {}
+                other => return other,
+            }
+        }
+        Sent::Yes
+    }
+
+    fn send(&mut self, now: Instant, plan: &Plan, sink: &mut impl FrameSink) -> Sent {
+        let mac = match self.resolve(now) {
+            Ok(mac) => mac,
+            Err(sent) => return sent,
+        };
+        let header = self.header(now, plan);
+        let target = self.target(mac);
+        let offset = plan.seq - self.hot.stream_start();
+        let shared = &mut *self.sh;
+        let payload = if plan.len > 0 {
+            shared.streams.peek(self.slot, offset, plan.len)
+        } else {
+            (&[][..], &[][..])
+        };
+        let net = &shared.net;
+        let mut len = 0;
+        let sent = sink.send(|frame| {
+            let meta = write_frame(frame, net, &target, &header, payload);
+            len = meta.len;
+            meta
+        });
+        if !sent {
+            return Sent::Full;
+        }
+        self.sh.counters.frames_out += 1;
+        self.sh.counters.bytes_out += len as u64;
+        self.on_sent(now, plan);
+        Sent::Yes
+    }
+
+    fn target(&self, mac: MacAddr) -> Target {
+        let port = usize::from(self.hot.port.0);
+        let interface = self.sh.config.interfaces.get(port);
+        Target {
+            path: self.cold.path,
+            mac,
+            src: self.key.local().ip(),
+            dst: self.key.remote().ip(),
+            partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
+        }
+    }
+
+    fn resolve(&mut self, now: Instant) -> Result<MacAddr, Sent> {
+        if self.has(Flags::PROGRESS) {
+            self.clear(Flags::PROGRESS);
+            self.sh.net.confirm(now, &self.cold.path);
+        }
+        let sh = &mut *self.sh;
+        match sh.net.resolve(now, &self.cold.path, &mut sh.counters) {
+            Resolution::Ready(mac) => Ok(mac),
+            Resolution::Pending => {
+                self.park();
+                Err(Sent::Not)
+            }
+            Resolution::Failed => {
+                self.unqueue();
+                self.on_unreachable(now);
+                Err(Sent::Not)
+            }
+        }
+    }
+
+    fn park(&mut self) {
+        self.unqueue();
+        let port = self.hot.port;
+        if self.sh.queues.push_output(port, Output::Parked, self.slot) {
+            self.set(Flags::PARKED);
+        }
+    }
+
+    fn unpark(&mut self) {
+        self.leave_output(Output::Parked);
+        self.mark_output();
+        if self.has(Flags::ACK_NOW | Flags::KEEPALIVE_DUE) {
+            self.queue_ack();
+        }
+    }
+
+    /// The neighbour does not answer. That ends an attempt to connect; an established connection tries again with its timers
+    /// (RFC 1122 §4.2.3.9: a soft error).
+    fn on_unreachable(&mut self, now: Instant) {
+        if self.hot.state == State::SynSent {
+            self.fail(Error::HostUnreachable);
+            return;
+        }
+        self.unqueue();
+        self.clear(Flags::ACK_NOW | Flags::KEEPALIVE_DUE);
+        self.hot.dup_acks_due = 0;
+        self.cold.soft_error = Some(Error::HostUnreachable);
+        // Without a timer nothing would ever try again.
+        let waits =
+            self.hot.flight() > 0 || self.has(Flags::SYN_DUE) || self.is_blocked_by_window();
+        if waits && self.hot.rtx_at == Instant::FAR {
+            self.start_rtx_timer(now);
+        }
+    }
+
+    /// Everything that having sent a segment changes.
+    fn on_sent(&mut self, now: Instant, plan: &Plan) {
+        self.sh.counters.segments_out += 1;
+        self.sh.counters.tcp_bytes_out += u64::from(plan.len);
+        self.cold.segments_out = self.cold.segments_out.saturating_add(1);
+        if plan.flags.contains(TcpFlags::ACK) {
+            self.on_ack_sent(plan);
+        }
+        match plan.kind {
+            Kind::Ack => self.sh.counters.acks_out += 1,
+            Kind::Keepalive => self.sh.counters.keepalive_probes += 1,
+            Kind::Syn => self.on_syn_sent(now, plan),
+            Kind::New => self.on_new_sent(now, plan),
+            Kind::Retransmission | Kind::Rescue => self.on_retransmitted(now, plan),
+            Kind::Probe => self.on_probe_sent(now, plan),
+        }
+    }
+
+    /// The ACK that was due went out, alone or on something else.
+    fn on_ack_sent(&mut self, plan: &Plan) {
+        let repeats = self.hot.last_ack_sent == self.hot.rcv_nxt;
+        if plan.kind == Kind::Ack && repeats {
+            self.hot.dup_acks_due = self.hot.dup_acks_due.saturating_sub(1);
+        } else if !repeats {
+            self.hot.quick_acks = self.hot.quick_acks.saturating_sub(1);
+        }
+        self.hot.last_ack_sent = self.hot.rcv_nxt;
+        self.clear(Flags::ACK_DELAYED);
+        if self.hot.dup_acks_due == 0 {
+            self.clear(Flags::ACK_NOW);
+        }
+    }
+
+    fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
+        self.clear(Flags::SYN_DUE);
+        if self.hot.snd_nxt > self.cold.iss {
+            self.set(Flags::SYN_RETRANSMITTED);
+            self.clear(Flags::TIMING);
+            self.cold.retransmits += 1;
+            self.sh.counters.retransmits += 1;
+        } else {
+            self.hot.snd_nxt = plan.end();
+            self.start_timing(now);
+        }
+        self.cold.last_sent = now;
+        self.ensure_rtx_timer(now);
+    }
+
+    fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
+        if self.hot.flight() == 0 {
+            self.cold.una_since = now;
+        }
+        if self.has(Flags::PERSIST) {
+            self.stop_rtx_timer();
+        }
+        self.hot.snd_nxt = plan.end();
+        if !self.has(Flags::TIMING) {
+            self.start_timing(now);
+        }
+        self.cold.last_sent = now;
+        self.ensure_rtx_timer(now);
+    }
+
+    fn start_timing(&mut self, now: Instant) {
+        self.hot.rtt_seq = self.hot.snd_nxt;
+        self.hot.rtt_at = now.as_micros() as u32;
+        self.set(Flags::TIMING);
+    }
+
+    fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
+        // Karn: what was sent twice cannot be timed.
+        if plan.seq < self.hot.rtt_seq {
+            self.clear(Flags::TIMING);
+        }
+        self.clear(Flags::FORCE_RETRANSMIT);
+        if plan.kind == Kind::Rescue {
+            self.set(Flags::RESCUED);
+        } else {
+            // What rides along for the first time is not a retransmission.
+            self.hot.rtx_nxt = plan.end().min(self.hot.snd_nxt).max(self.hot.rtx_nxt);
+        }
+        self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        self.cold.retransmits = self.cold.retransmits.saturating_add(1);
+        self.sh.counters.retransmits += 1;
+        self.cold.last_sent = now;
+        self.ensure_rtx_timer(now);
+    }
+
+    fn on_probe_sent(&mut self, now: Instant, plan: &Plan) {
+        self.clear(Flags::PROBE_DUE | Flags::TIMING);
+        self.sh.counters.window_probes += 1;
+        self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        self.hot.retries = self.hot.retries.saturating_add(1);
+        self.hot.backoff = self.hot.backoff.saturating_add(1);
+        self.cold.last_sent = now;
+        self.start_rtx_timer(now);
+    }
+
+    /// RFC 6298 §5.1.
+    fn ensure_rtx_timer(&mut self, now: Instant) {
+        if self.hot.rtx_at == Instant::FAR {
+            self.start_rtx_timer(now);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The window that we offer (RFC 9293 §3.8.6): never shrinks, and opens in worthwhile steps only.
+
+use crate::tcp::conn::Conn;
+use crate::tcp::tcb::Flags;
+
+/// RCV.WND to offer when `current` bytes are on offer, `free` of `limit` bytes of buffer are free, the largest window that can be
+/// expressed is `max`, and a full-sized segment has `mss` bytes.
+///
+/// Receiver's silly window avoidance, RFC 9293 §3.8.6.2.2: the right edge moves by min(Fr * RCV.BUFF, Eff.snd.MSS), Fr = 1/2, or not.
+pub(crate) fn offer(current: u32, free: u32, limit: u32, max: u32, mss: u32) -> u32 {
+    let possible = free.min(max);
+    let step = mss.min(limit / 2).max(1);
+    if possible >= current.saturating_add(step) {
+        possible
+    } else {
+        current
+    }
+}
+
+/// The largest window that fits the header under `scale`.
+fn expressible(scale: u8) -> u32 {
+    u32::from(u16::MAX) << scale
+}
+
+impl Conn<'_> {
+    fn offered(&self) -> u32 {
+        let streams = &self.sh.streams;
+        offer(
+            self.hot.rcv_wnd(),
+            streams.recv_free(self.slot),
+            streams.recv_limit(self.slot),
+            expressible(self.hot.rcv_wscale),
+            u32::from(self.cold.local_mss),
+        )
+    }
+
+    /// The window field of the next segment, which from now on is on offer.
+    pub fn take_window(&mut self) -> u16 {
+        let scale = self.hot.rcv_wscale;
+        let field = (self.offered() >> scale).min(u32::from(u16::MAX));
+        let edge = self.hot.rcv_nxt + (field << scale);
+        // Rounding down to the scale may show a little less than was offered before: what was offered is still taken (RFC 7323 §2.4).
+        self.hot.rcv_adv = self.hot.rcv_adv.max(edge);
+        field as u16
+    }
+
+    /// The application read something: tell the peer if the window can open by enough that it matters.
+    pub fn on_received(&mut self) {
+        self.sh.streams.trim(self.slot, self.hot.has(Flags::HOLES));
+        let limit = self.sh.streams.recv_limit(self.slot);
+        let opening = self.offered().saturating_sub(self.hot.rcv_wnd());
+        let worthwhile = (limit / 2).min(2 * u32::from(self.cold.local_mss)).max(1);
+        if opening >= worthwhile && self.hot.state.may_receive() {
+            self.mark_ack();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    #[test]
+    fn opens_by_a_segment_or_not_at_all() {
+        assert_eq!(offer(0, 999, 10_000, 65_535, MSS), 0);
+        assert_eq!(offer(0, 1000, 10_000, 65_535, MSS), 1000);
+        assert_eq!(offer(4000, 4999, 10_000, 65_535, MSS), 4000);
+        assert_eq!(offer(4000, 5000, 10_000, 65_535, MSS), 5000);
+    }
+
+    #[test]
+    fn a_small_buffer_opens_by_half() {
+        assert_eq!(offer(0, 299, 600, 65_535, MSS), 0);
+        assert_eq!(offer(0, 300, 600, 65_535, MSS), 300);
+    }
+
+    #[test]
+    fn never_shrinks() {
+        assert_eq!(offer(5000, 100, 10_000, 65_535, MSS), 5000);
+        assert_eq!(offer(5000, 0, 0, 65_535, MSS), 5000);
+    }
+
+    #[test]
+    fn no_more_than_the_header_can_say() {
+        assert_eq!(offer(0, 1 << 20, 1 << 20, 65_535, MSS), 65_535);
+    }
+}
