@@ -1,0 +1,195 @@
+//! Files up and down, in both roles, over both links and both protocols, on good and bad networks: bytes equal, every time.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use interop::lab::url;
+use interop::{Family, Gate, Kind, Lab, files, sized};
+
+const MB: u64 = 1_000_000;
+/// Longest that one transfer may take: at 5% loss a sender without selective acknowledgments waits for timers much of the time.
+const WITHIN: Duration = Duration::from_secs(150);
+const FULL_WITHIN: Duration = Duration::from_secs(3600);
+
+/// Who runs on mTCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Server,
+    Client,
+}
+
+/// As the client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Transfer<'a> {
+    role: Role,
+    direction: Direction,
+    family: Family,
+    /// Bytes.
+    length: u64,
+    fault: Option<&'a str>,
+}
+
+impl Transfer<'_> {
+    fn run(&self, lab: &Lab) {
+        let name = format!("{:?}-{:?}", self.direction, self.family);
+        let source = match self.direction {
+            Direction::Up => lab.files().join(&name),
+            Direction::Down => lab.www().join(&name),
+        };
+        let target = match self.direction {
+            Direction::Up => lab.uploads().join(&name),
+            Direction::Down => lab.files().join(&name),
+        };
+        files::make(&source, self.length, self.length);
+        match self.role {
+            Role::Server => self.with_curl(lab, &name, &source, &target),
+            Role::Client => self.with_load(lab, &name, &source, &target),
+        }
+        if let Some(difference) = files::difference(&source, &target) {
+            panic!("{self:?}: {difference}");
+        }
+    }
+
+    fn with_curl(&self, lab: &Lab, name: &str, source: &Path, target: &Path) {
+        let server = lab.serve(&self.words());
+        let url = url(self.family.ours(), name);
+        let file = match self.direction {
+            Direction::Up => ["--upload-file", path(source)],
+            Direction::Down => ["--output", path(target)],
+        };
+        lab.curl(&[file[0], file[1], &url], within()).must_succeed();
+        server.stop();
+    }
+
+    fn with_load(&self, lab: &Lab, name: &str, source: &Path, target: &Path) {
+        let server = lab.peer_serve(&[]);
+        let (url, limit) = (
+            url(self.family.peer(), name),
+            within().as_secs().to_string(),
+        );
+        let mut words = vec![url.as_str(), "-n", "1", "--timeout", &limit];
+        match self.direction {
+            Direction::Up => words.extend(["--method", "PUT", "--body", path(source)]),
+            Direction::Down => words.extend(["--output", path(target)]),
+        }
+        words.extend(self.words());
+        let report = lab.load(&words, within());
+        assert_eq!(report["succeeded"], 1, "{self:?}: {report}");
+        server.stop();
+    }
+
+    fn words(&self) -> Vec<&str> {
+        self.fault
+            .iter()
+            .flat_map(|fault| ["--fault", *fault])
+            .collect()
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn within() -> Duration {
+    sized(FULL_WITHIN, WITHIN)
+}
+
+/// Every role, direction and family, one after the other.
+fn clean(kind: Kind) {
+    let Some(_gate) = Gate::alone() else { return };
+    let lab = Lab::new(kind);
+    for role in [Role::Server, Role::Client] {
+        for direction in [Direction::Up, Direction::Down] {
+            for family in Family::BOTH {
+                let whole = family == Family::V4;
+                let length = sized(100 * MB, if whole { 100 * MB } else { 8 * MB });
+                let transfer = Transfer {
+                    role,
+                    direction,
+                    family,
+                    length,
+                    fault: None,
+                };
+                transfer.run(&lab);
+            }
+        }
+    }
+}
+
+/// Every role, direction and family at once, each on a network of its own: they wait more than they work.
+fn bad(kind: Kind, loss: &str, length: u64) {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    thread::scope(|scope| {
+        let mut seed = 0;
+        for role in [Role::Server, Role::Client] {
+            for direction in [Direction::Up, Direction::Down] {
+                for family in Family::BOTH {
+                    seed += 1;
+                    let fault = format!("loss={loss},reorder=1%,dup=1%,corrupt=1%,seed={seed}");
+                    scope.spawn(move || {
+                        let fault = Some(fault.as_str());
+                        let transfer = Transfer {
+                            role,
+                            direction,
+                            family,
+                            length,
+                            fault,
+                        };
+                        transfer.run(&Lab::new(kind));
+                    });
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn afxdp_without_faults() {
+    clean(Kind::Afxdp);
+}
+
+#[test]
+fn tap_without_faults() {
+    clean(Kind::Tap);
+}
+
+#[test]
+fn afxdp_with_reordering_duplication_corruption() {
+    bad(Kind::Afxdp, "0%", sized(100 * MB, 8 * MB));
+}
+
+#[test]
+fn tap_with_reordering_duplication_corruption() {
+    bad(Kind::Tap, "0%", sized(100 * MB, 8 * MB));
+}
+
+#[test]
+fn afxdp_with_1_percent_loss_and_more() {
+    bad(Kind::Afxdp, "1%", sized(100 * MB, 4 * MB));
+}
+
+#[test]
+fn tap_with_1_percent_loss_and_more() {
+    bad(Kind::Tap, "1%", sized(100 * MB, 4 * MB));
+}
+
+#[test]
+fn afxdp_with_5_percent_loss_and_more() {
+    bad(Kind::Afxdp, "5%", sized(100 * MB, 2 * MB));
+}
+
+#[test]
+fn tap_with_5_percent_loss_and_more() {
+    bad(Kind::Tap, "5%", sized(100 * MB, 2 * MB));
+}
