@@ -142,6 +142,16 @@ pub fn is_host_address(addr: IpAddr) -> bool {
     is_valid_source(addr) && !special
 }
 
+/// Whether a sorted list holds `value`. Most lists have one to four entries.
+#[inline]
+fn holds<T: Ord>(sorted: &[T], value: T) -> bool {
+    if sorted.len() <= 8 {
+        sorted.contains(&value)
+    } else {
+        sorted.binary_search(&value).is_ok()
+    }
+}
+
 fn same_scope(a: IpAddr, b: IpAddr) -> bool {
     match (a, b) {
         (IpAddr::V4(_), IpAddr::V4(_)) => true,
@@ -167,10 +177,11 @@ fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
 #[derive(Debug)]
 pub struct Addresses {
     links: Vec<NetLink>,
-    /// All of ours, sorted.
-    local: Vec<IpAddr>,
-    /// Prefixes that have a directed broadcast address.
-    broadcast: Vec<Cidr>,
+    /// All of ours, as numbers, sorted: two look-ups for every packet.
+    local_v4: Vec<u32>,
+    local_v6: Vec<u128>,
+    /// Broadcast addresses of our networks (RFC 1122 §3.3.6: all ones, and all zeros of old), as numbers, sorted.
+    broadcast: Vec<u32>,
 }
 
 impl Addresses {
@@ -189,16 +200,24 @@ impl Addresses {
             .map(|(i, interface)| NetLink::new(i, interface))
             .collect::<io::Result<_>>()?;
         let all = || links.iter().flat_map(|link| &link.addresses);
-        let mut local: Vec<IpAddr> = all().map(|cidr| cidr.addr).collect();
-        local.sort_unstable();
-        let broadcast = all()
-            .filter(|cidr| cidr.broadcast().is_some())
-            .copied()
-            .collect();
+        let (mut local_v4, mut local_v6, mut broadcast) = (Vec::new(), Vec::new(), Vec::new());
+        for cidr in all() {
+            match cidr.addr {
+                IpAddr::V4(v4) => local_v4.push(v4.to_bits()),
+                IpAddr::V6(v6) => local_v6.push(v6.to_bits()),
+            }
+            if let (Some(ones), IpAddr::V4(zeros)) = (cidr.broadcast(), cidr.network()) {
+                broadcast.extend([ones.to_bits(), zeros.to_bits()]);
+            }
+        }
+        local_v4.sort_unstable();
+        local_v6.sort_unstable();
+        broadcast.sort_unstable();
         Ok(Self {
-            links,
-            local,
+            local_v4,
+            local_v6,
             broadcast,
+            links,
         })
     }
 
@@ -221,16 +240,15 @@ impl Addresses {
 
     /// Whether `addr` is ours on any port (weak host model, RFC 1122 §3.3.4.2).
     pub fn is_local(&self, addr: IpAddr) -> bool {
-        match self.local.as_slice() {
-            [] => false,
-            [only] => *only == addr,
-            several => several.binary_search(&addr).is_ok(),
+        match addr {
+            IpAddr::V4(v4) => holds(&self.local_v4, v4.to_bits()),
+            IpAddr::V6(v6) => holds(&self.local_v6, v6.to_bits()),
         }
     }
 
     /// Whether `addr` is the limited broadcast address or a broadcast address of one of our networks.
     pub fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
-        addr.is_broadcast() || self.broadcast.iter().any(|cidr| cidr.is_broadcast(addr))
+        addr.is_broadcast() || holds(&self.broadcast, addr.to_bits())
     }
 
     /// The address to talk to `dst` from when packets leave on `port`: one of that port, or else one of any other that is not bound to

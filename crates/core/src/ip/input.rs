@@ -125,6 +125,10 @@ impl Net {
             _ => Drop::IpHeader,
         })?;
         self.check_ipv4(at, &header)?;
+        let (src, dst) = (IpAddr::V4(header.src), IpAddr::V4(header.dst));
+        if header.protocol == Protocol::TCP && !header.is_fragment() {
+            return Ok(tcp(at, src, dst, header.ecn(), payload));
+        }
         let head = bytes
             .get(..usize::from(header.header_len))
             .unwrap_or_default();
@@ -132,8 +136,8 @@ impl Net {
             return self.ipv4_fragment(at, &header, head, payload, counters);
         }
         let packet = Packet {
-            src: header.src.into(),
-            dst: header.dst.into(),
+            src,
+            dst,
             protocol: header.protocol,
             hop_limit: header.ttl,
             ecn: header.ecn(),
@@ -209,6 +213,10 @@ impl Net {
         let (header, rest) = Ipv6Header::parse(bytes).map_err(|_| Drop::IpHeader)?;
         self.check_ipv6_destination(at, header.dst)?;
         self.check_ipv6_source(at, &header, rest, counters)?;
+        let (src, dst) = (IpAddr::V6(header.src), IpAddr::V6(header.dst));
+        if header.next_header == Protocol::TCP && !header.dst.is_multicast() {
+            return Ok(tcp(at, src, dst, header.ecn(), rest));
+        }
         let upper = match ipv6::upper_layer(header.next_header, rest) {
             Ok(upper) => upper,
             Err(error) => return Err(self.refuse_extension(at, &header, bytes, error, counters)),
@@ -220,8 +228,8 @@ impl Net {
             return self.ipv6_fragment(at, &header, fragment, head, payload, counters);
         }
         let packet = Packet {
-            src: header.src.into(),
-            dst: header.dst.into(),
+            src,
+            dst,
             protocol: upper.protocol,
             hop_limit: header.hop_limit,
             ecn: header.ecn(),
@@ -419,6 +427,19 @@ impl Net {
             _ => Err(self.refuse_protocol(at, &packet, counters)),
         }
     }
+}
+
+/// A segment that came whole: what nearly every packet is.
+#[inline]
+fn tcp<'a>(at: &Arrival, src: IpAddr, dst: IpAddr, ecn: Ecn, payload: &'a [u8]) -> Input<'a> {
+    Input::Tcp(Datagram {
+        src,
+        dst,
+        payload: Cow::Borrowed(payload),
+        checksum: at.checksum,
+        ecn,
+        port: at.port,
+    })
 }
 
 /// Groups of ours are few: whether IP wants the packet is for IP to say, but most of what concerns others ends here.

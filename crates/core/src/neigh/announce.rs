@@ -3,6 +3,10 @@
 //! For IPv6 this is Duplicate Address Detection (RFC 4862 §5.4) with optimistic addresses (RFC 4429): in use at once, but advertised
 //! without the override flag and not put into other caches by solicitations until a second has passed without an objection. For IPv4 it
 //! is one probe and two announcements (RFC 5227 §2.1, §2.3), in use at once as well: addresses are configured by somebody who means it.
+//!
+//! Both RFCs would have us give up an address that somebody else turns out to have. An invented objection could then take a server off
+//! its network; so the address stays in use, the conflict is counted, and as long as the claim has not been made, it never will be: the
+//! entries that others have for the earlier owner are left alone.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -96,31 +100,33 @@ impl Claims {
     pub fn is_tentative(&self, port: PortId, addr: IpAddr) -> bool {
         self.claims
             .iter()
-            .any(|claim| claim.port == port && claim.addr == addr && claim.step < 2)
+            .any(|claim| claim.port == port && claim.addr == addr && claim.is_tentative())
     }
 
-    /// Somebody else claims `addr`: claim it again, but not often (RFC 5227 §2.4(b)). The caller counts the conflict.
-    pub fn defend(&mut self, now: Instant, port: PortId, addr: IpAddr) {
-        let Some(claim) = self
-            .claims
-            .iter_mut()
-            .find(|claim| claim.port == port && claim.addr == addr)
-        else {
+    /// Somebody else has `addr` too, which the caller counts. A claim not yet made is given up; one made before is repeated, but not often
+    /// and for IPv4 only (RFC 5227 §2.4(b)).
+    pub fn contest(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+        let is_it = |claim: &&mut Claim| claim.port == port && claim.addr == addr;
+        let Some(claim) = self.claims.iter_mut().find(is_it) else {
             return;
         };
-        if claim
-            .defended
-            .is_none_or(|last| now.since(last) >= DEFEND_INTERVAL)
-        {
+        let lately = |last: Instant| now.since(last) < DEFEND_INTERVAL;
+        if claim.is_tentative() {
+            claim.due = None;
+            claim.step = 1;
+        } else if addr.is_ipv4() && !claim.defended.is_some_and(lately) {
             claim.defended = Some(now);
             claim.due = Some(now);
-            claim.step = claim.step.max(1);
             self.next = Some(now);
         }
     }
 }
 
 impl Claim {
+    fn is_tentative(&self) -> bool {
+        self.step < 2
+    }
+
     fn step(&mut self, now: Instant) -> Announcement {
         let kind = if self.step == 0 {
             Kind::Probe
@@ -144,7 +150,7 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ip::testing::{config, interface};
+    use crate::ip::testing::{cidr, config, interface};
 
     fn claims(addrs: &[&str]) -> Claims {
         Claims::new(&Addresses::new(&config(vec![interface(0, addrs)])).unwrap())
@@ -197,15 +203,37 @@ mod tests {
     }
 
     #[test]
+    fn an_objection_in_time_leaves_the_address_to_its_owner() {
+        for ours in ["10.0.0.1/24", "fe80::1/64"] {
+            let mut claims = claims(&[ours]);
+            let (port, addr) = (PortId(0), cidr(ours).addr);
+            assert!(claims.pop_due(Instant::ZERO).is_some());
+            claims.contest(Instant::from_millis(500), port, addr);
+            assert_eq!(transcript(&mut claims, 500), []);
+            assert!(claims.is_tentative(port, addr));
+        }
+    }
+
+    #[test]
+    fn an_ipv6_address_is_claimed_only_once() {
+        let mut claims = claims(&["fe80::1/64"]);
+        transcript(&mut claims, 0);
+        let addr = "fe80::1".parse().unwrap();
+        claims.contest(Instant::from_millis(20_000), PortId(0), addr);
+        assert_eq!(transcript(&mut claims, 20_000), []);
+        assert!(!claims.is_tentative(PortId(0), addr));
+    }
+
+    #[test]
     fn a_claim_is_defended_at_most_every_ten_seconds() {
         let mut claims = claims(&["10.0.0.1/24"]);
         transcript(&mut claims, 0);
         let addr = "10.0.0.1".parse().unwrap();
         for (at, expected) in [(20_000, 1), (21_000, 0), (29_999, 0), (30_000, 1)] {
-            claims.defend(Instant::from_millis(at), PortId(0), addr);
+            claims.contest(Instant::from_millis(at), PortId(0), addr);
             assert_eq!(transcript(&mut claims, at).len(), expected, "at {at} ms");
         }
-        claims.defend(
+        claims.contest(
             Instant::from_millis(50_000),
             PortId(0),
             "10.0.0.2".parse().unwrap(),

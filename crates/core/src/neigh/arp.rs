@@ -89,7 +89,7 @@ impl Net {
         }
         if packet.sender_ip.is_unspecified() && self.claims.is_tentative(at.port, target) {
             // RFC 5227 §2.1.1: somebody else probes for the same address.
-            counters.address_conflicts += 1;
+            self.conflict(at, target, counters);
         }
         let reply = ArpPacket {
             operation: ArpOperation::Reply,
@@ -102,10 +102,10 @@ impl Net {
         true
     }
 
-    /// Another host uses an address of ours: it is counted, and the address defended.
+    /// Another host uses an address of ours, or is about to.
     pub(super) fn conflict(&mut self, at: &Arrival, addr: IpAddr, counters: &mut Counters) {
         counters.address_conflicts += 1;
-        self.claims.defend(at.now, at.port, addr);
+        self.claims.contest(at.now, at.port, addr);
     }
 
     /// Asks for the hardware address of a neighbour.

@@ -79,10 +79,11 @@ impl Net {
         {
             return Err(Drop::NdpIgnored);
         }
-        let tentative = self.claims.is_tentative(at.port, target.into());
         if is_probe {
-            // RFC 4862 §5.4.3: somebody else is trying to take it. While we are trying too, it is a conflict.
-            counters.address_conflicts += u64::from(tentative);
+            if self.claims.is_tentative(at.port, target.into()) {
+                // RFC 4862 §5.4.3: both of us are about to take it.
+                self.conflict(at, target.into(), counters);
+            }
             self.advertise(
                 at.now,
                 at.port,
