@@ -105,11 +105,6 @@ impl Slots {
         self.live
     }
 
-    /// Whether no slot is live.
-    pub fn is_empty(&self) -> bool {
-        self.live == 0
-    }
-
     /// Most slots that can be live at a time.
     pub fn capacity(&self) -> u32 {
         self.max

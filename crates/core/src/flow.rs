@@ -206,11 +206,6 @@ impl FlowTable {
     pub fn len(&self) -> usize {
         self.entries.len()
     }
-
-    /// Whether the table holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
 }
 
 #[cfg(test)]

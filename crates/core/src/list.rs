@@ -74,6 +74,7 @@ impl List {
     }
 
     /// Whether `id` is on a list of this column: on this one, if its owner puts it on no other.
+    #[cfg(test)]
     pub fn contains(&self, links: &[Link], id: u32) -> bool {
         links.get(id as usize).is_some_and(|link| link.is_linked())
     }

@@ -116,11 +116,6 @@ impl Wheel {
         self.len
     }
 
-    /// Whether no timer is set.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Sets the timer `id` to fire at `at`, instead of when it would have fired. False if `id` is beyond the capacity of its tag.
     pub fn schedule(&mut self, id: u32, at: Instant) -> bool {
         if !self.grow(id) {

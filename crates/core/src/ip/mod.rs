@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 
-use wire::frame::{Capabilities, MacAddr, RxChecksum};
+use wire::frame::{MacAddr, RxChecksum};
 use wire::ip::{Cidr, Ecn};
 use wire::quoted::QuotedTcp;
 use wire::time::Instant;
@@ -89,6 +89,7 @@ pub struct Datagram<'a> {
     /// State of the transport checksum.
     pub checksum: RxChecksum,
     /// ECN field of the IP header.
+    #[allow(dead_code, reason = "TCP does not negotiate ECN yet")]
     pub ecn: Ecn,
     /// Where it came in.
     pub port: PortId,
@@ -200,16 +201,6 @@ impl Net {
     /// Whether `addr` is ours.
     pub fn is_local(&self, addr: IpAddr) -> bool {
         self.addresses.is_local(addr)
-    }
-
-    /// Our addresses with their on-link prefixes and ports.
-    pub fn addresses(&self) -> impl Iterator<Item = (PortId, Cidr)> + '_ {
-        self.addresses.iter()
-    }
-
-    /// What a port can do; `None` if there is no such port.
-    pub fn capabilities(&self, port: PortId) -> Option<Capabilities> {
-        self.addresses.link(port).map(|link| link.capabilities)
     }
 
     /// How to send to `dst` (from `src`, if given).

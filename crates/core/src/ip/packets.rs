@@ -176,6 +176,7 @@ impl Packets {
     }
 
     /// Whether every frame is in the pool.
+    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.free.len() == COUNT
     }

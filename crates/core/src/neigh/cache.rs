@@ -71,11 +71,6 @@ impl State {
             Self::Reachable | Self::Delay | Self::Probe => Class::Live,
         }
     }
-
-    /// Whether the hardware address is known.
-    fn is_usable(self) -> bool {
-        matches!(self.class(), Class::Stale | Class::Live)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -356,6 +351,7 @@ impl Cache {
     }
 
     /// Neighbours in the cache.
+    #[cfg(test)]
     pub fn len(&self) -> u32 {
         self.slots.len()
     }
