@@ -2,19 +2,114 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{Errno, Result, WakeHandle};
+use mtcp_core::{AppStreams, ConnId, Event, Ready, Token};
+use wire::time::Instant;
+
+use crate::driver::{Doorbell, Driver};
+use crate::epoll::{Events, Watch};
+use crate::pipe::Pipe;
+use crate::slab::Slab;
+use crate::socket::bindings::Bindings;
+use crate::socket::connect::Sources;
+use crate::socket::listen::{Listener, Waiting};
+use crate::socket::table::{Body, Flags, NONE, Table};
+use crate::stats::Snapshot;
+use crate::wake::Requests;
+use crate::{Config, CongestionControl, Result, SocketId, WakeHandle};
+
+/// Send buffers looked at per wait, to give drained ones back.
+const SWEEP: usize = 8;
+/// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
+const ALLOWANCE: (u32, u32) = (2, 16);
+
+/// What a context takes from the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) core: usize,
+    pub(crate) one_event_per_entry: bool,
+    pub(crate) legacy_errors: bool,
+    pub(crate) rcvbuf: u32,
+    pub(crate) sndbuf: u32,
+    pub(crate) congestion: CongestionControl,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config, core: usize) -> Self {
+        Self {
+            core,
+            one_event_per_entry: config.one_event_per_entry,
+            legacy_errors: config.legacy_errors,
+            rcvbuf: config.rcvbuf,
+            sndbuf: config.sndbuf,
+            congestion: config.congestion,
+            idle_timeout: config.tcp_timeout,
+            addresses: config.addresses.iter().map(|cidr| cidr.addr).collect(),
+        }
+    }
+}
 
 /// Sockets, epoll instances and pipes of one thread. `Send`, so that it can be made elsewhere; not `Sync`: one thread at a time uses it.
+///
+/// Dropping it closes its sockets and sends what can be sent at once; it does not wait for peers.
 #[derive(Debug)]
 pub struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) driver: Driver,
+    pub(crate) streams: AppStreams,
+    pub(crate) table: Table,
+    pub(crate) listeners: Slab<Listener>,
+    pub(crate) pipes: Slab<Pipe>,
+    pub(crate) watch: Watch,
+    pub(crate) bindings: Bindings,
+    pub(crate) sources: Sources,
+    pub(crate) requests: Arc<Requests>,
+    /// Listeners made so far.
+    pub(crate) serial: u32,
+    /// Which socket has the stream of each slot.
+    owners: Vec<u32>,
+    /// Calls that may still say `EAGAIN` without running the stack.
+    allowance: u32,
+    /// The loss of the link has been told to the epoll instances.
+    down: bool,
     not_sync: PhantomData<Cell<()>>,
 }
 
 impl Context {
+    pub(crate) fn assemble(
+        settings: Settings,
+        sockets: u32,
+        seed: u16,
+        driver: Driver,
+        streams: AppStreams,
+    ) -> Self {
+        Self {
+            settings,
+            driver,
+            streams,
+            table: Table::new(sockets),
+            listeners: Slab::new(),
+            pipes: Slab::new(),
+            watch: Watch::new(),
+            bindings: Bindings::new(seed),
+            sources: Sources::default(),
+            requests: Arc::default(),
+            serial: 0,
+            owners: Vec::new(),
+            allowance: 0,
+            down: false,
+            not_sync: PhantomData,
+        }
+    }
+
     /// The logical core it was made for.
     pub fn core(&self) -> usize {
-        0
+        self.settings.core
     }
 
     /// Does what is due without waiting: receives, fires timers, sends. Calls that wait or would have to do this by themselves.
@@ -22,16 +117,265 @@ impl Context {
     /// # Errors
     /// `ENETDOWN` when the link is gone.
     pub fn poll(&mut self) -> Result<()> {
-        Err(Errno::ENOSYS)
+        let taken = self.driver.submit().and_then(|()| self.driver.collect());
+        self.dispatch();
+        self.note_link(taken)?;
+        let sent = self.driver.settle();
+        self.note_link(sent)
     }
 
     /// A handle that ends this context's sleep from elsewhere.
     pub fn wake_handle(&self) -> WakeHandle {
-        unreachable!()
+        WakeHandle::new(Arc::clone(&self.requests), self.driver.bell())
     }
 
     /// Why the link went down, once it has.
     pub fn link_error(&self) -> Option<&str> {
-        None
+        self.driver.failure()
+    }
+
+    /// What the stack counted, and how much it holds.
+    ///
+    /// # Errors
+    /// `ENETDOWN` in paired mode when the link is gone.
+    pub fn counters(&mut self) -> Result<Snapshot> {
+        self.driver.snapshot()
+    }
+
+    /// Waits until no connection is left but those in TIME_WAIT, at most `timeout`. Returns whether that is so. For the end of a program, after it
+    /// closed its sockets.
+    ///
+    /// # Errors
+    /// `EINTR`, `ENETDOWN`.
+    pub fn drain(&mut self, timeout: Duration) -> Result<bool> {
+        let nap = Duration::from_millis(5);
+        let mut left = timeout;
+        loop {
+            if self.driver.snapshot()?.connections == 0 {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let step = left.min(nap);
+            self.wait_until(Some(step), false, |_| None::<()>)?;
+            left = left.saturating_sub(step);
+        }
+    }
+
+    /// Waits until `ready` answers, at most `timeout`. Starts by sending what was staged. `wakes`: also returns `None` early when asked to
+    /// wake.
+    pub(crate) fn wait_until<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        wakes: bool,
+        mut ready: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let mut link = self.driver.submit();
+        let deadline = timeout.map(|timeout| self.driver.now() + timeout);
+        self.streams.sweep(SWEEP);
+        loop {
+            link = link.and_then(|()| self.driver.collect());
+            self.dispatch();
+            let down = self.note_link(link);
+            if let Some(result) = ready(self) {
+                return Ok(Some(result));
+            }
+            down?;
+            if self.ends(deadline, wakes)? {
+                self.driver.settle()?;
+                return Ok(None);
+            }
+            link = self.idle(deadline, wakes);
+        }
+    }
+
+    /// Whether a wait is over without a result.
+    fn ends(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<bool> {
+        if deadline.is_some_and(|deadline| deadline <= self.driver.now()) {
+            return Ok(true);
+        }
+        if self.requests.take_interrupt() {
+            return Err(crate::Errno::EINTR);
+        }
+        Ok(wakes && self.requests.take_wake())
+    }
+
+    fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<()> {
+        let Self {
+            driver, requests, ..
+        } = self;
+        driver.idle(deadline, || {
+            requests.interrupted() || (wakes && requests.woken())
+        })
+    }
+
+    /// A call on `id` would block and must not: runs the stack, unless `epoll_wait` soon will. Returns whether it did.
+    pub(crate) fn progress(&mut self, id: SocketId) -> bool {
+        let watched = self
+            .table
+            .get(id)
+            .is_ok_and(|socket| socket.watchers != NONE);
+        if watched && self.allowance > 0 {
+            self.allowance -= 1;
+            return false;
+        }
+        // The call itself says what became of the link.
+        let _ = self.poll();
+        true
+    }
+
+    /// `epoll_wait` reported `n` events.
+    pub(crate) fn reported(&mut self, n: usize) {
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        self.allowance = n.saturating_mul(ALLOWANCE.0).saturating_add(ALLOWANCE.1);
+    }
+
+    /// A call on `id` staged news. A blocking socket's news leaves at once: its program may do anything next.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, id: SocketId) {
+        if self.table.get(id).is_ok_and(|socket| !socket.nonblocking()) {
+            // The next call on the socket says what became of the link.
+            let _ = self.driver.submit();
+        }
+    }
+
+    /// Tells every epoll instance, once, that the link is gone.
+    fn note_link(&mut self, link: Result<()>) -> Result<()> {
+        if link.is_err() && !self.down {
+            self.down = true;
+            for id in self.table.ids() {
+                self.news(id, Events::all());
+            }
+        }
+        link
+    }
+
+    /// Takes all events from the stack to the sockets they are about.
+    fn dispatch(&mut self) {
+        while let Some(event) = self.driver.poll_event() {
+            match event {
+                Event::Accepted {
+                    listener,
+                    conn,
+                    local,
+                    remote,
+                } => self.on_accepted(
+                    listener,
+                    Waiting {
+                        conn,
+                        local,
+                        remote,
+                    },
+                ),
+                Event::Ready { conn, ready, .. } => self.on_ready(conn, ready),
+            }
+        }
+        while let Some(slot) = self.streams.poll_starved() {
+            if let Some(&owner) = self.owners.get(slot as usize) {
+                self.news(SocketId(owner), Events::OUT | Events::WRNORM);
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, token: Token, waiting: Waiting) {
+        match self.listeners.get_mut(Listener::index(token)) {
+            Some(listener) if listener.token == token => {
+                let id = listener.socket;
+                listener.queue.push_back(waiting);
+                self.news(id, Events::IN | Events::RDNORM);
+            }
+            // Closed in the meantime.
+            _ => self.refuse(waiting.conn),
+        }
+    }
+
+    /// Resets a connection that nobody accepted.
+    pub(crate) fn refuse(&mut self, conn: ConnId) {
+        self.streams.release(conn.slot);
+        self.driver.ring(Doorbell::Abort(conn));
+    }
+
+    fn on_ready(&mut self, conn: ConnId, ready: Ready) {
+        let Some(&owner) = self.owners.get(conn.slot as usize) else {
+            return;
+        };
+        let id = SocketId(owner);
+        if !self.table.is_stream(id, conn) {
+            return;
+        }
+        if ready.contains(Ready::DRAINED)
+            && let Ok(socket) = self.table.get_mut(id)
+        {
+            socket.flags |= Flags::DRAINED;
+        }
+        self.news(id, edges(ready));
+    }
+
+    /// Notes that `id` has the stream of `conn`.
+    pub(crate) fn own(&mut self, conn: ConnId, id: SocketId) {
+        let slot = conn.slot as usize;
+        if slot >= self.owners.len() {
+            self.owners.resize(slot + 1, NONE);
+        }
+        if let Some(owner) = self.owners.get_mut(slot) {
+            *owner = id.0;
+        }
+    }
+
+    /// Lets go of a connection's stream.
+    pub(crate) fn disown(&mut self, conn: ConnId) {
+        if let Some(owner) = self.owners.get_mut(conn.slot as usize) {
+            *owner = NONE;
+        }
+        self.streams.release(conn.slot);
+    }
+
+    /// Something about `id` may have become true.
+    #[inline]
+    pub(crate) fn news(&mut self, id: SocketId, edges: Events) {
+        if let Ok(socket) = self.table.get(id) {
+            self.watch.news(socket.watchers, edges);
+        }
+    }
+
+    /// The address of a peer or of ours as a socket of this family sees it.
+    pub(crate) fn outward(v6: bool, addr: SocketAddr) -> SocketAddr {
+        match addr {
+            SocketAddr::V4(v4) if v6 => {
+                SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port())
+            }
+            _ => addr,
+        }
+    }
+}
+
+/// Which epoll edges an event of the stack is, as Linux wakes: state changes concern everyone.
+fn edges(ready: Ready) -> Events {
+    let mut edges = Events::empty();
+    if ready.contains(Ready::READABLE) {
+        edges |= Events::IN | Events::RDNORM;
+    }
+    if ready.contains(Ready::WRITABLE) {
+        edges |= Events::OUT | Events::WRNORM;
+    }
+    if ready.intersects(Ready::CONNECTED | Ready::EOF | Ready::ERROR | Ready::CLOSED) {
+        edges = Events::all();
+    }
+    edges
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        for id in self.table.ids() {
+            if let Ok(socket) = self.table.get(id)
+                && let Body::Stream(conn) = socket.body
+            {
+                self.disown(conn);
+                self.driver.ring(Doorbell::Close(conn));
+            }
+        }
+        // Nobody to tell.
+        let _ = self.poll();
     }
 }

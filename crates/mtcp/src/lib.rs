@@ -4,12 +4,20 @@
 //! driven in one of two modes ([`config::Mode`]): *inline*, where its blocking calls run the stack on the calling thread, or *paired*,
 //! where a stack thread beside it does. An application cannot tell which, except by speed.
 
+mod affinity;
+mod clock;
 pub mod config;
 mod context;
+mod driver;
 pub mod epoll;
 mod errno;
+mod link;
+mod pipe;
+mod runner;
 mod runtime;
+mod slab;
 pub mod socket;
+mod stats;
 mod wake;
 
 pub use config::{Config, IoSpec, Mode};
@@ -23,4 +31,5 @@ pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{
     Domain, How, Kind, OptionName, RecvFlags, SendFlags, SocketId, SocketOption, SourceRange,
 };
+pub use stats::Snapshot;
 pub use wake::WakeHandle;

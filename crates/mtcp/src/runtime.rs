@@ -1,9 +1,19 @@
 //! The process: one interface, its queues, and the contexts that drive them.
 
 use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::Config;
-use crate::context::Context;
+use ::io::{AnyPort, Port};
+use mtcp_core::Stack;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::config::{Config, ConfigError, Mode};
+use crate::context::{Context, Settings};
+use crate::driver::{Driver, Inline, Paired};
+use crate::runner::Runner;
+use crate::stats::{Board, Reporter};
+use crate::{affinity, link};
 
 /// Why set-up failed: one line with cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,16 +27,36 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
+impl From<String> for SetupError {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<ConfigError> for SetupError {
+    fn from(error: ConfigError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// What was opened, for people and for `mtcp doctor`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// `(what, value)` lines: io, interface, queues, mac, mtu, checksum offload, mode, cores, pages.
+    /// `(what, value)` lines: io, contexts, mac, mtu, checksum offload, mode, processors, pages, and what the link adds.
     pub lines: Vec<(&'static str, String)>,
 }
 
-/// The interface, opened once per process. Contexts outlive it safely.
+/// The interface, opened once per process. Contexts may outlive it.
 #[derive(Debug)]
-pub struct Mtcp(());
+pub struct Mtcp {
+    config: Config,
+    /// Taken by the contexts.
+    ports: Mutex<Vec<Option<AnyPort>>>,
+    cores: usize,
+    processors: Vec<usize>,
+    board: Arc<Board>,
+    facts: Vec<(&'static str, String)>,
+}
 
 impl Mtcp {
     /// Opens all queues of the configured interface.
@@ -34,18 +64,67 @@ impl Mtcp {
     /// # Errors
     /// One line with cause and remedy.
     pub fn init(config: Config) -> Result<Self, SetupError> {
-        let _ = config;
-        Err(SetupError("not built yet".into()))
+        config.check()?;
+        let spec = config.link()?;
+        let processors = processors(&config)?;
+        let opened = link::open(&config, &spec, processors.len())?;
+        let cores = opened.ports.len();
+        if config.cores > cores {
+            let text = format!(
+                "{spec} has {cores} queues, {} contexts are wanted: set num_cores = {cores}, or give it more queues",
+                config.cores
+            );
+            return Err(SetupError(text));
+        }
+        let mut facts = vec![("io", spec.to_string()), ("contexts", cores.to_string())];
+        if let Some(port) = opened.ports.first() {
+            let capabilities = port.capabilities();
+            facts.push(("mac", config.mac.unwrap_or(port.mac()).to_string()));
+            facts.push(("mtu", capabilities.mtu.to_string()));
+            facts.push((
+                "tx checksum",
+                if capabilities.tx_checksum {
+                    "by the link"
+                } else {
+                    "in software"
+                }
+                .to_owned(),
+            ));
+        }
+        facts.push((
+            "mode",
+            if config.mode == Mode::Paired {
+                "paired"
+            } else {
+                "inline"
+            }
+            .to_owned(),
+        ));
+        facts.extend(opened.facts);
+        Ok(Self {
+            board: Board::new(spec.name(), cores),
+            ports: Mutex::new(opened.ports.into_iter().map(Some).collect()),
+            config,
+            cores,
+            processors,
+            facts,
+        })
     }
 
-    /// The configuration in force. What concerns a context only (`max_concurrency`, buffers, time-outs) may be changed until it is made.
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The configuration in force. What concerns a context only (`max_concurrency`, buffers, time-outs) may be changed until it is made;
+    /// changes of the rest come too late.
     pub fn config_mut(&mut self) -> &mut Config {
-        unreachable!()
+        &mut self.config
     }
 
     /// Logical cores that contexts may be made for: 0..cores.
     pub fn cores(&self) -> usize {
-        0
+        self.cores
     }
 
     /// Pins the calling thread to the processor that logical core `core` maps to.
@@ -53,21 +132,154 @@ impl Mtcp {
     /// # Errors
     /// No such core.
     pub fn pin(&self, core: usize) -> Result<(), SetupError> {
-        let _ = core;
-        Err(SetupError("not built yet".into()))
+        let cpu = self.processor(core)?;
+        affinity::pin(cpu).map_err(|error| {
+            SetupError(format!(
+                "cannot pin to processor {cpu}: {error}: check core_mask"
+            ))
+        })
     }
 
-    /// Makes the context of logical core `core`, which takes queue `core`. Call it on the thread that will use it, or move it there. In paired mode this starts the stack thread.
+    fn processor(&self, core: usize) -> Result<usize, SetupError> {
+        // More contexts than processors share them.
+        let place = core
+            .checked_rem(self.processors.len())
+            .and_then(|place| self.processors.get(place));
+        match place {
+            Some(&cpu) if core < self.cores => Ok(cpu),
+            _ => Err(self.no_core(core)),
+        }
+    }
+
+    fn no_core(&self, core: usize) -> SetupError {
+        SetupError(format!(
+            "no core {core}: there are {}, counted from 0: set num_cores, or use a lower one",
+            self.cores
+        ))
+    }
+
+    /// Makes the context of logical core `core`, which takes queue `core`. Call it on the thread that will use it, or move it there. In
+    /// paired mode this starts the stack thread.
     ///
     /// # Errors
-    /// One line with cause and remedy: no such core, context exists already, fewer queues than cores, out of memory.
+    /// One line with cause and remedy: no such core, context exists already, out of memory.
     pub fn context(&self, core: usize) -> Result<Context, SetupError> {
-        let _ = core;
-        Err(SetupError("not built yet".into()))
+        let cpu = self.processor(core)?;
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let port = ports
+            .get_mut(core)
+            .ok_or_else(|| self.no_core(core))?
+            .take();
+        let port = port.ok_or_else(|| {
+            SetupError(format!(
+                "core {core} has had its context: make one per core and process"
+            ))
+        })?;
+        let reporter = self
+            .config
+            .stat_print
+            .then(|| Reporter::new(core, Arc::clone(&self.board)));
+        let cpu = self.config.pin.then_some(cpu);
+        assemble(&self.config, port, core, cpu, reporter)
+            .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
 
     /// What was opened.
     pub fn report(&self) -> Report {
-        Report::default()
+        let mut lines = self.facts.clone();
+        let shown: Vec<String> = self
+            .processors
+            .iter()
+            .take(self.cores)
+            .map(ToString::to_string)
+            .collect();
+        lines.push((
+            "processors",
+            if self.config.pin {
+                shown.join(" ")
+            } else {
+                "not pinned".to_owned()
+            },
+        ));
+        lines.push((
+            "pages",
+            if self.config.huge_pages {
+                "2 MB if reserved"
+            } else {
+                "4 KB or transparent"
+            }
+            .to_owned(),
+        ));
+        Report { lines }
     }
+}
+
+impl Context {
+    /// A context on a port of the caller's making, for programs that bring their own link, and for tests. `config` says the rest; its `io` is
+    /// not used, threads are not pinned.
+    ///
+    /// # Errors
+    /// As [`Mtcp::context`].
+    pub fn on_port(
+        port: impl Into<AnyPort>,
+        config: &Config,
+        core: usize,
+    ) -> Result<Self, SetupError> {
+        assemble(config, port.into(), core, None, None)
+            .map_err(|error| SetupError(format!("context {core}: {error}")))
+    }
+}
+
+/// Processors that logical cores map to.
+fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
+    let allowed = affinity::processors();
+    if config.core_list.is_empty() {
+        return Ok(allowed);
+    }
+    match config.core_list.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) if config.pin => Err(SetupError(format!(
+            "core_mask names processor {cpu}, which this process may not use: correct core_mask, or set pin = no"
+        ))),
+        _ => Ok(config.core_list.clone()),
+    }
+}
+
+fn assemble(
+    config: &Config,
+    port: AnyPort,
+    core: usize,
+    cpu: Option<usize>,
+    reporter: Option<Reporter>,
+) -> io::Result<Context> {
+    let secret = secret()?;
+    let [a, b, ..] = secret;
+    let stack_config = config.stack(port.mac(), port.capabilities(), secret);
+    let (stack, streams) = Stack::new(stack_config)?;
+    let runner = Runner::new(stack, port, config.spin).with_reporter(reporter);
+    let driver = match config.mode {
+        Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
+        Mode::Paired => Driver::Paired(Box::new(Paired::start(
+            runner,
+            format!("mtcp-{core}"),
+            cpu,
+        )?)),
+    };
+    let seed = u16::from_ne_bytes([a, b]);
+    Ok(Context::assemble(
+        Settings::new(config, core),
+        config.max_concurrency,
+        seed,
+        driver,
+        streams,
+    ))
+}
+
+/// 32 random bytes from the system.
+fn secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    let mut filled = 0;
+    while let Some(rest) = secret.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        filled += getrandom(rest, GetRandomFlags::empty())?;
+    }
+    Ok(secret)
 }

@@ -1,13 +1,83 @@
 //! Waking a context from elsewhere.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ring::park::{FdWaker, Unparker};
+
+/// What others asked of a context; it looks before and after each sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    wake: AtomicBool,
+    interrupt: AtomicBool,
+}
+
+impl Requests {
+    /// Whether a wake-up was asked for since last asked.
+    pub(crate) fn take_wake(&self) -> bool {
+        take(&self.wake)
+    }
+
+    /// Whether an interruption was asked for since last asked.
+    pub(crate) fn take_interrupt(&self) -> bool {
+        take(&self.interrupt)
+    }
+
+    /// Whether a wake-up is asked for.
+    pub(crate) fn woken(&self) -> bool {
+        self.wake.load(Ordering::Acquire)
+    }
+
+    /// Whether an interruption is asked for.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Acquire)
+    }
+}
+
+/// Reads first: a plain load in the usual case.
+fn take(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
+}
+
+/// How the context's thread sleeps.
+#[derive(Clone, Debug)]
+pub(crate) enum Bell {
+    /// In `ppoll`.
+    Fd(FdWaker),
+    /// On a futex.
+    Futex(Unparker),
+}
+
+impl Bell {
+    fn ring(&self) {
+        match self {
+            Self::Fd(waker) => waker.wake(),
+            Self::Futex(unparker) => unparker.unpark(),
+        };
+    }
+}
+
 /// Ends a sleep of a [`crate::Context`] from another thread or from a signal handler (async-signal-safe: atomics and one system call).
 #[derive(Clone, Debug)]
-pub struct WakeHandle(());
+pub struct WakeHandle {
+    requests: Arc<Requests>,
+    bell: Bell,
+}
 
 impl WakeHandle {
+    pub(crate) fn new(requests: Arc<Requests>, bell: Bell) -> Self {
+        Self { requests, bell }
+    }
+
     /// The current or else the next `epoll_wait` returns early, with what is ready or with 0.
-    pub fn wake(&self) {}
+    pub fn wake(&self) {
+        self.requests.wake.store(true, Ordering::Release);
+        self.bell.ring();
+    }
 
     /// The current or else the next call that would block returns `EINTR`.
-    pub fn interrupt(&self) {}
+    pub fn interrupt(&self) {
+        self.requests.interrupt.store(true, Ordering::Release);
+        self.bell.ring();
+    }
 }

@@ -1,14 +1,25 @@
 //! Settings: from a file, from the old configuration files beside it, or set one by one.
+//!
+//! Everything that a file or a caller can set is one line of the table in [`keys`]: parser, setter and documentation come from it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mtcp_core::config::CongestionControl;
 use wire::frame::MacAddr;
 
+mod core;
+mod files;
+mod keys;
+mod nearest;
 mod spec;
+mod text;
+mod value;
 
+pub use keys::{Key, describe, keys};
 pub use spec::IoSpec;
+pub use text::ConfigError;
 
 /// How a context is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -50,8 +61,10 @@ pub struct NeighbourSpec {
 /// All settings of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The link.
+    /// The link. An empty name is taken from `interfaces`.
     pub io: IoSpec,
+    /// Names for a link whose `io` names none (`io = afxdp` and `port = veth0`). One interface per process.
+    pub interfaces: Vec<String>,
     /// Our addresses.
     pub addresses: Vec<Cidr>,
     /// Default gateways, at most one per family.
@@ -76,6 +89,10 @@ pub struct Config {
     pub rcvbuf: u32,
     /// Default limit of a send buffer, bytes.
     pub sndbuf: u32,
+    /// Most memory that the receive buffers of one context, and again its send buffers, take, bytes.
+    pub buffer_memory: usize,
+    /// Congestion control.
+    pub congestion: CongestionControl,
     /// Idle connections are dropped after this time; `None`: never.
     pub tcp_timeout: Option<Duration>,
     /// 2 MSL.
@@ -104,6 +121,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             io: IoSpec::Shm("/run/mtcp.shm".into()),
+            interfaces: Vec::new(),
             addresses: Vec::new(),
             gateways: Vec::new(),
             routes: Vec::new(),
@@ -116,6 +134,8 @@ impl Default for Config {
             max_num_buffers: 0,
             rcvbuf: 1 << 20,
             sndbuf: 1 << 20,
+            buffer_memory: 256 << 20,
+            congestion: CongestionControl::default(),
             tcp_timeout: None,
             tcp_timewait: Duration::from_secs(60),
             spin: Duration::from_micros(30),

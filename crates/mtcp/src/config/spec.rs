@@ -15,38 +15,101 @@ pub enum IoSpec {
     Shm(PathBuf),
 }
 
+impl IoSpec {
+    /// The link of this kind and name.
+    pub(super) fn of(kind: &str, name: &str) -> Result<Self, String> {
+        match kind {
+            "afxdp" => Ok(Self::Afxdp(name.to_owned())),
+            "tap" => Ok(Self::Tap(name.to_owned())),
+            "shm" => Ok(Self::Shm(PathBuf::from(name))),
+            "dpdk" | "netmap" | "onvm" | "psio" => Err(format!(
+                "io '{kind}' is not available: use afxdp, which drives the interface with the kernel's own driver"
+            )),
+            _ => Err(format!(
+                "unknown io '{kind}': use afxdp:IFACE, tap:NAME or shm:PATH"
+            )),
+        }
+    }
+
+    /// `afxdp`, `tap` or `shm`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Afxdp(_) => "afxdp",
+            Self::Tap(_) => "tap",
+            Self::Shm(_) => "shm",
+        }
+    }
+
+    /// The interface or path; empty if it was not given yet.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Afxdp(name) | Self::Tap(name) => name.clone(),
+            Self::Shm(path) => path.display().to_string(),
+        }
+    }
+
+    /// How it is written, for messages.
+    pub(super) fn syntax(&self) -> &'static str {
+        match self {
+            Self::Afxdp(_) => "afxdp:IFACE",
+            Self::Tap(_) => "tap:NAME",
+            Self::Shm(_) => "shm:PATH",
+        }
+    }
+}
+
 impl FromStr for IoSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, name) = text.split_once(':').unwrap_or((text, ""));
-        let what = match kind {
-            "afxdp" => "IFACE",
-            "tap" => "NAME",
-            "shm" => "PATH",
-            _ => {
-                return Err(format!(
-                    "unknown io '{kind}': use afxdp:IFACE, tap:NAME or shm:PATH"
-                ));
-            }
-        };
+        let spec = Self::of(kind, name)?;
         if name.is_empty() {
-            return Err(format!("io '{kind}' names nothing: write {kind}:{what}"));
+            return Err(format!(
+                "io '{kind}' names nothing: write {}",
+                spec.syntax()
+            ));
         }
-        Ok(match kind {
-            "afxdp" => Self::Afxdp(name.to_owned()),
-            "tap" => Self::Tap(name.to_owned()),
-            _ => Self::Shm(PathBuf::from(name)),
-        })
+        Ok(spec)
     }
 }
 
 impl fmt::Display for IoSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Afxdp(name) => write!(f, "afxdp:{name}"),
-            Self::Tap(name) => write!(f, "tap:{name}"),
-            Self::Shm(path) => write!(f, "shm:{}", path.display()),
+        write!(f, "{}:{}", self.kind(), self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_prints() {
+        for text in ["afxdp:veth0", "tap:mtcp0", "shm:/tmp/a:b"] {
+            assert_eq!(text.parse::<IoSpec>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn says_what_to_use_instead() {
+        assert!(
+            "dpdk:0"
+                .parse::<IoSpec>()
+                .unwrap_err()
+                .contains("use afxdp")
+        );
+        assert!(
+            "tap"
+                .parse::<IoSpec>()
+                .unwrap_err()
+                .contains("write tap:NAME")
+        );
+        assert!(
+            "eth0"
+                .parse::<IoSpec>()
+                .unwrap_err()
+                .contains("afxdp:IFACE")
+        );
     }
 }

@@ -4,7 +4,14 @@ use std::time::Duration;
 
 use bitflags::bitflags;
 
-use crate::{Context, Errno, Result, SocketId};
+use crate::socket::table::{Body, Details, Flags, NONE};
+use crate::{Context, Domain, Errno, Result, SocketId};
+
+mod ready;
+mod watch;
+
+use watch::Entry;
+pub(crate) use watch::Watch;
 
 bitflags! {
     /// Event bits, with the values of Linux (and of `mtcp_epoll.h`).
@@ -68,7 +75,16 @@ impl Context {
     /// # Errors
     /// `ENFILE`.
     pub fn epoll_create(&mut self) -> Result<SocketId> {
-        Err(Errno::ENOSYS)
+        let instance = self.watch.create();
+        let id = self.table.insert(
+            Body::Epoll(instance),
+            Flags::empty(),
+            Details::new(Domain::V4),
+        );
+        if id.is_err() {
+            self.watch.destroy(instance);
+        }
+        id
     }
 
     /// Registers, changes or removes `id` in the instance `ep`. `Add` and `Mod` report what is ready already.
@@ -82,27 +98,208 @@ impl Context {
         id: SocketId,
         interest: Interest,
     ) -> Result<()> {
-        let _ = (ep, ctl, id, interest);
-        Err(Errno::ENOSYS)
+        self.table.get(ep)?;
+        let socket = self.table.get(id)?;
+        let instance = self.instance(ep)?;
+        if matches!(socket.body, Body::Epoll(_)) {
+            return Err(Errno::EINVAL);
+        }
+        let first = socket.watchers;
+        let first = match (ctl, self.watch.find(first, instance)) {
+            (Ctl::Add, None) => self.watch.add(instance, id, interest, first),
+            (Ctl::Add, Some(_)) => return Err(Errno::EEXIST),
+            (Ctl::Mod | Ctl::Del, None) => return Err(Errno::ENOENT),
+            (Ctl::Mod, Some(entry)) => {
+                self.watch.modify(entry, interest);
+                first
+            }
+            (Ctl::Del, Some(entry)) => self.watch.remove(entry, first),
+        };
+        self.table.get_mut(id)?.watchers = first;
+        Ok(())
     }
 
-    /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing is yet, and says how many. Starts by sending what was written
-    /// and closed since.
+    /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing is yet, and says how many. Starts by
+    /// sending what was written and closed since.
     ///
     /// # Errors
-    /// `EBADF`, `EINVAL` (no epoll instance, or no room in `events`), `EINTR`.
+    /// `EBADF`, `EINVAL` (no epoll instance, or no room in `events`), `EINTR`, `ENETDOWN` (the link is gone and nothing is ready).
     pub fn epoll_wait(
         &mut self,
         ep: SocketId,
         events: &mut [EpollEvent],
         timeout: Option<Duration>,
     ) -> Result<usize> {
-        let _ = (ep, events, timeout);
-        Err(Errno::ENOSYS)
+        let instance = self.instance(ep)?;
+        if events.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let harvest =
+            |context: &mut Self| Some(context.harvest(instance, events)).filter(|&n| n > 0);
+        let n = self.wait_until(timeout, true, harvest)?.unwrap_or(0);
+        self.reported(n);
+        Ok(n)
     }
 
-    /// One event bit per reported entry (ERR, then IN, OUT, RDHUP, HUP), as the original mTCP does: a socket with two appears twice, or next time. Starts as configured.
+    /// One event bit per reported entry, and a socket once per wait, as programs for the original mTCP expect: what else is ready comes with
+    /// the next wait. The order is ERR, IN, OUT, RDHUP; HUP only where nothing else is reported. Starts as configured.
     pub fn set_one_event_per_entry(&mut self, on: bool) {
-        let _ = on;
+        self.settings.one_event_per_entry = on;
+    }
+
+    fn instance(&self, ep: SocketId) -> Result<u32> {
+        match self.table.get(ep)?.body {
+            Body::Epoll(instance) => Ok(instance),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Removes a socket that is being closed from every instance.
+    pub(crate) fn unwatch(&mut self, id: SocketId) {
+        if let Ok(socket) = self.table.get_mut(id) {
+            let first = std::mem::replace(&mut socket.watchers, NONE);
+            self.watch.remove_all(first);
+        }
+    }
+
+    /// Removes an instance that is being closed.
+    pub(crate) fn close_epoll(&mut self, instance: u32) {
+        for (entry, id) in self.watch.members(instance) {
+            if let Ok(socket) = self.table.get_mut(id) {
+                socket.watchers = self.watch.remove(entry, socket.watchers);
+            }
+        }
+        self.watch.destroy(instance);
+    }
+
+    /// Reports what is ready in `instance`: looks once at each queued entry.
+    fn harvest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
+        let mut left = self.watch.queued(instance);
+        let mut n = 0;
+        while left > 0 {
+            left -= 1;
+            let Some(event) = events.get_mut(n) else {
+                break;
+            };
+            let Some(index) = self.watch.pop(instance) else {
+                break;
+            };
+            if let Some(report) = self.report(index) {
+                *event = report;
+                n += 1;
+            }
+        }
+        n
+    }
+
+    /// What an entry just taken from the ready list has to report.
+    fn report(&mut self, index: u32) -> Option<EpollEvent> {
+        let Entry { socket, armed, .. } = *self.watch.entry_mut(index)?;
+        let mut ready = self.readiness(socket) & armed;
+        if armed.contains(Events::OUT) && !ready.contains(Events::OUT) {
+            ready |= self.ask_for_space(socket);
+        }
+        let one = self.settings.one_event_per_entry;
+        let entry = self.watch.entry_mut(index)?;
+        let (events, over) = if one {
+            entry.next_bit(ready)
+        } else {
+            (ready, true)
+        };
+        if events.is_empty() {
+            return None;
+        }
+        let how = entry.interest.events;
+        if over && how.contains(Events::ONESHOT) {
+            entry.armed = Events::empty();
+        }
+        let report = EpollEvent {
+            events,
+            data: entry.interest.data,
+        };
+        if !over || !how.intersects(Events::ET | Events::ONESHOT) {
+            self.watch.queue(index);
+        }
+        Some(report)
+    }
+}
+
+impl Entry {
+    /// The next of `ready` to report alone, and whether it was the last of this round.
+    fn next_bit(&mut self, ready: Events) -> (Events, bool) {
+        let mut left = ready.difference(self.done);
+        if left.is_empty() && !self.interest.events.contains(Events::ET) {
+            left = ready;
+            self.done = Events::empty();
+        }
+        let order = [
+            Events::ERR,
+            Events::IN,
+            Events::OUT,
+            Events::RDHUP,
+            Events::PRI,
+            Events::RDNORM,
+            Events::WRNORM,
+            Events::HUP,
+        ];
+        let Some(bit) = order.into_iter().find(|&bit| left.contains(bit)) else {
+            self.done = Events::empty();
+            return (Events::empty(), true);
+        };
+        self.done |= bit;
+        let rest = ready.difference(self.done | Events::HUP);
+        let over = bit == Events::ERR || rest.is_empty();
+        if over {
+            self.done = Events::empty();
+        }
+        (bit, over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(ready: Events, how: Events) -> Vec<(Events, bool)> {
+        let mut watch = Watch::new();
+        let ep = watch.create();
+        let index = watch.add(
+            ep,
+            SocketId(0),
+            Interest {
+                events: Events::IN | Events::OUT | how,
+                data: 0,
+            },
+            NONE,
+        );
+        let entry = watch.entry_mut(index).unwrap();
+        (0..3).map(|_| entry.next_bit(ready)).collect()
+    }
+
+    #[test]
+    fn levels_take_turns() {
+        let both = Events::IN | Events::OUT;
+        let turns = [
+            (Events::IN, false),
+            (Events::OUT, true),
+            (Events::IN, false),
+        ];
+        assert_eq!(bits(both, Events::empty()), turns);
+        assert_eq!(bits(both | Events::HUP, Events::empty()), turns);
+    }
+
+    #[test]
+    fn an_error_comes_alone() {
+        let all = Events::IN | Events::OUT | Events::ERR | Events::HUP;
+        assert!(
+            bits(all, Events::ET)
+                .iter()
+                .all(|turn| *turn == (Events::ERR, true))
+        );
+        assert!(
+            bits(Events::HUP, Events::empty())
+                .iter()
+                .all(|turn| *turn == (Events::HUP, true))
+        );
     }
 }

@@ -182,6 +182,26 @@ impl AppStreams {
         }
     }
 
+    /// For who waits for room without having written: asks for a wake-up when there is some, as a short write does. True when there
+    /// is room already.
+    pub fn want_space(&mut self, slot: u32) -> bool {
+        if self.held_record(slot).is_none() || self.writable(slot) > 0 {
+            return self.writable(slot) > 0;
+        }
+        let Some((writer, record)) = self.send_writer(slot) else {
+            return false;
+        };
+        record.app.wants_space.store(1, Relaxed);
+        // Pairs with the fence in `StackStreams::app_wants_space`, as in `write_rest`.
+        fence(SeqCst);
+        let limit = record.stack.send_limit.load(Relaxed);
+        if writer.used() < limit && record.app.starved.load(Relaxed) == 0 {
+            record.app.starved.store(1, Relaxed);
+            self.starved.push_back(slot);
+        }
+        self.writable(slot) > 0
+    }
+
     /// Bytes written and not yet acknowledged.
     pub fn unsent(&self, slot: u32) -> u32 {
         self.held_record(slot).map_or(0, |record| {

@@ -1,0 +1,183 @@
+//! From the settings of a process to those of one stack.
+
+use std::net::IpAddr;
+
+use mtcp_core::PortId;
+use mtcp_core::config as stack;
+use wire::frame::{Capabilities, MacAddr};
+
+use super::{Config, IoSpec};
+
+/// The smallest pool that leaves room for a few buffers of any size.
+const MIN_POOL: usize = 4 << 20;
+
+impl Config {
+    /// The link, with its name taken from `port` if `io` gives none.
+    ///
+    /// # Errors
+    /// No name, or several: one line.
+    pub fn link(&self) -> Result<IoSpec, String> {
+        if !self.io.name().is_empty() {
+            return Ok(self.io.clone());
+        }
+        match self.interfaces.as_slice() {
+            [one] => IoSpec::of(self.io.kind(), one),
+            [] => Err(format!("io '{}' names nothing: write io = {}", self.io.kind(), self.io.syntax())),
+            _ => Err("port names several interfaces: one interface per process is supported, start one process for each".into()),
+        }
+    }
+
+    /// What would make a stack of these settings useless, before anything is opened.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub fn check(&self) -> Result<(), String> {
+        self.link()?;
+        if self.addresses.is_empty() {
+            return Err("no address: set addr, for example addr = 10.0.0.2/24".into());
+        }
+        for cidr in &self.addresses {
+            if cidr.addr.is_unspecified() || cidr.addr.is_multicast() {
+                return Err(format!(
+                    "addr {} is not the address of a host: use another",
+                    cidr.addr
+                ));
+            }
+        }
+        for family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
+            if self
+                .gateways
+                .iter()
+                .filter(|gateway| family(gateway))
+                .count()
+                > 1
+            {
+                return Err(
+                    "several gateways for one family: keep one, use route for the others".into(),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// One context's stack. `secret` is random.
+    pub(crate) fn stack(
+        &self,
+        mac: MacAddr,
+        capabilities: Capabilities,
+        secret: [u8; 32],
+    ) -> stack::Config {
+        let port = PortId(0);
+        let address = |cidr: &super::Cidr| stack::Address {
+            addr: cidr.addr,
+            prefix_len: cidr.prefix_len,
+        };
+        let neighbour = |spec: &super::NeighbourSpec| stack::StaticNeighbour {
+            addr: spec.network.addr,
+            prefix_len: spec.network.prefix_len,
+            mac: spec.mac,
+            port,
+        };
+        stack::Config {
+            interfaces: vec![stack::Interface {
+                mac: self.mac.unwrap_or(mac),
+                capabilities,
+                addresses: self.addresses.iter().map(address).collect(),
+            }],
+            routes: self.stack_routes(port),
+            neighbours: self.neighbours.iter().map(neighbour).collect(),
+            secret,
+            max_connections: self.max_concurrency,
+            recv_pool: self.pool(self.rcvbuf),
+            send_pool: self.pool(self.sndbuf),
+            recv_buffer: self.rcvbuf,
+            send_buffer: self.sndbuf,
+            max_buffer: self
+                .rcvbuf
+                .max(self.sndbuf)
+                .max(stack::Config::default().max_buffer),
+            time_wait: self.tcp_timewait,
+            congestion: self.congestion,
+            huge_pages: self.huge_pages,
+            ..stack::Config::default()
+        }
+    }
+
+    fn stack_routes(&self, port: PortId) -> Vec<stack::Route> {
+        let routes = self.routes.iter().map(|route| stack::Route {
+            network: masked(route.network.addr, route.network.prefix_len),
+            prefix_len: route.network.prefix_len,
+            gateway: route.gateway,
+            port,
+        });
+        let gateways = self.gateways.iter().map(|&gateway| stack::Route {
+            network: masked(gateway, 0),
+            prefix_len: 0,
+            gateway: Some(gateway),
+            port,
+        });
+        routes.chain(gateways).collect()
+    }
+
+    /// Bytes for buffers with the limit `buffer`.
+    fn pool(&self, buffer: u32) -> usize {
+        let buffers = if self.max_num_buffers == 0 {
+            self.max_concurrency
+        } else {
+            self.max_num_buffers
+        };
+        let wanted = (buffers as usize).saturating_mul(buffer as usize);
+        wanted.clamp(MIN_POOL, self.buffer_memory.max(MIN_POOL))
+    }
+}
+
+/// `addr` with the host part zero.
+fn masked(addr: IpAddr, prefix_len: u8) -> IpAddr {
+    match addr {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(prefix_len))
+                .unwrap_or(0);
+            IpAddr::V4((u32::from(v4) & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(prefix_len))
+                .unwrap_or(0);
+            IpAddr::V6((u128::from(v6) & mask).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_parts_are_masked() {
+        let addr = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(masked(addr("10.0.1.5"), 24), addr("10.0.1.0"));
+        assert_eq!(masked(addr("10.0.1.5"), 0), addr("0.0.0.0"));
+        assert_eq!(masked(addr("10.0.1.5"), 32), addr("10.0.1.5"));
+        assert_eq!(masked(addr("fd00::5"), 64), addr("fd00::"));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut config = Config::default();
+        assert!(config.check().unwrap_err().contains("addr = "));
+        config.set("addr", "10.0.0.2/24").unwrap();
+        assert_eq!(config.check(), Ok(()));
+        config.set("gateway", "10.0.0.1 10.0.0.3").unwrap();
+        assert!(config.check().unwrap_err().contains("several gateways"));
+    }
+
+    #[test]
+    fn several_interfaces_are_refused() {
+        let mut config = Config::default();
+        config.set("io", "afxdp").unwrap();
+        assert!(config.link().unwrap_err().contains("afxdp:IFACE"));
+        config.set("port", "a b").unwrap();
+        assert!(config.link().unwrap_err().contains("one interface"));
+    }
+}

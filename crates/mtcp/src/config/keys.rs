@@ -1,0 +1,235 @@
+//! The table of keys.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mtcp_core::config::CongestionControl;
+
+use super::value::{self, Parsed};
+use super::{Cidr, Config, IoSpec, Mode, NeighbourSpec, RouteSpec};
+
+/// One setting: what a line of `mtcp.conf` or a caller of [`Config::set`] may name.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What a value looks like.
+    pub syntax: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Whether the original mTCP has it too.
+    pub legacy: bool,
+    set: fn(&mut Config, &str) -> Parsed<()>,
+    show: fn(&Config) -> String,
+}
+
+impl Key {
+    /// The value in `config`, as it would be written.
+    pub fn show(&self, config: &Config) -> String {
+        (self.show)(config)
+    }
+
+    /// Replaces the value in `config`.
+    ///
+    /// # Errors
+    /// What a value must look like.
+    pub fn set(&self, config: &mut Config, value: &str) -> Result<(), String> {
+        (self.set)(config, value)
+    }
+}
+
+/// All keys.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// The documentation of all keys as text: name, value, default, meaning.
+pub fn describe() -> String {
+    let defaults = Config::default();
+    let mut text = String::new();
+    for key in KEYS {
+        let default = key.show(&defaults);
+        let default = if default.is_empty() { "none" } else { &default };
+        let origin = if key.legacy { "" } else { " (new)" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{} = {}{origin}\n    {} Default: {default}.",
+            key.name, key.syntax, key.doc
+        );
+    }
+    text
+}
+
+/// `name: syntax = set, show; doc`, once per key. `old` keys are those of the original mTCP.
+macro_rules! table {
+    ($($origin:ident $name:ident: $syntax:literal, $doc:literal, $set:expr, $show:expr;)*) => {
+        const KEYS: &[Key] = &[$(Key {
+            name: stringify!($name),
+            syntax: $syntax,
+            doc: $doc,
+            legacy: table!(@ $origin),
+            set: $set,
+            show: $show,
+        },)*];
+    };
+    (@ old) => { true };
+    (@ new) => { false };
+}
+
+table! {
+    old io: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH]", "The link. Without a name, 'port' gives it.",
+        |c, v| { c.io = link(v)?; Ok(()) }, |c| c.io.to_string();
+    old port: "NAME", "Interface or path of a link whose 'io' names none.",
+        |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");
+    new addr: "ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated.",
+        |c, v| { c.addresses.extend(value::list(v, |w| w.parse::<Cidr>())?); Ok(()) }, |c| join(&c.addresses, |a| format!("{}/{}", a.addr, a.prefix_len));
+    new gateway: "ADDRESS ...", "Default gateways, one per family.",
+        |c, v| { c.gateways.extend(value::list(v, value::address)?); Ok(()) }, |c| join(&c.gateways, ToString::to_string);
+    new route: "NETWORK/LENGTH[@GATEWAY] ...", "Further routes; the line may be repeated.",
+        |c, v| { c.routes.extend(value::list(v, |w| w.parse::<RouteSpec>())?); Ok(()) },
+        |c| join(&c.routes, |r| format!("{}/{}{}", r.network.addr, r.network.prefix_len, r.gateway.map(|g| format!("@{g}")).unwrap_or_default()));
+    new neighbour: "ADDRESS=MAC ...", "Static neighbours; the line may be repeated.",
+        |c, v| { c.neighbours.extend(value::list(v, |w| w.parse::<NeighbourSpec>())?); Ok(()) },
+        |c| join(&c.neighbours, |n| format!("{}/{}={}", n.network.addr, n.network.prefix_len, n.mac));
+    new mac: "MAC", "Our hardware address instead of the link's own.",
+        |c, v| { c.mac = Some(value::mac(v)?); Ok(()) }, |c| c.mac.map(|m| m.to_string()).unwrap_or_default();
+    old num_cores: "0..=1024", "Contexts; 0: as many as processors and queues allow.",
+        |c, v| { c.cores = value::integer(v, 0, 1024)? as usize; Ok(()) }, |c| c.cores.to_string();
+    old core_mask: "HEX", "Processors that contexts 0, 1, ... run on.",
+        |c, v| { c.core_list = value::core_mask(v)?; Ok(()) }, |c| join(&c.core_list, ToString::to_string);
+    new mode: "paired | inline", "Whether a stack thread runs beside each application thread, or calls that wait run the stack.",
+        |c, v| { c.mode = mode(v)?; Ok(()) }, |c| if c.mode == Mode::Paired { "paired".into() } else { "inline".into() };
+    old max_concurrency: "16..=16777216", "Sockets and connections per context.",
+        |c, v| { c.max_concurrency = value::integer(v, 16, 1 << 24)? as u32; Ok(()) }, |c| c.max_concurrency.to_string();
+    old max_num_buffers: "0..=16777216", "Buffers of the size rcvbuf or sndbuf per context; 0: as max_concurrency.",
+        |c, v| { c.max_num_buffers = value::integer(v, 0, 1 << 24)? as u32; Ok(()) }, |c| c.max_num_buffers.to_string();
+    old rcvbuf: "BYTES, 64..=8M", "Most bytes one connection may have received and not read.",
+        |c, v| { c.rcvbuf = value::bytes(v, 64, 8 << 20)? as u32; Ok(()) }, |c| c.rcvbuf.to_string();
+    old sndbuf: "BYTES, 64..=8M", "Most bytes one connection may have written and not sent.",
+        |c, v| { c.sndbuf = value::bytes(v, 64, 8 << 20)? as u32; Ok(()) }, |c| c.sndbuf.to_string();
+    new buffer_memory: "BYTES, 1M..=1024G", "Most memory for receive buffers, and again for send buffers, per context.",
+        |c, v| { c.buffer_memory = value::bytes(v, 1 << 20, 1 << 40)? as usize; Ok(()) }, |c| c.buffer_memory.to_string();
+    old tcp_timeout: "SECONDS | -1", "Drop connections idle for this long; -1: never.",
+        |c, v| { c.tcp_timeout = if v == "-1" { None } else { Some(value::seconds(v)?) }; Ok(()) },
+        |c| c.tcp_timeout.map_or_else(|| "-1".into(), show_seconds);
+    old tcp_timewait: "SECONDS", "How long the side that closed first remembers a connection (2 MSL).",
+        |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
+    old cc: "reno | newreno", "Congestion control.",
+        |c, v| { c.congestion = congestion(v)?; Ok(()) }, |_| "newreno".into();
+    old stat_print: "yes | no | NAME ...", "Print a line of rates per context and second to stderr.",
+        |c, v| { c.stat_print = value::switch(v).unwrap_or(!v.is_empty()); Ok(()) }, |c| show_switch(c.stat_print);
+    new spin_us: "0..=100000", "Microseconds to look for work before sleeping, while traffic is recent.",
+        |c, v| { c.spin = Duration::from_micros(value::integer(v, 0, 100_000)?); Ok(()) }, |c| c.spin.as_micros().to_string();
+    new pin: "yes | no", "Pin the threads of contexts to processors.",
+        |c, v| { c.pin = value::switch(v)?; Ok(()) }, |c| show_switch(c.pin);
+    new pcap: "FILE", "Capture all frames to this pcapng file.",
+        |c, v| { c.pcap = Some(v.into()); Ok(()) }, |c| c.pcap.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+    new fault: "SPEC", "Faults to inject, such as 'loss=1%'.",
+        |c, v| { c.fault = Some(v.to_owned()); Ok(()) }, |c| c.fault.clone().unwrap_or_default();
+    new one_event_per_entry: "yes | no", "epoll entries carry one event bit, as the original mTCP's do.",
+        |c, v| { c.one_event_per_entry = value::switch(v)?; Ok(()) }, |c| show_switch(c.one_event_per_entry);
+    new legacy_errors: "yes | no", "After a reset, read returns 0 and write ENOTCONN, as the original mTCP's do.",
+        |c, v| { c.legacy_errors = value::switch(v)?; Ok(()) }, |c| show_switch(c.legacy_errors);
+    new strict_options: "yes | no", "Refuse unknown socket options instead of ignoring them.",
+        |c, v| { c.strict_options = value::switch(v)?; Ok(()) }, |c| show_switch(c.strict_options);
+    new huge_pages: "yes | no", "Use 2 MB pages where reserved.",
+        |c, v| { c.huge_pages = value::switch(v)?; Ok(()) }, |c| show_switch(c.huge_pages);
+    old num_mem_ch: "N", "Accepted and ignored (DPDK memory channels).", ignored, nothing;
+    old multiprocess: "0 | 1", "Accepted and ignored (DPDK processes).", ignored, nothing;
+    old onvm_inst: "N", "Accepted and ignored (OpenNetVM).", ignored, nothing;
+    old onvm_serv: "N", "Accepted and ignored (OpenNetVM).", ignored, nothing;
+    old onvm_dest: "N", "Accepted and ignored (OpenNetVM).", ignored, nothing;
+}
+
+fn link(text: &str) -> Parsed<IoSpec> {
+    let (kind, name) = text.split_once(':').unwrap_or((text, ""));
+    IoSpec::of(kind, name)
+}
+
+fn mode(text: &str) -> Parsed<Mode> {
+    match text {
+        "paired" => Ok(Mode::Paired),
+        "inline" => Ok(Mode::Inline),
+        _ => Err(format!("'{text}' is no mode: use paired or inline")),
+    }
+}
+
+fn congestion(text: &str) -> Parsed<CongestionControl> {
+    match text {
+        "reno" | "newreno" => Ok(CongestionControl::NewReno),
+        _ => Err(format!("'{text}' is not available: use newreno")),
+    }
+}
+
+fn ignored(_: &mut Config, _: &str) -> Parsed<()> {
+    Ok(())
+}
+
+fn nothing(_: &Config) -> String {
+    String::new()
+}
+
+fn show_switch(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_owned()
+}
+
+fn show_seconds(time: Duration) -> String {
+    time.as_secs_f64().to_string()
+}
+
+fn join<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+    items.iter().map(show).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_reads_what_it_shows() {
+        let mut config = Config::default();
+        for (key, value) in [
+            ("addr", "10.0.0.2/24 fd00::2/64"),
+            ("gateway", "10.0.0.1 fd00::1"),
+            ("route", "10.1.0.0/16@10.0.0.9"),
+            ("neighbour", "10.0.0.1/32=02:00:00:00:00:01"),
+            ("mac", "02:00:00:00:00:09"),
+            ("pcap", "/tmp/x.pcapng"),
+            ("fault", "loss=1%"),
+            ("tcp_timeout", "30"),
+            ("io", "tap:x"),
+            ("mode", "inline"),
+        ] {
+            config.set(key, value).unwrap();
+        }
+        let mut copy = Config::default();
+        for key in KEYS.iter().filter(|key| key.name != "core_mask") {
+            let shown = key.show(&config);
+            if !shown.is_empty() {
+                key.set(&mut copy, &shown).unwrap();
+            }
+        }
+        assert_eq!(copy, config);
+    }
+
+    #[test]
+    fn the_original_keys_are_all_there() {
+        let original = "io num_cores core_mask num_mem_ch port max_concurrency max_num_buffers rcvbuf sndbuf tcp_timeout tcp_timewait \
+                        stat_print multiprocess onvm_inst onvm_serv onvm_dest cc";
+        for name in original.split_whitespace() {
+            assert!(
+                KEYS.iter().any(|key| key.name == name && key.legacy),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_every_key() {
+        let text = describe();
+        for key in KEYS {
+            assert!(text.contains(&format!("{} = ", key.name)));
+        }
+    }
+}

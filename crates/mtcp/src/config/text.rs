@@ -1,0 +1,168 @@
+//! Reading `mtcp.conf`.
+
+use std::fmt;
+use std::path::Path;
+
+use super::nearest::nearest;
+use super::{Config, keys};
+
+/// Where a setting is wrong, and what would be right: one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// File and line; empty for a single setting.
+    pub place: String,
+    /// Cause and remedy.
+    pub text: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl From<String> for ConfigError {
+    fn from(text: String) -> Self {
+        Self {
+            place: String::new(),
+            text,
+        }
+    }
+}
+
+impl ConfigError {
+    pub(super) fn at(file: &str, line: usize, text: impl Into<String>) -> Self {
+        Self {
+            place: format!("{file}:{line}"),
+            text: text.into(),
+        }
+    }
+}
+
+impl Config {
+    /// Changes one setting by name.
+    ///
+    /// # Errors
+    /// No such key (names the nearest), or what its value must look like.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let Some(key) = keys().iter().find(|key| key.name == name) else {
+            return Err(unknown(name).into());
+        };
+        key.set(self, value)
+            .map_err(|text| format!("{name}: {text}").into())
+    }
+
+    /// Reads `key = value` lines over `self`; `#` starts a comment. `file` is for messages.
+    ///
+    /// # Errors
+    /// The first wrong line.
+    pub fn read(&mut self, text: &str, file: &str) -> Result<(), ConfigError> {
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                return Err(ConfigError::at(
+                    file,
+                    number,
+                    format!("'{line}' is not 'key = value'"),
+                ));
+            };
+            self.set(key.trim(), value.trim())
+                .map_err(|error| ConfigError::at(file, number, error.text))?;
+        }
+        Ok(())
+    }
+
+    /// Reads `file`, and beside the current directory `config/route.conf` and `config/arp.conf` if they are there, over the defaults.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or the first wrong line.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        config.read(&slurp(file)?, &file.display().to_string())?;
+        config.load_legacy(Path::new("."))?;
+        Ok(config)
+    }
+}
+
+/// A file's text, or why not.
+pub(super) fn slurp(file: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(file).map_err(|error| {
+        format!(
+            "cannot read {}: {error}: check path and permissions",
+            file.display()
+        )
+        .into()
+    })
+}
+
+fn unknown(name: &str) -> String {
+    match nearest(name, keys().iter().map(|key| key.name)) {
+        Some(known) => format!("unknown key '{name}': did you mean '{known}'?"),
+        None => {
+            format!("unknown key '{name}': see config::describe() or 'mtcp config' for all keys")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::IoSpec;
+
+    #[test]
+    fn reads_an_original_file() {
+        let text = "# comment\nio = afxdp\nnum_cores = 2\nnum_mem_ch = 4\nport = veth0\nmax_concurrency = 10000\n\
+                    max_num_buffers = 10000\nrcvbuf = 8192\nsndbuf = 8192 # bytes\ntcp_timeout = 30\ntcp_timewait = 0\n#stat_print = dpdk0\n\n";
+        let mut config = Config::default();
+        config.read(text, "mtcp.conf").unwrap();
+        assert_eq!(config.cores, 2);
+        assert_eq!(config.rcvbuf, 8192);
+        assert_eq!(config.tcp_timeout, Some(Duration::from_secs(30)));
+        assert_eq!(config.tcp_timewait, Duration::ZERO);
+        assert!(!config.stat_print);
+        assert_eq!(config.link().unwrap(), IoSpec::Afxdp("veth0".into()));
+    }
+
+    #[test]
+    fn an_unknown_key_names_file_line_and_nearest() {
+        let error = Config::default()
+            .read("rcvbuf = 1k\n\nrecvbuf = 8192\n", "a.conf")
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a.conf:3: unknown key 'recvbuf': did you mean 'rcvbuf'?"
+        );
+    }
+
+    #[test]
+    fn wrong_values_say_what_is_right() {
+        let error = Config::default().read("io = dpdk", "a.conf").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("a.conf:1: io: io 'dpdk' is not available: use afxdp"),
+            "{error}"
+        );
+        let error = Config::default().read("rcvbuf = 1", "a.conf").unwrap_err();
+        assert!(error.to_string().contains("outside 64 to"), "{error}");
+        let error = Config::default().read("nonsense", "a.conf").unwrap_err();
+        assert!(error.to_string().contains("key = value"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_file_is_one_line() {
+        let error = Config::load(Path::new("/nonexistent/mtcp.conf")).unwrap_err();
+        assert!(!error.to_string().contains('\n'));
+        assert!(error.to_string().contains("/nonexistent/mtcp.conf"));
+    }
+}

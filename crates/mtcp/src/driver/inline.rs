@@ -1,0 +1,136 @@
+//! Run to completion: calls that wait run the stack on the calling thread.
+
+use std::hint;
+
+use io::AnyPort;
+use mtcp_core::{Command, Event, Reply};
+use ring::park::{FdSleeper, FdWaker};
+use wire::time::Instant;
+
+use super::{Doorbell, STAGED};
+use crate::runner::Runner;
+use crate::stats::Snapshot;
+use crate::wake::Bell;
+use crate::{Errno, Result};
+
+/// A stack on the calling thread.
+#[derive(Debug)]
+pub(crate) struct Inline {
+    runner: Runner<AnyPort>,
+    staged: Vec<Doorbell>,
+    sleeper: FdSleeper,
+    waker: FdWaker,
+    failure: Option<String>,
+}
+
+impl Inline {
+    pub(crate) fn new(runner: Runner<AnyPort>) -> std::io::Result<Self> {
+        let (sleeper, waker) = ring::park::wake_fd()?;
+        Ok(Self {
+            runner,
+            staged: Vec::with_capacity(STAGED),
+            sleeper,
+            waker,
+            failure: None,
+        })
+    }
+
+    #[inline]
+    pub(super) fn ring(&mut self, bell: Doorbell) {
+        if self.staged.len() >= STAGED {
+            self.runner.begin();
+            self.carry_out();
+        }
+        self.staged.push(bell);
+    }
+
+    fn carry_out(&mut self) {
+        for bell in self.staged.drain(..) {
+            // A refusal means that the connection is gone, which its own event says.
+            let _ = self.runner.execute(bell.into());
+        }
+    }
+
+    pub(super) fn submit(&mut self) -> Result<()> {
+        self.check()?;
+        self.runner.begin();
+        self.carry_out();
+        self.settle()
+    }
+
+    pub(super) fn collect(&mut self) -> Result<()> {
+        self.check()?;
+        self.runner.receive();
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let sent = self.runner.transmit();
+        self.note(sent)
+    }
+
+    pub(super) fn idle(
+        &mut self,
+        deadline: Option<Instant>,
+        asked: impl Fn() -> bool,
+    ) -> Result<()> {
+        self.carry_out();
+        self.settle()?;
+        if self.runner.spins() {
+            hint::spin_loop();
+        } else {
+            self.sleeper.prepare();
+            let slept = if asked() {
+                Ok(())
+            } else {
+                self.runner.sleep(deadline, self.sleeper.fd())
+            };
+            self.sleeper.finish();
+            self.note(slept)?;
+        }
+        self.runner.begin();
+        Ok(())
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.runner.poll_event()
+    }
+
+    pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
+        self.check()?;
+        self.runner.begin();
+        self.carry_out();
+        Ok(self.runner.execute(command)?)
+    }
+
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot> {
+        Ok(Snapshot::of(&self.runner))
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    pub(super) fn bell(&self) -> Bell {
+        Bell::Fd(self.waker.clone())
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.runner.now()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.failure.is_none() {
+            Ok(())
+        } else {
+            Err(Errno::ENETDOWN)
+        }
+    }
+
+    fn note(&mut self, result: std::io::Result<()>) -> Result<()> {
+        result.map_err(|error| {
+            self.failure = Some(error.to_string());
+            Errno::ENETDOWN
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! What moves a context: the calling thread itself, or a stack thread beside it.
+
+mod doorbell;
+mod inline;
+mod paired;
+mod stack_thread;
+
+use mtcp_core::{Command, Event, Reply};
+use wire::time::Instant;
+
+pub(crate) use doorbell::Doorbell;
+pub(crate) use inline::Inline;
+pub(crate) use paired::Paired;
+
+use crate::stats::Snapshot;
+use crate::wake::Bell;
+use crate::{Errno, Result};
+
+/// Doorbells staged at most before they are handed over.
+const STAGED: usize = 1024;
+
+/// The two modes. Every operation fails with `ENETDOWN` once the link is gone.
+#[derive(Debug)]
+pub(crate) enum Driver {
+    Inline(Box<Inline>),
+    Paired(Box<Paired>),
+}
+
+/// The same call on either.
+macro_rules! either {
+    ($self:ident, $driver:ident => $call:expr) => {
+        match $self {
+            Driver::Inline($driver) => $call,
+            Driver::Paired($driver) => $call,
+        }
+    };
+}
+
+impl Driver {
+    /// Stages news that needs no answer; it goes with the next `submit` or `call`.
+    #[inline]
+    pub(crate) fn ring(&mut self, bell: Doorbell) {
+        either!(self, driver => driver.ring(bell));
+    }
+
+    /// Hands over what was staged, and has it sent.
+    pub(crate) fn submit(&mut self) -> Result<()> {
+        either!(self, driver => driver.submit())
+    }
+
+    /// Takes in what arrived.
+    pub(crate) fn collect(&mut self) -> Result<()> {
+        either!(self, driver => driver.collect())
+    }
+
+    /// Nothing was ready: sends what waited for company, and sleeps until something may be, at most until `deadline`. Returns early when
+    /// `asked` says that someone asked for it.
+    pub(crate) fn idle(
+        &mut self,
+        deadline: Option<Instant>,
+        asked: impl Fn() -> bool,
+    ) -> Result<()> {
+        either!(self, driver => driver.idle(deadline, asked))
+    }
+
+    /// Sends what waited for company.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        either!(self, driver => driver.settle())
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        either!(self, driver => driver.poll_event())
+    }
+
+    /// Carries out a call and waits for the answer.
+    pub(crate) fn call(&mut self, command: Command) -> Result<Reply> {
+        either!(self, driver => driver.call(command))
+    }
+
+    /// Numbers of this moment.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot> {
+        either!(self, driver => driver.snapshot())
+    }
+
+    /// Why the link is gone.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        either!(self, driver => driver.failure())
+    }
+
+    /// Now, or the time of the turn.
+    pub(crate) fn now(&self) -> Instant {
+        either!(self, driver => driver.now())
+    }
+
+    pub(crate) fn bell(&self) -> Bell {
+        either!(self, driver => driver.bell())
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.failure() {
+            None => Ok(()),
+            Some(_) => Err(Errno::ENETDOWN),
+        }
+    }
+}

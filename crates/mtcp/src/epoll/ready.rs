@@ -1,0 +1,83 @@
+//! What is true of a socket now: levels, as Linux reports them.
+
+use mtcp_core::{AppStreams, ConnId, Status};
+
+use super::Events;
+use crate::socket::table::{Body, Flags, Socket};
+use crate::{Context, SocketId};
+
+const READABLE: Events = Events::IN.union(Events::RDNORM);
+const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
+/// Both directions are over.
+const OVER: Events = READABLE
+    .union(WRITABLE)
+    .union(Events::RDHUP)
+    .union(Events::HUP);
+
+impl Context {
+    /// Everything that is true of `id`.
+    pub(super) fn readiness(&self, id: SocketId) -> Events {
+        let Ok(socket) = self.table.get(id) else {
+            return Events::empty();
+        };
+        let down = self.driver.failure().is_some();
+        match socket.body {
+            Body::Free(_) | Body::Epoll(_) => Events::empty(),
+            Body::Pipe(pipe) => self
+                .pipes
+                .get(pipe)
+                .map_or(Events::empty(), |pipe| pipe.readiness(socket.flags)),
+            _ if down => OVER | Events::ERR,
+            // Neither connected nor listening: Linux has always said so.
+            Body::Idle => WRITABLE | Events::HUP,
+            Body::Listener(index) => match self.listeners.get(index) {
+                Some(listener) if !listener.queue.is_empty() => READABLE,
+                _ => Events::empty(),
+            },
+            Body::Stream(conn) => stream(&self.streams, socket, conn),
+        }
+    }
+
+    /// `id` is not writable and someone wants it to be: has the stack tell when it is. Returns what became true of it meanwhile.
+    pub(super) fn ask_for_space(&mut self, id: SocketId) -> Events {
+        match self.table.get(id).map(|socket| socket.body) {
+            Ok(Body::Stream(conn))
+                if self.streams.status(conn.slot).contains(Status::CONNECTED)
+                    && self.streams.want_space(conn.slot) =>
+            {
+                Events::OUT
+            }
+            _ => Events::empty(),
+        }
+    }
+}
+
+fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId) -> Events {
+    let status = streams.status(conn.slot);
+    let mut events = Events::empty();
+    if status.intersects(Status::ERROR | Status::CLOSED) {
+        events |= OVER;
+        if status.contains(Status::ERROR) && !socket.flags.contains(Flags::ERROR_TAKEN) {
+            events |= Events::ERR;
+        }
+        return events;
+    }
+    if !status.contains(Status::CONNECTED) {
+        return events;
+    }
+    let no_more = status.contains(Status::EOF) || socket.flags.contains(Flags::SHUT_RD);
+    let shut = socket.flags.contains(Flags::SHUT_WR);
+    if no_more {
+        events |= READABLE | Events::RDHUP;
+    }
+    if no_more && shut {
+        events |= Events::HUP;
+    }
+    if streams.readable(conn.slot) > 0 {
+        events |= READABLE;
+    }
+    if shut || streams.writable(conn.slot) > 0 {
+        events |= WRITABLE;
+    }
+    events
+}

@@ -1,0 +1,302 @@
+//! Who watches whom, and what may be ready: lists of entries, no search, no scan.
+//!
+//! As in Linux, an entry is queued in its instance when something it is interested in may have become true. Whether it is true is looked
+//! up only when the application waits. A level-triggered entry that is true is queued again at the end, so that all get their turn.
+
+use super::{Events, Interest};
+use crate::SocketId;
+use crate::slab::Slab;
+use crate::socket::table::NONE;
+
+/// Bits that say how, not what.
+const HOW: Events = Events::ET.union(Events::ONESHOT);
+/// Always of interest.
+const ALWAYS: Events = Events::ERR.union(Events::HUP);
+
+/// One socket in one instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) instance: u32,
+    pub(crate) socket: SocketId,
+    pub(crate) interest: Interest,
+    /// What to report; empty after a one-shot report.
+    pub(crate) armed: Events,
+    /// Reported already of what is true, where bits are reported one at a time.
+    pub(crate) done: Events,
+    /// In the ready list.
+    queued: bool,
+    previous: u32,
+    next: u32,
+    /// The next entry that watches the same socket.
+    sibling: u32,
+}
+
+/// One epoll instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instance {
+    head: u32,
+    tail: u32,
+    /// Length of the ready list.
+    pub(crate) queued: u32,
+}
+
+/// All instances and entries of a context.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    entries: Slab<Entry>,
+    instances: Slab<Instance>,
+}
+
+/// What an interest arms.
+fn arm(interest: Interest) -> Events {
+    interest.events.difference(HOW) | ALWAYS
+}
+
+impl Watch {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: Slab::new(),
+            instances: Slab::new(),
+        }
+    }
+
+    pub(crate) fn create(&mut self) -> u32 {
+        self.instances.insert(Instance {
+            head: NONE,
+            tail: NONE,
+            queued: 0,
+        })
+    }
+
+    /// Entries of an instance, to be removed before it.
+    pub(crate) fn members(&self, instance: u32) -> Vec<(u32, SocketId)> {
+        let of = |(index, entry): (u32, &Entry)| {
+            (entry.instance == instance).then_some((index, entry.socket))
+        };
+        self.entries.iter().filter_map(of).collect()
+    }
+
+    pub(crate) fn destroy(&mut self, instance: u32) {
+        self.instances.remove(instance);
+    }
+
+    pub(crate) fn queued(&self, instance: u32) -> u32 {
+        self.instances
+            .get(instance)
+            .map_or(0, |instance| instance.queued)
+    }
+
+    /// The entry of `instance` among those that watch a socket.
+    pub(crate) fn find(&self, first: u32, instance: u32) -> Option<u32> {
+        let mut index = first;
+        while let Some(entry) = self.entries.get(index) {
+            if entry.instance == instance {
+                return Some(index);
+            }
+            index = entry.sibling;
+        }
+        None
+    }
+
+    /// A new entry, queued. Returns it as the new first of those that watch the socket.
+    pub(crate) fn add(
+        &mut self,
+        instance: u32,
+        socket: SocketId,
+        interest: Interest,
+        first: u32,
+    ) -> u32 {
+        let index = self.entries.insert(Entry {
+            instance,
+            socket,
+            interest,
+            armed: arm(interest),
+            done: Events::empty(),
+            queued: false,
+            previous: NONE,
+            next: NONE,
+            sibling: first,
+        });
+        self.queue(index);
+        index
+    }
+
+    /// Replaces the interest of an entry, arms and queues it.
+    pub(crate) fn modify(&mut self, index: u32, interest: Interest) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.interest = interest;
+            entry.armed = arm(interest);
+            entry.done = Events::empty();
+            self.queue(index);
+        }
+    }
+
+    /// Removes an entry. Returns the new first of those that watch the socket.
+    pub(crate) fn remove(&mut self, index: u32, first: u32) -> u32 {
+        self.unqueue(index);
+        let Some(entry) = self.entries.remove(index) else {
+            return first;
+        };
+        if first == index {
+            return entry.sibling;
+        }
+        let mut at = first;
+        while let Some(other) = self.entries.get_mut(at) {
+            if other.sibling == index {
+                other.sibling = entry.sibling;
+                break;
+            }
+            at = other.sibling;
+        }
+        first
+    }
+
+    /// Removes all entries that watch a socket.
+    pub(crate) fn remove_all(&mut self, first: u32) {
+        let mut at = first;
+        while at != NONE {
+            at = self.remove(at, at);
+        }
+    }
+
+    /// Queues those that watch a socket and are interested in any of `edges`.
+    #[inline]
+    pub(crate) fn news(&mut self, first: u32, edges: Events) {
+        let mut index = first;
+        while let Some(entry) = self.entries.get_mut(index) {
+            let sibling = entry.sibling;
+            if entry.armed.intersects(edges) {
+                entry.done = entry.done.difference(edges);
+                self.queue(index);
+            }
+            index = sibling;
+        }
+    }
+
+    pub(crate) fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(index)
+    }
+
+    /// Appends to the ready list, unless it is there.
+    pub(crate) fn queue(&mut self, index: u32) {
+        let Some(entry) = self.entries.get_mut(index) else {
+            return;
+        };
+        let Some(instance) = self.instances.get_mut(entry.instance) else {
+            return;
+        };
+        if entry.queued {
+            return;
+        }
+        entry.queued = true;
+        entry.previous = instance.tail;
+        entry.next = NONE;
+        instance.queued += 1;
+        let tail = std::mem::replace(&mut instance.tail, index);
+        match self.entries.get_mut(tail) {
+            Some(last) => last.next = index,
+            None => instance.head = index,
+        }
+    }
+
+    /// Takes out of the ready list, if it is there.
+    pub(crate) fn unqueue(&mut self, index: u32) {
+        let Some(entry) = self.entries.get_mut(index) else {
+            return;
+        };
+        let Some(instance) = self.instances.get_mut(entry.instance) else {
+            return;
+        };
+        if !entry.queued {
+            return;
+        }
+        entry.queued = false;
+        instance.queued -= 1;
+        let (previous, next) = (entry.previous, entry.next);
+        match self.entries.get_mut(previous) {
+            Some(before) => before.next = next,
+            None => instance.head = next,
+        }
+        match self.entries.get_mut(next) {
+            Some(after) => after.previous = previous,
+            None => instance.tail = previous,
+        }
+    }
+
+    /// Takes the first of the ready list.
+    pub(crate) fn pop(&mut self, instance: u32) -> Option<u32> {
+        let head = self.instances.get(instance)?.head;
+        self.entries.get(head)?;
+        self.unqueue(head);
+        Some(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interest(events: Events) -> Interest {
+        Interest { events, data: 0 }
+    }
+
+    fn drain(watch: &mut Watch, instance: u32) -> Vec<u32> {
+        std::iter::from_fn(|| watch.pop(instance)).collect()
+    }
+
+    #[test]
+    fn entries_are_queued_once_and_in_order() {
+        let mut watch = Watch::new();
+        let ep = watch.create();
+        let entries: Vec<u32> = (0..3)
+            .map(|s| watch.add(ep, SocketId(s), interest(Events::IN), NONE))
+            .collect();
+        watch.queue(entries[0]);
+        assert_eq!(watch.queued(ep), 3);
+        assert_eq!(drain(&mut watch, ep), entries);
+        assert_eq!(watch.queued(ep), 0);
+        watch.queue(entries[2]);
+        watch.queue(entries[1]);
+        watch.unqueue(entries[2]);
+        watch.unqueue(entries[2]);
+        assert_eq!(drain(&mut watch, ep), [entries[1]]);
+    }
+
+    #[test]
+    fn news_reaches_those_who_care_in_every_instance() {
+        let mut watch = Watch::new();
+        let (a, b) = (watch.create(), watch.create());
+        let socket = SocketId(5);
+        let first = watch.add(a, socket, interest(Events::IN), NONE);
+        let first = watch.add(b, socket, interest(Events::OUT), first);
+        drain(&mut watch, a);
+        drain(&mut watch, b);
+        watch.news(first, Events::IN);
+        assert_eq!((watch.queued(a), watch.queued(b)), (1, 0));
+        watch.news(first, Events::HUP);
+        assert_eq!((watch.queued(a), watch.queued(b)), (1, 1));
+    }
+
+    #[test]
+    fn removal_keeps_the_other_watchers() {
+        let mut watch = Watch::new();
+        let instances: Vec<u32> = (0..3).map(|_| watch.create()).collect();
+        let mut first = NONE;
+        for &ep in &instances {
+            first = watch.add(ep, SocketId(1), interest(Events::IN), first);
+        }
+        let middle = watch.find(first, instances[1]).unwrap();
+        first = watch.remove(middle, first);
+        assert!(watch.find(first, instances[1]).is_none());
+        assert!(
+            watch.find(first, instances[0]).is_some() && watch.find(first, instances[2]).is_some()
+        );
+        assert_eq!(watch.queued(instances[1]), 0);
+        watch.remove_all(first);
+        assert_eq!(
+            (watch.queued(instances[0]), watch.queued(instances[2])),
+            (0, 0)
+        );
+        assert!(watch.members(instances[0]).is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! Opening the configured link.
+
+use std::io;
+use std::net::IpAddr;
+
+use ::io::fault::FaultSpec;
+use ::io::pcap::PcapFile;
+use ::io::shm::{ShmConfig, ShmPort, ShmRole};
+use ::io::tap::{TapConfig, TapPort};
+use ::io::xdp::{XdpConfig, XdpInterface};
+use ::io::{AnyLink, AnyPort, netlink};
+
+use crate::config::{Config, IoSpec};
+
+/// Most queues of a shared-memory or TAP link.
+const MAX_QUEUES: usize = 64;
+
+/// The queues of a link, and what is worth knowing of it.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) ports: Vec<AnyPort>,
+    pub(crate) facts: Vec<(&'static str, String)>,
+}
+
+/// Opens the link of a checked configuration with as many queues as contexts are wanted, wrapped as it says.
+pub(crate) fn open(config: &Config, spec: &IoSpec, processors: usize) -> Result<Opened, String> {
+    let fault = parse_fault(config)?;
+    let capture = match &config.pcap {
+        Some(path) => Some(
+            PcapFile::create(path)
+                .map_err(|error| format!("{error}: give another file as pcap"))?,
+        ),
+        None => None,
+    };
+    let (links, mut facts) = links(config, spec, processors).map_err(|error| error.to_string())?;
+    if let Some(spec) = &fault {
+        facts.push(("fault", spec.to_string()));
+    }
+    let name = spec.name();
+    let wrap = |(stream, link): (u64, AnyLink)| {
+        let fault = fault.as_ref().map(|spec| (spec, stream));
+        AnyPort::new(
+            link,
+            fault,
+            capture.as_ref().map(|file| (file, name.as_str())),
+        )
+    };
+    Ok(Opened {
+        ports: (0..).zip(links).map(wrap).collect(),
+        facts,
+    })
+}
+
+fn parse_fault(config: &Config) -> Result<Option<FaultSpec>, String> {
+    let Some(text) = &config.fault else {
+        return Ok(None);
+    };
+    let spec = text
+        .parse()
+        .map_err(|error| format!("fault '{text}': {error}"))?;
+    Ok(Some(spec))
+}
+
+type Facts = Vec<(&'static str, String)>;
+
+fn links(config: &Config, spec: &IoSpec, processors: usize) -> io::Result<(Vec<AnyLink>, Facts)> {
+    match spec {
+        IoSpec::Shm(path) => {
+            let queues = queues(config);
+            let ports = ShmPort::open(
+                path,
+                ShmRole::Auto,
+                ShmConfig {
+                    queues,
+                    ..ShmConfig::default()
+                },
+            )?;
+            Ok((ports.into_iter().map(AnyLink::from).collect(), Vec::new()))
+        }
+        IoSpec::Tap(name) => {
+            let tap = TapConfig {
+                queues: queues(config),
+                mac: config.mac,
+                ..TapConfig::new(name)
+            };
+            let ports = TapPort::open(&tap)?;
+            Ok((ports.into_iter().map(AnyLink::from).collect(), Vec::new()))
+        }
+        IoSpec::Afxdp(name) => xdp(config, name, processors),
+    }
+}
+
+/// One per context; a link that can have any number has one unless more are asked for.
+fn queues(config: &Config) -> u16 {
+    u16::try_from(config.cores.clamp(1, MAX_QUEUES)).unwrap_or(1)
+}
+
+fn xdp(config: &Config, name: &str, processors: usize) -> io::Result<(Vec<AnyLink>, Facts)> {
+    let addresses: Vec<IpAddr> = config.addresses.iter().map(|cidr| cidr.addr).collect();
+    let mut xdp = XdpConfig::new(name, addresses);
+    let wanted = match config.cores {
+        // As many contexts as both processors and queues allow; an interface that cannot say has one.
+        0 => netlink::ethtool::queues(name)
+            .map_or(1, |queues| (queues.rx as usize).clamp(1, processors)),
+        cores => cores,
+    };
+    xdp.ports = u16::try_from(wanted).ok();
+    let interface = XdpInterface::open(&xdp)?;
+    let mode = interface.mode();
+    let facts = vec![
+        ("xdp", format!("{:?}", mode.attachment).to_lowercase()),
+        (
+            "zero copy",
+            if mode.zero_copy { "yes" } else { "no" }.to_owned(),
+        ),
+        (
+            "kernel owns",
+            interface
+                .conflicts()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
+        ),
+    ];
+    Ok((
+        interface.ports().into_iter().map(AnyLink::from).collect(),
+        facts,
+    ))
+}

@@ -1,0 +1,186 @@
+//! One stack on one port, driven.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use ::io::Port;
+use io::ErrorKind;
+use mtcp_core::{Command, Error, Event, PortId, Reply, Stack};
+use wire::frame::{FrameSink, TxMeta};
+use wire::time::Instant;
+
+use crate::clock;
+use crate::stats::{Reporter, Snapshot};
+
+/// Bursts per turn at most, so that the application gets its share.
+const BURSTS: usize = 4;
+/// How long to sleep while frames wait for room on a link that cannot say when there is some.
+const BACKLOG_NAP: Duration = Duration::from_millis(1);
+/// The only port, so far.
+const PORT: PortId = PortId(0);
+
+/// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
+/// [`transmit`](Self::transmit), events; the clock is read once in it.
+#[derive(Debug)]
+pub(crate) struct Runner<P> {
+    stack: Stack,
+    port: P,
+    now: Instant,
+    /// When frames last came.
+    busy: Instant,
+    /// How long after that to look for more before sleeping.
+    spin: Duration,
+    /// The port took less than was due.
+    backlog: bool,
+    reporter: Option<Reporter>,
+}
+
+impl<P: Port> Runner<P> {
+    pub(crate) fn new(stack: Stack, port: P, spin: Duration) -> Self {
+        let now = clock::now();
+        Self {
+            stack,
+            port,
+            now,
+            busy: now,
+            spin,
+            backlog: false,
+            reporter: None,
+        }
+    }
+
+    /// The same, reporting once per second.
+    pub(crate) fn with_reporter(self, reporter: Option<Reporter>) -> Self {
+        Self { reporter, ..self }
+    }
+
+    /// Starts a turn.
+    pub(crate) fn begin(&mut self) {
+        self.now = clock::now();
+        self.port.begin(self.now);
+        if self
+            .reporter
+            .as_ref()
+            .is_some_and(|reporter| reporter.due() <= self.now)
+        {
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
+        let snapshot = Snapshot::of(self);
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(snapshot, self.now);
+        }
+    }
+
+    /// The time of this turn.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Takes what arrived, a bounded amount, and fires timers. Returns whether anything arrived.
+    pub(crate) fn receive(&mut self) -> bool {
+        let (stack, now) = (&mut self.stack, self.now);
+        let mut frames = 0;
+        for _ in 0..BURSTS {
+            let burst = self.port.receive(|frames| stack.receive(now, PORT, frames));
+            frames += burst;
+            if burst == 0 {
+                break;
+            }
+        }
+        if frames > 0 {
+            self.busy = now;
+        }
+        stack.advance(now);
+        frames > 0
+    }
+
+    /// Carries out a call of the application.
+    pub(crate) fn execute(&mut self, command: Command) -> Result<Reply, Error> {
+        self.stack.execute(self.now, command)
+    }
+
+    /// Sends what is due.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub(crate) fn transmit(&mut self) -> io::Result<()> {
+        let mut sink = Watched {
+            port: &mut self.port,
+            refused: false,
+        };
+        self.stack.transmit(self.now, PORT, &mut sink);
+        self.backlog = sink.refused;
+        self.port.flush()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.stack.poll_event()
+    }
+
+    /// Whether frames came so recently that it is better to look for more than to sleep.
+    pub(crate) fn spins(&self) -> bool {
+        self.now.since(self.busy) < self.spin
+    }
+
+    /// Sleeps until frames come, a timer is due, `deadline`, or `wake` is readable; may return early.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub(crate) fn sleep(
+        &mut self,
+        deadline: Option<Instant>,
+        wake: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let report = self.reporter.as_ref().map(Reporter::due);
+        let deadlines = [
+            deadline,
+            self.stack.next_deadline(),
+            self.port.next_deadline(),
+            report,
+        ];
+        let timeout = deadlines
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|at| at.since(self.now));
+        let timeout = if self.backlog {
+            Some(timeout.map_or(BACKLOG_NAP, |t| t.min(BACKLOG_NAP)))
+        } else {
+            timeout
+        };
+        if timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        match self.port.wait(timeout, Some(wake)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            result => result,
+        }
+    }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    pub(crate) fn losses(&self) -> (u64, u64) {
+        self.port.losses()
+    }
+}
+
+/// A port that remembers having refused a frame.
+struct Watched<'a, P> {
+    port: &'a mut P,
+    refused: bool,
+}
+
+impl<P: Port> FrameSink for Watched<'_, P> {
+    #[inline]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let sent = self.port.send(fill);
+        self.refused |= !sent;
+        sent
+    }
+}

@@ -1,0 +1,122 @@
+//! Ends: `shutdown`, `close`, `abort`.
+
+use std::time::Duration;
+
+use mtcp_core::{ConnId, Status};
+
+use super::table::{Body, Flags};
+use super::{How, SocketId};
+use crate::driver::Doorbell;
+use crate::epoll::Events;
+use crate::{Context, Errno, Result};
+
+impl Context {
+    /// Shuts one or both directions down.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK`, `ENOTCONN`.
+    pub fn shutdown(&mut self, id: SocketId, how: How) -> Result<()> {
+        let (socket, _) = self.table.both(id)?;
+        let Body::Stream(conn) = socket.body else {
+            return Err(Errno::ENOTCONN);
+        };
+        let status = self.streams.status(conn.slot);
+        if !status.contains(Status::CONNECTED) || status.intersects(Status::ERROR | Status::CLOSED)
+        {
+            return Err(Errno::ENOTCONN);
+        }
+        if how != How::Write {
+            socket.flags |= Flags::SHUT_RD;
+        }
+        if how != How::Read && !socket.flags.contains(Flags::SHUT_WR) {
+            socket.flags |= Flags::SHUT_WR;
+            self.driver.ring(Doorbell::Shutdown(conn));
+            self.hand_over(id);
+        }
+        self.news(id, Events::all());
+        Ok(())
+    }
+
+    /// Closes any kind of socket; the id is free afterwards, whatever is returned. With SO_LINGER set, waits until all data was
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINTR` while lingering.
+    pub fn close(&mut self, id: SocketId) -> Result<()> {
+        let socket = *self.table.get(id)?;
+        self.unwatch(id);
+        self.unbind(id);
+        let mut lingered = Ok(());
+        match socket.body {
+            Body::Stream(conn) => {
+                lingered = self.linger(id, conn);
+                self.disown(conn);
+                self.driver.ring(Doorbell::Close(conn));
+                self.hand_over(id);
+            }
+            Body::Listener(index) => self.close_listener(index),
+            Body::Epoll(instance) => self.close_epoll(instance),
+            Body::Pipe(pipe) => self.close_pipe(pipe, socket.flags),
+            Body::Free(_) | Body::Idle => {}
+        }
+        self.table.remove(id);
+        lingered
+    }
+
+    /// Resets a connection and closes the socket.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK` (no stream), `ENOTCONN` (closed all the same).
+    pub fn abort(&mut self, id: SocketId) -> Result<()> {
+        match self.table.get(id)?.body {
+            Body::Stream(conn) => {
+                self.unwatch(id);
+                self.unbind(id);
+                self.disown(conn);
+                self.driver.ring(Doorbell::Abort(conn));
+                self.hand_over(id);
+                self.table.remove(id);
+                Ok(())
+            }
+            Body::Idle => self.close(id).and(Err(Errno::ENOTCONN)),
+            _ => Err(Errno::ENOTSOCK),
+        }
+    }
+
+    /// SO_LINGER: waits for the peer to acknowledge everything, FIN included. Linux waits on non-blocking sockets too.
+    fn linger(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
+        let timeout = self
+            .table
+            .look(id)?
+            .1
+            .options
+            .linger
+            .unwrap_or(Duration::ZERO);
+        let status = self.streams.status(conn.slot);
+        let over = status.intersects(Status::ERROR | Status::CLOSED)
+            || !status.contains(Status::CONNECTED);
+        // Unread data means RST: there is nothing to wait for (RFC 2525 §2.17).
+        if timeout.is_zero()
+            || over
+            || self.streams.readable(conn.slot) > 0
+            || self.driver.failure().is_some()
+        {
+            return Ok(());
+        }
+        if !self.table.get(id)?.flags.contains(Flags::SHUT_WR) {
+            self.driver.ring(Doorbell::Shutdown(conn));
+        }
+        let done = |context: &mut Self| {
+            let drained = context
+                .table
+                .get(id)
+                .is_ok_and(|socket| socket.flags.contains(Flags::DRAINED));
+            let over = context
+                .streams
+                .status(conn.slot)
+                .intersects(Status::ERROR | Status::CLOSED);
+            (drained || over).then_some(())
+        };
+        self.wait_until(Some(timeout), false, done).map(drop)
+    }
+}

@@ -1,0 +1,220 @@
+//! Active opens.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use mtcp_core::{Command, ConnId, Reply, Status, Token};
+
+use super::listen::inward;
+use super::table::{Body, Flags};
+use super::{SocketId, SourceRange};
+use crate::driver::Doorbell;
+use crate::{Context, Errno, Result};
+
+/// Which source address comes next.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    range: Option<SourceRange>,
+    next: u32,
+}
+
+/// `base + n`; `None` past the end.
+fn nth(base: IpAddr, n: u32) -> Option<IpAddr> {
+    match base {
+        IpAddr::V4(v4) => u32::from(v4)
+            .checked_add(n)
+            .map(|bits| Ipv4Addr::from(bits).into()),
+        IpAddr::V6(v6) => u128::from(v6)
+            .checked_add(n.into())
+            .map(|bits| Ipv6Addr::from(bits).into()),
+    }
+}
+
+impl Sources {
+    /// The next one of the family of `remote`.
+    fn next(&mut self, remote: SocketAddr) -> Option<SocketAddr> {
+        let SourceRange { base, count } = self.range?;
+        if base.is_ipv4() != remote.is_ipv4() {
+            return None;
+        }
+        let addr = nth(base, self.next % count.max(1))?;
+        self.next = self.next.wrapping_add(1);
+        Some(SocketAddr::new(addr, 0))
+    }
+}
+
+impl Context {
+    /// Source addresses for sockets that connect without being bound, each in turn; `None`: as routes say.
+    ///
+    /// # Errors
+    /// `EINVAL` (none, or past the end of the address space), `EADDRNOTAVAIL` (one is not ours).
+    pub fn set_source_range(&mut self, range: Option<SourceRange>) -> Result<()> {
+        if let Some(SourceRange { base, count }) = range {
+            // Not more than we have addresses: the loop is bounded by the configuration.
+            if count == 0 || nth(base, count - 1).is_none() {
+                return Err(Errno::EINVAL);
+            }
+            let ours = |n| nth(base, n).is_some_and(|addr| self.settings.addresses.contains(&addr));
+            if count as usize > self.settings.addresses.len() || !(0..count).all(ours) {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+        }
+        self.sources = Sources { range, next: 0 };
+        Ok(())
+    }
+
+    /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it ended, once, as Linux does.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK`, `EAFNOSUPPORT`, `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`, `ENETUNREACH`,
+    /// `EHOSTUNREACH`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EINTR` (it goes on in the background), `ENETDOWN`.
+    pub fn connect(&mut self, id: SocketId, remote: SocketAddr) -> Result<()> {
+        let (socket, _) = self.table.look(id)?;
+        let (body, flags) = (socket.body, socket.flags);
+        let blocking = !socket.nonblocking();
+        let conn = match body {
+            Body::Idle => self.start_connect(id, remote)?,
+            Body::Stream(conn) if flags.contains(Flags::CONNECTING) => {
+                if let Some(result) = self.connected(id, conn) {
+                    return result;
+                }
+                if !blocking && self.progress(id) {
+                    return self.connected(id, conn).unwrap_or(Err(Errno::EALREADY));
+                }
+                if !blocking {
+                    return Err(Errno::EALREADY);
+                }
+                conn
+            }
+            _ => return Err(Errno::EISCONN),
+        };
+        if !blocking {
+            return Err(Errno::EINPROGRESS);
+        }
+        let result = self.wait_until(None, false, |context| context.connected(id, conn))?;
+        result.unwrap_or(Err(Errno::EINTR))
+    }
+
+    fn start_connect(&mut self, id: SocketId, remote: SocketAddr) -> Result<ConnId> {
+        let (socket, details) = self.table.look(id)?;
+        let remote_inner = inward(socket.domain(), remote)?;
+        let bound = socket.flags.contains(Flags::BOUND);
+        let v6 = socket.flags.contains(Flags::V6);
+        let options = details.options;
+        let local = if bound {
+            Some(source(
+                inward(socket.domain(), details.local)?,
+                remote_inner,
+            )?)
+        } else {
+            self.sources.next(remote_inner)
+        };
+        let connect = Command::Connect {
+            token: Token(id.0),
+            local,
+            remote: remote_inner,
+            options,
+        };
+        let Reply::Connecting(conn, local) = self.driver.call(connect)? else {
+            return Err(Errno::EINVAL);
+        };
+        let (socket, details) = self.table.both(id)?;
+        socket.body = Body::Stream(conn);
+        socket.flags |= Flags::CONNECTING;
+        socket.flags -= Flags::SHUT_RD | Flags::SHUT_WR | Flags::ERROR_TAKEN | Flags::DRAINED;
+        details.local = Self::outward(v6, local);
+        details.remote = remote;
+        self.own(conn, id);
+        self.hand_over(id);
+        Ok(conn)
+    }
+
+    /// How an attempt ended, if it has.
+    fn connected(&mut self, id: SocketId, conn: ConnId) -> Option<Result<()>> {
+        let status = self.streams.status(conn.slot);
+        if status.intersects(Status::ERROR | Status::CLOSED) {
+            let error = self
+                .take_stream_error(id, conn)
+                .unwrap_or(Errno::ECONNABORTED);
+            self.forget(id, conn);
+            return Some(Err(error));
+        }
+        if !status.contains(Status::CONNECTED) {
+            return None;
+        }
+        if let Ok(socket) = self.table.get_mut(id) {
+            socket.flags -= Flags::CONNECTING;
+        }
+        Some(Ok(()))
+    }
+
+    /// After a failed attempt the socket may try again.
+    fn forget(&mut self, id: SocketId, conn: ConnId) {
+        self.disown(conn);
+        self.driver.ring(Doorbell::Close(conn));
+        if let Ok(socket) = self.table.get_mut(id) {
+            socket.body = Body::Idle;
+            socket.flags -= Flags::CONNECTING;
+        }
+    }
+}
+
+/// A bound address as source: the unspecified one leaves the choice of the address to routes.
+fn source(local: SocketAddr, remote: SocketAddr) -> Result<SocketAddr> {
+    if local.is_ipv4() == remote.is_ipv4() {
+        return Ok(local);
+    }
+    if !local.ip().is_unspecified() {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    let any = if remote.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
+    Ok(SocketAddr::new(any, local.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_take_turns() {
+        let remote: SocketAddr = "10.0.0.9:80".parse().unwrap();
+        let range = SourceRange {
+            base: "10.0.0.1".parse().unwrap(),
+            count: 2,
+        };
+        let mut sources = Sources {
+            range: Some(range),
+            next: u32::MAX,
+        };
+        let taken: Vec<String> = (0..3)
+            .map(|_| sources.next(remote).unwrap().to_string())
+            .collect();
+        assert_eq!(taken, ["10.0.0.2:0", "10.0.0.1:0", "10.0.0.2:0"]);
+        assert_eq!(sources.next("[fd00::1]:80".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn ranges_end_with_the_address_space() {
+        assert_eq!(nth("255.255.255.255".parse().unwrap(), 1), None);
+        assert_eq!(
+            nth("fd00::ff".parse().unwrap(), 1),
+            Some("fd00::100".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn a_bound_wildcard_leaves_the_family_to_the_peer() {
+        let v4: SocketAddr = "10.0.0.9:80".parse().unwrap();
+        assert_eq!(
+            source("[::]:7".parse().unwrap(), v4),
+            Ok("0.0.0.0:7".parse().unwrap())
+        );
+        assert_eq!(
+            source("[fd00::1]:7".parse().unwrap(), v4),
+            Err(Errno::EAFNOSUPPORT)
+        );
+    }
+}

@@ -1,0 +1,362 @@
+//! Reading and writing.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use mtcp_core::{ConnId, Status};
+
+use super::table::{Body, Flags};
+use super::{RecvFlags, SendFlags, SocketId};
+use crate::driver::Doorbell;
+use crate::{Context, Errno, Result};
+
+/// Nothing more will be received or sent.
+const OVER: Status = Status::ERROR.union(Status::CLOSED);
+
+impl Context {
+    /// Reads at most `buf.len()` bytes; 0 is end of file.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTCONN`, `EAGAIN`, `ECONNRESET`, `ETIMEDOUT`, `EINTR`, `ENETDOWN`; on a pipe also `EDEADLK`.
+    pub fn read(&mut self, id: SocketId, buf: &mut [u8]) -> Result<usize> {
+        self.recv(id, buf, RecvFlags::empty())
+    }
+
+    /// [`Context::read`] with flags.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn recv(&mut self, id: SocketId, buf: &mut [u8], flags: RecvFlags) -> Result<usize> {
+        let mut buf = IoSliceMut::new(buf);
+        self.receive(id, std::slice::from_mut(&mut buf), flags)
+    }
+
+    /// [`Context::read`] into several buffers.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn readv(&mut self, id: SocketId, bufs: &mut [IoSliceMut<'_>]) -> Result<usize> {
+        self.receive(id, bufs, RecvFlags::empty())
+    }
+
+    fn receive(
+        &mut self,
+        id: SocketId,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+    ) -> Result<usize> {
+        let socket = self.table.get(id)?;
+        let peek = flags.contains(RecvFlags::PEEK);
+        let blocking = !socket.nonblocking() && !flags.contains(RecvFlags::DONTWAIT);
+        let conn = match socket.body {
+            Body::Stream(conn) => conn,
+            Body::Pipe(pipe) => return self.pipe_readv(id, pipe, bufs, peek),
+            Body::Epoll(_) => return Err(Errno::EINVAL),
+            Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
+        };
+        let mut taken = self.take_bytes(id, conn, bufs, peek);
+        if taken.is_none() && blocking {
+            taken = self.wait_until(None, false, |context| {
+                context.take_bytes(id, conn, bufs, peek)
+            })?;
+        } else if taken.is_none() && self.progress(id) {
+            taken = self.take_bytes(id, conn, bufs, peek);
+        }
+        let Some(taken) = taken else {
+            return Err(self.would_block());
+        };
+        match taken? {
+            n @ 1.. if blocking && flags == RecvFlags::WAITALL => self.read_rest(id, conn, bufs, n),
+            n => Ok(n),
+        }
+    }
+
+    /// What a call that would block says.
+    fn would_block(&self) -> Errno {
+        self.driver.check().err().unwrap_or(Errno::EAGAIN)
+    }
+
+    /// MSG_WAITALL: fills what is left after `done` bytes; end of file, errors and signals end it early.
+    fn read_rest(
+        &mut self,
+        id: SocketId,
+        conn: ConnId,
+        bufs: &mut [IoSliceMut<'_>],
+        done: usize,
+    ) -> Result<usize> {
+        let (mut filled, mut skip) = (done, done);
+        for buf in bufs {
+            let mut at = skip.min(buf.len());
+            skip -= at;
+            while let Some(rest) = buf.get_mut(at..).filter(|rest| !rest.is_empty()) {
+                let mut rest = [IoSliceMut::new(rest)];
+                let more = self.wait_until(None, false, |context| {
+                    context.take_bytes(id, conn, &mut rest, false)
+                });
+                let Ok(Some(Ok(n @ 1..))) = more else {
+                    return Ok(filled);
+                };
+                at += n;
+                filled += n;
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Bytes, end of file or an error, if there is any of them now.
+    fn take_bytes(
+        &mut self,
+        id: SocketId,
+        conn: ConnId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Option<Result<usize>> {
+        let n = self.copy_out(id, conn, bufs, peek);
+        if n > 0 || bufs.iter().all(|buf| buf.is_empty()) {
+            return Some(Ok(n));
+        }
+        let status = self.streams.status(conn.slot);
+        if status.intersects(OVER | Status::EOF) {
+            // The status is published after the bytes before it: what came between the two looks is there now.
+            let n = self.copy_out(id, conn, bufs, peek);
+            if n > 0 {
+                return Some(Ok(n));
+            }
+            // After the peer's FIN there is nothing to miss: as on Linux, an error is left for others to find.
+            if status.contains(Status::EOF) {
+                return Some(Ok(0));
+            }
+            return Some(match self.take_stream_error(id, conn) {
+                Some(Errno::ECONNRESET) if self.settings.legacy_errors => Ok(0),
+                Some(error) => Err(error),
+                None => Ok(0),
+            });
+        }
+        let shut = self
+            .table
+            .get(id)
+            .is_ok_and(|socket| socket.flags.contains(Flags::SHUT_RD));
+        if shut {
+            return Some(Ok(0));
+        }
+        None
+    }
+
+    #[inline]
+    fn copy_out(
+        &mut self,
+        id: SocketId,
+        conn: ConnId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> usize {
+        if peek {
+            // Looking does not advance: only the first buffer can be filled, and more than it holds is never asked for.
+            return bufs
+                .first_mut()
+                .map_or(0, |buf| self.streams.peek(conn.slot, buf));
+        }
+        let mut n = 0;
+        for buf in bufs {
+            let got = self.streams.read(conn.slot, buf);
+            n += got;
+            if got < buf.len() {
+                break;
+            }
+        }
+        if n > 0 && self.streams.window_update_due(conn.slot) {
+            self.driver.ring(Doorbell::Received(conn));
+            self.hand_over(id);
+        }
+        n
+    }
+
+    fn pipe_readv(
+        &mut self,
+        id: SocketId,
+        pipe: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<usize> {
+        let mut n = 0;
+        for buf in bufs {
+            match self.pipe_read(id, pipe, buf, peek) {
+                Ok(got) => n += got,
+                Err(error) if n == 0 => return Err(error),
+                Err(_) => break,
+            }
+            if peek {
+                break;
+            }
+        }
+        Ok(n)
+    }
+
+    /// Writes; non-blocking: what fits. Blocking: all of it.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTCONN`, `EAGAIN`, `EPIPE`, `ECONNRESET`, `ETIMEDOUT`, `EINTR`, `ENETDOWN`; on a pipe also `EDEADLK`.
+    pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize> {
+        self.send(id, bytes, SendFlags::empty())
+    }
+
+    /// [`Context::write`] with flags.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn send(&mut self, id: SocketId, bytes: &[u8], flags: SendFlags) -> Result<usize> {
+        let socket = self.table.get(id)?;
+        let blocking = !socket.nonblocking() && !flags.contains(SendFlags::DONTWAIT);
+        let conn = match socket.body {
+            Body::Stream(conn) => conn,
+            Body::Pipe(pipe) => return self.pipe_write(id, pipe, bytes),
+            Body::Epoll(_) => return Err(Errno::EINVAL),
+            Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
+        };
+        let mut written = 0;
+        match self.put_bytes(id, conn, bytes) {
+            Some(result) => written += result?,
+            None if blocking => {}
+            None => {
+                let again = if self.progress(id) {
+                    self.put_bytes(id, conn, bytes)
+                } else {
+                    None
+                };
+                return again.unwrap_or(Err(self.would_block()));
+            }
+        }
+        if blocking && written < bytes.len() {
+            return self.write_rest(id, conn, bytes, written);
+        }
+        if !flags.contains(SendFlags::MORE) {
+            self.hand_over(id);
+        }
+        Ok(written)
+    }
+
+    /// Blocks until all is written; an error after the first bytes is left for the next call.
+    fn write_rest(
+        &mut self,
+        id: SocketId,
+        conn: ConnId,
+        bytes: &[u8],
+        mut written: usize,
+    ) -> Result<usize> {
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            let more = self.wait_until(None, false, |context| context.put_bytes(id, conn, rest));
+            match more.and_then(|more| more.unwrap_or(Err(Errno::EINTR))) {
+                Ok(n) => written += n,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        self.hand_over(id);
+        Ok(written)
+    }
+
+    /// [`Context::write`] from several buffers.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn writev(&mut self, id: SocketId, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        let mut written = 0;
+        let mut bufs = bufs.iter().filter(|buf| !buf.is_empty()).peekable();
+        if bufs.peek().is_none() {
+            return self.write(id, &[]);
+        }
+        while let Some(buf) = bufs.next() {
+            let flags = if bufs.peek().is_some() {
+                SendFlags::MORE
+            } else {
+                SendFlags::empty()
+            };
+            match self.send(id, buf, flags) {
+                Ok(n) => {
+                    written += n;
+                    if n < buf.len() {
+                        break;
+                    }
+                }
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        self.hand_over(id);
+        Ok(written)
+    }
+
+    /// What fits, or an error, if there is any of them now.
+    fn put_bytes(&mut self, id: SocketId, conn: ConnId, bytes: &[u8]) -> Option<Result<usize>> {
+        let flags = match self.table.get(id) {
+            Ok(socket) => socket.flags,
+            Err(error) => return Some(Err(error)),
+        };
+        let status = self.streams.status(conn.slot);
+        if flags.contains(Flags::SHUT_WR) || status.intersects(OVER | Status::WRITE_CLOSED) {
+            return Some(Err(self.write_error(id, conn)));
+        }
+        if self.driver.failure().is_some() {
+            return Some(Err(Errno::ENETDOWN));
+        }
+        if bytes.is_empty() {
+            return Some(Ok(0));
+        }
+        // Linux has writers wait for the handshake too.
+        if !status.contains(Status::CONNECTED) {
+            return None;
+        }
+        let n = self.streams.write(conn.slot, bytes);
+        if n == 0 {
+            return None;
+        }
+        self.driver.ring(Doorbell::Send(conn));
+        Some(Ok(n))
+    }
+
+    fn write_error(&mut self, id: SocketId, conn: ConnId) -> Errno {
+        let error = self.take_stream_error(id, conn).unwrap_or(Errno::EPIPE);
+        if self.settings.legacy_errors {
+            Errno::ENOTCONN
+        } else {
+            error
+        }
+    }
+
+    /// The error that ended the connection, the first time it is asked for.
+    pub(super) fn take_stream_error(&mut self, id: SocketId, conn: ConnId) -> Option<Errno> {
+        let status = self.streams.status(conn.slot);
+        let socket = self.table.get_mut(id).ok()?;
+        if !status.contains(Status::ERROR) || socket.flags.contains(Flags::ERROR_TAKEN) {
+            return None;
+        }
+        socket.flags |= Flags::ERROR_TAKEN;
+        let error = Errno(i32::from(status.errno()));
+        // Linux: a reset in CLOSE_WAIT says that nobody reads what was written after the peer's FIN.
+        let close_wait = status.contains(Status::EOF) && !socket.flags.contains(Flags::SHUT_WR);
+        Some(if error == Errno::ECONNRESET && close_wait {
+            Errno::EPIPE
+        } else {
+            error
+        })
+    }
+
+    /// Bytes that can be read now (FIONREAD).
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL` (a listener), `ENOTSOCK` (an epoll instance).
+    pub fn available(&mut self, id: SocketId) -> Result<usize> {
+        match self.table.get(id)?.body {
+            Body::Stream(conn) => {
+                let mut n = self.streams.readable(conn.slot);
+                if n == 0 && self.progress(id) {
+                    n = self.streams.readable(conn.slot);
+                }
+                Ok(n as usize)
+            }
+            Body::Pipe(pipe) => Ok(self.pipes.get(pipe).map_or(0, crate::pipe::Pipe::len)),
+            Body::Listener(_) => Err(Errno::EINVAL),
+            Body::Epoll(_) => Err(Errno::ENOTSOCK),
+            Body::Free(_) | Body::Idle => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The table of sockets: one small record per id for what every call needs, one larger for the rest.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use bitflags::bitflags;
+use mtcp_core::ConnId;
+use mtcp_core::command::{Keepalive, Options};
+
+use super::{Domain, Kind, SocketId};
+use crate::{Errno, Result};
+
+/// End of a list.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Linux: 2 hours, 75 seconds, 9 probes.
+const KEEPALIVE: Keepalive = Keepalive {
+    idle: Duration::from_secs(7200),
+    interval: Duration::from_secs(75),
+    count: 9,
+};
+
+bitflags! {
+    /// What is true of a socket besides its kind.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub(crate) struct Flags: u32 {
+        const NONBLOCKING = 1 << 0;
+        /// AF_INET6.
+        const V6 = 1 << 1;
+        const ONLY_V6 = 1 << 2;
+        const REUSE_ADDR = 1 << 3;
+        const REUSE_PORT = 1 << 4;
+        const KEEPALIVE = 1 << 5;
+        /// `bind` gave it an address.
+        const BOUND = 1 << 6;
+        /// `connect` has not said yet how it ended.
+        const CONNECTING = 1 << 7;
+        const SHUT_RD = 1 << 8;
+        const SHUT_WR = 1 << 9;
+        /// The connection's error was reported once.
+        const ERROR_TAKEN = 1 << 10;
+        /// All that was written was acknowledged, FIN included.
+        const DRAINED = 1 << 11;
+        /// The writing end of a pipe.
+        const WRITER = 1 << 12;
+    }
+}
+
+/// What a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// Nothing; the next free one.
+    Free(u32),
+    /// A stream without a connection.
+    Idle,
+    /// A stream.
+    Stream(ConnId),
+    /// Index among the listeners.
+    Listener(u32),
+    /// Index among the epoll instances.
+    Epoll(u32),
+    /// Index among the pipes.
+    Pipe(u32),
+}
+
+/// What every call needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Socket {
+    pub(crate) body: Body,
+    pub(crate) flags: Flags,
+    /// First of the epoll entries that watch it.
+    pub(crate) watchers: u32,
+}
+
+/// The rest, for streams and listeners.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Details {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) options: Options,
+    pub(crate) keepalive: Keepalive,
+}
+
+/// All sockets of a context.
+#[derive(Debug)]
+pub(crate) struct Table {
+    sockets: Vec<Socket>,
+    details: Vec<Details>,
+    free: u32,
+    limit: u32,
+}
+
+/// The address that stands for none.
+pub(crate) fn unspecified(domain: Domain) -> SocketAddr {
+    match domain {
+        Domain::V4 => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0).into(),
+        Domain::V6 => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0).into(),
+    }
+}
+
+impl Details {
+    pub(crate) fn new(domain: Domain) -> Self {
+        let none = unspecified(domain);
+        Self {
+            local: none,
+            remote: none,
+            options: Options::default(),
+            keepalive: KEEPALIVE,
+        }
+    }
+}
+
+impl Table {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self {
+            sockets: Vec::new(),
+            details: Vec::new(),
+            free: NONE,
+            limit,
+        }
+    }
+
+    /// A free id, the last one freed first.
+    pub(crate) fn insert(
+        &mut self,
+        body: Body,
+        flags: Flags,
+        details: Details,
+    ) -> Result<SocketId> {
+        let socket = Socket {
+            body,
+            flags,
+            watchers: NONE,
+        };
+        let index = self.free;
+        if let (Some(entry), Some(rest)) = (
+            self.sockets.get_mut(index as usize),
+            self.details.get_mut(index as usize),
+        ) {
+            if let Body::Free(next) = entry.body {
+                self.free = next;
+            }
+            *entry = socket;
+            *rest = details;
+            return Ok(SocketId(index));
+        }
+        let index = u32::try_from(self.sockets.len()).unwrap_or(NONE);
+        if index >= self.limit {
+            return Err(Errno::ENFILE);
+        }
+        self.sockets.push(socket);
+        self.details.push(details);
+        Ok(SocketId(index))
+    }
+
+    /// Frees an id.
+    pub(crate) fn remove(&mut self, id: SocketId) {
+        let free = self.free;
+        if let Ok(socket) = self.get_mut(id) {
+            socket.body = Body::Free(free);
+            socket.flags = Flags::empty();
+            self.free = id.0;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: SocketId) -> Result<&Socket> {
+        match self.sockets.get(id.0 as usize) {
+            Some(socket) if !matches!(socket.body, Body::Free(_)) => Ok(socket),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: SocketId) -> Result<&mut Socket> {
+        match self.sockets.get_mut(id.0 as usize) {
+            Some(socket) if !matches!(socket.body, Body::Free(_)) => Ok(socket),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// A stream or listener, with all that is known of it.
+    pub(crate) fn both(&mut self, id: SocketId) -> Result<(&mut Socket, &mut Details)> {
+        let index = id.0 as usize;
+        match (self.sockets.get_mut(index), self.details.get_mut(index)) {
+            (
+                Some(Socket {
+                    body: Body::Free(_),
+                    ..
+                }),
+                _,
+            )
+            | (None, _)
+            | (_, None) => Err(Errno::EBADF),
+            (
+                Some(Socket {
+                    body: Body::Epoll(_) | Body::Pipe(_),
+                    ..
+                }),
+                _,
+            ) => Err(Errno::ENOTSOCK),
+            (Some(socket), Some(details)) => Ok((socket, details)),
+        }
+    }
+
+    /// As [`Table::both`], only to look.
+    pub(crate) fn look(&self, id: SocketId) -> Result<(&Socket, &Details)> {
+        let socket = self.get(id)?;
+        match (socket.body, self.details.get(id.0 as usize)) {
+            (Body::Epoll(_) | Body::Pipe(_), _) | (_, None) => Err(Errno::ENOTSOCK),
+            (_, Some(details)) => Ok((socket, details)),
+        }
+    }
+
+    /// Whether this is that connection's socket.
+    pub(crate) fn is_stream(&self, id: SocketId, conn: ConnId) -> bool {
+        self.get(id)
+            .is_ok_and(|socket| socket.body == Body::Stream(conn))
+    }
+
+    /// All ids in use.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SocketId> + use<> {
+        let used: Vec<SocketId> = (0..)
+            .zip(&self.sockets)
+            .filter(|(_, socket)| !matches!(socket.body, Body::Free(_)))
+            .map(|(index, _)| SocketId(index))
+            .collect();
+        used.into_iter()
+    }
+}
+
+impl Socket {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.body {
+            Body::Free(_) | Body::Idle | Body::Stream(_) => Kind::Stream,
+            Body::Listener(_) => Kind::Listener,
+            Body::Epoll(_) => Kind::Epoll,
+            Body::Pipe(_) => Kind::Pipe,
+        }
+    }
+
+    pub(crate) fn domain(&self) -> Domain {
+        if self.flags.contains(Flags::V6) {
+            Domain::V6
+        } else {
+            Domain::V4
+        }
+    }
+
+    pub(crate) fn nonblocking(&self) -> bool {
+        self.flags.contains(Flags::NONBLOCKING)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn insert(table: &mut Table) -> Result<SocketId> {
+        table.insert(Body::Idle, Flags::empty(), Details::new(Domain::V4))
+    }
+
+    #[test]
+    fn ids_are_small_and_reused() {
+        let mut table = Table::new(3);
+        let ids: Vec<_> = (0..3).map(|_| insert(&mut table).unwrap().0).collect();
+        assert_eq!(ids, [0, 1, 2]);
+        assert_eq!(insert(&mut table), Err(Errno::ENFILE));
+        table.remove(SocketId(0));
+        table.remove(SocketId(1));
+        table.remove(SocketId(1));
+        assert_eq!(table.get(SocketId(1)).err(), Some(Errno::EBADF));
+        assert_eq!(insert(&mut table), Ok(SocketId(1)));
+        assert_eq!(insert(&mut table), Ok(SocketId(0)));
+        assert_eq!(insert(&mut table), Err(Errno::ENFILE));
+    }
+
+    #[test]
+    fn ids_out_of_range_are_bad() {
+        let mut table = Table::new(1);
+        assert_eq!(table.get(SocketId(u32::MAX)).err(), Some(Errno::EBADF));
+        assert_eq!(table.both(SocketId(7)).err(), Some(Errno::EBADF));
+        table.remove(SocketId(7));
+    }
+
+    #[test]
+    fn the_hot_record_is_small() {
+        assert!(size_of::<Socket>() <= 24, "{}", size_of::<Socket>());
+    }
+}

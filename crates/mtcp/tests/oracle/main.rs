@@ -1,0 +1,231 @@
+//! The same scripts on our epoll and on the kernel's, over loopback TCP: every result and every reported event must be equal.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod kernel;
+mod ours;
+mod script;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use kernel::Kernel;
+use ours::Ours;
+use script::{parse, run};
+
+/// Runs a script on both.
+fn both(name: &str, text: &str) {
+    let script = parse(text);
+    let ours = run(&mut Ours::new(), &script);
+    // A busy machine may keep the kernel from delivering in time: more patience before a verdict.
+    let kernel = [1, 10, 100]
+        .map(Duration::from_millis)
+        .into_iter()
+        .map(|patience| run(&mut Kernel::new(patience), &script))
+        .find(|kernel| *kernel == ours);
+    if kernel.is_none() {
+        let kernel = run(&mut Kernel::new(Duration::from_millis(100)), &script);
+        for (ours, kernel) in ours.iter().zip(&kernel) {
+            assert_eq!(
+                ours, kernel,
+                "{name} ({text}): ours is left, the kernel's right"
+            );
+        }
+    }
+}
+
+/// Runs a script on a connection, the server's end accepted.
+fn connected(name: &str, text: &str) {
+    both(
+        name,
+        &format!("listen; socket C; connect C; accept; connect C; {text}"),
+    );
+}
+
+#[test]
+fn unconnected_sockets() {
+    both(
+        "fresh",
+        "socket C; add C all; wait C; mod C in; wait C; read C 1; error C",
+    );
+}
+
+#[test]
+fn listeners() {
+    both(
+        "level",
+        "listen; add L all; wait L; socket C; connect C; wait L; wait L; accept; wait L; accept; close C; wait L",
+    );
+    both(
+        "edge",
+        "listen; add L in+et; socket C; connect C; wait L; wait L; socket D; connect D; wait L; accept; accept; wait L",
+    );
+}
+
+#[test]
+fn connecting() {
+    both(
+        "success",
+        "listen; socket C; add C all; connect C; wait C; error C; connect C; connect C",
+    );
+    both(
+        "edge",
+        "listen; socket C; add C edge; wait C; connect C; wait C; wait C",
+    );
+    both(
+        "refused",
+        "listen; close L; socket C; connect C; add C all; wait C; error C; error C; wait C",
+    );
+    both(
+        "refused, then asked",
+        "listen; close L; socket C; connect C; connect C; add C all; wait C",
+    );
+    both(
+        "refused, read",
+        "listen; close L; socket C; connect C; read C 1; read C 1; write C 1",
+    );
+}
+
+#[test]
+fn levels() {
+    connected(
+        "readable",
+        "add S all; wait S; write C 10; wait S; read S 4; wait S; read S 10; wait S",
+    );
+    connected(
+        "interest",
+        "add S in; wait S; write C 1; wait S; mod S out; wait S; mod S none; wait S",
+    );
+    connected(
+        "delete",
+        "add S all; wait S; del S; wait S; del S; add S all; add S all; wait S; mod C in",
+    );
+    connected("full", "add C out; wait C; fill C; wait C; drain S; wait C");
+}
+
+#[test]
+fn edges() {
+    connected(
+        "readable",
+        "add S edge; wait S; wait S; write C 5; wait S; wait S; write C 5; wait S; read S 3; wait S",
+    );
+    connected(
+        "added late",
+        "write C 5; add S edge; wait S; wait S; mod S edge; wait S; wait S",
+    );
+    connected(
+        "writable",
+        "add C out+et; wait C; wait C; fill C; wait C; drain S; wait C; wait C",
+    );
+    connected(
+        "end",
+        "add S edge; wait S; write C 5; shut C write; wait S; wait S; read S 9; read S 9; wait S",
+    );
+    connected("only in", "add S in+et; wait S; write C 1; wait S; wait S");
+}
+
+#[test]
+fn one_shots() {
+    connected(
+        "once",
+        "add S shot; wait S; wait S; write C 1; wait S; mod S shot; wait S; wait S",
+    );
+    connected(
+        "no errors",
+        "add S shot; wait S; reset C; wait S; mod S shot; wait S",
+    );
+    connected(
+        "edge",
+        "add S shot+et; wait S; write C 1; wait S; mod S shot+et; wait S; wait S",
+    );
+}
+
+#[test]
+fn ends() {
+    connected(
+        "half-closed by the peer",
+        "add S all; shut C write; wait S; read S 1; wait S; write S 3; wait S",
+    );
+    connected("without rdhup", "add S in; shut C write; wait S");
+    connected(
+        "half-closed here",
+        "add S all; shut S write; wait S; write S 1; wait S",
+    );
+    connected(
+        "reading shut",
+        "add S all; shut S read; wait S; read S 1; write C 3; read S 9; wait S",
+    );
+    connected(
+        "both shut here",
+        "add S all; shut S both; wait S; read S 1; write S 1",
+    );
+    connected(
+        "shut from both sides",
+        "add S all; shut C write; shut S write; wait S; wait C; error S",
+    );
+    connected(
+        "closed by the peer",
+        "add S all; close C; wait S; read S 1; wait S; write S 3; wait S; error S; wait S",
+    );
+    connected(
+        "closed by the peer, read",
+        "close C; write S 3; read S 1; read S 1; write S 1; write S 1; error S",
+    );
+    connected(
+        "closed by the peer, last",
+        "add S all; close C; shut S write; wait S; error S; read S 1; write S 1",
+    );
+    connected(
+        "shut, in edges",
+        "add S edge; wait S; shut S write; wait S; wait S",
+    );
+    connected(
+        "shut twice",
+        "shut S write; shut S write; shut C both; wait S",
+    );
+}
+
+#[test]
+fn resets() {
+    connected(
+        "reset",
+        "add S all; reset C; wait S; wait S; error S; wait S; read S 1; write S 1; wait S",
+    );
+    connected(
+        "reset, read",
+        "add S all; write C 3; reset C; wait S; read S 9; read S 9; read S 9; wait S",
+    );
+    connected(
+        "reset, written",
+        "add S in; reset C; wait S; write S 1; write S 1; wait S",
+    );
+    connected(
+        "reset, in edges",
+        "add S edge; wait S; reset C; wait S; wait S",
+    );
+    connected("reset, no interest", "add S none; wait S; reset C; wait S");
+    connected(
+        "unread",
+        "add C all; wait C; write C 5; close S; wait C; read C 1; read C 1",
+    );
+}
+
+#[test]
+fn several_instances() {
+    connected(
+        "both",
+        "add S in; add2 S all; wait S; wait2 S; write C 1; wait S; wait2 S; del S; wait S; wait2 S",
+    );
+    connected(
+        "edge and level",
+        "add S edge; add2 S in; wait S; write C 1; wait S; wait2 S; wait S; wait2 S; read S 1; wait2 S",
+    );
+    connected(
+        "closed",
+        "add S all; add2 S all; add L in; close S; wait S; wait2 S",
+    );
+    connected(
+        "named bits",
+        "add S rdnorm+wrnorm; wait S; write C 1; wait S",
+    );
+}

@@ -1,0 +1,153 @@
+//! Scripts on our stack.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mtcp::{Context, Ctl, Domain, EpollEvent, Events, Interest, SocketId, SocketOption};
+
+use crate::script::*;
+use crate::support::{SERVER, World, addr};
+
+pub struct Ours {
+    world: World,
+    ids: HashMap<End, SocketId>,
+    epolls: [[SocketId; 2]; 2],
+}
+
+impl Ours {
+    pub fn new() -> Self {
+        let mut world = World::new();
+        let two = |context: &mut Context| {
+            [
+                context.epoll_create().unwrap(),
+                context.epoll_create().unwrap(),
+            ]
+        };
+        let epolls = [two(&mut world.client), two(&mut world.server)];
+        Self {
+            world,
+            ids: HashMap::new(),
+            epolls,
+        }
+    }
+
+    fn context(&mut self, end: End) -> &mut Context {
+        if end.is_client() {
+            &mut self.world.client
+        } else {
+            &mut self.world.server
+        }
+    }
+
+    fn epoll(&self, end: End, second: bool) -> SocketId {
+        self.epolls[usize::from(!end.is_client())][usize::from(second)]
+    }
+
+    fn ctl(&mut self, ctl: Ctl, end: End, events: Events, second: bool) -> Answer {
+        let (ep, id) = (self.epoll(end, second), self.ids[&end]);
+        let interest = Interest {
+            events,
+            data: end as u64,
+        };
+        let done = self.context(end).epoll_ctl(ep, ctl, id, interest);
+        done.map(|()| 0).map_err(|error| error.0)
+    }
+
+    fn repeat(
+        &mut self,
+        end: End,
+        mut each: impl FnMut(&mut Context, SocketId) -> mtcp::Result<usize>,
+    ) -> Answer {
+        let id = self.ids[&end];
+        let mut total = 0;
+        for _ in 0..10_000 {
+            match each(self.context(end), id) {
+                Ok(0) => return Ok(total),
+                Ok(n) => total += n,
+                Err(error) if error.is_would_block() => {
+                    let before = total;
+                    self.settle();
+                    if let Ok(n) = each(self.context(end), id) {
+                        total += n;
+                    }
+                    if total == before {
+                        return Ok(total);
+                    }
+                }
+                Err(error) => return Err(error.0),
+            }
+        }
+        panic!("no end of it");
+    }
+}
+
+impl Net for Ours {
+    fn step(&mut self, step: Step) -> Answer {
+        let ids = self.ids.clone();
+        let id = |end: End| ids[&end];
+        let result = match step {
+            Listen => {
+                let listener = self.world.listen(80);
+                self.ids.insert(L, listener);
+                Ok(0)
+            }
+            Socket(end) => {
+                let socket = self.context(end).socket(Domain::V4).unwrap();
+                self.context(end).set_nonblocking(socket, true).unwrap();
+                self.ids.insert(end, socket);
+                Ok(0)
+            }
+            Connect(end) => self
+                .context(end)
+                .connect(id(end), addr(SERVER, 80))
+                .map(|()| 0),
+            Accept => {
+                let accepted = self.world.server.accept(id(L));
+                accepted.map(|(socket, _)| {
+                    self.world.server.set_nonblocking(socket, true).unwrap();
+                    self.ids.insert(S, socket);
+                    0
+                })
+            }
+            Add(end, events) => return self.ctl(Ctl::Add, end, events, false),
+            Mod(end, events) => return self.ctl(Ctl::Mod, end, events, false),
+            Del(end) => return self.ctl(Ctl::Del, end, Events::empty(), false),
+            Add2(end, events) => return self.ctl(Ctl::Add, end, events, true),
+            Write(end, n) => self.context(end).write(id(end), &vec![7; n]),
+            Read(end, n) => self.context(end).read(id(end), &mut vec![0; n]),
+            Fill(end) => return self.repeat(end, |context, id| context.write(id, &[7; 65_536])),
+            Drain(end) => {
+                return self.repeat(end, |context, id| context.read(id, &mut [0; 65_536]));
+            }
+            Shutdown(end, how) => self.context(end).shutdown(id(end), how).map(|()| 0),
+            Close(end) => self.context(end).close(id(end)).map(|()| 0),
+            Reset(end) => {
+                let context = self.context(end);
+                context
+                    .set_option(id(end), SocketOption::Linger(Some(Duration::ZERO)))
+                    .unwrap();
+                context.close(id(end)).map(|()| 0)
+            }
+            Error(end) => self
+                .context(end)
+                .take_error(id(end))
+                .map(|error| error.map_or(0, |e| e.0 as usize)),
+            Wait(_) | Wait2(_) => unreachable!(),
+        };
+        result.map_err(|error| error.0)
+    }
+
+    fn wait(&mut self, end: End, second: bool) -> Vec<(End, Events)> {
+        let ep = self.epoll(end, second);
+        let mut events = [EpollEvent::default(); 8];
+        let n = self
+            .context(end)
+            .epoll_wait(ep, &mut events, Some(Duration::ZERO))
+            .unwrap();
+        sorted(events[..n].iter().map(|event| (event.data, event.events)))
+    }
+
+    fn settle(&mut self) {
+        self.world.settle();
+    }
+}
