@@ -1,0 +1,314 @@
+//! A host: a stack, its ports, its applications, and the loop that drives them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use mtcp_core::config::Interface;
+use mtcp_core::{AppStreams, Config, PortId, Stack};
+use wire::frame::{BURST, RxFrame, RxMeta};
+use wire::impair::Rng;
+use wire::time::Instant;
+
+use crate::app::{Apps, HostParts};
+use crate::check;
+use crate::frame::Frame;
+use crate::sink::Tx;
+
+/// How a host is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Applications react to events before the stack transmits, so that ACKs ride on their data.
+    pub eager: bool,
+    /// Longest time between the arrival of a frame and the turn that takes it: what makes bursts.
+    pub latency: Duration,
+    /// Fewest and most frames that one turn can send; what is left waits for the next.
+    pub tx_slots: (u64, u64),
+    /// The links carry frames in memory: checksums that the stack leaves to them are not computed, and trusted. Not for links that
+    /// corrupt.
+    pub trust_checksums: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            eager: false,
+            latency: Duration::ZERO,
+            tx_slots: (1024, 1024),
+            trust_checksums: false,
+        }
+    }
+}
+
+/// What a host is made of.
+#[derive(Clone, Debug, Default)]
+pub struct HostConfig {
+    /// Its stack.
+    pub stack: Config,
+    /// How it is driven.
+    pub style: Style,
+}
+
+#[derive(Debug)]
+struct Port {
+    interface: Interface,
+    /// The pipe that leads away from it.
+    out: Option<usize>,
+    received: VecDeque<Frame>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Host {
+    stack: Stack,
+    streams: AppStreams,
+    apps: Apps,
+    config: Config,
+    style: Style,
+    ports: Vec<Port>,
+    rng: Rng,
+    /// A turn is due then.
+    turn_at: Option<Instant>,
+    /// The last turn, and how many there have been in a row without time passing.
+    last_turn: Instant,
+    spins: u32,
+    turns: u64,
+}
+
+/// A frame that a host sends, and the pipe that it takes.
+pub(crate) type Outgoing = (usize, PortId, Frame);
+
+/// Turns in a row without time passing: a livelock.
+const MAX_SPINS: u32 = 20_000;
+/// Time between two turns of a busy host.
+const BUSY: Duration = Duration::from_micros(1);
+
+impl Host {
+    pub(crate) fn new(config: HostConfig, seed: u64, mut rng: Rng) -> std::io::Result<Self> {
+        let HostConfig {
+            stack: config,
+            style,
+        } = config;
+        let interfaces = config.interfaces.iter().cloned();
+        let ports = interfaces.map(|interface| Port {
+            interface,
+            out: None,
+            received: VecDeque::new(),
+        });
+        let ports = ports.collect();
+        let (stack, streams) = Stack::new(config.clone())?;
+        Ok(Self {
+            stack,
+            streams,
+            apps: Apps::new(seed, rng.split()),
+            config,
+            style,
+            ports,
+            rng,
+            turn_at: None,
+            last_turn: Instant::ZERO,
+            spins: 0,
+            turns: 0,
+        })
+    }
+
+    /// The stack.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The application's end of the byte streams.
+    pub fn streams(&self) -> &AppStreams {
+        &self.streams
+    }
+
+    /// The applications.
+    pub fn apps(&self) -> &Apps {
+        &self.apps
+    }
+
+    /// As it was made.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn apps_mut(&mut self) -> &mut Apps {
+        &mut self.apps
+    }
+
+    pub(crate) fn streams_mut(&mut self) -> &mut AppStreams {
+        &mut self.streams
+    }
+
+    pub(crate) fn interface(&self, port: PortId) -> Option<&Interface> {
+        self.ports
+            .get(usize::from(port.0))
+            .map(|port| &port.interface)
+    }
+
+    pub(crate) fn connect_port(&mut self, port: PortId, out: usize) {
+        if let Some(port) = self.ports.get_mut(usize::from(port.0)) {
+            port.out = Some(out);
+        }
+    }
+
+    pub(crate) fn parts(&mut self, now: Instant) -> (&mut Apps, HostParts<'_>) {
+        let parts = HostParts {
+            now,
+            stack: &mut self.stack,
+            streams: &mut self.streams,
+        };
+        (&mut self.apps, parts)
+    }
+
+    /// Makes sure that a turn comes soon.
+    pub(crate) fn kick(&mut self, now: Instant) {
+        self.turn_by(now);
+    }
+
+    fn turn_by(&mut self, at: Instant) {
+        self.turn_at = Some(self.turn_at.map_or(at, |turn| turn.min(at)));
+    }
+
+    /// A frame arrived on `port`.
+    pub(crate) fn deliver(&mut self, now: Instant, port: PortId, frame: Frame) {
+        let latency = self.rng.duration_up_to(self.style.latency);
+        if let Some(port) = self.ports.get_mut(usize::from(port.0)) {
+            port.received.push_back(frame);
+            self.turn_by(now + latency);
+        }
+    }
+
+    /// When it wants a turn.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        let wakes = [
+            self.turn_at,
+            self.stack.next_deadline(),
+            self.apps.next_wake(),
+        ];
+        wakes.into_iter().flatten().min()
+    }
+
+    /// One turn of the loop: receive, applications if they are eager, time, transmit, applications.
+    pub(crate) fn turn(
+        &mut self,
+        now: Instant,
+        spare: &mut Vec<Vec<u8>>,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), String> {
+        self.turn_at = None;
+        self.turns += 1;
+        self.count_spins(now)?;
+        self.receive(now, spare);
+        if self.style.eager {
+            let (apps, parts) = self.parts(now);
+            apps.turn(parts)?;
+        }
+        self.stack.advance(now);
+        let full = self.transmit(now, spare, out)?;
+        let (apps, parts) = self.parts(now);
+        let busy = apps.turn(parts)?;
+        let waiting = self.ports.iter().any(|port| !port.received.is_empty());
+        if busy || full || waiting {
+            self.turn_by(now + BUSY);
+        }
+        self.check(now)
+    }
+
+    fn count_spins(&mut self, now: Instant) -> Result<(), String> {
+        self.spins = if now == self.last_turn {
+            self.spins + 1
+        } else {
+            0
+        };
+        self.last_turn = now;
+        if self.spins > MAX_SPINS {
+            let deadline = self.stack.next_deadline();
+            return Err(format!(
+                "livelock: {MAX_SPINS} turns and no time passes; the stack wants {deadline:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Instant, spare: &mut Vec<Vec<u8>>) {
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            let burst = port.received.len().min(BURST);
+            let frames: Vec<RxFrame<'_>> = port.received.iter().take(burst).map(rx_frame).collect();
+            if !frames.is_empty() {
+                self.stack.receive(now, PortId(index as u8), &frames);
+            }
+            spare.extend(port.received.drain(..burst).map(|frame| frame.bytes));
+        }
+    }
+
+    /// True if a sink was full.
+    fn transmit(
+        &mut self,
+        now: Instant,
+        spare: &mut Vec<Vec<u8>>,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<bool, String> {
+        let mut full = false;
+        for index in 0..self.ports.len() {
+            let Some(port) = self.ports.get(index) else {
+                break;
+            };
+            let id = PortId(index as u8);
+            let mut frames = Vec::new();
+            let mut sink = Tx {
+                out: &mut frames,
+                spare,
+                slots: self
+                    .rng
+                    .between(self.style.tx_slots.0.max(1), self.style.tx_slots.1),
+                mtu: port.interface.capabilities.mtu,
+                trust: self.style.trust_checksums,
+                full: false,
+                problem: None,
+            };
+            self.stack.transmit(now, id, &mut sink);
+            let (was_full, problem) = (sink.full, sink.problem.take());
+            problem.map_or(Ok(()), Err)?;
+            full |= was_full;
+            if !was_full && self.stack.has_output(id) {
+                return Err("transmit left output although the sink had room".to_owned());
+            }
+            for frame in frames {
+                check::frame(&frame, &port.interface)?;
+                match port.out {
+                    Some(pipe) => out.push((pipe, id, frame)),
+                    None => spare.push(frame.bytes),
+                }
+            }
+        }
+        Ok(full)
+    }
+
+    fn check(&mut self, now: Instant) -> Result<(), String> {
+        let every = 64.max(self.apps.live() as u64);
+        if self.turns.is_multiple_of(every) {
+            self.check_all(now)?;
+        }
+        Ok(())
+    }
+
+    /// All invariants, at whatever cost.
+    pub(crate) fn check_all(&mut self, now: Instant) -> Result<(), String> {
+        check::usage(&self.stack.usage(), &self.config)?;
+        let ids: Vec<_> = self.apps.open_ids().collect();
+        for id in ids {
+            check::connection(now, &mut self.stack, &self.streams, &self.config, id)?;
+        }
+        let (apps, parts) = self.parts(now);
+        apps.check(&parts)
+    }
+}
+
+fn rx_frame(frame: &Frame) -> RxFrame<'_> {
+    RxFrame {
+        bytes: &frame.bytes,
+        meta: RxMeta {
+            checksum: frame.checksum,
+        },
+    }
+}

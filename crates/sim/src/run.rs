@@ -1,0 +1,217 @@
+//! The network: how it runs.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use wire::time::Instant;
+
+use crate::end::{End, HostId};
+use crate::failure::Failure;
+use crate::frame::Frame;
+use crate::network::{Due, Network};
+use crate::trace::Fate;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Frame(Instant),
+    Turn(Instant, HostId),
+    Nothing,
+}
+
+impl Next {
+    fn at(self) -> Option<Instant> {
+        match self {
+            Self::Frame(at) | Self::Turn(at, _) => Some(at),
+            Self::Nothing => None,
+        }
+    }
+}
+
+impl Network {
+    fn next(&self) -> Next {
+        let frame = self
+            .due
+            .peek()
+            .map_or(Next::Nothing, |Reverse(due)| Next::Frame(due.at));
+        let turns = self.hosts.iter().enumerate().filter_map(|(index, host)| {
+            let at = host.next_turn()?;
+            Some(Next::Turn(at.max(self.now), HostId(index)))
+        });
+        turns.fold(frame, |first, next| match (first.at(), next.at()) {
+            (Some(a), Some(b)) if b < a => next,
+            (None, _) => next,
+            _ => first,
+        })
+    }
+
+    /// Does what comes next, and moves the clock there. False if nothing will ever happen again.
+    ///
+    /// # Errors
+    /// A host, or an application on it, found something wrong.
+    pub fn step(&mut self) -> Result<bool, Failure> {
+        let next = self.next();
+        self.take(next)
+    }
+
+    fn take(&mut self, next: Next) -> Result<bool, Failure> {
+        self.steps += 1;
+        if let Some(at) = next.at() {
+            self.now = self.now.max(at);
+        }
+        match next {
+            Next::Nothing => Ok(false),
+            Next::Frame(_) => {
+                if let Some(Reverse(due)) = self.due.pop() {
+                    self.arrive(due);
+                }
+                Ok(true)
+            }
+            Next::Turn(_, host) => {
+                self.turn(host)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn turn(&mut self, id: HostId) -> Result<(), Failure> {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let result = match self.hosts.get_mut(id.0) {
+            Some(host) => host.turn(self.now, &mut self.spare, &mut outgoing),
+            None => Ok(()),
+        };
+        for (pipe, _, frame) in outgoing.drain(..) {
+            self.carry(pipe, frame);
+        }
+        self.outgoing = outgoing;
+        result.map_err(|what| self.failure(format!("host {}: {what}", id.0)))
+    }
+
+    /// Puts a frame on a pipe.
+    pub(crate) fn carry(&mut self, pipe: usize, mut frame: Frame) {
+        let Some(lane) = self.pipes.get_mut(pipe) else {
+            return;
+        };
+        self.trace
+            .note(self.now, lane.from, Fate::Sent, &frame.bytes);
+        let from = lane.from;
+        let [first, second] = lane.carry(self.now, &mut frame);
+        let Some(at) = first else {
+            self.trace.note(self.now, from, Fate::Lost, &frame.bytes);
+            self.spare.push(frame.bytes);
+            return;
+        };
+        if let Some(again) = second {
+            self.schedule(again, pipe, frame.clone());
+        }
+        self.schedule(at, pipe, frame);
+    }
+
+    fn schedule(&mut self, at: Instant, pipe: usize, frame: Frame) {
+        self.sent += 1;
+        let order = self.sent;
+        self.due.push(Reverse(Due {
+            at,
+            order,
+            pipe,
+            frame,
+        }));
+    }
+
+    fn arrive(&mut self, due: Due) {
+        let Some(to) = self.pipes.get(due.pipe).map(|pipe| pipe.to) else {
+            return;
+        };
+        self.trace
+            .note(self.now, to, Fate::Arrived, &due.frame.bytes);
+        match to {
+            End::Host(host, port) => {
+                if let Some(host) = self.hosts.get_mut(host.0) {
+                    host.deliver(self.now, port, due.frame);
+                }
+            }
+            End::Peer(peer) => {
+                let now = self.now;
+                let Some(peer) = self.peers.get_mut(peer.0) else {
+                    return;
+                };
+                let (answers, out) = (peer.receive(now, &due.frame.bytes), peer.out);
+                for answer in answers {
+                    if let Some(out) = out {
+                        self.carry(out, answer.into());
+                    }
+                }
+            }
+            End::Switch(switch) => {
+                let Some(switch) = self.switches.get_mut(switch.0) else {
+                    return;
+                };
+                // The way back out of the port that the frame came in by is the other half of its link.
+                for out in switch.forward(due.pipe ^ 1, &due.frame.bytes) {
+                    self.carry(out, due.frame.clone());
+                }
+            }
+        }
+    }
+
+    /// Runs until `done` holds.
+    ///
+    /// # Errors
+    /// It does not within `limit` of virtual time, nothing happens any more, or something went wrong on the way.
+    pub fn run_until(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&Self) -> bool,
+    ) -> Result<(), Failure> {
+        let end = self.now + limit;
+        let last_step = self.steps + self.max_steps;
+        while !done(self) {
+            let next = self.next();
+            if next.at().is_none_or(|at| at > end) {
+                let left = self.describe();
+                return Err(self.failure(format!("not done after {limit:?}: {left}")));
+            }
+            if self.steps > last_step {
+                return Err(self.failure(format!("livelock: {} steps", self.max_steps)));
+            }
+            self.take(next)?;
+        }
+        Ok(())
+    }
+
+    /// Runs for a while; the clock is there afterwards.
+    ///
+    /// # Errors
+    /// Something went wrong on the way.
+    pub fn run_for(&mut self, time: Duration) -> Result<(), Failure> {
+        let end = self.now + time;
+        let last_step = self.steps + self.max_steps;
+        loop {
+            let next = self.next();
+            if next.at().is_none_or(|at| at > end) {
+                self.now = end;
+                return Ok(());
+            }
+            if self.steps > last_step {
+                return Err(self.failure(format!("livelock: {} steps", self.max_steps)));
+            }
+            self.take(next)?;
+        }
+    }
+
+    /// Runs until applications have nothing more to do, stacks hold no connection in any form, and no frame is under way.
+    ///
+    /// # Errors
+    /// As [`run_until`](Self::run_until).
+    pub fn run_idle(&mut self, limit: Duration) -> Result<(), Failure> {
+        self.run_until(limit, Self::is_idle)
+    }
+
+    fn is_idle(&self) -> bool {
+        let quiet = |host: &crate::Host| {
+            let usage = host.stack().usage();
+            host.apps().is_idle() && usage.connections + usage.half_open + usage.time_wait == 0
+        };
+        self.due.is_empty() && self.hosts.iter().all(quiet)
+    }
+}
