@@ -43,6 +43,8 @@ struct Flow {
     exchanges: u64,
     /// Whether the response's body goes to the output file.
     captured: bool,
+    /// Whether the server's FIN was reported, which happens once, maybe long before all in front of it is read.
+    hung_up: bool,
 }
 
 #[derive(Debug, Default)]
@@ -215,6 +217,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             reply: self.plan.reply(),
             exchanges: 0,
             captured: turn == 0 && self.plan.output.is_some(),
+            hung_up: false,
         });
         self.next_sweep = Some(self.next_sweep.map_or(deadline, |next| next.min(deadline)));
         Ok(())
@@ -232,6 +235,7 @@ impl<'a, S: Sockets> Client<'a, S> {
         let Some(mut flow) = slot.flow.take() else {
             return;
         };
+        flow.hung_up |= event.ready.contains(Ready::RDHUP);
         let next = self.advance(&mut flow, event.ready);
         self.conclude(index, flow, next, event.data);
     }
@@ -302,7 +306,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             next = self.send(flow);
         }
         if matches!(next, Next::Wait | Next::Again) && ready.readable() {
-            next = match self.receive(flow, ready) {
+            next = match self.receive(flow) {
                 Next::Wait => next,
                 other => other,
             };
@@ -339,7 +343,7 @@ impl<'a, S: Sockets> Client<'a, S> {
         Next::Again
     }
 
-    fn receive(&mut self, flow: &mut Flow, ready: Ready) -> Next {
+    fn receive(&mut self, flow: &mut Flow) -> Next {
         for _ in 0..ROUNDS {
             let read = match self.sockets.read(flow.socket, &mut self.buffer) {
                 Ok(0) => return self.ended(flow, None),
@@ -358,7 +362,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             }
             if drained {
                 // Everything before the FIN was there when it was reported, and now it is read.
-                return if ready.contains(Ready::RDHUP) {
+                return if flow.hung_up {
                     self.ended(flow, None)
                 } else {
                     Next::Wait
