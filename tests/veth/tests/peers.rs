@@ -1,0 +1,210 @@
+//! Peers and networks that are not the usual: options refused, large and small frames, small segments.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::path::Path;
+use std::time::Duration;
+
+use interop::lab::url;
+use interop::{Family, Gate, Kind, Lab, baseline, files, process, sized};
+
+const WITHIN: Duration = Duration::from_secs(100);
+
+/// A file down and up with curl, then down and up with `mtcp load`.
+fn exchange(lab: &Lab, family: Family, length: u64, words: &[&str]) {
+    let source = lab.www().join("file");
+    files::make(&source, length, length);
+    let server = lab.serve(words);
+    let target = lab.files().join("target");
+    let sent = lab.uploads().join("sent");
+    let file = url(family.ours(), "file");
+    lab.curl(&["--output", text(&target), &file], WITHIN)
+        .must_succeed();
+    same(&source, &target);
+    lab.curl(
+        &["--upload-file", text(&source), &url(family.ours(), "sent")],
+        WITHIN,
+    )
+    .must_succeed();
+    same(&source, &sent);
+    server.stop();
+    std::fs::remove_file(&sent).unwrap();
+
+    let server = lab.peer_serve(&[]);
+    let file = url(family.peer(), "file");
+    let get = [
+        &[file.as_str(), "-n", "1", "--output", text(&target)],
+        words,
+    ]
+    .concat();
+    lab.load(&get, WITHIN);
+    same(&source, &target);
+    let to = url(family.peer(), "sent");
+    let put = [
+        &[
+            to.as_str(),
+            "-n",
+            "1",
+            "--method",
+            "PUT",
+            "--body",
+            text(&source),
+        ],
+        words,
+    ]
+    .concat();
+    lab.load(&put, WITHIN);
+    same(&source, &sent);
+    server.stop();
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn same(source: &Path, target: &Path) {
+    if let Some(difference) = files::difference(source, target) {
+        panic!("{}: {difference}", target.display());
+    }
+}
+
+/// Mean length of the frames that the peer got so far, bytes.
+fn mean_frame(lab: &Lab) -> u64 {
+    let interface = lab.peer_interface();
+    let count = |name: &str| -> u64 {
+        let file = format!("/sys/class/net/{interface}/statistics/rx_{name}");
+        lab.peer().run("cat", &file).trim().parse().unwrap()
+    };
+    count("bytes") / count("packets").max(1)
+}
+
+fn without(settings: &[&str], fault: Option<&str>) {
+    let Some(_gate) = Gate::alone() else { return };
+    for kind in [Kind::Afxdp, Kind::Tap] {
+        let lab = Lab::new(kind);
+        for setting in settings {
+            let (key, value) = setting.split_once('=').unwrap();
+            lab.peer().set(&format!("net/ipv4/{key}"), value);
+        }
+        let words: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
+        let length = if fault.is_some() {
+            2_000_000
+        } else {
+            8_000_000
+        };
+        exchange(&lab, Family::V4, sized(100_000_000, length), &words);
+        exchange(&lab, Family::V6, sized(100_000_000, length / 4), &words);
+    }
+}
+
+#[test]
+fn a_peer_without_timestamps() {
+    without(&["tcp_timestamps=0"], None);
+}
+
+#[test]
+fn a_peer_without_window_scaling() {
+    without(&["tcp_window_scaling=0"], None);
+}
+
+#[test]
+fn a_peer_without_sack() {
+    without(&["tcp_sack=0"], None);
+}
+
+#[test]
+fn a_peer_without_any_option() {
+    without(
+        &["tcp_timestamps=0", "tcp_window_scaling=0", "tcp_sack=0"],
+        None,
+    );
+}
+
+#[test]
+fn a_peer_without_any_option_on_a_bad_network() {
+    let settings = ["tcp_timestamps=0", "tcp_window_scaling=0", "tcp_sack=0"];
+    without(
+        &settings,
+        Some("loss=1%,reorder=1%,dup=1%,corrupt=1%,seed=3"),
+    );
+}
+
+#[test]
+fn a_peer_that_offers_ecn() {
+    without(&["tcp_ecn=1"], None);
+}
+
+#[test]
+fn a_peer_with_tiny_buffers() {
+    without(
+        &["tcp_rmem=4096 4096 8192", "tcp_wmem=4096 4096 8192"],
+        None,
+    );
+}
+
+#[test]
+fn a_peer_that_wants_small_segments() {
+    let Some(_gate) = Gate::alone() else { return };
+    for kind in [Kind::Afxdp, Kind::Tap] {
+        let lab = Lab::new(kind);
+        let interface = lab.peer_interface();
+        lab.peer().ip(&format!(
+            "route change 10.77.0.0/24 dev {interface} advmss 200"
+        ));
+        exchange(&lab, Family::V4, sized(100_000_000, 2_000_000), &[]);
+    }
+}
+
+fn mtu(kind: Kind, mtu: u32) {
+    let Some(_gate) = Gate::alone() else { return };
+    let lab = Lab::with_mtu(kind, mtu);
+    for family in Family::BOTH {
+        exchange(&lab, family, sized(100_000_000, 8_000_000), &[]);
+    }
+    if mtu > 1500 && !baseline() {
+        let mean = mean_frame(&lab);
+        assert!(
+            mean > 1500,
+            "frames of {mean} bytes in the mean: the large MTU is not used"
+        );
+    }
+}
+
+#[test]
+fn mtu_1280_on_afxdp() {
+    mtu(Kind::Afxdp, 1280);
+}
+
+#[test]
+fn mtu_1280_on_tap() {
+    mtu(Kind::Tap, 1280);
+}
+
+#[test]
+fn mtu_9000_on_tap() {
+    mtu(Kind::Tap, 9000);
+}
+
+/// As much as a frame of 4096 bytes holds.
+#[test]
+fn mtu_3498_on_afxdp() {
+    mtu(Kind::Afxdp, 3498);
+}
+
+#[test]
+fn an_mtu_too_large_for_afxdp_is_refused_with_the_remedy() {
+    let Some(_gate) = Gate::alone() else { return };
+    if baseline() {
+        return;
+    }
+    let lab = Lab::with_mtu(Kind::Afxdp, 9000);
+    let mut command = lab.mtcp(&["serve"]);
+    command.arg(lab.www());
+    let refused = process::finish(command, WITHIN);
+    assert_eq!(refused.status.code(), Some(2), "{refused}");
+    assert_eq!(refused.stderr.trim().lines().count(), 1, "{refused}");
+    assert!(
+        refused.stderr.contains("ip link set ours0 mtu"),
+        "{refused}"
+    );
+}
