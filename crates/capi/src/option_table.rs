@@ -1,0 +1,247 @@
+//! The socket options: constants of Linux, and how each value is read and shown.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use libc::{IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
+use mtcp::config::keys;
+use mtcp::{Config, Errno, OptionName, Result, SocketOption};
+
+/// TCP_CA_NAME_MAX.
+const NAME_LEN: usize = 16;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// The socket's options.
+    Option(OptionName),
+    /// It never changes.
+    Fixed(c_int),
+    /// `struct tcp_info`.
+    Info,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    level: c_int,
+    name: c_int,
+    pub(crate) source: Source,
+    /// Reads a value; `ENOPROTOOPT` if it can only be asked for.
+    pub(crate) parse: fn(&[u8]) -> Result<SocketOption>,
+}
+
+/// The option with this name.
+pub(crate) fn find(level: c_int, name: c_int) -> Option<&'static Entry> {
+    TABLE
+        .iter()
+        .find(|entry| (entry.level, entry.name) == (level, name))
+}
+
+/// `level name: source, parse;`
+macro_rules! table {
+    ($($level:ident $name:ident: $source:expr, $parse:expr;)*) => {
+        const TABLE: &[Entry] = &[$(Entry {
+            level: $level,
+            name: libc::$name,
+            source: { #[allow(unused_imports)] use {OptionName::*, Source::*}; $source },
+            parse: $parse,
+        },)*];
+    };
+}
+
+table! {
+    SOL_SOCKET SO_REUSEADDR: Option(ReuseAddr), |v| Ok(SocketOption::ReuseAddr(flag(v)?));
+    SOL_SOCKET SO_REUSEPORT: Option(ReusePort), |v| Ok(SocketOption::ReusePort(flag(v)?));
+    SOL_SOCKET SO_KEEPALIVE: Option(KeepAlive), |v| Ok(SocketOption::KeepAlive(flag(v)?));
+    SOL_SOCKET SO_LINGER: Option(Linger), linger;
+    SOL_SOCKET SO_RCVBUF: Option(RecvBuffer), |v| Ok(SocketOption::RecvBuffer(size(v)?));
+    SOL_SOCKET SO_SNDBUF: Option(SendBuffer), |v| Ok(SocketOption::SendBuffer(size(v)?));
+    SOL_SOCKET SO_ERROR: Option(Error), read_only;
+    SOL_SOCKET SO_ACCEPTCONN: Option(AcceptConn), read_only;
+    SOL_SOCKET SO_DOMAIN: Option(Domain), read_only;
+    SOL_SOCKET SO_TYPE: Fixed(libc::SOCK_STREAM), read_only;
+    SOL_SOCKET SO_PROTOCOL: Fixed(IPPROTO_TCP), read_only;
+    IPPROTO_TCP TCP_NODELAY: Option(NoDelay), |v| Ok(SocketOption::NoDelay(flag(v)?));
+    IPPROTO_TCP TCP_MAXSEG: Option(MaxSegment), |v| Ok(SocketOption::MaxSegment(number(v)?));
+    IPPROTO_TCP TCP_KEEPIDLE: Option(KeepIdle), |v| Ok(SocketOption::KeepIdle(seconds(v)?));
+    IPPROTO_TCP TCP_KEEPINTVL: Option(KeepInterval), |v| Ok(SocketOption::KeepInterval(seconds(v)?));
+    IPPROTO_TCP TCP_KEEPCNT: Option(KeepCount), |v| Ok(SocketOption::KeepCount(number(v)?));
+    IPPROTO_TCP TCP_USER_TIMEOUT: Option(UserTimeout), |v| Ok(SocketOption::UserTimeout(millis(v)?));
+    IPPROTO_TCP TCP_CONGESTION: Option(Congestion), congestion;
+    IPPROTO_TCP TCP_INFO: Info, read_only;
+    IPPROTO_IPV6 IPV6_V6ONLY: Option(OnlyV6), |v| Ok(SocketOption::OnlyV6(flag(v)?));
+}
+
+fn read_only(_: &[u8]) -> Result<SocketOption> {
+    Err(Errno::ENOPROTOOPT)
+}
+
+fn int(value: &[u8]) -> Result<c_int> {
+    let bytes = value.first_chunk().ok_or(Errno::EINVAL)?;
+    Ok(c_int::from_ne_bytes(*bytes))
+}
+
+fn flag(value: &[u8]) -> Result<bool> {
+    Ok(int(value)? != 0)
+}
+
+fn number<T: TryFrom<c_int>>(value: &[u8]) -> Result<T> {
+    T::try_from(int(value)?).map_err(|_| Errno::EINVAL)
+}
+
+fn seconds(value: &[u8]) -> Result<Duration> {
+    number(value).map(Duration::from_secs)
+}
+
+fn millis(value: &[u8]) -> Result<Duration> {
+    number(value).map(Duration::from_millis)
+}
+
+/// Linux takes it for unsigned, so that negative sizes are large; it cuts large ones to what is allowed, and so does the stack.
+fn size(value: &[u8]) -> Result<u32> {
+    Ok(int(value)?.cast_unsigned())
+}
+
+/// `struct linger`: on, seconds.
+fn linger(value: &[u8]) -> Result<SocketOption> {
+    let (on, rest) = value.split_first_chunk().ok_or(Errno::EINVAL)?;
+    let time = u64::from(int(rest)?.cast_unsigned());
+    let on = c_int::from_ne_bytes(*on) != 0;
+    Ok(SocketOption::Linger(on.then(|| Duration::from_secs(time))))
+}
+
+/// A name, ended by a NUL or the end. The names are those of the key `cc`.
+fn congestion(value: &[u8]) -> Result<SocketOption> {
+    let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
+    let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+    let mut config = Config::default();
+    config.set("cc", name).map_err(|_| Errno::ENOENT)?;
+    Ok(SocketOption::Congestion(config.congestion))
+}
+
+/// A value as `getsockopt` gives it.
+pub(crate) fn show(option: SocketOption) -> Vec<u8> {
+    match option {
+        SocketOption::Linger(time) => {
+            let seconds = saturated(time.unwrap_or_default().as_secs());
+            [
+                c_int::from(time.is_some()).to_ne_bytes(),
+                seconds.to_ne_bytes(),
+            ]
+            .concat()
+        }
+        SocketOption::Congestion(congestion) => {
+            let config = Config {
+                congestion,
+                ..Config::default()
+            };
+            let key = keys().iter().find(|key| key.name == "cc");
+            let name = key.map(|key| key.show(&config)).unwrap_or_default();
+            let mut name = if name == "newreno" {
+                "reno".to_owned()
+            } else {
+                name
+            }
+            .into_bytes();
+            name.resize(NAME_LEN, 0);
+            name
+        }
+        other => show_int(other).to_ne_bytes().to_vec(),
+    }
+}
+
+fn show_int(option: SocketOption) -> c_int {
+    match option {
+        SocketOption::ReuseAddr(on)
+        | SocketOption::ReusePort(on)
+        | SocketOption::KeepAlive(on)
+        | SocketOption::OnlyV6(on)
+        | SocketOption::NoDelay(on)
+        | SocketOption::AcceptConn(on) => on.into(),
+        SocketOption::RecvBuffer(bytes) | SocketOption::SendBuffer(bytes) => saturated(bytes),
+        SocketOption::MaxSegment(bytes) => bytes.into(),
+        SocketOption::KeepIdle(time) | SocketOption::KeepInterval(time) => {
+            saturated(time.as_secs())
+        }
+        SocketOption::KeepCount(count) => count.into(),
+        SocketOption::UserTimeout(time) => saturated(time.as_millis()),
+        SocketOption::Error(error) => error.map_or(0, |errno| errno.0),
+        SocketOption::Domain(mtcp::Domain::V4) => libc::AF_INET,
+        SocketOption::Domain(mtcp::Domain::V6) => libc::AF_INET6,
+        // Not numbers.
+        SocketOption::Linger(_) | SocketOption::Congestion(_) => 0,
+    }
+}
+
+fn saturated(value: impl TryInto<c_int>) -> c_int {
+    value.try_into().unwrap_or(c_int::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(level: c_int, name: c_int, value: &[u8]) -> Result<SocketOption> {
+        (find(level, name).unwrap().parse)(value)
+    }
+
+    #[test]
+    fn values_read_as_they_show() {
+        let ints = [
+            (SOL_SOCKET, libc::SO_REUSEADDR, 1),
+            (SOL_SOCKET, libc::SO_RCVBUF, 70_000),
+            (IPPROTO_TCP, libc::TCP_MAXSEG, 1400),
+            (IPPROTO_TCP, libc::TCP_KEEPIDLE, 60),
+            (IPPROTO_TCP, libc::TCP_KEEPCNT, 5),
+            (IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 1500),
+            (IPPROTO_IPV6, libc::IPV6_V6ONLY, 1),
+        ];
+        for (level, name, value) in ints {
+            let value = c_int::to_ne_bytes(value);
+            assert_eq!(show(parse(level, name, &value).unwrap()), value);
+        }
+    }
+
+    #[test]
+    fn lingering_is_a_pair() {
+        let value = [1i32.to_ne_bytes(), 5i32.to_ne_bytes()].concat();
+        let option = parse(SOL_SOCKET, libc::SO_LINGER, &value).unwrap();
+        assert_eq!(option, SocketOption::Linger(Some(Duration::from_secs(5))));
+        assert_eq!(show(option), value);
+        assert_eq!(
+            parse(SOL_SOCKET, libc::SO_LINGER, &value[..7]),
+            Err(Errno::EINVAL)
+        );
+        assert_eq!(show(SocketOption::Linger(None)), [0; 8]);
+    }
+
+    #[test]
+    fn congestion_control_has_a_name() {
+        let option = parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"reno\0junk").unwrap();
+        assert_eq!(show(option), b"reno\0\0\0\0\0\0\0\0\0\0\0\0");
+        let unknown = parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"nosuch");
+        assert_eq!(unknown, Err(Errno::ENOENT));
+        assert_eq!(
+            parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"\xff"),
+            Err(Errno::ENOENT)
+        );
+    }
+
+    #[test]
+    fn short_and_negative_values_are_refused() {
+        let negative = (-1i32).to_ne_bytes();
+        for name in [
+            libc::TCP_KEEPIDLE,
+            libc::TCP_KEEPCNT,
+            libc::TCP_MAXSEG,
+            libc::TCP_USER_TIMEOUT,
+        ] {
+            assert_eq!(parse(IPPROTO_TCP, name, &negative), Err(Errno::EINVAL));
+        }
+        for entry in TABLE {
+            let refused = (entry.parse)(&[]).unwrap_err();
+            assert!([Errno::EINVAL, Errno::ENOPROTOOPT, Errno::ENOENT].contains(&refused));
+        }
+    }
+}
