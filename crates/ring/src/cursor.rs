@@ -352,5 +352,6 @@ impl<T: Copy> fmt::Debug for Consumer<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -1,4 +1,4 @@
-//! A bounded queue from one thread to another, on the [cursor](crate::cursor). Allocates only when made.
+//! A bounded queue from one thread to another, on the [cursor]. Allocates only when made.
 //!
 //! Entries are staged and published as one burst: one release store for any number of them. Neither end blocks; to sleep until
 //! there is something, combine with [`crate::park`]. Dropping an end does not tell the other.
@@ -159,5 +159,6 @@ impl<T: Copy + Send> fmt::Debug for Consumer<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -34,7 +34,7 @@ impl<T> Cell<T> {
 }
 
 #[cfg(loom)]
-pub(crate) use loom::cell::UnsafeCell as Cell;
+pub(crate) type Cell<T> = loom::cell::UnsafeCell<T>;
 
 /// Two cache lines: processors fetch lines in pairs, so two of these never disturb each other.
 #[derive(Debug)]

@@ -116,7 +116,7 @@ impl Drop for Region {
 }
 
 /// The kernel's mappings.
-#[cfg(not(miri))]
+#[cfg(not(any(miri, loom)))]
 mod map {
     use std::io;
     use std::ptr::{NonNull, null_mut};
@@ -179,8 +179,8 @@ mod map {
     }
 }
 
-/// Miri has no huge pages and no advice: its heap must do.
-#[cfg(miri)]
+/// Miri has no huge pages and no advice, and loom maps too often: the heap must do.
+#[cfg(any(miri, loom))]
 mod map {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::io;
@@ -211,5 +211,6 @@ mod map {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -13,7 +13,7 @@ fn regions_are_zero_writable_and_rounded() {
     for policy in [PagePolicy::Huge, PagePolicy::Transparent, PagePolicy::Small] {
         for bytes in [0, 1, PAGE, HUGE_PAGE + 1] {
             let mut region = Region::new(bytes, policy).unwrap();
-            assert!(region.len() >= bytes.max(1) && region.len() % PAGE == 0);
+            assert!(region.len() >= bytes.max(1) && region.len().is_multiple_of(PAGE));
             assert_eq!(region.as_ptr() as usize % PAGE, 0);
             assert!(region.as_slice().iter().all(|&byte| byte == 0));
             region.as_mut_slice().fill(7);

@@ -187,5 +187,6 @@ pub fn streams_with(
     Ok((stack, AppStreams::new(shared, send)))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
