@@ -88,7 +88,9 @@ impl Sockets for Stack {
     fn listen(&mut self, local: SocketAddr, backlog: u32) -> Result<Handle, Errno> {
         self.with_stream(local, |context, socket| {
             context.set_option(socket, mtcp::SocketOption::NoDelay(true))?;
-            context.set_option(socket, mtcp::SocketOption::OnlyV6(local.is_ipv6()))?;
+            if local.is_ipv6() {
+                context.set_option(socket, mtcp::SocketOption::OnlyV6(true))?;
+            }
             context.bind(socket, local)?;
             context.listen(socket, backlog)
         })
