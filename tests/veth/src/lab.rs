@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{self, Finished, PROMPT, Process};
+use crate::process::{self, Finished, PROMPT, Process, wait_until};
 use crate::{Namespace, baseline, programs};
 
 /// The stack's addresses.
@@ -122,6 +122,7 @@ impl Lab {
         for directory in [lab.www(), lab.uploads()] {
             std::fs::create_dir(directory).unwrap();
         }
+        lab.wait_ready();
         lab
     }
 
@@ -156,6 +157,16 @@ impl Lab {
         add_address(self.peer(), interface, &format!("{PEER}/24"));
         add_address(self.peer(), interface, &format!("{PEER6}/64"));
         self.peer().ip(&format!("link set {interface} up"));
+    }
+
+    /// Kernels take up to a second to notice that a link has come up. Until then they do not hear solicitations for their addresses,
+    /// and whoever asks has to wait for a second question.
+    fn wait_ready(&self) {
+        // A TAP interface comes up when mTCP opens it.
+        if self.peer.is_some() {
+            wait_hearing(&self.ours, KERNEL6);
+            wait_hearing(self.peer(), PEER6);
+        }
     }
 
     /// What the frames travel on.
@@ -216,7 +227,9 @@ impl Lab {
         let mut command = self.mtcp(&["serve"]);
         command.arg(self.www()).arg("--upload").arg(self.uploads());
         command.args(without_faults(words));
-        listening(command)
+        let server = listening(command);
+        wait_hearing(self.peer(), PEER6);
+        server
     }
 
     /// A server of our directory on the peer's kernel, listening.
@@ -277,6 +290,16 @@ pub fn listening(command: Command) -> Process {
     let mut server = Process::start(command);
     server.wait_for("listening on", PROMPT);
     server
+}
+
+/// Waits until the solicited-node group of `address` (RFC 4291 §2.7.1) has been joined.
+fn wait_hearing(namespace: &Namespace, address: Ipv6Addr) {
+    let prefix = 0xff02_0000_0000_0000_0000_0001_ff00_0000_u128;
+    let group = format!("{:032x}", prefix | (address.to_bits() & 0xff_ffff));
+    wait_until("the kernel hears solicitations", PROMPT, || {
+        let groups = namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/igmp6"));
+        groups.unwrap().contains(group.as_str())
+    });
 }
 
 fn add_address(namespace: &Namespace, interface: &str, address: &str) {

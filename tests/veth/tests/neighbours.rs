@@ -63,8 +63,9 @@ fn both_ways(kind: Kind) {
         flush(&lab);
         let report = lab.load(&[&url(family.peer(), "small"), "-n", "10"], SOON);
         assert_eq!(report["succeeded"], 10, "{report}");
+        // A TAP interface goes down with the program, and the kernel forgets its neighbours.
         assert!(
-            is_known(&lab, family.ours()),
+            kind == Kind::Tap || is_known(&lab, family.ours()),
             "{}",
             neighbour(&lab, family.ours())
         );
@@ -191,11 +192,7 @@ fn a_host_that_is_not_there_is_reported_in_time() {
             assert_eq!(finished.status.code(), Some(1), "{finished}");
             let report = interop::lab::report(&finished);
             assert_eq!(report["errors"], 1, "{report}");
-            assert_eq!(
-                report["errors_by_kind"]["timeout"],
-                serde_json::Value::Null,
-                "{report}"
-            );
+            assert_eq!(report["errors_by_kind"]["unreachable"], 1, "{report}");
             assert!(
                 start.elapsed() < Duration::from_secs(10),
                 "after {:?}",
