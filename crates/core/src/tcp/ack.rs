@@ -65,8 +65,12 @@ impl Conn<'_> {
         self.cold.una_since = now;
         self.set(Flags::PROGRESS);
         let rtt = self.measure(now, seg);
+        // What this ACK acknowledges was sent in the mode there was before it.
+        let mode = self.hot.flags;
         self.on_progress(acked);
-        self.control_congestion(acked, flight, rtt);
+        if !mode.contains(Flags::RECOVERY) {
+            self.control_congestion(acked, flight, rtt, mode.contains(Flags::LOSS));
+        }
         if self.hot.snd_una == self.hot.snd_nxt {
             self.stop_rtx_timer();
         } else {
@@ -84,16 +88,19 @@ impl Conn<'_> {
         }
     }
 
-    fn control_congestion(&mut self, acked: u32, flight: u32, rtt: Option<Duration>) {
-        if self.has(Flags::RECOVERY) {
-            return;
-        }
+    fn control_congestion(
+        &mut self,
+        acked: u32,
+        flight: u32,
+        rtt: Option<Duration>,
+        after_timeout: bool,
+    ) {
         let sample = AckSample {
             acked,
             flight,
             mss: u32::from(self.hot.mss),
             rtt,
-            after_timeout: self.has(Flags::LOSS),
+            after_timeout,
         };
         self.cold.congestion.on_ack(&mut self.hot.window, &sample);
     }

@@ -112,10 +112,11 @@ impl Conn<'_> {
 
     /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.
     pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
-        if let Some(stamps) = seg.options.timestamps {
-            if self.has(Flags::TIMESTAMPS) && seg.seq <= self.hot.last_ack_sent {
-                self.hot.ts_recent = stamps.tsval;
-            }
+        if let Some(stamps) = seg.options.timestamps
+            && self.has(Flags::TIMESTAMPS)
+            && seg.seq <= self.hot.last_ack_sent
+        {
+            self.hot.ts_recent = stamps.tsval;
         }
     }
 }

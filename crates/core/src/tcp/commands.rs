@@ -7,6 +7,7 @@ use wire::time::Instant;
 
 use crate::command::{Command, Options, Reply};
 use crate::error::Error;
+use crate::event::Ready;
 use crate::flow::{self, FlowKey};
 use crate::id::{ConnId, ListenerId, Token};
 use crate::info::State;
@@ -305,6 +306,12 @@ impl Conn<'_> {
         let limits = limits(&self.sh.config, &options);
         self.sh.streams.set_recv_limit(self.slot, limits.recv);
         self.sh.streams.set_send_limit(self.slot, limits.send);
+        if self.sh.streams.app_wants_space(self.slot) {
+            self.notify(Ready::WRITABLE);
+        }
+        if self.hot.state.is_synchronized() {
+            self.fit_segments();
+        }
         if !self.hot.state.is_over() {
             self.start_cold_timers(now);
             // Nagle may have held something back.

@@ -75,10 +75,6 @@ impl Conns {
         self.hot.get(slot as usize)
     }
 
-    pub fn cold(&self, slot: u32) -> Option<&Cold> {
-        self.cold.get(slot as usize)
-    }
-
     pub fn prefetch(&self, slot: u32) {
         self.hot.prefetch(slot as usize);
         self.keys.prefetch(slot as usize);

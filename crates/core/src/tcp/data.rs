@@ -132,6 +132,9 @@ impl Conn<'_> {
                 self.cold.peer_fin = fin;
                 self.set(Flags::PEER_FIN);
             }
+            if seg.payload.is_empty() && fin > self.hot.rcv_nxt {
+                self.owe_duplicate_ack();
+            }
         }
         if self.has(Flags::PEER_FIN) && self.hot.rcv_nxt == self.cold.peer_fin {
             self.take_fin();

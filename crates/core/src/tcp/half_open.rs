@@ -16,6 +16,7 @@ use crate::ip::Resolution;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
 use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::listen::Listener;
 use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{Agreed, advertised_mss, syn_options, window_scale_for};
 use crate::tcp::rtt::Rtt;
@@ -128,14 +129,9 @@ impl Tcp {
         after: Option<SeqNumber>,
     ) -> Result<(), Drop> {
         // SYN cookies would go here: today the SYN is refused.
-        let Some(entry) = self
-            .listeners
-            .at(listener)
-            .filter(|entry| entry.may_take_syn())
-        else {
+        if !self.may_take_syn(listener) {
             return Err(Drop::TcpHalfOpen);
-        };
-        debug_assert!(entry.half_open <= self.half_open.slots.capacity());
+        }
         let key = seg.key();
         let record = self.half_open_record(now, listener, seg, key, after);
         let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
@@ -148,6 +144,13 @@ impl Tcp {
         self.shared.queues.push_syn_ack(seg.port, slot);
         self.schedule_half_open(now, slot, 0);
         Ok(())
+    }
+
+    /// Whether the listener and the table have room for one more.
+    pub fn may_take_syn(&self, listener: u32) -> bool {
+        let entry = self.listeners.at(listener);
+        self.half_open.slots.len() < self.half_open.slots.capacity()
+            && entry.is_some_and(Listener::may_take_syn)
     }
 
     fn half_open_record(
@@ -357,10 +360,10 @@ impl Tcp {
     /// Sends the SYN-ACKs that are due. False when the sink is full.
     pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(slot) = self.shared.queues.front_syn_ack(port) {
-            if let Some(&record) = self.half_open.at(slot) {
-                if !self.send_syn_ack(now, &record, sink) {
-                    return false;
-                }
+            if let Some(&record) = self.half_open.at(slot)
+                && !self.send_syn_ack(now, &record, sink)
+            {
+                return false;
             }
             self.shared.queues.remove_syn_ack(port, slot);
         }

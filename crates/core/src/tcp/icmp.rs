@@ -58,6 +58,17 @@ impl Conn<'_> {
         }
     }
 
+    /// Makes segments as large as path, peer and options let them be.
+    pub fn fit_segments(&mut self) {
+        self.hot.mss = effective_mss(
+            self.cold.peer_mss,
+            self.cold.path.mtu,
+            self.key.is_ipv4(),
+            self.has(Flags::TIMESTAMPS),
+            &self.cold.options,
+        );
+    }
+
     /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
     fn lower_path_mtu(&mut self, mtu: u16) {
         let is_ipv4 = self.key.is_ipv4();
@@ -66,13 +77,7 @@ impl Conn<'_> {
             return;
         }
         self.cold.path.mtu = mtu;
-        self.hot.mss = effective_mss(
-            self.cold.peer_mss,
-            mtu,
-            is_ipv4,
-            self.has(Flags::TIMESTAMPS),
-            &self.cold.options,
-        );
+        self.fit_segments();
         if self.hot.state.may_transmit() && self.hot.flight() > 0 {
             self.go_back();
         }

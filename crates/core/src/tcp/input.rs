@@ -78,11 +78,11 @@ impl Tcp {
     /// Finds the connections of a burst once before they are needed, so that their misses overlap.
     fn prefetch(&self, segments: &[Option<Parsed<'_>>; BURST]) {
         for parsed in segments.iter().flatten() {
-            if let Some(id) = self.flows.find(parsed.hash, |_| true) {
-                if flow::tag(id) == flow::CONNECTION as usize {
-                    self.conns.prefetch(flow::index(id) as u32);
-                    self.shared.streams.prefetch(flow::index(id) as u32);
-                }
+            if let Some(id) = self.flows.find(parsed.hash, |_| true)
+                && flow::tag(id) == flow::CONNECTION as usize
+            {
+                self.conns.prefetch(flow::index(id) as u32);
+                self.shared.streams.prefetch(flow::index(id) as u32);
             }
         }
     }

@@ -1,7 +1,5 @@
 //! What the two SYNs agree on: MSS (RFC 9293 §3.7.1), window scaling and timestamps (RFC 7323), SACK (RFC 2018).
 
-use std::net::IpAddr;
-
 use wire::tcp::{TcpHeader, TcpOptions, Timestamps};
 
 use crate::command::Options;
@@ -105,11 +103,6 @@ impl Agreed {
             sack: theirs.sack_permitted,
         }
     }
-}
-
-/// Whether `addr` is of the old family, mapped or not.
-pub(crate) fn is_ipv4(addr: IpAddr) -> bool {
-    addr.to_canonical().is_ipv4()
 }
 
 #[cfg(test)]

@@ -100,10 +100,18 @@ impl Conn<'_> {
         if self.has(Flags::TIMESTAMPS) { 3 } else { 4 }
     }
 
-    /// RFC 9293 §3.8.6.1: at least one octet of new data, or a retransmission, whatever the window says.
+    /// RFC 9293 §3.8.6.1: at least one octet of new data, or a retransmission, whatever the window says; all that fits if the window is
+    /// merely too small to be worth it (§3.8.6.2.1 (4), the override time-out).
     fn plan_probe(&mut self) -> Option<Plan> {
         let start = self.hot.snd_una;
-        let len = u32::from(start < self.stream_end());
+        let end = self.stream_end();
+        let available = if end > start { end - start } else { 0 };
+        let len = self
+            .hot
+            .snd_wnd
+            .max(1)
+            .min(available)
+            .min(self.segment_room());
         let fin = len == 0 && self.has(Flags::FIN_QUEUED) && start == self.hot.fin_seq;
         if len == 0 && !fin {
             self.clear(Flags::PROBE_DUE);
@@ -144,7 +152,8 @@ impl Conn<'_> {
         };
         let len = (end.min(self.stream_end()) - start).min(self.segment_room());
         let len = if start >= self.stream_end() { 0 } else { len };
-        Some(self.segment(kind, start, len))
+        let plan = self.segment(kind, start, len);
+        (plan.end() > start).then_some(plan)
     }
 
     /// How far data and window reach.
@@ -233,7 +242,7 @@ impl Conn<'_> {
             if len > 0 {
                 flags |= TcpFlags::PSH;
             }
-            // A probe is one octet; its FIN goes when the window opens, unless there is no octet.
+            // The FIN of a probe with data would lie beyond the window: it goes when that opens.
             if self.has(Flags::FIN_QUEUED) && (kind != Kind::Probe || len == 0) {
                 flags |= TcpFlags::FIN;
             }

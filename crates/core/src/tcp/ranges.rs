@@ -59,10 +59,6 @@ impl RangeSet {
         self.as_slice().last().copied()
     }
 
-    pub fn clear(&mut self) {
-        self.len = 0;
-    }
-
     /// Adds `[start, end)`, joined with what it overlaps or touches.
     pub fn insert(&mut self, start: SeqNumber, end: SeqNumber) -> Result<(), Full> {
         if end <= start {
@@ -104,10 +100,10 @@ impl RangeSet {
     pub fn remove_below(&mut self, seq: SeqNumber) {
         let gone = self.as_slice().partition_point(|range| range.end <= seq);
         self.remove(0, gone);
-        if let Some(first) = self.ranges.first_mut() {
-            if self.len > 0 {
-                first.start = first.start.max(seq);
-            }
+        if let Some(first) = self.ranges.first_mut()
+            && self.len > 0
+        {
+            first.start = first.start.max(seq);
         }
     }
 

@@ -97,7 +97,8 @@ impl Conn<'_> {
         } else {
             plain && same_window
         };
-        if duplicate && self.hot.flight() > 0 {
+        // The answers to window probes are no sign of loss.
+        if duplicate && self.hot.flight() > 0 && !self.has(Flags::PERSIST) {
             self.on_duplicate_ack();
         }
     }

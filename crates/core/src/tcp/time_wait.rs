@@ -199,6 +199,9 @@ impl Tcp {
         let Some(listener) = self.listeners.find(seg.local) else {
             return Err(Drop::TcpSyn.into());
         };
+        if !self.may_take_syn(listener) {
+            return Err(Drop::TcpHalfOpen.into());
+        }
         self.end_time_wait(slot);
         self.open_half(now, listener, seg, Some(record.snd_nxt))
             .map_err(Stop::Drop)

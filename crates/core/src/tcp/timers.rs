@@ -16,8 +16,8 @@ use crate::tcp::tcb::Flags;
 const TIMERS_PER_CALL: u32 = 1024;
 /// Receive buffers looked at in one call of `advance`, to be given back when drained.
 const SWEPT_PER_CALL: usize = 16;
-/// Unanswered or not, so many window probes in a row for a connection that nobody owns any more are enough.
-const ORPHAN_PROBES: u8 = 8;
+/// So many retransmissions, or window probes (answered or not), in a row are enough for a connection that nobody owns any more.
+const ORPHAN_RETRIES: u8 = 8;
 
 impl Tcp {
     pub fn advance(&mut self, now: Instant) {
@@ -112,7 +112,11 @@ impl Conn<'_> {
     /// RFC 6298 §5.4 to §5.6.
     fn on_retransmission_timer(&mut self, now: Instant) {
         self.sh.counters.timeouts += 1;
-        if self.hot.retries >= self.sh.config.data_retries || self.user_deadline() <= now {
+        let mut limit = self.sh.config.data_retries;
+        if self.has(Flags::APP_CLOSED) {
+            limit = limit.min(ORPHAN_RETRIES);
+        }
+        if self.hot.retries >= limit || self.user_deadline() <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
@@ -124,7 +128,7 @@ impl Conn<'_> {
 
     /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.
     fn on_persist_timer(&mut self, now: Instant) {
-        let orphaned = self.has(Flags::APP_CLOSED) && self.hot.backoff >= ORPHAN_PROBES;
+        let orphaned = self.has(Flags::APP_CLOSED) && self.hot.backoff >= ORPHAN_RETRIES;
         if self.hot.retries >= self.sh.config.data_retries || orphaned {
             self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));

@@ -77,10 +77,11 @@ impl Tcp {
 
     fn send_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(slot) = self.shared.queues.front_ack(port) {
-            if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-                if !conn.has_data_to_ride_on(now) && conn.send_due_acks(now, sink) == Sent::Full {
-                    return false;
-                }
+            if let Some(mut conn) = self.conns.view(slot, &mut self.shared)
+                && !conn.has_data_to_ride_on(now)
+                && conn.send_due_acks(now, sink) == Sent::Full
+            {
+                return false;
             }
             self.shared.queues.remove_ack(port, slot);
         }
@@ -311,12 +312,13 @@ impl Conn<'_> {
 
     fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::SYN_DUE);
-        if self.hot.snd_nxt > self.cold.iss {
+        if self.hot.retries > 0 {
             self.set(Flags::SYN_RETRANSMITTED);
             self.clear(Flags::TIMING);
             self.cold.retransmits += 1;
             self.sh.counters.retransmits += 1;
         } else {
+            // The SYN, or the SYN-ACK that answers a SYN that crossed it.
             self.hot.snd_nxt = plan.end();
             self.start_timing(now);
         }

@@ -8,11 +8,13 @@
     clippy::missing_panics_doc
 )]
 
+mod application;
 mod frames;
 mod harness;
 mod pair;
 mod seg;
 mod sink;
+mod states;
 
 pub use harness::{CLIENT, Handshake, Harness, LISTENER};
 pub use pair::{End, Fate, Pair};

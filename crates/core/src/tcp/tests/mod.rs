@@ -1,3 +1,21 @@
 //! TCP as a peer and an application see it, written from the RFCs.
 
+mod acks;
+mod active;
+mod challenge;
+mod close;
+mod keepalive;
+mod listeners;
+mod lists;
+mod loss;
+mod messages;
+mod nagle;
+mod passive;
+mod persist;
+mod receive;
+mod sack;
+mod stamps;
+mod time_wait;
+mod timeouts;
 mod transfer;
+mod window;

@@ -1,0 +1,157 @@
+//! A closed window is probed (RFC 9293 §3.8.6.1).
+
+use crate::error::Error;
+use crate::info::State;
+use crate::testing::{Handshake, Harness, seg};
+
+const WIN: u16 = 60_000;
+
+/// A closed window, and data that waits for it. The RTO is 1 s at least.
+fn blocked() -> Harness {
+    let mut h = Harness::with(|config| config.rto_min = std::time::Duration::from_secs(1))
+        .and_established(&Handshake::default());
+    h.write(1000);
+    h.expect(seg().seq(1).len(1000));
+    h.send(seg().seq(1).ack(1001).win(0));
+    h.write(3000);
+    h.expect_nothing();
+    h
+}
+
+#[test]
+fn probes_come_ever_more_rarely() {
+    let mut h = blocked();
+    let start = h.elapsed();
+    let mut at = Vec::new();
+    for _ in 0..310 {
+        h.advance(100);
+        if let Some((_, _, header, payload)) = h.pop() {
+            assert_eq!(payload.len(), 1, "one octet of new data");
+            assert_eq!(header.flags, wire::tcp::TcpFlags::ACK);
+            at.push(h.elapsed() - start);
+            h.send(seg().seq(1).ack(1001).win(0));
+        }
+    }
+    // After one RTO, then doubled.
+    assert_eq!(at, [1000, 3000, 7000, 15_000, 31_000]);
+}
+
+#[test]
+fn the_window_opens() {
+    let mut h = blocked();
+    h.advance(1000);
+    h.expect(seg().seq(1001).len(1));
+    h.send(seg().seq(1).ack(1001).win(0));
+    h.send(seg().seq(1).ack(1001).win(WIN));
+    // The octet of the probe was not taken: it goes again, in a full segment.
+    h.expect(seg().seq(1001).len(1000));
+    h.expect(seg().seq(2001).len(1000));
+    h.expect(seg().seq(3001).len(1000));
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(4001).win(WIN));
+    h.expect_silence(10_000);
+}
+
+#[test]
+fn the_window_opens_before_the_first_probe() {
+    let mut h = blocked();
+    h.send(seg().seq(1).ack(1001).win(1500));
+    h.expect(seg().seq(1001).len(1000));
+    h.expect_nothing();
+}
+
+#[test]
+fn a_probe_may_be_taken() {
+    let mut h = blocked();
+    h.advance(1000);
+    h.expect(seg().seq(1001).len(1));
+    h.send(seg().seq(1).ack(1002).win(0));
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(1002).win(WIN));
+    h.expect(seg().seq(1002).len(1000));
+}
+
+#[test]
+fn the_connection_stays_open_while_the_peer_answers() {
+    let mut h = blocked();
+    for _ in 0..2000 {
+        h.advance(1000);
+        if h.pop().is_some() {
+            h.send(seg().seq(1).ack(1001).win(0));
+        }
+    }
+    h.expect_state(State::Established);
+    h.send(seg().seq(1).ack(1001).win(WIN));
+    assert_eq!(h.drain(), 3, "{:?}", h.info());
+}
+
+#[test]
+fn the_connection_fails_when_the_peer_is_silent() {
+    let mut h =
+        Harness::with(|config| config.data_retries = 4).and_established(&Handshake::default());
+    h.write(1000);
+    h.send(seg().seq(1).ack(1001).win(0));
+    h.write(10);
+    h.advance(100_000);
+    assert_eq!(h.ready().1, Some(Error::TimedOut));
+    assert_eq!(h.stack.counters().window_probes, 4);
+}
+
+#[test]
+fn nobody_waits_forever_for_a_connection_that_was_closed() {
+    let mut h = blocked();
+    h.close();
+    for _ in 0..2000 {
+        h.advance(1000);
+        while let Some((_, _, header, _)) = h.pop() {
+            if !header.flags.contains(wire::tcp::TcpFlags::RST) {
+                h.send(seg().seq(1).ack(1001).win(0));
+            }
+        }
+    }
+    h.expect_gone();
+}
+
+#[test]
+fn a_fin_waits_for_the_window_and_probes() {
+    let mut h = Harness::established();
+    h.write(10);
+    h.expect(seg().seq(1).len(10));
+    h.send(seg().seq(1).ack(11).win(0));
+    h.shutdown();
+    h.expect_nothing();
+    h.advance(1000);
+    h.expect(seg().seq(11).fin().ack(1));
+    h.send(seg().seq(1).ack(12).win(0));
+    h.expect_state(State::FinWait2);
+}
+
+#[test]
+fn a_window_that_closes_on_data_in_flight_is_probed_too() {
+    let mut h = Harness::established();
+    h.write(2000);
+    assert_eq!(h.drain(), 2);
+    // The peer took the first and shrank its window (it should not).
+    h.send(seg().seq(1).ack(1001).win(0));
+    h.advance(200);
+    h.expect(seg().seq(1001).len(1));
+    let info = h.info();
+    assert_eq!(info.cwnd, 10_000, "a closed window is no congestion");
+    h.send(seg().seq(1).ack(1001).win(WIN));
+    h.expect(seg().seq(1001).len(1000));
+}
+
+#[test]
+fn a_window_smaller_than_worthwhile_is_used_at_last() {
+    // RFC 9293 §3.8.6.2.1 (4): the override time-out.
+    let mut h = Harness::established();
+    h.write(1000);
+    h.expect(seg().len(1000));
+    h.send(seg().seq(1).ack(1001).win(100));
+    h.write(5000);
+    h.expect_nothing();
+    h.advance(200);
+    h.expect(seg().seq(1001).len(100));
+    h.send(seg().seq(1).ack(1101).win(WIN));
+    h.expect(seg().seq(1101).len(1000));
+}

@@ -1,0 +1,241 @@
+//! SACK: what a receiver reports (RFC 2018), what a sender does with it (RFC 6675).
+
+use crate::info::State;
+use crate::testing::{Handshake, Harness, Seg, seg};
+
+const WIN: u16 = 60_000;
+
+fn offer() -> Handshake {
+    Handshake {
+        sack: true,
+        ..Handshake::default()
+    }
+}
+
+fn data(seq: u32, len: usize) -> Seg {
+    seg().seq(seq).ack(1).win(WIN).len(len)
+}
+
+fn ten_in_flight() -> Harness {
+    let mut h = Harness::new().and_established(&offer());
+    h.write(40_000);
+    assert_eq!(h.drain(), 10);
+    h
+}
+
+fn ack(n: u32, blocks: &[(u32, u32)]) -> Seg {
+    seg().seq(1).ack(n).win(WIN).sack(blocks)
+}
+
+// ---- receiver ------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn what_is_held_is_reported_latest_first() {
+    let mut h = Harness::new().and_established(&offer());
+    h.send(data(1001, 500));
+    h.expect(seg().ack(1).sack(&[(1001, 1501)]));
+    h.send(data(2001, 500));
+    h.expect(seg().ack(1).sack(&[(2001, 2501), (1001, 1501)]));
+    h.send(data(3001, 500));
+    h.expect(
+        seg()
+            .ack(1)
+            .sack(&[(3001, 3501), (2001, 2501), (1001, 1501)]),
+    );
+    h.send(data(1501, 500));
+    h.expect(seg().ack(1).sack(&[(1001, 2501), (3001, 3501)]));
+    h.send(data(1, 1000));
+    h.expect(seg().ack(2501).sack(&[(3001, 3501)]));
+    h.send(data(2501, 500));
+    h.expect(seg().ack(3501).sack(&[]));
+}
+
+#[test]
+fn four_blocks_fit_and_three_with_timestamps() {
+    for (ts, fit) in [(None, 4), (Some(1), 3)] {
+        let mut h = Harness::new().and_established(&Handshake { ts, ..offer() });
+        let mut blocks = Vec::new();
+        for i in 0..6 {
+            let seq = 1001 + i * 1000;
+            let segment = data(seq, 100);
+            h.send(if ts.is_some() {
+                segment.ts(1, 0)
+            } else {
+                segment
+            });
+            blocks.insert(0, (seq, seq + 100));
+            blocks.truncate(fit);
+            h.expect(seg().ack(1).sack(&blocks));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_reported_unless_it_was_agreed_on() {
+    let mut h = Harness::established();
+    h.send(data(1001, 500));
+    h.expect(seg().ack(1).sack(&[]));
+}
+
+#[test]
+fn data_makes_room_for_blocks() {
+    let mut h = Harness::new().and_established(&offer());
+    h.send(data(1001, 500));
+    h.expect(seg().ack(1));
+    h.write(2000);
+    // 12 bytes of option: RFC 6691.
+    h.expect(seg().seq(1).len(988).sack(&[(1001, 1501)]));
+    h.expect(seg().seq(989).len(988).sack(&[(1001, 1501)]));
+}
+
+// ---- sender --------------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn three_sacked_segments_start_recovery() {
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(1001, 2001)]));
+    h.expect(seg().seq(10_001).len(1000));
+    h.send(ack(1, &[(1001, 3001)]));
+    h.expect(seg().seq(11_001).len(1000));
+    h.expect_nothing();
+    h.send(ack(1, &[(1001, 4001)]));
+    h.expect(seg().seq(1).len(1000));
+    h.expect_nothing();
+    assert_eq!(h.info().ssthresh, 5000);
+}
+
+#[test]
+fn one_ack_that_sacks_enough_starts_recovery() {
+    // RFC 6675 §5 step 2: more than DupThresh - 1 segments above, in a single (stretch) ACK.
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(1001, 6001)]));
+    h.expect(seg().seq(1).len(1000));
+}
+
+#[test]
+fn duplicates_without_news_do_not_count() {
+    let mut h = ten_in_flight();
+    for _ in 0..5 {
+        h.send(ack(1, &[]));
+    }
+    h.expect_nothing();
+    for _ in 0..5 {
+        h.send(ack(1, &[(1001, 2001)]));
+    }
+    // One report, one segment of limited transmit.
+    h.expect(seg().seq(10_001).len(1000));
+    h.expect_nothing();
+}
+
+#[test]
+fn only_holes_are_retransmitted() {
+    let mut h = ten_in_flight();
+    // 1, 3, 4 and 6 are lost.
+    h.send(ack(1, &[(1001, 2001)]));
+    h.send(ack(1, &[(4001, 5001), (1001, 2001)]));
+    // Limited transmit.
+    assert_eq!(h.drain(), 2);
+    h.send(ack(1, &[(6001, 10_001), (4001, 5001), (1001, 2001)]));
+    // 2 segments in the pipe, 4 lost, room for 5.
+    h.expect(seg().seq(1).len(1000));
+    h.expect(seg().seq(2001).len(1000));
+    h.expect(seg().seq(3001).len(1000));
+    h.expect_nothing();
+    h.send(ack(1, &[(6001, 11_001), (4001, 5001), (1001, 2001)]));
+    h.expect(seg().seq(5001).len(1000));
+    h.expect_nothing();
+    assert_eq!(h.stack.counters().retransmits, 4);
+    h.send(ack(12_001, &[]));
+    assert_eq!(h.stack.counters().fast_retransmits, 1);
+    assert_eq!(h.info().cwnd, 5000);
+}
+
+#[test]
+fn the_pipe_limits_recovery() {
+    let mut h = ten_in_flight();
+    // Half of the flight has left: pipe is 1 (retransmitted) + 4 behind.
+    h.send(ack(1, &[(1001, 6001)]));
+    h.expect(seg().seq(1).len(1000));
+    h.expect_nothing();
+    // Each segment SACKed lets one new go.
+    h.send(ack(1, &[(1001, 7001)]));
+    h.expect(seg().seq(10_001).len(1000));
+    h.expect_nothing();
+    h.send(ack(1, &[(1001, 9001)]));
+    h.expect(seg().seq(11_001).len(1000));
+    h.expect(seg().seq(12_001).len(1000));
+    h.expect_nothing();
+}
+
+#[test]
+fn after_a_time_out_what_is_sacked_is_not_sent_again() {
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(1001, 2001)]));
+    h.drain();
+    h.advance(200);
+    h.expect(seg().seq(1).len(1000));
+    h.expect_nothing();
+    h.send(ack(2001, &[]));
+    h.expect(seg().seq(2001).len(1000));
+    h.expect(seg().seq(3001).len(1000));
+    h.send(ack(3001, &[(4001, 10_001)]));
+    h.drain();
+    assert!(h.info().retransmits <= 4, "{:?}", h.info());
+}
+
+#[test]
+fn a_peer_that_discards_what_it_sacked_gets_it_again() {
+    // RFC 2018 §8.
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(1001, 2001)]));
+    h.drain();
+    h.send(ack(1001, &[]));
+    h.drain();
+    h.advance(200);
+    h.expect(seg().seq(1001).len(1000));
+    h.send(ack(2001, &[]));
+    h.expect(seg().seq(2001).len(1000));
+}
+
+#[test]
+fn nonsense_is_ignored() {
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(50_001, 60_001)]));
+    h.send(ack(1, &[(5001, 4001)]));
+    h.send(ack(1001, &[(1, 501)]));
+    h.send(ack(1001, &[(0, 1001)]));
+    assert_eq!(h.stack.usage().range_sets, 0);
+    h.expect_state(State::Established);
+}
+
+#[test]
+fn the_scoreboard_goes_when_it_is_empty() {
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(1001, 6001)]));
+    assert_eq!(h.stack.usage().range_sets, 1);
+    h.send(ack(6001, &[]));
+    assert_eq!(h.stack.usage().range_sets, 0);
+}
+
+#[test]
+fn a_lost_tail_is_rescued_once() {
+    // RFC 6675 §4 NextSeg (4): when nothing else is left to send, the last segment.
+    let mut h = Harness::new().and_established(&offer());
+    h.write(10_000);
+    assert_eq!(h.drain(), 10);
+    // 1 and 10 are lost.
+    h.send(ack(1, &[(1001, 9001)]));
+    h.expect(seg().seq(1).len(1000));
+    h.expect(seg().seq(9001).len(1000));
+    h.expect_nothing();
+    h.send(ack(10_001, &[]));
+    assert_eq!(h.info().flight, 0);
+    assert_eq!(h.stack.counters().timeouts, 0);
+}
+
+#[test]
+fn dup_acks_with_data_still_report() {
+    let mut h = ten_in_flight();
+    h.send(ack(1, &[(1001, 6001)]).len(10));
+    h.expect(seg().seq(1).len(1000).ack(11));
+}

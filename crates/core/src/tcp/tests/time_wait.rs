@@ -1,0 +1,190 @@
+//! TIME_WAIT (RFC 9293 §3.10.7.4, RFC 1337, RFC 6191).
+
+use std::net::SocketAddr;
+
+use crate::command::{Command, Options};
+use crate::error::Error;
+use crate::testing::{CLIENT, Handshake, Harness, seg};
+
+const WIN: u16 = 60_000;
+
+/// TIME_WAIT of a connection with timestamps (ours starts at 0, the peer's at 1000).
+fn with_timestamps() -> Harness {
+    let mut h = Harness::new().and_established(&Handshake {
+        ts: Some(1000),
+        ..Handshake::default()
+    });
+    h.shutdown();
+    h.expect(seg().fin().seq(1));
+    h.send(seg().seq(1).fin().ack(2).win(WIN).ts(1001, 0));
+    h.expect(seg().seq(2).ack(2).ts(0, 1001));
+    h
+}
+
+#[test]
+fn it_lasts_two_msl() {
+    let mut h = Harness::time_wait();
+    h.advance(59_999);
+    assert_eq!(h.stack.usage().time_wait, 1);
+    h.advance(1);
+    assert_eq!(h.stack.usage().time_wait, 0);
+    h.expect_nothing();
+    // The endpoints are free again.
+    h.send(seg().seq(2).ack(2));
+    h.expect(seg().rst());
+}
+
+#[test]
+fn a_repeated_fin_is_acknowledged_and_restarts_it() {
+    let mut h = Harness::time_wait();
+    h.advance(50_000);
+    h.send(seg().seq(1).fin().ack(2).win(WIN));
+    h.expect(seg().seq(2).ack(2));
+    h.advance(59_000);
+    assert_eq!(h.stack.usage().time_wait, 1);
+    h.advance(1000);
+    assert_eq!(h.stack.usage().time_wait, 0);
+}
+
+#[test]
+fn its_acks_carry_timestamps() {
+    let mut h = with_timestamps();
+    h.advance(10);
+    h.send(seg().seq(1).fin().ack(2).win(WIN).ts(1005, 0));
+    h.expect(seg().seq(2).ack(2).ts(10, 1001));
+}
+
+#[test]
+fn a_reset_does_not_end_it() {
+    // RFC 1337.
+    let mut h = Harness::time_wait();
+    h.send(seg().rst().seq(2));
+    h.expect_nothing();
+    assert_eq!(h.stack.usage().time_wait, 1);
+}
+
+#[test]
+fn an_ack_of_everything_gets_no_answer() {
+    let mut h = Harness::time_wait();
+    h.send(seg().seq(2).ack(2).win(WIN));
+    h.expect_nothing();
+}
+
+#[test]
+fn a_higher_syn_opens_the_next_connection() {
+    let mut h = Harness::time_wait();
+    let old = h.sent_syn();
+    h.send(Handshake::default().syn().seq(500));
+    let syn_ack = h.expect(seg().syn().ack(501));
+    assert!(syn_ack.seq > old, "the ISS must be beyond what was sent");
+    let usage = h.stack.usage();
+    assert_eq!((usage.time_wait, usage.half_open), (0, 1));
+    h.send(seg().seq(501).ack(1).win(WIN));
+    assert_eq!(h.stack.usage().connections, 2);
+}
+
+#[test]
+fn an_old_syn_is_answered_with_an_ack() {
+    let mut h = Harness::time_wait();
+    h.send(Handshake::default().syn().seq(1));
+    h.expect(seg().seq(2).ack(2));
+    assert_eq!(h.stack.usage().time_wait, 1);
+}
+
+#[test]
+fn timestamps_tell_a_new_syn() {
+    // RFC 6191 §2: the sequence number is lower, the timestamp is higher.
+    let mut h = with_timestamps();
+    h.send(Handshake::default().syn().seq(0).ts(1001, 0));
+    h.expect(seg().seq(2).ack(2));
+    h.send(Handshake::default().syn().seq(0).ts(1002, 0));
+    h.expect(seg().syn().ack(1));
+}
+
+#[test]
+fn the_oldest_goes_when_there_is_no_room() {
+    let mut h = Harness::with(|config| config.max_time_wait = 1);
+    h.listen(4, Options::default());
+    h.established_with(&Handshake::default());
+    h.shutdown();
+    h.send(seg().seq(1).fin().ack(2).win(WIN));
+    h.close();
+    h.drain();
+    assert_eq!(h.stack.usage().time_wait, 1);
+    // Another one, from another port.
+    let at = |s: crate::testing::Seg| s.port(6000);
+    h.send(at(Handshake::default().syn()));
+    h.expect(at(seg().syn().ack(1)));
+    h.send(at(seg().seq(1).ack(1).win(WIN)));
+    let conn = h.events().iter().find_map(|event| match event {
+        crate::Event::Accepted { conn, .. } => Some(*conn),
+        crate::Event::Ready { .. } => None,
+    });
+    h.conn = conn;
+    let id = h.id();
+    h.execute(Command::Accept {
+        conn: id,
+        token: CLIENT,
+    });
+    h.shutdown();
+    h.send(at(seg().seq(1).fin().ack(2).win(WIN)));
+    h.close();
+    let usage = h.stack.usage();
+    assert_eq!((usage.time_wait, usage.flows, usage.connections), (1, 1, 0));
+    assert_eq!(h.stack.counters().time_wait_evictions, 1);
+}
+
+/// A client whose only port is in TIME_WAIT towards the peer.
+fn client(offer: &Handshake) -> Harness {
+    let mut h = Harness::with(|config| config.ephemeral = (40_000, 40_000))
+        .and_connected(offer, Options::default());
+    h.shutdown();
+    h.drain();
+    let fin = seg().seq(1).fin().ack(2).win(WIN);
+    h.send(if offer.ts.is_some() {
+        fin.ts(1001, 0)
+    } else {
+        fin
+    });
+    h.close();
+    h.drain();
+    assert_eq!(h.stack.usage().time_wait, 1);
+    h
+}
+
+fn connect_again(h: &mut Harness) -> Result<crate::Reply, Error> {
+    let remote: SocketAddr = h.peer();
+    let command = Command::Connect {
+        token: CLIENT,
+        local: None,
+        remote,
+        options: Options::default(),
+    };
+    h.stack.execute(h.now(), command)
+}
+
+#[test]
+fn a_client_waits_for_it_without_timestamps() {
+    let mut h = client(&Handshake::default());
+    h.advance(5000);
+    assert_eq!(connect_again(&mut h), Err(Error::AddressNotAvailable));
+    h.advance(60_000);
+    assert!(connect_again(&mut h).is_ok());
+}
+
+#[test]
+fn a_client_with_timestamps_may_connect_again_after_a_second() {
+    // RFC 6191 §3.
+    let mut h = client(&Handshake {
+        ts: Some(1000),
+        ..Handshake::default()
+    });
+    let old = h.sent_syn();
+    assert_eq!(connect_again(&mut h), Err(Error::AddressNotAvailable));
+    h.advance(1000);
+    assert!(connect_again(&mut h).is_ok());
+    h.transmit();
+    let syn = h.expect(seg().syn());
+    assert!(syn.seq > old + 2);
+    assert_eq!(h.stack.usage().time_wait, 0);
+}
