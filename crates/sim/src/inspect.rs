@@ -31,7 +31,7 @@ impl Network {
     }
 
     /// What is left, for people: usage of each stack, and its first connections.
-    pub(crate) fn describe(&mut self) -> String {
+    pub fn describe(&mut self) -> String {
         let now = self.now;
         let mut text = String::new();
         for (index, host) in self.hosts.iter_mut().enumerate() {

@@ -58,6 +58,8 @@ pub(crate) struct Conn {
     outgoing: Pattern,
     incoming: Pattern,
     shut: bool,
+    /// All that was written, and our FIN, are acknowledged.
+    drained: bool,
     connect_at: Instant,
     /// Paused until then.
     read_at: Option<Instant>,
@@ -102,6 +104,7 @@ impl Conn {
             outgoing: Pattern::between(0, remote, remote),
             incoming: Pattern::between(0, remote, remote),
             shut: false,
+            drained: false,
             connect_at: at,
             read_at: None,
             write_at: None,
@@ -180,7 +183,7 @@ impl Conn {
         if self.record.tries < self.plan.tries {
             self.phase = Phase::Planned;
             self.record.sent = 0;
-            (self.stuck, self.shut, self.again) = (false, false, false);
+            (self.stuck, self.shut, self.again, self.drained) = (false, false, false, false);
             (self.write_at, self.hold_at) = (None, None);
             self.connect_at = env.now + Duration::from_millis(env.rng.between(10, 3000));
             return false;
@@ -344,9 +347,7 @@ impl Conn {
             {
                 self.close(env)
             }
-            Ending::Abort(bytes)
-                if self.record.sent + self.record.received >= bytes && self.record.connected =>
-            {
+            Ending::Abort(bytes) if self.record.connected && self.is_aborted_by(bytes) => {
                 self.record.aborted = true;
                 self.release(env, Command::Abort(self.id));
                 self.finish(env.now);
@@ -354,6 +355,12 @@ impl Conn {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Enough has passed, or nothing more will.
+    fn is_aborted_by(&self, bytes: u64) -> bool {
+        let passed = self.record.sent + self.record.received;
+        passed >= bytes || (self.all_written() && self.record.eof)
     }
 
     fn hold(&mut self, env: &mut Env<'_>, time: Duration) -> Result<(), String> {
@@ -365,11 +372,16 @@ impl Conn {
         Ok(())
     }
 
-    fn shut_down(&mut self, env: &mut Env<'_>) -> Result<(), String> {
-        if !self.shut {
-            self.shut = true;
-            self.tell(env, Command::Shutdown(self.id))?;
+    fn shut_once(&mut self, env: &mut Env<'_>) -> Result<(), String> {
+        if self.shut {
+            return Ok(());
         }
+        self.shut = true;
+        self.tell(env, Command::Shutdown(self.id))
+    }
+
+    fn shut_down(&mut self, env: &mut Env<'_>) -> Result<(), String> {
+        self.shut_once(env)?;
         if self.record.eof {
             self.close(env)
         } else {
@@ -378,6 +390,10 @@ impl Conn {
     }
 
     fn close(&mut self, env: &mut Env<'_>) -> Result<(), String> {
+        self.drained |= env.streams.status(self.id.slot).contains(Status::CLOSED);
+        if self.plan.linger && !self.drained {
+            return self.shut_once(env);
+        }
         self.release(env, Command::Close(self.id));
         self.finish(env.now);
         Ok(())
@@ -435,6 +451,7 @@ impl Conn {
         if ready.contains(Ready::DRAINED) && (!self.shut || streams.unsent(self.id.slot) > 0) {
             return Err(format!("{}: DRAINED, but it is not", self.name()));
         }
+        self.drained |= ready.contains(Ready::DRAINED);
         if ready.contains(Ready::READABLE) {
             self.unannounced = 0;
         }
@@ -448,7 +465,8 @@ impl Conn {
         }
         let slot = self.id.slot;
         let status = streams.status(slot);
-        let paused = |at: Option<Instant>| at.is_some_and(|at| at > now);
+        // A pause that ends now ends in the next turn.
+        let paused = |at: Option<Instant>| at.is_some_and(|at| at >= now);
         let reads = !paused(self.read_at) && !self.record.eof;
         if reads && streams.readable(slot) > 0 {
             return Err(format!(
@@ -463,6 +481,9 @@ impl Conn {
         if !paused(self.read_at) && status.contains(Status::ERROR) {
             return Err(format!("{}: sleeps on an error", self.name()));
         }
+        if self.shut && self.record.eof && status.contains(Status::CLOSED) {
+            return Err(format!("{}: lingers although all is over", self.name()));
+        }
         if !self.record.connected && status.contains(Status::CONNECTED) {
             return Err(format!(
                 "{}: does not know that it is connected",
@@ -475,7 +496,7 @@ impl Conn {
     /// A writer that found the stream full is woken when a quarter of it is free.
     fn check_room(&self, streams: &AppStreams, now: Instant) -> Result<(), String> {
         let slot = self.id.slot;
-        let waits = self.stuck && self.pending() > 0 && self.write_at.is_none_or(|at| at <= now);
+        let waits = self.stuck && self.pending() > 0 && self.write_at.is_none_or(|at| at < now);
         let room = streams.unsent(slot) <= self.send_limit - self.send_limit / 4;
         if waits && room && streams.writable(slot) > 0 {
             let (unsent, limit) = (streams.unsent(slot), self.send_limit);

@@ -36,7 +36,7 @@ pub enum Ending {
     AfterEof,
     /// `Close` when all is written and this many bytes were read, whatever the peer does.
     AfterBytes(u64),
-    /// `Abort` when this many bytes were read and written together.
+    /// `Abort` when this many bytes were read and written together, or all of them.
     Abort(u64),
     /// As `HalfClose`, this long after all is written.
     Hold(Duration),
@@ -63,6 +63,9 @@ pub struct Plan {
     pub first_read: Duration,
     /// How it ends.
     pub ending: Ending,
+    /// Before `Close`, shut down and wait until the peer has acknowledged everything, as with SO_LINGER: nobody sends for an application
+    /// that has closed for ever.
+    pub linger: bool,
     /// Attempts to connect before the error counts.
     pub tries: u32,
     /// Socket options.
@@ -81,6 +84,7 @@ impl Default for Plan {
             read_pause: Duration::ZERO,
             first_read: Duration::ZERO,
             ending: Ending::HalfClose,
+            linger: false,
             tries: 1,
             options: Options::default(),
         }

@@ -1,6 +1,8 @@
 //! Two hosts and a good link.
 #![allow(dead_code)]
 
+pub mod script;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
