@@ -41,6 +41,12 @@ impl Seg {
         self
     }
 
+    /// These flags and no others.
+    pub fn with_flags(mut self, flags: TcpFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+
     /// SYN.
     pub fn syn(self) -> Self {
         self.flag(TcpFlags::SYN)

@@ -4,6 +4,7 @@ mod acks;
 mod active;
 mod challenge;
 mod close;
+mod hostile;
 mod keepalive;
 mod listeners;
 mod lists;
