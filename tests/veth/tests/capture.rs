@@ -41,8 +41,8 @@ fn capture(kind: Kind) {
     server.stop();
     let all = tcpdump(&["-r", file]);
     for wanted in [
-        "ARP, Request",
-        "ARP, Reply",
+        "Request who-has",
+        "Reply 10.77.0.1 is-at",
         "ICMP echo reply",
         "neighbor advertisement",
         "ICMP6, echo reply",
