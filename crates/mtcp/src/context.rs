@@ -222,6 +222,7 @@ impl Context {
         }
         // The call itself says what became of the link.
         let _ = self.poll();
+        self.driver.give_way();
         true
     }
 
@@ -253,7 +254,10 @@ impl Context {
 
     /// Takes all events from the stack to the sockets they are about.
     fn dispatch(&mut self) {
-        while let Some(event) = self.driver.poll_event() {
+        for _ in 0..self.driver.events_at_most() {
+            let Some(event) = self.driver.poll_event() else {
+                break;
+            };
             match event {
                 Event::Accepted {
                     listener,

@@ -68,6 +68,21 @@ impl Driver {
         either!(self, driver => driver.settle())
     }
 
+    /// Events to take at one go: a stack thread may make them as fast as they are taken.
+    pub(crate) fn events_at_most(&self) -> usize {
+        match self {
+            Self::Inline(_) => usize::MAX,
+            Self::Paired(_) => paired::QUEUE,
+        }
+    }
+
+    /// Lets a stack thread on the same processor run.
+    pub(crate) fn give_way(&self) {
+        if let Self::Paired(_) = self {
+            std::thread::yield_now();
+        }
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         either!(self, driver => driver.poll_event())
     }

@@ -22,7 +22,7 @@ use crate::wake::Bell;
 use crate::{Errno, Result, clock};
 
 /// Entries of the event and doorbell queues.
-const QUEUE: usize = 4096;
+pub(super) const QUEUE: usize = 4096;
 /// Looks for a reply before sleeping; between them the stack thread gets the processor.
 const LOOKS: u32 = 4;
 /// Between looks for room in a full queue.

@@ -21,12 +21,16 @@ impl Context {
             return Err(Errno::ENOTCONN);
         };
         let status = self.streams.status(conn.slot);
-        if !status.contains(Status::CONNECTED) || status.intersects(Status::ERROR | Status::CLOSED)
-        {
+        if !status.contains(Status::CONNECTED) {
             return Err(Errno::ENOTCONN);
         }
         if how != How::Write {
             socket.flags |= Flags::SHUT_RD;
+        }
+        if status.intersects(Status::ERROR | Status::CLOSED) {
+            // Linux wakes who waits for the end even so.
+            self.news(id, Events::all());
+            return Err(Errno::ENOTCONN);
         }
         if how != How::Read && !socket.flags.contains(Flags::SHUT_WR) {
             socket.flags |= Flags::SHUT_WR;

@@ -3,6 +3,7 @@
 
 mod kernel;
 mod ours;
+mod random;
 mod script;
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,7 +15,7 @@ use ours::Ours;
 use script::{parse, run};
 
 /// Runs a script on both.
-fn both(name: &str, text: &str) {
+pub fn both(name: &str, text: &str) {
     let script = parse(text);
     let ours = run(&mut Ours::new(), &script);
     // A busy machine may keep the kernel from delivering in time: more patience before a verdict.
@@ -25,12 +26,17 @@ fn both(name: &str, text: &str) {
         .find(|kernel| *kernel == ours);
     if kernel.is_none() {
         let kernel = run(&mut Kernel::new(Duration::from_millis(100)), &script);
-        for (ours, kernel) in ours.iter().zip(&kernel) {
-            assert_eq!(
-                ours, kernel,
-                "{name} ({text}): ours is left, the kernel's right"
-            );
-        }
+        let same = ours
+            .iter()
+            .zip(&kernel)
+            .take_while(|(ours, kernel)| ours == kernel)
+            .count();
+        panic!(
+            "{name}: {text}\nsame: {:#?}\nours: {:?}\nkernel: {:?}",
+            &ours[..same],
+            ours[same],
+            kernel[same]
+        );
     }
 }
 

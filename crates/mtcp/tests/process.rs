@@ -1,0 +1,153 @@
+//! Set-up of whole processes: links by name, several queues, reports, and what goes wrong.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mtcp::{Config, Context, Domain, Errno, IoSpec, Mode, Mtcp, RecvFlags};
+use support::{CLIENT, DEADLINE, SERVER, addr};
+
+fn config(path: &std::path::Path, host: &str, cores: usize) -> Config {
+    let mut config = support::config(Mode::Inline, &format!("{host}/24"));
+    config.io = IoSpec::Shm(path.to_owned());
+    config.cores = cores;
+    config
+}
+
+fn serve(mut context: Context) {
+    let listener = context.socket(Domain::V4).unwrap();
+    context.bind(listener, addr(SERVER, 80)).unwrap();
+    context.listen(listener, 4).unwrap();
+    let (socket, _) = context.accept(listener).unwrap();
+    let mut buf = [0; 4];
+    assert_eq!(context.recv(socket, &mut buf, RecvFlags::WAITALL), Ok(4));
+    assert_eq!(context.write(socket, &buf), Ok(4));
+    assert_eq!(context.read(socket, &mut buf), Ok(0));
+    context.close(socket).unwrap();
+    context.drain(Duration::from_secs(5)).unwrap();
+}
+
+fn ask(mut context: Context) {
+    let socket = context.socket(Domain::V4).unwrap();
+    context.connect(socket, addr(SERVER, 80)).unwrap();
+    context.write(socket, b"ping").unwrap();
+    let mut buf = [0; 4];
+    assert_eq!(context.recv(socket, &mut buf, RecvFlags::WAITALL), Ok(4));
+    assert_eq!(&buf, b"ping");
+    context.close(socket).unwrap();
+    context.drain(Duration::from_secs(5)).unwrap();
+}
+
+/// One conversation per queue, each between two threads.
+#[test]
+fn two_processes_worth_of_contexts_talk_on_two_queues() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("link");
+    let server = Mtcp::init(config(&path, SERVER, 2)).unwrap();
+    let mut threads: Vec<_> = (0..2)
+        .map(|core| server.context(core).unwrap())
+        .map(|context| thread::spawn(move || serve(context)))
+        .collect();
+    // The side that made the link takes its peer in as soon as its contexts run.
+    let client = Mtcp::init(config(&path, CLIENT, 2)).unwrap();
+    assert_eq!((server.cores(), client.cores()), (2, 2));
+    for core in 0..2 {
+        let context = client.context(core).unwrap();
+        threads.push(thread::spawn(move || ask(context)));
+    }
+    let start = Instant::now();
+    for thread in threads {
+        while !thread.is_finished() {
+            assert!(start.elapsed() < DEADLINE, "a context hangs");
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_core_has_one_context() {
+    let dir = tempfile::tempdir().unwrap();
+    let mtcp = Mtcp::init(config(&dir.path().join("link"), SERVER, 1)).unwrap();
+    let _context = mtcp.context(0).unwrap();
+    assert!(
+        mtcp.context(0)
+            .unwrap_err()
+            .to_string()
+            .contains("one per core")
+    );
+    assert!(
+        mtcp.context(1)
+            .unwrap_err()
+            .to_string()
+            .contains("num_cores")
+    );
+    assert!(mtcp.pin(1).is_err());
+}
+
+#[test]
+fn the_report_says_what_was_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("link");
+    let mtcp = Mtcp::init(config(&path, SERVER, 0)).unwrap();
+    let report = mtcp.report();
+    let line = |what: &str| {
+        report
+            .lines
+            .iter()
+            .find(|line| line.0 == what)
+            .map(|line| line.1.clone())
+    };
+    assert_eq!(line("io"), Some(format!("shm:{}", path.display())));
+    assert_eq!(line("contexts").as_deref(), Some("1"));
+    assert_eq!(line("mtu").as_deref(), Some("1500"));
+    assert_eq!(line("mode").as_deref(), Some("inline"));
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_in_one_line() {
+    let text = |config| Mtcp::init(config).unwrap_err().to_string();
+    let missing = std::path::Path::new("/nonexistent/dir/link");
+    let mut cases = vec![text(config(missing, SERVER, 1))];
+    assert!(cases[0].contains("/nonexistent/dir"), "{}", cases[0]);
+    cases.push(text(Config::default()));
+    assert!(cases[1].contains("addr"), "{}", cases[1]);
+    let mut afxdp = config(missing, SERVER, 1);
+    afxdp.io = IoSpec::Afxdp("no-such-if0".into());
+    cases.push(text(afxdp));
+    assert!(cases[2].contains("no-such-if0"), "{}", cases[2]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut fault = config(&dir.path().join("link"), SERVER, 1);
+    fault.fault = Some("gremlins=5".into());
+    cases.push(text(fault));
+    assert!(cases[3].contains("gremlins"), "{}", cases[3]);
+    let mut mask = config(&dir.path().join("link"), SERVER, 1);
+    mask.core_list = vec![100_000];
+    cases.push(text(mask));
+    assert!(cases[4].contains("core_mask"), "{}", cases[4]);
+    assert!(cases.iter().all(|case| !case.contains('\n')), "{cases:?}");
+}
+
+#[test]
+fn a_capture_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut with_capture = config(&dir.path().join("link"), SERVER, 1);
+    let file = dir.path().join("x.pcapng");
+    with_capture.pcap = Some(file.clone());
+    let mtcp = Mtcp::init(with_capture).unwrap();
+    let mut context = mtcp.context(0).unwrap();
+    let socket = context.socket(Domain::V4).unwrap();
+    context.set_nonblocking(socket, true).unwrap();
+    assert_eq!(
+        context.connect(socket, addr(CLIENT, 80)),
+        Err(Errno::EINPROGRESS)
+    );
+    context.poll().unwrap();
+    drop((context, mtcp));
+    // Section header, interface, and the ARP request at least.
+    let bytes = std::fs::read(file).unwrap();
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    assert!(bytes.len() > 150, "{} bytes", bytes.len());
+}
