@@ -68,6 +68,7 @@ impl Config {
         secret: [u8; 32],
     ) -> stack::Config {
         let port = PortId(0);
+        let defaults = stack::Config::default();
         let address = |cidr: &super::Cidr| stack::Address {
             addr: cidr.addr,
             prefix_len: cidr.prefix_len,
@@ -87,19 +88,19 @@ impl Config {
             routes: self.stack_routes(port),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
-            max_connections: self.max_concurrency,
+            // Connections that the application closed go on for a while without a socket.
+            max_connections: self.max_concurrency.saturating_mul(2),
+            max_half_open: defaults.max_half_open.max(self.max_concurrency),
+            max_time_wait: defaults.max_time_wait.max(self.max_concurrency),
             recv_pool: self.pool(self.rcvbuf),
             send_pool: self.pool(self.sndbuf),
             recv_buffer: self.rcvbuf,
             send_buffer: self.sndbuf,
-            max_buffer: self
-                .rcvbuf
-                .max(self.sndbuf)
-                .max(stack::Config::default().max_buffer),
+            max_buffer: self.rcvbuf.max(self.sndbuf).max(defaults.max_buffer),
             time_wait: self.tcp_timewait,
             congestion: self.congestion,
             huge_pages: self.huge_pages,
-            ..stack::Config::default()
+            ..defaults
         }
     }
 
