@@ -59,7 +59,8 @@ pub enum Command {
         /// For accepted connections.
         options: Options,
     },
-    /// Stop listening; connections not yet accepted are reset. Replies `Done`.
+    /// Stop listening; connections not yet accepted are reset. Those announced with `Event::Accepted` still have to be given back:
+    /// release their streams and `Abort` them. Replies `Done`.
     Unlisten(ListenerId),
     /// Open a connection. `local` with port 0 picks a port (RFC 6056), `None` picks the address too. Replies `Connecting`; then an
     /// event says `CONNECTED` or `ERROR`.

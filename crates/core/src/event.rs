@@ -32,7 +32,8 @@ bitflags! {
 /// Something that happened, see [`crate::Stack::poll_event`]. At most one per connection waits at a time: later news is merged into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A connection waits to be taken with `Command::Accept` (or refused with `Command::Abort`). Its streams are open.
+    /// A connection waits to be taken with `Command::Accept` (or refused with `Command::Abort`). Its streams are open, and from now on the
+    /// application holds them: they have to be released whatever becomes of the connection. No other event comes before `Accept`.
     Accepted {
         /// Of the listener.
         listener: Token,
@@ -47,7 +48,7 @@ pub enum Event {
     Ready {
         /// The connection.
         conn: ConnId,
-        /// Its name with the application; `Token::NONE` before `Command::Accept`.
+        /// Its name with the application.
         token: Token,
         /// What changed.
         ready: Ready,

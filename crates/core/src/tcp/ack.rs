@@ -128,6 +128,12 @@ impl Conn<'_> {
             .options
             .timestamps
             .filter(|_| needed && self.has(Flags::TIMESTAMPS))?;
+        // An echo from before the time-out is no measure: perhaps the data arrived in time and its ACK was lost, and what is answered now
+        // is the copy (Karn).
+        let since_timeout = stamps.tsecr.wrapping_sub(self.cold.timeout_stamp) as i32;
+        if self.hot.backoff > 0 && since_timeout < 0 {
+            return None;
+        }
         let age = self.tsval(now).wrapping_sub(stamps.tsecr);
         (age < MAX_ECHO_AGE_MS).then(|| Duration::from_millis(u64::from(age)))
     }

@@ -134,6 +134,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         offer_wscale: window_scale_for(config.max_buffer),
         keepalive_probes: 0,
         keepalive_at: Instant::FAR,
+        timeout_stamp: 0,
         min_rtt: 0,
         retransmits: 0,
         segments_in: 0,

@@ -180,6 +180,8 @@ pub(crate) struct Cold {
     /// Keepalive probes sent without an answer.
     pub keepalive_probes: u8,
     pub keepalive_at: Instant,
+    /// Our timestamp when the retransmission timer last expired; counts with `Hot::backoff`.
+    pub timeout_stamp: u32,
     /// µs; 0: unknown.
     pub min_rtt: u32,
     pub retransmits: u32,
@@ -188,6 +190,8 @@ pub(crate) struct Cold {
     pub bytes_acked: u64,
     pub bytes_received: u64,
 }
+
+const _: () = assert!(size_of::<Cold>() <= 320);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

@@ -103,7 +103,7 @@ impl Conn<'_> {
             return;
         }
         self.hot.retries += 1;
-        self.hot.backoff = self.hot.backoff.saturating_add(1);
+        self.back_off(now);
         self.set(Flags::SYN_DUE);
         self.start_rtx_timer(now);
         self.mark_output();
@@ -122,8 +122,14 @@ impl Conn<'_> {
         }
         self.hot.retries += 1;
         self.on_loss_timeout();
-        self.hot.backoff = self.hot.backoff.saturating_add(1);
+        self.back_off(now);
         self.start_rtx_timer(now);
+    }
+
+    /// RFC 6298 §5.5.
+    fn back_off(&mut self, now: Instant) {
+        self.hot.backoff = self.hot.backoff.saturating_add(1);
+        self.cold.timeout_stamp = self.tsval(now);
     }
 
     /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.

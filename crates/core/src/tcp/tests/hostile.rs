@@ -54,16 +54,19 @@ fn op() -> impl Strategy<Value = Op> {
         prop::option::of((near_edges(), near_edges())),
         prop_oneof![8 => Just(5000u16), 1 => 5001u16..5004],
     );
-    let segment = segment.prop_map(|(flags, seq, ack, window, len, stamps, sack, port)| Op::Segment {
-        flags,
-        seq,
-        ack,
-        window,
-        len,
-        stamps,
-        sack,
-        port,
-    });
+    let segment =
+        segment.prop_map(
+            |(flags, seq, ack, window, len, stamps, sack, port)| Op::Segment {
+                flags,
+                seq,
+                ack,
+                window,
+                len,
+                stamps,
+                sack,
+                port,
+            },
+        );
     prop_oneof![
         12 => segment,
         3 => (1usize..5000).prop_map(Op::Write),
@@ -127,7 +130,10 @@ fn apply(h: &mut Harness, op: Op) {
     h.sink.frames.truncate(100);
     let usage = h.stack.usage();
     assert!(usage.connections <= 5 && usage.flows <= 10, "{usage:?}");
-    assert!(usage.range_sets <= 10 && usage.recv_bytes <= 16 << 20, "{usage:?}");
+    assert!(
+        usage.range_sets <= 10 && usage.recv_bytes <= 16 << 20,
+        "{usage:?}"
+    );
 }
 
 /// Gives everything back, and checks that nothing is left.
@@ -150,7 +156,12 @@ fn end(mut h: Harness) {
     h.sink.frames.clear();
     h.advance(4_000_000);
     let usage = h.stack.usage();
-    let left = (usage.connections, usage.half_open, usage.time_wait, usage.flows);
+    let left = (
+        usage.connections,
+        usage.half_open,
+        usage.time_wait,
+        usage.flows,
+    );
     assert_eq!(left, (0, 0, 0, 0), "{usage:?}");
     let left = (usage.timers, usage.queued, usage.events, usage.range_sets);
     assert_eq!(left, (0, 0, 0, 0), "{usage:?}");

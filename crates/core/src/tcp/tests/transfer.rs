@@ -174,3 +174,22 @@ fn reordering_and_duplication_do_no_harm() {
         }
     });
 }
+
+#[test]
+fn recovery_keeps_a_lossy_link_busy() {
+    // 300 kB over 10 ms of round trip with 5 % loss each way: about 5 segments a round trip fit (1.2 / sqrt(p)), so 41 round trips and
+    // some time-outs of 200 ms.
+    for options in [true, false] {
+        let mut times: Vec<_> = (1..=11)
+            .map(|seed| {
+                let change = |config: &mut crate::Config| {
+                    config.timestamps = options;
+                    config.window_scaling = options;
+                };
+                lossy(seed, 5, change).0
+            })
+            .collect();
+        times.sort();
+        assert!(times[5] < Duration::from_millis(1500), "{times:?}");
+    }
+}
