@@ -1,7 +1,9 @@
 /*
  * The API without a peer: order of calls, wrong arguments, unconnected sockets, options, pipes, epoll, threads, signals.
  *
- *   alone CONF
+ *   alone CONF [modern]
+ *
+ * modern: CONF says strict_options = yes and one_event_per_entry = no.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,6 +22,7 @@
 #include "check.h"
 
 static mctx_t ctx;
+static int modern;
 
 static struct sockaddr_in
 v4(const char *text, int port)
@@ -408,8 +411,13 @@ options(void)
 	CHECK(info.tcpi_state == 7 && len >= 104);
 
 	/* Others: set to no effect, not to be asked for. */
-	CHECK(mtcp_setsockopt(ctx, s, SOL_SOCKET, 9999, &one, sizeof one) == 0);
-	CHECK(mtcp_setsockopt(ctx, s, 9999, 1, NULL, 0) == 0);
+	if (modern) {
+		FAILS(ENOPROTOOPT, mtcp_setsockopt(ctx, s, SOL_SOCKET, 9999, &one, sizeof one));
+		FAILS(ENOPROTOOPT, mtcp_setsockopt(ctx, s, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one));
+	} else {
+		CHECK(mtcp_setsockopt(ctx, s, SOL_SOCKET, 9999, &one, sizeof one) == 0);
+		CHECK(mtcp_setsockopt(ctx, s, 9999, 1, NULL, 0) == 0);
+	}
 	FAILS(ENOPROTOOPT, mtcp_getsockopt(ctx, s, SOL_SOCKET, 9999, &one, &len));
 	mtcp_close(ctx, s);
 	mtcp_close(ctx, s6);
@@ -464,7 +472,7 @@ epolls(void)
 {
 	struct mtcp_epoll_event event = { .events = MTCP_EPOLLIN, .data.u64 = 0x1122334455667788 }, got[4];
 	long long before;
-	int p[2], ep, other;
+	int p[2], ep, other, s;
 
 	FAILS(EINVAL, mtcp_epoll_create(ctx, 0));
 	FAILS(EINVAL, mtcp_epoll_create1(ctx, 1));
@@ -496,6 +504,15 @@ epolls(void)
 	CHECK(mtcp_epoll_wait(ctx, other, got, 4, 0) == 1 && mtcp_epoll_wait(ctx, other, got, 4, 0) == 0);
 	CHECK(mtcp_epoll_ctl(ctx, ep, MTCP_EPOLL_CTL_DEL, p[0], NULL) == 0);
 	CHECK(mtcp_epoll_wait(ctx, ep, got, 4, 0) == 0);
+
+	/* A socket that is not connected is writable and hung up, as Linux has it. */
+	event.events = MTCP_EPOLLOUT | MTCP_EPOLLONESHOT;
+	s = fresh();
+	CHECK(mtcp_epoll_ctl(ctx, ep, MTCP_EPOLL_CTL_ADD, s, &event) == 0);
+	CHECK(mtcp_epoll_wait(ctx, ep, got, 4, 0) == 1);
+	CHECK(got[0].events == (modern ? MTCP_EPOLLOUT | MTCP_EPOLLHUP : MTCP_EPOLLOUT));
+	CHECK(mtcp_epoll_wait(ctx, ep, got, 4, 0) == 0);
+	CHECK(mtcp_close(ctx, s) == 0);
 	CHECK(strcmp(EventToString(MTCP_EPOLLIN), "IN") == 0 && strcmp(EventToString(0xffffffff), "UNKNOWN") == 0);
 	CHECK(mtcp_close(ctx, p[0]) == 0 && mtcp_close(ctx, p[1]) == 0);
 	CHECK(mtcp_close(ctx, ep) == 0 && mtcp_close(ctx, other) == 0);
@@ -504,8 +521,9 @@ epolls(void)
 int
 main(int argc, char **argv)
 {
-	if (argc != 2)
+	if (argc < 2)
 		return 2;
+	modern = argc > 2;
 	before_init();
 	init(argv[1]);
 	contexts();

@@ -1,0 +1,117 @@
+//! What is installed, and what it exports.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Lab, install, pkg_config, prefix, root, run, succeed, words};
+
+/// Names that the headers declare as functions.
+fn declared() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for header in ["mtcp_api.h", "mtcp_epoll.h"] {
+        let text = fs::read_to_string(prefix().join("include").join(header)).unwrap();
+        for line in text
+            .lines()
+            .filter(|line| line.ends_with(");") && !line.starts_with("typedef"))
+        {
+            let name = line.split('(').next().unwrap();
+            names.insert(name.rsplit([' ', '*']).next().unwrap().to_owned());
+        }
+    }
+    assert_eq!(names.len(), 37, "{names:?}");
+    names
+}
+
+/// Names that `nm` lists with these flags as defined.
+fn defined(flags: &[&str], file: &Path) -> BTreeSet<String> {
+    let output = succeed(
+        Command::new("nm")
+            .args(flags)
+            .arg("--defined-only")
+            .arg(file),
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter(|line| line.split_whitespace().count() == 3)
+        .filter_map(|line| line.split_whitespace().last())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_shared_library_exports_the_api_only() {
+    assert_eq!(
+        defined(&["-D"], &prefix().join("lib/libmtcp.so")),
+        declared()
+    );
+}
+
+#[test]
+fn the_static_library_exports_the_api_only() {
+    assert_eq!(
+        defined(&["-g"], &prefix().join("lib/libmtcp.a")),
+        declared()
+    );
+}
+
+#[test]
+fn the_shared_library_has_its_name() {
+    let output = succeed(
+        Command::new("readelf")
+            .arg("-d")
+            .arg(prefix().join("lib/libmtcp.so")),
+    );
+    assert!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains("Library soname: [libmtcp.so.1]")
+    );
+    assert!(prefix().join("lib/libmtcp.so.1").exists());
+}
+
+#[test]
+fn programs_link_statically() {
+    let lab = Lab::new();
+    let program = lab.dir.path().join("alone");
+    let mut command = Command::new("cc");
+    command
+        .arg("-o")
+        .arg(&program)
+        .arg(root().join("tests/c/alone.c"));
+    let is_ours = |flag: &String| flag == "-lmtcp";
+    let flags = pkg_config(&["--cflags", "--libs", "--static"]);
+    assert!(flags.iter().any(is_ours));
+    command.args(
+        flags
+            .iter()
+            .map(|flag| if is_ours(flag) { "-l:libmtcp.a" } else { flag }),
+    );
+    succeed(&mut command);
+    let needed = succeed(Command::new("readelf").arg("-d").arg(&program)).stdout;
+    assert!(!words(&needed).iter().any(|word| word.contains("libmtcp")));
+    let conf = lab.conf("alone.conf", 2, "");
+    run(lab.command(&program).arg(conf));
+}
+
+#[test]
+fn packages_install_below_another_root() {
+    let dir = tempfile::tempdir().unwrap();
+    install(Path::new("/opt/mtcp"), dir.path().to_str().unwrap());
+    let installed = dir.path().join("opt/mtcp");
+    for file in [
+        "lib/libmtcp.so.1.0.0",
+        "lib/libmtcp.a",
+        "include/mtcp_api.h",
+        "include/mtcp_epoll.h",
+    ] {
+        assert!(installed.join(file).is_file(), "{file}");
+    }
+    let text = fs::read_to_string(installed.join("lib/pkgconfig/libmtcp.pc")).unwrap();
+    assert!(text.starts_with("prefix=/opt/mtcp\n"), "{text}");
+    assert!(
+        text.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))),
+        "{text}"
+    );
+}
