@@ -99,7 +99,28 @@ impl Net {
             target_ip: packet.sender_ip,
         };
         self.send_arp(at.port, packet.sender_mac, &reply, counters);
+        if !packet.sender_ip.is_unspecified() {
+            self.meet(at, packet.sender_ip.into(), packet.sender_mac, counters);
+        }
         true
+    }
+
+    /// A host on the link asked for an address of ours and said its own (RFC 826; RFC 4861 §7.2.3): it is about to send, and we to answer.
+    pub(super) fn meet(
+        &mut self,
+        at: &Arrival,
+        addr: IpAddr,
+        mac: MacAddr,
+        counters: &mut Counters,
+    ) {
+        let is_on_link = self
+            .path(addr, None)
+            .is_ok_and(|path| path.port == at.port && path.next_hop == addr);
+        if is_on_link {
+            self.neighbours
+                .on_solicitation(at.now, at.port, addr, mac, counters);
+            self.settle(counters);
+        }
     }
 
     /// Another host uses an address of ours, or is about to.

@@ -62,6 +62,13 @@ enum Class {
 
 const CLASSES: usize = 4;
 
+/// Who has to go when we need room: first those that do not answer, then those not used lately, then those that have not answered yet
+/// (which is what a flood from invented neighbours leaves behind), at last those in use.
+const ANY: [Class; CLASSES] = [Class::Failed, Class::Stale, Class::Incomplete, Class::Live];
+
+/// Who has to go when somebody else wants to be known.
+const UNUSED: [Class; 2] = [Class::Failed, Class::Stale];
+
 impl State {
     fn class(self) -> Class {
         match self {
@@ -195,7 +202,7 @@ impl Cache {
         counters: &mut Counters,
     ) -> Lookup {
         let Some(slot) = self.find(port, addr) else {
-            return match self.create(now, port, addr, counters) {
+            return match self.create(now, port, addr, &ANY, counters) {
                 Some(slot) => Lookup::Pending {
                     slot,
                     solicit: true,
@@ -277,25 +284,29 @@ impl Cache {
         true
     }
 
-    /// A neighbour asked us, and said its hardware address with it (RFC 4861 §7.2.3; RFC 826 likewise). False if the address means nothing
-    /// to us.
+    /// A neighbour asked us, and said its hardware address with it (RFC 4861 §7.2.3; RFC 826 likewise): whoever asks is about to send, so an
+    /// entry is made if there is none. It starts as stale, and only takes the place of entries that are not in use, so that invented
+    /// neighbours cannot push out real ones.
     pub fn on_solicitation(
         &mut self,
         now: Instant,
         port: PortId,
         addr: IpAddr,
         mac: MacAddr,
-    ) -> bool {
-        self.advertise(
-            now,
-            port,
-            addr,
-            Advertisement {
-                mac: Some(mac),
-                solicited: false,
-                override_flag: true,
-            },
-        )
+        counters: &mut Counters,
+    ) {
+        let advertisement = Advertisement {
+            mac: Some(mac),
+            solicited: false,
+            override_flag: true,
+        };
+        if self.advertise(now, port, addr, advertisement) {
+            return;
+        }
+        if let Some(slot) = self.create(now, port, addr, &UNUSED, counters) {
+            self.entries[slot as usize].mac = mac;
+            self.set_stale(slot);
+        }
     }
 
     /// The next question that is due, at most one per call. `Some(None)`: a timer fired without one.
@@ -451,12 +462,13 @@ impl Cache {
         now: Instant,
         port: PortId,
         addr: IpAddr,
+        victims: &[Class],
         counters: &mut Counters,
     ) -> Option<u32> {
         let slot = match self.slots.alloc() {
             Some(slot) => slot,
             None => {
-                self.evict(counters)?;
+                self.evict(victims, counters)?;
                 self.slots.alloc()?
             }
         };
@@ -492,11 +504,9 @@ impl Cache {
         Some(slot)
     }
 
-    /// Makes room: first of those that do not answer, then of those not used lately, then of those that have not answered yet (which is
-    /// what a flood from invented neighbours leaves behind), at last of those in use.
-    fn evict(&mut self, counters: &mut Counters) -> Option<()> {
-        let order = [Class::Failed, Class::Stale, Class::Incomplete, Class::Live];
-        let slot = order
+    /// Makes room: of the first class in `victims` that has anybody, the one longest in it.
+    fn evict(&mut self, victims: &[Class], counters: &mut Counters) -> Option<()> {
+        let slot = victims
             .iter()
             .find_map(|&class| self.classes[class as usize].front())?;
         let Entry {

@@ -95,9 +95,7 @@ impl Net {
             return Ok(());
         }
         if let Some(mac) = source_lladdr {
-            self.neighbours
-                .on_solicitation(at.now, at.port, src.into(), mac);
-            self.settle(counters);
+            self.meet(at, src.into(), mac, counters);
         }
         let to = source_lladdr.map_or(To::NextHop(src.into()), To::Mac);
         self.advertise(at.now, at.port, target, src, to, counters);

@@ -53,17 +53,33 @@ fn requests_for_our_address_are_answered() {
         target_ip: PEER4,
     };
     assert_eq!((to, answer), (PEER, expected));
+    bench.send(PEER4.into(), &[0; 20]);
     assert_eq!(
-        bench.net.neighbours.len(),
-        0,
-        "asking does not make an entry"
+        parse_ipv4(&bench.sent_one()).0.dst,
+        PEER,
+        "who asked is known"
     );
-    let other = request(PEER, PEER4, Ipv4Addr::new(10, 0, 0, 9));
+    let other = request(
+        STRANGER,
+        Ipv4Addr::new(10, 0, 0, 8),
+        Ipv4Addr::new(10, 0, 0, 9),
+    );
     assert_eq!(
         bench.consume(&arp_frame(MacAddr::BROADCAST, &other)),
         Some(Drop::ArpIgnored)
     );
     assert!(bench.sent().is_empty());
+}
+
+#[test]
+fn who_asks_from_elsewhere_is_not_made_a_neighbour() {
+    let mut bench = Bench::new();
+    let request = request(PEER, Ipv4Addr::new(192, 0, 2, 7), OUR4);
+    assert_eq!(
+        bench.consume(&arp_frame(MacAddr::BROADCAST, &request)),
+        None
+    );
+    assert_eq!(bench.net.neighbours.len(), 0);
 }
 
 #[test]

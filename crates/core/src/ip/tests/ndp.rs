@@ -71,11 +71,9 @@ fn solicitations_for_our_address_are_answered() {
         target_lladdr: Some(our_mac(0)),
     };
     assert_eq!(message, NdpMessage::NeighborAdvertisement(expected));
-    assert_eq!(
-        bench.net.neighbours.len(),
-        0,
-        "asking does not make an entry"
-    );
+    bench.send(PEER6.into(), &[0; 20]);
+    let frame = bench.sent_one();
+    assert_eq!(frame[..6], PEER.0, "who asked is known");
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl Bench {
             .resolve(self.now, PORT, addr(n), &mut self.counters)
     }
 
+    fn meet(&mut self, n: u16, mac: MacAddr) {
+        self.cache
+            .on_solicitation(self.now, PORT, addr(n), mac, &mut self.counters);
+    }
+
     fn advertise(&mut self, mac: Option<MacAddr>, solicited: bool, override_flag: bool) -> bool {
         self.cache.advertise(
             self.now,
@@ -161,8 +166,36 @@ fn an_answer_ends_resolution() {
 fn nothing_is_learned_about_strangers() {
     let mut bench = Bench::new(4);
     assert!(!bench.advertise(Some(A), true, true));
-    assert!(!bench.cache.on_solicitation(bench.now, PORT, addr(1), A));
     assert_eq!(bench.cache.len(), 0);
+}
+
+/// RFC 4861 §7.2.3.
+#[test]
+fn who_asks_is_known_but_not_trusted() {
+    let mut bench = Bench::new(4);
+    bench.meet(1, A);
+    assert_eq!(bench.state(), State::Stale);
+    assert_eq!(bench.resolve(1), Lookup::Ready(A));
+    assert_eq!(bench.state(), State::Delay);
+}
+
+#[test]
+fn strangers_who_ask_push_out_nobody_in_use() {
+    let mut bench = Bench::new(4);
+    for n in 1..=3 {
+        bench.meet(n, A);
+        bench.resolve(n);
+    }
+    for n in 100..120 {
+        bench.meet(n, B);
+    }
+    assert_eq!(bench.cache.len(), 4);
+    for n in 1..=3 {
+        assert_eq!(bench.resolve(n), Lookup::Ready(A));
+    }
+    bench.resolve(119);
+    bench.meet(200, B);
+    assert_eq!(bench.cache.state(PORT, addr(200)), None);
 }
 
 /// RFC 4861 appendix C: use, delay, unicast probes; then, beyond the RFC, everybody is asked before giving up.
@@ -279,7 +312,7 @@ fn advertisements_change_what_the_rfc_says() {
 #[test]
 fn a_failed_neighbour_that_speaks_up_is_usable_again() {
     let mut bench = Bench::in_state(State::Failed);
-    assert!(bench.cache.on_solicitation(bench.now, PORT, addr(1), B));
+    bench.meet(1, B);
     assert_eq!(bench.state(), State::Stale);
     assert_eq!(bench.cache.pop_ended(), None, "nobody waited");
 }
