@@ -26,6 +26,8 @@ pub struct Arrival {
     pub now: Instant,
     /// Where it came in.
     pub port: PortId,
+    /// Its link-layer source.
+    pub src: MacAddr,
     /// Whether its link-layer destination is a group, or everybody.
     pub to_group: bool,
     /// What the port knows of the transport checksum.
@@ -103,6 +105,7 @@ impl Net {
         let at = Arrival {
             now,
             port,
+            src: header.src,
             to_group,
             checksum: frame.meta.checksum,
         };

@@ -51,6 +51,9 @@ impl Net {
 
     /// The sender says its address, whatever else the packet is about (RFC 826). Only an answer to us, to a question still open, counts as
     /// solicited.
+    ///
+    /// ARP has no checksum. A damaged hardware address would be believed until it has been reachable for long enough to be doubted; so one
+    /// that is neither the frame's source nor known before (as that of a router with a virtual address is) has to stand a probe first.
     fn learn_from_arp(
         &mut self,
         at: &Arrival,
@@ -60,14 +63,16 @@ impl Net {
     ) -> bool {
         let to_us =
             packet.target_mac == our_mac && self.is_local(packet.target_ip.into()) && !at.to_group;
+        let (sender, mac) = (packet.sender_ip.into(), packet.sender_mac);
+        let credible = mac == at.src || self.neighbours.has(at.port, sender, mac);
         let advertisement = Advertisement {
-            mac: Some(packet.sender_mac),
-            solicited: packet.operation == ArpOperation::Reply && to_us,
+            mac: Some(mac),
+            solicited: packet.operation == ArpOperation::Reply && to_us && credible,
             override_flag: true,
         };
-        let known =
-            self.neighbours
-                .advertise(at.now, at.port, packet.sender_ip.into(), advertisement);
+        let known = self
+            .neighbours
+            .advertise(at.now, at.port, sender, advertisement);
         self.settle(counters);
         known
     }

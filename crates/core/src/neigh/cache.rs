@@ -228,6 +228,12 @@ impl Cache {
         }
     }
 
+    /// Whether this is the hardware address that the neighbour has, as far as we know.
+    pub fn has(&mut self, port: PortId, addr: IpAddr, mac: MacAddr) -> bool {
+        self.find(port, addr)
+            .is_some_and(|slot| self.entries[slot as usize].mac == mac)
+    }
+
     /// Something from the neighbour proves that our packets reach it (RFC 4861 §7.3.1).
     pub fn confirm(&mut self, now: Instant, port: PortId, addr: IpAddr) {
         let Some(slot) = self.find(port, addr) else {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::neigh::cache::State;
 use wire::arp::{ArpOperation, ArpPacket};
 
 const STRANGER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x66]);
@@ -167,6 +168,41 @@ fn known_neighbours_are_updated_and_unknown_ones_are_not_made() {
         bench.advance(Duration::from_secs(6));
         let (to, question) = parse(&bench.sent()[0]);
         assert_eq!((to, question.target_ip), (STRANGER, PEER4));
+    }
+}
+
+/// A reply whose frame comes from elsewhere than it says: damaged, or from a router with a virtual address.
+fn inconsistent_reply() -> Vec<u8> {
+    let packet = ArpPacket {
+        sender_mac: STRANGER,
+        ..reply()
+    };
+    let mut bytes = [0; 46];
+    packet.emit(&mut bytes);
+    ethernet(PEER, our_mac(0), EtherType::ARP, &bytes)
+}
+
+#[test]
+fn a_hardware_address_that_is_not_the_source_of_its_frame_is_probed() {
+    for answers in [false, true] {
+        let mut bench = Bench::new();
+        bench.send(PEER4.into(), &[0; 20]);
+        bench.sent();
+        assert_eq!(bench.consume(&inconsistent_reply()), None);
+        let state = |bench: &Bench| bench.net.neighbours.state(PORT, PEER4.into()).unwrap();
+        assert_eq!(state(&bench), (State::Stale, STRANGER));
+        bench.send(PEER4.into(), &[0; 20]);
+        bench.advance(Duration::from_millis(5_500));
+        bench.sent();
+        assert_eq!(state(&bench), (State::Probe, STRANGER));
+        if answers {
+            bench.consume(&inconsistent_reply());
+            assert_eq!(state(&bench), (State::Reachable, STRANGER));
+        } else {
+            bench.advance(Duration::from_secs(3));
+            let asked: Vec<_> = bench.sent().iter().map(|frame| parse(frame).0).collect();
+            assert_eq!(asked, [STRANGER, STRANGER, MacAddr::BROADCAST]);
+        }
     }
 }
 
