@@ -169,6 +169,27 @@ impl Lab {
         }
     }
 
+    /// Tells both ends each other's hardware address for good; the option that does so for ours.
+    ///
+    /// For networks that damage frames: ARP has no checksum, so that a kernel may believe in a damaged address for a minute.
+    pub fn acquaint(&self) -> String {
+        const OUR_MAC: &str = "02:00:00:00:00:03";
+        // Our end of a TAP interface is the kernel's with the last bit inverted.
+        const PEER_MAC: &str = "02:00:00:00:00:02";
+        let interface = self.peer_interface();
+        if self.peer.is_some() {
+            self.ours.ip(&format!("link set ours0 address {OUR_MAC}"));
+        }
+        self.peer()
+            .ip(&format!("link set {interface} address {PEER_MAC}"));
+        for address in [IpAddr::from(OURS), IpAddr::from(OURS6)] {
+            self.peer().ip(&format!(
+                "neighbour replace {address} lladdr {OUR_MAC} dev {interface} nud permanent"
+            ));
+        }
+        format!("{PEER}={PEER_MAC},{PEER6}={PEER_MAC}")
+    }
+
     /// What the frames travel on.
     pub fn kind(&self) -> Kind {
         self.kind
@@ -226,7 +247,7 @@ impl Lab {
     pub fn serve(&self, words: &[&str]) -> Process {
         let mut command = self.mtcp(&["serve"]);
         command.arg(self.www()).arg("--upload").arg(self.uploads());
-        command.args(without_faults(words));
+        command.args(suitable(words));
         let server = listening(command);
         wait_hearing(self.peer(), PEER6);
         server
@@ -245,7 +266,7 @@ impl Lab {
     /// `mtcp load` from our end: what it reported, without a failed request.
     pub fn load(&self, words: &[&str], within: Duration) -> Value {
         let mut command = self.mtcp(&["load", "--json"]);
-        command.args(without_faults(words));
+        command.args(suitable(words));
         report(&process::finish(command, within).must_succeed())
     }
 
@@ -307,12 +328,14 @@ fn add_address(namespace: &Namespace, interface: &str, address: &str) {
     namespace.ip(&format!("address add {address} dev {interface}{no_wait}"));
 }
 
-/// The kernel has no faults to inject.
-fn without_faults<'a>(words: &[&'a str]) -> Vec<&'a str> {
+/// Options, each with a value, that kernel sockets do not have or need.
+const FOR_THE_STACK: [&str; 4] = ["--fault", "--pcap", "--mode", "--neighbour"];
+
+fn suitable<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let mut kept = Vec::new();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
-        if baseline() && ["--fault", "--pcap", "--mode"].contains(word) {
+        if baseline() && FOR_THE_STACK.contains(word) {
             rest.next();
         } else {
             kept.push(*word);

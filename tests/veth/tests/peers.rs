@@ -86,7 +86,9 @@ fn without(settings: &[&str], fault: Option<&str>) {
             let (key, value) = setting.split_once('=').unwrap();
             lab.peer().set(&format!("net/ipv4/{key}"), value);
         }
-        let words: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
+        let neighbours = lab.acquaint();
+        let mut words = vec!["--neighbour", &neighbours];
+        words.extend(fault.iter().flat_map(|fault| ["--fault", fault]));
         let length = if fault.is_some() {
             2_000_000
         } else {

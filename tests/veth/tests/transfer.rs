@@ -40,7 +40,15 @@ struct Transfer<'a> {
 
 impl Transfer<'_> {
     fn run(&self, lab: &Lab) {
-        let name = format!("{:?}-{:?}", self.direction, self.family);
+        let neighbours = self.fault.map(|_| lab.acquaint());
+        let mut words: Vec<&str> = Vec::new();
+        for (option, value) in [
+            ("--fault", self.fault),
+            ("--neighbour", neighbours.as_deref()),
+        ] {
+            words.extend(value.into_iter().flat_map(|value| [option, value]));
+        }
+        let name = self.name();
         let source = match self.direction {
             Direction::Up => lab.files().join(&name),
             Direction::Down => lab.www().join(&name),
@@ -51,17 +59,17 @@ impl Transfer<'_> {
         };
         files::make(&source, self.length, self.length);
         match self.role {
-            Role::Server => self.with_curl(lab, &name, &source, &target),
-            Role::Client => self.with_load(lab, &name, &source, &target),
+            Role::Server => self.with_curl(lab, &words, &source, &target),
+            Role::Client => self.with_load(lab, &words, &source, &target),
         }
         if let Some(difference) = files::difference(&source, &target) {
             panic!("{self:?}: {difference}");
         }
     }
 
-    fn with_curl(&self, lab: &Lab, name: &str, source: &Path, target: &Path) {
-        let server = lab.serve(&self.words());
-        let url = url(self.family.ours(), name);
+    fn with_curl(&self, lab: &Lab, words: &[&str], source: &Path, target: &Path) {
+        let server = lab.serve(words);
+        let url = url(self.family.ours(), &self.name());
         let file = match self.direction {
             Direction::Up => ["--upload-file", path(source)],
             Direction::Down => ["--output", path(target)],
@@ -70,10 +78,10 @@ impl Transfer<'_> {
         server.stop();
     }
 
-    fn with_load(&self, lab: &Lab, name: &str, source: &Path, target: &Path) {
+    fn with_load(&self, lab: &Lab, options: &[&str], source: &Path, target: &Path) {
         let server = lab.peer_serve(&[]);
         let (url, limit) = (
-            url(self.family.peer(), name),
+            url(self.family.peer(), &self.name()),
             within().as_secs().to_string(),
         );
         let mut words = vec![url.as_str(), "-n", "1", "--timeout", &limit];
@@ -81,17 +89,14 @@ impl Transfer<'_> {
             Direction::Up => words.extend(["--method", "PUT", "--body", path(source)]),
             Direction::Down => words.extend(["--output", path(target)]),
         }
-        words.extend(self.words());
+        words.extend(options);
         let report = lab.load(&words, within());
         assert_eq!(report["succeeded"], 1, "{self:?}: {report}");
         server.stop();
     }
 
-    fn words(&self) -> Vec<&str> {
-        self.fault
-            .iter()
-            .flat_map(|fault| ["--fault", *fault])
-            .collect()
+    fn name(&self) -> String {
+        format!("{:?}-{:?}", self.direction, self.family)
     }
 }
 
