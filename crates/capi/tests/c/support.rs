@@ -46,7 +46,7 @@ pub fn install(prefix: &Path, destdir: &str) {
     succeed(&mut command);
 }
 
-/// What pkg-config says of the installed library; without pkg-config, what its file says.
+/// What pkg-config says of the installed library.
 pub fn pkg_config(flags: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command
