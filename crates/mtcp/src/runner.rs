@@ -13,8 +13,6 @@ use wire::time::Instant;
 use crate::clock;
 use crate::stats::{Reporter, Snapshot};
 
-/// Bursts per turn at most, so that the application gets its share.
-const BURSTS: usize = 4;
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
 const BACKLOG_NAP: Duration = Duration::from_millis(1);
 /// The only port, so far.
@@ -80,11 +78,11 @@ impl<P: Port> Runner<P> {
         self.now
     }
 
-    /// Takes what arrived, a bounded amount, and fires timers. Returns whether anything arrived.
-    pub(crate) fn receive(&mut self) -> bool {
+    /// Takes what arrived, at most so many bursts, and fires timers. Returns whether anything arrived.
+    pub(crate) fn receive(&mut self, bursts: usize) -> bool {
         let (stack, now) = (&mut self.stack, self.now);
         let mut frames = 0;
-        for _ in 0..BURSTS {
+        for _ in 0..bursts {
             let burst = self.port.receive(|frames| stack.receive(now, PORT, frames));
             frames += burst;
             if burst == 0 {

@@ -13,6 +13,12 @@ use crate::stats::Snapshot;
 use crate::wake::Bell;
 use crate::{Errno, Result};
 
+/// Bursts per turn. Few, so that what the application answers to them leaves while the peer still works on what it got before: two
+/// programs that hand each other all they have in one piece take turns at sleeping.
+const BURSTS: usize = 1;
+/// Reports per wait, for the same reason.
+pub(super) const REPORTS: usize = 32;
+
 /// A stack on the calling thread.
 #[derive(Debug)]
 pub(crate) struct Inline {
@@ -60,7 +66,7 @@ impl Inline {
 
     pub(super) fn collect(&mut self) -> Result<()> {
         self.check()?;
-        self.runner.receive();
+        self.runner.receive(BURSTS);
         Ok(())
     }
 

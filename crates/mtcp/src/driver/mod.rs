@@ -76,6 +76,15 @@ impl Driver {
         }
     }
 
+    /// Reports that one `epoll_wait` makes.
+    pub(crate) fn reports_at_most(&self) -> usize {
+        match self {
+            Self::Inline(_) => inline::REPORTS,
+            // A switch between the two threads must carry many.
+            Self::Paired(_) => usize::MAX,
+        }
+    }
+
     /// Lets a stack thread on the same processor run.
     pub(crate) fn give_way(&self) {
         if let Self::Paired(_) = self {

@@ -15,6 +15,8 @@ use crate::affinity;
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 
+/// Bursts per turn at most, so that the application gets its share.
+const BURSTS: usize = 4;
 /// Doorbells per turn at most, so that frames get their share.
 const BELLS: u32 = 4096;
 /// Turns without work before sleeping; the application gets the processor between them.
@@ -149,7 +151,7 @@ impl StackThread {
     fn turn(&mut self) -> io::Result<bool> {
         self.runner.begin();
         let asked = self.serve();
-        let arrived = self.runner.receive();
+        let arrived = self.runner.receive(BURSTS);
         let told = self.publish_events();
         if told {
             // The application may answer at once: let it, so that ACKs ride on its data.
