@@ -114,14 +114,15 @@ pub(crate) fn connection(
 }
 
 fn numbers(info: &TcpInfo, config: &Config) -> Result<(), &'static str> {
-    if info.state <= State::SynSent || info.state == State::TimeWait {
+    if info.state <= State::SynReceived || info.state == State::TimeWait {
         return Ok(());
     }
     if info.rto > config.rto_max || info.rto < config.rto_min.min(config.rto_initial) {
         return Err("the RTO is out of its bounds");
     }
-    if info.snd_mss == 0 || info.cwnd < u32::from(info.snd_mss) {
-        return Err("less than one segment may be sent");
+    // Less than a segment, for a moment, when the socket's MSS was raised.
+    if info.snd_mss == 0 || info.cwnd == 0 {
+        return Err("nothing may be sent");
     }
     if info.rcv_wnd > config.max_buffer {
         return Err("more is offered than any buffer holds");

@@ -13,6 +13,8 @@ mod check;
 mod end;
 mod failure;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod inspect;
 mod network;

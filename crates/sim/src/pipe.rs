@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wire::ethernet::{EtherType, EthernetHeader};
-use wire::impair::{Impairer, Impairments, Rng};
+use wire::impair::{Impairer, Impairments, Rng, Verdict};
 use wire::time::Instant;
 
 use crate::end::End;
@@ -50,6 +50,7 @@ pub struct Pipe {
     rng: Rng,
     busy_until: Instant,
     stats: PipeStats,
+    verdicts: std::vec::IntoIter<u8>,
     /// Where it comes from.
     pub(crate) from: End,
     /// Where it leads.
@@ -67,6 +68,7 @@ impl Pipe {
             rng,
             busy_until: Instant::ZERO,
             stats: PipeStats::default(),
+            verdicts: Vec::new().into_iter(),
             from,
             to,
         }
@@ -90,6 +92,36 @@ impl Pipe {
         self.stats
     }
 
+    /// Decides the fate of the next frames, one byte each (some take another one or two), in place of the impairments: most of the
+    /// values let a frame pass; the others lose, repeat, delay or damage it.
+    pub fn set_verdicts(&mut self, verdicts: Vec<u8>) {
+        self.verdicts = verdicts.into_iter();
+    }
+
+    fn verdict(&mut self, len: usize) -> Verdict {
+        let Some(byte) = self.verdicts.next() else {
+            return self.impairer.decide(len);
+        };
+        let mut next = || usize::from(self.verdicts.next().unwrap_or(0));
+        let mut verdict = Verdict {
+            drop: false,
+            copies: 1,
+            corrupt: None,
+            delay: Duration::ZERO,
+        };
+        match byte {
+            0..=159 => {}
+            160..=191 => verdict.drop = true,
+            192..=207 => verdict.copies = 2,
+            208..=239 => verdict.delay = Duration::from_micros(1 << (byte % 24)),
+            240.. => {
+                let (at, mask) = (next() * 8 + usize::from(byte % 8), next() as u8 | 1);
+                verdict.corrupt = Some((at % len.max(1), mask));
+            }
+        }
+        verdict
+    }
+
     /// Takes a frame, perhaps changes it, and says when it arrives.
     pub(crate) fn carry(&mut self, now: Instant, frame: &mut Frame) -> Arrivals {
         let len = frame.bytes.len();
@@ -103,7 +135,7 @@ impl Pipe {
             self.stats.tail_dropped += 1;
             return [None; 2];
         };
-        let verdict = self.impairer.decide(len);
+        let verdict = self.verdict(len);
         let survives = verdict
             .corrupt
             .is_none_or(|(at, mask)| corrupt(&mut frame.bytes, at, mask));
