@@ -64,10 +64,7 @@ impl Tcp {
             match conn.take_turn(now, sink) {
                 Turn::Full => return false,
                 Turn::Done => conn.leave_output(which),
-                Turn::More => {
-                    conn.leave_output(which);
-                    conn.mark_output();
-                }
+                Turn::More => conn.give_way(which),
                 Turn::Off => {}
             }
             self.settle(now, slot);
@@ -138,6 +135,13 @@ impl Conn<'_> {
             Sent::Full => Turn::Full,
             Sent::Not => Turn::Off,
         }
+    }
+
+    /// Others have their turn first, on the same list: the one before it in `transmit` has been drained already.
+    fn give_way(&mut self, which: Output) {
+        let port = self.hot.port;
+        self.sh.queues.remove_output(port, which, self.slot);
+        self.sh.queues.push_output(port, which, self.slot);
     }
 
     fn leave_output(&mut self, which: Output) {
@@ -312,16 +316,19 @@ impl Conn<'_> {
 
     fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::SYN_DUE);
-        if self.hot.retries > 0 {
-            self.set(Flags::SYN_RETRANSMITTED);
+        if self.hot.retries > 0 || self.cold.syn_repeated {
+            // Karn. Only a time-out is a sign of loss.
             self.clear(Flags::TIMING);
+            self.hot
+                .flags
+                .set(Flags::SYN_RETRANSMITTED, self.hot.retries > 0);
             self.cold.retransmits += 1;
             self.sh.counters.retransmits += 1;
         } else {
             // The SYN, or the SYN-ACK that answers a SYN that crossed it.
-            self.hot.snd_nxt = plan.end();
             self.start_timing(now);
         }
+        self.hot.snd_nxt = plan.end();
         self.cold.last_sent = now;
         self.ensure_rtx_timer(now);
     }
