@@ -11,6 +11,7 @@
 pub mod client;
 pub mod files;
 pub mod gate;
+pub mod installed;
 pub mod lab;
 pub mod namespace;
 pub mod process;
