@@ -15,6 +15,8 @@ use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
 const BACKLOG_NAP: Duration = Duration::from_millis(1);
+/// Bursts taken at most from a link that is gone.
+const REST: usize = 1024;
 /// The only port, so far.
 const PORT: PortId = PortId(0);
 
@@ -94,6 +96,14 @@ impl<P: Port> Runner<P> {
         }
         stack.advance(now);
         frames > 0
+    }
+
+    /// The link is gone: takes what had arrived before.
+    pub(crate) fn receive_rest(&mut self) {
+        let mut left = REST;
+        while left > 0 && self.receive(1) {
+            left -= 1;
+        }
     }
 
     /// Carries out a call of the application.

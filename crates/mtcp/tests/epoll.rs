@@ -342,6 +342,38 @@ fn a_lost_link_is_an_error_of_every_socket() {
 }
 
 #[test]
+fn what_arrived_before_the_link_was_lost_can_be_read() {
+    for mode in [Mode::Inline, Mode::Paired] {
+        let (mut client, mut server) = contexts(mode, Mode::Inline);
+        let listener = server.socket(Domain::V4).unwrap();
+        server.bind(listener, addr(SERVER, 80)).unwrap();
+        server.listen(listener, 4).unwrap();
+        let c = client.socket(Domain::V4).unwrap();
+        client.set_nonblocking(c, true).unwrap();
+        assert_eq!(client.connect(c, addr(SERVER, 80)), Err(Errno::EINPROGRESS));
+        let driver = thread::spawn(move || {
+            let (s, _) = server.accept(listener).unwrap();
+            server.write(s, b"last words").unwrap();
+            server.close(s).unwrap();
+        });
+        let start = Instant::now();
+        while !driver.is_finished() {
+            client.poll().unwrap_or_default();
+            assert!(start.elapsed() < DEADLINE);
+        }
+        driver.join().unwrap();
+        client.set_nonblocking(c, false).unwrap();
+        let mut buf = [0; 64];
+        assert_eq!(client.read(c, &mut buf), Ok(10), "{mode:?}");
+        assert_eq!(client.read(c, &mut buf), Ok(0), "{mode:?}");
+        while client.poll().is_ok() {
+            assert!(start.elapsed() < DEADLINE);
+        }
+        assert_eq!(client.write(c, b"x"), Err(Errno::ENETDOWN));
+    }
+}
+
+#[test]
 fn calls_without_epoll_make_progress() {
     let (mut client, mut server) = contexts(Mode::Inline, Mode::Inline);
     let listener = server.socket(Domain::V4).unwrap();

@@ -135,6 +135,7 @@ impl Inline {
 
     fn note(&mut self, result: std::io::Result<()>) -> Result<()> {
         result.map_err(|error| {
+            self.runner.receive_rest();
             self.failure = Some(error.to_string());
             Errno::ENETDOWN
         })

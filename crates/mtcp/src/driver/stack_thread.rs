@@ -125,6 +125,8 @@ impl StackThread {
         }
         if let Err(error) = self.drive() {
             log::error!("link lost: {error}");
+            self.runner.receive_rest();
+            self.publish_events();
             let _ = self.shared.failure.set(error.to_string());
         }
         drop(obituary);
