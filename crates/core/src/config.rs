@@ -110,6 +110,9 @@ pub struct Config {
     pub syn_ack_retries: u8,
     /// Data retransmissions in a row before the connection fails (R2 of RFC 9293 §3.8.3).
     pub data_retries: u8,
+    /// The same for a connection that its application has closed; and how often the closed window of such a connection is probed, answered
+    /// or not.
+    pub orphan_retries: u8,
     /// Longest delay of an ACK (RFC 9293 §3.8.6.3: under 0.5 s).
     pub delayed_ack: Duration,
     /// ACKs that a connection sends without delay at its start, after a silence and after out-of-order data, while the peer's congestion
@@ -160,6 +163,7 @@ impl Default for Config {
             syn_retries: 6,
             syn_ack_retries: 5,
             data_retries: 15,
+            orphan_retries: 8,
             delayed_ack: Duration::from_millis(40),
             quick_acks: 16,
             fin_wait_2: Duration::from_secs(60),

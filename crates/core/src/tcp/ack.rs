@@ -106,7 +106,8 @@ impl Conn<'_> {
     }
 
     /// RFC 6298 §3 (Karn): the timed segment was sent once. When everything timed was retransmitted, timestamps tell the copies apart
-    /// (RFC 7323 §4.1).
+    /// (RFC 7323 §4.1); and while the RTO is backed off, any ACK that gets through with an echo ends that, without waiting for the segment
+    /// that is being timed.
     pub fn measure(&mut self, now: Instant, seg: &Segment<'_>) -> Option<Duration> {
         let measured = if !self.has(Flags::TIMING) {
             self.echoed(now, seg)?
@@ -115,7 +116,7 @@ impl Conn<'_> {
             let micros = (now.as_micros() as u32).wrapping_sub(self.hot.rtt_at);
             Duration::from_micros(u64::from(micros))
         } else {
-            return None;
+            self.echoed(now, seg).filter(|_| self.hot.backoff > 0)?
         };
         self.take_measurement(measured);
         Some(measured)

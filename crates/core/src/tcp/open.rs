@@ -132,6 +132,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         peer_mss: peer_mss(&TcpOptions::default(), is_ipv4),
         local_mss: advertised_mss(opening.path.mtu, is_ipv4, &options),
         offer_wscale: window_scale_for(config.max_buffer),
+        syn_repeated: false,
         keepalive_probes: 0,
         keepalive_at: Instant::FAR,
         timeout_stamp: 0,

@@ -83,17 +83,19 @@ fn reset_for(seg: &Segment<'_>) -> Option<TcpHeader> {
 }
 
 impl Shared {
-    /// Answers a segment that belongs to nothing, unless there were too many.
-    pub fn answer_with_reset(&mut self, now: Instant, seg: &Segment<'_>) {
+    /// Answers a segment that belongs to nothing, unless there were too many. Whether there was an answer.
+    pub fn answer_with_reset(&mut self, now: Instant, seg: &Segment<'_>) -> bool {
         let Some(header) = reset_for(seg) else {
-            return;
+            return false;
         };
-        if self.resets.allow(now) {
+        let allowed = self.resets.allow(now);
+        if allowed {
             self.counters.resets_out += 1;
             self.send_bare(now, seg.local, seg.remote, header);
         } else {
             self.counters.drop(Drop::ReplyLimited);
         }
+        allowed
     }
 }
 

@@ -177,6 +177,8 @@ pub(crate) struct Cold {
     pub local_mss: u16,
     /// Window scale that we offer in a SYN.
     pub offer_wscale: u8,
+    /// Our SYN went out again at once because the peer still had an earlier connection.
+    pub syn_repeated: bool,
     /// Keepalive probes sent without an answer.
     pub keepalive_probes: u8,
     pub keepalive_at: Instant,

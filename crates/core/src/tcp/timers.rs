@@ -16,8 +16,6 @@ use crate::tcp::tcb::Flags;
 const TIMERS_PER_CALL: u32 = 1024;
 /// Receive buffers looked at in one call of `advance`, to be given back when drained.
 const SWEPT_PER_CALL: usize = 16;
-/// So many retransmissions, or window probes (answered or not), in a row are enough for a connection that nobody owns any more.
-const ORPHAN_RETRIES: u8 = 8;
 
 impl Tcp {
     pub fn advance(&mut self, now: Instant) {
@@ -114,7 +112,7 @@ impl Conn<'_> {
         self.sh.counters.timeouts += 1;
         let mut limit = self.sh.config.data_retries;
         if self.has(Flags::APP_CLOSED) {
-            limit = limit.min(ORPHAN_RETRIES);
+            limit = limit.min(self.sh.config.orphan_retries);
         }
         if self.hot.retries >= limit || self.user_deadline() <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
@@ -134,7 +132,8 @@ impl Conn<'_> {
 
     /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.
     fn on_persist_timer(&mut self, now: Instant) {
-        let orphaned = self.has(Flags::APP_CLOSED) && self.hot.backoff >= ORPHAN_RETRIES;
+        let orphaned =
+            self.has(Flags::APP_CLOSED) && self.hot.backoff >= self.sh.config.orphan_retries;
         if self.hot.retries >= self.sh.config.data_retries || orphaned {
             self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));

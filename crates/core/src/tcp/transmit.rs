@@ -316,6 +316,7 @@ impl Conn<'_> {
 
     fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::SYN_DUE);
+        self.hot.snd_nxt = plan.end();
         if self.hot.retries > 0 || self.cold.syn_repeated {
             // Karn. Only a time-out is a sign of loss.
             self.clear(Flags::TIMING);
@@ -328,7 +329,6 @@ impl Conn<'_> {
             // The SYN, or the SYN-ACK that answers a SYN that crossed it.
             self.start_timing(now);
         }
-        self.hot.snd_nxt = plan.end();
         self.cold.last_sent = now;
         self.ensure_rtx_timer(now);
     }

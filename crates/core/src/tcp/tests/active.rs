@@ -1,6 +1,7 @@
 //! Active open: SYN_SENT (RFC 9293 §3.10.7.3) and simultaneous open (§3.5, figure 8).
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::command::{Command, Options};
 use crate::drops::Drop;
@@ -116,13 +117,41 @@ fn a_reset_without_our_ack_is_ignored() {
 fn an_unacceptable_ack_is_reset() {
     // RFC 9293 §3.10.7.3: "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset <SEQ=SEG.ACK><CTL=RST>".
     let mut h = syn_sent();
+    h.send(seg().seq(77).ack(5));
+    h.expect(seg().rst().seq(5));
+    // The RST has ended what the peer still had: our SYN again, once and at once.
+    let again = h.expect(seg().syn().seq(0));
+    assert_eq!(again.seq, h.sent_syn());
     for ack in [0, 2, 1000] {
         h.send(seg().seq(77).ack(ack));
         h.expect(seg().rst().seq(ack));
         h.send(seg().syn().ack(ack));
         h.expect(seg().rst().seq(ack));
     }
+    h.expect_nothing();
     h.expect_state(State::SynSent);
+    assert_eq!(h.stack.counters().timeouts, 0);
+}
+
+#[test]
+fn a_reset_with_a_wrong_ack_repeats_nothing() {
+    let mut h = syn_sent();
+    h.send(seg().rst().seq(77).ack(5));
+    h.expect_nothing();
+}
+
+#[test]
+fn a_repeated_syn_is_not_timed_and_is_no_loss() {
+    let mut h = syn_sent();
+    h.advance(50);
+    h.send(seg().seq(77).ack(5));
+    h.expect(seg().rst());
+    h.expect(seg().syn());
+    h.advance(10);
+    h.send(Handshake::default().syn().ack(1));
+    h.expect(seg().seq(1).ack(1));
+    let info = h.info();
+    assert_eq!((info.srtt, info.cwnd), (Duration::ZERO, 10_000));
 }
 
 #[test]

@@ -8,8 +8,15 @@ const WIN: u16 = 60_000;
 
 /// A closed window, and data that waits for it. The RTO is 1 s at least.
 fn blocked() -> Harness {
-    let mut h = Harness::with(|config| config.rto_min = std::time::Duration::from_secs(1))
-        .and_established(&Handshake::default());
+    blocked_with(|_| {})
+}
+
+fn blocked_with(change: impl FnOnce(&mut crate::Config)) -> Harness {
+    let mut h = Harness::with(|config| {
+        config.rto_min = std::time::Duration::from_secs(1);
+        change(config);
+    })
+    .and_established(&Handshake::default());
     h.write(1000);
     h.expect(seg().seq(1).len(1000));
     h.send(seg().seq(1).ack(1001).win(0));
@@ -99,17 +106,21 @@ fn the_connection_fails_when_the_peer_is_silent() {
 
 #[test]
 fn nobody_waits_forever_for_a_connection_that_was_closed() {
-    let mut h = blocked();
-    h.close();
-    for _ in 0..2000 {
-        h.advance(1000);
-        while let Some((_, _, header, _)) = h.pop() {
-            if !header.flags.contains(wire::tcp::TcpFlags::RST) {
-                h.send(seg().seq(1).ack(1001).win(0));
+    for (orphan_retries, lasts) in [(8, 1..2000), (2, 6..8)] {
+        let mut h = blocked_with(|config| config.orphan_retries = orphan_retries);
+        h.close();
+        let start = h.elapsed();
+        while h.stack.usage().connections > 0 {
+            h.advance(1000);
+            while let Some((_, _, header, _)) = h.pop() {
+                if !header.flags.contains(wire::tcp::TcpFlags::RST) {
+                    h.send(seg().seq(1).ack(1001).win(0));
+                }
             }
         }
+        h.expect_gone();
+        assert!(lasts.contains(&((h.elapsed() - start) / 1000)));
     }
-    h.expect_gone();
 }
 
 #[test]

@@ -142,3 +142,23 @@ fn each_connection_has_its_own_offset() {
     assert_ne!(offset(6000), offset(6001));
     assert_eq!(offset(6000), offset(6000));
 }
+
+#[test]
+fn any_ack_with_an_echo_ends_the_back_off() {
+    let mut h = established();
+    h.write(2 * 988);
+    h.drain();
+    let rto = h.info().rto.as_millis() as u64;
+    h.advance(rto);
+    h.expect(seg().seq(1).len(988));
+    // An ACK without an echo measures nothing.
+    h.send(seg().seq(1).ack(989).win(WIN));
+    h.expect(seg().seq(989).len(988));
+    assert!(h.info().rto.as_millis() as u64 >= 2 * rto);
+    // New data, which is being timed from now on; but the next ACK is for something older.
+    h.write(988);
+    h.expect(seg().seq(1977).len(988));
+    h.advance(10);
+    h.send(seg().seq(1).ack(1977).win(WIN).ts(1001, rto as u32));
+    assert!(h.info().rto.as_millis() as u64 <= rto);
+}
