@@ -55,7 +55,7 @@ pub(crate) enum Mode {
 }
 
 /// Which sockets.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sockets")]
 pub(crate) struct LinkArgs {
     /// Sockets to use: afxdp:IFACE, tap:NAME, shm:PATH (mTCP), or kernel

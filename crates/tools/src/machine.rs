@@ -20,6 +20,14 @@ pub(crate) fn pin(core: usize) -> anyhow::Result<()> {
     })
 }
 
+/// Two processors that this process may use, for a server and its client; the same twice if there is but one.
+pub(crate) fn two_cores() -> (usize, usize) {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    let mut allowed = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
+    let first = allowed.next().unwrap_or_default();
+    (first, allowed.next().unwrap_or(first))
+}
+
 /// Raises the limit of open files as far as this user may: every kernel socket is one.
 pub(crate) fn raise_open_files() {
     const WANTED: u64 = 1_048_576;

@@ -1,15 +1,70 @@
 //! Which capabilities this process has.
 
-const NET_ADMIN: u32 = 12;
+use super::check::Check;
 
-fn effective() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// `(bit, name, what needs it)` of capabilities(7).
+const NEEDED: [(u32, &str, &str); 3] = [
+    (NET_ADMIN, "CAP_NET_ADMIN", "AF_XDP and TAP"),
+    (13, "CAP_NET_RAW", "AF_XDP"),
+    (39, "CAP_BPF", "AF_XDP"),
+];
+const NET_ADMIN: u32 = 12;
+const SYS_ADMIN: u32 = 21;
+const BPF: u32 = 39;
+
+/// The effective set in the text of `/proc/PID/status`.
+fn effective(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or_default()
 }
 
+fn own() -> u64 {
+    effective(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+fn has(set: u64, bit: u32) -> bool {
+    set >> bit & 1 == 1 || (bit == BPF && set >> SYS_ADMIN & 1 == 1)
+}
+
 /// Whether this process may configure interfaces.
 pub(crate) fn has_net_admin() -> bool {
-    effective() >> NET_ADMIN & 1 == 1
+    has(own(), NET_ADMIN)
+}
+
+/// The capabilities of which `uses` names a use (`None`: all).
+pub(crate) fn check(uses: Option<&str>) -> Check {
+    let set = own();
+    let needed = NEEDED
+        .iter()
+        .filter(|(_, _, use_of)| uses.is_none_or(|wanted| use_of.contains(wanted)));
+    let (present, missing): (Vec<_>, Vec<_>) = needed.partition(|(bit, ..)| has(set, *bit));
+    if missing.is_empty() {
+        let names: Vec<&str> = present.iter().map(|(_, name, _)| *name).collect();
+        return Check::ok("capabilities", names.join(", "));
+    }
+    let names: Vec<String> = missing
+        .iter()
+        .map(|(_, name, use_of)| format!("no {name} ({use_of})"))
+        .collect();
+    Check::fail(
+        "capabilities",
+        names.join(", "),
+        "run as root, or 'setcap cap_net_admin,cap_net_raw,cap_bpf+ep' on the program; shm:PATH needs none",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_set_is_read() {
+        assert_eq!(
+            effective("Name:\tx\nCapInh:\t0\nCapEff:\t000001ffffffffff\n"),
+            0x1ff_ffff_ffff
+        );
+        assert_eq!(effective("nonsense"), 0);
+        assert!(has(1 << SYS_ADMIN, BPF) && !has(1 << SYS_ADMIN, NET_ADMIN));
+    }
 }

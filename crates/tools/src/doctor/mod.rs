@@ -1,11 +1,167 @@
-//! `mtcp doctor`.
+//! `mtcp doctor`: what on this machine helps or hinders, with remedies.
+
 pub(crate) mod capabilities;
+mod check;
+mod interface;
+mod system;
+
+use std::io::Write;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+
 use clap::Args;
-/// Says what helps.
+use mtcp::IoSpec;
+
+use crate::link::{Io, LinkArgs};
+use crate::net::Address;
+
+use check::{Check, State, table};
+
+const EXAMPLES: &str = "Examples:
+  mtcp doctor
+  mtcp doctor --io afxdp:eth0 --addr 10.0.0.2/24
+  mtcp doctor --io afxdp:veth0 --addr 10.0.0.2/24 --open";
+
+/// Says what on this machine helps or hinders. With --io, exits with 1 if something that it needs is missing.
 #[derive(Args, Debug)]
-pub(crate) struct DoctorArgs {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// Look at what these sockets need: afxdp:IFACE, tap:NAME, shm:PATH or kernel
+    #[arg(long, value_name = "IO")]
+    io: Option<Io>,
+    /// Addresses that mTCP shall own there
+    #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
+    addr: Vec<Address>,
+    /// Open the link too, and say what came of it
+    #[arg(long, requires = "io", requires = "addr")]
+    open: bool,
+}
+
 impl DoctorArgs {
+    /// Prints the table; false if something that --io needs is missing.
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
-        Ok(true)
+        let mut checks = match &self.io {
+            None => everything(),
+            Some(Io::Kernel) => [
+                vec![system::open_files()],
+                system::kernel_sockets(),
+                system::processors(),
+            ]
+            .concat(),
+            Some(Io::Mtcp(spec)) => needs(spec),
+        };
+        if !matches!(self.io, Some(Io::Kernel)) {
+            checks.extend(self.addr.iter().map(|address| owned_by_kernel(address.ip)));
+        }
+        if self.open {
+            checks.extend(self.opened());
+        }
+        // Nobody may be reading.
+        let _ = std::io::stdout().write_all(table(&checks).as_bytes());
+        Ok(self.io.is_none() || checks.iter().all(|check| check.state < State::Fail))
+    }
+
+    /// What opening the link says.
+    fn opened(&self) -> Vec<Check> {
+        let link = LinkArgs {
+            io: self.io.clone(),
+            addr: self.addr.clone(),
+            ..LinkArgs::default()
+        };
+        match link.open().map(|link| link.backend) {
+            Ok(crate::link::Backend::Stack(_, mtcp)) => mtcp
+                .report()
+                .lines
+                .into_iter()
+                .map(|(what, value)| Check::ok(what, value))
+                .collect(),
+            Ok(crate::link::Backend::Kernel(_)) => vec![Check::ok("open", "kernel sockets")],
+            Err(error) => vec![Check::fail("open", format!("{error:#}"), "see above")],
+        }
+    }
+}
+
+fn everything() -> Vec<Check> {
+    let mut checks = vec![
+        system::kernel(),
+        capabilities::check(None),
+        system::xdp_sockets(),
+        system::bpf_jit(),
+        system::memlock(),
+        system::tun(),
+        system::huge_pages(),
+        system::open_files(),
+    ];
+    checks.extend(system::kernel_sockets());
+    checks.extend(system::processors());
+    // Nobody said that these interfaces shall be used.
+    let interfaces = interface::names();
+    checks.extend(
+        interfaces
+            .iter()
+            .flat_map(|name| interface::check(name))
+            .map(Check::softened),
+    );
+    checks
+}
+
+fn needs(spec: &IoSpec) -> Vec<Check> {
+    let mut checks = match spec {
+        IoSpec::Afxdp(name) => {
+            let mut checks = vec![
+                system::kernel(),
+                capabilities::check(Some("AF_XDP")),
+                system::xdp_sockets(),
+                system::bpf_jit(),
+                system::memlock(),
+            ];
+            checks.extend(interface::check(name));
+            checks
+        }
+        IoSpec::Tap(_) => vec![capabilities::check(Some("TAP")), system::tun()],
+        IoSpec::Shm(path) => vec![shm(path)],
+    };
+    checks.push(system::huge_pages());
+    checks.extend(system::processors());
+    checks
+}
+
+/// Whether the link's socket can be made at `path`.
+fn shm(path: &Path) -> Check {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let access = rustix::fs::access(
+        parent,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    );
+    match (path.exists(), access) {
+        (true, _) => Check::ok(
+            "link",
+            format!(
+                "'{}' is there: another program may be waiting",
+                path.display()
+            ),
+        ),
+        (false, Ok(())) => Check::ok("link", format!("'{}' can be made", path.display())),
+        (false, Err(error)) => Check::fail(
+            "link",
+            format!("'{}': {error}", parent.display()),
+            "choose a path in a directory of yours",
+        ),
+    }
+}
+
+/// The kernel would answer our connections with RST if it owned our address too.
+fn owned_by_kernel(ip: IpAddr) -> Check {
+    let what = format!("address {ip}");
+    match UdpSocket::bind((ip, 0)) {
+        Err(_) => Check::ok(what, "not the kernel's"),
+        Ok(_) => Check::fail(
+            what,
+            "the kernel owns it too, and would reset our connections",
+            format!("choose another --addr, or 'ip addr del {ip}/… dev …'"),
+        ),
     }
 }

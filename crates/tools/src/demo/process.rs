@@ -1,0 +1,192 @@
+//! Child processes that do not outlive the demonstration.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::signals::Stop;
+
+/// How often a waiting demonstration looks whether it shall stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A running child; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Asks it to stop and waits for at most five seconds; whether it ended well by itself.
+    pub(crate) fn stop(mut self) -> bool {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status.success(),
+                Ok(None) => std::thread::sleep(LOOK),
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+/// A server, once it has said that it listens.
+pub(crate) fn start(mut command: Command, stop: &Stop) -> anyhow::Result<Running> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let mut running = Running { child };
+    let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || first_line(stdout, stderr, &sender));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(Ok(())) => return Ok(running),
+            Ok(Err(line)) => bail!("{line}"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the server ended without a word"),
+            Err(mpsc::RecvTimeoutError::Timeout) => check(stop, deadline)?,
+        }
+    }
+}
+
+/// Says whether the server listens, or its complaint; then drains what it says later.
+fn first_line(
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    sender: &mpsc::Sender<Result<(), String>>,
+) {
+    let (Some(stdout), Some(mut stderr)) = (stdout, stderr) else {
+        return;
+    };
+    let mut stdout = BufReader::new(stdout);
+    let mut line = String::new();
+    // Whoever asked may have gone away meanwhile.
+    if stdout.read_line(&mut line).is_ok_and(|read| read > 0) {
+        let _ = sender.send(Ok(()));
+        let _ = std::io::copy(&mut stdout, &mut std::io::sink());
+        return;
+    }
+    let mut complaint = String::new();
+    let _ = stderr.read_to_string(&mut complaint);
+    let _ = sender.send(Err(complaint.trim().to_owned()));
+}
+
+fn check(stop: &Stop, deadline: Instant) -> anyhow::Result<()> {
+    if stop.requested() {
+        bail!("interrupted");
+    }
+    if Instant::now() >= deadline {
+        bail!("it took too long");
+    }
+    Ok(())
+}
+
+/// Runs a command to its end, for at most `limit`; what it printed.
+///
+/// # Errors
+/// It failed (with its last complaint), took too long, or the demonstration was interrupted.
+pub(crate) fn output(mut command: Command, limit: Duration, stop: &Stop) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {name}"))?;
+    let mut running = Running { child };
+    let stdout = collect(running.child.stdout.take());
+    let stderr = collect(running.child.stderr.take());
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = running.child.try_wait()? {
+            break status;
+        }
+        check(stop, deadline)?;
+        std::thread::sleep(LOOK);
+    };
+    let stdout = stdout
+        .recv_timeout(Duration::from_secs(5))
+        .unwrap_or_default();
+    if !status.success() {
+        let complaint = stderr
+            .recv_timeout(Duration::from_secs(5))
+            .unwrap_or_default();
+        let complaint = [complaint.trim(), stdout.trim()]
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or("no word")
+            .replace('\n', " ");
+        bail!("{name} failed ({status}): {complaint}");
+    }
+    Ok(stdout)
+}
+
+/// Reads all of a pipe on a thread of its own, so that the child never waits for us.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What came before an error is what there is.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn output_and_failures() {
+        let stop = Stop::default();
+        let limit = Duration::from_secs(20);
+        assert_eq!(
+            output(shell("echo hello"), limit, &stop).unwrap(),
+            "hello\n"
+        );
+        let error = output(shell("echo broken >&2; exit 3"), limit, &stop)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("broken") && error.contains('3'), "{error}");
+        let error = output(shell("sleep 60"), Duration::from_millis(50), &stop)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("too long"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_cannot_start_says_why() {
+        let error = start(shell("echo no such thing >&2; exit 2"), &Stop::default())
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "no such thing");
+        let running = start(shell("echo listening; exec sleep 60"), &Stop::default()).unwrap();
+        assert!(!running.stop());
+    }
+}

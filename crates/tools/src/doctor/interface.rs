@@ -1,0 +1,306 @@
+//! A network interface: driver, queues, offloads, who else uses it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::check::Check;
+use super::system::text;
+
+/// Drivers that run XDP programs themselves ("native").
+const NATIVE: &[&str] = &[
+    "atlantic",
+    "bnxt_en",
+    "bonding",
+    "dpaa2",
+    "ena",
+    "fec",
+    "gve",
+    "hv_netvsc",
+    "i40e",
+    "iavf",
+    "ice",
+    "idpf",
+    "igb",
+    "igc",
+    "ixgbe",
+    "ixgbevf",
+    "mana",
+    "mlx4_en",
+    "mlx5_core",
+    "mvneta",
+    "mvpp2",
+    "nfp",
+    "qede",
+    "sfc",
+    "stmmac",
+    "tg3",
+    "thunder",
+    "tsnep",
+    "tun",
+    "veth",
+    "virtio_net",
+    "vmxnet3",
+];
+/// Of these, the ones that AF_XDP can share buffers with ("zero copy").
+const ZERO_COPY: &[&str] = &[
+    "atlantic",
+    "bnxt_en",
+    "dpaa2",
+    "gve",
+    "i40e",
+    "ice",
+    "idpf",
+    "igb",
+    "igc",
+    "ixgbe",
+    "mlx5_core",
+    "nfp",
+    "stmmac",
+    "tsnep",
+    "virtio_net",
+];
+
+/// All that is to say about interface `name`.
+pub(crate) fn check(name: &str) -> Vec<Check> {
+    let base = Path::new("/sys/class/net").join(name);
+    if !base.exists() {
+        return vec![Check::fail(
+            name,
+            "there is no such interface",
+            "see 'ip link' for those that exist",
+        )];
+    }
+    let link = details(name);
+    let driver = driver(&base, &link);
+    let mut checks = vec![
+        state(name, &base),
+        xdp_mode(name, &driver),
+        queues(name, &base),
+        mtu(name, &base),
+        attached(name, &link),
+    ];
+    checks.extend(offloads(name));
+    if driver == "veth" {
+        checks.push(veth_peer(name, &base));
+    }
+    checks
+}
+
+/// Interfaces that an application might be given.
+pub(crate) fn names() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/class/net")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    // Only those with a driver of hardware, or a virtual Ethernet.
+    names.retain(|name| {
+        text(format!("/sys/class/net/{name}/type")) == "1"
+            && !name.starts_with("ifb")
+            && !name.starts_with("dummy")
+    });
+    names.sort();
+    names
+}
+
+/// What `ip` knows; null without it.
+fn details(name: &str) -> Value {
+    let output = Command::new("ip")
+        .args(["-j", "-d", "link", "show", "dev", name])
+        .output();
+    let list: Value = output
+        .ok()
+        .and_then(|output| serde_json::from_slice(&output.stdout).ok())
+        .unwrap_or_default();
+    list.get(0).cloned().unwrap_or_default()
+}
+
+fn driver(base: &Path, link: &Value) -> String {
+    let target = std::fs::read_link(base.join("device/driver")).unwrap_or_default();
+    let hardware = target
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let kind = || {
+        link.pointer("/linkinfo/info_kind")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    hardware.or_else(kind).unwrap_or_else(|| "unknown".into())
+}
+
+fn state(name: &str, base: &Path) -> Check {
+    match text(base.join("operstate")).as_str() {
+        "up" | "unknown" => Check::ok(name, "up"),
+        other => Check::fail(
+            name,
+            format!("state {other}"),
+            format!("ip link set {name} up (and its peer or cable)"),
+        ),
+    }
+}
+
+fn xdp_mode(name: &str, driver: &str) -> Check {
+    let what = format!("{name} XDP");
+    if ZERO_COPY.contains(&driver) {
+        return Check::ok(what, format!("driver {driver}: native mode, zero copy"));
+    }
+    if NATIVE.contains(&driver) {
+        return Check::ok(
+            what,
+            format!("driver {driver}: native mode, one copy per frame"),
+        );
+    }
+    Check::warn(
+        what,
+        format!("driver {driver}: generic mode only, slower"),
+        "use an interface with native XDP for speed",
+    )
+}
+
+fn queues(name: &str, base: &Path) -> Check {
+    let entries = std::fs::read_dir(base.join("queues"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let queues = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"))
+        .count();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let what = format!("{name} queues");
+    if queues >= processors {
+        return Check::ok(what, format!("{queues} for {processors} processors"));
+    }
+    Check::warn(
+        what,
+        format!("{queues} for {processors} processors: at most {queues} of them can drive it"),
+        format!("ethtool -L {name} combined {processors}"),
+    )
+}
+
+fn mtu(name: &str, base: &Path) -> Check {
+    /// What an AF_XDP frame of a page holds beside its headroom.
+    const MOST: u32 = 3822;
+    let what = format!("{name} MTU");
+    match text(base.join("mtu")).parse::<u32>() {
+        Ok(mtu) if mtu <= MOST => Check::ok(what, mtu.to_string()),
+        Ok(mtu) => Check::fail(
+            what,
+            format!("{mtu} does not fit an AF_XDP frame"),
+            format!("ip link set {name} mtu {MOST}"),
+        ),
+        Err(_) => Check::warn(what, "unknown", "see 'ip link'"),
+    }
+}
+
+fn attached(name: &str, link: &Value) -> Check {
+    let what = format!("{name} XDP program");
+    match link.pointer("/xdp/prog/id") {
+        None => Check::ok(what, "none attached"),
+        Some(id) => Check::fail(
+            what,
+            format!("program {id} is attached"),
+            format!("stop what uses it, or 'ip link set {name} xdp off'"),
+        ),
+    }
+}
+
+/// The features that `ethtool -k` lists, `None` without it.
+fn features(name: &str) -> Option<String> {
+    let output = Command::new("ethtool").args(["-k", name]).output();
+    let sbin = || {
+        Command::new("/usr/sbin/ethtool")
+            .args(["-k", name])
+            .output()
+    };
+    let output = output
+        .or_else(|_| sbin())
+        .ok()
+        .filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+fn is_on(features: &str, feature: &str) -> bool {
+    let lines = features
+        .lines()
+        .filter_map(|line| line.trim().split_once(": "));
+    lines
+        .into_iter()
+        .any(|(name, value)| name == feature && value.starts_with("on"))
+}
+
+fn offloads(name: &str) -> Vec<Check> {
+    let what = format!("{name} offloads");
+    let Some(features) = features(name) else {
+        return vec![Check::warn(what, "unknown", "install ethtool")];
+    };
+    if is_on(&features, "large-receive-offload") {
+        return vec![Check::fail(
+            what,
+            "LRO is on, which XDP programs do not go with",
+            format!("ethtool -K {name} lro off"),
+        )];
+    }
+    vec![Check::ok(what, "LRO is off")]
+}
+
+/// The other end of a veth pair, if it is in this namespace: each names the other.
+fn peer(base: &Path) -> Option<String> {
+    let ends = |path: &Path| (text(path.join("ifindex")), text(path.join("iflink")));
+    let (ours, theirs) = ends(base);
+    let entries = std::fs::read_dir("/sys/class/net").ok()?.flatten();
+    let path = entries
+        .map(|entry| entry.path())
+        .find(|path| ends(path) == (theirs.clone(), ours.clone()))?;
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .map(str::to_owned)
+}
+
+fn veth_peer(name: &str, base: &Path) -> Check {
+    let what = format!("{name} peer");
+    let Some(peer) = peer(base) else {
+        let remedy = "in its namespace: ethtool -K PEER tx off gro on";
+        return Check::warn(
+            what,
+            "in another namespace: its checksums may be unfinished",
+            remedy,
+        );
+    };
+    let features = features(&peer).unwrap_or_default();
+    if is_on(&features, "tx-checksumming") {
+        return Check::warn(
+            what,
+            format!("{peer} leaves checksums unfinished"),
+            format!("ethtool -K {peer} tx off"),
+        );
+    }
+    Check::ok(what, format!("{peer} finishes its checksums"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_found() {
+        let text = "Features for x:\nrx-checksumming: on [fixed]\n\ttx-checksum-ipv4: off [fixed]\nlarge-receive-offload: off\n";
+        assert!(is_on(text, "rx-checksumming"));
+        assert!(
+            !is_on(text, "tx-checksum-ipv4")
+                && !is_on(text, "large-receive-offload")
+                && !is_on(text, "nothing")
+        );
+    }
+
+    #[test]
+    fn a_missing_interface_is_a_failure() {
+        let checks = check("nonexistent0");
+        assert!(
+            matches!(checks.as_slice(), [one] if one.state == super::super::check::State::Fail)
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Server and client as two processes over mTCP and a shared-memory link.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Server, noise, run, www};
+use serde_json::Value;
+
+/// A server on a link of its own, and clients that each have an address of their own.
+struct Lab {
+    server: Server,
+    link: String,
+    clients: u32,
+    _directory: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let link = format!("shm:{}", directory.path().join("link").display());
+        let mut all = vec![
+            "--io",
+            &link,
+            "--addr",
+            "10.9.0.1/24,fd09::1/64",
+            "--port",
+            "80",
+        ];
+        all.extend_from_slice(arguments);
+        let server = Server::start(&all);
+        Self {
+            server,
+            link,
+            clients: 0,
+            _directory: directory,
+        }
+    }
+
+    fn load(&mut self, arguments: &[&str]) -> Value {
+        self.clients += 1;
+        let host = 10 + self.clients;
+        let address = format!("10.9.0.{host}/24,fd09::{host}/64");
+        let mut all = vec!["load", "--io", &self.link, "--addr", &address, "--json"];
+        all.extend_from_slice(arguments);
+        let output = run(&all);
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(&text)
+            .unwrap_or_else(|_| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+fn web(directory: &Path, more: &[&str]) -> Lab {
+    let directory = directory.to_str().unwrap();
+    let mut arguments = vec![directory, "--upload", directory];
+    arguments.extend_from_slice(more);
+    Lab::new(&arguments)
+}
+
+/// Both directions, both IP versions; bytes compared.
+fn bodies_go_both_ways(mode: &str) {
+    let www = www();
+    let mut lab = web(www.path(), &["--mode", mode]);
+    let big = www.path().join("big").to_str().unwrap().to_owned();
+    for (host, name) in [("10.9.0.1", "a"), ("[fd09::1]", "b")] {
+        let copy = www.path().join(format!("copy-{name}"));
+        let value = lab.load(&[
+            &format!("http://{host}/big"),
+            "-n",
+            "1",
+            "-o",
+            copy.to_str().unwrap(),
+            "--mode",
+            mode,
+        ]);
+        assert_eq!(value["errors"], 0, "{value}");
+        assert!(std::fs::read(&copy).unwrap() == noise(20_000_000), "{host}");
+        let url = format!("http://{host}/put-{name}");
+        let value = lab.load(&[
+            &url, "-n", "1", "--method", "PUT", "--body", &big, "--mode", mode,
+        ]);
+        assert_eq!(value["errors"], 0, "{value}");
+        assert!(
+            std::fs::read(www.path().join(format!("put-{name}"))).unwrap() == noise(20_000_000),
+            "{host}"
+        );
+    }
+    let (last, success) = lab.server.stop();
+    assert!(success && last.contains("4 requests (0 errors)"), "{last}");
+}
+
+#[test]
+fn bodies_go_both_ways_inline() {
+    bodies_go_both_ways("inline");
+}
+
+#[test]
+fn bodies_go_both_ways_paired() {
+    bodies_go_both_ways("paired");
+}
+
+#[test]
+fn many_short_and_many_kept_connections() {
+    let www = www();
+    let mut lab = web(www.path(), &[]);
+    let value = lab.load(&["http://10.9.0.1/hello.txt", "-n", "5000", "-c", "200"]);
+    assert_eq!(
+        (value["errors"].as_u64(), value["connections"].as_u64()),
+        (Some(0), Some(5000)),
+        "{value}"
+    );
+    let value = lab.load(&["http://[fd09::1]/hello.txt", "-n", "5000", "-c", "50", "-k"]);
+    assert_eq!(
+        (value["errors"].as_u64(), value["connections"].as_u64()),
+        (Some(0), Some(50)),
+        "{value}"
+    );
+}
+
+#[test]
+fn fixed_sizes() {
+    let mut lab = Lab::new(&["--raw", "64/64"]);
+    let value = lab.load(&["10.9.0.1", "--raw", "64/64", "-n", "5000", "-c", "100"]);
+    assert_eq!(value["errors"], 0, "{value}");
+    assert_eq!(
+        (
+            value["bytes_received"].as_u64(),
+            value["bytes_sent"].as_u64()
+        ),
+        (Some(320_000), Some(320_000))
+    );
+}
+
+#[test]
+fn a_port_without_a_server_refuses() {
+    let mut lab = Lab::new(&["--raw", "64/64"]);
+    let value = lab.load(&[
+        "10.9.0.1:81",
+        "--raw",
+        "64/64",
+        "-n",
+        "3",
+        "--timeout",
+        "20",
+    ]);
+    assert_eq!(value["errors_by_kind"]["connect_refused"], 3, "{value}");
+}
+
+#[test]
+fn faults_are_overcome_and_captured() {
+    let www = www();
+    std::fs::write(www.path().join("medium"), noise(2_000_000)).unwrap();
+    let mut lab = web(www.path(), &["--fault", "loss=1%,seed=7"]);
+    let copy = www.path().join("copy");
+    let capture = www.path().join("capture.pcapng");
+    let value = lab.load(&[
+        "http://10.9.0.1/medium",
+        "-n",
+        "1",
+        "-o",
+        copy.to_str().unwrap(),
+        "--pcap",
+        capture.to_str().unwrap(),
+    ]);
+    assert_eq!(value["errors"], 0, "{value}");
+    assert!(std::fs::read(&copy).unwrap() == noise(2_000_000));
+    let captured = std::fs::read(&capture).unwrap();
+    // The block type of a pcapng section header.
+    assert!(
+        captured.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && captured.len() > 2_000_000,
+        "{} bytes",
+        captured.len()
+    );
+}
+
+#[test]
+fn a_settings_file_says_the_same_as_options() {
+    let www = www();
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("link");
+    let file = directory.path().join("mtcp.conf");
+    let text = |host: u32| {
+        format!(
+            "io = shm:{}\naddr = 10.9.0.{host}/24\nmode = inline\n",
+            link.display()
+        )
+    };
+    std::fs::write(&file, text(1)).unwrap();
+    let server = Server::start(&[
+        www.path().to_str().unwrap(),
+        "--config",
+        file.to_str().unwrap(),
+    ]);
+    assert!(
+        server.start_line.contains("10.9.0.1:80"),
+        "{}",
+        server.start_line
+    );
+    std::fs::write(&file, text(2)).unwrap();
+    let output = run(&[
+        "load",
+        "http://10.9.0.1/hello.txt",
+        "-n",
+        "10",
+        "--config",
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+#[test]
+fn an_idle_server_costs_nothing() {
+    let www = www();
+    let mut lab = web(www.path(), &[]);
+    assert_eq!(
+        lab.load(&["http://10.9.0.1/hello.txt", "-n", "10"])["errors"],
+        0
+    );
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!(
+            "/proc/{}/stat",
+            lab.server.process().as_raw_nonzero()
+        ))
+        .unwrap();
+        let fields: Vec<u64> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_ascii_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|field| field.parse().unwrap())
+            .collect();
+        fields.iter().sum::<u64>()
+    };
+    let before = ticks();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    // A tick is 10 ms: 2 of them in 2 s are one percent.
+    assert!(ticks() - before <= 2, "{} ticks", ticks() - before);
+}
