@@ -11,7 +11,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// An [`anyhow::Error`] of `cause` and `remedy`.
-    pub(crate) fn new(cause: impl Into<String>, remedy: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn error(cause: impl Into<String>, remedy: impl Into<String>) -> anyhow::Error {
         Self {
             cause: cause.into(),
             remedy: remedy.into(),
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line_with_cause_and_remedy() {
-        let error = Failure::new("no interface\n'x0'", "see 'ip link'");
+        let error = Failure::error("no interface\n'x0'", "see 'ip link'");
         assert_eq!(line(&error), "mtcp: no interface 'x0': see 'ip link'");
     }
 }

@@ -93,7 +93,7 @@ pub(crate) enum Backend {
     /// The kernel's.
     Kernel(Kernel),
     /// mTCP's, and the interface they are on.
-    Stack(Box<Stack>, Mtcp),
+    Stack(Box<Stack>, Box<Mtcp>),
 }
 
 /// What was opened, beside the sockets.
@@ -116,10 +116,10 @@ impl LinkArgs {
             (None, Some(config)) => Io::Mtcp(
                 config
                     .link()
-                    .map_err(|error| Failure::new(error, "or give --io"))?,
+                    .map_err(|error| Failure::error(error, "or give --io"))?,
             ),
             (None, None) => {
-                return Err(Failure::new(
+                return Err(Failure::error(
                     "no sockets chosen",
                     "give --io afxdp:IFACE, tap:NAME, shm:PATH or kernel",
                 ));
@@ -147,7 +147,7 @@ impl LinkArgs {
             (self.fault.is_some(), "--fault"),
         ] {
             if given {
-                return Err(Failure::new(
+                return Err(Failure::error(
                     format!("{option} needs frames, which kernel sockets do not show"),
                     "use it with --io afxdp, tap or shm",
                 ));
@@ -157,7 +157,7 @@ impl LinkArgs {
             machine::pin(core)?;
         }
         let kernel = Kernel::new().map_err(|error| {
-            Failure::new(
+            Failure::error(
                 format!("cannot make an epoll instance: {error}"),
                 "raise the limit of open files (ulimit -n)",
             )
@@ -185,13 +185,13 @@ impl LinkArgs {
             .context(0)
             .map_err(|error| anyhow::anyhow!("{error}"))?;
         let sockets = Stack::new(context).map_err(|error| {
-            Failure::new(
+            Failure::error(
                 format!("cannot make an epoll instance: {error}"),
                 "raise max_concurrency",
             )
         })?;
         Ok(Link {
-            backend: Backend::Stack(Box::new(sockets), stack),
+            backend: Backend::Stack(Box::new(sockets), Box::new(stack)),
             addresses,
             label,
         })
@@ -205,7 +205,7 @@ impl LinkArgs {
             config.addresses = self.cidrs()?;
         }
         if config.addresses.is_empty() {
-            return Err(Failure::new(
+            return Err(Failure::error(
                 "no address for the stack",
                 "give --addr, like --addr 10.0.0.2/24",
             ));
@@ -245,7 +245,7 @@ impl LinkArgs {
         let cidr = |address: &Address| {
             let prefix_len = address.prefix_len.ok_or_else(|| {
                 let length = if address.ip.is_ipv4() { 24 } else { 64 };
-                Failure::new(
+                Failure::error(
                     format!("--addr {} lacks the length of its network", address.ip),
                     format!("write {}/{length}", address.ip),
                 )
@@ -281,7 +281,7 @@ fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
     match spec {
         IoSpec::Afxdp(name) => {
             if !std::path::Path::new("/sys/class/net").join(name).exists() {
-                return Err(Failure::new(
+                return Err(Failure::error(
                     format!("there is no interface '{name}'"),
                     "see 'ip link' for those that exist",
                 ));
@@ -294,7 +294,7 @@ fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
                 .parent()
                 .filter(|parent| !parent.as_os_str().is_empty());
             match parent {
-                Some(parent) if !parent.is_dir() => Err(Failure::new(
+                Some(parent) if !parent.is_dir() => Err(Failure::error(
                     format!(
                         "there is no directory '{}' for the shared-memory link",
                         parent.display()
@@ -311,7 +311,7 @@ fn privileged(what: &str) -> anyhow::Result<()> {
     if crate::doctor::capabilities::has_net_admin() {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(Failure::error(
         format!("{what} needs CAP_NET_ADMIN"),
         "run it as root, or use --io shm:PATH",
     ))

@@ -13,7 +13,7 @@ pub(crate) fn pin(core: usize) -> anyhow::Result<()> {
         set.set(core);
     }
     rustix::thread::sched_setaffinity(None, &set).map_err(|_| {
-        Failure::new(
+        Failure::error(
             format!("there is no processor {core} for this process"),
             format!("choose --core below {processors}"),
         )

@@ -110,14 +110,14 @@ impl Url {
             return Ok(SocketAddr::new(ip, self.port));
         }
         let found = (bare, self.port).to_socket_addrs().map_err(|error| {
-            Failure::new(
+            Failure::error(
                 format!("cannot resolve '{bare}': {error}"),
                 "write an IPv4 or IPv6 address instead of the name",
             )
         })?;
         let mut found = found.filter(|address| wanted(&address.ip()));
         found.next().ok_or_else(|| {
-            Failure::new(
+            Failure::error(
                 format!("'{bare}' has no address that our own addresses can reach"),
                 "add an --addr of its family",
             )

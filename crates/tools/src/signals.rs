@@ -23,7 +23,7 @@ impl Stop {
         let stop = Self::default();
         let flag = Arc::clone(&stop.0);
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| {
-            Failure::new(
+            Failure::error(
                 format!("cannot watch signals: {error}"),
                 "check the limits of this user",
             )
@@ -39,7 +39,7 @@ impl Stop {
                 }
             })
             .map_err(|error| {
-                Failure::new(
+                Failure::error(
                     format!("cannot start a thread: {error}"),
                     "raise the limit of processes (ulimit -u)",
                 )

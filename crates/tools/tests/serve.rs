@@ -257,31 +257,28 @@ fn keep_alive_of_both_versions() {
     assert!(read_all(&mut stream).ends_with("hello, world\n"));
 }
 
+/// A GET with more fields; the head, and the body as bytes.
+fn get_with(server: &Server, target: &str, fields: &str) -> (Response, Vec<u8>) {
+    let mut stream = server.connect();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let end = bytes
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .unwrap()
+        + 4;
+    let head = Response::parse(&String::from_utf8_lossy(&bytes[..end]));
+    (head, bytes.split_off(end))
+}
+
 #[test]
-fn ranges_and_conditions() {
+fn ranges() {
     let www = www();
     let big = std::fs::read(www.path().join("big")).unwrap();
     let server = Server::kernel(www.path(), &[]);
-    let ask = |target: &str, fields: &str| {
-        let mut stream = server.connect();
-        stream
-            .write_all(
-                format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n")
-                    .as_bytes(),
-            )
-            .unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        let end = bytes
-            .windows(4)
-            .position(|window| window == b"\r\n\r\n")
-            .unwrap()
-            + 4;
-        (
-            Response::parse(&String::from_utf8_lossy(&bytes[..end])),
-            bytes[end..].to_vec(),
-        )
-    };
+    let ask = |target: &str, fields: &str| get_with(&server, target, fields);
     for (range, first, last) in [
         ("0-0", 0, 0),
         ("19999990-", 19_999_990, 19_999_999),
@@ -303,6 +300,13 @@ fn ranges_and_conditions() {
     );
     let (whole, body) = ask("/big", "Range: bytes=0-1,5-6\r\n");
     assert!(whole.status == 200 && body == big);
+}
+
+#[test]
+fn conditions() {
+    let www = www();
+    let server = Server::kernel(www.path(), &[]);
+    let ask = |target: &str, fields: &str| get_with(&server, target, fields);
     let (plain, _) = ask("/hello.txt", "");
     let (modified, etag) = (
         plain.field("last-modified").unwrap(),
@@ -381,7 +385,6 @@ fn uploads() {
             "1000",
         ],
     );
-    let ask = |request: &str| Response::parse(&server.exchange(request.as_bytes()));
     assert_eq!(put(&server, "/a%20b", "first").status, 201);
     assert_eq!(put(&server, "/a%20b", "second").status, 204);
     assert_eq!(
@@ -402,6 +405,27 @@ fn uploads() {
         "abcdefg"
     );
     assert_eq!(put(&server, "/empty", "").status, 201);
+    // A broken connection leaves nothing behind.
+    let mut stream = server.connect();
+    let half = b"PUT /half HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc";
+    stream.write_all(half).unwrap();
+    finish(&stream);
+    read_all(&mut stream);
+    let deadline = Instant::now() + common::LONG;
+    while names(incoming.path()) != ["a b", "c", "empty"] {
+        assert!(Instant::now() < deadline, "{:?}", names(incoming.path()));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn uploads_that_are_refused() {
+    let www = www();
+    let incoming = tempfile::tempdir().unwrap();
+    let directory = incoming.path().to_str().unwrap();
+    let server = Server::kernel(www.path(), &["--upload", directory, "--max-upload", "1000"]);
+    let ask = |request: &str| Response::parse(&server.exchange(request.as_bytes()));
+    assert_eq!(put(&server, "/c", "").status, 201);
     assert_eq!(
         ask("PUT /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").status,
         411
@@ -426,18 +450,7 @@ fn uploads() {
         409
     );
     assert_eq!(ask("PUT /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIf-None-Match: *\r\nContent-Length: 1\r\n\r\na").status, 412);
-    // A broken connection leaves nothing behind.
-    let mut stream = server.connect();
-    stream
-        .write_all(b"PUT /half HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
-        .unwrap();
-    finish(&stream);
-    read_all(&mut stream);
-    let deadline = Instant::now() + common::LONG;
-    while names(incoming.path()) != ["a b", "c", "empty"] {
-        assert!(Instant::now() < deadline, "{:?}", names(incoming.path()));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    assert_eq!(names(incoming.path()), ["c"]);
 }
 
 #[test]

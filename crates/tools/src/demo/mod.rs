@@ -129,7 +129,7 @@ fn require(programs: &[&str]) -> anyhow::Result<()> {
         .filter(|(program, _)| missing.contains(program))
         .map(|(_, package)| *package)
         .collect();
-    Err(Failure::new(
+    Err(Failure::error(
         format!("not installed: {}", missing.join(", ")),
         format!("apt-get install {}", packages.join(" ")),
     ))

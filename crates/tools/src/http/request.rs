@@ -171,15 +171,18 @@ struct Fields<'b> {
     conditions: Conditions<'b>,
 }
 
+/// 400 for a field that may come once and came before.
+fn once(before: bool) -> Result<(), Refusal> {
+    if before { Err(Refusal(400)) } else { Ok(()) }
+}
+
 impl<'b> Fields<'b> {
     fn take(&mut self, field: &httparse::Header<'b>) -> Result<(), Refusal> {
         let (name, value) = (field.name, field.value);
         // The first letter and the length tell most fields apart without comparing.
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
-                if std::mem::replace(&mut self.host, true) {
-                    return Err(Refusal(400));
-                }
+                once(std::mem::replace(&mut self.host, true))?
             }
             5 if name.eq_ignore_ascii_case("range") => self.conditions.range = Some(value),
             6 if name.eq_ignore_ascii_case("expect") => self.expectation(value)?,
@@ -194,9 +197,7 @@ impl<'b> Fields<'b> {
                 self.conditions.if_modified_since = Some(value)
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                if self.transfer_encoding.replace(value).is_some() {
-                    return Err(Refusal(400));
-                }
+                once(self.transfer_encoding.replace(value).is_some())?
             }
             19 if name.eq_ignore_ascii_case("if-unmodified-since") => {
                 self.conditions.if_unmodified_since = Some(value)

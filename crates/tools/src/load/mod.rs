@@ -105,7 +105,7 @@ impl LoadArgs {
         let body = self.body.as_ref().map(open_body).transpose()?;
         let output = self.output.as_ref().map(|path| {
             File::create(path).map_err(|error| {
-                Failure::new(
+                Failure::error(
                     format!("cannot write '{}': {error}", path.display()),
                     "choose another -o FILE",
                 )
@@ -156,7 +156,7 @@ impl LoadArgs {
         meter.finish();
         let after = cpu_seconds();
         let (stats, took) = result.map_err(|error| {
-            Failure::new(format!("the link failed: {error}"), "see 'mtcp doctor'")
+            Failure::error(format!("the link failed: {error}"), "see 'mtcp doctor'")
         })?;
         sockets.finish(Duration::from_millis(100));
         let report = Report {
@@ -184,14 +184,14 @@ impl LoadArgs {
             };
             let first = url.resolve(reachable)?;
             if !reachable(&first.ip()) {
-                return Err(Failure::new(
+                return Err(Failure::error(
                     format!("none of our addresses is of the family of {}", first.ip()),
                     "add an --addr of its family",
                 ));
             }
             for offset in 0..self.spread.max(1) {
                 let ip = nth_after(first.ip(), offset).ok_or_else(|| {
-                    Failure::new(
+                    Failure::error(
                         format!("--spread {} leaves the address space", self.spread),
                         "choose a smaller one",
                     )
@@ -233,11 +233,11 @@ fn open_body(path: &PathBuf) -> anyhow::Result<Body> {
             file: OwnedFd::from(file),
             length: metadata.len(),
         }),
-        Ok(_) => Err(Failure::new(
+        Ok(_) => Err(Failure::error(
             format!("'{}' is no file", path.display()),
             "name a regular file with --body",
         )),
-        Err(error) => Err(Failure::new(
+        Err(error) => Err(Failure::error(
             format!("cannot read '{}': {error}", path.display()),
             "name a readable file with --body",
         )),

@@ -79,7 +79,7 @@ impl Web {
         keep: bool,
         now: Now,
     ) -> Result<(), Refusal> {
-        if request.conditions.is_empty() && self.from_cache(request, None, keep, now) {
+        if request.conditions.is_empty() && self.cached(request, None, keep, now) {
             return Ok(());
         }
         path::decode(request.target, &mut self.path)?;
@@ -90,7 +90,7 @@ impl Web {
     }
 
     /// Answers from the cache if it can: with a fresh entry, or one of this `version`.
-    fn from_cache(
+    fn cached(
         &mut self,
         request: &Request<'_>,
         version: Option<&Version>,
@@ -202,7 +202,7 @@ impl Web {
         keep: bool,
         now: Now,
     ) -> Result<(), Refusal> {
-        if self.from_cache(request, Some(&version), keep, now) {
+        if self.cached(request, Some(&version), keep, now) {
             return Ok(());
         }
         let mut body = vec![0; usize::try_from(version.length).map_err(|_| Refusal(500))?];

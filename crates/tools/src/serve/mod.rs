@@ -161,7 +161,7 @@ impl ServeArgs {
                     bytes: raw.served * sizes.response as u64,
                 })
             }
-            (None, None) => Err(Failure::new(
+            (None, None) => Err(Failure::error(
                 "nothing to serve",
                 "name a directory or give --raw",
             )),
@@ -216,7 +216,7 @@ impl ServeArgs {
         let result = Server::new(sockets, protocol, listeners, limits)
             .and_then(|mut server| server.run(stop));
         let totals = result.map_err(|error| {
-            Failure::new(format!("the link failed: {error}"), "see 'mtcp doctor'")
+            Failure::error(format!("the link failed: {error}"), "see 'mtcp doctor'")
         })?;
         sockets.finish(Duration::from_millis(200));
         let Summary {
@@ -241,7 +241,7 @@ impl ServeArgs {
 
 fn open_root(directory: &Path) -> anyhow::Result<Root> {
     Root::new(directory).map_err(|error| {
-        Failure::new(
+        Failure::error(
             format!("cannot open directory '{}': {error}", directory.display()),
             "name a directory that this user may read",
         )
@@ -251,7 +251,7 @@ fn open_root(directory: &Path) -> anyhow::Result<Root> {
 /// A time-out in seconds as milliseconds.
 pub(crate) fn millis(seconds: f64, option: &str) -> anyhow::Result<u64> {
     if !(0.001..=86_400.0).contains(&seconds) {
-        return Err(Failure::new(
+        return Err(Failure::error(
             format!("{option} {seconds} makes no sense"),
             "give seconds, 0.001 to 86400",
         ));
@@ -278,5 +278,5 @@ fn listen_failure(address: SocketAddr, error: Errno) -> anyhow::Error {
             "see 'mtcp doctor'".to_owned(),
         ),
     };
-    Failure::new(cause, remedy)
+    Failure::error(cause, remedy)
 }
