@@ -83,7 +83,7 @@ impl Stack {
 
     /// Whether something of TCP is still due on `port`: after [`transmit`](Self::transmit), because the sink was full.
     pub fn has_output(&self, port: PortId) -> bool {
-        self.tcp.shared.queues.has_output(port)
+        self.tcp.shared.has_output(port)
     }
 
     /// The next thing that the application should know.

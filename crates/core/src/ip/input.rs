@@ -420,7 +420,6 @@ impl Net {
                     payload,
                     checksum: at.checksum,
                     ecn,
-                    port: at.port,
                 }))
             }
             Protocol::ICMP if packet.dst.is_ipv4() => self.icmpv4(at, &packet, counters),
@@ -441,7 +440,6 @@ fn tcp<'a>(at: &Arrival, src: IpAddr, dst: IpAddr, ecn: Ecn, payload: &'a [u8]) 
         payload: Cow::Borrowed(payload),
         checksum: at.checksum,
         ecn,
-        port: at.port,
     })
 }
 

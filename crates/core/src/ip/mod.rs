@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::id::PortId;
 use crate::limit::RateLimiter;
 use crate::neigh::announce::Claims;
-use crate::neigh::cache::{Cache, Lookup};
+use crate::neigh::cache::{Cache, Ended, Lookup};
 
 pub use address::{Addresses, is_host_address};
 pub use output::{Envelope, To};
@@ -60,8 +60,8 @@ pub struct Path {
 pub enum Resolution {
     /// Send there.
     Ready(MacAddr),
-    /// Being asked; [`Net::poll_resolved`] will tell.
-    Pending,
+    /// Being asked, in this place of the neighbour cache; [`Net::poll_resolved`] will tell.
+    Pending(u32),
     /// It does not answer, and will not be asked again for a few seconds.
     Failed,
 }
@@ -91,8 +91,6 @@ pub struct Datagram<'a> {
     /// ECN field of the IP header.
     #[allow(dead_code, reason = "TCP does not negotiate ECN yet")]
     pub ecn: Ecn,
-    /// Where it came in.
-    pub port: PortId,
 }
 
 /// What an ICMP error says, in the words of RFC 1122 §4.2.3.9 and RFC 5461.
@@ -132,7 +130,7 @@ pub struct Net {
     reassembler: Reassembler,
     /// ICMP errors (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f)).
     errors: RateLimiter,
-    resolved: VecDeque<(PortId, IpAddr, bool)>,
+    resolved: VecDeque<Ended>,
     max_resolved: usize,
 }
 
@@ -242,7 +240,7 @@ impl Net {
     pub fn resolve(&mut self, now: Instant, path: &Path, counters: &mut Counters) -> Resolution {
         match self.lookup(now, path.port, path.next_hop, counters) {
             Lookup::Ready(mac) => Resolution::Ready(mac),
-            Lookup::Pending { .. } => Resolution::Pending,
+            Lookup::Pending { slot, .. } => Resolution::Pending(slot),
             Lookup::Failed => Resolution::Failed,
         }
     }
@@ -294,15 +292,14 @@ impl Net {
     }
 
     /// A neighbour whose resolution has ended, and whether it answered. Whoever was told [`Resolution::Pending`] should ask again.
-    pub fn poll_resolved(&mut self) -> Option<(PortId, IpAddr, bool)> {
+    pub fn poll_resolved(&mut self) -> Option<Ended> {
         self.resolved.pop_front()
     }
 
     /// Sends or drops what waited for neighbours whose resolution has ended.
     pub(crate) fn settle(&mut self, counters: &mut Counters) {
         while let Some(ended) = self.neighbours.pop_ended() {
-            self.resolved
-                .push_back((ended.port, ended.addr, ended.mac.is_some()));
+            self.resolved.push_back(ended);
             while let Some(id) = self.packets.pop_waiting(ended.slot) {
                 match ended.mac {
                     Some(mac) => {

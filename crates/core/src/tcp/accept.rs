@@ -1,7 +1,6 @@
 //! From half-open record to connection: the last ACK of a passive handshake.
 
 use ring::stream::StreamError;
-use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::drops::Drop;
@@ -11,7 +10,7 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Step;
-use crate::tcp::half_open::HalfOpen;
+use crate::tcp::half_open::{self, HalfOpen};
 use crate::tcp::isn::Start;
 use crate::tcp::open::{Opening, control_block, limits, synchronize};
 use crate::tcp::segment::Segment;
@@ -121,7 +120,8 @@ impl Tcp {
         // The SYN-ACK acknowledged the SYN.
         hot.last_ack_sent = hot.rcv_nxt;
         hot.flags.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
-        hot.flags.set(Flags::SYN_RETRANSMITTED, record.retries > 0);
+        let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
+        hot.flags.set(Flags::SYN_RETRANSMITTED, timed_out);
         cold.listener = u32::from(record.listener);
         self.conns.init(slot, hot, cold, record.key);
         self.shared.queues.grow_connections(slot);
@@ -136,9 +136,14 @@ fn drop_for(error: StreamError) -> Drop {
 }
 
 impl crate::tcp::conn::Conn<'_> {
-    /// The time from SYN-ACK to ACK, if only one was sent (RFC 6298 §3).
+    /// The time from SYN-ACK to ACK, if only one was sent (RFC 6298 §3). If there were several, the one that is echoed has to be the last:
+    /// a peer that got an earlier one, and whose ACK was lost, echoes that one for as long as it hears nothing else.
     fn time_handshake(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) {
-        if record.retries == 0 && record.sent_at != 0 && seg.has(TcpFlags::ACK) {
+        if record.has(half_open::Options::SENT_AGAIN) {
+            let age = (now.as_micros() as u32).wrapping_sub(record.sent_at);
+            self.cold.timeout_stamp = self.tsval(now).wrapping_sub(age / 1000);
+            self.hot.backoff = 1;
+        } else if record.has(half_open::Options::SENT) {
             self.hot.rtt_seq = self.hot.snd_una;
             self.hot.rtt_at = record.sent_at;
             self.set(Flags::TIMING);

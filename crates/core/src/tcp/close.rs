@@ -54,7 +54,7 @@ impl Conn<'_> {
             self.hot.state = State::Closed;
         } else if lost || hard {
             // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must know.
-            self.abort(now);
+            self.abort();
         } else {
             let _ = self.shutdown();
             if self.hot.state == State::FinWait2 {
@@ -64,8 +64,8 @@ impl Conn<'_> {
     }
 
     /// ABORT.
-    pub fn abort(&mut self, now: Instant) {
-        self.send_reset(now);
+    pub fn abort(&mut self) {
+        self.send_reset();
         self.hot.state = State::Closed;
     }
 
@@ -82,17 +82,6 @@ impl Conn<'_> {
     pub fn enter_time_wait(&mut self) {
         self.finish(State::TimeWait);
     }
-
-    /// The ACK of the peer's FIN cannot wait for a list: there will be no connection to send it.
-    fn send_last_ack(&mut self, now: Instant) {
-        if !self.has(Flags::ACK_NOW) {
-            return;
-        }
-        let plan = self.plan_ack();
-        let header = self.header(now, &plan);
-        self.send_now(now, header);
-        self.sh.counters.acks_out += 1;
-    }
 }
 
 impl Tcp {
@@ -105,9 +94,6 @@ impl Tcp {
             return;
         }
         if !conn.has(Flags::DETACHED) {
-            if conn.hot.state == State::TimeWait {
-                conn.send_last_ack(now);
-            }
             conn.unqueue();
             conn.forget_held();
             conn.forget_scoreboard();

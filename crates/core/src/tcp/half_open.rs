@@ -2,9 +2,8 @@
 
 use std::io;
 
-use wire::frame::FrameSink;
 use wire::seq::SeqNumber;
-use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
+use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 use wire::time::Instant;
 
 use crate::arena::Slots;
@@ -12,13 +11,11 @@ use crate::config::Config;
 use crate::drops::Drop;
 use crate::flow::{self, FlowKey};
 use crate::id::PortId;
-use crate::ip::Resolution;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
-use crate::tcp::emit::{Target, write_frame};
 use crate::tcp::listen::Listener;
 use crate::tcp::open::initial_receive_window;
-use crate::tcp::options::{Agreed, advertised_mss, syn_options, window_scale_for};
+use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::Segment;
 
@@ -29,7 +26,7 @@ pub(crate) struct HalfOpen {
     pub iss: SeqNumber,
     pub irs: SeqNumber,
     pub ts_recent: u32,
-    /// When the first SYN-ACK was sent: µs, low 32 bits.
+    /// When the last SYN-ACK was sent: µs, low 32 bits; counts with `SENT`.
     pub sent_at: u32,
     pub listener: u16,
     pub peer_mss: u16,
@@ -44,12 +41,16 @@ pub(crate) struct HalfOpen {
 }
 
 bitflags::bitflags! {
-    /// Options that both sides offered.
+    /// Options that both sides offered, and two more facts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Options: u8 {
         const TIMESTAMPS = 1;
         const SACK = 2;
         const SCALING = 4;
+        /// Not an option: a SYN-ACK was sent ...
+        const SENT = 8;
+        /// ... and another.
+        const SENT_AGAIN = 16;
     }
 }
 
@@ -66,11 +67,11 @@ impl Options {
 const _: () = assert!(size_of::<HalfOpen>() == 64);
 
 impl HalfOpen {
-    fn rcv_nxt(&self) -> SeqNumber {
+    pub fn rcv_nxt(&self) -> SeqNumber {
         self.irs + 1
     }
 
-    fn has(&self, option: Options) -> bool {
+    pub fn has(&self, option: Options) -> bool {
         self.agreed.contains(option)
     }
 
@@ -108,6 +109,16 @@ impl HalfOpens {
         self.records.get(slot as usize)
     }
 
+    /// A SYN-ACK was sent.
+    pub fn note_sent(&mut self, slot: u32, now: Instant) {
+        if let Some(record) = self.records.get_mut(slot as usize) {
+            record.sent_at = now.as_micros() as u32;
+            let again = record.has(Options::SENT);
+            record.agreed.set(Options::SENT_AGAIN, again);
+            record.agreed.insert(Options::SENT);
+        }
+    }
+
     fn insert(&mut self, record: HalfOpen) -> Option<u32> {
         let slot = self.slots.alloc()?;
         match self.records.get_mut(slot as usize) {
@@ -133,7 +144,11 @@ impl Tcp {
             return Err(Drop::TcpHalfOpen);
         }
         let key = seg.key();
-        let record = self.half_open_record(now, listener, seg, key, after);
+        // Replies leave where the route says, which need not be where the SYN came in.
+        let path = self.shared.net.path(seg.remote.ip(), Some(seg.local.ip()));
+        let port = path.map_err(|_| Drop::ReplyNoRoute)?.port;
+        let iss = beyond(self.isn.start(now, &key).iss, after);
+        let record = self.half_open_record(listener, seg, iss, port);
         let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
         if let Some(entry) = self.listeners.at_mut(listener) {
             entry.half_open += 1;
@@ -141,7 +156,7 @@ impl Tcp {
         let hash = self.flows.hash(&key);
         self.flows.insert(hash, flow::id(flow::HALF_OPEN, slot));
         self.shared.queues.grow_half_open(slot);
-        self.shared.queues.push_syn_ack(seg.port, slot);
+        self.shared.queues.push_syn_ack(port, slot);
         self.schedule_half_open(now, slot, 0);
         Ok(())
     }
@@ -155,28 +170,27 @@ impl Tcp {
 
     fn half_open_record(
         &self,
-        now: Instant,
         listener: u32,
         seg: &Segment<'_>,
-        key: FlowKey,
-        after: Option<SeqNumber>,
+        iss: SeqNumber,
+        port: PortId,
     ) -> HalfOpen {
         let config = &self.shared.config;
+        let key = seg.key();
         let wscale = window_scale_for(config.max_buffer);
         let agreed = Agreed::new(config, wscale, &seg.options, key.is_ipv4());
-        let fresh = self.isn.start(now, &key).iss;
         HalfOpen {
             key,
-            iss: beyond(fresh, after),
+            iss,
             irs: seg.seq,
             ts_recent: seg.options.timestamps.map_or(0, |stamps| stamps.tsval),
-            sent_at: now.as_micros() as u32,
+            sent_at: 0,
             listener: listener as u16,
             peer_mss: agreed.peer_mss,
             window: seg.window,
             snd_wscale: agreed.snd_wscale,
             rcv_wscale: agreed.rcv_wscale,
-            port: seg.port,
+            port,
             retries: 0,
             agreed: Options::new(&agreed),
         }
@@ -202,7 +216,6 @@ impl Tcp {
         record.retries += 1;
         let (port, retries) = (record.port, record.retries);
         self.shared.counters.timeouts += 1;
-        self.shared.counters.retransmits += 1;
         self.shared.queues.push_syn_ack(port, slot);
         self.schedule_half_open(now, slot, retries);
     }
@@ -261,9 +274,13 @@ impl Tcp {
         let is_syn = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::RST);
         if is_syn && seg.seq == record.irs {
             self.shared.queues.push_syn_ack(record.port, slot);
-            if let Some(record) = self.half_open.records.get_mut(slot as usize) {
-                // It cannot be timed any more (Karn).
-                record.sent_at = 0;
+            // RFC 7323 §4.3: the echo is of the copy that came last, so that the peer can time it.
+            if let (Some(record), Some(stamps)) = (
+                self.half_open.records.get_mut(slot as usize),
+                seg.options.timestamps,
+            ) && stamps.tsval.wrapping_sub(record.ts_recent) as i32 > 0
+            {
+                record.ts_recent = stamps.tsval;
             }
             return Err(Stop::Done);
         }
@@ -338,8 +355,7 @@ impl Tcp {
             },
             ..TcpHeader::default()
         };
-        self.shared
-            .send_bare(now, record.key.local(), record.key.remote(), header);
+        self.shared.send_bare(&record.key, &header);
     }
 
     fn half_open_window(&self, record: &HalfOpen) -> u16 {
@@ -347,89 +363,6 @@ impl Tcp {
         listener.map_or(0, |listener| {
             initial_receive_window(&self.shared.config, &listener.options)
         })
-    }
-
-    fn half_open_stamps(&self, now: Instant, record: &HalfOpen) -> Option<Timestamps> {
-        record.has(Options::TIMESTAMPS).then(|| Timestamps {
-            tsval: (now.as_millis() as u32)
-                .wrapping_add(self.isn.start(now, &record.key).ts_offset),
-            tsecr: record.ts_recent,
-        })
-    }
-
-    /// Sends the SYN-ACKs that are due. False when the sink is full.
-    pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
-        while let Some(slot) = self.shared.queues.front_syn_ack(port) {
-            if let Some(&record) = self.half_open.at(slot)
-                && !self.send_syn_ack(now, &record, sink)
-            {
-                return false;
-            }
-            self.shared.queues.remove_syn_ack(port, slot);
-        }
-        true
-    }
-
-    fn send_syn_ack(&mut self, now: Instant, record: &HalfOpen, sink: &mut impl FrameSink) -> bool {
-        let (local, remote) = (record.key.local(), record.key.remote());
-        let Ok(path) = self.shared.net.path(remote.ip(), Some(local.ip())) else {
-            self.shared.counters.drop(Drop::ReplyNoRoute);
-            return true;
-        };
-        let header = self.syn_ack(now, record, path.mtu);
-        let Resolution::Ready(mac) = self
-            .shared
-            .net
-            .resolve(now, &path, &mut self.shared.counters)
-        else {
-            // It waits with the neighbour, or the timer sends another.
-            self.shared.send_bare_on(now, &path, local, remote, header);
-            return true;
-        };
-        let interface = self.shared.config.interfaces.get(usize::from(path.port.0));
-        let target = Target {
-            path,
-            mac,
-            src: local.ip(),
-            dst: remote.ip(),
-            partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
-        };
-        let net = &self.shared.net;
-        let mut len = 0;
-        let sent = sink.send(|frame| {
-            let meta = write_frame(frame, net, &target, &header, (&[], &[]));
-            len = meta.len;
-            meta
-        });
-        if sent {
-            self.shared.counters.segments_out += 1;
-            self.shared.counters.frames_out += 1;
-            self.shared.counters.bytes_out += len as u64;
-        }
-        sent
-    }
-
-    fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
-        let config = &self.shared.config;
-        let listener = self.listeners.at(u32::from(record.listener));
-        let options = listener
-            .map(|listener| listener.options)
-            .unwrap_or_default();
-        let mss = advertised_mss(mtu, record.key.is_ipv4(), &options);
-        let mut reply = syn_options(config, mss, record.rcv_wscale, 0);
-        reply.sack_permitted = record.has(Options::SACK);
-        reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
-        reply.timestamps = self.half_open_stamps(now, record);
-        TcpHeader {
-            src_port: record.key.local().port(),
-            dst_port: record.key.remote().port(),
-            seq: record.iss,
-            ack: record.rcv_nxt(),
-            flags: TcpFlags::SYN | TcpFlags::ACK,
-            window: initial_receive_window(config, &options),
-            urgent: 0,
-            options: reply,
-        }
     }
 }
 

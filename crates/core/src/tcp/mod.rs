@@ -6,6 +6,7 @@
 
 mod accept;
 mod ack;
+mod bare;
 mod check;
 mod close;
 mod commands;
@@ -34,6 +35,7 @@ mod sack;
 mod segment;
 mod shared;
 mod state;
+mod syn_ack;
 mod tcb;
 #[cfg(test)]
 mod tests;
@@ -107,7 +109,7 @@ impl Tcp {
             listeners: self.listeners.len(),
             flows: self.flows.len() as u32,
             timers: shared.wheel.len(),
-            queued: shared.queues.output_len(),
+            queued: shared.queues.output_len() + shared.answers.len() as u32,
             events: shared.queues.news_len(),
             range_sets: shared.held.len() + shared.sacked.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),

@@ -19,6 +19,8 @@ pub(crate) struct PortQueues {
     pub parked: List,
     /// Half-open records whose SYN-ACK is due.
     pub syn_acks: List,
+    /// TIME_WAIT records whose ACK is due.
+    pub last_acks: List,
 }
 
 /// A list of `PortQueues`, for functions that work on either.
@@ -37,6 +39,11 @@ pub(crate) struct Queues {
     output: Vec<Link>,
     acks: Vec<Link>,
     syn_acks: Vec<Link>,
+    /// For each half-open record the neighbour that it waits for, plus one.
+    syn_ack_waits: Vec<u32>,
+    /// For each place of the neighbour cache the half-open records that wait for it to be resolved, linked by `syn_acks`.
+    waiting: Vec<List>,
+    last_acks: Vec<Link>,
     /// Connections with news.
     news: List,
     news_links: Vec<Link>,
@@ -52,6 +59,9 @@ impl Queues {
             output: reserved(connections)?,
             acks: reserved(connections)?,
             syn_acks: reserved(config.max_half_open as usize)?,
+            syn_ack_waits: reserved(config.max_half_open as usize)?,
+            waiting: reserved(config.max_neighbours as usize)?,
+            last_acks: reserved(config.max_time_wait as usize)?,
             news: List::new(),
             news_links: reserved(connections)?,
             backlog: reserved(connections)?,
@@ -74,13 +84,22 @@ impl Queues {
         let len = slot as usize + 1;
         if self.syn_acks.len() < len {
             self.syn_acks.resize(len, Link::NEW);
+            self.syn_ack_waits.resize(len, 0);
+        }
+    }
+
+    /// Makes sure that TIME_WAIT record `slot` has a link.
+    pub fn grow_time_wait(&mut self, slot: u32) {
+        let len = slot as usize + 1;
+        if self.last_acks.len() < len {
+            self.last_acks.resize(len, Link::NEW);
         }
     }
 
     /// Whether anything wants to be sent on `port`.
     pub fn has_output(&self, port: PortId) -> bool {
         self.ports.get(usize::from(port.0)).is_some_and(|q| {
-            [q.control, q.acks, q.data, q.syn_acks]
+            [q.control, q.acks, q.data, q.syn_acks, q.last_acks]
                 .iter()
                 .any(|list| !list.is_empty())
         })
@@ -90,7 +109,8 @@ impl Queues {
     pub fn output_len(&self) -> u32 {
         self.ports
             .iter()
-            .flat_map(|q| [q.control, q.acks, q.data, q.parked, q.syn_acks])
+            .flat_map(|q| [q.control, q.acks, q.data, q.parked, q.syn_acks, q.last_acks])
+            .chain(self.waiting.iter().copied())
             .map(|list| list.len())
             .sum()
     }
@@ -147,14 +167,63 @@ impl Queues {
         }
     }
 
+    /// Takes the record off its list, whichever that is.
     pub fn remove_syn_ack(&mut self, port: PortId, record: u32) {
-        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+        if let Some(neighbour) = self.take_wait(record) {
+            if let Some(list) = self.waiting.get_mut(neighbour as usize) {
+                list.remove(&mut self.syn_acks, record);
+            }
+        } else if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
             queues.syn_acks.remove(&mut self.syn_acks, record);
         }
     }
 
     pub fn front_syn_ack(&self, port: PortId) -> Option<u32> {
         self.ports.get(usize::from(port.0))?.syn_acks.front()
+    }
+
+    fn take_wait(&mut self, record: u32) -> Option<u32> {
+        let wait = self.syn_ack_waits.get_mut(record as usize)?;
+        std::mem::take(wait).checked_sub(1)
+    }
+
+    /// The record, which is on no list, waits for a neighbour.
+    pub fn park_syn_ack(&mut self, neighbour: u32, record: u32) {
+        let index = neighbour as usize;
+        if self.waiting.len() <= index {
+            self.waiting.resize(index + 1, List::new());
+        }
+        if let (Some(list), Some(wait)) = (
+            self.waiting.get_mut(index),
+            self.syn_ack_waits.get_mut(record as usize),
+        ) && list.push_back(&mut self.syn_acks, record)
+        {
+            *wait = neighbour + 1;
+        }
+    }
+
+    /// A record that waited for a neighbour does not any more.
+    pub fn unpark_syn_ack(&mut self, neighbour: u32) -> Option<u32> {
+        let list = self.waiting.get_mut(neighbour as usize)?;
+        let record = list.pop_front(&mut self.syn_acks)?;
+        self.take_wait(record);
+        Some(record)
+    }
+
+    pub fn push_last_ack(&mut self, port: PortId, record: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.last_acks.push_back(&mut self.last_acks, record);
+        }
+    }
+
+    pub fn remove_last_ack(&mut self, port: PortId, record: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.last_acks.remove(&mut self.last_acks, record);
+        }
+    }
+
+    pub fn front_last_ack(&self, port: PortId) -> Option<u32> {
+        self.ports.get(usize::from(port.0))?.last_acks.front()
     }
 
     pub fn push_news(&mut self, slot: u32) {
@@ -175,8 +244,8 @@ impl Queues {
     }
 }
 
-fn reserved(len: usize) -> io::Result<Vec<Link>> {
-    let mut links = Vec::new();
-    links.try_reserve_exact(len)?;
-    Ok(links)
+fn reserved<T>(len: usize) -> io::Result<Vec<T>> {
+    let mut column = Vec::new();
+    column.try_reserve_exact(len)?;
+    Ok(column)
 }

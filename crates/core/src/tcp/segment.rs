@@ -10,7 +10,6 @@ use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 
 use crate::drops::Drop;
 use crate::flow::FlowKey;
-use crate::id::PortId;
 use crate::ip::Datagram;
 
 /// RFC 9293 §3.3.1: SEG.SEQ, SEG.ACK, SEG.WND and the rest.
@@ -18,7 +17,6 @@ use crate::ip::Datagram;
 pub(crate) struct Segment<'a> {
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    pub port: PortId,
     pub seq: SeqNumber,
     pub ack: SeqNumber,
     pub flags: TcpFlags,
@@ -45,7 +43,6 @@ impl<'a> Segment<'a> {
         Ok(Self {
             local: SocketAddr::new(datagram.dst, header.dst_port),
             remote: SocketAddr::new(datagram.src, header.src_port),
-            port: datagram.port,
             seq: header.seq,
             ack: header.ack,
             flags: header.flags,

@@ -9,8 +9,10 @@ use wire::time::Instant;
 use crate::arena::Slots;
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::id::PortId;
 use crate::ip::Net;
 use crate::limit::RateLimiter;
+use crate::tcp::bare::Answers;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangeSet;
 use crate::tcp::reassembly::Held;
@@ -25,6 +27,8 @@ pub(crate) struct Shared {
     pub streams: StackStreams,
     pub wheel: Wheel,
     pub queues: Queues,
+    /// Segments that nobody else remembers.
+    pub answers: Answers,
     /// Ranges received out of order, for the connections that have any.
     pub held: SidePool<Held>,
     /// Scoreboards, for the connections whose peer has ranges out of order.
@@ -45,12 +49,18 @@ impl Shared {
             streams,
             wheel: Wheel::new([connections, config.max_half_open, 0, 0])?,
             queues: Queues::new(&config)?,
+            answers: Answers::new(&config)?,
             held: SidePool::new(connections)?,
             sacked: SidePool::new(connections)?,
             challenges: RateLimiter::new(rate, rate),
             resets: RateLimiter::new(rate, rate),
             config,
         })
+    }
+
+    /// Whether something of TCP wants to be sent on `port`.
+    pub fn has_output(&self, port: PortId) -> bool {
+        self.answers.due(port) > 0 || self.queues.has_output(port)
     }
 
     /// Whether one more answer to a segment that should not be is allowed now.

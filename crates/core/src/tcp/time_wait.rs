@@ -2,6 +2,7 @@
 
 use std::io;
 
+use wire::frame::FrameSink;
 use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
@@ -10,6 +11,7 @@ use crate::arena::Slots;
 use crate::config::Config;
 use crate::drops::Drop;
 use crate::flow::{self, FlowHash, FlowKey};
+use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
@@ -31,10 +33,27 @@ pub(crate) struct TimeWait {
     pub since: u32,
     /// Window field of the last segment that we sent.
     pub window: u16,
-    pub timestamps: bool,
+    pub port: PortId,
+    pub facts: Facts,
 }
 
-const _: () = assert!(size_of::<TimeWait>() <= 64);
+bitflags::bitflags! {
+    /// One-bit facts about a connection in TIME_WAIT.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Facts: u8 {
+        const TIMESTAMPS = 1;
+        /// A SYN was answered with an ACK.
+        const ANSWERED_SYN = 2;
+    }
+}
+
+const _: () = assert!(size_of::<TimeWait>() == 64);
+
+impl TimeWait {
+    fn has(&self, fact: Facts) -> bool {
+        self.facts.contains(fact)
+    }
+}
 
 /// All TIME_WAIT records.
 #[derive(Debug)]
@@ -91,6 +110,15 @@ impl TimeWaits {
         self.slots.free(slot);
     }
 
+    fn note_answer(&mut self, slot: u32, to_syn: bool) {
+        if let Some(record) = self.records.get_mut(slot as usize) {
+            record.facts.set(
+                Facts::ANSWERED_SYN,
+                to_syn || record.has(Facts::ANSWERED_SYN),
+            );
+        }
+    }
+
     /// The 2 MSL begin again.
     fn restart(&mut self, slot: u32, expires: Instant) {
         if let Some(record) = self.records.get_mut(slot as usize) {
@@ -104,7 +132,7 @@ impl TimeWaits {
     pub fn may_reuse(&self, now: Instant, slot: u32) -> bool {
         let age = |record: &TimeWait| (now.as_millis() as u32).wrapping_sub(record.since);
         self.at(slot)
-            .is_some_and(|record| record.timestamps && age(record) >= REUSE_AFTER_MS)
+            .is_some_and(|record| record.has(Facts::TIMESTAMPS) && age(record) >= REUSE_AFTER_MS)
     }
 }
 
@@ -114,6 +142,8 @@ impl Tcp {
         let Some(hot) = self.conns.hot(slot).copied() else {
             return false;
         };
+        let mut facts = Facts::empty();
+        facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
         let record = TimeWait {
             expires: now + self.shared.config.time_wait,
             key: self.conns.key(slot),
@@ -122,14 +152,24 @@ impl Tcp {
             ts_recent: hot.ts_recent,
             since: now.as_millis() as u32,
             window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
-            timestamps: hot.has(Flags::TIMESTAMPS),
+            port: hot.port,
+            facts,
         };
         if self.time_wait.slots.len() >= self.time_wait.slots.capacity() {
             self.evict_oldest();
         }
+        let owes_ack = hot.has(Flags::ACK_NOW);
         let Some(new) = self.time_wait.insert(record) else {
+            if owes_ack {
+                let header = self.last_ack(now, &record);
+                self.shared.send_bare(&record.key, &header);
+            }
             return false;
         };
+        self.shared.queues.grow_time_wait(new);
+        if owes_ack {
+            self.owe_last_ack(new);
+        }
         let (old, new) = (
             flow::id(flow::CONNECTION, slot),
             flow::id(flow::TIME_WAIT, new),
@@ -149,6 +189,7 @@ impl Tcp {
         if let Some(record) = self.time_wait.at(slot) {
             let hash = self.flows.hash(&record.key);
             self.flows.remove(hash, flow::id(flow::TIME_WAIT, slot));
+            self.shared.queues.remove_last_ack(record.port, slot);
             self.time_wait.remove(slot);
         }
     }
@@ -167,9 +208,8 @@ impl Tcp {
         let Some(&record) = self.time_wait.at(slot) else {
             return Err(Drop::TcpNoConnection.into());
         };
-        // RFC 1337 §3: a RST must not end TIME_WAIT early.
         if seg.has(TcpFlags::RST) {
-            return Err(Drop::TcpReset.into());
+            return self.on_reset_in_time_wait(slot, &record, seg);
         }
         if seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK) && is_new_incarnation(&record, seg) {
             return self.reopen(now, slot, &record, seg);
@@ -179,19 +219,30 @@ impl Tcp {
         if seg.has(TcpFlags::FIN) && seg.end() == record.rcv_nxt {
             self.time_wait
                 .restart(slot, now + self.shared.config.time_wait);
-            self.acknowledge_for(now, &record);
+            self.owe_last_ack(slot);
             return Err(Stop::Done);
         }
         let acceptable = seg.len() == 0 && seg.seq == record.rcv_nxt;
+        let is_syn = seg.has(TcpFlags::SYN);
         if !acceptable && self.shared.may_challenge(now) {
-            self.acknowledge_for(now, &record);
+            self.owe_last_ack(slot);
+            self.time_wait.note_answer(slot, is_syn);
         }
-        Err(if seg.has(TcpFlags::SYN) {
-            Drop::TcpSyn
-        } else {
-            Drop::TcpState
+        Err(if is_syn { Drop::TcpSyn } else { Drop::TcpState }.into())
+    }
+
+    /// RFC 1337 §3: a RST must not end TIME_WAIT early, it could be an old duplicate.
+    ///
+    /// One that comes after we answered a SYN, exactly where that answer said, is from somebody in SYN_SENT who was told of a connection
+    /// that it does not have (RFC 9293 §3.10.7.3, first): the peer has started anew, with a clock and sequence numbers of which we cannot
+    /// tell that they are newer. Its SYN would be in vain until TIME_WAIT ends.
+    fn on_reset_in_time_wait(&mut self, slot: u32, record: &TimeWait, seg: &Segment<'_>) -> Step {
+        if !record.has(Facts::ANSWERED_SYN) || seg.seq != record.rcv_nxt {
+            return Err(Drop::TcpReset.into());
         }
-        .into())
+        self.shared.counters.resets_in += 1;
+        self.end_time_wait(slot);
+        Err(Stop::Done)
     }
 
     /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
@@ -207,13 +258,57 @@ impl Tcp {
             .map_err(Stop::Drop)
     }
 
-    fn acknowledge_for(&mut self, now: Instant, record: &TimeWait) {
-        let stamps = record.timestamps.then(|| Timestamps {
+    /// The ACK of the peer's FIN is due, until it was sent.
+    fn owe_last_ack(&mut self, slot: u32) {
+        if let Some(record) = self.time_wait.at(slot) {
+            self.shared.queues.push_last_ack(record.port, slot);
+        }
+    }
+
+    /// Sends the ACKs that are due. False when the sink is full.
+    pub fn send_last_acks(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        while let Some(slot) = self.shared.queues.front_last_ack(port) {
+            if let Some(&record) = self.time_wait.at(slot)
+                && !self.send_last_ack(now, &record, sink)
+            {
+                return false;
+            }
+            self.shared.queues.remove_last_ack(port, slot);
+        }
+        true
+    }
+
+    fn send_last_ack(
+        &mut self,
+        now: Instant,
+        record: &TimeWait,
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        let (local, remote) = (record.key.local().ip(), record.key.remote().ip());
+        let Ok(path) = self.shared.net.path(remote, Some(local)) else {
+            self.shared.counters.drop(Drop::ReplyNoRoute);
+            return true;
+        };
+        let header = self.last_ack(now, record);
+        let sent = self
+            .shared
+            .send_or_wait(now, &path, &record.key, header, sink);
+        self.shared.counters.acks_out += u64::from(sent);
+        sent
+    }
+
+    fn last_ack(&self, now: Instant, record: &TimeWait) -> TcpHeader {
+        let stamps = record.has(Facts::TIMESTAMPS).then(|| Timestamps {
             tsval: (now.as_millis() as u32)
                 .wrapping_add(self.isn.start(now, &record.key).ts_offset),
             tsecr: record.ts_recent,
         });
-        let header = TcpHeader {
+        TcpHeader {
             seq: record.snd_nxt,
             ack: record.rcv_nxt,
             flags: TcpFlags::ACK,
@@ -223,10 +318,7 @@ impl Tcp {
                 ..TcpOptions::default()
             },
             ..TcpHeader::default()
-        };
-        self.shared.counters.acks_out += 1;
-        self.shared
-            .send_bare(now, record.key.local(), record.key.remote(), header);
+        }
     }
 }
 
@@ -234,7 +326,7 @@ impl Tcp {
 fn is_new_incarnation(record: &TimeWait, seg: &Segment<'_>) -> bool {
     let newer_seq = seg.seq > record.rcv_nxt;
     match seg.options.timestamps {
-        Some(stamps) if record.timestamps => {
+        Some(stamps) if record.has(Facts::TIMESTAMPS) => {
             let distance = stamps.tsval.wrapping_sub(record.ts_recent) as i32;
             distance > 0 || (distance == 0 && newer_seq)
         }

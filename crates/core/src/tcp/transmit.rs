@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::id::PortId;
 use crate::info::State;
 use crate::ip::Resolution;
+use crate::neigh::cache::Ended;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::emit::{Target, write_frame};
@@ -42,7 +43,9 @@ impl Tcp {
         self.shared
             .net
             .transmit(port, sink, &mut self.shared.counters);
-        let _ = self.send_syn_acks(now, port, sink)
+        let _ = self.shared.send_answers(now, port, sink)
+            && self.send_last_acks(now, port, sink)
+            && self.send_syn_acks(now, port, sink)
             && self.send_list(now, port, Output::Control, sink)
             && self.send_acks(now, port, sink)
             && self.send_list(now, port, Output::Data, sink);
@@ -87,20 +90,26 @@ impl Tcp {
 
     /// Neighbour resolutions have ended: who waited for them may go on.
     pub fn wake_resolved(&mut self, now: Instant) {
-        while let Some((port, next_hop, ok)) = self.shared.net.poll_resolved() {
-            let mut next = self.shared.queues.front_output(port, Output::Parked);
-            while let Some(slot) = next {
-                next = self.shared.queues.next_output(port, Output::Parked, slot);
-                let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
-                    continue;
-                };
-                if conn.cold.path.next_hop == next_hop {
-                    conn.unpark();
-                    if !ok {
-                        conn.on_unreachable(now);
-                    }
-                    self.settle(now, slot);
+        while let Some(ended) = self.shared.net.poll_resolved() {
+            self.wake_syn_acks(ended.slot);
+            self.wake_parked(now, &ended);
+        }
+    }
+
+    fn wake_parked(&mut self, now: Instant, ended: &Ended) {
+        let port = ended.port;
+        let mut next = self.shared.queues.front_output(port, Output::Parked);
+        while let Some(slot) = next {
+            next = self.shared.queues.next_output(port, Output::Parked, slot);
+            let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+                continue;
+            };
+            if conn.cold.path.next_hop == ended.addr {
+                conn.unpark();
+                if ended.mac.is_none() {
+                    conn.on_unreachable(now);
                 }
+                self.settle(now, slot);
             }
         }
     }
@@ -234,7 +243,7 @@ impl Conn<'_> {
         let sh = &mut *self.sh;
         match sh.net.resolve(now, &self.cold.path, &mut sh.counters) {
             Resolution::Ready(mac) => Ok(mac),
-            Resolution::Pending => {
+            Resolution::Pending(_) => {
                 self.park();
                 Err(Sent::Not)
             }

@@ -94,7 +94,7 @@ fn packets_wait_for_the_answer() {
         (to, question),
         (MacAddr::BROADCAST, request(our_mac(0), OUR4, PEER4))
     );
-    assert_eq!(bench.net.poll_resolved(), None);
+    assert_eq!(bench.resolved(), None);
     assert_eq!(bench.consume(&arp_frame(our_mac(0), &reply())), None);
     let frames = bench.sent();
     let got: Vec<_> = frames
@@ -107,8 +107,8 @@ fn packets_wait_for_the_answer() {
         "the oldest one had to go"
     );
     assert_eq!(bench.counters.dropped(Drop::NeighbourQueueFull), 1);
-    assert_eq!(bench.net.poll_resolved(), Some((PORT, PEER4.into(), true)));
-    assert_eq!(bench.net.poll_resolved(), None);
+    assert_eq!(bench.resolved(), Some((PORT, PEER4.into(), true)));
+    assert_eq!(bench.resolved(), None);
     let path = bench.net.path(PEER4.into(), None).unwrap();
     assert_eq!(
         bench.net.resolve(bench.now, &path, &mut bench.counters),
@@ -128,7 +128,7 @@ fn no_answer_drops_the_packets_and_says_so() {
         .collect();
     assert_eq!(targets, ["10.0.0.254"; 3], "the gateway was asked for");
     let gateway = "10.0.0.254".parse().unwrap();
-    assert_eq!(bench.net.poll_resolved(), Some((PORT, gateway, false)));
+    assert_eq!(bench.resolved(), Some((PORT, gateway, false)));
     assert_eq!(
         (
             bench.counters.dropped(Drop::NeighbourFailed),

@@ -72,6 +72,12 @@ fn base_config() -> Config {
 }
 
 impl Bench {
+    /// A neighbour whose resolution has ended, and whether it answered.
+    fn resolved(&mut self) -> Option<(PortId, IpAddr, bool)> {
+        let ended = self.net.poll_resolved()?;
+        Some((ended.port, ended.addr, ended.mac.is_some()))
+    }
+
     /// After the addresses were announced.
     fn new() -> Self {
         Self::with(&base_config())

@@ -203,7 +203,7 @@ fn advertisements_resolve_what_was_asked_and_nothing_else() {
         None
     );
     assert_eq!(parse_ipv6(&bench.sent_one()).0.dst, PEER);
-    assert_eq!(bench.net.poll_resolved(), Some((PORT, PEER6.into(), true)));
+    assert_eq!(bench.resolved(), Some((PORT, PEER6.into(), true)));
     // §7.2.5: without the override flag a known address stays.
     assert_eq!(
         bench.consume(&ndp(

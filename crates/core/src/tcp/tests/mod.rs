@@ -19,4 +19,5 @@ mod stamps;
 mod time_wait;
 mod timeouts;
 mod transfer;
+mod unresolved;
 mod window;

@@ -188,3 +188,84 @@ fn a_client_with_timestamps_may_connect_again_after_a_second() {
     assert!(syn.seq > old + 2);
     assert_eq!(h.stack.usage().time_wait, 0);
 }
+
+/// A server full of TIME_WAIT records, and a client process that starts anew: lower sequence numbers, an unrelated clock.
+#[test]
+fn a_client_that_starts_anew_gets_in() {
+    for ts in [None, Some(1000)] {
+        let mut h = Harness::new().and_established(&Handshake {
+            ts,
+            ..Handshake::default()
+        });
+        h.shutdown();
+        h.expect(seg().fin().seq(1));
+        let fin = seg().seq(1).fin().ack(2).win(WIN);
+        h.send(if ts.is_some() { fin.ts(1001, 0) } else { fin });
+        h.drain();
+        let anew = Handshake {
+            ts: ts.map(|_| 5),
+            ..Handshake::default()
+        };
+        let syn = || anew.syn().seq(0u32.wrapping_sub(100_000));
+        h.send(syn());
+        h.expect(seg().seq(2).ack(2));
+        // RFC 9293 §3.10.7.3, first: in SYN_SENT this ACK is not acceptable.
+        h.send(seg().rst().seq(2));
+        h.expect_nothing();
+        assert_eq!(h.stack.usage().time_wait, 0);
+        h.send(syn());
+        h.expect(seg().syn().ack(0u32.wrapping_sub(99_999)));
+    }
+}
+
+#[test]
+fn a_reset_elsewhere_than_our_answer_said_does_not_end_it() {
+    let mut h = Harness::time_wait();
+    h.send(Handshake::default().syn().seq(0));
+    h.expect(seg().seq(2).ack(2));
+    h.send(seg().rst().seq(1));
+    h.send(seg().rst().seq(3));
+    h.expect_nothing();
+    assert_eq!(h.stack.usage().time_wait, 1);
+    assert_eq!(h.stack.counters().resets_in, 0);
+}
+
+#[test]
+fn the_last_ack_stays_due_while_the_link_is_full() {
+    let mut h = Harness::fin_wait_2();
+    h.sink.room = 0;
+    h.send(seg().seq(1).fin().ack(2).win(WIN));
+    h.send(seg().seq(1).fin().ack(2).win(WIN));
+    assert_eq!(h.stack.usage().time_wait, 1);
+    assert!(h.stack.has_output(crate::PortId(0)));
+    h.sink.room = usize::MAX;
+    h.transmit();
+    h.expect(seg().seq(2).ack(2));
+    h.expect_nothing();
+    assert_eq!(h.stack.usage().queued, 0);
+}
+
+#[test]
+fn the_last_ack_is_sent_although_there_is_no_record() {
+    let mut h = Harness::with(|config| config.max_time_wait = 0);
+    h.listen(4, Options::default());
+    h.established_with(&Handshake::default());
+    h.shutdown();
+    h.expect(seg().fin().seq(1));
+    h.send(seg().seq(1).fin().ack(2).win(WIN));
+    h.expect(seg().seq(2).ack(2));
+    assert_eq!(h.stack.usage().time_wait, 0);
+}
+
+#[test]
+fn timestamps_go_on_in_the_next_connection() {
+    // RFC 6191 §3 needs it: the offset depends on the endpoints only.
+    let mut h = client(&Handshake {
+        ts: Some(1000),
+        ..Handshake::default()
+    });
+    h.advance(1000);
+    assert!(connect_again(&mut h).is_ok());
+    h.transmit();
+    h.expect(seg().syn().ts(1000, 0));
+}

@@ -1,0 +1,236 @@
+//! Segments without a control block behind them: RSTs, challenge ACKs, and what half-open and TIME_WAIT records say. They wait as a few
+//! numbers or as a mark on their record, and are written straight into the frame that the port lends.
+
+use std::collections::VecDeque;
+use std::io;
+
+use wire::frame::FrameSink;
+use wire::ip::Protocol;
+use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps, fill_checksum};
+use wire::time::Instant;
+
+use crate::config::Config;
+use crate::drops::Drop;
+use crate::flow::FlowKey;
+use crate::id::PortId;
+use crate::ip::{Path, Resolution};
+use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::shared::Shared;
+
+/// Room for answers that rate limits allow, besides one for each connection.
+const ANSWERS: usize = 4096;
+
+/// A segment that nobody else remembers.
+#[derive(Clone, Copy, Debug)]
+struct Bare {
+    key: FlowKey,
+    seq: wire::seq::SeqNumber,
+    ack: wire::seq::SeqNumber,
+    stamps: Timestamps,
+    window: u16,
+    flags: TcpFlags,
+    has_stamps: bool,
+}
+
+const _: () = assert!(size_of::<Bare>() <= 60);
+
+impl Bare {
+    fn new(key: FlowKey, header: &TcpHeader) -> Self {
+        let stamps = header.options.timestamps;
+        Self {
+            key,
+            seq: header.seq,
+            ack: header.ack,
+            stamps: stamps.unwrap_or_default(),
+            window: header.window,
+            flags: header.flags,
+            has_stamps: stamps.is_some(),
+        }
+    }
+
+    fn header(&self) -> TcpHeader {
+        TcpHeader {
+            seq: self.seq,
+            ack: self.ack,
+            flags: self.flags,
+            window: self.window,
+            options: TcpOptions {
+                timestamps: self.has_stamps.then_some(self.stamps),
+                ..TcpOptions::default()
+            },
+            ..TcpHeader::default()
+        }
+    }
+}
+
+/// The bare segments that are due, first come first served.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    ports: Vec<VecDeque<Bare>>,
+    max: usize,
+}
+
+impl Answers {
+    /// Address space for all is reserved; memory is touched as it is used.
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let max = config.max_connections as usize + ANSWERS;
+        let mut ports = Vec::new();
+        for _ in &config.interfaces {
+            let mut queue = VecDeque::new();
+            queue.try_reserve_exact(max)?;
+            ports.push(queue);
+        }
+        Ok(Self { ports, max })
+    }
+
+    fn push(&mut self, port: PortId, bare: Bare) -> bool {
+        let queue = self.ports.get_mut(usize::from(port.0));
+        let Some(queue) = queue.filter(|queue| queue.len() < self.max) else {
+            return false;
+        };
+        queue.push_back(bare);
+        true
+    }
+
+    fn front(&self, port: PortId) -> Option<Bare> {
+        self.ports.get(usize::from(port.0))?.front().copied()
+    }
+
+    fn pop(&mut self, port: PortId) {
+        if let Some(queue) = self.ports.get_mut(usize::from(port.0)) {
+            queue.pop_front();
+        }
+    }
+
+    /// Those due on `port`.
+    pub fn due(&self, port: PortId) -> usize {
+        self.ports.get(usize::from(port.0)).map_or(0, VecDeque::len)
+    }
+
+    /// Those due on any port.
+    pub fn len(&self) -> usize {
+        self.ports.iter().map(VecDeque::len).sum()
+    }
+}
+
+/// How an attempt to send a bare segment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Sent,
+    /// The sink has no frame left.
+    Full,
+    /// The neighbour in this place of the cache is being asked for its hardware address.
+    Waits(u32),
+    /// The neighbour does not answer.
+    Lost,
+}
+
+impl Shared {
+    /// Has a segment without payload sent, along the route there is.
+    pub fn send_bare(&mut self, key: &FlowKey, header: &TcpHeader) {
+        let (local, remote) = (key.local(), key.remote());
+        let Ok(path) = self.net.path(remote.ip(), Some(local.ip())) else {
+            return self.counters.drop(Drop::ReplyNoRoute);
+        };
+        if !self.answers.push(path.port, Bare::new(*key, header)) {
+            self.counters.drop(Drop::ReplyQueueFull);
+        }
+    }
+
+    /// Sends the bare segments that are due. False when the sink is full.
+    pub fn send_answers(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+        while let Some(bare) = self.answers.front(port) {
+            let (local, remote) = (bare.key.local(), bare.key.remote());
+            if let Ok(path) = self.net.path(remote.ip(), Some(local.ip()))
+                && !self.send_or_wait(now, &path, &bare.key, bare.header(), sink)
+            {
+                return false;
+            }
+            self.answers.pop(port);
+        }
+        true
+    }
+
+    /// Sends a segment without payload now, or lets it wait with the neighbour, in a packet. False when the sink is full.
+    pub fn send_or_wait(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        key: &FlowKey,
+        header: TcpHeader,
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        match self.send_alone(now, path, key, header, sink) {
+            Outcome::Full => false,
+            Outcome::Waits(_) => {
+                self.wait_with_neighbour(now, path, key, header);
+                true
+            }
+            Outcome::Sent | Outcome::Lost => true,
+        }
+    }
+
+    /// Writes a segment without payload into a frame.
+    pub fn send_alone(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        key: &FlowKey,
+        header: TcpHeader,
+        sink: &mut impl FrameSink,
+    ) -> Outcome {
+        let mac = match self.net.resolve(now, path, &mut self.counters) {
+            Resolution::Ready(mac) => mac,
+            Resolution::Pending(neighbour) => return Outcome::Waits(neighbour),
+            Resolution::Failed => {
+                self.counters.drop(Drop::NeighbourFailed);
+                return Outcome::Lost;
+            }
+        };
+        let interface = self.config.interfaces.get(usize::from(path.port.0));
+        let target = Target {
+            path: *path,
+            mac,
+            src: key.local().ip(),
+            dst: key.remote().ip(),
+            partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
+        };
+        let header = addressed(key, header);
+        let net = &self.net;
+        let mut len = 0;
+        let sent = sink.send(|frame| {
+            let meta = write_frame(frame, net, &target, &header, (&[], &[]));
+            len = meta.len;
+            meta
+        });
+        if !sent {
+            return Outcome::Full;
+        }
+        self.counters.segments_out += 1;
+        self.counters.frames_out += 1;
+        self.counters.bytes_out += len as u64;
+        Outcome::Sent
+    }
+
+    fn wait_with_neighbour(&mut self, now: Instant, path: &Path, key: &FlowKey, header: TcpHeader) {
+        let mut bytes = [0; TcpHeader::MAX_LEN];
+        let len = addressed(key, header).emit(&mut bytes);
+        let Some(segment) = bytes.get_mut(..len) else {
+            return;
+        };
+        let (src, dst) = (key.local().ip(), key.remote().ip());
+        fill_checksum(src, dst, segment);
+        self.counters.segments_out += 1;
+        let counters = &mut self.counters;
+        self.net
+            .send_packet(now, path, dst, Protocol::TCP, segment, counters);
+    }
+}
+
+fn addressed(key: &FlowKey, header: TcpHeader) -> TcpHeader {
+    TcpHeader {
+        src_port: key.local().port(),
+        dst_port: key.remote().port(),
+        ..header
+    }
+}

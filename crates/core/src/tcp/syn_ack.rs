@@ -1,0 +1,90 @@
+//! SYN-ACKs: when they go, where they wait, what is in them.
+
+use wire::frame::FrameSink;
+use wire::tcp::{TcpFlags, TcpHeader, Timestamps};
+use wire::time::Instant;
+
+use crate::drops::Drop;
+use crate::id::PortId;
+use crate::tcp::Tcp;
+use crate::tcp::bare::Outcome;
+use crate::tcp::half_open::{HalfOpen, Options};
+use crate::tcp::open::initial_receive_window;
+use crate::tcp::options::{advertised_mss, syn_options};
+
+impl Tcp {
+    /// Sends the SYN-ACKs that are due. False when the sink is full: what was not sent stays due. A record whose neighbour has to be asked
+    /// for waits with it, without a packet.
+    pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+        while let Some(slot) = self.shared.queues.front_syn_ack(port) {
+            let outcome = self.send_syn_ack(now, slot, sink);
+            if outcome == Outcome::Full {
+                return false;
+            }
+            self.shared.queues.remove_syn_ack(port, slot);
+            if let Outcome::Waits(neighbour) = outcome {
+                self.shared.queues.park_syn_ack(neighbour, slot);
+            }
+        }
+        true
+    }
+
+    fn send_syn_ack(&mut self, now: Instant, slot: u32, sink: &mut impl FrameSink) -> Outcome {
+        let Some(&record) = self.half_open.at(slot) else {
+            return Outcome::Lost;
+        };
+        let (local, remote) = (record.key.local(), record.key.remote());
+        let Ok(path) = self.shared.net.path(remote.ip(), Some(local.ip())) else {
+            self.shared.counters.drop(Drop::ReplyNoRoute);
+            return Outcome::Lost;
+        };
+        let header = self.syn_ack(now, &record, path.mtu);
+        let outcome = self
+            .shared
+            .send_alone(now, &path, &record.key, header, sink);
+        if outcome == Outcome::Sent {
+            let again = record.has(Options::SENT);
+            self.shared.counters.retransmits += u64::from(again);
+            self.half_open.note_sent(slot, now);
+        }
+        outcome
+    }
+
+    /// The resolution of a neighbour has ended: who waited for it asks again.
+    pub fn wake_syn_acks(&mut self, neighbour: u32) {
+        while let Some(slot) = self.shared.queues.unpark_syn_ack(neighbour) {
+            if let Some(record) = self.half_open.at(slot) {
+                self.shared.queues.push_syn_ack(record.port, slot);
+            }
+        }
+    }
+
+    fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
+        let config = &self.shared.config;
+        let listener = self.listeners.at(u32::from(record.listener));
+        let options = listener
+            .map(|listener| listener.options)
+            .unwrap_or_default();
+        let mss = advertised_mss(mtu, record.key.is_ipv4(), &options);
+        let mut reply = syn_options(config, mss, record.rcv_wscale, 0);
+        reply.sack_permitted = record.has(Options::SACK);
+        reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
+        reply.timestamps = self.half_open_stamps(now, record);
+        TcpHeader {
+            seq: record.iss,
+            ack: record.rcv_nxt(),
+            flags: TcpFlags::SYN | TcpFlags::ACK,
+            window: initial_receive_window(config, &options),
+            options: reply,
+            ..TcpHeader::default()
+        }
+    }
+
+    pub fn half_open_stamps(&self, now: Instant, record: &HalfOpen) -> Option<Timestamps> {
+        record.has(Options::TIMESTAMPS).then(|| Timestamps {
+            tsval: (now.as_millis() as u32)
+                .wrapping_add(self.isn.start(now, &record.key).ts_offset),
+            tsecr: record.ts_recent,
+        })
+    }
+}
