@@ -13,8 +13,6 @@ use super::{Shared, Status};
 
 /// Two segments of Ethernet: what a sender whose window was closed needs to be told about at once.
 const TWO_SEGMENTS: u32 = 2 * 1460;
-/// Most starved slots looked at in one go.
-const STARVED_LOOKS: usize = 8;
 /// After any of these there is nothing more to be written.
 const NO_WRITE: Status = Status::WRITE_CLOSED
     .union(Status::ERROR)
@@ -248,13 +246,16 @@ impl AppStreams {
     }
 
     /// A slot whose write came up short for lack of pool memory and would not now: tell the application that it is writable.
-    /// Looks at a few at a time; ask until `None` before waiting, after [`Self::sweep`].
+    /// Ask until `None` before waiting, after [`Self::sweep`]. Looks at each starved slot at most once: those that need a larger block
+    /// than there is must not hide one that is content with less.
     pub fn poll_starved(&mut self) -> Option<u32> {
-        for _ in 0..self.starved.len().min(STARVED_LOOKS) {
+        let mut joined = false;
+        for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front()?;
             let (mut writer, record) = self.send_writer(slot)?;
-            if !writer.can_grow() {
+            if !writer.can_grow() && !joined {
                 writer.join_kept();
+                joined = true;
             }
             let possible = writer.can_grow();
             let held = held(record);

@@ -230,6 +230,28 @@ fn starved_slots_are_told_when_there_is_memory() {
     assert_eq!(stack.recv_bytes_in_use(), 0);
 }
 
+/// Many that need a large block must not hide one that a small one is enough for: it would sleep for ever.
+#[test]
+fn a_modest_starved_slot_is_found_behind_greedy_ones() {
+    let (slots, block) = (32, 2 * KIB);
+    let (mut stack, mut app) = pair(slots + 1, slots * 2);
+    for slot in 0..=slots {
+        stack.open(slot, limits(64 * KIB, 64 * KIB)).unwrap();
+    }
+    for slot in 0..slots {
+        assert_eq!(app.write(slot, &[1; 2048]), 2048, "slot {slot}");
+    }
+    for slot in 1..=slots {
+        assert_eq!(app.write(slot, b"x"), 0, "slot {slot}");
+    }
+    assert_eq!(app.poll_starved(), None);
+    stack.consume(0, block);
+    assert!(app.trim(0));
+    assert_eq!(app.poll_starved(), Some(slots));
+    assert_eq!(app.poll_starved(), None);
+    assert_eq!(app.write(slots, b"x"), 1);
+}
+
 #[test]
 fn a_slot_lives_many_lives() {
     let (mut stack, mut app) = open(64, 8 * KIB);
