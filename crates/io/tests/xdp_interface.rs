@@ -241,7 +241,7 @@ fn overflow_is_counted_and_loses_no_frame_for_good() {
     }
     let pair = Pair::new(1);
     let mut station = pair.station_with(&XdpConfig {
-        frames: 128,
+        frames: Some(128),
         ..config()
     });
     let raw = pair.raw();
@@ -282,7 +282,7 @@ fn many_frames_go_out_and_come_back_whole() {
     }
     let pair = Pair::new(1);
     let mut station = pair.station_with(&XdpConfig {
-        frames: 256,
+        frames: Some(256),
         ..config()
     });
     let (ours, peer) = (station.port.mac(), station.peer_mac);

@@ -12,6 +12,11 @@ pub(super) const LINK_HEADER: u32 = 18;
 /// Frame sizes that an aligned UMEM may have on a machine with pages of 4 KiB.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
+/// Frames of all queues together, unless the configuration says otherwise: 64 MiB with the usual MTU.
+const ALL_FRAMES: u32 = 32_768;
+/// The least that a queue gets then.
+const LEAST_FRAMES: u32 = 4096;
+
 /// Where the XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AttachMode {
@@ -62,14 +67,15 @@ pub struct XdpConfig {
     pub mode: AttachMode,
     /// Whether the driver may use our frames itself.
     pub zero_copy: ZeroCopy,
-    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to 65536.
-    pub frames: u32,
+    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to 65536; none: 32768 over all queues, but
+    /// at least 4096 each.
+    pub frames: Option<u32>,
     /// Which transport checksums are trusted.
     pub checksums: ChecksumPolicy,
 }
 
 impl XdpConfig {
-    /// The defaults for `interface`: one port per queue, 4096 frames each, everything else automatic.
+    /// The defaults for `interface`: one port per queue, everything else automatic.
     pub fn new(interface: impl Into<String>, addresses: impl Into<Vec<IpAddr>>) -> Self {
         Self {
             interface: interface.into(),
@@ -77,7 +83,7 @@ impl XdpConfig {
             ports: None,
             mode: AttachMode::Auto,
             zero_copy: ZeroCopy::Auto,
-            frames: 4096,
+            frames: None,
             checksums: ChecksumPolicy::Auto,
         }
     }
@@ -111,12 +117,23 @@ impl XdpConfig {
                 "XDP on {interface}: at least one port is needed"
             )));
         }
-        if !frames.is_power_of_two() || !(128..=65_536).contains(frames) {
+        if let Some(frames) = frames
+            && (!frames.is_power_of_two() || !(128..=65_536).contains(frames))
+        {
             return Err(invalid(format_args!(
                 "XDP on {interface}: {frames} frames asked for; it must be a power of two from 128 to 65536"
             )));
         }
         Ok(())
+    }
+
+    /// Frames for each of `queues`.
+    ///
+    /// A queue holds what arrives while the stack is busy. What it cannot hold is lost, and ten thousand peers that all lost something
+    /// send it again at the same moments, so that it is lost again.
+    pub(super) fn frames_per_queue(&self, queues: u32) -> u32 {
+        let share = ALL_FRAMES / queues.max(1).next_power_of_two();
+        self.frames.unwrap_or(share.max(LEAST_FRAMES))
     }
 }
 
@@ -170,15 +187,15 @@ mod tests {
                 ..config()
             },
             XdpConfig {
-                frames: 64,
+                frames: Some(64),
                 ..config()
             },
             XdpConfig {
-                frames: 5000,
+                frames: Some(5000),
                 ..config()
             },
             XdpConfig {
-                frames: 1 << 17,
+                frames: Some(1 << 17),
                 ..config()
             },
         ];
@@ -188,6 +205,17 @@ mod tests {
                 io::ErrorKind::InvalidInput
             );
         }
+    }
+
+    #[test]
+    fn queues_share_the_frames() {
+        let shares = [0, 1, 2, 3, 8, 64].map(|queues| config().frames_per_queue(queues));
+        assert_eq!(shares, [32_768, 32_768, 16_384, 8192, 4096, 4096]);
+        let chosen = XdpConfig {
+            frames: Some(128),
+            ..config()
+        };
+        assert_eq!(chosen.frames_per_queue(64), 128);
     }
 
     #[test]

@@ -39,16 +39,22 @@ impl XdpInterface {
         let name = config.interface.as_str();
         let link = netlink::link(name)?;
         check_link(&link)?;
-        let size = frame_size(name, link.mtu)?;
         let queues = ethtool::queues(name)
             .map_err(|cause| error(format_args!("XDP on {name}"), cause))?
             .rx;
         let ports = port_count(config, queues)?;
+        let (frames, size) = (config.frames_per_queue(queues), frame_size(name, link.mtu)?);
         let conflicts = conflicts(config);
         let mut program = attach(config, &link, queues)?;
         let mut bound = Vec::new();
         for number in 0..queues {
-            bound.push(open_queue(config, &link, number, size, &mut program)?);
+            bound.push(open_queue(
+                config,
+                &link,
+                number,
+                (frames, size),
+                &mut program,
+            )?);
         }
         let mode = Mode {
             attachment: program.attachment,
@@ -60,7 +66,7 @@ impl XdpInterface {
             .into_iter()
             .map(|queues| XdpPort::new(&link, queues, ports, mode, trust, &program))
             .collect();
-        log::info!("XDP on {name}: {mode}, {queues} queues, frames of {size} bytes");
+        log::info!("XDP on {name}: {mode}, {queues} queues, {frames} frames of {size} bytes each");
         Ok(Self {
             ports,
             mode,
@@ -185,13 +191,12 @@ fn open_queue(
     config: &XdpConfig,
     link: &Link,
     number: u32,
-    size: u32,
+    (frames, size): (u32, u32),
     program: &mut Program,
 ) -> io::Result<Queue> {
     let name = &link.name;
     let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
-    let lanes =
-        register(&socket, config.frames, size).map_err(|error| explain(name, REGISTER, &error))?;
+    let lanes = register(&socket, frames, size).map_err(|error| explain(name, REGISTER, &error))?;
     socket
         .bind(link.index, number, config.zero_copy)
         .map_err(|error| explain(name, BIND, &error))?;
