@@ -1,0 +1,67 @@
+//! `docs/configuration.md` lists every key as the table of keys has it. `UPDATE_DOCS=1 cargo test -p mtcp --test docs` rewrites it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use mtcp::Config;
+use mtcp::config::keys;
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+`mtcp.conf` has one `key = value` per line; `#` begins a comment. The C API reads the file that `mtcp_init` names, the command reads it with
+`--config FILE` (options on the command line win). An unknown key is an error that names the line and the nearest known key. Sizes take
+K, M and G; times are seconds unless the key says otherwise.
+
+`config/route.conf` and `config/arp.conf` below the current directory are read as the original mTCP did, if they exist:
+
+    ROUTES 2                      ARP_ENTRY 1
+    192.0.2.0/24 eth1             192.0.2.1/32 02:00:00:00:00:01
+    192.0.2.1/0 eth1
+
+The C API changes four defaults to those of the original: `tcp_timeout` 30, `tcp_timewait` 0, one of `rcvbuf` and `sndbuf` sets both, one event bit
+per entry.
+
+| key | value | default | what it does |
+|---|---|---|---|
+";
+
+const CLOSING: &str = "
+## Faults
+
+`fault = SPEC` (and `--fault SPEC`) damages traffic on purpose: `loss=1%,reorder=1%,dup=1%,corrupt=1%,delay=5ms,jitter=1ms,seed=7` in both
+directions, or `rx:loss=5%;tx:dup=1%` in each. The same seed gives the same faults.
+";
+
+#[test]
+fn the_table_of_keys_is_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let expected = document();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "docs/configuration.md is out of date: UPDATE_DOCS=1 cargo test -p mtcp --test docs"
+    );
+}
+
+fn document() -> String {
+    let defaults = Config::default();
+    let mut text = INTRODUCTION.to_owned();
+    for key in keys() {
+        let default = key.show(&defaults);
+        let new = if key.legacy { "" } else { " (new)" };
+        writeln!(
+            text,
+            "| `{}`{new} | {} | {} | {} |",
+            key.name,
+            key.syntax.replace('|', "or"),
+            if default.is_empty() { "none" } else { &default },
+            key.doc
+        )
+        .unwrap();
+    }
+    text + CLOSING
+}
