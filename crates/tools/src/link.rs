@@ -215,6 +215,7 @@ impl LinkArgs {
         }
         config.neighbours.extend_from_slice(&self.neighbour);
         if let Some(core) = self.core {
+            machine::check_core(core)?;
             config.core_list = vec![core];
             config.pin = true;
         } else if self.config.is_none() {

@@ -4,7 +4,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use common::{Server, noise, run, www};
 use serde_json::Value;
@@ -134,7 +136,7 @@ fn fixed_sizes() {
 }
 
 #[test]
-fn a_port_without_a_server_refuses() {
+fn refused_and_unreachable() {
     let mut lab = Lab::new(&["--raw", "64/64"]);
     let value = lab.load(&[
         "10.9.0.1:81",
@@ -146,6 +148,9 @@ fn a_port_without_a_server_refuses() {
         "20",
     ]);
     assert_eq!(value["errors_by_kind"]["connect_refused"], 3, "{value}");
+    // No route: known at once.
+    let value = lab.load(&["192.0.2.1", "--raw", "64/64", "-n", "3", "-c", "2"]);
+    assert_eq!(value["errors_by_kind"]["unreachable"], 3, "{value}");
 }
 
 #[test]
@@ -172,6 +177,41 @@ fn faults_are_overcome_and_captured() {
         captured.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && captured.len() > 2_000_000,
         "{} bytes",
         captured.len()
+    );
+}
+
+#[test]
+fn a_lost_link_ends_the_program_with_one_line() {
+    let www = www();
+    let lab = web(www.path(), &[]);
+    // The second on a link connects to the first, and is nothing without it.
+    let directory = www.path().to_str().unwrap();
+    let arguments = [
+        "serve",
+        directory,
+        "--io",
+        &lab.link,
+        "--addr",
+        "10.9.0.2/24",
+    ];
+    let mut command = common::mtcp();
+    command
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("listening"), "{line}");
+    drop(lab);
+    let output = common::wait(child);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(
+        text.starts_with("mtcp: ") && text.lines().count() == 1,
+        "{text}"
     );
 }
 

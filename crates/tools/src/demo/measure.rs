@@ -114,6 +114,14 @@ pub(crate) fn load(mut command: Command, arguments: &[&str], stop: &Stop) -> any
     Ok(value)
 }
 
+/// MB/s of the typical one of several transfers of `megabytes`: the first also waits for addresses to be confirmed and resolved.
+pub(crate) fn speed(report: &Value, megabytes: u64) -> f64 {
+    let microseconds = report["latency_us"]["p50"]
+        .as_f64()
+        .unwrap_or(f64::INFINITY);
+    megabytes as f64 * 1e6 / microseconds.max(1.0)
+}
+
 /// What is measured of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {

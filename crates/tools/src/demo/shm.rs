@@ -9,7 +9,7 @@ use crate::machine::two_cores;
 use crate::signals::Stop;
 
 use super::lab::Directory;
-use super::measure::{MEASURES, Measure, load, same};
+use super::measure::{MEASURES, Measure, load, same, speed};
 use super::process::start;
 use super::steps::{Rate, Steps, table};
 use super::veth::stop_server;
@@ -111,17 +111,17 @@ impl Demo<'_> {
             steps.step(
                 &format!("mtcp load fetches {megabytes} MB, {family}"),
                 || {
-                    let report = self.load(&format!("http://{host}/big -n 1 -o {copy}"))?;
-                    let speed = Measure::Download.value(&report).unwrap_or_default();
+                    let report = self.load(&format!("http://{host}/big -n 3 -o {copy}"))?;
+                    let speed = speed(&report, megabytes);
                     let sum = same([Path::new(&copy), Path::new(&big)], self.stop)?;
                     Ok(((), format!("{speed:.0} MB/s, {sum}")))
                 },
             );
             steps.step(&format!("mtcp load sends {megabytes} MB, {family}"), || {
                 let report = self.load(&format!(
-                    "http://{host}/uploaded -n 1 --method PUT --body {big}"
+                    "http://{host}/uploaded -n 3 --method PUT --body {big}"
                 ))?;
-                let speed = Measure::Upload.value(&report).unwrap_or_default();
+                let speed = speed(&report, megabytes);
                 let sum = same([Path::new(&uploaded), Path::new(&big)], self.stop)?;
                 Ok(((), format!("{speed:.0} MB/s, {sum}")))
             });

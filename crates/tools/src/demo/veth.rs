@@ -7,7 +7,7 @@ use crate::machine::two_cores;
 use crate::signals::Stop;
 
 use super::lab::{Directory, KERNEL_HERE, KERNEL_THERE, Lab};
-use super::measure::{MEASURES, Measure, ab, curl, load, same};
+use super::measure::{MEASURES, Measure, ab, curl, load, same, speed};
 use super::process::{Running, start};
 use super::steps::{Rate, Steps, table};
 use super::{Size, program, words};
@@ -182,11 +182,11 @@ impl Demo<'_> {
                 let copy = self.path("copy");
                 let url = format!("http://{}/big", family.host(KERNEL_THERE));
                 let command = self.ours(&format!(
-                    "load {url} -n 1 -o {copy} {}",
+                    "load {url} -n 3 -o {copy} {}",
                     Self::link(10 + offset)
                 ));
                 let report = load(command, &[], self.stop)?;
-                let speed = Measure::Download.value(&report).unwrap_or_default();
+                let speed = speed(&report, self.size.megabytes);
                 let sum = same([Path::new(&copy), &self.directory.path("big")], self.stop)?;
                 Ok(((), format!("{speed:.0} MB/s, {sum}")))
             });

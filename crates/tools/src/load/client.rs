@@ -149,6 +149,9 @@ impl<'a, S: Sockets> Client<'a, S> {
     }
 
     fn timeout(&self, end: Option<Instant>, meter: &Meter) -> Option<Duration> {
+        if self.finished() {
+            return Some(Duration::ZERO);
+        }
         let can_launch = self.may_issue() && !self.idle.is_empty();
         if !self.again.is_empty() || (can_launch && self.hold_until.is_none()) {
             return Some(Duration::ZERO);

@@ -177,7 +177,8 @@ impl Sockets for Stack {
             Err(mtcp::Errno::EINTR) => 0,
             Err(error) => return Err(errno(error)),
         };
-        if ready == 0 && self.context.link_error().is_some() {
+        // Every socket is ready then, for ever.
+        if self.context.link_error().is_some() {
             return Err(Errno::NETDOWN);
         }
         let ready = self.events.iter().take(ready);
