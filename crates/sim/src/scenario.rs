@@ -147,6 +147,12 @@ impl Scenario {
         if percent(rng, 30) {
             scenario.fix_neighbours();
         }
+        let corrupts = [&link.there, &link.back]
+            .iter()
+            .any(|pipe| pipe.impairments.corrupt_ppm > 0);
+        for host in &mut scenario.hosts {
+            host.style.trust_checksums = !corrupts && percent(rng, 50);
+        }
         scenario
     }
 
@@ -378,8 +384,9 @@ fn host(rng: &mut Rng, index: u8, is_v6: bool) -> HostConfig {
     stack.send_buffer = magnitude(rng, 2048, 1 << 20) as u32;
     // A connection must survive what the worst link does: 16 losses in a row happen.
     stack.data_retries = 40;
+    stack.orphan_retries = 200;
     stack.syn_retries = 30;
-    stack.syn_ack_retries = 10;
+    stack.syn_ack_retries = 30;
     stack.delayed_ack = Duration::from_millis(rng.between(1, 400));
     stack.initial_window = rng.between(1, 10) as u8;
     if percent(rng, 20) {
@@ -407,13 +414,8 @@ fn talk(rng: &mut Rng, index: u16, is_v6: bool, budget: u64) -> Talk {
     let (mut client, mut server) = (plan(rng, budget), plan(rng, budget));
     client.tries = 1000;
     endings(rng, &mut client, &mut server);
-    // A stack gives up early on what an application has left to it; on a bad link, or with a slow reader, that would be a loss.
-    let hard = budget < EASY
-        || [client, server]
-            .iter()
-            .any(|plan| !(plan.read_pause + plan.first_read).is_zero());
-    client.linger = hard || percent(rng, 30);
-    server.linger = hard || percent(rng, 30);
+    client.linger = percent(rng, 40);
+    server.linger = percent(rng, 40);
     Talk {
         opener,
         after: Duration::from_micros(magnitude(rng, 1, 3_000_000)),

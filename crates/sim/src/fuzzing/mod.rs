@@ -50,6 +50,9 @@ pub fn two_stacks(bytes: &[u8]) {
     tame(&mut scenario);
     let (there, back) = input.rest().split_at(input.rest().len() / 2);
     let result = scenario.build().and_then(|mut network| {
+        if let Some(text) = crate::settings::trace() {
+            network.trace_to(text);
+        }
         for (direction, verdicts) in [(Direction::There, there), (Direction::Back, back)] {
             let verdicts = verdicts.get(..MAX_VERDICTS).unwrap_or(verdicts);
             if let Some(pipe) = network.pipe_mut(LinkId(0), direction) {
@@ -69,13 +72,15 @@ fn tame(scenario: &mut Scenario) {
     }
     scenario.outage = None;
     for host in &mut scenario.hosts {
+        // Frames will be damaged.
+        host.style.trust_checksums = false;
         host.stack.data_retries = u8::MAX;
         host.stack.syn_retries = u8::MAX;
+        host.stack.syn_ack_retries = u8::MAX;
         host.stack.rto_max = Duration::from_secs(4);
     }
     for talk in &mut scenario.talks {
         let most = |plan: &mut Plan| {
-            plan.linger = true;
             plan.send = (plan.send.0.min(20_000), plan.send.1.min(20_000));
         };
         most(&mut talk.client);
