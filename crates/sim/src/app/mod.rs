@@ -244,6 +244,8 @@ impl Apps {
             };
             self.run(token, &mut parts, &mut busy)?;
         }
+        // What has run may have given buffers back that others wait for.
+        self.wake_starved(&mut parts);
         Ok(busy || !self.queue.is_empty())
     }
 
