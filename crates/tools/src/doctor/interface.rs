@@ -83,7 +83,7 @@ pub(crate) fn check(name: &str) -> Vec<Check> {
     ];
     checks.extend(offloads(name));
     if driver == "veth" {
-        checks.push(veth_peer(name, &base));
+        checks.push(veth_peer(name, &link));
     }
     checks
 }
@@ -247,22 +247,10 @@ fn offloads(name: &str) -> Vec<Check> {
     vec![Check::ok(what, "LRO is off")]
 }
 
-/// The other end of a veth pair, if it is in this namespace: each names the other.
-fn peer(base: &Path) -> Option<String> {
-    let ends = |path: &Path| (text(path.join("ifindex")), text(path.join("iflink")));
-    let (ours, theirs) = ends(base);
-    let entries = std::fs::read_dir("/sys/class/net").ok()?.flatten();
-    let path = entries
-        .map(|entry| entry.path())
-        .find(|path| ends(path) == (theirs.clone(), ours.clone()))?;
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .map(str::to_owned)
-}
-
-fn veth_peer(name: &str, base: &Path) -> Check {
+/// The other end of a veth pair: `ip` names it if it is in this namespace.
+fn veth_peer(name: &str, link: &Value) -> Check {
     let what = format!("{name} peer");
-    let Some(peer) = peer(base) else {
+    let Some(peer) = link.get("link").and_then(Value::as_str) else {
         let remedy = "in its namespace: ethtool -K PEER tx off gro on";
         return Check::warn(
             what,
@@ -270,7 +258,7 @@ fn veth_peer(name: &str, base: &Path) -> Check {
             remedy,
         );
     };
-    let features = features(&peer).unwrap_or_default();
+    let features = features(peer).unwrap_or_default();
     if is_on(&features, "tx-checksumming") {
         return Check::warn(
             what,
