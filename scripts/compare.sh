@@ -25,6 +25,7 @@ trap 'exit 143' TERM
 
 # Starts a server; what it prints says where it listens.
 serve() {
+	: >"$work/server"
 	"$mtcp" serve --raw 64/64 --core 0 "$@" >"$work/server" 2>&1 &
 	server=$!
 	tries=0

@@ -115,13 +115,11 @@ fn clean(kind: Kind) {
     for role in [Role::Server, Role::Client] {
         for direction in [Direction::Up, Direction::Down] {
             for family in Family::BOTH {
-                let whole = family == Family::V4;
-                let length = sized(100 * MB, if whole { 100 * MB } else { 8 * MB });
                 let transfer = Transfer {
                     role,
                     direction,
                     family,
-                    length,
+                    length: 100 * MB,
                     fault: None,
                 };
                 transfer.run(&lab);
@@ -171,30 +169,30 @@ fn tap_without_faults() {
 
 #[test]
 fn afxdp_with_reordering_duplication_corruption() {
-    bad(Kind::Afxdp, "0%", sized(100 * MB, 8 * MB));
+    bad(Kind::Afxdp, "0%", sized(100 * MB, 40 * MB));
 }
 
 #[test]
 fn tap_with_reordering_duplication_corruption() {
-    bad(Kind::Tap, "0%", sized(100 * MB, 8 * MB));
+    bad(Kind::Tap, "0%", sized(100 * MB, 40 * MB));
 }
 
 #[test]
 fn afxdp_with_1_percent_loss_and_more() {
-    bad(Kind::Afxdp, "1%", sized(100 * MB, 4 * MB));
+    bad(Kind::Afxdp, "1%", sized(100 * MB, 40 * MB));
 }
 
 #[test]
 fn tap_with_1_percent_loss_and_more() {
-    bad(Kind::Tap, "1%", sized(100 * MB, 4 * MB));
+    bad(Kind::Tap, "1%", sized(100 * MB, 40 * MB));
 }
 
 #[test]
 fn afxdp_with_5_percent_loss_and_more() {
-    bad(Kind::Afxdp, "5%", sized(100 * MB, 2 * MB));
+    bad(Kind::Afxdp, "5%", sized(100 * MB, 10 * MB));
 }
 
 #[test]
 fn tap_with_5_percent_loss_and_more() {
-    bad(Kind::Tap, "5%", sized(100 * MB, 2 * MB));
+    bad(Kind::Tap, "5%", sized(100 * MB, 10 * MB));
 }
