@@ -1,6 +1,5 @@
 //! `docs/configuration.md` lists every key as the table of keys has it. `UPDATE_DOCS=1 cargo test -p mtcp --test docs` rewrites it.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use mtcp::Config;
@@ -53,15 +52,14 @@ fn document() -> String {
     for key in keys() {
         let default = key.show(&defaults);
         let new = if key.legacy { "" } else { " (new)" };
-        writeln!(
-            text,
-            "| `{}`{new} | {} | {} | {} |",
+        let row = format!(
+            "| `{}`{new} | {} | {} | {} |\n",
             key.name,
             key.syntax.replace('|', "or"),
             if default.is_empty() { "none" } else { &default },
             key.doc
-        )
-        .unwrap();
+        );
+        text.push_str(&row);
     }
     text + CLOSING
 }
