@@ -157,6 +157,64 @@ interrupting(void)
 	CHECK(mtcp_register_signal(SIGALRM, SIG_DFL) == SIG_IGN);
 }
 
+static void
+plain(int signum)
+{
+	CHECK(signum == SIGALRM);
+	signals++;
+}
+
+/* Handlers that the library knows nothing of. */
+static void
+interrupting_plainly(void)
+{
+	struct sigaction action = { .sa_handler = plain };
+	struct mtcp_epoll_event event;
+	int ep = mtcp_epoll_create(ctx, 1), s = mtcp_socket(ctx, AF_INET, SOCK_STREAM, 0);
+
+	CHECK(ep >= 0 && mtcp_listen(ctx, s, 5) == 0);
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	signals = 0;
+	alarm_in(20);
+	FAILS(EINTR, mtcp_epoll_wait(ctx, ep, &event, 1, -1));
+	alarm_in(20);
+	FAILS(EINTR, mtcp_epoll_wait(ctx, ep, &event, 1, 60000));
+	alarm_in(20);
+	FAILS(EINTR, mtcp_accept(ctx, s, NULL, NULL));
+	CHECK(signals == 3);
+	/* Once each. */
+	CHECK(mtcp_epoll_wait(ctx, ep, &event, 1, 1) == 0);
+	action.sa_flags = SA_RESTART;
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	alarm_in(20);
+	FAILS(EINTR, mtcp_epoll_wait(ctx, ep, &event, 1, -1));
+	CHECK(signals == 4);
+	CHECK(signal(SIGALRM, SIG_DFL) == plain);
+	CHECK(mtcp_close(ctx, s) == 0 && mtcp_close(ctx, ep) == 0);
+}
+
+/* A core's context can be made again, by any thread. */
+static void
+beginning_anew(void)
+{
+	int id = -1, i;
+
+	for (i = 0; i < 3; i++) {
+		ctx = mtcp_create_context(0);
+		CHECK(ctx != NULL);
+		CHECK(mtcp_create_context(0) == NULL && errno == EEXIST);
+		on_thread(taken, &id);
+		CHECK(id == 0);
+		mtcp_destroy_context(ctx);
+	}
+	/* The thread of this core's context destroyed it when it ended. */
+	ctx = mtcp_create_context(1);
+	CHECK(ctx != NULL);
+	on_thread(taken, &id);
+	CHECK(id == 0);
+	mtcp_destroy_context(ctx);
+}
+
 /* Sleeping costs nothing: neither this thread's nor a stack thread's time. */
 static void
 sleeping(void)
@@ -188,7 +246,9 @@ main(int argc, char **argv)
 	handing_over();
 	destroying_from_elsewhere();
 	interrupting();
+	interrupting_plainly();
 	sleeping();
+	beginning_anew();
 	mtcp_destroy();
 	return check_result("threads");
 }

@@ -93,13 +93,17 @@ mctx_t mtcp_create_context(int cpu);
 
 /*
  * Ends a context: what is open is closed, and what was written and closed is sent, within bounds. Called from another thread than
- * its own, it ends the context's calls with EINTR, then EPERM, and frees it with its thread.
+ * its own, it ends the context's calls with EINTR, then EPERM, and frees it with its thread. When it is freed, the core can have
+ * another.
  */
 void mtcp_destroy_context(mctx_t mctx);
 
 /*
  * Installs a signal handler that calls handler and then ends blocking calls of all contexts with EINTR. Returns the handler
  * before; SIG_ERR and EINVAL: no such signal.
+ *
+ * Handlers installed by other means end a call that sleeps, too: mtcp_epoll_wait always, the others unless all handlers of the
+ * program have SA_RESTART. Only a handler installed here also ends a call that has begun and does not sleep yet.
  */
 mtcp_sighandler_t mtcp_register_signal(int signum, mtcp_sighandler_t handler);
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rustix::event::Timespec;
 pub use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
 
 /// Sleeps until one of `fds` is ready, `timeout` has passed (`None`: no limit) or a signal came. Returns how many are ready; 0 after
 /// a timeout or a signal.
@@ -14,19 +13,26 @@ use rustix::io::Errno;
 /// # Errors
 /// What ppoll(2) says, `EINTR` excepted.
 pub fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
-    let timeout = timeout.map(timespec);
-    match rustix::event::poll(fds, timeout.as_ref()) {
-        Ok(ready) => Ok(ready),
-        Err(Errno::INTR) => Ok(0),
-        Err(error) => Err(error.into()),
+    match sleep_or_signal(fds, timeout) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        result => result,
     }
+}
+
+/// As [`sleep`], for those who want to know of signals.
+///
+/// # Errors
+/// What ppoll(2) says: `Interrupted` when a signal handler ran.
+pub fn sleep_or_signal(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
+    let timeout = timeout.map(timespec);
+    Ok(rustix::event::poll(fds, timeout.as_ref())?)
 }
 
 /// Sleeps until `link` is readable, has an error or hung up, `wake` is readable, `timeout` has passed or a signal came. Returns what
 /// is ready on `link`.
 ///
 /// # Errors
-/// As [`sleep`].
+/// As [`sleep_or_signal`].
 pub fn readable(
     link: BorrowedFd<'_>,
     wake: Option<BorrowedFd<'_>>,
@@ -36,12 +42,12 @@ pub fn readable(
     let ready = match wake {
         Some(wake) => {
             let mut fds = [link, PollFd::from_borrowed_fd(wake, PollFlags::IN)];
-            sleep(&mut fds, timeout)?;
+            sleep_or_signal(&mut fds, timeout)?;
             fds[0].revents()
         }
         None => {
             let mut fds = [link];
-            sleep(&mut fds, timeout)?;
+            sleep_or_signal(&mut fds, timeout)?;
             fds[0].revents()
         }
     };

@@ -33,7 +33,7 @@ pub trait Port: FrameSink {
     /// Returns at once when frames are waiting already. May wake early.
     ///
     /// # Errors
-    /// The link is gone, as in [`Port::flush`].
+    /// The link is gone, as in [`Port::flush`]. Or it is not, and a signal handler ran: [`io::ErrorKind::Interrupted`].
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()>;
 
     /// When the port itself has work to do next (a wrapper that holds delayed frames), if at all.

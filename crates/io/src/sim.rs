@@ -252,10 +252,10 @@ impl Port for SimPort {
             }
             lane.receiver_sleeps = true;
         }
-        poll::readable(self.here.bell.as_fd(), wake, timeout)?;
+        let slept = poll::readable(self.here.bell.as_fd(), wake, timeout);
         self.here.lane().receiver_sleeps = false;
         self.here.silence();
-        Ok(())
+        slept.map(drop)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mtcp_core::{AppStreams, ConnId, Event, Ready, Token};
 use wire::time::Instant;
 
-use crate::driver::{Doorbell, Driver};
+use crate::driver::{Doorbell, Driver, Wake};
 use crate::epoll::{Events, Watch};
 use crate::pipe::Pipe;
 use crate::slab::Slab;
@@ -19,7 +19,7 @@ use crate::socket::listen::{Listener, Waiting};
 use crate::socket::table::{Body, Flags, NONE, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
-use crate::{Config, CongestionControl, Result, SocketId, WakeHandle};
+use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
 
 /// Send buffers looked at per wait, to give drained ones back.
 const SWEEP: usize = 8;
@@ -171,20 +171,24 @@ impl Context {
         wakes: bool,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>> {
-        let mut link = self.driver.submit();
+        let mut link = self.driver.submit().map(|()| Wake::Look);
         let deadline = timeout.map(|timeout| self.driver.now() + timeout);
         self.streams.sweep(SWEEP);
         loop {
-            link = link.and_then(|()| self.driver.collect());
+            let woken = link.and_then(|wake| self.driver.collect().map(|()| wake));
             self.dispatch();
-            let down = self.note_link(link);
+            let down = self.note_link(woken);
             if let Some(result) = ready(self) {
                 return Ok(Some(result));
             }
-            down?;
+            let wake = down?;
             if self.ends(deadline, wakes)? {
                 self.driver.settle()?;
                 return Ok(None);
+            }
+            // As in Linux, signals end epoll_wait(2) whatever their handlers say (signal(7)).
+            if wake == Wake::Signal && (wakes || !signals::restart()) {
+                return Err(Errno::EINTR);
             }
             link = self.idle(deadline, wakes);
         }
@@ -196,12 +200,12 @@ impl Context {
             return Ok(true);
         }
         if self.requests.take_interrupt() {
-            return Err(crate::Errno::EINTR);
+            return Err(Errno::EINTR);
         }
         Ok(wakes && self.requests.take_wake())
     }
 
-    fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<()> {
+    fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<Wake> {
         let Self {
             driver, requests, ..
         } = self;
@@ -242,7 +246,7 @@ impl Context {
     }
 
     /// Tells every epoll instance, once, that the link is gone.
-    fn note_link(&mut self, link: Result<()>) -> Result<()> {
+    fn note_link<T>(&mut self, link: Result<T>) -> Result<T> {
         if link.is_err() && !self.down {
             self.down = true;
             for id in self.table.ids() {

@@ -11,6 +11,8 @@ use wire::frame::{FrameSink, TxMeta};
 use wire::time::Instant;
 
 use crate::clock;
+use crate::driver::Wake;
+use crate::lent::Lent;
 use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
@@ -23,9 +25,9 @@ const PORT: PortId = PortId(0);
 /// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
 /// [`transmit`](Self::transmit), events; the clock is read once in it.
 #[derive(Debug)]
-pub(crate) struct Runner<P> {
+pub(crate) struct Runner {
     stack: Stack,
-    port: P,
+    port: Lent,
     now: Instant,
     /// When frames last came.
     busy: Instant,
@@ -36,8 +38,8 @@ pub(crate) struct Runner<P> {
     reporter: Option<Reporter>,
 }
 
-impl<P: Port> Runner<P> {
-    pub(crate) fn new(stack: Stack, port: P, spin: Duration) -> Self {
+impl Runner {
+    pub(crate) fn new(stack: Stack, port: Lent, spin: Duration) -> Self {
         let now = clock::now();
         Self {
             stack,
@@ -84,6 +86,7 @@ impl<P: Port> Runner<P> {
     pub(crate) fn receive(&mut self, bursts: usize) -> bool {
         let (stack, now) = (&mut self.stack, self.now);
         let mut frames = 0;
+        self.port.busy = true;
         for _ in 0..bursts {
             let burst = self.port.receive(|frames| stack.receive(now, PORT, frames));
             frames += burst;
@@ -95,6 +98,7 @@ impl<P: Port> Runner<P> {
             self.busy = now;
         }
         stack.advance(now);
+        self.port.busy = false;
         frames > 0
     }
 
@@ -116,13 +120,16 @@ impl<P: Port> Runner<P> {
     /// # Errors
     /// The link is gone.
     pub(crate) fn transmit(&mut self) -> io::Result<()> {
+        self.port.busy = true;
         let mut sink = Watched {
-            port: &mut self.port,
+            port: &mut *self.port,
             refused: false,
         };
         self.stack.transmit(self.now, PORT, &mut sink);
         self.backlog = sink.refused;
-        self.port.flush()
+        let sent = self.port.flush();
+        self.port.busy = false;
+        sent
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -134,7 +141,7 @@ impl<P: Port> Runner<P> {
         self.now.since(self.busy) < self.spin
     }
 
-    /// Sleeps until frames come, a timer is due, `deadline`, or `wake` is readable; may return early.
+    /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler ran; may return early.
     ///
     /// # Errors
     /// The link is gone.
@@ -142,7 +149,7 @@ impl<P: Port> Runner<P> {
         &mut self,
         deadline: Option<Instant>,
         wake: BorrowedFd<'_>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Wake> {
         let report = self.reporter.as_ref().map(Reporter::due);
         let deadlines = [
             deadline,
@@ -161,11 +168,11 @@ impl<P: Port> Runner<P> {
             timeout
         };
         if timeout == Some(Duration::ZERO) {
-            return Ok(());
+            return Ok(Wake::Look);
         }
         match self.port.wait(timeout, Some(wake)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            result => result,
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Wake::Signal),
+            result => result.map(|()| Wake::Look),
         }
     }
 

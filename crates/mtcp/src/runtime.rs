@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ::io::{AnyPort, Port};
 use mtcp_core::Stack;
@@ -11,6 +11,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::config::{Config, ConfigError, Mode};
 use crate::context::{Context, Settings};
 use crate::driver::{Driver, Inline, Paired};
+use crate::lent::{Lent, Ports};
 use crate::runner::Runner;
 use crate::stats::{Board, Reporter};
 use crate::{affinity, link};
@@ -50,8 +51,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Mtcp {
     config: Config,
-    /// Taken by the contexts.
-    ports: Mutex<Vec<Option<AnyPort>>>,
+    ports: Arc<Ports>,
     cores: usize,
     processors: Vec<usize>,
     board: Arc<Board>,
@@ -101,9 +101,15 @@ impl Mtcp {
             .to_owned(),
         ));
         facts.extend(opened.facts);
+        let mut ports = Vec::with_capacity(cores);
+        for port in opened.ports {
+            let secret =
+                secret().map_err(|error| SetupError(format!("no random numbers: {error}")))?;
+            ports.push((port, secret));
+        }
         Ok(Self {
             board: Board::new(spec.name(), cores),
-            ports: Mutex::new(opened.ports.into_iter().map(Some).collect()),
+            ports: Ports::new(ports),
             config,
             cores,
             processors,
@@ -158,29 +164,20 @@ impl Mtcp {
         ))
     }
 
-    /// Makes the context of logical core `core`, which takes queue `core`. Call it on the thread that will use it, or move it there. In
-    /// paired mode this starts the stack thread.
+    /// Makes the context of logical core `core`, which has queue `core` until it is dropped; then another can be made. Call it on the
+    /// thread that will use it, or move it there. In paired mode this starts the stack thread.
     ///
     /// # Errors
     /// One line with cause and remedy: no such core, context exists already, out of memory.
     pub fn context(&self, core: usize) -> Result<Context, SetupError> {
         let cpu = self.processor(core)?;
-        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        let port = ports
-            .get_mut(core)
-            .ok_or_else(|| self.no_core(core))?
-            .take();
-        let port = port.ok_or_else(|| {
-            SetupError(format!(
-                "core {core} has had its context: make one per core and process"
-            ))
-        })?;
+        let (port, secret) = self.ports.lend(core)?;
         let reporter = self
             .config
             .stat_print
             .then(|| Reporter::new(core, Arc::clone(&self.board)));
         let cpu = self.config.pin.then_some(cpu);
-        assemble(&self.config, port, core, cpu, reporter)
+        assemble(&self.config, port, secret, core, cpu, reporter)
             .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
 
@@ -225,7 +222,9 @@ impl Context {
         config: &Config,
         core: usize,
     ) -> Result<Self, SetupError> {
-        assemble(config, port.into(), core, None, None)
+        let port = Lent::given(port.into());
+        secret()
+            .and_then(|secret| assemble(config, port, secret, core, None, None))
             .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
 }
@@ -246,12 +245,12 @@ fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
 
 fn assemble(
     config: &Config,
-    port: AnyPort,
+    port: Lent,
+    secret: [u8; 32],
     core: usize,
     cpu: Option<usize>,
     reporter: Option<Reporter>,
 ) -> io::Result<Context> {
-    let secret = secret()?;
     let [a, b, ..] = secret;
     let stack_config = config.stack(port.mac(), port.capabilities(), secret);
     let (stack, streams) = Stack::new(stack_config)?;

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use io::Port;
 use mtcp_core::counters::Counters;
 use wire::time::Instant;
 
@@ -30,7 +29,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn of<P: Port>(runner: &Runner<P>) -> Self {
+    pub(crate) fn of(runner: &Runner) -> Self {
         let stack = runner.stack();
         let (link_dropped, link_unsent) = runner.losses();
         Self {

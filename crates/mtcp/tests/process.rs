@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,10 +17,15 @@ fn config(path: &std::path::Path, host: &str, cores: usize) -> Config {
     config
 }
 
-fn serve(mut context: Context) {
+fn serve(context: Context) {
+    serve_and_tell(context, || ());
+}
+
+fn serve_and_tell(mut context: Context, listening: impl FnOnce()) {
     let listener = context.socket(Domain::V4).unwrap();
     context.bind(listener, addr(SERVER, 80)).unwrap();
     context.listen(listener, 4).unwrap();
+    listening();
     let (socket, _) = context.accept(listener).unwrap();
     let mut buf = [0; 4];
     assert_eq!(context.recv(socket, &mut buf, RecvFlags::WAITALL), Ok(4));
@@ -90,6 +96,58 @@ fn a_core_has_one_context() {
             .contains("num_cores")
     );
     assert!(mtcp.pin(1).is_err());
+}
+
+/// One conversation after the other over the same link, each between contexts of its own.
+#[test]
+fn a_core_can_have_another_context_later() {
+    const ROUNDS: usize = 3;
+    for mode in [Mode::Inline, Mode::Paired] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link");
+        let with_mode = |host| Config {
+            mode,
+            ..config(&path, host, 1)
+        };
+        let server = Mtcp::init(with_mode(SERVER)).unwrap();
+        let (tell, listening) = mpsc::channel();
+        let (done, next) = mpsc::channel();
+        let serving = move || {
+            for _ in 0..ROUNDS {
+                let context = server.context(0).unwrap();
+                assert!(server.context(0).is_err());
+                serve_and_tell(context, || tell.send(()).unwrap());
+                next.recv().unwrap();
+            }
+        };
+        let client = with_mode(CLIENT);
+        let asking = move || {
+            listening.recv().unwrap();
+            let client = Mtcp::init(client).unwrap();
+            for round in 1..=ROUNDS {
+                ask(client.context(0).unwrap());
+                done.send(()).unwrap();
+                if round < ROUNDS {
+                    listening.recv().unwrap();
+                }
+            }
+        };
+        support::on_threads(asking, serving);
+    }
+}
+
+#[test]
+fn a_context_outlives_its_process_handle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("link");
+    let mtcp = Mtcp::init(config(&path, SERVER, 1)).unwrap();
+    let mut context = mtcp.context(0).unwrap();
+    drop(mtcp);
+    context.poll().unwrap();
+    drop(context);
+    // Nobody has the link any more: it can be opened again.
+    let mtcp = Mtcp::init(config(&path, SERVER, 1)).unwrap();
+    mtcp.context(0).unwrap().poll().unwrap();
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Announcement {
 mod queue {
     use std::time::Duration;
 
+    use rustix::io::Errno;
     use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
     use crate::sync::AtomicU32;
@@ -97,12 +98,17 @@ mod queue {
             Self
         }
 
-        /// Returns at once when the word is not `expected`; may return early.
-        pub(super) fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+        /// Returns at once when the word is not `expected`; may return early. True when a signal handler ran.
+        pub(super) fn wait(
+            &self,
+            word: &AtomicU32,
+            expected: u32,
+            timeout: Option<Duration>,
+        ) -> bool {
             // What does not fit is longer than anyone will wait.
             let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             // Errors are the ordinary outcomes: woken before, timed out, interrupted.
-            let _ = wait(word, Flags::PRIVATE, expected, timeout.as_ref());
+            wait(word, Flags::PRIVATE, expected, timeout.as_ref()) == Err(Errno::INTR)
         }
 
         pub(super) fn wake(&self, word: &AtomicU32) {
@@ -129,14 +135,17 @@ mod queue {
             Self(Mutex::new(()), Condvar::new())
         }
 
-        pub(super) fn wait(&self, word: &AtomicU32, expected: u32, _: Option<Duration>) {
-            let Ok(mut guard) = self.0.lock() else { return };
+        pub(super) fn wait(&self, word: &AtomicU32, expected: u32, _: Option<Duration>) -> bool {
+            let Ok(mut guard) = self.0.lock() else {
+                return false;
+            };
             while word.load(Ordering::Relaxed) == expected {
                 guard = match self.1.wait(guard) {
                     Ok(guard) => guard,
-                    Err(_) => return,
+                    Err(_) => return false,
                 };
             }
+            false
         }
 
         pub(super) fn wake(&self, _: &AtomicU32) {
@@ -161,6 +170,17 @@ pub fn parker() -> (Parker, Unparker) {
     (Parker(Arc::clone(&bed)), Unparker(bed))
 }
 
+/// How a sleep of a [`Parker`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parked {
+    /// A waker took the announcement.
+    Woken,
+    /// Nobody did, and a signal handler ran.
+    Signal,
+    /// The time was up, or for no reason.
+    Early,
+}
+
 /// The sleeper's end of a [`parker`].
 #[derive(Debug)]
 pub struct Parker(Arc<Bed>);
@@ -183,9 +203,18 @@ impl Parker {
     /// Sleeps until woken (true), or until `timeout` has passed, a signal came, or for no reason (false). Returns at once when woken
     /// since [`Self::prepare`], or without one. Look for work either way.
     pub fn park(&mut self, timeout: Option<Duration>) -> bool {
+        self.park_or_signal(timeout) == Parked::Woken
+    }
+
+    /// As [`Self::park`], for those who want to know of signals. Handlers with `SA_RESTART` end a sleep only if it has a `timeout`.
+    pub fn park_or_signal(&mut self, timeout: Option<Duration>) -> Parked {
         let word = self.0.announcement.word();
-        self.0.queue.wait(word, ASLEEP, timeout);
-        self.0.announcement.end()
+        let signal = self.0.queue.wait(word, ASLEEP, timeout);
+        match (self.0.announcement.end(), signal) {
+            (true, _) => Parked::Woken,
+            (false, true) => Parked::Signal,
+            (false, false) => Parked::Early,
+        }
     }
 }
 

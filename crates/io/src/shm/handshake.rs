@@ -77,7 +77,13 @@ pub(super) fn send_refusal(socket: &OwnedFd, config: &ShmConfig) {
 /// # Errors
 /// No answer in five seconds, a refusal, or something that no listener says.
 pub(super) fn receive_offer(socket: &OwnedFd) -> io::Result<Offer> {
-    if poll::readable(socket.as_fd(), None, Some(PATIENCE))?.is_empty() {
+    let ready = loop {
+        match poll::readable(socket.as_fd(), None, Some(PATIENCE)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            ready => break ready?,
+        }
+    };
+    if ready.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "the listener does not answer: is it stopped?",

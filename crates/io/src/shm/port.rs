@@ -275,7 +275,7 @@ impl ShmPort {
             // A place holder that is never ready.
             None => PollFd::from_borrowed_fd(bell, PollFlags::empty()),
         });
-        poll::sleep(&mut fds, timeout)?;
+        poll::sleep_or_signal(&mut fds, timeout)?;
         let [bell, _, peer, listener] = fds;
         if bell.revents().contains(PollFlags::IN) {
             // Another may have been quicker to read it; it is only a bell.

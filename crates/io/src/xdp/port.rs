@@ -190,7 +190,7 @@ impl Port for XdpPort {
             .map(|queue| PollFd::new(queue, PollFlags::IN))
             .collect();
         fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
-        poll::sleep(&mut fds, Some(timeout))?;
+        poll::sleep_or_signal(&mut fds, Some(timeout))?;
         let received = fds
             .iter()
             .take(self.queues.len())

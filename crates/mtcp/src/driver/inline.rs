@@ -2,12 +2,11 @@
 
 use std::hint;
 
-use io::AnyPort;
 use mtcp_core::{Command, Event, Reply};
 use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
 
-use super::{Doorbell, STAGED};
+use super::{Doorbell, STAGED, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::wake::Bell;
@@ -22,7 +21,7 @@ pub(super) const REPORTS: usize = 32;
 /// A stack on the calling thread.
 #[derive(Debug)]
 pub(crate) struct Inline {
-    runner: Runner<AnyPort>,
+    runner: Runner,
     staged: Vec<Doorbell>,
     sleeper: FdSleeper,
     waker: FdWaker,
@@ -30,7 +29,7 @@ pub(crate) struct Inline {
 }
 
 impl Inline {
-    pub(crate) fn new(runner: Runner<AnyPort>) -> std::io::Result<Self> {
+    pub(crate) fn new(runner: Runner) -> std::io::Result<Self> {
         let (sleeper, waker) = ring::park::wake_fd()?;
         Ok(Self {
             runner,
@@ -79,23 +78,24 @@ impl Inline {
         &mut self,
         deadline: Option<Instant>,
         asked: impl Fn() -> bool,
-    ) -> Result<()> {
+    ) -> Result<Wake> {
         self.carry_out();
         self.settle()?;
+        let mut wake = Wake::Look;
         if self.runner.spins() {
             hint::spin_loop();
         } else {
             self.sleeper.prepare();
             let slept = if asked() {
-                Ok(())
+                Ok(Wake::Look)
             } else {
                 self.runner.sleep(deadline, self.sleeper.fd())
             };
             self.sleeper.finish();
-            self.note(slept)?;
+            wake = self.note(slept)?;
         }
         self.runner.begin();
-        Ok(())
+        Ok(wake)
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
@@ -133,7 +133,7 @@ impl Inline {
         }
     }
 
-    fn note(&mut self, result: std::io::Result<()>) -> Result<()> {
+    fn note<T>(&mut self, result: std::io::Result<T>) -> Result<T> {
         result.map_err(|error| {
             self.runner.receive_rest();
             self.failure = Some(error.to_string());

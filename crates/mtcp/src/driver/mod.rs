@@ -19,6 +19,15 @@ use crate::{Errno, Result};
 /// Doorbells staged at most before they are handed over.
 const STAGED: usize = 1024;
 
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Something may be ready, or the time is up: look.
+    Look,
+    /// A signal handler ran meanwhile. Look first.
+    Signal,
+}
+
 /// The two modes. Every operation fails with `ENETDOWN` once the link is gone.
 #[derive(Debug)]
 pub(crate) enum Driver {
@@ -59,7 +68,7 @@ impl Driver {
         &mut self,
         deadline: Option<Instant>,
         asked: impl Fn() -> bool,
-    ) -> Result<()> {
+    ) -> Result<Wake> {
         either!(self, driver => driver.idle(deadline, asked))
     }
 

@@ -8,18 +8,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use io::AnyPort;
 use mtcp_core::{Command, Event, Reply};
-use ring::park::{FdWaker, Parker, Unparker};
+use ring::park::{FdWaker, Parked, Parker, Unparker};
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
 
 use super::stack_thread::{Answer, Request, Shared, StackThread};
-use super::{Doorbell, STAGED};
+use super::{Doorbell, STAGED, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::wake::Bell;
-use crate::{Errno, Result, clock};
+use crate::{Errno, Result, clock, signals};
 
 /// Entries of the event and doorbell queues.
 pub(super) const QUEUE: usize = 4096;
@@ -27,6 +26,9 @@ pub(super) const QUEUE: usize = 4096;
 const LOOKS: u32 = 4;
 /// Between looks for room in a full queue.
 const NAP: Duration = Duration::from_micros(50);
+
+/// Sleep that only others end.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// A stack thread and the queues to it.
 #[derive(Debug)]
@@ -44,11 +46,7 @@ pub(crate) struct Paired {
 
 impl Paired {
     /// Starts the stack thread, on processor `cpu` if given.
-    pub(crate) fn start(
-        runner: Runner<AnyPort>,
-        name: String,
-        cpu: Option<usize>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(runner: Runner, name: String, cpu: Option<usize>) -> std::io::Result<Self> {
         let (requests, request_queue) = channel(4);
         let (answer_queue, answers) = channel(4);
         let (bells, bell_queue) = channel(QUEUE);
@@ -67,9 +65,8 @@ impl Paired {
             shared: Arc::clone(&shared),
             cpu,
         };
-        let thread = thread::Builder::new()
-            .name(name)
-            .spawn(move || stack_thread.run())?;
+        let builder = thread::Builder::new().name(name);
+        let thread = signals::without(|| builder.spawn(move || stack_thread.run()))?;
         Ok(Self {
             requests,
             answers,
@@ -122,21 +119,26 @@ impl Paired {
         &mut self,
         deadline: Option<Instant>,
         asked: impl Fn() -> bool,
-    ) -> Result<()> {
+    ) -> Result<Wake> {
         self.submit()?;
-        self.park(deadline, |paired| !paired.events.is_empty() || asked());
-        self.check()
+        // A sleep without a limit would not end for every signal handler.
+        let timeout = deadline.map_or(LONG, |at| at.since(clock::now()));
+        let wake = self.park(timeout, |paired| !paired.events.is_empty() || asked());
+        self.check()?;
+        Ok(wake)
     }
 
     /// Sleeps unless `ready`.
-    fn park(&mut self, deadline: Option<Instant>, ready: impl Fn(&mut Self) -> bool) {
+    fn park(&mut self, timeout: Duration, ready: impl Fn(&mut Self) -> bool) -> Wake {
         self.parker.prepare();
         if ready(self) || self.shared.failed() {
             self.parker.cancel();
-            return;
+            return Wake::Look;
         }
-        let timeout = deadline.map(|at| at.since(clock::now()));
-        self.parker.park(timeout);
+        match self.parker.park_or_signal(Some(timeout)) {
+            Parked::Signal => Wake::Signal,
+            Parked::Woken | Parked::Early => Wake::Look,
+        }
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
@@ -178,7 +180,7 @@ impl Paired {
                 return Ok(answer);
             }
             self.check()?;
-            self.park(None, |paired| !paired.answers.is_empty());
+            self.park(LONG, |paired| !paired.answers.is_empty());
         }
     }
 

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{io, thread};
 
-use ::io::AnyPort;
 use mtcp_core::{Command, Error, Event, Reply};
 use ring::park::{FdSleeper, Unparker};
 use ring::spsc::{Consumer, Producer};
 
-use super::Doorbell;
+use super::{Doorbell, Wake};
 use crate::affinity;
 use crate::runner::Runner;
 use crate::stats::Snapshot;
@@ -87,7 +86,7 @@ impl Shared {
 /// All that the thread owns.
 #[derive(Debug)]
 pub(super) struct StackThread {
-    pub(super) runner: Runner<AnyPort>,
+    pub(super) runner: Runner,
     pub(super) requests: Consumer<Request>,
     pub(super) answers: Producer<Answer>,
     pub(super) bells: Consumer<Doorbell>,
@@ -229,12 +228,12 @@ impl StackThread {
             || self.shared.stopped()
             || self.resumed();
         let slept = if work {
-            Ok(())
+            Ok(Wake::Look)
         } else {
             self.runner.sleep(None, self.sleeper.fd())
         };
         self.sleeper.finish();
-        slept
+        slept.map(drop)
     }
 
     /// Whether the application made room for events that wait.

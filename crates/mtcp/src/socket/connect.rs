@@ -91,6 +91,8 @@ impl Context {
             return Err(Errno::EINPROGRESS);
         }
         let result = self.wait_until(None, false, |context| context.connected(id, conn))?;
+        // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
+        let _ = self.driver.settle();
         result.unwrap_or(Err(Errno::EINTR))
     }
 
