@@ -79,7 +79,7 @@ pub(crate) struct LinkArgs {
     /// Capture all frames to this pcapng file
     #[arg(long, value_name = "F")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Faults to inject, like 'rx.loss=1%,tx.reorder=1%,seed=7'
+    /// Faults to inject, like 'loss=1%,seed=7' or 'rx:loss=5%;tx:reorder=1%'
     #[arg(long, value_name = "SPEC")]
     pub(crate) fault: Option<String>,
     /// Settings file (mtcp.conf); options given here win

@@ -68,7 +68,7 @@ impl DemoArgs {
         };
         // Children die with their guards once a step sees the flag.
         let stop = Stop::watch(|| {})?;
-        let mut steps = Steps::new();
+        let mut steps = Steps::new(stop.clone());
         let directory = Directory::new()?;
         steps.step(
             &format!("a file of {} MB of random bytes", size.megabytes),
@@ -83,6 +83,10 @@ impl DemoArgs {
                 );
             }
             shm::run(&mut steps, &directory, size, &stop)?;
+        }
+        if stop.requested() {
+            println!("interrupted");
+            return Ok(false);
         }
         match steps.failed {
             0 => println!("all steps passed"),

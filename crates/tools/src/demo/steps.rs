@@ -6,18 +6,22 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::signals::Stop;
+
 /// Runs steps and shows them.
 #[derive(Debug)]
 pub(crate) struct Steps {
+    stop: Stop,
     terminal: bool,
     /// Steps that failed.
     pub(crate) failed: usize,
 }
 
 impl Steps {
-    /// None yet.
-    pub(crate) fn new() -> Self {
+    /// None yet; none after `stop`.
+    pub(crate) fn new(stop: Stop) -> Self {
         Self {
+            stop,
             terminal: std::io::stderr().is_terminal(),
             failed: 0,
         }
@@ -29,6 +33,9 @@ impl Steps {
         title: &str,
         work: impl FnOnce() -> anyhow::Result<(T, String)>,
     ) -> Option<T> {
+        if self.stop.requested() {
+            return None;
+        }
         let spinner = self.terminal.then(|| spinner(title));
         let start = Instant::now();
         let result = work();
@@ -112,7 +119,7 @@ mod tests {
 
     #[test]
     fn failures_count() {
-        let mut steps = Steps::new();
+        let mut steps = Steps::new(Stop::default());
         assert_eq!(steps.step("good", || Ok((1, "fine".into()))), Some(1));
         assert_eq!(steps.step::<()>("bad", || anyhow::bail!("broken")), None);
         assert_eq!(steps.failed, 1);

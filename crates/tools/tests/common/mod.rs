@@ -127,6 +127,15 @@ impl Server {
         ))
     }
 
+    /// Sends a PUT on a connection of its own.
+    pub fn put(&self, target: &str, body: &str) -> Response {
+        let length = body.len();
+        let request = format!(
+            "PUT {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        Response::parse(&self.exchange(request.as_bytes()))
+    }
+
     pub fn process(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
