@@ -1,4 +1,4 @@
-//! Neighbor Discovery (RFC 4861), Duplicate Address Detection (RFC 4862) with optimistic addresses (RFC 4429).
+//! Neighbor Discovery (RFC 4861), and Duplicate Address Detection (RFC 4862) that does not wait.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -211,10 +211,9 @@ impl Net {
         };
         let group = solicited_node(target);
         let (dst, mac) = to.map_or((group, multicast_mac(group)), |mac| (target, mac));
-        // RFC 4429 §3.2 forbids solicitations from an optimistic address altogether, because they put it into the caches of others. One
-        // that does not say our hardware address cannot do that; the neighbour then has to ask for it, and gets an answer without override.
-        let our_mac = self.addresses.link(port).map(|link| link.mac);
-        let source_lladdr = our_mac.filter(|_| !self.claims.is_tentative(port, src.into()));
+        // An address is the operator's word, assigned at once as RFC 4862 §5.1 allows. Linux does not answer a question asked of a group
+        // without a hardware address (RFC 4429 §3.2), so the first second would be lost. A conflict is noticed all the same.
+        let source_lladdr = self.addresses.link(port).map(|link| link.mac);
         let message = NeighborSolicitation {
             target,
             source_lladdr,

@@ -227,9 +227,9 @@ fn advertisements_resolve_what_was_asked_and_nothing_else() {
     assert_eq!(parse_ipv6(&bench.sent_one()).0.dst, STRANGER);
 }
 
-/// RFC 4862 §5.4.2, RFC 4429 §3.
+/// RFC 4862 §5.1, §5.4.2.
 #[test]
-fn our_addresses_are_optimistic_for_a_second() {
+fn our_addresses_are_in_use_while_they_are_probed() {
     let mut bench = Bench::at_start(&config(vec![interface(
         0,
         &["2001:db8::1/64", "fe80::1/64"],
@@ -244,13 +244,16 @@ fn our_addresses_are_optimistic_for_a_second() {
         assert!(header.src.is_unspecified() && message.source_lladdr.is_none());
         assert_eq!(header.dst, solicited_node(message.target));
     }
-    // In use, but not put into caches and not replacing anybody.
+    // In use, but not replacing anybody in an answer.
     bench.send(PEER6.into(), &[0; 20]);
     let (_, header, message) = parse(&bench.sent_one());
     let NdpMessage::NeighborSolicitation(message) = message else {
         panic!("{message:?}")
     };
-    assert_eq!((header.src, message.source_lladdr), (OUR6, None));
+    assert_eq!(
+        (header.src, message.source_lladdr),
+        (OUR6, Some(our_mac(0)))
+    );
     bench.consume(&ndp(PEER6, solicited_node(OUR6), solicitation(Some(PEER))));
     // What waited goes out first: the question answered ours, too.
     let frames = bench.sent();
