@@ -1,8 +1,8 @@
 //! Claiming our addresses when the stack comes up, and defending them.
 //!
-//! For IPv6 this is Duplicate Address Detection (RFC 4862 §5.4) with optimistic addresses (RFC 4429): in use at once, but advertised
-//! without the override flag and not put into other caches by solicitations until a second has passed without an objection. For IPv4 it
-//! is one probe and two announcements (RFC 5227 §2.1, §2.3), in use at once as well: addresses are configured by somebody who means it.
+//! For IPv6 this is Duplicate Address Detection (RFC 4862 §5.4) that does not wait: an address is in use at once, but advertised without
+//! the override flag until a second has passed without an objection. For IPv4 it is one probe and two announcements (RFC 5227 §2.1,
+//! §2.3), in use at once as well: addresses are configured by somebody who means it.
 //!
 //! Both RFCs would have us give up an address that somebody else turns out to have. An invented objection could then take a server off
 //! its network; so the address stays in use, the conflict is counted, and as long as the claim has not been made, it never will be: the
