@@ -21,8 +21,9 @@ use mtcp::{
 /// Contexts per process: as many as `num_cores` may say.
 const SLOTS: usize = 1024;
 
-/// How long a context that is destroyed waits for peers to take what was written.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long a context that is destroyed waits for peers to take what was written: so often, this long.
+const LINGERS: u32 = 20;
+const LINGER: Duration = Duration::from_millis(50);
 
 /// Nobody's.
 const FREE: u8 = 0;
@@ -92,12 +93,19 @@ impl Inner {
     /// Closes what is open and lets it finish, within bounds: what was written is sent as far as peers take it.
     fn finish(mut self) {
         for id in (0..self.max_concurrency).map(SocketId) {
-            // Most ids are of no socket.
+            // Most ids are of no socket. All wait together, below, and not one after the other.
+            let linger = self.context.option(id, OptionName::Linger);
+            if matches!(linger, Ok(SocketOption::Linger(Some(time))) if !time.is_zero()) {
+                let _ = self.context.set_option(id, SocketOption::Linger(None));
+            }
             let _ = self.context.close(id);
         }
-        // A signal from before ends the first wait. Nobody to tell what was not sent.
-        if self.context.drain(LINGER) == Err(Errno::EINTR) {
-            let _ = self.context.drain(LINGER);
+        for _ in 0..LINGERS {
+            match self.context.drain(LINGER) {
+                // Signals shorten the wait. Nobody to tell what was not sent.
+                Ok(false) | Err(Errno::EINTR) => {}
+                Ok(true) | Err(_) => break,
+            }
         }
     }
 

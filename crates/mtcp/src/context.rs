@@ -23,6 +23,10 @@ use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, sign
 
 /// Send buffers looked at per wait, to give drained ones back.
 const SWEEP: usize = 8;
+/// The same while writers wait for the memory.
+const RECLAIM: usize = 1024;
+/// And how long to wait for events then: none says that a buffer has drained.
+const RECLAIM_NAP: Duration = Duration::from_millis(1);
 /// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
 
@@ -207,8 +211,17 @@ impl Context {
 
     fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<Wake> {
         let Self {
-            driver, requests, ..
+            driver,
+            requests,
+            streams,
+            ..
         } = self;
+        let deadline = if streams.is_starved() {
+            let nap = driver.now() + RECLAIM_NAP;
+            Some(deadline.map_or(nap, |deadline| deadline.min(nap)))
+        } else {
+            deadline
+        };
         driver.idle(deadline, || {
             requests.interrupted() || (wakes && requests.woken())
         })
@@ -278,6 +291,9 @@ impl Context {
                 ),
                 Event::Ready { conn, ready, .. } => self.on_ready(conn, ready),
             }
+        }
+        if self.streams.is_starved() {
+            self.streams.sweep(RECLAIM);
         }
         while let Some(slot) = self.streams.poll_starved() {
             if let Some(&owner) = self.owners.get(slot as usize) {
@@ -376,11 +392,14 @@ fn edges(ready: Ready) -> Events {
 impl Drop for Context {
     fn drop(&mut self) {
         for id in self.table.ids() {
-            if let Ok(socket) = self.table.get(id)
-                && let Body::Stream(conn) = socket.body
-            {
-                self.disown(conn);
-                self.driver.ring(Doorbell::Close(conn));
+            match self.table.get(id).map(|socket| socket.body) {
+                Ok(Body::Stream(conn)) => {
+                    self.disown(conn);
+                    self.driver.ring(Doorbell::Close(conn));
+                }
+                // Nobody will accept who waits there.
+                Ok(Body::Listener(index)) => self.close_listener(index),
+                _ => {}
             }
         }
         // Nobody to tell.

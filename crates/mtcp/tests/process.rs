@@ -136,6 +136,49 @@ fn a_core_can_have_another_context_later() {
     }
 }
 
+/// Whoever waits in a backlog learns at once that nobody will come.
+#[test]
+fn a_context_that_ends_resets_who_waits_to_be_accepted() {
+    for mode in [Mode::Inline, Mode::Paired] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link");
+        let with_mode = |host| Config {
+            mode,
+            ..config(&path, host, 1)
+        };
+        let server = Mtcp::init(with_mode(SERVER)).unwrap();
+        let (tell, listening) = mpsc::channel();
+        let (connected, end) = mpsc::channel::<()>();
+        let (done, over) = mpsc::channel::<()>();
+        let serving = move || {
+            let mut context = server.context(0).unwrap();
+            let listener = context.socket(Domain::V4).unwrap();
+            context.bind(listener, addr(SERVER, 80)).unwrap();
+            context.listen(listener, 4).unwrap();
+            tell.send(()).unwrap();
+            while end.try_recv().is_err() {
+                context.poll().unwrap();
+                thread::sleep(Duration::from_micros(100));
+            }
+            drop(context);
+            // The link stays.
+            over.recv().unwrap();
+        };
+        let client = with_mode(CLIENT);
+        let asking = move || {
+            listening.recv().unwrap();
+            let client = Mtcp::init(client).unwrap();
+            let mut context = client.context(0).unwrap();
+            let socket = context.socket(Domain::V4).unwrap();
+            context.connect(socket, addr(SERVER, 80)).unwrap();
+            connected.send(()).unwrap();
+            assert_eq!(context.read(socket, &mut [0; 4]), Err(Errno::ECONNRESET));
+            done.send(()).unwrap();
+        };
+        support::on_threads(asking, serving);
+    }
+}
+
 #[test]
 fn a_context_outlives_its_process_handle() {
     let dir = tempfile::tempdir().unwrap();

@@ -210,7 +210,7 @@ impl Context {
     }
 
     /// Stops listening.
-    pub(super) fn close_listener(&mut self, index: u32) {
+    pub(crate) fn close_listener(&mut self, index: u32) {
         let Some(listener) = self.listeners.remove(index) else {
             return;
         };

@@ -271,6 +271,12 @@ impl AppStreams {
         None
     }
 
+    /// Whether slots wait for pool memory. Nobody but [`Self::sweep`] and [`Self::trim`] gives any back, and no event of the stack says
+    /// when they could: as long as this is so, do not wait for events alone.
+    pub fn is_starved(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
     /// The application is done with the slot and can do nothing to it any more, until it is granted again. What it has written can
     /// still be sent. Tell the stack.
     pub fn release(&mut self, slot: u32) {

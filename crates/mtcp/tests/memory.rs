@@ -1,0 +1,134 @@
+//! Send buffers share a pool: who finds it empty gets his turn when others are done.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use mtcp::{
+    Config, Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SendFlags, SocketId,
+};
+use support::{DEADLINE, SERVER, addr, contexts_with};
+
+const MODES: [Mode; 2] = [Mode::Inline, Mode::Paired];
+const CHUNK: usize = 64 << 10;
+/// More than the pool has room for.
+const MANY: usize = 256;
+
+fn small_pool(config: &mut Config) {
+    config.buffer_memory = 1 << 20;
+    config.sndbuf = CHUNK as u32;
+    config.rcvbuf = 4096;
+}
+
+/// A client that has filled its pool with what nobody has read yet: all its sockets but the last have written a chunk, which could write
+/// nothing. The server's thread reads from all but that one when told to, and then from it.
+fn exhausted(
+    mode: Mode,
+) -> (
+    Context,
+    SocketId,
+    mpsc::Sender<()>,
+    thread::JoinHandle<(usize, Context)>,
+) {
+    let (mut client, mut server) = contexts_with(mode, Mode::Paired, small_pool);
+    let listener = server.socket(Domain::V4).unwrap();
+    server.bind(listener, addr(SERVER, 80)).unwrap();
+    server.listen(listener, 4).unwrap();
+    let chunk = vec![7; CHUNK];
+    let mut accepted = Vec::new();
+    let starved = loop {
+        assert!(accepted.len() < MANY, "there is more memory than expected");
+        let socket = client.socket(Domain::V4).unwrap();
+        client.connect(socket, addr(SERVER, 80)).unwrap();
+        accepted.push(server.accept(listener).unwrap().0);
+        match client.send(socket, &chunk, SendFlags::DONTWAIT) {
+            Ok(n) => assert_eq!(n, CHUNK, "the pool is no multiple of a chunk"),
+            Err(error) => {
+                assert_eq!(error, Errno::EAGAIN);
+                break socket;
+            }
+        }
+    };
+    assert!(accepted.len() > 4);
+    let (go, told) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        told.recv().unwrap();
+        let mut buf = vec![0; CHUNK];
+        let last = accepted.pop().unwrap();
+        for id in accepted {
+            let mut got = 0;
+            while got < CHUNK {
+                got += server.read(id, &mut buf).unwrap();
+            }
+        }
+        let n = server.read(last, &mut buf).unwrap();
+        // The link goes with it.
+        (n, server)
+    });
+    (client, starved, go, reader)
+}
+
+fn finish(reader: thread::JoinHandle<(usize, Context)>, context: &mut Context) {
+    let start = Instant::now();
+    while !reader.is_finished() {
+        assert!(start.elapsed() < DEADLINE, "nothing arrives");
+        context.poll().unwrap();
+        thread::yield_now();
+    }
+    assert!(reader.join().unwrap().0 > 0);
+}
+
+#[test]
+fn a_blocking_writer_gets_memory_that_others_give_back() {
+    for mode in MODES {
+        let (mut client, starved, go, reader) = exhausted(mode);
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            go.send(()).unwrap();
+            let written = client.write(starved, &[1; CHUNK]);
+            tell.send((client, written)).unwrap();
+        });
+        let (mut client, written) = told.recv_timeout(DEADLINE).expect("the writer hangs");
+        assert_eq!(written, Ok(CHUNK), "{mode:?}");
+        finish(reader, &mut client);
+    }
+}
+
+#[test]
+fn epoll_tells_of_memory_that_others_give_back() {
+    for mode in MODES {
+        for how in [Events::empty(), Events::ET] {
+            let (mut client, starved, go, reader) = exhausted(mode);
+            client.set_nonblocking(starved, true).unwrap();
+            let ep = client.epoll_create().unwrap();
+            let interest = Interest {
+                events: Events::OUT | how,
+                data: 1,
+            };
+            client.epoll_ctl(ep, Ctl::Add, starved, interest).unwrap();
+            go.send(()).unwrap();
+            let mut events = [EpollEvent::default()];
+            let n = client.epoll_wait(ep, &mut events, Some(DEADLINE)).unwrap();
+            assert_eq!((n, events[0].data), (1, 1), "{mode:?} {how:?}");
+            assert!(client.write(starved, b"at last").unwrap() > 0);
+            finish(reader, &mut client);
+        }
+    }
+}
+
+#[test]
+fn trying_again_is_enough() {
+    for mode in MODES {
+        let (mut client, starved, go, reader) = exhausted(mode);
+        client.set_nonblocking(starved, true).unwrap();
+        go.send(()).unwrap();
+        let start = Instant::now();
+        while client.write(starved, b"at last") == Err(Errno::EAGAIN) {
+            assert!(start.elapsed() < DEADLINE, "{mode:?}: no memory comes back");
+        }
+        finish(reader, &mut client);
+    }
+}
