@@ -100,13 +100,13 @@ impl fmt::Display for Kind {
 }
 
 impl Lab {
-    /// With an MTU of 1500 bytes.
+    /// With an MTU of 1500 bytes and one queue.
     pub fn new(kind: Kind) -> Self {
-        Self::with_mtu(kind, 1500)
+        Self::with(kind, 1500, 1)
     }
 
-    /// With this MTU.
-    pub fn with_mtu(kind: Kind, mtu: u32) -> Self {
+    /// With this MTU, in bytes, and so many queues (AF_XDP only).
+    pub fn with(kind: Kind, mtu: u32, queues: u32) -> Self {
         let ours = Namespace::new();
         let peer = (kind == Kind::Afxdp || baseline()).then(Namespace::new);
         let lab = Self {
@@ -116,7 +116,7 @@ impl Lab {
             files: tempfile::tempdir().unwrap(),
         };
         match &lab.peer {
-            Some(peer) => lab.add_pair(peer, mtu),
+            Some(peer) => lab.add_pair(peer, mtu, queues),
             None => lab.add_tap(mtu),
         }
         for directory in [lab.www(), lab.uploads()] {
@@ -126,9 +126,10 @@ impl Lab {
         lab
     }
 
-    fn add_pair(&self, peer: &Namespace, mtu: u32) {
+    fn add_pair(&self, peer: &Namespace, mtu: u32, queues: u32) {
+        let shape = format!("mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
         self.ours.ip(&format!(
-            "link add ours0 mtu {mtu} type veth peer name peer0 mtu {mtu} netns {}",
+            "link add ours0 {shape} type veth peer name peer0 {shape} netns {}",
             peer.name()
         ));
         for address in [KERNEL.to_string() + "/24", format!("{KERNEL6}/64")] {

@@ -50,6 +50,36 @@ fn all(kind: Kind, mode: &str) {
     assert!(ended.stdout.contains("(0 errors)"), "{ended}");
 }
 
+/// A kernel that uses its few ports again and again meets connections of ours that are not forgotten yet (RFC 6191).
+fn reuse(timestamps: &str) {
+    let Some(_gate) = Gate::alone() else { return };
+    let lab = lab(Kind::Afxdp);
+    let peer = lab.peer();
+    peer.set("net/ipv4/ip_local_port_range", "20000 20999");
+    peer.set("net/ipv4/tcp_tw_reuse", "1");
+    peer.set("net/ipv4/tcp_timestamps", timestamps);
+    let server = lab.serve(&[]);
+    let url = url(Family::V4.ours(), "small");
+    let load = lab.peer_load(&[&url, "-c", "50", "-n", "20000"]);
+    let done = process::finish(load, WITHIN).must_succeed();
+    let report = interop::lab::report(&done);
+    assert_eq!(report["succeeded"], 20_000, "{report}");
+    assert_eq!(report["connections"], 20_000, "{report}");
+    // Nobody had to wait for a second SYN.
+    assert!(report["seconds"].as_f64().unwrap() < 10.0, "{report}");
+    server.stop();
+}
+
+#[test]
+fn ports_are_used_again_with_timestamps() {
+    reuse("1");
+}
+
+#[test]
+fn ports_are_used_again_without_timestamps() {
+    reuse("0");
+}
+
 #[test]
 fn ab_over_afxdp_inline() {
     all(Kind::Afxdp, "inline");

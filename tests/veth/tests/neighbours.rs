@@ -94,6 +94,19 @@ fn echo(kind: Kind) {
             assert!(answers.stdout.contains(" 0% packet loss"), "{answers}");
         }
     }
+    // Requests in fragments.
+    let interface = lab.peer_interface();
+    for (family, network, mtu) in [
+        (Family::V4, "10.77.0.0/24", 600),
+        (Family::V6, "fd77::/64", 1280),
+    ] {
+        lab.peer().ip(&format!(
+            "route replace {network} dev {interface} mtu {mtu}"
+        ));
+        let words = ["-c", "20", "-i", "0.01", "-s", "1400", "-M", "dont"];
+        let answers = lab.peer_ping(family.ours(), &words).must_succeed();
+        assert!(answers.stdout.contains(" 0% packet loss"), "{answers}");
+    }
     server.stop();
 }
 

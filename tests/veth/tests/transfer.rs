@@ -28,23 +28,25 @@ enum Direction {
     Down,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Transfer<'a> {
+#[derive(Clone, Debug)]
+struct Transfer {
     role: Role,
     direction: Direction,
     family: Family,
     /// Bytes.
     length: u64,
-    fault: Option<&'a str>,
+    fault: Option<String>,
+    mode: &'static str,
 }
 
-impl Transfer<'_> {
+impl Transfer {
     fn run(&self, lab: &Lab) {
-        let neighbours = self.fault.map(|_| lab.acquaint());
+        let neighbours = self.fault.as_ref().map(|_| lab.acquaint());
         let mut words: Vec<&str> = Vec::new();
         for (option, value) in [
-            ("--fault", self.fault),
+            ("--fault", self.fault.as_deref()),
             ("--neighbour", neighbours.as_deref()),
+            ("--mode", Some(self.mode)),
         ] {
             words.extend(value.into_iter().flat_map(|value| [option, value]));
         }
@@ -108,51 +110,48 @@ fn within() -> Duration {
     sized(FULL_WITHIN, WITHIN)
 }
 
-/// Every role, direction and family, one after the other.
-fn clean(kind: Kind) {
-    let Some(_gate) = Gate::alone() else { return };
-    let lab = Lab::new(kind);
+/// Every role, direction, family and mode.
+fn combinations(length: u64) -> Vec<Transfer> {
+    let mut all = Vec::new();
     for role in [Role::Server, Role::Client] {
         for direction in [Direction::Up, Direction::Down] {
             for family in Family::BOTH {
-                let transfer = Transfer {
-                    role,
-                    direction,
-                    family,
-                    length: 100 * MB,
-                    fault: None,
-                };
-                transfer.run(&lab);
+                for mode in ["inline", "paired"] {
+                    let fault = None;
+                    all.push(Transfer {
+                        role,
+                        direction,
+                        family,
+                        length,
+                        fault,
+                        mode,
+                    });
+                }
             }
         }
     }
+    all
 }
 
-/// Every role, direction and family at once, each on a network of its own: they wait more than they work.
+/// One after the other.
+fn clean(kind: Kind) {
+    let Some(_gate) = Gate::alone() else { return };
+    let lab = Lab::new(kind);
+    for transfer in combinations(100 * MB) {
+        transfer.run(&lab);
+    }
+}
+
+/// All at once, each on a network of its own: they wait more than they work.
 fn bad(kind: Kind, loss: &str, length: u64) {
     let Some(_gate) = Gate::beside_others() else {
         return;
     };
     thread::scope(|scope| {
-        let mut seed = 0;
-        for role in [Role::Server, Role::Client] {
-            for direction in [Direction::Up, Direction::Down] {
-                for family in Family::BOTH {
-                    seed += 1;
-                    let fault = format!("loss={loss},reorder=1%,dup=1%,corrupt=1%,seed={seed}");
-                    scope.spawn(move || {
-                        let fault = Some(fault.as_str());
-                        let transfer = Transfer {
-                            role,
-                            direction,
-                            family,
-                            length,
-                            fault,
-                        };
-                        transfer.run(&Lab::new(kind));
-                    });
-                }
-            }
+        for (seed, mut transfer) in combinations(length).into_iter().enumerate() {
+            let fault = format!("loss={loss},reorder=1%,dup=1%,corrupt=1%,seed={seed}");
+            transfer.fault = Some(fault);
+            scope.spawn(move || transfer.run(&Lab::new(kind)));
         }
     });
 }
