@@ -132,3 +132,34 @@ impl Drop for Lent {
         ports.put(core, place);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use io::sim::{SimConfig, pair};
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_with_one_context_at_a_time() {
+        let (port, _peer) = pair(SimConfig::default()).unwrap();
+        let ports = Ports::new([(port.into(), [7; 32])]);
+        for _ in 0..2 {
+            let (_lent, secret) = ports.lend(0).unwrap();
+            assert_eq!(secret, [7; 32]);
+            assert!(ports.lend(0).unwrap_err().contains("drop it first"));
+        }
+        assert!(ports.lend(1).is_err());
+    }
+
+    #[test]
+    fn a_port_in_disorder_does_not_come_back() {
+        let (port, _peer) = pair(SimConfig::default()).unwrap();
+        let ports = Ports::new([(port.into(), [0; 32])]);
+        let (mut lent, _) = ports.lend(0).unwrap();
+        lent.busy = true;
+        drop(lent);
+        for _ in 0..2 {
+            assert!(ports.lend(0).unwrap_err().contains("stack that failed"));
+        }
+    }
+}
