@@ -29,7 +29,8 @@ test: setup
 	$(CARGO) xtask test
 
 bench: setup build
-	$(CARGO) bench -p wire -p ring -p io -p mtcp-core
+	$(CARGO) bench -p ring --bench ring
+	$(CARGO) bench -p io --bench shm
 	sh scripts/compare.sh
 
 install: build
