@@ -14,7 +14,6 @@ use crate::tcp::conn::Conn;
 use crate::tcp::emit::{Target, write_frame};
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::queues::Output;
-use crate::tcp::ranges::Range;
 use crate::tcp::tcb::Flags;
 
 /// Segments that one connection sends before others have their turn.
@@ -304,8 +303,7 @@ impl Conn<'_> {
             Kind::Keepalive => self.sh.counters.keepalive_probes += 1,
             Kind::Syn => self.on_syn_sent(now, plan),
             Kind::New => self.on_new_sent(now, plan),
-            Kind::Retransmission => self.on_retransmitted(now, plan),
-            Kind::TailProbe => self.on_tail_probe_sent(now, plan),
+            Kind::Retransmission | Kind::Rescue => self.on_retransmitted(now, plan),
             Kind::Probe => self.on_probe_sent(now, plan),
         }
     }
@@ -319,7 +317,7 @@ impl Conn<'_> {
             self.hot.quick_acks = self.hot.quick_acks.saturating_sub(1);
         }
         self.hot.last_ack_sent = self.hot.rcv_nxt;
-        self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
+        self.clear(Flags::ACK_DELAYED);
         if self.hot.dup_acks_due == 0 {
             self.clear(Flags::ACK_NOW);
         }
@@ -344,21 +342,19 @@ impl Conn<'_> {
         self.ensure_rtx_timer(now);
     }
 
-    pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
+    fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
         if self.hot.flight() == 0 {
             self.cold.una_since = now;
         }
         if self.has(Flags::PERSIST) {
             self.stop_rtx_timer();
         }
-        self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
         if !self.has(Flags::TIMING) {
             self.start_timing(now);
         }
         self.cold.last_sent = now;
         self.ensure_rtx_timer(now);
-        self.schedule_tail_probe(now);
     }
 
     fn start_timing(&mut self, now: Instant) {
@@ -367,13 +363,18 @@ impl Conn<'_> {
         self.set(Flags::TIMING);
     }
 
-    pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
+    fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
         // Karn: what was sent twice cannot be timed.
         if plan.seq < self.hot.rtt_seq {
             self.clear(Flags::TIMING);
         }
         self.clear(Flags::FORCE_RETRANSMIT);
-        self.log_again(now, Range::new(plan.seq, plan.end()));
+        if plan.kind == Kind::Rescue {
+            self.set(Flags::RESCUED);
+        } else {
+            // What rides along for the first time is not a retransmission.
+            self.hot.rtx_nxt = plan.end().min(self.hot.snd_nxt).max(self.hot.rtx_nxt);
+        }
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.cold.retransmits = self.cold.retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
@@ -384,11 +385,6 @@ impl Conn<'_> {
     fn on_probe_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::PROBE_DUE | Flags::TIMING);
         self.sh.counters.window_probes += 1;
-        if plan.seq < self.hot.snd_nxt {
-            self.log_again(now, Range::new(plan.seq, plan.end()));
-        } else {
-            self.log_new(now, plan.end());
-        }
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.hot.retries = self.hot.retries.saturating_add(1);
         self.hot.backoff = self.hot.backoff.saturating_add(1);
