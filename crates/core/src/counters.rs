@@ -106,6 +106,12 @@ counters! {
     retransmits;
     /// Segments sent again early, because of duplicate or selective acknowledgments.
     fast_retransmits;
+    /// Segments sent again that were taken for lost again (RFC 8985).
+    lost_retransmissions;
+    /// Segments that peers report to have received twice (RFC 2883).
+    spurious_retransmits;
+    /// Segments sent to ask for ACKs that did not come (RFC 8985 §7).
+    tail_probes;
     /// Retransmission time-outs.
     timeouts;
     /// Zero-window probes sent.

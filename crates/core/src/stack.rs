@@ -43,6 +43,8 @@ pub struct Usage {
     pub events: u32,
     /// Sets of ranges held out of order, ours and the peers'.
     pub range_sets: u32,
+    /// Logs of what connections have in flight.
+    pub sent_logs: u32,
     /// Bytes of receive buffers.
     pub recv_bytes: usize,
 }

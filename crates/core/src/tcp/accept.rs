@@ -109,8 +109,6 @@ impl Tcp {
         hot.state = State::SynReceived;
         hot.snd_una = record.iss + 1;
         hot.snd_nxt = hot.snd_una;
-        hot.rtx_nxt = hot.snd_una;
-        hot.rtx_end = hot.snd_una;
         // The window of the SYN; WL1 is its sequence number, so that any later segment is newer.
         hot.snd_wnd = u32::from(record.window);
         hot.max_snd_wnd = hot.snd_wnd;

@@ -28,12 +28,18 @@ impl Conn<'_> {
             self.complete_simultaneous_open(now, seg)?;
         }
         self.check_ack(now, seg)?;
-        let news = self.process_sack(seg);
+        let news = self.process_sack(now, seg);
+        let duplicate = self.reported_duplicate(seg);
+        if duplicate.is_some() {
+            self.on_spurious_retransmission();
+        }
+        self.on_ack_of_tail_probe(now, seg, duplicate);
         if seg.ack > self.hot.snd_una {
             self.on_ack_advance(now, seg);
         } else if seg.ack == self.hot.snd_una {
-            self.on_possible_duplicate(seg, news);
+            self.on_possible_duplicate(now, seg, news);
         }
+        self.detect_losses(now);
         self.update_window(now, seg);
         self.after_ack(now);
         if self.hot.state.is_over() {
@@ -58,16 +64,14 @@ impl Conn<'_> {
         let flight = self.hot.flight();
         let fin = self.has(Flags::FIN_QUEUED) && seg.ack > self.hot.fin_seq;
         self.release(acked - u32::from(fin));
-        self.hot.snd_una = seg.ack;
-        self.hot.rtx_nxt = self.hot.rtx_nxt.max(seg.ack);
-        self.hot.rtx_end = self.hot.rtx_end.max(seg.ack);
+        self.advance_snd_una(now, seg);
         self.hot.retries = 0;
         self.cold.una_since = now;
         self.set(Flags::PROGRESS);
         let rtt = self.measure(now, seg);
         // What this ACK acknowledges was sent in the mode there was before it.
         let mode = self.hot.flags;
-        self.on_progress(acked);
+        self.on_progress(now, acked);
         if !mode.contains(Flags::RECOVERY) {
             self.control_congestion(acked, flight, rtt, mode.contains(Flags::LOSS));
         }
@@ -75,8 +79,23 @@ impl Conn<'_> {
             self.stop_rtx_timer();
         } else {
             self.start_rtx_timer(now);
+            self.schedule_tail_probe(now);
         }
         self.mark_if_more();
+    }
+
+    fn advance_snd_una(&mut self, now: Instant, seg: &Segment<'_>) {
+        if self.has(Flags::SENT_LOG) {
+            self.on_delivered(now, seg, self.hot.snd_una, seg.ack);
+        }
+        self.hot.snd_una = seg.ack;
+        if self.hot.snd_una == self.hot.snd_nxt {
+            self.forget_sent_log();
+        } else if self.has(Flags::SENT_LOG)
+            && let Some(log) = self.sent_log_mut()
+        {
+            log.trim(seg.ack);
+        }
     }
 
     /// Gives acknowledged bytes back to the application.
@@ -186,11 +205,8 @@ impl Conn<'_> {
         self.stop_rtx_timer();
         self.hot.backoff = 0;
         if self.hot.flight() > 0 {
-            self.hot.rtx_nxt = self.hot.snd_una;
-            self.hot.rtx_end = self.hot.snd_nxt;
-            self.set(Flags::FORCE_RETRANSMIT);
+            self.go_back(now, 0);
             self.start_rtx_timer(now);
-            self.mark_output();
         }
     }
 
@@ -198,7 +214,7 @@ impl Conn<'_> {
     fn mark_if_more(&mut self) {
         let unsent = self.stream_end() > self.hot.snd_nxt;
         let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
-        if unsent || fin_due || self.hot.rtx_nxt < self.hot.rtx_end {
+        if unsent || fin_due || self.has_lost() {
             self.mark_output();
         }
     }

@@ -41,6 +41,9 @@ impl Conn<'_> {
         if self.is_acceptable(seg) {
             return Ok(());
         }
+        if !seg.payload.is_empty() && seg.data_seq() + seg.payload_len() <= self.hot.rcv_nxt {
+            self.note_duplicate(seg.data_seq(), seg.data_seq() + seg.payload_len());
+        }
         // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
         if !seg.has(TcpFlags::RST) {
             self.acknowledge_unacceptable(now, seg);

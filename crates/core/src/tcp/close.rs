@@ -97,6 +97,7 @@ impl Tcp {
             conn.unqueue();
             conn.forget_held();
             conn.forget_scoreboard();
+            conn.forget_sent_log();
             let id = conn.timer_id();
             conn.sh.wheel.cancel(id);
             conn.set(Flags::DETACHED);

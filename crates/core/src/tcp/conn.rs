@@ -216,7 +216,9 @@ impl Conn<'_> {
 
     pub fn stop_rtx_timer(&mut self) {
         self.hot.rtx_at = Instant::FAR;
-        self.clear(Flags::PERSIST | Flags::PROBE_DUE);
+        self.hot.early_at = Instant::FAR;
+        let due = Flags::PROBE_DUE | Flags::TAIL_PROBE_DUE;
+        self.clear(Flags::PERSIST | Flags::REORDER_TIMER | due);
     }
 
     /// The connection failed: the state is CLOSED, the application learns why. What it has not read stays readable.

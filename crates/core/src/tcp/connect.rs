@@ -85,8 +85,6 @@ impl Conn<'_> {
     fn acknowledge_syn(&mut self, now: Instant, seg: &Segment<'_>) {
         self.measure(now, seg);
         self.hot.snd_una = self.cold.iss + 1;
-        self.hot.rtx_nxt = self.hot.snd_una;
-        self.hot.rtx_end = self.hot.snd_una;
         self.stop_rtx_timer();
         self.clear(Flags::SYN_DUE);
     }

@@ -63,6 +63,10 @@ impl Conn<'_> {
 
     pub fn take_text(&mut self, now: Instant, start: SeqNumber, bytes: &[u8]) -> Step {
         let had_holes = self.has(Flags::HOLES);
+        let end = start + bytes.len() as u32;
+        if had_holes && self.is_held(start, end) {
+            self.note_duplicate(start, end);
+        }
         let before = self.hot.rcv_nxt;
         if let Err(reason) = self.accept_bytes(start, bytes) {
             self.on_refused(start);

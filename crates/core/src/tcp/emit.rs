@@ -134,7 +134,7 @@ impl Conn<'_> {
                 tsecr: self.hot.ts_recent,
             });
         }
-        if self.has(Flags::HOLES) {
+        if self.has(Flags::HOLES | Flags::DUPLICATE) {
             options.sack = self.sack_blocks();
             options.sack.truncate(self.max_sack_blocks());
         }

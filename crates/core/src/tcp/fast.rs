@@ -53,6 +53,7 @@ impl Conn<'_> {
         self.update_ts_recent(seg);
         self.note_arrival(now);
         if seg.ack > self.hot.snd_una {
+            self.on_ack_of_tail_probe(now, seg, None);
             self.on_ack_advance(now, seg);
         }
         self.update_window(now, seg);

@@ -32,7 +32,7 @@ impl Tcp {
         if !conn.is_in_flight(error.quoted.seq) {
             return self.shared.counters.drop(Drop::IcmpQuote);
         }
-        conn.on_transport_error(error);
+        conn.on_transport_error(now, error);
         self.settle(now, slot);
     }
 }
@@ -43,11 +43,11 @@ impl Conn<'_> {
         seq >= self.hot.snd_una && seq < self.hot.snd_nxt
     }
 
-    fn on_transport_error(&mut self, error: &TransportError) {
+    fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
         match error.kind {
             ErrorKind::TooBig => {
                 if let Some(mtu) = error.mtu {
-                    self.lower_path_mtu(mtu);
+                    self.lower_path_mtu(now, mtu);
                 }
             }
             // RFC 5461 §4.1: hard errors end attempts to connect, not connections.
@@ -70,7 +70,7 @@ impl Conn<'_> {
     }
 
     /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
-    fn lower_path_mtu(&mut self, mtu: u16) {
+    fn lower_path_mtu(&mut self, now: Instant, mtu: u16) {
         let is_ipv4 = self.key.is_ipv4();
         let mtu = mtu.max(if is_ipv4 { MIN_MTU_V4 } else { MIN_MTU_V6 });
         if mtu >= self.cold.path.mtu {
@@ -79,7 +79,7 @@ impl Conn<'_> {
         self.cold.path.mtu = mtu;
         self.fit_segments();
         if self.hot.state.may_transmit() && self.hot.flight() > 0 {
-            self.go_back();
+            self.go_back(now, 0);
         }
     }
 }

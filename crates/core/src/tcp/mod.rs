@@ -26,6 +26,7 @@ mod open;
 mod options;
 mod output;
 mod queues;
+mod rack;
 mod ranges;
 mod reassembly;
 mod recovery;
@@ -33,9 +34,11 @@ mod reset;
 mod rtt;
 mod sack;
 mod segment;
+mod sent;
 mod shared;
 mod state;
 mod syn_ack;
+mod tail;
 mod tcb;
 #[cfg(test)]
 mod tests;
@@ -112,6 +115,7 @@ impl Tcp {
             queued: shared.queues.output_len() + shared.answers.len() as u32,
             events: shared.queues.news_len(),
             range_sets: shared.held.len() + shared.sacked.len(),
+            sent_logs: shared.sent.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),
         }
     }

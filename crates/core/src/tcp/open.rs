@@ -14,7 +14,9 @@ use crate::ip::Path;
 use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
+use crate::tcp::ranges::Range;
 use crate::tcp::rtt::Rtt;
+use crate::tcp::tail::Probe;
 use crate::tcp::tcb::{Cold, Flags, Hot};
 use ring::stream::Limits;
 use wire::tcp::TcpOptions;
@@ -68,6 +70,7 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
     Hot {
         wheel_at: Instant::FAR,
         rtx_at: Instant::FAR,
+        early_at: Instant::FAR,
         snd_una: iss,
         snd_nxt: iss,
         snd_wl1: SeqNumber(0),
@@ -84,8 +87,6 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
             cwnd: 0,
             ssthresh: u32::MAX,
         },
-        rtx_nxt: iss,
-        rtx_end: iss,
         fin_seq: iss,
         rtt_seq: iss,
         rtt_at: 0,
@@ -121,7 +122,17 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         recover: opening.start.iss,
         peer_fin: SeqNumber(0),
         held: 0,
+        duplicate: Range::default(),
         sacked: 0,
+        sent: 0,
+        flight_at: 0,
+        reduced_at: 0,
+        probe: Probe::None,
+        probe_end: opening.start.iss,
+        reordering: false,
+        reo_wnd_mult: 1,
+        reo_wnd_persist: 0,
+        dsack_round: opening.start.iss,
         dup_bytes: 0,
         congestion: Algorithm::new(options.congestion.unwrap_or(config.congestion)),
         options,

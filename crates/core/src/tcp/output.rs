@@ -7,7 +7,7 @@ use wire::time::Instant;
 use crate::cc::initial_window;
 use crate::info::State;
 use crate::tcp::conn::Conn;
-use crate::tcp::ranges::RangeSet;
+use crate::tcp::ranges::Range;
 use crate::tcp::tcb::Flags;
 
 /// Why a segment is sent.
@@ -19,8 +19,8 @@ pub(crate) enum Kind {
     New,
     /// Data or FIN again.
     Retransmission,
-    /// The same, for RFC 6675's rescue: does not move `HighRxt`.
-    Rescue,
+    /// The end of what there is to send, because ACKs fail to come (RFC 8985 §7).
+    TailProbe,
     /// One byte behind a closed window.
     Probe,
     /// An ACK, with nothing.
@@ -60,9 +60,12 @@ impl Conn<'_> {
         if self.has(Flags::PROBE_DUE) {
             return self.plan_probe();
         }
-        self.plan_lost()
-            .or_else(|| self.plan_new(now))
-            .or_else(|| self.plan_hole())
+        if self.has(Flags::TAIL_PROBE_DUE)
+            && let Some(probe) = self.plan_tail_probe()
+        {
+            return Some(probe);
+        }
+        self.plan_lost().or_else(|| self.plan_new(now))
     }
 
     fn plan_syn(&self) -> Plan {
@@ -120,10 +123,13 @@ impl Conn<'_> {
         Some(self.segment(Kind::Probe, start, len))
     }
 
-    /// NextSeg (1) of RFC 6675 §4: what is taken for lost.
+    /// What is taken for lost.
     fn plan_lost(&self) -> Option<Plan> {
-        let (from, to) = (self.hot.rtx_nxt.max(self.hot.snd_una), self.hot.rtx_end);
-        let plan = self.plan_unsacked(Kind::Retransmission, from, to)?;
+        if !self.has(Flags::RECOVERY | Flags::LOSS) {
+            return None;
+        }
+        let lost = self.sent_log()?.first_lost(self.scoreboard())?;
+        let plan = self.plan_again(Kind::Retransmission, lost)?;
         self.may_retransmit(&plan).then_some(plan)
     }
 
@@ -135,15 +141,9 @@ impl Conn<'_> {
         self.has(Flags::FORCE_RETRANSMIT) || self.cwnd_allows(plan.len)
     }
 
-    /// The first segment of `[from, to)` that is not SACKed.
-    fn plan_unsacked(&self, kind: Kind, from: SeqNumber, to: SeqNumber) -> Option<Plan> {
-        if from >= to {
-            return None;
-        }
-        let (start, end) = match self.scoreboard() {
-            Some(set) => set.first_gap(from, to).map(|gap| (gap.start, gap.end))?,
-            None => (from, to),
-        };
+    /// The first segment of `range`, none of which is SACKed.
+    pub fn plan_again(&self, kind: Kind, range: Range) -> Option<Plan> {
+        let Range { start, end } = range;
         // What reaches SND.NXT takes unsent data along: a probe's single byte would go alone otherwise.
         let end = if end == self.hot.snd_nxt {
             end.max(self.sendable_end())
@@ -157,30 +157,8 @@ impl Conn<'_> {
     }
 
     /// How far data and window reach.
-    fn sendable_end(&self) -> SeqNumber {
+    pub fn sendable_end(&self) -> SeqNumber {
         self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
-    }
-
-    /// NextSeg (3) and (4) of RFC 6675 §4: holes that are not lost yet, then the last segment, once.
-    fn plan_hole(&self) -> Option<Plan> {
-        if !self.has(Flags::RECOVERY) || self.hot.snd_wnd == 0 {
-            return None;
-        }
-        let highest = self.scoreboard().and_then(RangeSet::last)?;
-        let from = self.hot.rtx_nxt.max(self.hot.snd_una);
-        let plan = self
-            .plan_unsacked(Kind::Retransmission, from, highest.start)
-            .or_else(|| self.plan_rescue(highest.end))?;
-        self.cwnd_allows(plan.len).then_some(plan)
-    }
-
-    /// "One segment ... that MUST include the highest outstanding unSACKed sequence number".
-    fn plan_rescue(&self, highest_sacked: SeqNumber) -> Option<Plan> {
-        if self.has(Flags::RESCUED) || highest_sacked >= self.hot.snd_nxt {
-            return None;
-        }
-        let tail = self.hot.snd_nxt - self.segment_room();
-        self.plan_unsacked(Kind::Rescue, tail.max(highest_sacked), self.hot.snd_nxt)
     }
 
     fn cwnd_allows(&self, len: u32) -> bool {
@@ -235,7 +213,7 @@ impl Conn<'_> {
     }
 
     /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.
-    fn segment(&self, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
+    pub fn segment(&self, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
         let end = self.stream_end();
         let mut flags = TcpFlags::ACK;
         if seq + len == end {
@@ -253,7 +231,8 @@ impl Conn<'_> {
             len,
             flags,
         };
-        if kind == Kind::New && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
+        let is_new = kind == Kind::New || kind == Kind::TailProbe;
+        if is_new && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
             // The FIN does not fit the window behind the data.
             plan.flags.remove(TcpFlags::FIN);
         }

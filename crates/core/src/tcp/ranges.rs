@@ -55,10 +55,6 @@ impl RangeSet {
         self.as_slice().first().copied()
     }
 
-    pub fn last(&self) -> Option<Range> {
-        self.as_slice().last().copied()
-    }
-
     /// Adds `[start, end)`, joined with what it overlaps or touches.
     pub fn insert(&mut self, start: SeqNumber, end: SeqNumber) -> Result<(), Full> {
         if end <= start {

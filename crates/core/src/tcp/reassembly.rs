@@ -53,6 +53,21 @@ impl Held {
     }
 }
 
+/// RFC 2883 §4: the first block reports the duplicate; if that is above the ACK, the second is the block around it.
+fn with_duplicate(duplicate: Range, blocks: &SackBlocks) -> SackBlocks {
+    let Range { start, end } = duplicate;
+    let mut all = SackBlocks::EMPTY;
+    all.push(start, end);
+    let around = |&(left, right): &(SeqNumber, SeqNumber)| left <= start && end <= right;
+    for (left, right) in blocks.iter().filter(around) {
+        all.push(left, right);
+    }
+    for (left, right) in blocks.iter().filter(|block| !around(block)) {
+        all.push(left, right);
+    }
+    all
+}
+
 impl Conn<'_> {
     /// Places `bytes`, whose first has sequence number `start` (inside the window), and moves RCV.NXT over what is complete now.
     /// Bytes that had arrived before are not overwritten.
@@ -153,13 +168,30 @@ impl Conn<'_> {
 
     /// What an ACK has to report.
     pub fn sack_blocks(&self) -> SackBlocks {
-        if !(self.has(Flags::HOLES) && self.has(Flags::SACK)) {
+        if !(self.has(Flags::HOLES | Flags::DUPLICATE) && self.has(Flags::SACK)) {
             return SackBlocks::EMPTY;
         }
-        self.sh
-            .held
-            .at(self.cold.held)
-            .map_or(SackBlocks::EMPTY, Held::sack_blocks)
+        let held = self.has(Flags::HOLES).then_some(self.cold.held);
+        let held = held.and_then(|held| self.sh.held.at(held));
+        let blocks = held.map_or(SackBlocks::EMPTY, Held::sack_blocks);
+        if self.has(Flags::DUPLICATE) {
+            with_duplicate(self.cold.duplicate, &blocks)
+        } else {
+            blocks
+        }
+    }
+
+    /// `[from, to)` had arrived before: the next ACK says so. The last report counts, should there be several (RFC 2883 §4: once each).
+    pub fn note_duplicate(&mut self, from: SeqNumber, to: SeqNumber) {
+        if self.has(Flags::SACK) && from < to {
+            self.cold.duplicate = Range::new(from, to);
+            self.set(Flags::DUPLICATE);
+        }
+    }
+
+    /// Whether all of `[from, to)` is held.
+    pub fn is_held(&self, from: SeqNumber, to: SeqNumber) -> bool {
+        self.has(Flags::HOLES) && self.gap(from, to).is_none()
     }
 }
 

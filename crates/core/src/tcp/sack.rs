@@ -1,31 +1,27 @@
 //! The scoreboard: what the peer says it holds out of order (RFC 2018 §5, RFC 6675 §3, §4). Mechanism only.
 
 use wire::seq::SeqNumber;
+use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
-use crate::tcp::ranges::RangeSet;
+use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
 /// RFC 6675 §2: DupThresh.
 pub(crate) const DUP_THRESH: u8 = 3;
 
-/// IsLost (RFC 6675 §4): everything not SACKed before the result is lost; DupThresh ranges, or more than DupThresh - 1 segments, above it
-/// have been SACKed.
-pub(crate) fn lost_edge(sacked: &RangeSet, mss: u32) -> Option<SeqNumber> {
-    let mut bytes = 0;
-    for (n, range) in (1u8..).zip(sacked.as_slice().iter().rev()) {
-        bytes += range.len();
-        if n >= DUP_THRESH || bytes > u32::from(DUP_THRESH - 1) * mss {
-            return Some(range.start);
-        }
-    }
-    None
+/// Whether DupThresh segments are SACKed (RFC 8985 §6.2 step 4, counted as RFC 6675 §4 does): DupThresh ranges, or more bytes than
+/// DupThresh - 1 segments have.
+pub(crate) fn has_dup_thresh(sacked: &RangeSet, mss: u32) -> bool {
+    let ranges = sacked.as_slice();
+    let bytes: u32 = ranges.iter().map(|range| range.len()).sum();
+    ranges.len() >= usize::from(DUP_THRESH) || bytes > u32::from(DUP_THRESH - 1) * mss
 }
 
 impl Conn<'_> {
     /// Takes the SACK blocks of an acceptable ACK. Whether they say anything new.
-    pub fn process_sack(&mut self, seg: &Segment<'_>) -> bool {
+    pub fn process_sack(&mut self, now: Instant, seg: &Segment<'_>) -> bool {
         if seg.options.sack.is_empty() || !self.has(Flags::SACK) {
             return false;
         }
@@ -34,10 +30,20 @@ impl Conn<'_> {
         for (left, right) in seg.options.sack.iter() {
             // RFC 2018 §5 and RFC 2883: blocks below SND.UNA report duplicates; blocks beyond SND.NXT are nonsense.
             if left < right && left > una && right <= self.hot.snd_nxt {
+                self.on_delivered(now, seg, left, right);
                 news |= self.note_sacked(left, right);
             }
         }
         news
+    }
+
+    /// RFC 2883 §4: the first block reports a duplicate if it lies below the ACK, or inside the second.
+    pub fn reported_duplicate(&self, seg: &Segment<'_>) -> Option<Range> {
+        let mut blocks = seg.options.sack.iter();
+        let (left, right) = blocks.next().filter(|_| self.has(Flags::SACK))?;
+        let inside = blocks.next().is_some_and(|(l, r)| l <= left && right <= r);
+        let is_report = left < right && (right <= seg.ack || inside);
+        is_report.then(|| Range::new(left, right))
     }
 
     fn note_sacked(&mut self, left: SeqNumber, right: SeqNumber) -> bool {
@@ -94,15 +100,6 @@ impl Conn<'_> {
             self.forget_scoreboard();
         }
     }
-
-    /// Bytes of `[from, to)` that are not SACKed.
-    pub fn unsacked(&self, from: SeqNumber, to: SeqNumber) -> u32 {
-        if to <= from {
-            return 0;
-        }
-        let sacked = self.scoreboard().map_or(0, |set| set.covered(from, to));
-        (to - from).saturating_sub(sacked)
-    }
 }
 
 #[cfg(test)]
@@ -118,21 +115,15 @@ mod tests {
     }
 
     #[test]
-    fn three_ranges_above_make_a_hole_lost() {
-        let two = set(&[(200, 210), (300, 310)]);
-        assert_eq!(lost_edge(&two, 1000), None);
+    fn three_ranges_are_enough() {
+        assert!(!has_dup_thresh(&set(&[(200, 210), (300, 310)]), 1000));
         let three = set(&[(100, 110), (200, 210), (300, 310)]);
-        assert_eq!(lost_edge(&three, 1000), Some(SeqNumber(100)));
-        let four = set(&[(100, 110), (200, 210), (300, 310), (400, 410)]);
-        assert_eq!(lost_edge(&four, 1000), Some(SeqNumber(200)));
+        assert!(has_dup_thresh(&three, 1000));
     }
 
     #[test]
-    fn more_than_two_segments_above_make_a_hole_lost() {
-        assert_eq!(lost_edge(&set(&[(1000, 3000)]), 1000), None);
-        assert_eq!(
-            lost_edge(&set(&[(1000, 3001)]), 1000),
-            Some(SeqNumber(1000))
-        );
+    fn more_bytes_than_two_segments_are_enough() {
+        assert!(!has_dup_thresh(&set(&[(1000, 3000)]), 1000));
+        assert!(has_dup_thresh(&set(&[(1000, 3001)]), 1000));
     }
 }

@@ -16,6 +16,7 @@ use crate::tcp::bare::Answers;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangeSet;
 use crate::tcp::reassembly::Held;
+use crate::tcp::sent::SentLog;
 use crate::wheel::Wheel;
 
 /// See the module.
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub held: SidePool<Held>,
     /// Scoreboards, for the connections whose peer has ranges out of order.
     pub sacked: SidePool<RangeSet>,
+    /// Logs of what is in flight, for the connections that need one.
+    pub sent: SidePool<SentLog>,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
     pub challenges: RateLimiter,
     /// RSTs to nowhere.
@@ -52,6 +55,7 @@ impl Shared {
             answers: Answers::new(&config)?,
             held: SidePool::new(connections)?,
             sacked: SidePool::new(connections)?,
+            sent: SidePool::new(connections)?,
             challenges: RateLimiter::new(rate, rate),
             resets: RateLimiter::new(rate, rate),
             config,

@@ -11,7 +11,9 @@ use crate::event::Ready;
 use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
+use crate::tcp::ranges::Range;
 use crate::tcp::rtt::Rtt;
+use crate::tcp::tail::Probe;
 
 bitflags! {
     /// One-bit facts about a connection.
@@ -71,10 +73,16 @@ bitflags! {
         const ON_DATA = 1 << 25;
         /// Waits for its neighbour to be resolved.
         const PARKED = 1 << 26;
-        /// The one rescue retransmission of this recovery was sent (RFC 6675 §4 NextSeg (4)).
-        const RESCUED = 1 << 27;
+        /// A tail loss probe wants to be sent (RFC 8985 §7.3).
+        const TAIL_PROBE_DUE = 1 << 27;
         /// Both sides offered window scaling (RFC 7323 §2.2).
         const SCALING = 1 << 28;
+        /// What is in flight was sent at more than one time; `Cold::sent` names the log.
+        const SENT_LOG = 1 << 29;
+        /// `early_at` is RACK's reordering timer, not the probe time-out.
+        const REORDER_TIMER = 1 << 30;
+        /// The next ACK reports `Cold::duplicate` (RFC 2883).
+        const DUPLICATE = 1 << 31;
     }
 }
 
@@ -86,6 +94,8 @@ pub(crate) struct Hot {
     pub wheel_at: Instant,
     /// Retransmission or persist timer. `FAR`: off.
     pub rtx_at: Instant,
+    /// Tail loss probe or reordering timer (RFC 8985 §8). `FAR`: off.
+    pub early_at: Instant,
     pub snd_una: SeqNumber,
     pub snd_nxt: SeqNumber,
     pub snd_wl1: SeqNumber,
@@ -104,10 +114,6 @@ pub(crate) struct Hot {
     /// Delayed ACK timer: low 32 bits of a millisecond count; counts with `ACK_DELAYED`.
     pub ack_at: u32,
     pub window: Window,
-    /// Data from here (`HighRxt` of RFC 6675) ...
-    pub rtx_nxt: SeqNumber,
-    /// ... to here is taken for lost and wants to be retransmitted.
-    pub rtx_end: SeqNumber,
     /// Sequence number of our FIN; counts with `FIN_QUEUED`.
     pub fin_seq: SeqNumber,
     /// The end of the segment being timed, and the time (µs, low 32 bits) when it was sent; count with `TIMING`.
@@ -159,8 +165,25 @@ pub(crate) struct Cold {
     pub peer_fin: SeqNumber,
     /// Index of the set of ranges held out of order; counts with `HOLES`.
     pub held: u32,
+    /// What the peer sent although it had arrived; counts with `DUPLICATE`.
+    pub duplicate: Range,
     /// Index of the scoreboard; counts with `SACKED`.
     pub sacked: u32,
+    /// Index of the log of what is in flight; counts with `SENT_LOG`. Without, all was sent at `flight_at` (µs, low 32 bits).
+    pub sent: u32,
+    pub flight_at: u32,
+    /// When the congestion window was last reduced, µs, low 32 bits.
+    pub reduced_at: u32,
+    /// The tail loss probe in flight, and SND.NXT after it was sent.
+    pub probe: Probe,
+    pub probe_end: SeqNumber,
+    /// Segments were seen out of order (RACK.reordering_seen) ...
+    pub reordering: bool,
+    /// ... and how much of that is allowed for, in quarters of the shortest round trip, for how many more recoveries; SND.NXT when that
+    /// was last raised (RFC 8985 §6.2 step 4).
+    pub reo_wnd_mult: u8,
+    pub reo_wnd_persist: u8,
+    pub dsack_round: SeqNumber,
     /// Bytes that duplicate ACKs say have left the network, without SACK.
     pub dup_bytes: u32,
     pub congestion: Algorithm,

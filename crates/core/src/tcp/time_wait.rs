@@ -211,8 +211,12 @@ impl Tcp {
         if seg.has(TcpFlags::RST) {
             return self.on_reset_in_time_wait(slot, &record, seg);
         }
-        if seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK) && is_new_incarnation(&record, seg) {
-            return self.reopen(now, slot, &record, seg);
+        let opens = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK);
+        if opens
+            && is_new_incarnation(&record, seg)
+            && let Some(listener) = self.listeners.find(seg.local)
+        {
+            return self.reopen(now, slot, listener, seg);
         }
         // "The only thing that can arrive in this state is a retransmission of the remote FIN. Acknowledge it, and restart the 2 MSL
         // timeout."
@@ -246,15 +250,13 @@ impl Tcp {
     }
 
     /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
-    fn reopen(&mut self, now: Instant, slot: u32, record: &TimeWait, seg: &Segment<'_>) -> Step {
-        let Some(listener) = self.listeners.find(seg.local) else {
-            return Err(Drop::TcpSyn.into());
-        };
+    fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
         if !self.may_take_syn(listener) {
             return Err(Drop::TcpHalfOpen.into());
         }
+        let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
         self.end_time_wait(slot);
-        self.open_half(now, listener, seg, Some(record.snd_nxt))
+        self.open_half(now, listener, seg, after)
             .map_err(Stop::Drop)
     }
 

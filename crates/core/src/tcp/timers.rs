@@ -52,6 +52,9 @@ impl Tcp {
 impl Conn<'_> {
     fn on_timer(&mut self, now: Instant) {
         self.hot.wheel_at = Instant::FAR;
+        if self.hot.early_at <= now {
+            self.on_early_timer(now);
+        }
         if self.hot.rtx_at <= now {
             self.on_rtx_timer(now);
         }
@@ -68,7 +71,7 @@ impl Conn<'_> {
     }
 
     fn earliest(&self, now: Instant) -> Instant {
-        let mut at = self.hot.rtx_at;
+        let mut at = self.hot.rtx_at.min(self.hot.early_at);
         if self.has(Flags::ACK_DELAYED) {
             at = at.min(near(now, self.hot.ack_at));
         }
@@ -119,7 +122,7 @@ impl Conn<'_> {
             return;
         }
         self.hot.retries += 1;
-        self.on_loss_timeout();
+        self.on_loss_timeout(now);
         self.back_off(now);
         self.start_rtx_timer(now);
     }

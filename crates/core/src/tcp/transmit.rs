@@ -14,6 +14,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::emit::{Target, write_frame};
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::queues::Output;
+use crate::tcp::ranges::Range;
 use crate::tcp::tcb::Flags;
 
 /// Segments that one connection sends before others have their turn.
@@ -303,7 +304,8 @@ impl Conn<'_> {
             Kind::Keepalive => self.sh.counters.keepalive_probes += 1,
             Kind::Syn => self.on_syn_sent(now, plan),
             Kind::New => self.on_new_sent(now, plan),
-            Kind::Retransmission | Kind::Rescue => self.on_retransmitted(now, plan),
+            Kind::Retransmission => self.on_retransmitted(now, plan),
+            Kind::TailProbe => self.on_tail_probe_sent(now, plan),
             Kind::Probe => self.on_probe_sent(now, plan),
         }
     }
@@ -317,7 +319,7 @@ impl Conn<'_> {
             self.hot.quick_acks = self.hot.quick_acks.saturating_sub(1);
         }
         self.hot.last_ack_sent = self.hot.rcv_nxt;
-        self.clear(Flags::ACK_DELAYED);
+        self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
         if self.hot.dup_acks_due == 0 {
             self.clear(Flags::ACK_NOW);
         }
@@ -342,19 +344,21 @@ impl Conn<'_> {
         self.ensure_rtx_timer(now);
     }
 
-    fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
+    pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
         if self.hot.flight() == 0 {
             self.cold.una_since = now;
         }
         if self.has(Flags::PERSIST) {
             self.stop_rtx_timer();
         }
+        self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
         if !self.has(Flags::TIMING) {
             self.start_timing(now);
         }
         self.cold.last_sent = now;
         self.ensure_rtx_timer(now);
+        self.schedule_tail_probe(now);
     }
 
     fn start_timing(&mut self, now: Instant) {
@@ -363,18 +367,13 @@ impl Conn<'_> {
         self.set(Flags::TIMING);
     }
 
-    fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
+    pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
         // Karn: what was sent twice cannot be timed.
         if plan.seq < self.hot.rtt_seq {
             self.clear(Flags::TIMING);
         }
         self.clear(Flags::FORCE_RETRANSMIT);
-        if plan.kind == Kind::Rescue {
-            self.set(Flags::RESCUED);
-        } else {
-            // What rides along for the first time is not a retransmission.
-            self.hot.rtx_nxt = plan.end().min(self.hot.snd_nxt).max(self.hot.rtx_nxt);
-        }
+        self.log_again(now, Range::new(plan.seq, plan.end()));
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.cold.retransmits = self.cold.retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
@@ -385,6 +384,11 @@ impl Conn<'_> {
     fn on_probe_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::PROBE_DUE | Flags::TIMING);
         self.sh.counters.window_probes += 1;
+        if plan.seq < self.hot.snd_nxt {
+            self.log_again(now, Range::new(plan.seq, plan.end()));
+        } else {
+            self.log_new(now, plan.end());
+        }
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.hot.retries = self.hot.retries.saturating_add(1);
         self.hot.backoff = self.hot.backoff.saturating_add(1);

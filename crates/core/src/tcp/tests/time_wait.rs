@@ -269,3 +269,17 @@ fn timestamps_go_on_in_the_next_connection() {
     h.transmit();
     h.expect(seg().syn().ts(1000, 0));
 }
+
+#[test]
+fn a_new_syn_that_nobody_listens_for_is_refused_in_the_end() {
+    let mut h = Harness::time_wait();
+    let listener = h.listener();
+    h.execute(Command::Unlisten(listener));
+    h.drain();
+    h.send(Handshake::default().syn().seq(500));
+    h.expect(seg().seq(2).ack(2));
+    h.send(seg().rst().seq(2));
+    assert_eq!(h.stack.usage().time_wait, 0);
+    h.send(Handshake::default().syn().seq(500));
+    h.expect(seg().rst().any_ack());
+}

@@ -13,10 +13,10 @@ fn pass(_: usize, _: &[u8]) -> Fate {
 }
 
 /// A deterministic coin: true in `percent` of a hundred.
-struct Dice(u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, percent: u64) -> bool {
+    pub fn roll(&mut self, percent: u64) -> bool {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -29,7 +29,11 @@ fn byte(at: usize) -> u8 {
 }
 
 /// Sends `total` bytes from end 0 to end 1, closes both, and returns how long it took.
-fn transfer(pair: &mut Pair, total: usize, mut fate: impl FnMut(usize, &[u8]) -> Fate) -> Duration {
+pub(super) fn transfer(
+    pair: &mut Pair,
+    total: usize,
+    mut fate: impl FnMut(usize, &[u8]) -> Fate,
+) -> Duration {
     let (client, server) = pair.connect(Options::default(), &mut fate);
     let start = pair.now;
     let (mut written, mut read) = (0, 0);

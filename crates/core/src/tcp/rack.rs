@@ -1,0 +1,227 @@
+//! RACK (RFC 8985 §6): a segment is lost when one that was sent later has arrived and enough time has passed for reordering. It finds
+//! lost retransmissions and lost tails, which counting duplicates cannot. Used when SACK was agreed on.
+
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::tcp::conn::Conn;
+use crate::tcp::ranges::Range;
+use crate::tcp::sack::has_dup_thresh;
+use crate::tcp::segment::Segment;
+use crate::tcp::sent::{Arrival, SentLog, Verdict};
+use crate::tcp::tcb::Flags;
+
+/// Timestamps that claim to be older say nothing.
+const MAX_ECHO_AGE_MS: u32 = 60_000;
+/// RFC 8985 §6.2 step 4: recoveries after which the window for reordering is small again.
+const REO_WND_PERSIST: u8 = 16;
+
+/// The clock of the log: µs, low 32 bits.
+pub(crate) fn micros(now: Instant) -> u32 {
+    now.as_micros() as u32
+}
+
+impl Conn<'_> {
+    /// The log, if there is one: otherwise everything in flight was sent once, at `flight_at`.
+    pub fn sent_log(&self) -> Option<&SentLog> {
+        self.has(Flags::SENT_LOG)
+            .then(|| self.sh.sent.at(self.cold.sent))
+            .flatten()
+    }
+
+    /// The log, from now on.
+    pub fn sent_log_mut(&mut self) -> Option<&mut SentLog> {
+        if !self.has(Flags::SENT_LOG) {
+            let flight = Range::new(self.hot.snd_una, self.hot.snd_nxt);
+            self.cold.sent = self.sh.sent.alloc()?;
+            self.set(Flags::SENT_LOG);
+            *self.sh.sent.at_mut(self.cold.sent)? = SentLog::new(flight, self.cold.flight_at);
+        }
+        self.sh.sent.at_mut(self.cold.sent)
+    }
+
+    pub fn forget_sent_log(&mut self) {
+        if self.has(Flags::SENT_LOG) {
+            self.sh.sent.free(self.cold.sent);
+            self.clear(Flags::SENT_LOG);
+        }
+    }
+
+    /// New data up to `end` is being sent: SND.NXT has not moved yet.
+    pub fn log_new(&mut self, now: Instant, end: SeqNumber) {
+        let now = micros(now);
+        if self.hot.flight() == 0 {
+            self.forget_sent_log();
+            self.cold.flight_at = now;
+            return;
+        }
+        // What is sent within a small part of the round trip is one: it is judged together anyway.
+        let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
+        let is_one = now.wrapping_sub(self.cold.flight_at) <= quantum;
+        if (self.has(Flags::SENT_LOG) || !is_one)
+            && let Some(log) = self.sent_log_mut()
+        {
+            log.extend(end, now, quantum);
+        }
+    }
+
+    /// `range` is being sent again. What is SACKed around it is taken along, so that neighbours become one span.
+    pub fn log_again(&mut self, now: Instant, range: Range) {
+        let range = self.scoreboard().map_or(range, |set| {
+            let before = set.containing(range.start - 1);
+            let behind = set.containing(range.end);
+            Range::new(
+                before.map_or(range.start, |before| before.start),
+                behind.map_or(range.end, |behind| behind.end),
+            )
+        });
+        if let Some(log) = self.sent_log_mut() {
+            log.resend(range, micros(now));
+        }
+    }
+
+    /// Whether anything in flight is taken for lost.
+    pub fn has_lost(&self) -> bool {
+        self.has(Flags::RECOVERY | Flags::LOSS) && self.sent_log().is_some_and(SentLog::has_lost)
+    }
+
+    /// Bytes `[from, to)` are acknowledged, cumulatively or selectively. Called before they are noted anywhere else.
+    pub fn on_delivered(
+        &mut self,
+        now: Instant,
+        seg: &Segment<'_>,
+        from: SeqNumber,
+        to: SeqNumber,
+    ) {
+        if !self.has(Flags::SACK | Flags::SENT_LOG) {
+            return;
+        }
+        let arrival = self.arrival(now, seg);
+        let mut from = from;
+        while let Some(gap) = self.first_unsacked(from, to) {
+            let Some(log) = self.sent_log_mut() else {
+                return;
+            };
+            let reordered = log.deliver(gap, &arrival);
+            self.cold.reordering |= reordered;
+            from = gap.end;
+        }
+    }
+
+    fn arrival(&self, now: Instant, seg: &Segment<'_>) -> Arrival {
+        let stamps = seg
+            .options
+            .timestamps
+            .filter(|_| self.has(Flags::TIMESTAMPS));
+        let echo_age = stamps.map(|stamps| self.tsval(now).wrapping_sub(stamps.tsecr));
+        Arrival {
+            now: micros(now),
+            min_rtt: self.cold.min_rtt,
+            echo_age: echo_age
+                .filter(|&age| age < MAX_ECHO_AGE_MS)
+                .map(|age| age * 1000),
+        }
+    }
+
+    /// RACK_update_reo_wnd (RFC 8985 §6.2 step 4), µs.
+    fn reordering_window(&self) -> u32 {
+        let mss = u32::from(self.hot.mss);
+        let many = || {
+            self.scoreboard()
+                .is_some_and(|set| has_dup_thresh(set, mss))
+        };
+        if !self.cold.reordering && (self.has(Flags::RECOVERY | Flags::LOSS) || many()) {
+            return 0;
+        }
+        let srtt = self.hot.rtt.srtt().as_micros() as u32;
+        let quarters = u32::from(self.cold.reo_wnd_mult.max(1));
+        (self.cold.min_rtt / 4).saturating_mul(quarters).min(srtt)
+    }
+
+    /// A duplicate was reported (RFC 2883): what was sent again was not lost, so the window for reordering is too small. Once per round
+    /// trip.
+    pub fn on_spurious_retransmission(&mut self) {
+        self.sh.counters.spurious_retransmits += 1;
+        // A round that ends beyond SND.NXT is from before sequence numbers wrapped around.
+        let round = self.cold.dsack_round;
+        if self.hot.snd_una >= round || round > self.hot.snd_nxt {
+            self.cold.dsack_round = self.hot.snd_nxt;
+            self.cold.reo_wnd_mult = self.cold.reo_wnd_mult.max(1).saturating_add(1);
+            self.cold.reo_wnd_persist = REO_WND_PERSIST;
+        }
+    }
+
+    /// A recovery ended.
+    pub fn relax_reordering_window(&mut self) {
+        self.cold.reo_wnd_persist = self.cold.reo_wnd_persist.saturating_sub(1);
+        if self.cold.reo_wnd_persist == 0 {
+            self.cold.reo_wnd_mult = 1;
+        }
+    }
+
+    /// How long ago a segment must have been sent to be lost when the timer expires (RFC 8985 §6.3), µs.
+    pub fn age_of_loss(&self) -> u32 {
+        if !self.has(Flags::SACK) {
+            return 0;
+        }
+        let srtt = self.hot.rtt.srtt().as_micros() as u32;
+        srtt.saturating_add(self.reordering_window())
+    }
+
+    /// RACK_detect_loss: after every ACK that says anything, and when its timer expires.
+    pub fn detect_losses(&mut self, now: Instant) {
+        let unusual = Flags::SACKED | Flags::RECOVERY | Flags::LOSS;
+        if !(self.has(Flags::SACK) && self.has(Flags::SENT_LOG) && self.has(unusual)) {
+            return;
+        }
+        let reo_wnd = self.reordering_window();
+        let is_sacked = self.has(Flags::SACKED);
+        let sh = &mut *self.sh;
+        let sacked = is_sacked.then(|| sh.sacked.at(self.cold.sacked)).flatten();
+        let Some(log) = sh.sent.at_mut(self.cold.sent) else {
+            return;
+        };
+        let verdict = log.detect(micros(now), reo_wnd, sacked);
+        if verdict.lost {
+            self.on_losses(now, verdict);
+        }
+        self.set_reordering_timer(now, verdict.wait);
+    }
+
+    fn on_losses(&mut self, now: Instant, verdict: Verdict) {
+        if verdict.resent_lost {
+            self.sh.counters.lost_retransmissions += 1;
+        }
+        if !self.has(Flags::RECOVERY | Flags::LOSS) {
+            self.enter_recovery(now);
+        } else if verdict.resent_lost && self.has(Flags::RECOVERY) {
+            self.reduce_again(now);
+        }
+        self.mark_output();
+    }
+
+    /// RFC 5681 §4.3: the loss of a retransmission is a second sign of congestion. At most once per round trip.
+    fn reduce_again(&mut self, now: Instant) {
+        let since = micros(now).wrapping_sub(self.cold.reduced_at);
+        if u128::from(since) >= self.hot.rtt.srtt().as_micros() {
+            let flight = self.pipe().min(self.hot.window.cwnd);
+            self.reduce_window(now, flight);
+        }
+    }
+
+    /// The reordering timer shares its place with the probe time-out: neither runs when the other may.
+    fn set_reordering_timer(&mut self, now: Instant, wait: Option<u32>) {
+        if let Some(wait) = wait {
+            self.hot.early_at = now + std::time::Duration::from_micros(u64::from(wait));
+            self.set(Flags::REORDER_TIMER);
+            self.wake_at(self.hot.early_at);
+        } else if self.has(Flags::REORDER_TIMER) {
+            self.stop_early_timer();
+        }
+    }
+
+    pub fn stop_early_timer(&mut self) {
+        self.hot.early_at = Instant::FAR;
+        self.clear(Flags::REORDER_TIMER);
+    }
+}

@@ -1,0 +1,552 @@
+//! What is in flight, and when it was sent: what RACK (RFC 8985) knows of every segment, for runs of them.
+//!
+//! A connection keeps one of these only while data in flight was sent at more than one time, was sent again, or is taken for lost. Runs
+//! that are alike are one span; when there are too many the two most alike are made one, which only makes RACK slower to judge.
+
+use wire::seq::SeqNumber;
+
+use crate::tcp::ranges::{Range, RangeSet};
+
+/// Most spans of a log.
+const MAX_SPANS: usize = 64;
+
+/// How the bytes of a span stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum Mark {
+    /// Sent once.
+    #[default]
+    Sent,
+    /// Sent again.
+    Resent,
+    /// Taken for lost, and not sent again yet. What is SACKed inside does not count. The time says nothing.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Span {
+    end: SeqNumber,
+    /// µs, low 32 bits.
+    sent_at: u32,
+    mark: Mark,
+}
+
+impl Span {
+    fn is_like(&self, other: &Self) -> bool {
+        self.mark == other.mark && self.sent_at == other.sent_at
+    }
+}
+
+/// The segment sent last among those known to be delivered (RACK.segment of RFC 8985 §6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rack {
+    sent_at: u32,
+    end: SeqNumber,
+    /// RACK.rtt, µs.
+    rtt: u32,
+}
+
+/// What an ACK says besides the ranges that it acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// µs, low 32 bits.
+    pub now: u32,
+    /// Shortest round-trip time ever, µs.
+    pub min_rtt: u32,
+    /// How long ago the segment was sent whose timestamp is echoed, µs, rounded up; if there is an echo.
+    pub echo_age: Option<u32>,
+}
+
+/// What RACK found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Verdict {
+    /// Something is lost that was not before.
+    pub lost: bool,
+    /// Some of it had been sent again.
+    pub resent_lost: bool,
+    /// Look again after so many µs: more will be lost then, unless it is acknowledged.
+    pub wait: Option<u32>,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentLog {
+    start: SeqNumber,
+    /// RACK.fack: the highest sequence number known to be delivered.
+    fack: SeqNumber,
+    rack: Option<Rack>,
+    has_lost: bool,
+    len: u8,
+    spans: [Span; MAX_SPANS],
+}
+
+impl Default for SentLog {
+    fn default() -> Self {
+        Self::new(Range::default(), 0)
+    }
+}
+
+/// Whether `a` is later than `b`: both the low bits of a count of µs.
+fn is_later(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 > 0
+}
+
+impl SentLog {
+    /// All of `range` was sent once, at `sent_at`.
+    pub fn new(range: Range, sent_at: u32) -> Self {
+        let mut log = Self {
+            start: range.start,
+            fack: range.start,
+            rack: None,
+            has_lost: false,
+            len: 1,
+            spans: [Span::default(); MAX_SPANS],
+        };
+        log.spans[0] = Span {
+            end: range.end,
+            sent_at,
+            mark: Mark::Sent,
+        };
+        log
+    }
+
+    fn spans(&self) -> &[Span] {
+        self.spans.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    fn end(&self) -> SeqNumber {
+        self.spans().last().map_or(self.start, |span| span.end)
+    }
+
+    /// The spans with where they start.
+    fn iter(&self) -> impl Iterator<Item = (SeqNumber, Span)> + '_ {
+        let starts = std::iter::once(self.start).chain(self.spans().iter().map(|span| span.end));
+        starts.zip(self.spans().iter().copied())
+    }
+
+    /// Whether anything is taken for lost (perhaps nothing of it is not SACKed).
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// New data up to `end` was sent at `now`. It joins what was sent less than `quantum` µs before.
+    pub fn extend(&mut self, end: SeqNumber, now: u32, quantum: u32) {
+        if end <= self.end() {
+            return;
+        }
+        if let Some(last) = self.spans.get_mut(usize::from(self.len).wrapping_sub(1))
+            && last.mark == Mark::Sent
+            && now.wrapping_sub(last.sent_at) <= quantum
+        {
+            last.end = end;
+            return;
+        }
+        self.push(Span {
+            end,
+            sent_at: now,
+            mark: Mark::Sent,
+        });
+    }
+
+    fn push(&mut self, span: Span) {
+        self.reserve(1);
+        if let Some(place) = self.spans.get_mut(usize::from(self.len)) {
+            *place = span;
+            self.len += 1;
+        }
+    }
+
+    /// `range` was sent again at `now`; it may reach beyond what was sent before.
+    pub fn resend(&mut self, range: Range, now: u32) {
+        if range.end > self.end() {
+            self.extend(range.end, now, 0);
+        }
+        self.set(range, now, Mark::Resent);
+    }
+
+    /// `range` is taken for lost.
+    pub fn lose(&mut self, range: Range) {
+        self.set(range, 0, Mark::Lost);
+    }
+
+    /// Everything sent at least `age` µs ago is taken for lost, and the first byte's span in any case (RFC 8985 §6.3).
+    pub fn lose_older_than(&mut self, age: u32, now: u32) {
+        for (i, span) in self.spans_mut().iter_mut().enumerate() {
+            if i == 0 || now.wrapping_sub(span.sent_at) >= age {
+                (span.mark, span.sent_at) = (Mark::Lost, 0);
+            }
+        }
+        self.join();
+    }
+
+    /// Nothing is taken for lost any more.
+    pub fn forgive(&mut self, now: u32) {
+        for span in self.spans_mut() {
+            if span.mark == Mark::Lost {
+                (span.mark, span.sent_at) = (Mark::Resent, now);
+            }
+        }
+        self.join();
+    }
+
+    fn spans_mut(&mut self) -> &mut [Span] {
+        self.spans
+            .get_mut(..usize::from(self.len))
+            .unwrap_or_default()
+    }
+
+    /// Forgets what lies before `una`.
+    pub fn trim(&mut self, una: SeqNumber) {
+        let gone = self.spans().partition_point(|span| span.end <= una);
+        let len = usize::from(self.len);
+        self.spans.copy_within(gone..len, 0);
+        self.len -= gone as u8;
+        self.start = self.start.max(una);
+        self.fack = self.fack.max(una);
+        if self.has_lost && gone > 0 {
+            self.has_lost = self.spans().iter().any(|span| span.mark == Mark::Lost);
+        }
+    }
+
+    fn set(&mut self, range: Range, sent_at: u32, mark: Mark) {
+        // Both before the first split: what is joined to make room must not undo it.
+        self.reserve(2);
+        self.split(range.start);
+        self.split(range.end);
+        let mut start = self.start;
+        for span in self.spans_mut() {
+            if start >= range.start && span.end <= range.end {
+                (span.sent_at, span.mark) = (sent_at, mark);
+            }
+            start = span.end;
+        }
+        self.join();
+    }
+
+    /// Makes room for `n` more spans.
+    fn reserve(&mut self, n: usize) {
+        while usize::from(self.len) + n > MAX_SPANS {
+            self.make_room();
+        }
+    }
+
+    /// Makes a span end at `at`, if there is room for one more.
+    fn split(&mut self, at: SeqNumber) {
+        if at <= self.start || at >= self.end() {
+            return;
+        }
+        let i = self.spans().partition_point(|span| span.end < at);
+        let len = usize::from(self.len);
+        if i >= len || len == MAX_SPANS || self.spans[i].end == at {
+            return;
+        }
+        self.spans.copy_within(i..len, i + 1);
+        self.spans[i].end = at;
+        self.len += 1;
+    }
+
+    /// Joins neighbours that are alike.
+    fn join(&mut self) {
+        let len = usize::from(self.len);
+        let mut kept = 0;
+        for i in 0..len {
+            let span = self.spans[i];
+            if kept > 0 && self.spans[kept - 1].is_like(&span) {
+                self.spans[kept - 1].end = span.end;
+            } else {
+                self.spans[kept] = span;
+                kept += 1;
+            }
+        }
+        self.len = kept as u8;
+        self.has_lost = self.spans().iter().any(|span| span.mark == Mark::Lost);
+    }
+
+    /// Joins the two neighbours that are most alike. The later time is the more careful one, and what is lost together with what is not
+    /// counts as not lost, so that nothing is sent again for ever: RACK looks at it again, or the RTO does.
+    fn make_room(&mut self) {
+        let difference = |pair: &[Span]| match pair {
+            [a, b] if a.mark == b.mark => u64::from(b.sent_at.wrapping_sub(a.sent_at))
+                .min(u64::from(a.sent_at.wrapping_sub(b.sent_at))),
+            [a, b] if a.mark != Mark::Lost && b.mark != Mark::Lost => 1 << 32,
+            _ => u64::MAX,
+        };
+        let closest = self
+            .spans()
+            .windows(2)
+            .enumerate()
+            .min_by_key(|(_, pair)| difference(pair));
+        let Some((i, &[a, b])) =
+            closest.and_then(|(i, pair)| Some((i, <&[Span; 2]>::try_from(pair).ok()?)))
+        else {
+            return;
+        };
+        let (sent_at, mark) = match (a.mark, b.mark) {
+            (Mark::Lost, mark) => (b.sent_at, mark),
+            (mark, Mark::Lost) => (a.sent_at, mark),
+            (one, other) => {
+                let later = if is_later(a.sent_at, b.sent_at) { a } else { b };
+                let mark = if one == other { one } else { Mark::Resent };
+                (later.sent_at, mark)
+            }
+        };
+        self.spans[i] = Span {
+            end: b.end,
+            sent_at,
+            mark,
+        };
+        let len = usize::from(self.len);
+        self.spans.copy_within(i + 2..len, i + 1);
+        self.len -= 1;
+    }
+
+    /// RACK_update and RACK_detect_reordering (RFC 8985 §6.2 steps 2 and 3) for bytes that are acknowledged for the first time. Whether
+    /// they came out of order.
+    pub fn deliver(&mut self, range: Range, arrival: &Arrival) -> bool {
+        let mut rack = self.rack;
+        let mut reordered = false;
+        for (start, span) in self.iter() {
+            let (start, end) = (start.max(range.start), span.end.min(range.end));
+            if start >= end {
+                continue;
+            }
+            reordered |= end < self.fack && span.mark != Mark::Resent;
+            if span.mark != Mark::Lost && !is_old_copy(&span, arrival) {
+                let candidate = Rack {
+                    sent_at: span.sent_at,
+                    end,
+                    rtt: arrival.now.wrapping_sub(span.sent_at),
+                };
+                rack = match rack {
+                    Some(rack) if !candidate.is_after(rack.sent_at, rack.end) => Some(rack),
+                    _ => Some(candidate),
+                };
+            }
+        }
+        self.rack = rack;
+        self.fack = self.fack.max(range.end);
+        reordered
+    }
+
+    /// RACK_detect_loss (RFC 8985 §6.2 step 5).
+    pub fn detect(&mut self, now: u32, reo_wnd: u32, sacked: Option<&RangeSet>) -> Verdict {
+        let mut verdict = Verdict::default();
+        let Some(rack) = self.rack else {
+            return verdict;
+        };
+        // What was sent together with the segment that arrived, and lies behind it, was not sent before it.
+        self.reserve(1);
+        self.split(rack.end);
+        let mut start = self.start;
+        let len = usize::from(self.len);
+        for span in self.spans.get_mut(..len).unwrap_or_default() {
+            let range = Range::new(start, span.end);
+            start = span.end;
+            let is_missing =
+                sacked.is_none_or(|set| set.first_gap(range.start, range.end).is_some());
+            if span.mark == Mark::Lost || !rack.is_after(span.sent_at, span.end) || !is_missing {
+                continue;
+            }
+            let age = now.wrapping_sub(span.sent_at);
+            let limit = rack.rtt.saturating_add(reo_wnd);
+            if age >= limit {
+                verdict.lost = true;
+                verdict.resent_lost |= span.mark == Mark::Resent;
+                (span.mark, span.sent_at) = (Mark::Lost, 0);
+            } else {
+                verdict.wait = verdict.wait.max(Some(limit - age));
+            }
+        }
+        self.join();
+        verdict
+    }
+
+    /// The first run of bytes that are lost and not SACKed.
+    pub fn first_lost(&self, sacked: Option<&RangeSet>) -> Option<Range> {
+        if !self.has_lost {
+            return None;
+        }
+        self.iter()
+            .filter(|(_, span)| span.mark == Mark::Lost)
+            .find_map(|(start, span)| match sacked {
+                Some(set) => set.first_gap(start, span.end),
+                None => Some(Range::new(start, span.end)),
+            })
+    }
+
+    /// Bytes that are neither lost nor SACKed: what is thought to be in the network (pipe of RFC 6675 §4).
+    pub fn in_network(&self, sacked: Option<&RangeSet>) -> u32 {
+        self.iter()
+            .filter(|(_, span)| span.mark != Mark::Lost)
+            .map(|(start, span)| {
+                let held = sacked.map_or(0, |set| set.covered(start, span.end));
+                (span.end - start).saturating_sub(held)
+            })
+            .sum()
+    }
+}
+
+impl Rack {
+    /// RACK_sent_after.
+    fn is_after(&self, sent_at: u32, end: SeqNumber) -> bool {
+        is_later(self.sent_at, sent_at) || (self.sent_at == sent_at && self.end >= end)
+    }
+}
+
+/// RFC 8985 §6.2 step 2: the ACK of a segment that was sent again may be for the first copy.
+fn is_old_copy(span: &Span, arrival: &Arrival) -> bool {
+    if span.mark != Mark::Resent {
+        return false;
+    }
+    let age = arrival.now.wrapping_sub(span.sent_at);
+    age < arrival.min_rtt
+        || arrival
+            .echo_age
+            .is_some_and(|echo| age.saturating_add(1000) < echo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(start: u32, end: u32) -> Range {
+        Range::new(SeqNumber(start), SeqNumber(end))
+    }
+
+    fn arrival(now: u32) -> Arrival {
+        Arrival {
+            now,
+            min_rtt: 10,
+            echo_age: None,
+        }
+    }
+
+    fn lost(log: &SentLog) -> Option<(u32, u32)> {
+        log.first_lost(None).map(|gap| (gap.start.0, gap.end.0))
+    }
+
+    #[test]
+    fn what_was_sent_before_is_lost() {
+        let mut log = SentLog::new(range(0, 100), 1000);
+        log.extend(SeqNumber(200), 1100, 0);
+        log.deliver(range(100, 200), &arrival(1200));
+        // 100 µs of round trip: the first was sent 200 µs ago.
+        assert!(log.detect(1200, 50, None).lost);
+        assert_eq!(lost(&log), Some((0, 100)));
+        assert_eq!(log.in_network(None), 100);
+    }
+
+    #[test]
+    fn reordering_is_given_time() {
+        let mut log = SentLog::new(range(0, 200), 1000);
+        log.deliver(range(100, 200), &arrival(1100));
+        let verdict = log.detect(1100, 25, None);
+        assert_eq!((verdict.lost, verdict.wait), (false, Some(25)));
+        assert!(log.detect(1125, 25, None).lost);
+    }
+
+    #[test]
+    fn what_was_sent_together_behind_it_is_not_lost() {
+        let mut log = SentLog::new(range(0, 300), 1000);
+        log.deliver(range(100, 200), &arrival(1100));
+        assert!(log.detect(1100, 0, None).lost);
+        assert_eq!(lost(&log), Some((0, 200)));
+    }
+
+    #[test]
+    fn a_retransmission_that_is_lost_is_found() {
+        let mut log = SentLog::new(range(0, 200), 1000);
+        log.lose(range(0, 100));
+        log.resend(range(0, 100), 2000);
+        assert_eq!(lost(&log), None);
+        log.extend(SeqNumber(300), 2001, 0);
+        log.deliver(range(200, 300), &arrival(2101));
+        let verdict = log.detect(2101, 0, None);
+        assert!(verdict.lost && verdict.resent_lost);
+    }
+
+    #[test]
+    fn an_old_copy_says_nothing_about_the_new_one() {
+        let early = arrival(2005);
+        let echo = Arrival {
+            echo_age: Some(5000),
+            ..arrival(2100)
+        };
+        for arrival in [early, echo] {
+            let mut log = SentLog::new(range(0, 200), 1000);
+            log.resend(range(100, 200), 2000);
+            log.deliver(range(100, 200), &arrival);
+            assert_eq!(log.detect(9000, 0, None), Verdict::default());
+        }
+    }
+
+    #[test]
+    fn times_wrap_around() {
+        let mut log = SentLog::new(range(u32::MAX - 49, 50), u32::MAX - 100);
+        log.extend(SeqNumber(150), 100, 0);
+        log.deliver(range(50, 150), &arrival(200));
+        assert!(log.detect(200, 50, None).lost);
+        assert_eq!(lost(&log), Some((u32::MAX - 49, 50)));
+    }
+
+    /// A log of single bytes.
+    #[derive(Clone, Debug, Default)]
+    struct Oracle {
+        una: u32,
+        bytes: Vec<bool>,
+    }
+
+    proptest! {
+        /// What is marked as lost is lost and nothing else, unless spans had to be joined: then it may be less. All bytes are there.
+        #[test]
+        fn agrees_with_a_log_of_bytes(
+            base in any::<u32>(),
+            ops in prop::collection::vec((0u8..5, 0u32..400, 1u32..40), 1..400),
+        ) {
+            let at = |n: u32| SeqNumber(base.wrapping_add(n));
+            let between = |from: u32, to: u32| Range::new(at(from), at(to));
+            let mut log = SentLog::new(between(0, 1), 0);
+            let mut oracle = Oracle { una: 0, bytes: vec![false] };
+            let mut joined = false;
+            for (now, (kind, offset, len)) in (1u32..).zip(ops) {
+                let end = oracle.bytes.len() as u32;
+                let from = oracle.una + offset % (end - oracle.una).max(1);
+                let to = (from + len).min(end);
+                match kind {
+                    0 | 1 => {
+                        log.extend(at(end + len), now * 1000, 0);
+                        oracle.bytes.resize((end + len) as usize, false);
+                    }
+                    2 if from < to => {
+                        log.lose(between(from, to));
+                        oracle.bytes[from as usize..to as usize].fill(true);
+                    }
+                    3 if from < to => {
+                        log.resend(between(from, to), now * 1000);
+                        oracle.bytes[from as usize..to as usize].fill(false);
+                    }
+                    4 if len < 4 && from < end => {
+                        log.trim(at(from));
+                        oracle.una = from;
+                    }
+                    _ => {}
+                }
+                prop_assert!(log.spans().len() <= MAX_SPANS);
+                prop_assert_eq!(log.end(), at(oracle.bytes.len() as u32));
+                joined |= log.spans().len() + 2 > MAX_SPANS;
+                let there = oracle.bytes[oracle.una as usize..].iter().filter(|lost| !**lost).count() as u32;
+                let in_network = log.in_network(None);
+                prop_assert!(in_network == there || joined && in_network > there);
+                for pair in log.spans().windows(2) {
+                    prop_assert!(pair[0].end < pair[1].end);
+                }
+                let first = oracle.bytes.iter().skip(oracle.una as usize).position(|lost| *lost);
+                let found = log.first_lost(None).map(|gap| (gap.start - at(oracle.una)) as usize);
+                prop_assert!(found == first || joined);
+                if kind == 3 && from < to {
+                    prop_assert!(log.first_lost(None).is_none_or(|gap| gap.start >= at(to) || gap.end <= at(from)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Tail loss probes (RFC 8985 §7): when ACKs fail to come for two round trips, one segment asks for them, long before the RTO. If the
+//! probe arrives and more is missing, its SACK starts recovery.
+
+use std::time::Duration;
+
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::tcp::conn::Conn;
+use crate::tcp::output::{Kind, Plan};
+use crate::tcp::ranges::Range;
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+/// PTO before a round-trip time is known (RFC 8985 §7.2).
+const UNKNOWN_RTT_PTO: Duration = Duration::from_secs(1);
+/// A shorter PTO would cost a timer per round trip and connection on fast networks.
+const MIN_PTO: Duration = Duration::from_millis(4);
+
+/// The probe that has been sent and not been resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Probe {
+    #[default]
+    None,
+    /// It carried new data.
+    New,
+    /// It repeated the last segment (TLP.is_retrans).
+    Again,
+}
+
+/// RFC 8985 §7.2: TLP_calc_PTO, before it is bounded by the RTO.
+fn probe_timeout(srtt: Option<Duration>, single: bool, max_ack_delay: Duration) -> Duration {
+    match srtt {
+        Some(srtt) if single => (2 * srtt).max(MIN_PTO) + max_ack_delay,
+        Some(srtt) => (2 * srtt).max(MIN_PTO),
+        None => UNKNOWN_RTT_PTO,
+    }
+}
+
+impl Conn<'_> {
+    /// Starts the probe timer (RFC 8985 §7.2): with SACK, nothing SACKed, no recovery, no probe in flight.
+    pub fn schedule_tail_probe(&mut self, now: Instant) {
+        let unfit = Flags::SACKED | Flags::RECOVERY | Flags::LOSS | Flags::PERSIST;
+        if !self.has(Flags::SACK) || self.has(unfit) || self.cold.probe != Probe::None {
+            return;
+        }
+        let rtt = &self.hot.rtt;
+        let srtt = rtt.is_known().then(|| rtt.srtt());
+        let single = self.hot.flight() <= u32::from(self.hot.mss);
+        let pto = probe_timeout(srtt, single, self.sh.config.delayed_ack);
+        self.clear(Flags::REORDER_TIMER | Flags::TAIL_PROBE_DUE);
+        self.hot.early_at = (now + pto).min(self.hot.rtx_at);
+        self.wake_at(self.hot.early_at);
+    }
+
+    /// The reordering timer or the probe timer expired.
+    pub fn on_early_timer(&mut self, now: Instant) {
+        let reordering = self.has(Flags::REORDER_TIMER);
+        self.stop_early_timer();
+        if reordering {
+            self.detect_losses(now);
+        } else if self.hot.flight() > 0 && self.hot.snd_wnd > 0 && self.hot.state.may_transmit() {
+            self.set(Flags::TAIL_PROBE_DUE);
+            // RFC 8985 §7.3: the RTO counts from the probe.
+            self.start_rtx_timer(now);
+            self.mark_output();
+        }
+    }
+
+    /// TLP_send_probe (RFC 8985 §7.3): new data if there is some, whatever the congestion window says; else the last segment again.
+    pub fn plan_tail_probe(&mut self) -> Option<Plan> {
+        let plan = self.plan_new_probe().or_else(|| self.plan_last_again());
+        if plan.is_none() {
+            self.clear(Flags::TAIL_PROBE_DUE);
+        }
+        plan
+    }
+
+    fn plan_new_probe(&self) -> Option<Plan> {
+        let nxt = self.hot.snd_nxt;
+        let end = self.sendable_end();
+        let len = if end > nxt { end - nxt } else { 0 };
+        (len > 0).then(|| self.segment(Kind::TailProbe, nxt, len.min(self.segment_room())))
+    }
+
+    fn plan_last_again(&self) -> Option<Plan> {
+        let (una, nxt) = (self.hot.snd_una, self.hot.snd_nxt);
+        let last = self.segment_room() + u32::from(self.hot.fin_sent());
+        let start = if nxt - una > last { nxt - last } else { una };
+        let gap = self.first_unsacked(start, nxt)?;
+        self.plan_again(Kind::TailProbe, gap)
+    }
+
+    pub fn on_tail_probe_sent(&mut self, now: Instant, plan: &Plan) {
+        let is_new = plan.seq >= self.hot.snd_nxt;
+        self.clear(Flags::TAIL_PROBE_DUE);
+        self.sh.counters.tail_probes += 1;
+        self.cold.probe = if is_new { Probe::New } else { Probe::Again };
+        if is_new {
+            self.on_new_sent(now, plan);
+        } else {
+            self.on_retransmitted(now, plan);
+        }
+        self.cold.probe_end = self.hot.snd_nxt;
+    }
+
+    /// TLP_process_ack (RFC 8985 §7.4.2). `duplicate` is the range that a D-SACK reports.
+    pub fn on_ack_of_tail_probe(
+        &mut self,
+        now: Instant,
+        seg: &Segment<'_>,
+        duplicate: Option<Range>,
+    ) {
+        let end = self.cold.probe_end;
+        if self.cold.probe == Probe::None || seg.ack < end {
+            return;
+        }
+        let is_duplicate =
+            seg.ack == self.hot.snd_una && seg.payload.is_empty() && seg.options.sack.is_empty();
+        let reported = |range: Range| range.end + 1 >= end;
+        if self.cold.probe == Probe::New || duplicate.is_some_and(reported) {
+            self.cold.probe = Probe::None;
+        } else if seg.ack > end {
+            // It repaired a loss that nothing else has noticed.
+            self.cold.probe = Probe::None;
+            let flight = self.hot.flight().min(self.hot.window.cwnd);
+            self.reduce_window(now, flight);
+        } else if is_duplicate {
+            // The peer got both.
+            self.cold.probe = Probe::None;
+        }
+    }
+
+    /// Something else has taken over.
+    pub fn forget_tail_probe(&mut self) {
+        self.cold.probe = Probe::None;
+        self.clear(Flags::TAIL_PROBE_DUE);
+    }
+
+    /// The first bytes of `[from, to)` that are not SACKed.
+    pub fn first_unsacked(&self, from: SeqNumber, to: SeqNumber) -> Option<Range> {
+        match self.scoreboard() {
+            Some(set) => set.first_gap(from, to),
+            None => (from < to).then(|| Range::new(from, to)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probe_timeouts_of_rfc_8985() {
+        let ms = Duration::from_millis;
+        let delay = ms(40);
+        assert_eq!(probe_timeout(None, true, delay), ms(1000));
+        assert_eq!(probe_timeout(Some(ms(50)), false, delay), ms(100));
+        assert_eq!(probe_timeout(Some(ms(50)), true, delay), ms(140));
+        assert_eq!(
+            probe_timeout(Some(Duration::from_micros(90)), false, delay),
+            ms(4)
+        );
+    }
+}
