@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every suite, one sum.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -40,7 +41,8 @@ struct Sum {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
-    skips: Vec<String>,
+    /// Reasons, and how many tests gave each.
+    skips: BTreeMap<String, u64>,
 }
 
 /// Runs everything, prints the sum as the last line, fails if anything failed.
@@ -61,8 +63,8 @@ pub fn run(root: &Path) -> Result<()> {
                 .push(format!("{}: did not build or run", suite.name));
         }
     }
-    for skip in &sum.skips {
-        println!("skipped: {skip}");
+    for (reason, tests) in &sum.skips {
+        println!("skipped: {reason} ({tests} times)");
     }
     for failure in &sum.failures {
         println!("failed: {failure}");
@@ -110,7 +112,7 @@ fn count(line: &str, sum: &mut Sum) {
     {
         sum.failures.push(name.to_owned());
     } else if let Some(reason) = line.trim_start().strip_prefix("skipped: ") {
-        sum.skips.push(reason.to_owned());
+        *sum.skips.entry(reason.to_owned()).or_default() += 1;
     }
 }
 
@@ -131,8 +133,9 @@ mod tests {
         );
         count("test tcp::closes ... FAILED", &mut sum);
         count("skipped: no tcpdump", &mut sum);
+        count("skipped: no tcpdump", &mut sum);
         assert_eq!((sum.passed, sum.failed), (15, 2));
         assert_eq!(sum.failures, ["tcp::closes"]);
-        assert_eq!(sum.skips, ["no tcpdump"]);
+        assert_eq!(sum.skips, BTreeMap::from([("no tcpdump".to_owned(), 2)]));
     }
 }

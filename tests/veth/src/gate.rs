@@ -24,7 +24,7 @@ impl Gate {
 
     fn enter(operation: FlockOperation) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: needs root for network namespaces, AF_XDP and TAP");
+            crate::skipped("needs root for network namespaces, AF_XDP and TAP");
             return None;
         }
         let path = std::env::temp_dir().join("mtcp-interop.lock");

@@ -31,7 +31,7 @@ fn example(name: &str, linking: Linking) -> PathBuf {
 fn enter() -> Option<Gate> {
     let gate = Gate::alone()?;
     if baseline() {
-        println!("skipped: the kernel cannot stand in for the library");
+        interop::skipped("the kernel cannot stand in for the library");
         return None;
     }
     Some(gate)

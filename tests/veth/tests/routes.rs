@@ -52,7 +52,7 @@ fn text(path: &Path) -> &str {
 fn narrow(kind: Kind) {
     let Some(_gate) = Gate::alone() else { return };
     if baseline() {
-        println!("skipped: the kernel in the place of mTCP has no gateway");
+        interop::skipped("the kernel in the place of mTCP has no gateway");
         return;
     }
     let lab = Lab::new(kind);

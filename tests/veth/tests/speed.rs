@@ -31,12 +31,12 @@ fn ratio() -> f64 {
 #[test]
 fn short_connections_over_shm_are_three_times_as_fast_as_the_kernels() {
     if baseline() {
-        println!("skipped: the kernel cannot stand in for the shared-memory link");
+        interop::skipped("the kernel cannot stand in for the shared-memory link");
         return;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
-        println!("skipped: needs two processors, one for each side");
+        interop::skipped("needs two processors, one for each side");
         return;
     }
     let Some(_gate) = Gate::alone() else { return };

@@ -5,7 +5,7 @@ pub mod frames;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
@@ -37,7 +37,8 @@ pub const DEADLINE: Duration = Duration::from_secs(10);
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: needs root for network namespaces and XDP");
+        let reason = "needs root for network namespaces and XDP";
+        let _ = writeln!(io::stdout(), "\nskipped: {reason}"); // println! would be captured
     }
     root
 }
