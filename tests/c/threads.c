@@ -240,6 +240,9 @@ main(int argc, char **argv)
 
 	if (argc != 2)
 		return 2;
+	/* Whoever started us in the background may have had SIGINT ignored. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGUSR1, SIG_DFL);
 	CHECK(mtcp_setconf(&conf) == 0);
 	CHECK(mtcp_init(argv[1]) == 0);
 	CHECK(mtcp_getconf(&conf) == 0 && conf.num_cores == 3);
