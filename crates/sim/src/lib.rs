@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod bottleneck;
 mod check;
 mod end;
 mod failure;
@@ -38,6 +39,6 @@ pub use host::{Host, HostConfig, Style};
 pub use network::{Direction, LinkConfig, Network};
 pub use pattern::Pattern;
 pub use peer::{Peer, PeerConfig, Reaction};
-pub use pipe::{Pipe, PipeConfig, PipeStats};
+pub use pipe::{BurstLoss, Outages, Pipe, PipeConfig, PipeStats};
 pub use segment::{Arrival, Segment};
 pub use wire::impair::{Impairments, Rng};

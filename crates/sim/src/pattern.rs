@@ -40,10 +40,13 @@ impl Pattern {
             *byte = self.at(at);
         }
         let start = position.div_ceil(8);
-        for (chunk, index) in rest.chunks_mut(8).zip(start..) {
-            for (to, from) in chunk.iter_mut().zip(self.word(index)) {
-                *to = from;
-            }
+        let (words, last) = rest.as_chunks_mut::<8>();
+        let end = start + words.len() as u64;
+        for (word, index) in words.iter_mut().zip(start..) {
+            *word = self.word(index);
+        }
+        for (byte, from) in last.iter_mut().zip(self.word(end)) {
+            *byte = from;
         }
     }
 

@@ -1,13 +1,23 @@
 //! One direction of a link.
 
+mod burst;
+mod outage;
+mod packet;
+mod queue;
+
 use std::time::Duration;
 
 use wire::ethernet::{EtherType, EthernetHeader};
 use wire::impair::{Impairer, Impairments, Rng, Verdict};
 use wire::time::Instant;
 
+pub use burst::BurstLoss;
+pub use outage::Outages;
+
 use crate::end::End;
 use crate::frame::Frame;
+use burst::Burst;
+use queue::{Admission, Queue};
 
 /// What one direction of a link is like. The default carries everything at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -15,16 +25,29 @@ pub struct PipeConfig {
     /// Loss, duplication, reordering, corruption, delay and jitter. Corruption spares what an Ethernet FCS would have caught on a
     /// real link: it changes IP packets (as a bad router would), never addresses of frames nor ARP.
     pub impairments: Impairments,
+    /// Loss of many frames in a row, besides the loss of single ones in `impairments`.
+    pub bursts: BurstLoss,
     /// Bandwidth in bits per second; `None`: without bound.
     pub bits_per_second: Option<u64>,
     /// Bytes that may wait for the bandwidth; a frame that finds more waiting is lost. 0: without bound.
     pub queue_bytes: u64,
+    /// Frames that may wait for the bandwidth, the one on the wire included. 0: without bound.
+    pub queue_frames: u32,
+    /// An ECN-capable packet that finds more bytes waiting is marked (RFC 3168 §5); other packets pass until the queue is full. 0: no
+    /// packet is marked.
+    pub mark_bytes: u64,
     /// Propagation delay.
     pub delay: Duration,
+    /// Frames arrive in the order in which they were sent, however their delays differ.
+    pub in_order: bool,
     /// Frames with a larger IP packet vanish. 0: without bound.
     pub mtu: u16,
+    /// Who sent a packet that is too big and must not be fragmented is told so (RFC 1191 §4, RFC 4443 §3.2).
+    pub tells_too_big: bool,
     /// Nothing gets through.
     pub down: bool,
+    /// Nothing gets through now and then.
+    pub outages: Outages,
 }
 
 /// What went through one direction of a link.
@@ -37,9 +60,14 @@ pub struct PipeStats {
     pub lost: u64,
     /// Because the queue was full.
     pub tail_dropped: u64,
+    /// Packets that were told of congestion.
+    pub marked: u64,
     pub too_big: u64,
     pub corrupted: u64,
     pub duplicated: u64,
+    /// What all frames together waited for the bandwidth, and the longest that one did.
+    pub waited: Duration,
+    pub longest_wait: Duration,
 }
 
 /// One direction of a link.
@@ -47,8 +75,10 @@ pub struct PipeStats {
 pub struct Pipe {
     config: PipeConfig,
     impairer: Impairer,
+    burst: Burst,
     rng: Rng,
-    busy_until: Instant,
+    queue: Queue,
+    last_arrival: Instant,
     stats: PipeStats,
     verdicts: std::vec::IntoIter<u8>,
     /// Where it comes from.
@@ -57,16 +87,25 @@ pub struct Pipe {
     pub(crate) to: End,
 }
 
-/// When a frame arrives: never, once, or twice.
-pub(crate) type Arrivals = [Option<Instant>; 2];
+/// What became of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// It arrives then, and perhaps once more.
+    Arrives(Instant, Option<Instant>),
+    Lost,
+    /// It is lost, and this goes back to who sent it.
+    Refused(Frame),
+}
 
 impl Pipe {
     pub(crate) fn new(config: PipeConfig, from: End, to: End, mut rng: Rng) -> Self {
         Self {
             config,
             impairer: Impairer::new(config.impairments, rng.next_u64()),
+            burst: Burst::default(),
             rng,
-            busy_until: Instant::ZERO,
+            queue: Queue::default(),
+            last_arrival: Instant::ZERO,
             stats: PipeStats::default(),
             verdicts: Vec::new().into_iter(),
             from,
@@ -90,6 +129,11 @@ impl Pipe {
     /// What went through.
     pub fn stats(&self) -> PipeStats {
         self.stats
+    }
+
+    /// Counts from zero again.
+    pub fn clear_stats(&mut self) {
+        self.stats = PipeStats::default();
     }
 
     /// Decides the fate of the next frames, one byte each (some take another one or two), in place of the impairments: most of the
@@ -122,53 +166,69 @@ impl Pipe {
         verdict
     }
 
-    /// Takes a frame, perhaps changes it, and says when it arrives.
-    pub(crate) fn carry(&mut self, now: Instant, frame: &mut Frame) -> Arrivals {
+    /// Takes a frame, perhaps changes it, and says what becomes of it.
+    pub(crate) fn carry(&mut self, now: Instant, frame: &mut Frame) -> Carried {
         let len = frame.bytes.len();
         self.stats.frames += 1;
         self.stats.bytes += len as u64;
         if self.is_too_big(len) {
             self.stats.too_big += 1;
-            return [None; 2];
+            return self.refuse(frame).map_or(Carried::Lost, Carried::Refused);
         }
-        let Some(sent) = self.serialise(now, len as u64) else {
+        let Some(admission) = self.queue.admit(now, len as u64, &self.config) else {
             self.stats.tail_dropped += 1;
-            return [None; 2];
+            return Carried::Lost;
         };
-        let verdict = self.verdict(len);
-        let survives = verdict
-            .corrupt
-            .is_none_or(|(at, mask)| corrupt(&mut frame.bytes, at, mask));
-        if verdict.drop || self.config.down || !survives {
-            self.stats.lost += 1;
-            return [None; 2];
+        self.note_admission(&admission, frame);
+        match self.damage(now, frame) {
+            Some(verdict) => self.arrivals(admission.sent, &verdict),
+            None => {
+                self.stats.lost += 1;
+                Carried::Lost
+            }
         }
-        self.stats.corrupted += u64::from(verdict.corrupt.is_some());
-        let arrival = sent + self.config.delay + verdict.delay;
-        let copy = (verdict.copies > 1).then(|| {
-            self.stats.duplicated += 1;
-            arrival + self.rng.duration_up_to(Duration::from_millis(3))
-        });
-        [Some(arrival), copy]
     }
 
     fn is_too_big(&self, len: usize) -> bool {
         self.config.mtu != 0 && len > usize::from(self.config.mtu) + EthernetHeader::LEN
     }
 
-    /// When the last bit has left; `None` if the queue is full.
-    fn serialise(&mut self, now: Instant, len: u64) -> Option<Instant> {
-        let Some(rate) = self.config.bits_per_second.filter(|rate| *rate > 0) else {
-            return Some(now);
-        };
-        let nanos = |bytes: u64| bytes.saturating_mul(8_000_000_000) / rate;
-        let waiting = self.busy_until.since(now);
-        let room = Duration::from_nanos(nanos(self.config.queue_bytes));
-        if self.config.queue_bytes != 0 && waiting > room {
-            return None;
+    fn refuse(&self, frame: &Frame) -> Option<Frame> {
+        let tells = self.config.tells_too_big;
+        let answer = tells.then(|| packet::too_big(&frame.bytes, self.config.mtu));
+        answer.flatten().map(Frame::from)
+    }
+
+    fn note_admission(&mut self, admission: &Admission, frame: &mut Frame) {
+        self.stats.waited += admission.waited;
+        self.stats.longest_wait = self.stats.longest_wait.max(admission.waited);
+        let marked = admission.mark && packet::mark_congestion(&mut frame.bytes);
+        self.stats.marked += u64::from(marked);
+    }
+
+    /// What the network does to a frame that it accepted; `None` if that does not survive it.
+    fn damage(&mut self, now: Instant, frame: &mut Frame) -> Option<Verdict> {
+        let verdict = self.verdict(frame.bytes.len());
+        let in_burst = self.burst.loses(&self.config.bursts, &mut self.rng);
+        let survives = verdict
+            .corrupt
+            .is_none_or(|(at, mask)| corrupt(&mut frame.bytes, at, mask));
+        let down = self.config.down || self.config.outages.is_out(now);
+        (survives && !verdict.drop && !in_burst && !down).then_some(verdict)
+    }
+
+    fn arrivals(&mut self, sent: Instant, verdict: &Verdict) -> Carried {
+        self.stats.corrupted += u64::from(verdict.corrupt.is_some());
+        let mut arrival = sent + self.config.delay + verdict.delay;
+        if self.config.in_order {
+            arrival = arrival.max(self.last_arrival);
+            self.last_arrival = arrival;
         }
-        self.busy_until = self.busy_until.max(now) + Duration::from_nanos(nanos(len));
-        Some(self.busy_until)
+        let copy = (verdict.copies > 1).then(|| {
+            self.stats.duplicated += 1;
+            arrival + self.rng.duration_up_to(Duration::from_millis(3))
+        });
+        Carried::Arrives(arrival, copy)
     }
 }
 
@@ -186,74 +246,4 @@ fn corrupt(bytes: &mut [u8], at: usize, mask: u8) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::end::PeerId;
-
-    fn pipe(config: PipeConfig) -> Pipe {
-        let end = End::Peer(PeerId(0));
-        Pipe::new(config, end, end, Rng::new(1))
-    }
-
-    fn frame(len: usize) -> Frame {
-        let mut bytes = vec![0; len];
-        bytes[12..14].copy_from_slice(&[8, 0]);
-        Frame::from(bytes)
-    }
-
-    #[test]
-    fn bandwidth_spaces_frames_and_the_queue_is_bounded() {
-        let config = PipeConfig {
-            bits_per_second: Some(8_000_000),
-            queue_bytes: 2500,
-            delay: Duration::from_millis(10),
-            ..PipeConfig::default()
-        };
-        let mut pipe = pipe(config);
-        let now = Instant::from_millis(5);
-        let arrivals: Vec<_> = (0..5)
-            .map(|_| pipe.carry(now, &mut frame(1000))[0])
-            .collect();
-        let ms = |n| Some(Instant::from_millis(n));
-        assert_eq!(arrivals, [ms(16), ms(17), ms(18), None, None]);
-        assert_eq!(pipe.stats().tail_dropped, 2);
-        assert_eq!(
-            pipe.carry(Instant::from_millis(100), &mut frame(1000))[0],
-            ms(111)
-        );
-    }
-
-    #[test]
-    fn big_frames_vanish_and_a_link_can_be_down() {
-        let mut pipe = pipe(PipeConfig {
-            mtu: 1000,
-            ..PipeConfig::default()
-        });
-        assert!(pipe.carry(Instant::ZERO, &mut frame(1014))[0].is_some());
-        assert!(pipe.carry(Instant::ZERO, &mut frame(1015))[0].is_none());
-        pipe.set_config(PipeConfig {
-            down: true,
-            ..PipeConfig::default()
-        });
-        assert!(pipe.carry(Instant::ZERO, &mut frame(100))[0].is_none());
-        assert_eq!((pipe.stats().too_big, pipe.stats().lost), (1, 1));
-    }
-
-    #[test]
-    fn corruption_spares_what_the_fcs_guards() {
-        let spec = "corrupt=100%".parse().unwrap();
-        let mut pipe = pipe(PipeConfig {
-            impairments: spec,
-            ..PipeConfig::default()
-        });
-        for _ in 0..1000 {
-            let mut damaged = frame(100);
-            let arrived = pipe.carry(Instant::ZERO, &mut damaged)[0].is_some();
-            assert_eq!(damaged.bytes[..14], frame(100).bytes[..14]);
-            assert_eq!(arrived, damaged != frame(100));
-        }
-        let mut arp = frame(60);
-        arp.bytes[13] = 6;
-        assert_eq!(pipe.carry(Instant::ZERO, &mut arp), [None; 2]);
-    }
-}
+mod tests;

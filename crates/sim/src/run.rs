@@ -9,6 +9,7 @@ use crate::end::{End, HostId};
 use crate::failure::Failure;
 use crate::frame::Frame;
 use crate::network::{Due, Network};
+use crate::pipe::Carried;
 use crate::trace::Fate;
 
 /// What happens next.
@@ -95,16 +96,26 @@ impl Network {
         self.trace
             .note(self.now, lane.from, Fate::Sent, &frame.bytes);
         let from = lane.from;
-        let [first, second] = lane.carry(self.now, &mut frame);
-        let Some(at) = first else {
-            self.trace.note(self.now, from, Fate::Lost, &frame.bytes);
-            self.spare.push(frame.bytes);
-            return;
-        };
-        if let Some(again) = second {
-            self.schedule(again, pipe, frame.clone());
+        match lane.carry(self.now, &mut frame) {
+            Carried::Arrives(at, again) => {
+                if let Some(again) = again {
+                    self.schedule(again, pipe, frame.clone());
+                }
+                return self.schedule(at, pipe, frame);
+            }
+            Carried::Refused(answer) => self.answer(pipe, answer),
+            Carried::Lost => {}
         }
-        self.schedule(at, pipe, frame);
+        self.trace.note(self.now, from, Fate::Lost, &frame.bytes);
+        self.spare.push(frame.bytes);
+    }
+
+    /// A frame of the router at the beginning of `pipe` goes back to who sends there.
+    fn answer(&mut self, pipe: usize, answer: Frame) {
+        let back = pipe ^ 1;
+        if let Some(delay) = self.pipes.get(back).map(|back| back.config().delay) {
+            self.schedule(self.now + delay, back, answer);
+        }
     }
 
     fn schedule(&mut self, at: Instant, pipe: usize, frame: Frame) {

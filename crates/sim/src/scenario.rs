@@ -341,8 +341,7 @@ fn pipe(rng: &mut Rng) -> PipeConfig {
         bits_per_second,
         queue_bytes: magnitude(rng, 20_000, 1_000_000),
         delay: Duration::from_micros(magnitude(rng, 1, 200_000)),
-        mtu: 0,
-        down: false,
+        ..PipeConfig::default()
     }
 }
 

@@ -13,6 +13,9 @@ use crate::pattern::mix;
 /// Frames that a failure shows.
 const TAIL: usize = 40;
 
+/// Bytes of a frame that tell it from others.
+const HEADERS: usize = 64;
+
 /// What happened to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -80,15 +83,12 @@ impl Trace {
     pub fn note(&mut self, now: Instant, end: End, fate: Fate, bytes: &[u8]) {
         self.frames += 1;
         let meta = now.as_nanos() ^ mix(fate as u64) ^ mix(bytes.len() as u64);
-        self.hash = bytes.chunks(8).fold(mix(self.hash ^ meta), |hash, chunk| {
-            let mut word = [0; 8];
-            word.iter_mut()
-                .zip(chunk)
-                .for_each(|(to, from)| *to = *from);
-            (hash ^ u64::from_le_bytes(word))
-                .wrapping_mul(0x9fb2_1c65_1e98_df25)
-                .rotate_left(29)
-        });
+        let hashed = match fate {
+            Fate::Sent => bytes,
+            // Its bytes are known; what a link did to them shows in what its end sends next.
+            Fate::Lost | Fate::Arrived => bytes.get(..HEADERS).unwrap_or(bytes),
+        };
+        self.hash = hash(mix(self.hash ^ meta), hashed);
         if let Some(text) = &mut self.text {
             // A trace that cannot be written is not worth a failure.
             let _ = writeln!(text, "{}", line(now, end, fate, bytes));
@@ -114,6 +114,20 @@ impl Trace {
             .map(|(now, end, fate, bytes)| line(*now, *end, *fate, bytes))
             .collect()
     }
+}
+
+fn hash(start: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, word: u64| {
+        (hash ^ word)
+            .wrapping_mul(0x9fb2_1c65_1e98_df25)
+            .rotate_left(29)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash = words
+        .iter()
+        .fold(start, |hash, word| step(hash, u64::from_le_bytes(*word)));
+    rest.iter()
+        .fold(hash, |hash, byte| step(hash, (*byte).into()))
 }
 
 fn line(now: Instant, end: End, fate: Fate, bytes: &[u8]) -> String {

@@ -273,6 +273,9 @@ impl Conn {
                 .rng
                 .between(self.plan.write_size.0.into(), self.plan.write_size.1.into());
             let want = want.clamp(1, self.pending()).min(env.scratch.len() as u64);
+            // Bytes that do not fit need not be made; one of them tells that they do not.
+            let room = env.streams.writable(self.id.slot).max(1);
+            let want = want.min(room.into());
             let buffer = env.scratch.get_mut(..want as usize).unwrap_or_default();
             self.outgoing.fill(self.record.sent, buffer);
             let n = env.streams.write(self.id.slot, buffer);

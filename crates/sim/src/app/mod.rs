@@ -98,6 +98,12 @@ impl Apps {
         &self.records
     }
 
+    /// How far the connections are that the stack knows.
+    pub fn open_records(&self) -> impl Iterator<Item = &Record> {
+        let open = self.conns.iter().flatten().filter(|conn| conn.is_open());
+        open.map(|conn| &conn.record)
+    }
+
     /// Forgets the records; for long runs.
     pub fn clear_records(&mut self) {
         self.records = Vec::new();
