@@ -4,8 +4,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use libc::{IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
-use mtcp::config::keys;
-use mtcp::{Config, Errno, OptionName, Result, SocketOption};
+use mtcp::{Errno, OptionName, Result, SocketOption};
 
 /// TCP_CA_NAME_MAX.
 const NAME_LEN: usize = 16;
@@ -111,13 +110,12 @@ fn linger(value: &[u8]) -> Result<SocketOption> {
     Ok(SocketOption::Linger(on.then(|| Duration::from_secs(time))))
 }
 
-/// A name, ended by a NUL or the end. The names are those of the key `cc`.
+/// A name, ended by a NUL or the end.
 fn congestion(value: &[u8]) -> Result<SocketOption> {
     let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
     let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
-    let mut config = Config::default();
-    config.set("cc", name).map_err(|_| Errno::ENOENT)?;
-    Ok(SocketOption::Congestion(config.congestion))
+    let kind = name.parse().map_err(|_| Errno::ENOENT)?;
+    Ok(SocketOption::Congestion(kind))
 }
 
 /// A value as `getsockopt` gives it.
@@ -132,18 +130,7 @@ pub(crate) fn show(option: SocketOption) -> Vec<u8> {
             .concat()
         }
         SocketOption::Congestion(congestion) => {
-            let config = Config {
-                congestion,
-                ..Config::default()
-            };
-            let key = keys().iter().find(|key| key.name == "cc");
-            let name = key.map(|key| key.show(&config)).unwrap_or_default();
-            let mut name = if name == "newreno" {
-                "reno".to_owned()
-            } else {
-                name
-            }
-            .into_bytes();
+            let mut name = congestion.name().as_bytes().to_vec();
             name.resize(NAME_LEN, 0);
             name
         }
@@ -220,6 +207,8 @@ mod tests {
     fn congestion_control_has_a_name() {
         let option = parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"reno\0junk").unwrap();
         assert_eq!(show(option), b"reno\0\0\0\0\0\0\0\0\0\0\0\0");
+        let option = parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"dctcp").unwrap();
+        assert_eq!(show(option), b"dctcp\0\0\0\0\0\0\0\0\0\0\0");
         let unknown = parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"nosuch");
         assert_eq!(unknown, Err(Errno::ENOENT));
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use wire::frame::{Capabilities, MacAddr};
@@ -11,9 +12,41 @@ use crate::id::PortId;
 /// The algorithms of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CongestionControl {
-    /// RFC 5681 and RFC 6582.
+    /// RFC 9438.
     #[default]
+    Cubic,
+    /// RFC 5681 and RFC 6582.
     NewReno,
+    /// RFC 8257: for networks of one's own whose switches mark.
+    Dctcp,
+}
+
+impl CongestionControl {
+    /// Their names, as configuration and TCP_CONGESTION have them. Where there are two, the first is the one shown.
+    pub const NAMES: &[(&str, Self)] = &[
+        ("cubic", Self::Cubic),
+        ("reno", Self::NewReno),
+        ("newreno", Self::NewReno),
+        ("dctcp", Self::Dctcp),
+    ];
+
+    /// The name it is shown by.
+    pub fn name(self) -> &'static str {
+        let entry = Self::NAMES.iter().find(|(_, kind)| *kind == self);
+        entry.map_or("", |(name, _)| name)
+    }
+}
+
+impl FromStr for CongestionControl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let entry = Self::NAMES.iter().find(|(name, _)| *name == text);
+        entry.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names: Vec<_> = Self::NAMES.iter().map(|(name, _)| *name).collect();
+            format!("'{text}' is not available: use {}", names.join(", "))
+        })
+    }
 }
 
 /// An address of ours with the length of its on-link prefix.
@@ -169,7 +202,7 @@ impl Default for Config {
             fin_wait_2: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
             initial_window: 10,
-            congestion: CongestionControl::NewReno,
+            congestion: CongestionControl::default(),
             reassembly_bytes: 4 << 20,
             reassembly_timeout: Duration::from_secs(15),
             max_neighbours: 4096,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use mtcp::config::{Cidr, NeighbourSpec};
-use mtcp::{Config, IoSpec, Mtcp};
+use mtcp::{Config, CongestionControl, IoSpec, Mtcp};
 
 use crate::fail::Failure;
 use crate::machine;
@@ -76,6 +76,9 @@ pub(crate) struct LinkArgs {
     /// How mTCP runs [default: inline]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
+    /// Congestion control of mTCP: cubic, reno or dctcp [default: cubic]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cc: Option<CongestionControl>,
     /// Capture all frames to this pcapng file
     #[arg(long, value_name = "F")]
     pub(crate) pcap: Option<PathBuf>,
@@ -152,6 +155,12 @@ impl LinkArgs {
                     "use it with --io afxdp, tap or shm",
                 ));
             }
+        }
+        if self.cc.is_some() {
+            return Err(Failure::error(
+                "--cc chooses for mTCP, not for kernel sockets",
+                "set net.ipv4.tcp_congestion_control instead",
+            ));
         }
         if let Some(core) = self.core {
             machine::pin(core)?;
@@ -230,6 +239,7 @@ impl LinkArgs {
         if self.config.is_none() {
             self.tool_defaults(config);
         }
+        config.congestion = self.cc.unwrap_or(config.congestion);
         config.pcap = self.pcap.clone().or(config.pcap.take());
         config.fault = self.fault.clone().or(config.fault.take());
         Ok(())

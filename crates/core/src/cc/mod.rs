@@ -1,12 +1,21 @@
 //! Congestion control: policy only. Loss detection, recovery and RTT estimation are mechanism and live in `tcp`; an algorithm sees one
-//! [`AckSample`] and three other notifications, never a sequence number. All it sets are the two numbers of [`Window`].
+//! [`AckSample`] and a few other notifications, never a sequence number. All it sets are the two numbers of [`Window`].
 
+mod cubic;
+mod dctcp;
+mod growth;
 mod new_reno;
+#[cfg(test)]
+mod testing;
 
 use std::time::Duration;
 
+use wire::time::Instant;
+
 use crate::config::CongestionControl;
 
+pub(crate) use cubic::Cubic;
+pub(crate) use dctcp::Dctcp;
 pub(crate) use new_reno::NewReno;
 
 /// What congestion control decides (RFC 5681 §2), in bytes.
@@ -19,57 +28,126 @@ pub(crate) struct Window {
 /// What one acceptable ACK said.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckSample {
+    pub now: Instant,
     /// Bytes newly acknowledged.
     pub acked: u32,
+    /// Those of them that the receiver says met congestion (ECN-CE).
+    pub marked: u32,
     /// Bytes in flight before this ACK.
     pub flight: u32,
     /// Sender maximum segment size, bytes.
     pub mss: u32,
-    /// The round-trip time measured by this ACK. Loss-based algorithms have no use for it.
-    #[allow(dead_code)]
-    pub rtt: Option<Duration>,
+    /// Zero before the first measurement.
+    pub srtt: Duration,
+    /// Everything that was in flight when the last round began is acknowledged: a new one begins.
+    pub round_start: bool,
     /// Data sent before a retransmission time-out is still being recovered.
     pub after_timeout: bool,
+}
+
+/// What an algorithm has to get back when what it reacted to turns out not to have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Saved {
+    window: Window,
+    cubic: Option<Cubic>,
 }
 
 /// The algorithms, as one enum: no allocation, no indirect call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Algorithm {
+    Cubic(Cubic),
     NewReno(NewReno),
+    Dctcp(Dctcp),
 }
 
 impl Algorithm {
     pub fn new(kind: CongestionControl) -> Self {
         match kind {
+            CongestionControl::Cubic => Self::Cubic(Cubic::default()),
             CongestionControl::NewReno => Self::NewReno(NewReno::default()),
+            CongestionControl::Dctcp => Self::Dctcp(Dctcp::default()),
         }
+    }
+
+    /// Whether it is of use only on paths that mark (RFC 3168): ECN is then asked for even if the configuration does not, and
+    /// [`AckSample::marked`] should be as exact as the peer can be.
+    #[allow(dead_code)]
+    pub fn wants_ecn(&self) -> bool {
+        matches!(self, Self::Dctcp(_))
     }
 
     /// New data was acknowledged, outside of fast recovery.
     pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
         match self {
+            Self::Cubic(algorithm) => algorithm.on_ack(window, sample),
             Self::NewReno(algorithm) => algorithm.on_ack(window, sample),
+            Self::Dctcp(algorithm) => algorithm.on_ack(window, sample),
         }
     }
 
     /// A loss was detected without a time-out; at most once per window. `flight` bytes were outstanding.
     pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
         match self {
+            Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::NewReno(algorithm) => algorithm.on_congestion_event(window, flight, mss),
+            Self::Dctcp(algorithm) => algorithm.on_congestion_event(window, flight, mss),
+        }
+    }
+
+    /// The peer says that data of ours met congestion (ECE of RFC 3168 §6.1.2, or more CE counted by it); at most once per window, and not
+    /// during recovery. What to do is in `window` afterwards.
+    #[allow(dead_code)]
+    pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32) {
+        match self {
+            Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),
+            Self::NewReno(algorithm) => algorithm.on_congestion_event(window, flight, mss),
+            Self::Dctcp(algorithm) => algorithm.on_ecn(window, mss),
         }
     }
 
     /// The retransmission timer expired; `first` for this data.
     pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
         match self {
+            Self::Cubic(algorithm) => algorithm.on_rto(window, flight, mss, first),
             Self::NewReno(algorithm) => algorithm.on_rto(window, flight, mss, first),
+            Self::Dctcp(algorithm) => algorithm.on_rto(window, flight, mss, first),
         }
     }
 
     /// Data is about to be sent after a silence of more than one RTO.
     pub fn on_idle(&mut self, window: &mut Window, initial_window: u32) {
+        // RFC 5681 §4.1: the restart window is min(IW, cwnd).
+        window.cwnd = window.cwnd.min(initial_window);
         match self {
-            Self::NewReno(algorithm) => algorithm.on_idle(window, initial_window),
+            Self::Cubic(algorithm) => algorithm.on_idle(),
+            Self::NewReno(algorithm) => algorithm.on_idle(),
+            Self::Dctcp(algorithm) => algorithm.on_idle(),
+        }
+    }
+
+    /// To be called before `on_congestion_event`, `on_ecn` or `on_rto`, if that may be undone.
+    #[allow(dead_code)]
+    pub fn save(&self, window: &Window) -> Saved {
+        Saved {
+            window: *window,
+            cubic: match self {
+                Self::Cubic(algorithm) => Some(*algorithm),
+                _ => None,
+            },
+        }
+    }
+
+    /// The loss that `saved` was taken before was none (RFC 5682, RFC 4015): the window is what it was, or what it has grown to.
+    #[allow(dead_code)]
+    pub fn undo(&mut self, window: &mut Window, saved: &Saved) {
+        let Saved {
+            window: before,
+            cubic,
+        } = saved;
+        window.cwnd = window.cwnd.max(before.cwnd);
+        window.ssthresh = before.ssthresh;
+        if let (Self::Cubic(algorithm), Some(before)) = (self, cubic) {
+            *algorithm = *before;
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that RFC 6582 adds is `tcp/recovery.rs`.)
 
+use super::growth::{half, is_cwnd_limited, slow_start};
 use super::{AckSample, Window};
 
 /// The state of RFC 5681 beyond `cwnd` and `ssthresh`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NewReno {
     /// Bytes acknowledged in congestion avoidance since `cwnd` last grew (RFC 3465 §2.1).
     bytes_acked: u32,
@@ -46,42 +47,16 @@ impl NewReno {
         self.bytes_acked = 0;
     }
 
-    /// RFC 5681 §4.1: the restart window is min(IW, cwnd).
-    pub fn on_idle(&mut self, window: &mut Window, initial_window: u32) {
-        window.cwnd = window.cwnd.min(initial_window);
+    pub fn on_idle(&mut self) {
         self.bytes_acked = 0;
-    }
-}
-
-/// Appropriate byte counting (RFC 3465 §2.2). A receiver that takes frames in bursts acknowledges a burst with one ACK, so L is not 2
-/// but 8 segments; after a time-out it is one (RFC 3465 §2.3).
-fn slow_start(window: &mut Window, sample: &AckSample) {
-    let limit = if sample.after_timeout {
-        sample.mss
-    } else {
-        8 * sample.mss
-    };
-    window.cwnd = window.cwnd.saturating_add(sample.acked.min(limit));
-}
-
-/// RFC 5681 equation (4).
-fn half(flight: u32, mss: u32) -> u32 {
-    (flight / 2).max(2 * mss)
-}
-
-/// A window that the application does not fill says nothing about the network (RFC 7661 §1): it must have been full, or half full in
-/// slow start, where it may double in a round trip.
-fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
-    if window.cwnd < window.ssthresh {
-        sample.flight.saturating_mul(2) >= window.cwnd
-    } else {
-        sample.flight.saturating_add(sample.mss) > window.cwnd
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::testing;
+    use crate::cc::{Algorithm, CongestionControl};
 
     const MSS: u32 = 1000;
 
@@ -90,8 +65,7 @@ mod tests {
             acked,
             flight,
             mss: MSS,
-            rtt: None,
-            after_timeout: false,
+            ..testing::sample()
         }
     }
 
@@ -170,7 +144,7 @@ mod tests {
             cwnd: 30 * MSS,
             ssthresh: 5 * MSS,
         };
-        let mut reno = NewReno::default();
+        let mut reno = Algorithm::new(CongestionControl::NewReno);
         reno.on_idle(&mut window, 10 * MSS);
         assert_eq!(window.cwnd, 10 * MSS);
         window.cwnd = 3 * MSS;

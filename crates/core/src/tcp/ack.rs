@@ -68,12 +68,12 @@ impl Conn<'_> {
         self.hot.retries = 0;
         self.cold.una_since = now;
         self.set(Flags::PROGRESS);
-        let rtt = self.measure(now, seg);
+        self.measure(now, seg);
         // What this ACK acknowledges was sent in the mode there was before it.
         let mode = self.hot.flags;
         self.on_progress(now, acked);
         if !mode.contains(Flags::RECOVERY) {
-            self.control_congestion(acked, flight, rtt, mode.contains(Flags::LOSS));
+            self.control_congestion(now, acked, flight, mode.contains(Flags::LOSS));
         }
         if self.hot.snd_una == self.hot.snd_nxt {
             self.stop_rtx_timer();
@@ -107,38 +107,45 @@ impl Conn<'_> {
         }
     }
 
-    fn control_congestion(
-        &mut self,
-        acked: u32,
-        flight: u32,
-        rtt: Option<Duration>,
-        after_timeout: bool,
-    ) {
+    fn control_congestion(&mut self, now: Instant, acked: u32, flight: u32, after_timeout: bool) {
         let sample = AckSample {
+            now,
             acked,
+            marked: 0,
             flight,
             mss: u32::from(self.hot.mss),
-            rtt,
+            srtt: self.hot.rtt.srtt(),
+            round_start: self.begins_round(),
             after_timeout,
         };
         self.cold.congestion.on_ack(&mut self.hot.window, &sample);
     }
 
+    /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight when it began is acknowledged.
+    fn begins_round(&mut self) -> bool {
+        let begins = self.hot.snd_una >= self.cold.round_end;
+        if begins {
+            self.cold.round_end = self.hot.snd_nxt;
+        }
+        begins
+    }
+
     /// RFC 6298 §3 (Karn): the timed segment was sent once. When everything timed was retransmitted, timestamps tell the copies apart
     /// (RFC 7323 §4.1); and while the RTO is backed off, any ACK that gets through with an echo ends that, without waiting for the segment
     /// that is being timed.
-    pub fn measure(&mut self, now: Instant, seg: &Segment<'_>) -> Option<Duration> {
+    pub fn measure(&mut self, now: Instant, seg: &Segment<'_>) {
         let measured = if !self.has(Flags::TIMING) {
-            self.echoed(now, seg)?
+            self.echoed(now, seg)
         } else if seg.ack >= self.hot.rtt_seq {
             self.clear(Flags::TIMING);
             let micros = (now.as_micros() as u32).wrapping_sub(self.hot.rtt_at);
-            Duration::from_micros(u64::from(micros))
+            Some(Duration::from_micros(u64::from(micros)))
         } else {
-            self.echoed(now, seg).filter(|_| self.hot.backoff > 0)?
+            self.echoed(now, seg).filter(|_| self.hot.backoff > 0)
         };
-        self.take_measurement(measured);
-        Some(measured)
+        if let Some(measured) = measured {
+            self.take_measurement(measured);
+        }
     }
 
     /// The age of the timestamp echoed, where it is needed: the clock ticks in milliseconds, so it is the poorer measure.

@@ -135,6 +135,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         dsack_round: opening.start.iss,
         dup_bytes: 0,
         congestion: Algorithm::new(options.congestion.unwrap_or(config.congestion)),
+        round_end: opening.start.iss,
         options,
         token: opening.token,
         listener: 0,

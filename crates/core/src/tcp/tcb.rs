@@ -187,6 +187,8 @@ pub(crate) struct Cold {
     /// Bytes that duplicate ACKs say have left the network, without SACK.
     pub dup_bytes: u32,
     pub congestion: Algorithm,
+    /// SND.NXT when the current round of congestion control began.
+    pub round_end: SeqNumber,
     pub options: Options,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
@@ -216,7 +218,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 320);
+const _: () = assert!(size_of::<Cold>() <= 448);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

@@ -25,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::frame::{Capabilities, MacAddr};
 
-use crate::config::{Address, Config, Interface, StaticNeighbour};
+use crate::config::{Address, Config, CongestionControl, Interface, StaticNeighbour};
 use crate::id::PortId;
 
 /// The hardware address of end `index`.
@@ -43,7 +43,8 @@ pub const fn v6(index: u8) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, index as u16))
 }
 
-/// A small configuration of end `index`, with one port and a neighbour `peer` whose hardware address is known.
+/// A small configuration of end `index`, with one port and a neighbour `peer` whose hardware address is known. Congestion
+/// control is the plain one of RFC 5681, whose windows a test can foretell.
 pub fn config(index: u8, peer: u8) -> Config {
     let neighbour = |addr, prefix_len| StaticNeighbour {
         addr,
@@ -81,6 +82,7 @@ pub fn config(index: u8, peer: u8) -> Config {
         recv_buffer: 64 << 10,
         send_buffer: 64 << 10,
         max_buffer: 1 << 20,
+        congestion: CongestionControl::NewReno,
         huge_pages: false,
         ..Config::default()
     }

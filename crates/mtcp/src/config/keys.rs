@@ -3,8 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mtcp_core::config::CongestionControl;
-
 use super::value::{self, Parsed};
 use super::{Cidr, Config, IoSpec, Mode, NeighbourSpec, RouteSpec};
 
@@ -115,8 +113,8 @@ table! {
         |c| c.tcp_timeout.map_or_else(|| "-1".into(), show_seconds);
     old tcp_timewait: "SECONDS", "How long the side that closed first remembers a connection (2 MSL).",
         |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
-    old cc: "reno | newreno", "Congestion control.",
-        |c, v| { c.congestion = congestion(v)?; Ok(()) }, |_| "newreno".into();
+    old cc: "cubic | reno | newreno | dctcp", "Congestion control.",
+        |c, v| { c.congestion = v.parse()?; Ok(()) }, |c| c.congestion.name().into();
     old stat_print: "yes | no | NAME ...", "Print a line of rates per context and second to stderr.",
         |c, v| { c.stat_print = value::switch(v).unwrap_or(!v.is_empty()); Ok(()) }, |c| show_switch(c.stat_print);
     new spin_us: "0..=100000", "Microseconds to look for work before sleeping, while traffic is recent.",
@@ -152,13 +150,6 @@ fn mode(text: &str) -> Parsed<Mode> {
         "paired" => Ok(Mode::Paired),
         "inline" => Ok(Mode::Inline),
         _ => Err(format!("'{text}' is no mode: use paired or inline")),
-    }
-}
-
-fn congestion(text: &str) -> Parsed<CongestionControl> {
-    match text {
-        "reno" | "newreno" => Ok(CongestionControl::NewReno),
-        _ => Err(format!("'{text}' is not available: use newreno")),
     }
 }
 
@@ -200,6 +191,7 @@ mod tests {
             ("tcp_timeout", "30"),
             ("io", "tap:x"),
             ("mode", "inline"),
+            ("cc", "dctcp"),
         ] {
             config.set(key, value).unwrap();
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mtcp_core::command::{Command, Keepalive, Options, Reply};
+use mtcp_core::config::CongestionControl;
 use mtcp_core::{AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Usage};
 use wire::frame::{RxFrame, RxMeta};
 use wire::time::Instant;
@@ -131,7 +132,9 @@ impl Lab {
             max_segment: (bits & 32 != 0).then(|| input.u16()),
             user_timeout: (bits & 64 != 0).then(|| time(input)),
             idle_timeout: (bits & 128 != 0).then(|| time(input)),
-            congestion: None,
+            congestion: CongestionControl::NAMES
+                .get(usize::from(bits >> 5))
+                .map(|(_, kind)| *kind),
         }
     }
 
