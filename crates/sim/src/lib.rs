@@ -10,6 +10,7 @@
 
 pub mod app;
 pub mod bottleneck;
+pub mod calls;
 mod check;
 mod end;
 mod failure;
@@ -22,6 +23,7 @@ mod network;
 mod pattern;
 mod peer;
 mod pipe;
+pub mod pkt;
 mod random;
 mod run;
 pub mod scenario;

@@ -1,0 +1,104 @@
+//! Script tests in packetdrill's language: timed socket calls, packets that arrive, packets that the stack is to send.
+//!
+//! [`run`] plays a script against a stack of its own, in virtual time: it is the program above the stack and the peer behind the link.
+//! `tests/pkt/README.md` describes the language.
+
+mod args;
+mod check;
+mod code;
+mod compose;
+mod flows;
+mod icmp;
+mod observe;
+mod parse;
+mod results;
+mod runner;
+mod script;
+mod settings;
+mod show;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use settings::{OPTIONS, SETTINGS, Settings};
+
+/// The text is not a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// A script failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The script.
+    pub file: PathBuf,
+    /// Counted from 1; 0 if it could not be read.
+    pub line: usize,
+    /// What went wrong, maybe over several lines.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.what)
+    }
+}
+
+/// How scripts are judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
+    /// Packets that no line expected, sent after the last expected one, are no failure (as in packetdrill itself).
+    pub ignore_rest: bool,
+}
+
+/// Runs the script in a file. Returns what it said: commands that were skipped.
+///
+/// # Errors
+/// It cannot be read, is no script, or failed.
+pub fn run_file(file: &Path, mode: Mode) -> Result<Vec<String>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure {
+        file: file.to_owned(),
+        line: 0,
+        what: error.to_string(),
+    })?;
+    run(&text, mode).map_err(|ParseError { line, what }| Failure {
+        file: file.to_owned(),
+        line,
+        what,
+    })
+}
+
+/// Runs a script.
+///
+/// # Errors
+/// It is no script, or failed.
+pub fn run(text: &str, mode: Mode) -> Result<Vec<String>, ParseError> {
+    let script = parse::parse(text)?;
+    let settings = Settings::new(&script)?;
+    runner::Runner::new(&script, &settings, mode)?.run()
+}
+
+/// All scripts under `path`, which may be one itself, in order of their names.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn scripts(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(scripts(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "pkt") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
