@@ -482,6 +482,9 @@ impl<'a> Runner<'a> {
                 let ports = (header.src_port, header.dst_port);
                 let current = self.flows.current();
                 let flow = self.flows.flow(ports);
+                if header.flags.contains(TcpFlags::SYN) {
+                    flow.see_syn(0, header.seq.0);
+                }
                 let len = u16::try_from(payload.len()).unwrap_or(u16::MAX);
                 let mut tcp = in_script(flow, header, options, len);
                 tcp.ports = Some(ports).filter(|_| current != Some(ports));

@@ -90,12 +90,17 @@ impl<'a> Cursor<'a> {
         self.rest().starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Takes `text` if it is next.
+    /// Whether the rest of the line begins with a word.
+    pub fn word_on_line(&self) -> bool {
+        let rest = self.rest().trim_start_matches([' ', '\t']);
+        rest.starts_with(|c: char| c.is_ascii_alphabetic())
+    }
+
+    /// Takes `text` if it is next; otherwise does not move.
     pub fn accept(&mut self, text: &str) -> bool {
+        let start = self.at;
         let found = self.looking_at(text);
-        if found {
-            self.at += text.len();
-        }
+        self.at = if found { self.at + text.len() } else { start };
         found
     }
 

@@ -170,7 +170,7 @@ fn call(at: &mut Cursor<'_>, end: Option<i64>) -> Result<CallSpec> {
     };
     at.expect("=")?;
     let result = expr::expr(at)?;
-    let errno = if at.looking_at_word() {
+    let errno = if at.word_on_line() {
         Some(at.word()?)
     } else {
         None
