@@ -75,7 +75,8 @@ impl Process {
             }
             (SOL_TCP, TCP_CONGESTION) => {
                 let used = socket.options.congestion;
-                name_of(used.unwrap_or(self.config.congestion))
+                used.unwrap_or(self.config.congestion)
+                    .name()
                     .as_bytes()
                     .to_vec()
             }
@@ -248,20 +249,11 @@ fn time_bytes(time: Option<Duration>) -> Vec<u8> {
     [time.as_secs().to_le_bytes(), micros.to_le_bytes()].concat()
 }
 
-const ALGORITHMS: &[(&str, CongestionControl)] = &[("reno", CongestionControl::NewReno)];
-
 fn algorithm(value: &[u8]) -> Result<CongestionControl, Errno> {
     let end = value.iter().position(|byte| *byte == 0);
     let name = value
         .get(..end.unwrap_or(value.len()))
         .ok_or(Errno(EFAULT))?;
-    let known = ALGORITHMS
-        .iter()
-        .find(|(known, _)| known.as_bytes() == name);
-    known.map(|(_, algorithm)| *algorithm).ok_or(Errno(ENOENT))
-}
-
-fn name_of(algorithm: CongestionControl) -> &'static str {
-    let known = ALGORITHMS.iter().find(|(_, known)| *known == algorithm);
-    known.map_or("", |(name, _)| name)
+    let name = str::from_utf8(name).map_err(|_| Errno(ENOENT))?;
+    name.parse().map_err(|_| Errno(ENOENT))
 }

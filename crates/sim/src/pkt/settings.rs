@@ -103,6 +103,9 @@ type Apply = fn(&mut Config, &str) -> Option<()>;
 
 /// Settings of the stack: `--define=mtcp_NAME=VALUE` (numbers in quotes), and what they take.
 pub const SETTINGS: &[(&str, &str, Apply)] = &[
+    ("cc", "an algorithm", |c, v| {
+        v.parse().ok().map(|v| c.congestion = v)
+    }),
     ("delayed_ack", "time", |c, v| {
         time(v).map(|v| c.delayed_ack = v)
     }),
@@ -161,6 +164,7 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
 
 /// Settings of Linux that have a counterpart.
 const SYSCTLS: &[(&str, &str)] = &[
+    ("tcp_congestion_control", "cc"),
     ("tcp_timestamps", "timestamps"),
     ("tcp_window_scaling", "window_scaling"),
     ("tcp_syn_retries", "syn_retries"),
