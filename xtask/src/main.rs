@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod deps;
+mod rfc;
 mod style;
 mod suites;
 mod xdp;
@@ -15,14 +16,16 @@ const USAGE: &str = "usage: cargo xtask <command>
 
   deps     crate dependencies point the way DESIGN allows
   style    files under 600 lines, unsafe only where it may be, names of the house
+  rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write]
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above
   test     every test suite, summed up as `N passed, N failed`
 ";
 
 fn main() -> ExitCode {
-    let command = std::env::args().nth(1).unwrap_or_default();
-    match run(&command) {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    match run(&command, &arguments.collect::<Vec<_>>()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -31,11 +34,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &str) -> Result<()> {
+fn run(command: &str, arguments: &[String]) -> Result<()> {
     let root = workspace_root()?;
     match command {
         "deps" => deps::check(&root),
         "style" => style::check(&root),
+        "rfc" => rfc::run(&root, arguments),
         "xdp" => xdp::check(&root),
         "check" => {
             deps::check(&root)?;

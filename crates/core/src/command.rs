@@ -24,6 +24,7 @@ pub struct Options {
     /// Send small segments at once (TCP_NODELAY): no Nagle (RFC 9293 §3.7.4).
     pub nodelay: bool,
     /// Probe an idle peer (SO_KEEPALIVE).
+    /// RFC 9293 MUST-25, MAY-5.
     pub keepalive: Option<Keepalive>,
     /// SO_LINGER: what `Close` does with unsent data. `None`: send it in the background. `Some(0)`: RST at once. `Some(t)`: as `None`;
     /// the socket layer does the waiting.

@@ -136,12 +136,15 @@ pub struct Config {
     /// Lower bound of the RTO. RFC 6298 §2.4 says 1 s should be; 200 ms is what hosts do.
     pub rto_min: Duration,
     /// Upper bound of the RTO (RFC 6298 §2.5).
+    /// RFC 6298 §2-8.
     pub rto_max: Duration,
     /// SYN retransmissions before a connect fails.
+    /// RFC 9293 MUST-23.
     pub syn_retries: u8,
     /// SYN-ACK retransmissions before a half-open record goes.
     pub syn_ack_retries: u8,
     /// Data retransmissions in a row before the connection fails (R2 of RFC 9293 §3.8.3).
+    /// RFC 9293 SHLD-11.
     pub data_retries: u8,
     /// The same for a connection that its application has closed; and how often the closed window of such a connection is probed, answered
     /// or not.
@@ -166,6 +169,7 @@ pub struct Config {
     /// Neighbour cache entries.
     pub max_neighbours: u32,
     /// ICMP errors, RSTs to nowhere and challenge ACKs per second, each (RFC 1812 §4.3.2.8, RFC 5961 §7).
+    /// RFC 5961 §7-2.
     pub reply_rate: u32,
     /// Use 2 MB pages where reserved, transparent huge pages otherwise.
     pub huge_pages: bool,
@@ -193,7 +197,7 @@ impl Default for Config {
             rto_initial: Duration::from_secs(1),
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(60),
-            syn_retries: 6,
+            syn_retries: 7,
             syn_ack_retries: 5,
             data_retries: 15,
             orphan_retries: 8,
@@ -217,6 +221,7 @@ impl Config {
     ///
     /// # Errors
     /// Says which setting is wrong.
+    /// RFC 9293 MUST-40.
     pub fn check(&self) -> io::Result<()> {
         let wrong = [
             (self.max_connections == 0, "max_connections is 0"),
@@ -233,8 +238,8 @@ impl Config {
             (self.rto_min > self.rto_max, "rto_min is more than rto_max"),
             (self.rto_initial.is_zero(), "rto_initial is 0"),
             (
-                self.delayed_ack > Duration::from_millis(500),
-                "delayed_ack is more than 500 ms (RFC 9293 §3.8.6.3)",
+                self.delayed_ack >= Duration::from_millis(500),
+                "delayed_ack is 500 ms or more (RFC 9293 §3.8.6.3)",
             ),
         ];
         match wrong.iter().find(|(is_wrong, _)| *is_wrong) {

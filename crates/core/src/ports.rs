@@ -44,6 +44,7 @@ impl EphemeralPorts {
 
     /// A port from which `local` can connect to `remote`: one that `is_free`. Asks about each port at most once, so that the whole
     /// range can be used towards every destination; `None` when all are taken.
+    /// RFC 6056 §3.2-1, §3.3-1, §3.3-2.
     pub fn pick(
         &mut self,
         local: IpAddr,
@@ -97,6 +98,7 @@ mod tests {
         SocketAddr::new("198.51.100.1".parse().unwrap(), port)
     }
 
+    /// RFC 6056 §3.2-1.
     #[test]
     fn every_port_of_the_range_is_used_before_one_is_refused() {
         let mut ports = EphemeralPorts::new((40_000, 40_099), &[7; 32]);
@@ -111,6 +113,7 @@ mod tests {
         );
     }
 
+    /// RFC 6056 §3.3-2.
     #[test]
     fn successive_ports_to_one_destination_do_not_repeat_soon() {
         let mut ports = EphemeralPorts::new((32_768, 60_999), &[7; 32]);
@@ -120,6 +123,7 @@ mod tests {
         assert_eq!(picked.len(), 28_232);
     }
 
+    /// RFC 6056 §3.3-1.
     #[test]
     fn destinations_and_secrets_start_at_different_places() {
         let starts = |secret: u8| -> Vec<_> {

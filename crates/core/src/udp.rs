@@ -11,6 +11,7 @@ use crate::ip::input::{Arrival, Packet};
 
 impl Net {
     /// Answers a datagram with "port unreachable". Returns why it was dropped.
+    /// RFC 1122 §4.1.3.1-1.
     pub(crate) fn udp(
         &mut self,
         at: &Arrival,

@@ -143,6 +143,7 @@ pub fn transport_checksum(src: IpAddr, dst: IpAddr, protocol: Protocol, segment:
 }
 
 /// Whether the checksum in a transport segment is right.
+/// RFC 8200 §8.1-1.
 #[inline]
 pub fn verify_transport(src: IpAddr, dst: IpAddr, protocol: Protocol, segment: &[u8]) -> bool {
     transport_checksum(src, dst, protocol, segment) == 0

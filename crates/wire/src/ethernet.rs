@@ -130,6 +130,7 @@ impl EthernetHeader {
     }
 
     /// Writes the header and returns its length; writes nothing and returns 0 if it does not fit.
+    /// RFC 1122 §2.3.3-1.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let [d0, d1, d2, d3, d4, d5] = self.dst.0;
         let [s0, s1, s2, s3, s4, s5] = self.src.0;

@@ -47,6 +47,7 @@ impl Ipv4Header {
 
     /// An unfragmented header for a payload of `payload_len` bytes: TTL 64, TOS 0, DF, ident 0 (RFC 6864 §4.1 permits any
     /// value in atomic datagrams). A payload that is too long saturates the length.
+    /// RFC 1191 §3-1.
     pub fn new(src: Ipv4Addr, dst: Ipv4Addr, protocol: Protocol, payload_len: usize) -> Self {
         Self {
             src,
@@ -69,6 +70,8 @@ impl Ipv4Header {
     /// # Errors
     /// `Truncated`, `BadVersion`, `BadChecksum` (header); `BadLength` for a wrong header, total or option length, for a middle
     /// fragment that is not a multiple of 8 bytes, and for a fragment that ends beyond 65535 bytes.
+    /// RFC 9293 MUST-50.
+    /// RFC 1122 §3.2.1.1-1, §3.2.1.2-1, §3.2.1.8-1.
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (h, _) = packet
             .split_first_chunk::<20>()

@@ -8,6 +8,7 @@ use super::growth::{is_cwnd_limited, slow_start};
 use super::{AckSample, Window};
 
 /// beta_cubic = 0.7 (RFC 9438 §4.6).
+/// RFC 9438 §4.6-2.
 const BETA: (u64, u64) = (7, 10);
 /// alpha_cubic = 3 * (1 - beta) / (1 + beta) (RFC 9438 §4.3).
 const ALPHA: (u64, u64) = (9, 17);
@@ -51,6 +52,7 @@ impl Cubic {
     }
 
     /// RFC 9438 §5.8: the time does not count in which the application held back.
+    /// RFC 9438 §4.2-4.
     fn pause(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.epoch {
             epoch.start += now - epoch.last_ack;
@@ -59,6 +61,7 @@ impl Cubic {
     }
 
     /// RFC 9438 §4.2 to §4.5.
+    /// RFC 9438 §4.3-1.
     fn avoid_congestion(&mut self, window: &mut Window, sample: &AckSample) {
         let mut epoch = match self.epoch {
             Some(epoch) => epoch,
@@ -92,6 +95,7 @@ impl Cubic {
     }
 
     /// RFC 9438 §4.6, with fast convergence (§4.7).
+    /// RFC 9438 §4.6-1, §4.7-1.
     pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
         let Window { cwnd, .. } = *window;
         window.ssthresh = reduced(flight, mss);
@@ -107,6 +111,7 @@ impl Cubic {
     }
 
     /// RFC 9438 §4.8. `ssthresh` is held when the same data times out again (RFC 5681 §3.1).
+    /// RFC 9438 §4.8-1.
     pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
         if first {
             window.ssthresh = reduced(flight, mss);
@@ -122,6 +127,7 @@ impl Cubic {
 
 impl Epoch {
     /// W_cubic(t) = C * (t - K)^3 + W_max (RFC 9438 §4.2), C = 0.4, bytes.
+    /// RFC 9438 §4.2-1.
     fn w_cubic(&self, t: Duration, w_max: u32, mss: u32) -> u32 {
         let t = ticks(t);
         let change = height(t.abs_diff(self.k), mss);
@@ -133,6 +139,7 @@ impl Epoch {
     }
 
     /// The window that Reno would have: W_est of RFC 9438 §4.3.
+    /// RFC 9438 §4.3-2.
     fn grow_estimate(&mut self, cwnd: u32, cwnd_prior: u32, sample: &AckSample) {
         let (num, den) = if self.w_est >= cwnd_prior {
             (1, 1)
@@ -147,6 +154,7 @@ impl Epoch {
     }
 
     /// RFC 9438 §4.4, §4.5: (target - cwnd) / cwnd for every segment acknowledged, so that `cwnd` is at `target` one round trip later.
+    /// RFC 9438 §4.2-3, §4.4-1, §4.5-1.
     fn approach(&mut self, target: u32, window: &mut Window, acked: u32) {
         let cwnd = window.cwnd;
         let most = cwnd.saturating_add(cwnd / 2);
@@ -181,6 +189,7 @@ fn height(d: u32, mss: u32) -> u32 {
 }
 
 /// The time after which `height` is `bytes`: K = cbrt((W_max - cwnd_epoch) / C) (RFC 9438 §4.2), 1/1024 s.
+/// RFC 9438 §4.2-2.
 fn time_to(bytes: u32, mss: u32) -> u32 {
     let cube = ((u64::from(bytes) << 29) / u64::from(mss.max(1))).saturating_mul(5);
     cube_root(cube).min(MAX_TIME)
@@ -236,6 +245,7 @@ mod tests {
         }
     }
 
+    /// RFC 9438 §4.6-1, §4.6-2.
     #[test]
     fn a_loss_takes_three_tenths() {
         let mut window = avoiding(100);
@@ -245,6 +255,7 @@ mod tests {
         assert_eq!(cubic.w_max, 100 * MSS);
     }
 
+    /// RFC 9438 §4.6-1.
     #[test]
     fn no_reduction_below_two_segments() {
         let mut window = avoiding(2);
@@ -252,6 +263,7 @@ mod tests {
         assert_eq!(window.ssthresh, 2 * MSS);
     }
 
+    /// RFC 9438 §4.7-1.
     #[test]
     fn fast_convergence_gives_room_to_others() {
         let mut window = avoiding(100);
@@ -263,6 +275,7 @@ mod tests {
     }
 
     /// The window follows the curve of RFC 9438 §4.2, and is back at W_max after K seconds.
+    /// RFC 9438 §4.2-1, §4.2-3, §4.4-1, §4.5-1.
     #[test]
     fn the_window_follows_the_curve() {
         let w_max = 10_000.0_f64;
@@ -285,6 +298,7 @@ mod tests {
     }
 
     /// RFC 9438 §4.3: on short paths with small windows, it grows as Reno would with the same average.
+    /// RFC 9438 §4.3-1, §4.3-2.
     #[test]
     fn a_small_window_grows_as_reno_does() {
         let mut window = avoiding(20);
@@ -315,6 +329,7 @@ mod tests {
         assert!(window.cwnd <= 1002 * MSS, "{}", window.cwnd);
     }
 
+    /// RFC 9438 §4.2-4, §4.6-3.
     #[test]
     fn time_without_data_does_not_count() {
         let mut window = avoiding(1000);
@@ -335,6 +350,7 @@ mod tests {
         assert!(gap <= 20 * MSS, "{gap}");
     }
 
+    /// RFC 9438 §4.8-1, §4.10-1.
     #[test]
     fn timeout_starts_again_from_one_segment() {
         let mut window = avoiding(100);
@@ -359,6 +375,7 @@ mod tests {
 
     proptest! {
         /// K and W_cubic agree with the formulas in floating point.
+        /// RFC 9438 §4.2-1, §4.2-2.
         #[test]
         fn agrees_with_the_formulas(
             w_max in 1u32..1 << 30,

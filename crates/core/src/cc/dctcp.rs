@@ -50,6 +50,7 @@ impl Dctcp {
     }
 
     /// RFC 8257 §3.3 step 9 and §3.4: cwnd = cwnd * (1 - alpha / 2).
+    /// RFC 8257 §3-1.
     pub fn on_ecn(&mut self, window: &mut Window, mss: u32) {
         let cut = u64::from(window.cwnd) * u64::from(self.alpha) / u64::from(2 * ONE);
         let least = mss.saturating_mul(2).min(window.cwnd);

@@ -4,6 +4,7 @@ use super::{AckSample, Window};
 
 /// A window that the application does not fill says nothing about the network (RFC 7661 §1): it must have been full, or half full in
 /// slow start, where it may double in a round trip.
+/// RFC 9438 §4.6-3.
 pub(super) fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
     if window.cwnd < window.ssthresh {
         sample.flight.saturating_mul(2) >= window.cwnd
@@ -14,6 +15,8 @@ pub(super) fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
 
 /// Appropriate byte counting (RFC 3465 §2.2). A receiver that takes frames in bursts acknowledges a burst with one ACK, so L is not 2
 /// but 8 segments; after a time-out it is one (RFC 3465 §2.3).
+/// RFC 9293 MUST-19; RFC 5681 §3.1-7.
+/// RFC 9438 §4.10-1.
 pub(super) fn slow_start(window: &mut Window, sample: &AckSample) {
     let limit = if sample.after_timeout {
         sample.mss

@@ -153,6 +153,7 @@ impl Algorithm {
 }
 
 /// RFC 6928 §2: `min(segments * MSS, max(2 * MSS, segments * 1460))`, 10 segments by default.
+/// RFC 6928 §2-1.
 pub(crate) fn initial_window(segments: u8, mss: u32) -> u32 {
     let segments = u32::from(segments.max(1));
     (segments * mss).min((2 * mss).max(segments * 1460))
@@ -162,6 +163,7 @@ pub(crate) fn initial_window(segments: u8, mss: u32) -> u32 {
 mod tests {
     use super::*;
 
+    /// RFC 6928 §2-1.
     #[test]
     fn initial_window_of_rfc_6928() {
         assert_eq!(initial_window(10, 1460), 14_600);

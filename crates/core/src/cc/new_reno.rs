@@ -23,6 +23,7 @@ impl NewReno {
     }
 
     /// RFC 3465 §2.1: one segment per window acknowledged.
+    /// RFC 9293 MUST-19; RFC 5681 §3.1-8, §3.1-9.
     fn avoid_congestion(&mut self, window: &mut Window, sample: &AckSample) {
         self.bytes_acked = self.bytes_acked.saturating_add(sample.acked);
         if self.bytes_acked >= window.cwnd {
@@ -32,6 +33,7 @@ impl NewReno {
     }
 
     /// RFC 5681 §3.2 step 2 with equation (4).
+    /// RFC 5681 §3.1-6, §3.2-4, §4.3-1.
     pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
         window.ssthresh = half(flight, mss);
         window.cwnd = window.ssthresh;
@@ -39,6 +41,7 @@ impl NewReno {
     }
 
     /// RFC 5681 §3.1: `cwnd` falls to the loss window of one segment. `ssthresh` is held when the same data times out again.
+    /// RFC 5681 §3.1-6, §3.1-10, §3.1-11, §3.1-12.
     pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
         if first {
             window.ssthresh = half(flight, mss);
@@ -69,6 +72,7 @@ mod tests {
         }
     }
 
+    /// RFC 5681 §3-1, §3-2.
     #[test]
     fn slow_start_doubles_per_round() {
         let mut window = Window {
@@ -82,6 +86,7 @@ mod tests {
         assert_eq!(window.cwnd, 20 * MSS);
     }
 
+    /// RFC 5681 §3.1-8, §3.1-9, §3-2; RFC 9293 MUST-19.
     #[test]
     fn congestion_avoidance_adds_one_segment_per_round() {
         let mut window = Window {
@@ -107,6 +112,7 @@ mod tests {
         assert_eq!(window.cwnd, 10 * MSS);
     }
 
+    /// RFC 5681 §3.1-6, §4.3-1.
     #[test]
     fn loss_halves_the_flight_but_not_below_two_segments() {
         let mut window = Window {
@@ -121,6 +127,7 @@ mod tests {
         assert_eq!(window.ssthresh, 2 * MSS);
     }
 
+    /// RFC 5681 §3.1-10, §3.1-11, §3.1-12.
     #[test]
     fn timeout_restarts_from_one_segment_and_reduces_ssthresh_once() {
         let mut window = Window {

@@ -16,6 +16,7 @@ use crate::ip::{Class, Envelope, Net};
 /// RFC 1812 §4.3.2.3: as much of the packet as fits into 576 bytes.
 const MAX_QUOTE_V4: usize = 576 - 20 - 8;
 /// RFC 4443 §3: as much of the packet as fits into 1280 bytes.
+/// RFC 4443 §2.4-2.
 const MAX_QUOTE_V6: usize = 1280 - 40 - 8;
 
 /// What cannot be reached here.
@@ -88,6 +89,7 @@ impl Net {
     }
 
     /// RFC 1122 §3.2.2.1 (protocol unreachable) and RFC 4443 §3.4 (unrecognized next header). Returns why the packet was dropped.
+    /// RFC 8200 §4-2.
     pub(crate) fn refuse_protocol(
         &mut self,
         at: &Arrival,
@@ -214,6 +216,7 @@ impl Net {
         }
     }
 
+    /// RFC 4443 §2.4-4.
     fn error_envelope(
         &mut self,
         now: Instant,

@@ -42,6 +42,9 @@ impl Net {
             | Icmpv4Message::ParameterProblem { quoted, .. } => {
                 self.error_v4(quoted, ErrorKind::Soft(Error::HostUnreachable), 0, counters)
             }
+            // RFC 9293 MUST-55.
+            // RFC 1122 §3.2.2-1.
+            // RFC 5927 §6.2-1.
             // Redirects: routes are configured. Source quench: RFC 6633 §3.
             Icmpv4Message::EchoReply(_)
             | Icmpv4Message::Redirect { .. }
@@ -50,6 +53,7 @@ impl Net {
     }
 
     /// RFC 1122 §3.2.2.6: from the address that was asked.
+    /// RFC 1122 §3.2.2.6-1.
     fn echo_v4(
         &mut self,
         at: &Arrival,
@@ -125,6 +129,7 @@ fn unreachable(code: UnreachableCode) -> ErrorKind {
 }
 
 /// RFC 1191 §5: the router's word if it can be true, else the next smaller usual size.
+/// RFC 1191 §5-1.
 fn plausible_mtu(next_hop_mtu: u16, packet_len: u32) -> u16 {
     let len = u16::try_from(packet_len).unwrap_or(u16::MAX);
     if next_hop_mtu >= 68 && next_hop_mtu < len {
@@ -141,6 +146,7 @@ fn plausible_mtu(next_hop_mtu: u16, packet_len: u32) -> u16 {
 mod tests {
     use super::*;
 
+    /// RFC 1191 §5-1.
     #[test]
     fn mtus_that_cannot_be_true_are_replaced_by_usual_ones() {
         for (said, len, expected) in [

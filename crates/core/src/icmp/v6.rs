@@ -14,6 +14,7 @@ use crate::ip::input::{Arrival, Packet};
 use crate::ip::{Class, Envelope, ErrorKind, Input, Net};
 
 impl Net {
+    /// RFC 4443 §2.4-1.
     pub(crate) fn icmpv6<'a>(
         &mut self,
         at: &Arrival,
@@ -54,6 +55,7 @@ impl Net {
         }
     }
 
+    /// RFC 4443 §4.2-1.
     fn echo_v6(
         &mut self,
         at: &Arrival,

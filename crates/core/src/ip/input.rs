@@ -57,6 +57,7 @@ pub struct Packet<'a> {
 
 impl Packet<'_> {
     /// Whether one host sent it to one host: all others must not be answered with errors (RFC 1122 §3.2.2, RFC 4443 §2.4(e)).
+    /// RFC 1122 §3.2.2-2; RFC 4443 §2.4-3.
     pub fn is_unicast(&self) -> bool {
         is_host_address(self.src) && is_host_address(self.dst)
     }
@@ -152,6 +153,8 @@ impl Net {
     }
 
     /// RFC 1122 §3.2.1.3, §3.3.6, RFC 7126 §4.3 and §4.4. The TTL is none of a receiver's business (§3.2.1.7).
+    /// RFC 9293 MUST-57.
+    /// RFC 1122 §3.2.1.3-1, §3.2.1.7-2, §3.3.6-1.
     fn check_ipv4(&self, at: &Arrival, header: &Ipv4Header) -> Result<(), Drop> {
         if header.source_route {
             return Err(Drop::IpSourceRoute);
@@ -165,6 +168,8 @@ impl Net {
         self.check_ipv4_source(header.src)
     }
 
+    /// RFC 9293 MUST-63.
+    /// RFC 1122 §3.2.1.3-2.
     fn check_ipv4_source(&self, src: Ipv4Addr) -> Result<(), Drop> {
         if !is_host_address(src.into())
             || self.addresses.is_local(src.into())

@@ -208,6 +208,7 @@ impl Net {
     /// # Errors
     /// `NetworkUnreachable`: no route, or `dst` is no host's address, or ours. `AddressNotAvailable`: `src` is not ours, is of the other
     /// family or scope, or we have no address for this destination.
+    /// RFC 1122 §3.2.1.3-3.
     pub fn path(&self, dst: IpAddr, src: Option<IpAddr>) -> Result<Path, Error> {
         let is_broadcast = matches!(dst, IpAddr::V4(v4) if self.addresses.is_broadcast(v4));
         if !is_host_address(dst) || is_broadcast || self.is_local(dst) {

@@ -18,6 +18,7 @@ use super::packets::{Class, FRAME_LEN};
 use super::{Net, Path};
 
 /// RFC 1700's recommendation, and everybody's.
+/// RFC 1122 §3.2.1.7-1.
 const HOP_LIMIT: u8 = 64;
 
 /// Whom a frame goes to on its link.
@@ -211,6 +212,7 @@ impl Net {
     }
 
     /// Queues a composed frame on its port, or at the neighbour that has to be asked for.
+    /// RFC 1122 §2.3.2-3; RFC 4861 §7.2.2-1.
     fn dispatch(
         &mut self,
         now: Instant,

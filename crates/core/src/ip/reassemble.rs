@@ -99,6 +99,7 @@ impl Reassembler {
     ///
     /// # Errors
     /// Why the fragment, and with it perhaps its whole datagram, was dropped. What was dropped besides it is counted here.
+    /// RFC 1122 §3.3.2-1; RFC 8200 §5-1.
     pub fn push(
         &mut self,
         now: Instant,
@@ -206,6 +207,7 @@ impl Reassembler {
 
     /// Gives up a datagram whose time is over. `None`: no more are due. `Some(None)`: its first fragment never came (then nobody is told:
     /// RFC 1122 §3.3.2, RFC 8200 §4.5).
+    /// RFC 1122 §3.3.2-2.
     pub fn pop_expired(
         &mut self,
         now: Instant,

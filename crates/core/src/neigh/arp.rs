@@ -54,6 +54,7 @@ impl Net {
     ///
     /// ARP has no checksum. A damaged hardware address would be believed until it has been reachable for long enough to be doubted; so one
     /// that is neither the frame's source nor known before (as that of a router with a virtual address is) has to stand a probe first.
+    /// RFC 826 §0-2.
     fn learn_from_arp(
         &mut self,
         at: &Arrival,
@@ -77,6 +78,7 @@ impl Net {
         known
     }
 
+    /// RFC 826 §0-1.
     fn answer_arp(
         &mut self,
         at: &Arrival,

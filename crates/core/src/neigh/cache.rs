@@ -23,8 +23,10 @@ use crate::wheel::Wheel;
 /// REACHABLE_TIME (RFC 4861 §10); drawn anew from half to one and a half of it (§6.3.2).
 const REACHABLE: Duration = Duration::from_secs(30);
 /// RETRANS_TIMER (RFC 4861 §10). RFC 1122 §2.3.2.1: at most one ARP request per second and destination.
+/// RFC 1122 §2.3.2-1; RFC 4861 §7.2.2-2.
 const RETRANS: Duration = Duration::from_secs(1);
 /// MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT (RFC 4861 §10).
+/// RFC 4861 §7.2.2-3.
 const MAX_SOLICIT: u8 = 3;
 /// DELAY_FIRST_PROBE_TIME (RFC 4861 §10).
 const DELAY_FIRST_PROBE: Duration = Duration::from_secs(5);
@@ -235,6 +237,7 @@ impl Cache {
     }
 
     /// Something from the neighbour proves that our packets reach it (RFC 4861 §7.3.1).
+    /// RFC 4861 §7.3.3-1.
     pub fn confirm(&mut self, now: Instant, port: PortId, addr: IpAddr) {
         let Some(slot) = self.find(port, addr) else {
             return;
@@ -253,6 +256,7 @@ impl Cache {
     ///
     /// Stricter in one point: an answer counts as solicited only while a question is open, so that an invented one cannot make a changed
     /// hardware address reachable without a probe.
+    /// RFC 4861 §7.2.5-1.
     pub fn advertise(
         &mut self,
         now: Instant,
@@ -391,6 +395,7 @@ impl Cache {
         })
     }
 
+    /// RFC 1122 §2.3.2-2.
     fn check_reachable(&mut self, now: Instant, slot: u32) {
         // Confirmations do not move the timer: it is corrected when it fires.
         let until = self.entries[slot as usize].confirmed + self.reachable_time();

@@ -23,6 +23,7 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const HOP_LIMIT: u8 = 255;
 
 impl Net {
+    /// RFC 4861 §7.1-1.
     pub(crate) fn ndp(
         &mut self,
         at: &Arrival,
@@ -51,6 +52,7 @@ impl Net {
     }
 
     /// RFC 4861 §7.1.1, §7.2.3, §7.2.4.
+    /// RFC 4861 §7.2.4-1.
     fn on_solicitation(
         &mut self,
         at: &Arrival,

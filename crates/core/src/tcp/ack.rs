@@ -49,6 +49,7 @@ impl Conn<'_> {
     }
 
     /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT.
+    /// RFC 9293 MAY-12; RFC 5961 §5.2-1.
     fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let oldest = self.hot.snd_una - self.hot.max_snd_wnd;
         if seg.ack >= oldest && seg.ack <= self.hot.snd_nxt {
@@ -75,6 +76,8 @@ impl Conn<'_> {
         if !mode.contains(Flags::RECOVERY) {
             self.control_congestion(now, acked, flight, mode.contains(Flags::LOSS));
         }
+        // RFC 6298 §5-3, §5-4.
+        // RFC 6582 §3.2-5.
         if self.hot.snd_una == self.hot.snd_nxt {
             self.stop_rtx_timer();
         } else {
@@ -99,6 +102,7 @@ impl Conn<'_> {
     }
 
     /// Gives acknowledged bytes back to the application.
+    /// RFC 2018 §8-1.
     fn release(&mut self, bytes: u32) {
         self.sh.streams.consume(self.slot, bytes);
         self.cold.bytes_acked += u64::from(bytes);
@@ -133,6 +137,7 @@ impl Conn<'_> {
     /// RFC 6298 §3 (Karn): the timed segment was sent once. When everything timed was retransmitted, timestamps tell the copies apart
     /// (RFC 7323 §4.1); and while the RTO is backed off, any ACK that gets through with an echo ends that, without waiting for the segment
     /// that is being timed.
+    /// RFC 9293 MUST-18; RFC 6298 §3-1; RFC 7323 §4.1-1.
     pub fn measure(&mut self, now: Instant, seg: &Segment<'_>) {
         let measured = if !self.has(Flags::TIMING) {
             self.echoed(now, seg)
@@ -149,6 +154,7 @@ impl Conn<'_> {
     }
 
     /// The age of the timestamp echoed, where it is needed: the clock ticks in milliseconds, so it is the poorer measure.
+    /// RFC 7323 §3.2-3, §4.2-1.
     fn echoed(&self, now: Instant, seg: &Segment<'_>) -> Option<Duration> {
         let needed = self.hot.backoff > 0 || !self.hot.rtt.is_known();
         let stamps = seg
@@ -171,6 +177,7 @@ impl Conn<'_> {
             max: self.sh.config.rto_max,
         };
         self.hot.rtt.sample(measured, bounds);
+        self.cold.probe_measured = true;
         // RFC 6298 §5: a measurement collapses the back-off.
         self.hot.backoff = 0;
         let micros = u32::try_from(measured.as_micros())
@@ -200,6 +207,7 @@ impl Conn<'_> {
     }
 
     /// Takes the window of a segment; on a SYN it is not scaled (RFC 7323 §2.2).
+    /// RFC 9293 MUST-1; RFC 7323 §2.3-1.
     pub fn set_send_window(&mut self, seg: &Segment<'_>, scale: u8) {
         self.hot.snd_wnd = u32::from(seg.window) << scale;
         self.hot.max_snd_wnd = self.hot.max_snd_wnd.max(self.hot.snd_wnd);
@@ -265,6 +273,8 @@ impl Conn<'_> {
 
     /// RFC 5681 §3.1: one segment if the SYN was lost, the initial window otherwise; RFC 6298 §5.7: an RTO of 3 s if it was lost and
     /// nothing could be measured.
+    /// RFC 6298 §5-8; RFC 5681 §3.1-2, §3.1-3.
+    /// RFC 6928 §2-2.
     fn start_windows(&mut self) {
         let mss = u32::from(self.hot.mss);
         let segments = self.sh.config.initial_window;

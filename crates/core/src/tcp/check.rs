@@ -16,6 +16,7 @@ const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;
 impl Conn<'_> {
     /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is taken: §3.2 says that it SHOULD be dropped,
     /// but middleboxes strip options, and dropping kills the connection.
+    /// RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1.
     pub fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let Some(stamps) = seg.options.timestamps else {
             return Ok(());
@@ -31,12 +32,14 @@ impl Conn<'_> {
         Err(Drop::TcpPaws.into())
     }
 
+    /// RFC 7323 §5.5-1.
     fn ts_recent_is_stale(&self, now: Instant) -> bool {
         let age = (now.as_millis() as u32).wrapping_sub(self.hot.last_received);
         age > TS_RECENT_LIFETIME_MS
     }
 
     /// First, check the sequence number.
+    /// RFC 7323 §5.3-2, §5.3-4.
     pub fn check_sequence(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if self.is_acceptable(seg) {
             return Ok(());
@@ -76,6 +79,7 @@ impl Conn<'_> {
     }
 
     /// Second, check the RST bit, as RFC 5961 §3.2 has it.
+    /// RFC 9293 MUST-66; RFC 5961 §3.2-1, §3.2-2, §3.2-3, §3.2-4; RFC 7323 §5.2-4.
     pub fn check_rst(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::RST) {
             return Ok(());
@@ -84,6 +88,7 @@ impl Conn<'_> {
             self.challenge(now);
             return Err(Drop::TcpReset.into());
         }
+        // RFC 9293 SHLD-2.
         self.sh.counters.resets_in += 1;
         match self.hot.state {
             State::SynReceived => self.fail(Error::Refused),
@@ -95,6 +100,7 @@ impl Conn<'_> {
     }
 
     /// Fourth, check the SYN bit: never believed on a synchronised connection (RFC 5961 §4.2).
+    /// RFC 5961 §4.2-1, §4.2-2.
     pub fn check_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::SYN) {
             return Ok(());
@@ -104,6 +110,7 @@ impl Conn<'_> {
     }
 
     /// A challenge ACK, unless there were too many (RFC 5961 §7).
+    /// RFC 5961 §7-1.
     pub fn challenge(&mut self, now: Instant) {
         if self.sh.may_challenge(now) {
             self.sh.counters.challenge_acks += 1;
@@ -114,6 +121,7 @@ impl Conn<'_> {
     }
 
     /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.
+    /// RFC 7323 §4.3-1, §5.3-3.
     pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
         if let Some(stamps) = seg.options.timestamps
             && self.has(Flags::TIMESTAMPS)

@@ -43,6 +43,7 @@ impl Conn<'_> {
     }
 
     /// The application is done with both directions.
+    /// RFC 9293 MAY-1, SHLD-3.
     pub fn close(&mut self, now: Instant) {
         self.set(Flags::APP_CLOSED);
         if self.hot.state.is_over() {

@@ -175,6 +175,7 @@ impl Tcp {
     }
 
     /// OPEN, active.
+    /// RFC 9293 MUST-43, MUST-44.
     fn connect(
         &mut self,
         now: Instant,
@@ -300,11 +301,15 @@ impl Conn<'_> {
         }
     }
 
+    /// RFC 9293 MUST-24, MUST-17.
     fn set_options(&mut self, now: Instant, options: Options) {
         self.cold.options = options;
         self.hot.flags.set(Flags::NODELAY, options.nodelay);
         let limits = limits(&self.sh.config, &options);
-        self.sh.streams.set_recv_limit(self.slot, limits.recv);
+        // RFC 7323 §2.4-1: whatever the limit is now, there is room for what was offered.
+        let promised = self.sh.streams.recv_unread(self.slot) + self.hot.rcv_wnd();
+        let recv = limits.recv.max(promised);
+        self.sh.streams.set_recv_limit(self.slot, recv);
         self.sh.streams.set_send_limit(self.slot, limits.send);
         if self.sh.streams.app_wants_space(self.slot) {
             self.notify(Ready::WRITABLE);
@@ -324,6 +329,7 @@ fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
+/// RFC 9293 MUST-46.
 fn check_destination(local: Option<IpAddr>, remote: SocketAddr) -> Result<(), Error> {
     let mixed = local.is_some_and(|local| local.is_ipv4() != remote.is_ipv4());
     if mixed || remote.port() == 0 || !is_valid_source(remote.ip()) {

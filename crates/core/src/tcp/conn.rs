@@ -222,6 +222,7 @@ impl Conn<'_> {
     }
 
     /// The connection failed: the state is CLOSED, the application learns why. What it has not read stays readable.
+    /// RFC 9293 MUST-12.
     pub fn fail(&mut self, error: Error) {
         self.count_failure();
         self.cold.error = Some(error);
@@ -247,6 +248,7 @@ impl Conn<'_> {
     }
 
     /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).
+    /// RFC 7323 §5.4-1.
     pub fn tsval(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.hot.ts_offset)
     }

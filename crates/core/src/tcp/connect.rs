@@ -90,6 +90,7 @@ impl Conn<'_> {
     }
 
     /// "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment and send it". Text in the SYN comes again.
+    /// RFC 9293 MUST-10, MUST-11.
     fn become_simultaneous(&mut self) {
         self.hot.state = State::SynReceived;
         self.set(Flags::SYN_DUE);

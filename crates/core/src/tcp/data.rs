@@ -43,6 +43,7 @@ impl Conn<'_> {
     }
 
     /// The edge beyond which no byte is taken: the window, or the peer's FIN.
+    /// RFC 7323 §2.4-1.
     fn receive_limit(&self) -> SeqNumber {
         if self.has(Flags::PEER_FIN) {
             self.hot.rcv_adv.min(self.cold.peer_fin)
@@ -90,6 +91,7 @@ impl Conn<'_> {
     }
 
     /// One ACK for each out-of-order segment: the peer counts them (RFC 5681 §4.2).
+    /// RFC 9293 MAY-13; RFC 5681 §4.2-3; RFC 2018 §4-3.
     fn owe_duplicate_ack(&mut self) {
         self.hot.dup_acks_due = self.hot.dup_acks_due.saturating_add(1);
         self.hot.quick_acks = self.sh.config.quick_acks;
@@ -98,6 +100,7 @@ impl Conn<'_> {
 
     /// In-order data came (RFC 9293 §3.8.6.3, RFC 5681 §4.2): acknowledge at once what fills a gap and at least every second full-sized
     /// segment; the rest may wait for data to ride on.
+    /// RFC 9293 SHLD-19; RFC 5681 §4.2-1, §4.2-4.
     fn owe_ack(&mut self, now: Instant, filled_gap: bool) {
         self.hot.dup_acks_due = 0;
         let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
@@ -109,6 +112,7 @@ impl Conn<'_> {
         }
     }
 
+    /// RFC 9293 SHLD-18; RFC 5681 §4.2-2.
     fn delay_ack(&mut self, now: Instant) {
         let at = now + self.sh.config.delayed_ack;
         self.hot.ack_at = at.as_nanos().div_ceil(1_000_000) as u32;

@@ -29,6 +29,7 @@ pub(crate) struct Target {
 }
 
 /// Writes a whole frame. A frame that is too short for it (no port lends one) stays empty.
+/// RFC 9293 MUST-2.
 pub(crate) fn write_frame(
     frame: &mut [u8],
     net: &Net,
@@ -100,11 +101,13 @@ impl Conn<'_> {
     }
 
     /// The window in a SYN is never scaled (RFC 7323 §2.2).
+    /// RFC 7323 §2.2-4.
     fn syn_window(&mut self) -> u16 {
         let window = self.hot.rcv_wnd().min(u32::from(u16::MAX));
         window as u16
     }
 
+    /// RFC 7323 §3.2-2.
     fn syn_options(&self, now: Instant, is_reply: bool) -> TcpOptions {
         let tsval = self.tsval(now);
         let mut options = syn_options(
@@ -125,6 +128,7 @@ impl Conn<'_> {
         options
     }
 
+    /// RFC 9293 MUST-65; RFC 2018 §2-1, §4-2; RFC 7323 §3.2-1, §3.2-5, §4.3-2.
     fn segment_options(&self, now: Instant) -> TcpOptions {
         let mut options = TcpOptions::default();
         // RFC 7323 §3.2: once agreed on, in every segment but RST.

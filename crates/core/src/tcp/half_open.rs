@@ -64,6 +64,7 @@ impl Options {
     }
 }
 
+/// RFC 4987 §3.4-1.
 const _: () = assert!(size_of::<HalfOpen>() == 64);
 
 impl HalfOpen {
@@ -245,6 +246,7 @@ impl Tcp {
     }
 
     /// SYN_RECEIVED of a passive open (RFC 9293 §3.10.7.4).
+    /// RFC 9293 MUST-11.
     pub fn on_half_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(&record) = self.half_open.at(slot) else {
             return Err(Drop::TcpNoConnection.into());

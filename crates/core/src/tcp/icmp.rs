@@ -14,10 +14,13 @@ use crate::tcp::tcb::Flags;
 
 /// The smallest path MTUs that are believed: below, an attacker would have us send tiny segments. RFC 8200 §5 guarantees the one for
 /// IPv6; every link of today carries the one for IPv4.
+/// RFC 5927 §7.2-1.
 const MIN_MTU_V4: u16 = 552;
+/// RFC 8201 §4-1.
 const MIN_MTU_V6: u16 = 1280;
 
 impl Tcp {
+    /// RFC 9293 MUST-54.
     pub fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
         let key = FlowKey::new(error.quoted.src, error.quoted.dst);
         let hash = self.flows.hash(&key);
@@ -39,6 +42,7 @@ impl Tcp {
 
 impl Conn<'_> {
     /// RFC 5927 §4.1: SND.UNA =< SEG.SEQ < SND.NXT.
+    /// RFC 5927 §4.1-1.
     fn is_in_flight(&self, seq: SeqNumber) -> bool {
         seq >= self.hot.snd_una && seq < self.hot.snd_nxt
     }
@@ -51,7 +55,9 @@ impl Conn<'_> {
                 }
             }
             // RFC 5461 §4.1: hard errors end attempts to connect, not connections.
+            // RFC 5927 §5.2-1.
             ErrorKind::Hard(error) if self.hot.state == State::SynSent => self.fail(error),
+            // RFC 9293 MUST-47, MUST-56, SHLD-25.
             ErrorKind::Hard(error) | ErrorKind::Soft(error) => {
                 self.cold.soft_error = Some(error);
             }
@@ -59,6 +65,7 @@ impl Conn<'_> {
     }
 
     /// Makes segments as large as path, peer and options let them be.
+    /// RFC 1191 §6.4-2.
     pub fn fit_segments(&mut self) {
         self.hot.mss = effective_mss(
             self.cold.peer_mss,
@@ -70,6 +77,7 @@ impl Conn<'_> {
     }
 
     /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
+    /// RFC 1191 §3-2, §3-3, §6.3-1, §6.4-1; RFC 8201 §4-2, §4-3, §5.4-1.
     fn lower_path_mtu(&mut self, now: Instant, mtu: u16) {
         let is_ipv4 = self.key.is_ipv4();
         let mtu = mtu.max(if is_ipv4 { MIN_MTU_V4 } else { MIN_MTU_V6 });

@@ -140,6 +140,7 @@ impl Tcp {
 impl Conn<'_> {
     /// RFC 9293 §3.10.7.4, "Otherwise". (Security and urgent data, third and sixth, have no effect: the one is not used by anybody, the
     /// other is delivered in line.)
+    /// RFC 9293 MUST-31.
     pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if self.is_predicted(seg) {
             return self.take_predicted(now, seg);

@@ -26,11 +26,13 @@ impl fmt::Debug for IsnGenerator {
 pub(crate) struct Start {
     pub iss: SeqNumber,
     /// Added to the millisecond clock (RFC 7323 §5.4).
+    /// RFC 7323 §7.1-1.
     pub ts_offset: u32,
 }
 
 impl IsnGenerator {
     /// The key is derived from `secret`, so that it differs from all other uses of that.
+    /// RFC 6528 §3-3.
     pub fn new(secret: &[u8; 32]) -> Self {
         let mut master = [0; 16];
         for (i, byte) in secret.iter().enumerate() {
@@ -47,6 +49,8 @@ impl IsnGenerator {
     }
 
     /// The clock M ticks every 4 µs (RFC 9293 §3.4.1).
+    /// RFC 9293 MUST-8, SHLD-1, MUST-9.
+    /// RFC 6528 §3-1, §3-2.
     pub fn start(&self, now: Instant, key: &FlowKey) -> Start {
         let mut hasher = self.hasher;
         key.hash(&mut hasher);
@@ -67,6 +71,7 @@ mod tests {
         FlowKey::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into())
     }
 
+    /// RFC 9293 MUST-8.
     #[test]
     fn grows_by_one_every_4_us() {
         let isn = IsnGenerator::new(&[7; 32]);
@@ -76,6 +81,8 @@ mod tests {
         assert_eq!(later.ts_offset, first.ts_offset);
     }
 
+    /// RFC 9293 SHLD-1, MUST-9.
+    /// RFC 6528 §3-1, §3-2.
     #[test]
     fn depends_on_endpoints_and_secret() {
         let now = Instant::from_millis(5);

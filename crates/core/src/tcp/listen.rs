@@ -138,12 +138,14 @@ impl Listeners {
     }
 
     /// Whether `candidate` can listen beside the others.
+    /// RFC 9293 MUST-42.
     pub fn is_free(&self, candidate: &Listener) -> bool {
         self.on_port(candidate.local.port())
             .filter_map(|slot| self.at(slot))
             .all(|other| !candidate.conflicts_with(other))
     }
 
+    /// RFC 9293 MUST-41.
     pub fn insert(&mut self, mut listener: Listener) -> Result<ListenerId, Error> {
         if !self.is_free(&listener) {
             return Err(Error::AddressInUse);

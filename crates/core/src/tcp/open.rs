@@ -85,6 +85,7 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         ack_at: 0,
         window: Window {
             cwnd: 0,
+            // RFC 5681 §3.1-5.
             ssthresh: u32::MAX,
         },
         fin_seq: iss,
@@ -119,6 +120,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         fin_wait_2_at: Instant::FAR,
         iss: opening.start.iss,
         irs: SeqNumber(0),
+        // RFC 6582 §3.2-1.
         recover: opening.start.iss,
         peer_fin: SeqNumber(0),
         held: 0,
@@ -129,6 +131,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         reduced_at: 0,
         probe: Probe::None,
         probe_end: opening.start.iss,
+        probe_measured: false,
         reordering: false,
         reo_wnd_mult: 1,
         reo_wnd_persist: 0,
@@ -158,6 +161,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
 }
 
 /// The peer's SYN was received: its sequence number and what both agreed on.
+/// RFC 7323 §2.2-3, §2.2-4.
 pub(crate) fn synchronize(
     hot: &mut Hot,
     cold: &mut Cold,

@@ -22,6 +22,7 @@ pub(crate) fn headers_len(is_ipv4: bool) -> u16 {
 }
 
 /// The MSS option that we send: the MTU less fixed headers (RFC 6691), no more than the socket wants.
+/// RFC 9293 MUST-67.
 pub(crate) fn advertised_mss(mtu: u16, is_ipv4: bool, options: &Options) -> u16 {
     let mss = mtu.saturating_sub(headers_len(is_ipv4));
     mss.min(options.max_segment.unwrap_or(u16::MAX))
@@ -29,6 +30,7 @@ pub(crate) fn advertised_mss(mtu: u16, is_ipv4: bool, options: &Options) -> u16 
 }
 
 /// The MSS that the peer wants.
+/// RFC 9293 MUST-14, MUST-15.
 pub(crate) fn peer_mss(theirs: &TcpOptions, is_ipv4: bool) -> u16 {
     let default = if is_ipv4 {
         DEFAULT_MSS_V4
@@ -39,6 +41,8 @@ pub(crate) fn peer_mss(theirs: &TcpOptions, is_ipv4: bool) -> u16 {
 }
 
 /// Eff.snd.MSS (RFC 9293 §3.7.1): what the peer takes, what the path takes, what the socket wants, less the options in every segment.
+/// RFC 9293 MUST-16.
+/// RFC 1122 §3.3.3-1.
 pub(crate) fn effective_mss(
     peer: u16,
     mtu: u16,
@@ -55,6 +59,7 @@ pub(crate) fn effective_mss(
 }
 
 /// The smallest scale with which the largest receive buffer can be offered.
+/// RFC 7323 §2.3-3.
 pub(crate) fn window_scale_for(max_buffer: u32) -> u8 {
     let mut scale = 0;
     while scale < MAX_WINDOW_SCALE && (u32::from(u16::MAX) << scale) < max_buffer {
@@ -64,10 +69,12 @@ pub(crate) fn window_scale_for(max_buffer: u32) -> u8 {
 }
 
 /// Fills in our side of the options of a SYN.
+/// RFC 9293 MUST-14, SHLD-5, MAY-3.
 pub(crate) fn syn_options(config: &Config, mss: u16, wscale: u8, tsval: u32) -> TcpOptions {
     TcpOptions {
         mss: Some(mss),
         window_scale: config.window_scaling.then_some(wscale),
+        // RFC 2018 §2-1.
         sack_permitted: true,
         timestamps: config.timestamps.then_some(Timestamps { tsval, tsecr: 0 }),
         ..TcpOptions::default()
@@ -87,6 +94,7 @@ pub(crate) struct Agreed {
 
 impl Agreed {
     /// From the options of the peer's SYN and what `config` lets us offer.
+    /// RFC 7323 §2.2-1, §2.3-4.
     pub fn new(config: &Config, our_wscale: u8, theirs: &TcpOptions, is_ipv4: bool) -> Self {
         // RFC 7323 §2.2: both or neither; §2.3: more than 14 is taken for 14.
         let scales = theirs
@@ -109,12 +117,14 @@ impl Agreed {
 mod tests {
     use super::*;
 
+    /// RFC 9293 MUST-15.
     #[test]
     fn mss_without_an_option() {
         assert_eq!(peer_mss(&TcpOptions::default(), true), 536);
         assert_eq!(peer_mss(&TcpOptions::default(), false), 1220);
     }
 
+    /// RFC 9293 MUST-16.
     #[test]
     fn effective_mss_is_the_smallest() {
         let none = Options::default();
@@ -135,6 +145,7 @@ mod tests {
         assert!(effective_mss(peer_mss(&hostile, true), 1500, true, true, &none) >= 48);
     }
 
+    /// RFC 7323 §2.3-3.
     #[test]
     fn scale_is_as_small_as_the_buffer_allows() {
         assert_eq!(window_scale_for(65_535), 0);
@@ -143,6 +154,7 @@ mod tests {
         assert_eq!(window_scale_for(u32::MAX), 14);
     }
 
+    /// RFC 7323 §2.2-1, §2.3-4.
     #[test]
     fn options_count_only_if_both_offer_them() {
         let config = Config::default();

@@ -133,6 +133,7 @@ impl Conn<'_> {
         self.may_retransmit(&plan).then_some(plan)
     }
 
+    /// RFC 9293 SHLD-16, SHLD-17, MUST-35; RFC 7323 §2.4-5.
     fn may_retransmit(&self, plan: &Plan) -> bool {
         // A closed window is the persist timer's business.
         if self.hot.snd_wnd == 0 {
@@ -161,12 +162,14 @@ impl Conn<'_> {
         self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
     }
 
+    /// RFC 6675 §5-10; RFC 5681 §3-1, §3-2, §4.3-2; RFC 8985 §9.3-1.
     fn cwnd_allows(&self, len: u32) -> bool {
         let pipe = self.pipe();
         pipe == 0 || pipe.saturating_add(len) <= self.hot.window.cwnd
     }
 
     /// NextSeg (2): data that was never sent, and the FIN behind the last of it.
+    /// RFC 9293 MUST-34, SHLD-15, SHLD-28, MUST-60; RFC 7323 §2.4-3, §2.4-4; RFC 5681 §2-1.
     fn plan_new(&mut self, now: Instant) -> Option<Plan> {
         let nxt = self.hot.snd_nxt;
         let end = self.stream_end();
@@ -188,6 +191,7 @@ impl Conn<'_> {
     }
 
     /// Sender's silly window avoidance with Nagle's algorithm (RFC 9293 §3.8.6.2.1, §3.7.4). `len` is min(D, U, Eff.snd.MSS).
+    /// RFC 9293 SHLD-7, MUST-17, MUST-38.
     fn is_worth_sending(&self, len: u32, available: u32, usable: u32) -> bool {
         // (1) a full segment.
         if len == self.segment_room() {
@@ -204,6 +208,8 @@ impl Conn<'_> {
     }
 
     /// RFC 5681 §4.1: after an idle RTO the ACK clock has stopped.
+    /// RFC 5681 §4.1-1.
+    /// RFC 6928 §2-3.
     fn restart_if_idle(&mut self, now: Instant) {
         if self.hot.flight() > 0 || now - self.cold.last_sent <= self.hot.rtt.rto() {
             return;
@@ -213,6 +219,7 @@ impl Conn<'_> {
     }
 
     /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.
+    /// RFC 9293 MUST-61, SHLD-27.
     pub fn segment(&self, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
         let end = self.stream_end();
         let mut flags = TcpFlags::ACK;
@@ -258,6 +265,7 @@ impl Conn<'_> {
     }
 
     /// RFC 9293 §3.8.4: SEG.SEQ = SND.NXT - 1.
+    /// RFC 9293 SHLD-12.
     pub fn plan_keepalive(&self) -> Plan {
         Plan {
             kind: Kind::Keepalive,

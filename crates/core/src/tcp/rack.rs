@@ -48,6 +48,7 @@ impl Conn<'_> {
     }
 
     /// New data up to `end` is being sent: SND.NXT has not moved yet.
+    /// RFC 8985 §4-1, §4-3.
     pub fn log_new(&mut self, now: Instant, end: SeqNumber) {
         let now = micros(now);
         if self.hot.flight() == 0 {
@@ -66,6 +67,7 @@ impl Conn<'_> {
     }
 
     /// `range` is being sent again. What is SACKed around it is taken along, so that neighbours become one span.
+    /// RFC 8985 §6.1-1.
     pub fn log_again(&mut self, now: Instant, range: Range) {
         let range = self.scoreboard().map_or(range, |set| {
             let before = set.containing(range.start - 1);
@@ -124,6 +126,7 @@ impl Conn<'_> {
     }
 
     /// RACK_update_reo_wnd (RFC 8985 §6.2 step 4), µs.
+    /// RFC 8985 §6.2-4.
     fn reordering_window(&self) -> u32 {
         let mss = u32::from(self.hot.mss);
         let many = || {
@@ -140,6 +143,7 @@ impl Conn<'_> {
 
     /// A duplicate was reported (RFC 2883): what was sent again was not lost, so the window for reordering is too small. Once per round
     /// trip.
+    /// RFC 8985 §4-4, §6.2-5.
     pub fn on_spurious_retransmission(&mut self) {
         self.sh.counters.spurious_retransmits += 1;
         // A round that ends beyond SND.NXT is from before sequence numbers wrapped around.
@@ -152,6 +156,7 @@ impl Conn<'_> {
     }
 
     /// A recovery ended.
+    /// RFC 8985 §6.2-5.
     pub fn relax_reordering_window(&mut self) {
         self.cold.reo_wnd_persist = self.cold.reo_wnd_persist.saturating_sub(1);
         if self.cold.reo_wnd_persist == 0 {
@@ -160,6 +165,7 @@ impl Conn<'_> {
     }
 
     /// How long ago a segment must have been sent to be lost when the timer expires (RFC 8985 §6.3), µs.
+    /// RFC 8985 §6.3-1.
     pub fn age_of_loss(&self) -> u32 {
         if !self.has(Flags::SACK) {
             return 0;
@@ -169,6 +175,7 @@ impl Conn<'_> {
     }
 
     /// RACK_detect_loss: after every ACK that says anything, and when its timer expires.
+    /// RFC 6675 §5.1-3.
     pub fn detect_losses(&mut self, now: Instant) {
         let unusual = Flags::SACKED | Flags::RECOVERY | Flags::LOSS;
         if !(self.has(Flags::SACK) && self.has(Flags::SENT_LOG) && self.has(unusual)) {
@@ -188,6 +195,7 @@ impl Conn<'_> {
         self.set_reordering_timer(now, verdict.wait);
     }
 
+    /// RFC 6675 §5.1-2.
     fn on_losses(&mut self, now: Instant, verdict: Verdict) {
         if verdict.resent_lost {
             self.sh.counters.lost_retransmissions += 1;
@@ -201,6 +209,7 @@ impl Conn<'_> {
     }
 
     /// RFC 5681 §4.3: the loss of a retransmission is a second sign of congestion. At most once per round trip.
+    /// RFC 8985 §9.3-3; RFC 5681 §4.3-4.
     fn reduce_again(&mut self, now: Instant) {
         let since = micros(now).wrapping_sub(self.cold.reduced_at);
         if u128::from(since) >= self.hot.rtt.srtt().as_micros() {
@@ -210,6 +219,7 @@ impl Conn<'_> {
     }
 
     /// The reordering timer shares its place with the probe time-out: neither runs when the other may.
+    /// RFC 8985 §6.2-7.
     fn set_reordering_timer(&mut self, now: Instant, wait: Option<u32>) {
         if let Some(wait) = wait {
             self.hot.early_at = now + std::time::Duration::from_micros(u64::from(wait));

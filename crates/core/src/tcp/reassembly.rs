@@ -37,6 +37,7 @@ impl Held {
     }
 
     /// RFC 2018 §4: the first block holds the segment that came last; then the most recently reported ones.
+    /// RFC 2018 §4-4, §4-5, §4-6.
     pub fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let recent = self
@@ -54,6 +55,7 @@ impl Held {
 }
 
 /// RFC 2883 §4: the first block reports the duplicate; if that is above the ACK, the second is the block around it.
+/// RFC 2883 §4-1, §4-4, §4-5.
 fn with_duplicate(duplicate: Range, blocks: &SackBlocks) -> SackBlocks {
     let Range { start, end } = duplicate;
     let mut all = SackBlocks::EMPTY;
@@ -71,6 +73,7 @@ fn with_duplicate(duplicate: Range, blocks: &SackBlocks) -> SackBlocks {
 impl Conn<'_> {
     /// Places `bytes`, whose first has sequence number `start` (inside the window), and moves RCV.NXT over what is complete now.
     /// Bytes that had arrived before are not overwritten.
+    /// RFC 2018 §8-2.
     pub fn accept_bytes(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
         let end = start + bytes.len() as u32;
         self.write_new(start, bytes)?;
@@ -146,6 +149,7 @@ impl Conn<'_> {
         end
     }
 
+    /// RFC 9293 SHLD-31.
     fn hold(&mut self, start: SeqNumber, end: SeqNumber) -> Result<(), Drop> {
         if !self.has(Flags::HOLES) {
             self.cold.held = self.sh.held.alloc().ok_or(Drop::TcpRanges)?;
@@ -168,6 +172,7 @@ impl Conn<'_> {
 
     /// What an ACK has to report.
     pub fn sack_blocks(&self) -> SackBlocks {
+        // RFC 2018 §4-1.
         if !(self.has(Flags::HOLES | Flags::DUPLICATE) && self.has(Flags::SACK)) {
             return SackBlocks::EMPTY;
         }
@@ -182,6 +187,7 @@ impl Conn<'_> {
     }
 
     /// `[from, to)` had arrived before: the next ACK says so. The last report counts, should there be several (RFC 2883 §4: once each).
+    /// RFC 2883 §4-3.
     pub fn note_duplicate(&mut self, from: SeqNumber, to: SeqNumber) {
         if self.has(Flags::SACK) && from < to {
             self.cold.duplicate = Range::new(from, to);

@@ -17,6 +17,7 @@ use crate::tcp::tcb::Flags;
 
 impl Conn<'_> {
     /// SetPipe (RFC 6675 §4), bytes.
+    /// RFC 6675 §4-3.
     pub fn pipe(&self) -> u32 {
         let hot = &*self.hot;
         let flight = hot.flight();
@@ -32,6 +33,7 @@ impl Conn<'_> {
     }
 
     /// SND.UNA advanced over `acked` sequence numbers.
+    /// RFC 6675 §5-7, §5-8, §5-9.
     pub fn on_progress(&mut self, now: Instant, acked: u32) {
         self.trim_scoreboard();
         let una = self.hot.snd_una;
@@ -55,6 +57,7 @@ impl Conn<'_> {
     }
 
     /// RFC 6582 §3.2 step 3, partial acknowledgments: the next segment is lost too. With SACK the log knows.
+    /// RFC 6582 §3.2-4, §5-1.
     fn on_partial_ack(&mut self, acked: u32) {
         if !self.has(Flags::SACK) {
             let mss = u32::from(self.hot.mss);
@@ -66,6 +69,7 @@ impl Conn<'_> {
     }
 
     /// The first unacknowledged segment is lost, and the next to be sent, whatever `cwnd` says.
+    /// RFC 5681 §3.2-5.
     fn lose_first(&mut self) {
         let una = self.hot.snd_una;
         let end = (una + u32::from(self.hot.mss)).min(self.hot.snd_nxt);
@@ -76,6 +80,8 @@ impl Conn<'_> {
     }
 
     /// RFC 6582 §3.2 step 3, full acknowledgments.
+    /// RFC 5681 §3.2-8, §4.3-3.
+    /// RFC 6582 §3.2-3.
     fn leave_recovery(&mut self, now: Instant) {
         let mss = u32::from(self.hot.mss);
         if self.has(Flags::SACK) {
@@ -102,6 +108,7 @@ impl Conn<'_> {
     }
 
     /// SEG.ACK = SND.UNA. Is it a duplicate as RFC 5681 §2 defines one, or as RFC 6675 §2 does if SACK is in use?
+    /// RFC 3042 §2-3.
     pub fn on_possible_duplicate(&mut self, now: Instant, seg: &Segment<'_>, sack_news: bool) {
         let same_window = u32::from(seg.window) << self.hot.snd_wscale == self.hot.snd_wnd;
         let plain = seg.payload.is_empty() && !seg.has(TcpFlags::SYN | TcpFlags::FIN);
@@ -116,6 +123,7 @@ impl Conn<'_> {
         }
     }
 
+    /// RFC 8985 §9.2-1; RFC 5681 §3.2-1, §3.2-6.
     fn on_duplicate_ack(&mut self, now: Instant) {
         self.sh.counters.duplicate_acks_in += 1;
         if !self.has(Flags::SACK) {
@@ -128,11 +136,14 @@ impl Conn<'_> {
                 self.enter_recovery(now);
             }
         }
+        // RFC 5681 §3.2-2, §3.2-3, §3.2-7; RFC 3042 §2-1, §2-2.
         // New data during the first duplicates is limited transmit (RFC 3042): `pipe` makes room for one segment each.
         self.mark_output();
     }
 
     /// RFC 6582 §3.2 step 2: not for duplicates of what was retransmitted before.
+    /// RFC 5681 §3.2-1.
+    /// RFC 6582 §3.2-2.
     fn should_recover(&self) -> bool {
         !self.has(Flags::RECOVERY | Flags::LOSS)
             && self.hot.dup_acks >= DUP_THRESH
@@ -140,6 +151,7 @@ impl Conn<'_> {
     }
 
     /// RFC 6675 §5 (4), RFC 6582 §3.2 step 2: once per window.
+    /// RFC 6675 §5-4, §5-5, §5-6; RFC 5681 §3.2-4, §4.3-1.
     pub fn enter_recovery(&mut self, now: Instant) {
         // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2).
         let flight = self.hot.flight().min(self.hot.window.cwnd);
@@ -165,6 +177,7 @@ impl Conn<'_> {
     }
 
     /// The retransmission timer expired (RFC 5681 §3.1, RFC 6675 §5.1, RFC 8985 §6.3).
+    /// RFC 2018 §5.1-1; RFC 5681 §3.1-10, §3.1-12.
     pub fn on_loss_timeout(&mut self, now: Instant) {
         let mss = u32::from(self.hot.mss);
         let first = !self.has(Flags::LOSS);
@@ -176,6 +189,8 @@ impl Conn<'_> {
     }
 
     /// Everything that was sent at least `age` µs ago, and the first segment in any case, counts as lost.
+    /// RFC 6298 §5-5, §5-1; RFC 2018 §5-4; RFC 6675 §5.1-1.
+    /// RFC 6582 §3.2-6.
     pub fn go_back(&mut self, now: Instant, age: u32) {
         self.detect_reneging();
         if let Some(log) = self.sent_log_mut() {

@@ -1,6 +1,6 @@
 //! RSTs (RFC 9293 §3.5.2): to segments that belong to nothing, and the last word of a connection that is aborted.
 
-use wire::tcp::{TcpFlags, TcpHeader};
+use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
 use crate::drops::Drop;
@@ -16,19 +16,34 @@ fn reset_for(seg: &Segment<'_>) -> Option<TcpHeader> {
     if seg.has(TcpFlags::RST) {
         return None;
     }
+    let header = TcpHeader {
+        options: echo_of(seg),
+        ..TcpHeader::default()
+    };
     Some(if seg.has(TcpFlags::ACK) {
         TcpHeader {
             seq: seg.ack,
             flags: TcpFlags::RST,
-            ..TcpHeader::default()
+            ..header
         }
     } else {
         TcpHeader {
             ack: seg.end(),
             flags: TcpFlags::RST | TcpFlags::ACK,
-            ..TcpHeader::default()
+            ..header
         }
     })
+}
+
+/// RFC 7323 §5.2-1: an echo shows the other end that its segment was seen.
+fn echo_of(seg: &Segment<'_>) -> TcpOptions {
+    TcpOptions {
+        timestamps: seg.options.timestamps.map(|theirs| Timestamps {
+            tsval: 0,
+            tsecr: theirs.tsval,
+        }),
+        ..TcpOptions::default()
+    }
 }
 
 impl Shared {

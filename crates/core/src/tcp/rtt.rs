@@ -24,6 +24,7 @@ pub(crate) struct Bounds {
 
 impl Rtt {
     /// Before the first measurement (RFC 6298 §2.1).
+    /// RFC 6298 §2-1.
     pub fn new(initial_rto: Duration) -> Self {
         Self {
             srtt_x8: 0,
@@ -33,6 +34,7 @@ impl Rtt {
     }
 
     /// Takes a measurement R.
+    /// RFC 6298 §2-2, §2-3, §2-4, §2-5, §2-6.
     pub fn sample(&mut self, measured: Duration, bounds: Bounds) {
         let r = micros(measured).clamp(1, MAX_SAMPLE);
         if self.srtt_x8 == 0 {
@@ -99,6 +101,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// RFC 6298 §2-1, §2-2, §2-6.
     #[test]
     fn first_measurement() {
         let mut rtt = Rtt::new(ms(1000));
@@ -110,6 +113,7 @@ mod tests {
         assert_eq!(rtt.rto(), ms(300));
     }
 
+    /// RFC 6298 §2-3, §2-4, §2-5, §2-6.
     #[test]
     fn later_measurements() {
         let mut rtt = Rtt::new(ms(1000));
@@ -132,6 +136,7 @@ mod tests {
         assert_eq!(rtt.rto(), ms(501));
     }
 
+    /// RFC 6298 §2-8.
     #[test]
     fn bounds_hold() {
         let mut rtt = Rtt::new(ms(1000));

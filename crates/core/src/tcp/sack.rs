@@ -13,6 +13,7 @@ pub(crate) const DUP_THRESH: u8 = 3;
 
 /// Whether DupThresh segments are SACKed (RFC 8985 §6.2 step 4, counted as RFC 6675 §4 does): DupThresh ranges, or more bytes than
 /// DupThresh - 1 segments have.
+/// RFC 6675 §4-2, §5-2.
 pub(crate) fn has_dup_thresh(sacked: &RangeSet, mss: u32) -> bool {
     let ranges = sacked.as_slice();
     let bytes: u32 = ranges.iter().map(|range| range.len()).sum();
@@ -21,6 +22,8 @@ pub(crate) fn has_dup_thresh(sacked: &RangeSet, mss: u32) -> bool {
 
 impl Conn<'_> {
     /// Takes the SACK blocks of an acceptable ACK. Whether they say anything new.
+    /// RFC 2018 §5-1; RFC 6675 §5-1.
+    /// RFC 2883 §7-1.
     pub fn process_sack(&mut self, now: Instant, seg: &Segment<'_>) -> bool {
         if seg.options.sack.is_empty() || !self.has(Flags::SACK) {
             return false;
@@ -38,6 +41,7 @@ impl Conn<'_> {
     }
 
     /// RFC 2883 §4: the first block reports a duplicate if it lies below the ACK, or inside the second.
+    /// RFC 2883 §5-1.
     pub fn reported_duplicate(&self, seg: &Segment<'_>) -> Option<Range> {
         let mut blocks = seg.options.sack.iter();
         let (left, right) = blocks.next().filter(|_| self.has(Flags::SACK))?;
@@ -46,6 +50,7 @@ impl Conn<'_> {
         is_report.then(|| Range::new(left, right))
     }
 
+    /// RFC 6675 §4-1.
     fn note_sacked(&mut self, left: SeqNumber, right: SeqNumber) -> bool {
         if !self.has(Flags::SACKED) {
             let Some(slot) = self.sh.sacked.alloc() else {
@@ -63,6 +68,7 @@ impl Conn<'_> {
     }
 
     /// The scoreboard, if anything is on it.
+    /// RFC 6675 §3-1; RFC 8985 §4-2.
     pub fn scoreboard(&self) -> Option<&RangeSet> {
         if self.has(Flags::SACKED) {
             self.sh.sacked.at(self.cold.sacked)
@@ -114,6 +120,7 @@ mod tests {
         set
     }
 
+    /// RFC 6675 §4-2.
     #[test]
     fn three_ranges_are_enough() {
         assert!(!has_dup_thresh(&set(&[(200, 210), (300, 310)]), 1000));
@@ -121,6 +128,7 @@ mod tests {
         assert!(has_dup_thresh(&three, 1000));
     }
 
+    /// RFC 6675 §4-2.
     #[test]
     fn more_bytes_than_two_segments_are_enough() {
         assert!(!has_dup_thresh(&set(&[(1000, 3000)]), 1000));

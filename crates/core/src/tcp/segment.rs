@@ -28,6 +28,7 @@ pub(crate) struct Segment<'a> {
 
 impl<'a> Segment<'a> {
     /// Parses and verifies the payload of `datagram`.
+    /// RFC 9293 MUST-3, MUST-5.
     pub fn parse(datagram: &'a Datagram<'_>) -> Result<Self, Drop> {
         let bytes = &*datagram.payload;
         let (header, payload) = TcpHeader::parse(bytes).map_err(|_| Drop::TcpMalformed)?;

@@ -301,6 +301,7 @@ impl SentLog {
 
     /// RACK_update and RACK_detect_reordering (RFC 8985 §6.2 steps 2 and 3) for bytes that are acknowledged for the first time. Whether
     /// they came out of order.
+    /// RFC 8985 §6.2-2, §6.2-3.
     pub fn deliver(&mut self, range: Range, arrival: &Arrival) -> bool {
         let mut rack = self.rack;
         let mut reordered = false;
@@ -328,6 +329,7 @@ impl SentLog {
     }
 
     /// RACK_detect_loss (RFC 8985 §6.2 step 5).
+    /// RFC 8985 §6.2-6.
     pub fn detect(&mut self, now: u32, reo_wnd: u32, sacked: Option<&RangeSet>) -> Verdict {
         let mut verdict = Verdict::default();
         let Some(rack) = self.rack else {
@@ -361,6 +363,7 @@ impl SentLog {
     }
 
     /// The first run of bytes that are lost and not SACKed.
+    /// RFC 2018 §5-2; RFC 6675 §4-4.
     pub fn first_lost(&self, sacked: Option<&RangeSet>) -> Option<Range> {
         if !self.has_lost {
             return None;

@@ -59,6 +59,7 @@ impl Tcp {
         }
     }
 
+    /// RFC 7323 §2.2-2, §3.2-4.
     fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
         let config = &self.shared.config;
         let listener = self.listeners.at(u32::from(record.listener));

@@ -29,6 +29,7 @@ pub(crate) enum Probe {
 }
 
 /// RFC 8985 §7.2: TLP_calc_PTO, before it is bounded by the RTO.
+/// RFC 8985 §7.2-2, §7.2-3.
 fn probe_timeout(srtt: Option<Duration>, single: bool, max_ack_delay: Duration) -> Duration {
     match srtt {
         Some(srtt) if single => (2 * srtt).max(MIN_PTO) + max_ack_delay,
@@ -38,10 +39,12 @@ fn probe_timeout(srtt: Option<Duration>, single: bool, max_ack_delay: Duration) 
 }
 
 impl Conn<'_> {
-    /// Starts the probe timer (RFC 8985 §7.2): with SACK, nothing SACKed, no recovery, no probe in flight.
+    /// Starts the probe timer (RFC 8985 §7.2): with SACK, nothing SACKed, no recovery, and only if a probe may be sent.
+    /// RFC 8985 §7.2-1, §7.2-2.
+    /// RFC 8985 §7.3-1.
     pub fn schedule_tail_probe(&mut self, now: Instant) {
         let unfit = Flags::SACKED | Flags::RECOVERY | Flags::LOSS | Flags::PERSIST;
-        if !self.has(Flags::SACK) || self.has(unfit) || self.cold.probe != Probe::None {
+        if !self.has(Flags::SACK) || self.has(unfit) || !self.may_probe() {
             return;
         }
         let rtt = &self.hot.rtt;
@@ -53,7 +56,14 @@ impl Conn<'_> {
         self.wake_at(self.hot.early_at);
     }
 
+    /// RFC 8985 §7.3-1, §7.3-2, §7.3-3: one probe at a time, and none before a round trip was measured since the last: probes that are sent
+    /// again spoil the measurements by which the timer would adapt to a longer path. The RTO timer runs in any case.
+    fn may_probe(&self) -> bool {
+        self.cold.probe == Probe::None && self.cold.probe_measured
+    }
+
     /// The reordering timer or the probe timer expired.
+    /// RFC 8985 §7.3-7.
     pub fn on_early_timer(&mut self, now: Instant) {
         let reordering = self.has(Flags::REORDER_TIMER);
         self.stop_early_timer();
@@ -68,6 +78,7 @@ impl Conn<'_> {
     }
 
     /// TLP_send_probe (RFC 8985 §7.3): new data if there is some, whatever the congestion window says; else the last segment again.
+    /// RFC 8985 §7.3-4, §7.3-5.
     pub fn plan_tail_probe(&mut self) -> Option<Plan> {
         let plan = self.plan_new_probe().or_else(|| self.plan_last_again());
         if plan.is_none() {
@@ -91,11 +102,13 @@ impl Conn<'_> {
         self.plan_again(Kind::TailProbe, gap)
     }
 
+    /// RFC 8985 §7.3-6.
     pub fn on_tail_probe_sent(&mut self, now: Instant, plan: &Plan) {
         let is_new = plan.seq >= self.hot.snd_nxt;
         self.clear(Flags::TAIL_PROBE_DUE);
         self.sh.counters.tail_probes += 1;
         self.cold.probe = if is_new { Probe::New } else { Probe::Again };
+        self.cold.probe_measured = false;
         if is_new {
             self.on_new_sent(now, plan);
         } else {
@@ -105,6 +118,7 @@ impl Conn<'_> {
     }
 
     /// TLP_process_ack (RFC 8985 §7.4.2). `duplicate` is the range that a D-SACK reports.
+    /// RFC 8985 §7.4.2-1, §7.4.2-2.
     pub fn on_ack_of_tail_probe(
         &mut self,
         now: Instant,
@@ -132,6 +146,7 @@ impl Conn<'_> {
     }
 
     /// Something else has taken over.
+    /// RFC 8985 §7.1-1.
     pub fn forget_tail_probe(&mut self) {
         self.cold.probe = Probe::None;
         self.clear(Flags::TAIL_PROBE_DUE);
@@ -150,6 +165,7 @@ impl Conn<'_> {
 mod tests {
     use super::*;
 
+    /// RFC 8985 §7.2-2, §7.2-3.
     #[test]
     fn probe_timeouts_of_rfc_8985() {
         let ms = Duration::from_millis;

@@ -101,8 +101,10 @@ pub(crate) struct Hot {
     pub snd_wl1: SeqNumber,
     pub snd_wl2: SeqNumber,
     /// Scaled, bytes.
+    /// RFC 9293 REC-1.
     pub snd_wnd: u32,
     /// Largest window the peer ever offered, bytes.
+    /// RFC 5961 §5.2-2.
     pub max_snd_wnd: u32,
     pub rcv_nxt: SeqNumber,
     /// Right edge of the window that we offered: `rcv_nxt + rcv_wnd`. Never moves left.
@@ -177,6 +179,8 @@ pub(crate) struct Cold {
     /// The tail loss probe in flight, and SND.NXT after it was sent.
     pub probe: Probe,
     pub probe_end: SeqNumber,
+    /// A round trip was measured since the last tail loss probe.
+    pub probe_measured: bool,
     /// Segments were seen out of order (RACK.reordering_seen) ...
     pub reordering: bool,
     /// ... and how much of that is allowed for, in quarters of the shortest round trip, for how many more recoveries; SND.NXT when that

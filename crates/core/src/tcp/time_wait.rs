@@ -129,6 +129,7 @@ impl TimeWaits {
     }
 
     /// Whether we may connect between the same endpoints again: timestamps keep old segments apart (RFC 6191 §3).
+    /// RFC 6191 §3-1.
     pub fn may_reuse(&self, now: Instant, slot: u32) -> bool {
         let age = |record: &TimeWait| (now.as_millis() as u32).wrapping_sub(record.since);
         self.at(slot)
@@ -138,6 +139,7 @@ impl TimeWaits {
 
 impl Tcp {
     /// Replaces a connection by a record. False if there can be none.
+    /// RFC 9293 MUST-13.
     pub fn start_time_wait(&mut self, now: Instant, slot: u32, hash: FlowHash) -> bool {
         let Some(hot) = self.conns.hot(slot).copied() else {
             return false;
@@ -204,6 +206,7 @@ impl Tcp {
     }
 
     /// A segment for a connection in TIME_WAIT (RFC 9293 §3.10.7.4).
+    /// RFC 1337 §3-2.
     pub fn on_time_wait(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(&record) = self.time_wait.at(slot) else {
             return Err(Drop::TcpNoConnection.into());
@@ -226,6 +229,7 @@ impl Tcp {
             self.owe_last_ack(slot);
             return Err(Stop::Done);
         }
+        // RFC 6191 §2-2.
         let acceptable = seg.len() == 0 && seg.seq == record.rcv_nxt;
         let is_syn = seg.has(TcpFlags::SYN);
         if !acceptable && self.shared.may_challenge(now) {
@@ -240,6 +244,7 @@ impl Tcp {
     /// One that comes after we answered a SYN, exactly where that answer said, is from somebody in SYN_SENT who was told of a connection
     /// that it does not have (RFC 9293 §3.10.7.3, first): the peer has started anew, with a clock and sequence numbers of which we cannot
     /// tell that they are newer. Its SYN would be in vain until TIME_WAIT ends.
+    /// RFC 1337 §3-1.
     fn on_reset_in_time_wait(&mut self, slot: u32, record: &TimeWait, seg: &Segment<'_>) -> Step {
         if !record.has(Facts::ANSWERED_SYN) || seg.seq != record.rcv_nxt {
             return Err(Drop::TcpReset.into());
@@ -250,6 +255,7 @@ impl Tcp {
     }
 
     /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
+    /// RFC 9293 MAY-2.
     fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
         if !self.may_take_syn(listener) {
             return Err(Drop::TcpHalfOpen.into());
@@ -325,6 +331,7 @@ impl Tcp {
 }
 
 /// RFC 6191 §2: by timestamp if both connections have them, by sequence number if not.
+/// RFC 9293 SHLD-4; RFC 6191 §2-1.
 fn is_new_incarnation(record: &TimeWait, seg: &Segment<'_>) -> bool {
     let newer_seq = seg.seq > record.rcv_nxt;
     match seg.options.timestamps {

@@ -97,6 +97,7 @@ impl Conn<'_> {
     }
 
     /// RFC 9293 §3.8.3: R2 for a SYN.
+    /// RFC 9293 MUST-22.
     fn on_syn_timeout(&mut self, now: Instant) {
         self.sh.counters.timeouts += 1;
         if self.hot.retries >= self.sh.config.syn_retries {
@@ -111,6 +112,7 @@ impl Conn<'_> {
     }
 
     /// RFC 6298 §5.4 to §5.6.
+    /// RFC 9293 MUST-20; RFC 6298 §5-7.
     fn on_retransmission_timer(&mut self, now: Instant) {
         self.sh.counters.timeouts += 1;
         let mut limit = self.sh.config.data_retries;
@@ -128,12 +130,14 @@ impl Conn<'_> {
     }
 
     /// RFC 6298 §5.5.
+    /// RFC 9293 MUST-19; RFC 6298 §5-6.
     fn back_off(&mut self, now: Instant) {
         self.hot.backoff = self.hot.backoff.saturating_add(1);
         self.cold.timeout_stamp = self.tsval(now);
     }
 
     /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.
+    /// RFC 9293 MUST-36, MUST-37.
     fn on_persist_timer(&mut self, now: Instant) {
         let orphaned =
             self.has(Flags::APP_CLOSED) && self.hot.backoff >= self.sh.config.orphan_retries;
@@ -148,6 +152,7 @@ impl Conn<'_> {
     }
 
     /// Something waits for the window, and nothing is in flight that could bring news of it.
+    /// RFC 9293 SHLD-29.
     pub fn start_persist(&mut self, now: Instant) {
         if !self.has(Flags::PERSIST) {
             self.set(Flags::PERSIST);
@@ -198,6 +203,8 @@ impl Conn<'_> {
     }
 
     /// RFC 5482: data unacknowledged for so long. A closed window that is probed is not that.
+    /// RFC 9293 MUST-21.
+    /// RFC 5482 §3.1-1, §3.1-2.
     fn user_deadline(&self) -> Instant {
         match self.cold.options.user_timeout {
             Some(timeout) if self.hot.flight() > 0 && !self.has(Flags::PERSIST) => {
@@ -208,6 +215,7 @@ impl Conn<'_> {
     }
 
     /// RFC 9293 §3.8.4: only on a connection with nothing in flight.
+    /// RFC 9293 MUST-26, MUST-27.
     fn keepalive_deadline(&self, now: Instant) -> Instant {
         let Some(keepalive) = self.cold.options.keepalive else {
             return Instant::FAR;
@@ -222,6 +230,7 @@ impl Conn<'_> {
         near(now, self.hot.last_received) + keepalive.idle.max(Duration::from_millis(1))
     }
 
+    /// RFC 9293 MUST-29.
     fn on_keepalive_timer(&mut self, now: Instant) {
         let Some(keepalive) = self.cold.options.keepalive else {
             return;

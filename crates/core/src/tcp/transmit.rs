@@ -76,6 +76,7 @@ impl Tcp {
         true
     }
 
+    /// RFC 9293 MUST-58, MUST-59.
     fn send_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(slot) = self.shared.queues.front_ack(port) {
             if let Some(mut conn) = self.conns.view(slot, &mut self.shared)
@@ -224,6 +225,7 @@ impl Conn<'_> {
         Sent::Yes
     }
 
+    /// RFC 9293 MUST-45.
     fn target(&self, mac: MacAddr) -> Target {
         let port = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(port);
@@ -311,6 +313,8 @@ impl Conn<'_> {
     }
 
     /// The ACK that was due went out, alone or on something else.
+    /// RFC 5681 §4.2-5.
+    /// RFC 2883 §4-2.
     fn on_ack_sent(&mut self, plan: &Plan) {
         let repeats = self.hot.last_ack_sent == self.hot.rcv_nxt;
         if plan.kind == Kind::Ack && repeats {
@@ -361,6 +365,7 @@ impl Conn<'_> {
         self.schedule_tail_probe(now);
     }
 
+    /// RFC 6298 §3-2.
     fn start_timing(&mut self, now: Instant) {
         self.hot.rtt_seq = self.hot.snd_nxt;
         self.hot.rtt_at = now.as_micros() as u32;
@@ -381,6 +386,7 @@ impl Conn<'_> {
         self.ensure_rtx_timer(now);
     }
 
+    /// RFC 9293 SHLD-30.
     fn on_probe_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::PROBE_DUE | Flags::TIMING);
         self.sh.counters.window_probes += 1;
@@ -397,6 +403,7 @@ impl Conn<'_> {
     }
 
     /// RFC 6298 §5.1.
+    /// RFC 6298 §5-2.
     fn ensure_rtx_timer(&mut self, now: Instant) {
         if self.hot.rtx_at == Instant::FAR {
             self.start_rtx_timer(now);

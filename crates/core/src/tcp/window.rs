@@ -7,6 +7,7 @@ use crate::tcp::tcb::Flags;
 /// expressed is `max`, and a full-sized segment has `mss` bytes.
 ///
 /// Receiver's silly window avoidance, RFC 9293 §3.8.6.2.2: the right edge moves by min(Fr * RCV.BUFF, Eff.snd.MSS), Fr = 1/2, or not.
+/// RFC 9293 MUST-39.
 pub(crate) fn offer(current: u32, free: u32, limit: u32, max: u32, mss: u32) -> u32 {
     let possible = free.min(max);
     let step = mss.min(limit / 2).max(1);
@@ -35,6 +36,7 @@ impl Conn<'_> {
     }
 
     /// The window field of the next segment, which from now on is on offer.
+    /// RFC 9293 SHLD-14; RFC 7323 §2.3-2, §2.4-2.
     pub fn take_window(&mut self) -> u16 {
         let scale = self.hot.rcv_wscale;
         let field = (self.offered() >> scale).min(u32::from(u16::MAX));

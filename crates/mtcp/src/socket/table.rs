@@ -14,6 +14,7 @@ use crate::{Errno, Result};
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Linux: 2 hours, 75 seconds, 9 probes.
+/// RFC 9293 MUST-28.
 const KEEPALIVE: Keepalive = Keepalive {
     idle: Duration::from_secs(7200),
     interval: Duration::from_secs(75),

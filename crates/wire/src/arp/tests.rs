@@ -49,6 +49,7 @@ fn a_padded_request_is_read() {
     assert_eq!(padding.len(), 18);
 }
 
+/// RFC 826 §0-3.
 #[test]
 fn other_hardware_protocols_lengths_and_operations_are_refused() {
     for (at, value, error) in [

@@ -188,6 +188,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// RFC 8200 §4-1, §4.1-1.
     fn run(&mut self, hop_by_hop_allowed: bool) -> Result<Upper, ExtensionError> {
         for index in 0..=MAX_HEADERS {
             match self.protocol {
@@ -259,6 +260,7 @@ impl<'a> Walk<'a> {
     }
 
     /// RFC 8200 §4.2: the two high bits of an unknown option say what to do.
+    /// RFC 8200 §4.2-1.
     fn unknown_option(&self, kind: u8, at: usize) -> Result<(), ExtensionError> {
         // RFC 2711: a router alert (0x05, action 00) is for routers; hosts skip it like other skippable options.
         match kind >> 6 {
@@ -274,6 +276,7 @@ impl<'a> Walk<'a> {
 
     /// RFC 8200 §4.4: a routing header of an unknown type is skipped if no segments are left and an error otherwise. No type is
     /// known here; RFC 5095: type 0 is always an error.
+    /// RFC 8200 §4.4-1.
     fn routing(&mut self) -> Result<(), ExtensionError> {
         let header = self.header()?;
         let &[next_header, _, kind, segments_left, ..] = header else {
@@ -288,6 +291,7 @@ impl<'a> Walk<'a> {
     }
 
     /// RFC 8200 §4.5. `None` for an atomic fragment, which is stepped over.
+    /// RFC 8200 §4.5-2.
     fn fragment(&mut self) -> Result<Option<FragmentHeader>, ExtensionError> {
         let rest = self
             .payload
@@ -315,6 +319,7 @@ impl<'a> Walk<'a> {
 }
 
 /// RFC 7112 §5: the first fragment must hold all headers up to the transport's, so that no filter can be fooled.
+/// RFC 8200 §4.5-4.
 fn check_first_fragment(first: Protocol, data: &[u8]) -> Result<(), ExtensionError> {
     let mut walk = Walk::new(first, data);
     let chain = walk.skip_headers();

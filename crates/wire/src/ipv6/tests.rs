@@ -77,6 +77,7 @@ fn a_transport_needs_no_walk() {
     );
 }
 
+/// RFC 8200 §4-1.
 #[test]
 fn headers_are_walked_in_order() {
     let routing = [DSTOPT, 0, 4, 0, 0, 0, 0, 0];
@@ -99,6 +100,7 @@ fn no_next_header_and_unknown_ones_end_the_walk() {
 }
 
 /// RFC 8200 §4: anywhere but first it counts as an unrecognized next header.
+/// RFC 8200 §4.1-1.
 #[test]
 fn hop_by_hop_options_come_first() {
     let payload = [padded(0), padded(TCP)].concat();
@@ -109,6 +111,7 @@ fn hop_by_hop_options_come_first() {
 }
 
 /// RFC 8200 §4.2: what the two high bits of an unknown option say.
+/// RFC 8200 §4.2-1.
 #[test]
 fn unknown_options_say_what_to_do() {
     let walk = |kind| {
@@ -141,6 +144,7 @@ fn options_must_end_with_their_header() {
 }
 
 /// RFC 8200 §4.4 and RFC 5095.
+/// RFC 8200 §4.4-1.
 #[test]
 fn routing_headers_are_not_followed() {
     let walk = |kind, left| upper_layer(Protocol::ROUTING, &[TCP, 0, kind, left, 0, 0, 0, 0]);
@@ -173,6 +177,7 @@ fn atomic_fragments_are_walked_through() {
     );
 }
 
+/// RFC 8200 §4.5-2.
 #[test]
 fn bad_fragments_are_reported() {
     let ragged = upper_layer(Protocol::FRAGMENT, &fragment(TCP, 8, true, &[0; 12]));
@@ -187,6 +192,7 @@ fn bad_fragments_are_reported() {
 }
 
 /// RFC 7112 §5.
+/// RFC 8200 §4.5-4.
 #[test]
 fn the_first_fragment_holds_the_whole_header_chain() {
     let walk = |next, data: &[u8]| upper_layer(Protocol::FRAGMENT, &fragment(next, 0, true, data));

@@ -167,6 +167,7 @@ impl TcpOptions {
         Self::parse_any(bytes)
     }
 
+    /// RFC 9293 MUST-4, MUST-6.
     fn parse_any(bytes: &[u8]) -> Self {
         let mut options = Self::default();
         for option in RawOptions::new(bytes) {
@@ -257,6 +258,7 @@ impl TcpOptions {
 
     /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window scale; SACK; Fast Open.
     /// SACK blocks that do not fit are dropped from the end. Returns the length, or `None` if `out` is too short.
+    /// RFC 9293 MUST-69.
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.emitted_len();
         let mut rest = out.get_mut(..len)?;
@@ -354,6 +356,7 @@ impl<'a> RawOptions<'a> {
     }
 }
 
+// RFC 9293 MUST-68, MUST-7, MUST-64.
 impl<'a> Iterator for RawOptions<'a> {
     type Item = RawOption<'a>;
 

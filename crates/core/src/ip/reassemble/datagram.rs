@@ -151,6 +151,7 @@ impl Datagram {
         }
     }
 
+    /// RFC 8200 §4.5-1.
     fn fit(&self, start: u32, end: u32, data: &[u8]) -> Fit {
         let index = self.pieces.partition_point(|piece| piece.end() <= start);
         match self.pieces.get(index) {
@@ -175,6 +176,7 @@ impl Datagram {
     }
 
     /// RFC 3168 §5.3: congestion seen by one fragment was seen by all. `None`: the fragments disagree whether they may see any.
+    /// RFC 3168 §5.3-1.
     fn ecn(&self) -> Option<Ecn> {
         let seen = |ecn: Ecn| self.ecn & (1 << ecn.bits()) != 0;
         match (seen(Ecn::Ce), seen(Ecn::NotEct)) {

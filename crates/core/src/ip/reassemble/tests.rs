@@ -139,6 +139,7 @@ fn an_exact_duplicate_is_harmless() {
 }
 
 /// RFC 5722 §4.
+/// RFC 8200 §4.5-1.
 #[test]
 fn an_overlap_drops_the_datagram_and_all_its_fragments_to_come() {
     let mut bench = Bench::new(1 << 20);
@@ -268,6 +269,7 @@ fn time_out_reports_the_first_fragment_if_there_is_one() {
 }
 
 /// RFC 3168 §5.3.
+/// RFC 3168 §5.3-1.
 #[test]
 fn congestion_marks_of_fragments_are_combined() {
     let cases = [

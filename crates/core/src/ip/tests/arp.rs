@@ -38,6 +38,7 @@ fn parse(frame: &[u8]) -> (MacAddr, ArpPacket) {
     (link.dst, ArpPacket::parse(payload).unwrap().0)
 }
 
+/// RFC 826 §0-1.
 #[test]
 fn requests_for_our_address_are_answered() {
     let mut bench = Bench::new();
@@ -83,6 +84,7 @@ fn who_asks_from_elsewhere_is_not_made_a_neighbour() {
     assert_eq!(bench.net.neighbours.len(), 0);
 }
 
+/// RFC 1122 §2.3.2-3; RFC 4861 §7.2.2-1.
 #[test]
 fn packets_wait_for_the_answer() {
     let mut bench = Bench::new();
@@ -146,6 +148,7 @@ fn no_answer_drops_the_packets_and_says_so() {
     assert!(bench.net.packets.is_idle());
 }
 
+/// RFC 826 §0-2.
 #[test]
 fn known_neighbours_are_updated_and_unknown_ones_are_not_made() {
     let gratuitous = request(STRANGER, PEER4, PEER4);

@@ -20,6 +20,7 @@ fn udp(src: IpAddr, dst: IpAddr, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// RFC 1122 §3.2.2.6-1; RFC 4443 §4.2-1.
 #[test]
 fn pings_are_answered() {
     let mut bench = Bench::acquainted();
@@ -54,6 +55,7 @@ fn pings_are_answered() {
     assert_eq!(bench.counters.echo_replies, 2);
 }
 
+/// RFC 1122 §3.2.2.6-2; RFC 4443 §2.4-1.
 #[test]
 fn pings_to_groups_and_broken_ones_are_not_answered() {
     let mut bench = Bench::acquainted();
@@ -85,6 +87,7 @@ fn pings_to_groups_and_broken_ones_are_not_answered() {
 }
 
 /// RFC 1122 §4.1.3.1.
+/// RFC 1122 §4.1.3.1-1; RFC 4443 §2.4-2.
 #[test]
 fn udp_is_unreachable() {
     let mut bench = Bench::acquainted();
@@ -118,6 +121,7 @@ fn udp_is_unreachable() {
     );
 }
 
+/// RFC 1122 §3.2.2-2; RFC 4443 §2.4-3.
 #[test]
 fn broken_udp_and_udp_to_groups_is_not_answered() {
     let mut bench = Bench::acquainted();
@@ -137,6 +141,7 @@ fn broken_udp_and_udp_to_groups_is_not_answered() {
     assert!(bench.sent().is_empty());
 }
 
+/// RFC 4443 §2.4-4.
 #[test]
 fn errors_are_limited() {
     let mut bench = Bench::acquainted();
@@ -157,6 +162,7 @@ fn errors_are_limited() {
 }
 
 /// RFC 1122 §3.2.2.1; RFC 4443 §3.4.
+/// RFC 8200 §4-2.
 #[test]
 fn unknown_protocols_are_refused() {
     let mut bench = Bench::acquainted();
@@ -191,6 +197,7 @@ fn unknown_protocols_are_refused() {
 }
 
 /// RFC 8200 §4.2: the two high bits of an option.
+/// RFC 8200 §4.2-1.
 #[test]
 fn unknown_options_are_refused_as_they_say() {
     for (kind, to_group, answered) in [
@@ -340,6 +347,22 @@ fn errors_about_our_ipv6_segments_are_passed_on() {
         pass(problem),
         Some((ErrorKind::Hard(Error::ProtocolUnreachable), None))
     );
+}
+
+/// RFC 9293 MUST-55.
+/// RFC 1122 §3.2.2-1; RFC 5927 §6.2-1.
+#[test]
+fn source_quench_is_discarded() {
+    let mut bench = Bench::new();
+    let quench = Icmpv4Message::Other {
+        kind: 4,
+        code: 0,
+        rest: [0; 4],
+        payload: &quoted_v4(OUR4, 1500),
+    };
+    let frame = ipv4(Protocol::ICMP, &icmpv4_bytes(&quench));
+    assert_eq!(bench.consume(&frame), Some(Drop::IcmpIgnored));
+    assert!(bench.sent().is_empty());
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn segment() -> Vec<u8> {
     (0..100).collect()
 }
 
+/// RFC 1122 §3.3.2-1; RFC 8200 §5-1.
 #[test]
 fn fragmented_tcp_is_delivered_whole() {
     for frames in [
@@ -172,6 +173,7 @@ fn errors_about_fragmented_datagrams_quote_the_first_header() {
 }
 
 /// RFC 792, RFC 1122 §3.3.2, RFC 8200 §4.5.
+/// RFC 1122 §3.3.2-2.
 #[test]
 fn the_sender_hears_of_a_time_out_if_the_first_fragment_came() {
     let v4 = split_v4(Protocol::TCP, &segment(), 40);

@@ -103,6 +103,8 @@ fn frames_for_others_are_dropped() {
 }
 
 /// RFC 1122 §3.2.1.3: what may not be the source of a packet.
+/// RFC 9293 MUST-63.
+/// RFC 1122 §3.2.1.3-2.
 #[test]
 fn impossible_ipv4_sources_are_dropped() {
     for src in [
@@ -125,6 +127,7 @@ fn impossible_ipv4_sources_are_dropped() {
     }
 }
 
+/// RFC 9293 MUST-63.
 #[test]
 fn impossible_ipv6_sources_are_dropped() {
     for src in [
@@ -144,6 +147,8 @@ fn impossible_ipv6_sources_are_dropped() {
     }
 }
 
+/// RFC 9293 MUST-57.
+/// RFC 1122 §3.2.1.3-1.
 #[test]
 fn packets_for_others_are_dropped() {
     let mut bench = Bench::new();
@@ -173,6 +178,8 @@ fn packets_for_others_are_dropped() {
 }
 
 /// RFC 1122 §3.3.6.
+/// RFC 9293 MUST-57.
+/// RFC 1122 §3.3.6-1.
 #[test]
 fn unicast_packets_in_broadcast_frames_are_dropped() {
     let mut bench = Bench::new();
@@ -185,6 +192,7 @@ fn unicast_packets_in_broadcast_frames_are_dropped() {
     }
 }
 
+/// RFC 1122 §3.2.1.1-1, §3.2.1.2-1.
 #[test]
 fn broken_headers_are_dropped() {
     let mut bench = Bench::new();
@@ -207,6 +215,7 @@ fn broken_headers_are_dropped() {
 }
 
 /// RFC 1122 §3.2.1.7.
+/// RFC 1122 §3.2.1.7-2.
 #[test]
 fn the_ttl_of_what_arrives_does_not_matter() {
     let mut bench = Bench::new();
@@ -230,6 +239,8 @@ fn with_options(options: &[u8]) -> Vec<u8> {
     from_peer(EtherType::IPV4, &packet)
 }
 
+/// RFC 9293 MUST-50.
+/// RFC 1122 §3.2.1.8-1.
 #[test]
 fn source_routes_are_dropped_and_other_options_skipped() {
     let mut bench = Bench::new();

@@ -54,6 +54,7 @@ fn parse(frame: &[u8]) -> (EthernetHeader, Ipv6Header, NdpMessage) {
 }
 
 /// RFC 4861 §7.2.4.
+/// RFC 4861 §7.2.4-1.
 #[test]
 fn solicitations_for_our_address_are_answered() {
     let mut bench = Bench::new();
@@ -124,6 +125,7 @@ fn a_probe_for_our_address_is_answered_to_all() {
 }
 
 /// RFC 4861 §7.1.1 and §7.1.2.
+/// RFC 4861 §7.1-1.
 #[test]
 fn invalid_messages_are_dropped() {
     let group = solicited_node(OUR6);

@@ -10,6 +10,7 @@ fn write(bench: &Bench, frame: &mut [u8], dst: IpAddr, ecn: u8) -> usize {
     net.write_headers(frame, &path, mac(1), dst, Protocol::TCP, 30, ecn)
 }
 
+/// RFC 1122 §2.3.3-1, §3.2.1.7-1, §3.2.1.3-3; RFC 1191 §3-1.
 #[test]
 fn headers_are_what_the_rfcs_want() {
     let bench = Bench::new();

@@ -96,6 +96,7 @@ impl Bench {
     }
 }
 
+/// RFC 1122 §2.3.2-1; RFC 4861 §7.2.2-2, §7.2.2-3.
 #[test]
 fn resolution_asks_three_times_then_holds_down() {
     let mut bench = Bench::new(4);
@@ -162,6 +163,7 @@ fn an_answer_ends_resolution() {
     assert_eq!(bench.state(), State::Reachable);
 }
 
+/// RFC 4861 §7.2.5-1.
 #[test]
 fn nothing_is_learned_about_strangers() {
     let mut bench = Bench::new(4);
@@ -199,6 +201,7 @@ fn strangers_who_ask_push_out_nobody_in_use() {
 }
 
 /// RFC 4861 appendix C: use, delay, unicast probes; then, beyond the RFC, everybody is asked before giving up.
+/// RFC 1122 §2.3.2-2.
 #[test]
 fn an_unused_neighbour_ages_and_is_probed_when_used() {
     let mut bench = Bench::in_state(State::Reachable);
@@ -229,6 +232,7 @@ fn reachable_lasts_between_half_and_one_and_a_half_of_reachable_time() {
     assert_eq!(bench.state(), State::Stale);
 }
 
+/// RFC 4861 §7.3.3-1.
 #[test]
 fn confirmation_from_above_keeps_a_neighbour_reachable() {
     let mut bench = Bench::in_state(State::Reachable);

@@ -14,6 +14,7 @@ fn data(seq: u32, len: usize) -> Seg {
     seg().seq(seq).ack(1).win(WIN).len(len)
 }
 
+/// RFC 9293 SHLD-18, MUST-40; RFC 5681 §4.2-2.
 #[test]
 fn a_small_segment_waits_for_the_timer() {
     let mut h = established();
@@ -24,6 +25,7 @@ fn a_small_segment_waits_for_the_timer() {
     h.expect_silence(5_000);
 }
 
+/// RFC 9293 SHLD-19; RFC 5681 §4.2-1.
 #[test]
 fn the_second_full_segment_is_acknowledged_at_once() {
     let mut h = established();
@@ -37,6 +39,7 @@ fn the_second_full_segment_is_acknowledged_at_once() {
     h.expect(seg().ack(4001));
 }
 
+/// RFC 9293 MUST-58, MUST-59.
 #[test]
 fn a_burst_gets_one_ack() {
     let mut h = established();
@@ -80,6 +83,7 @@ fn an_ack_does_not_wait_for_data_that_cannot_go() {
     h.expect_nothing();
 }
 
+/// RFC 9293 MAY-13; RFC 5681 §4.2-3.
 #[test]
 fn out_of_order_segments_are_acknowledged_one_by_one() {
     // RFC 5681 §4.2: the peer needs three of them.
@@ -103,6 +107,7 @@ fn duplicate_acks_do_not_ride_on_data() {
     h.expect_nothing();
 }
 
+/// RFC 5681 §4.2-4.
 #[test]
 fn filling_a_gap_is_acknowledged_at_once() {
     let mut h = established();
@@ -118,6 +123,7 @@ fn filling_a_gap_is_acknowledged_at_once() {
     h.expect(seg().ack(501));
 }
 
+/// RFC 5681 §4.2-5.
 #[test]
 fn progress_within_a_burst_makes_no_false_duplicates() {
     let mut h = established();

@@ -18,6 +18,7 @@ fn syn_sent() -> Harness {
     h
 }
 
+/// RFC 9293 MUST-14, SHLD-5, MUST-67; RFC 7323 §3.2-2.
 #[test]
 fn the_syn_offers_everything() {
     let mut h = Harness::new();
@@ -57,6 +58,7 @@ fn syn_ack_establishes() {
     assert!(h.status().contains(Status::CONNECTED));
 }
 
+/// RFC 7323 §2.2-4, §2.3-1.
 #[test]
 fn the_window_of_a_syn_is_not_scaled() {
     let mut h = syn_sent();
@@ -164,6 +166,7 @@ fn neither_syn_nor_rst_is_dropped() {
     assert_eq!(h.stack.counters().dropped(Drop::TcpState), 2);
 }
 
+/// RFC 9293 MUST-22.
 #[test]
 fn the_syn_is_sent_again_until_it_times_out() {
     let mut h = Harness::with(|config| config.syn_retries = 3);
@@ -184,6 +187,8 @@ fn the_syn_is_sent_again_until_it_times_out() {
     h.expect_gone();
 }
 
+/// RFC 6298 §5-8; RFC 5681 §3.1-3.
+/// RFC 6928 §2-2.
 #[test]
 fn a_lost_syn_costs_the_initial_window() {
     let mut h = syn_sent();
@@ -208,6 +213,7 @@ fn timestamps_measure_even_a_syn_sent_twice() {
     assert_eq!(h.info().srtt.as_millis(), 30);
 }
 
+/// RFC 9293 MUST-10.
 #[test]
 fn simultaneous_open() {
     // RFC 9293 figure 8.
@@ -234,6 +240,7 @@ fn simultaneous_open_with_a_plain_ack() {
     assert_eq!(h.info().snd_wnd, 500);
 }
 
+/// RFC 9293 MUST-11.
 #[test]
 fn reset_in_a_simultaneous_open() {
     let mut h = syn_sent();
@@ -284,6 +291,7 @@ fn connect(h: &mut Harness, local: Option<SocketAddr>, remote: SocketAddr) -> Re
     h.stack.execute(h.now(), command)
 }
 
+/// RFC 9293 MUST-43, MUST-46.
 #[test]
 fn impossible_destinations_are_refused() {
     let mut h = Harness::new();

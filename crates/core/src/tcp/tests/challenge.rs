@@ -6,6 +6,7 @@ use crate::testing::{Harness, seg};
 
 const WIN: u16 = 60_000;
 
+/// RFC 5961 §3.2-1, §3.2-2, §3.2-3, §3.2-4.
 #[test]
 fn only_the_exact_reset_is_believed() {
     let mut h = Harness::established();
@@ -36,6 +37,7 @@ fn the_exact_reset_beyond_unread_data() {
     h.expect_read(1, 10);
 }
 
+/// RFC 5961 §4.2-1, §4.2-2.
 #[test]
 fn a_syn_is_challenged_in_every_synchronized_state() {
     for mut h in [
@@ -74,6 +76,7 @@ fn a_restarted_peer_finds_out() {
     h.expect_state(State::Closed);
 }
 
+/// RFC 9293 MAY-12; RFC 5961 §5.2-1, §5.2-2.
 #[test]
 fn acks_have_a_range() {
     // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
@@ -100,6 +103,7 @@ fn acks_have_a_range() {
     assert_eq!(h.app.readable(h.slot()), 5);
 }
 
+/// RFC 5961 §7-1, §7-2.
 #[test]
 fn challenges_are_limited() {
     let mut h = Harness::with(|config| config.reply_rate = 10).and_established(&Default::default());

@@ -138,6 +138,7 @@ fn close_goes_on_in_the_background() {
     h.expect_gone();
 }
 
+/// RFC 9293 SHLD-3.
 #[test]
 fn close_with_unread_data_resets() {
     // RFC 2525 §2.17, RFC 9293 §3.10.4.
@@ -215,6 +216,7 @@ fn fin_wait_2_ends_without_an_application() {
     h.expect_gone();
 }
 
+/// RFC 9293 MUST-12.
 #[test]
 fn reset_in_each_state() {
     for (mut h, seq) in [

@@ -25,12 +25,14 @@ fn established() -> Harness {
     h.and_established(&Handshake::default())
 }
 
+/// RFC 9293 MUST-25.
 #[test]
 fn off_by_default() {
     let mut h = Harness::established();
     h.expect_silence(24 * 3600 * 1000);
 }
 
+/// RFC 9293 MUST-27, MUST-29, SHLD-12.
 #[test]
 fn a_silent_peer_is_probed_and_given_up() {
     let mut h = established();
@@ -50,6 +52,7 @@ fn a_silent_peer_is_probed_and_given_up() {
     h.expect_gone();
 }
 
+/// RFC 9293 MUST-26.
 #[test]
 fn an_answer_starts_the_silence_over() {
     let mut h = established();
@@ -65,6 +68,7 @@ fn an_answer_starts_the_silence_over() {
     h.expect_state(State::Established);
 }
 
+/// RFC 9293 MUST-26.
 #[test]
 fn data_in_flight_is_probe_enough() {
     let mut h = established();

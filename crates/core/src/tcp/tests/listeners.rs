@@ -63,6 +63,7 @@ fn a_full_backlog_keeps_the_rest_half_open() {
     assert_eq!(accepted(&mut h).len(), 1);
 }
 
+/// RFC 4987 §3.4-1.
 #[test]
 fn half_open_records_are_limited() {
     let mut h = Harness::with(|config| config.max_half_open = 8);
@@ -168,6 +169,7 @@ fn unlisten_resets_what_was_not_accepted() {
     h.expect(seg().rst().ack(1).port(6003));
 }
 
+/// RFC 9293 MUST-41.
 #[test]
 fn accepted_connections_outlive_their_listener() {
     let mut h = Harness::established();
@@ -177,6 +179,7 @@ fn accepted_connections_outlive_their_listener() {
     h.expect(seg().seq(1).len(10));
 }
 
+/// RFC 9293 MUST-41.
 #[test]
 fn addresses_in_use() {
     let mut h = Harness::new();

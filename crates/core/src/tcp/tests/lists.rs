@@ -131,6 +131,7 @@ fn segments_over_a_larger_mtu() {
     h.expect(seg().seq(1).len(8960));
 }
 
+/// RFC 9293 MUST-61, SHLD-27.
 #[test]
 fn psh_is_on_the_last_segment_of_what_was_written() {
     let (mut h, ids) = many(1);

@@ -25,6 +25,7 @@ fn ack(n: u32) -> Seg {
     seg().seq(1).ack(n).win(WIN)
 }
 
+/// RFC 5681 §3.1-5, §3.2-1, §3.2-2, §3.2-4, §3.2-5; RFC 3042 §2-1.
 #[test]
 fn two_duplicates_send_new_data_the_third_retransmits() {
     let mut h = ten_in_flight(|_| {});
@@ -43,6 +44,7 @@ fn two_duplicates_send_new_data_the_third_retransmits() {
     assert_eq!(h.stack.counters().fast_retransmits, 1);
 }
 
+/// RFC 5681 §3.2-6, §3.2-7.
 #[test]
 fn more_duplicates_clock_out_new_data() {
     let mut h = ten_in_flight(|_| {});
@@ -63,6 +65,8 @@ fn more_duplicates_clock_out_new_data() {
     h.expect_nothing();
 }
 
+/// RFC 5681 §3.2-8, §4.3-3.
+/// RFC 6582 §3.2-3.
 #[test]
 fn a_full_ack_ends_recovery() {
     let mut h = ten_in_flight(|_| {});
@@ -80,6 +84,7 @@ fn a_full_ack_ends_recovery() {
     assert_eq!(h.info().cwnd, 4000);
 }
 
+/// RFC 6582 §3.2-4, §5-1.
 #[test]
 fn a_partial_ack_retransmits_the_next_hole() {
     let mut h = ten_in_flight(|_| {});
@@ -97,6 +102,7 @@ fn a_partial_ack_retransmits_the_next_hole() {
     assert_eq!(h.stack.counters().fast_retransmits, 1);
 }
 
+/// RFC 6582 §3.2-2, §3.2-6.
 #[test]
 fn duplicates_of_retransmitted_data_do_not_start_another_recovery() {
     // RFC 6582 §3.2 step 2.
@@ -130,6 +136,7 @@ fn what_is_not_a_duplicate_does_not_count() {
     h.expect_nothing();
 }
 
+/// RFC 6298 §5-5; RFC 5681 §3.1-10, §3.1-12; RFC 9293 MUST-19.
 #[test]
 fn a_time_out_goes_back_to_one_segment() {
     let mut h = ten_in_flight(|_| {});
@@ -163,6 +170,7 @@ fn what_arrived_is_not_sent_again_after_a_time_out() {
     h.expect_nothing();
 }
 
+/// RFC 9293 MUST-19, MUST-20; RFC 6298 §5-1, §5-6, §5-7.
 #[test]
 fn time_outs_double_up_to_the_bound_and_then_fail() {
     let mut h = Harness::with(|config| {
@@ -187,6 +195,7 @@ fn time_outs_double_up_to_the_bound_and_then_fail() {
     h.expect_gone();
 }
 
+/// RFC 9293 MUST-18; RFC 6298 §3-1.
 #[test]
 fn karn() {
     // A segment that was sent twice is not measured, and the back-off stays until one is.
@@ -206,6 +215,7 @@ fn karn() {
     assert!(info.rto < Duration::from_millis(400), "{:?}", info.rto);
 }
 
+/// RFC 6298 §5-4.
 #[test]
 fn the_timer_restarts_with_every_ack_of_new_data() {
     // RFC 6298 §5.3.
@@ -221,6 +231,7 @@ fn the_timer_restarts_with_every_ack_of_new_data() {
     h.expect_nothing();
 }
 
+/// RFC 6298 §5-2, §5-3.
 #[test]
 fn the_timer_stops_when_all_is_acknowledged() {
     let mut h = Harness::established();
@@ -230,6 +241,7 @@ fn the_timer_stops_when_all_is_acknowledged() {
     h.expect_silence(100_000);
 }
 
+/// RFC 6298 §2-2, §2-3.
 #[test]
 fn rtt_and_rto_follow_rfc_6298() {
     let mut h = Harness::new();
@@ -249,6 +261,8 @@ fn rtt_and_rto_follow_rfc_6298() {
     assert_eq!(info.min_rtt.as_millis(), 100);
 }
 
+/// RFC 9293 MUST-19; RFC 5681 §3-1.
+/// RFC 5681 §2-1.
 #[test]
 fn slow_start_and_congestion_avoidance() {
     let mut h = ten_in_flight(|_| {});

@@ -65,6 +65,7 @@ fn in_flight() -> (Harness, Vec<u8>) {
     (h, frame)
 }
 
+/// RFC 9293 MUST-54.
 #[test]
 fn a_hard_error_ends_an_attempt_to_connect() {
     let (mut h, frame) = syn_sent();
@@ -72,6 +73,7 @@ fn a_hard_error_ends_an_attempt_to_connect() {
     assert_eq!(h.ready().1, Some(Error::Refused));
 }
 
+/// RFC 9293 MUST-47, SHLD-25.
 #[test]
 fn a_soft_error_is_what_a_time_out_is_called() {
     let (mut h, frame) = syn_sent();
@@ -81,6 +83,8 @@ fn a_soft_error_is_what_a_time_out_is_called() {
     assert_eq!(h.ready().1, Some(Error::HostUnreachable));
 }
 
+/// RFC 9293 MUST-56.
+/// RFC 5927 §5.2-1.
 #[test]
 fn no_error_ends_a_connection() {
     let (mut h, frame) = in_flight();
@@ -92,6 +96,7 @@ fn no_error_ends_a_connection() {
     h.expect_state(State::Established);
 }
 
+/// RFC 5927 §4.1-1.
 #[test]
 fn an_error_about_nothing_in_flight_is_ignored() {
     let (mut h, frame) = in_flight();
@@ -102,6 +107,7 @@ fn an_error_about_nothing_in_flight_is_ignored() {
     assert_eq!(h.info().snd_mss, 1460);
 }
 
+/// RFC 1191 §3-2, §6.3-1, §6.4-1, §6.4-2.
 #[test]
 fn a_smaller_path_makes_smaller_segments() {
     let (mut h, frame) = in_flight();
@@ -118,6 +124,7 @@ fn a_smaller_path_makes_smaller_segments() {
     h.expect(seg().seq(4381).len(960));
 }
 
+/// RFC 5927 §7.2-1.
 #[test]
 fn an_implausibly_small_path_is_not_believed() {
     let (mut h, frame) = in_flight();
@@ -125,6 +132,7 @@ fn an_implausibly_small_path_is_not_believed() {
     assert_eq!(h.info().pmtu, 552);
 }
 
+/// RFC 1191 §3-3.
 #[test]
 fn a_larger_path_is_not_believed() {
     let (mut h, frame) = in_flight();

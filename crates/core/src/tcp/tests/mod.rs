@@ -16,6 +16,7 @@ mod passive;
 mod persist;
 mod rack;
 mod receive;
+mod requirements;
 mod sack;
 mod stamps;
 mod time_wait;

@@ -5,6 +5,7 @@ use crate::testing::{Handshake, Harness, seg};
 
 const WIN: u16 = 60_000;
 
+/// RFC 9293 SHLD-7, MUST-60, SHLD-27.
 #[test]
 fn small_writes_wait_while_something_is_in_flight() {
     let mut h = Harness::established();
@@ -17,6 +18,7 @@ fn small_writes_wait_while_something_is_in_flight() {
     h.expect(seg().seq(11).len(20).psh());
 }
 
+/// RFC 9293 SHLD-28.
 #[test]
 fn full_segments_do_not_wait() {
     let mut h = Harness::established();
@@ -47,6 +49,7 @@ fn without_nagle_nothing_waits() {
     }
 }
 
+/// RFC 9293 MUST-17.
 #[test]
 fn turning_nagle_off_lets_go_what_waits() {
     let mut h = Harness::established();
@@ -77,6 +80,8 @@ fn the_last_bytes_before_a_fin_do_not_wait() {
     h.expect(seg().seq(11).len(10).fin().psh());
 }
 
+/// RFC 9293 MUST-38; RFC 7323 §2.4-4.
+/// RFC 5681 §2-1.
 #[test]
 fn the_window_is_respected() {
     let mut h = Harness::new().and_established(&Handshake {
@@ -93,6 +98,7 @@ fn the_window_is_respected() {
     h.expect_nothing();
 }
 
+/// RFC 9293 MUST-38; RFC 5961 §5.2-2.
 #[test]
 fn half_of_the_largest_window_is_worth_sending() {
     // A peer whose window is smaller than a segment.
@@ -108,6 +114,8 @@ fn half_of_the_largest_window_is_worth_sending() {
     h.expect(seg().seq(601).len(300));
 }
 
+/// RFC 5681 §4.1-1.
+/// RFC 6928 §2-3.
 #[test]
 fn an_idle_connection_restarts_slowly() {
     // RFC 5681 §4.1.

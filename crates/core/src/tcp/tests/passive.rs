@@ -54,6 +54,7 @@ fn listen_answers_only_syns() {
     assert_eq!(h.stack.usage().half_open, 0);
 }
 
+/// RFC 7323 §2.2-2, §3.2-4; RFC 2018 §4-1.
 #[test]
 fn handshake_establishes_and_announces() {
     let mut h = listening();
@@ -80,6 +81,7 @@ fn handshake_establishes_and_announces() {
     assert!(h.ready().0.contains(Ready::CONNECTED | Ready::WRITABLE));
 }
 
+/// RFC 9293 MUST-1, REC-1, MUST-14; RFC 7323 §2.2-1, §2.3-1.
 #[test]
 fn options_are_agreed_on() {
     let mut h = listening();
@@ -114,6 +116,7 @@ fn without_an_mss_option_it_is_536() {
     assert_eq!(h.info().snd_mss, 536);
 }
 
+/// RFC 9293 MUST-15.
 #[test]
 fn over_ipv6_without_an_mss_option_it_is_1220() {
     let offer = Handshake {
@@ -159,6 +162,7 @@ fn the_syn_ack_is_sent_again_until_it_is_given_up() {
     assert_eq!(h.stack.usage().timers, 0);
 }
 
+/// RFC 9293 MUST-11.
 #[test]
 fn reset_in_syn_received_goes_back_to_listen() {
     let mut h = listening();
@@ -235,6 +239,7 @@ fn text_in_a_syn_comes_again() {
     assert_eq!(h.app.readable(h.slot()), 10);
 }
 
+/// RFC 5681 §3.1-2.
 #[test]
 fn the_handshake_measures_the_round_trip() {
     let mut h = listening();
@@ -250,6 +255,7 @@ fn the_handshake_measures_the_round_trip() {
     assert_eq!(info.cwnd, 10_000);
 }
 
+/// RFC 6298 §5-8; RFC 5681 §3.1-3.
 #[test]
 fn a_lost_syn_ack_costs_the_initial_window() {
     let mut h = listening();

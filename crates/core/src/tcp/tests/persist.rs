@@ -25,6 +25,7 @@ fn blocked_with(change: impl FnOnce(&mut crate::Config)) -> Harness {
     h
 }
 
+/// RFC 9293 MUST-36, SHLD-29, SHLD-30.
 #[test]
 fn probes_come_ever_more_rarely() {
     let mut h = blocked();
@@ -78,6 +79,7 @@ fn a_probe_may_be_taken() {
     h.expect(seg().seq(1002).len(1000));
 }
 
+/// RFC 9293 MUST-37.
 #[test]
 fn the_connection_stays_open_while_the_peer_answers() {
     let mut h = blocked();
@@ -137,6 +139,7 @@ fn a_fin_waits_for_the_window_and_probes() {
     h.expect_state(State::FinWait2);
 }
 
+/// RFC 9293 MUST-34, MUST-35; RFC 7323 §2.4-3.
 #[test]
 fn a_window_that_closes_on_data_in_flight_is_probed_too() {
     let mut h = Harness::established();

@@ -43,6 +43,7 @@ fn in_flight(n: usize) -> Harness {
     h
 }
 
+/// RFC 8985 §4-3, §6.2-4, §6.2-6, §6.2-7.
 #[test]
 fn what_was_sent_before_something_that_arrived_is_lost_after_a_quarter_round_trip() {
     let mut h = in_flight(3);
@@ -67,6 +68,7 @@ fn what_arrives_meanwhile_is_not_lost() {
     assert_eq!(h.stack.counters().fast_retransmits, 0);
 }
 
+/// RFC 8985 §6.2-3, §6.2-4, §9.2-1.
 #[test]
 fn after_reordering_was_seen_three_duplicates_are_not_enough() {
     let mut h = in_flight(8);
@@ -79,6 +81,7 @@ fn after_reordering_was_seen_three_duplicates_are_not_enough() {
     h.expect(seg().seq(2001).len(1000));
 }
 
+/// RFC 8985 §6.1-1, §6.2-6, §9.3-3; RFC 5681 §4.3-4.
 #[test]
 fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     let mut h = far();
@@ -100,6 +103,7 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     assert!(h.info().ssthresh < window);
 }
 
+/// RFC 8985 §6.2-2.
 #[test]
 fn an_ack_that_comes_too_soon_is_not_for_the_retransmission() {
     let mut h = in_flight(10);
@@ -112,6 +116,7 @@ fn an_ack_that_comes_too_soon_is_not_for_the_retransmission() {
     assert_eq!(h.info().flight, 5000);
 }
 
+/// RFC 8985 §7.2-1, §7.2-2, §7.3-5, §7.3-6.
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
     let mut h = far();
@@ -135,6 +140,7 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
     h.expect_silence(10_000);
 }
 
+/// RFC 8985 §7.2-3, §7.3-1, §7.3-7.
 #[test]
 fn a_single_segment_is_given_time_for_a_delayed_ack() {
     let mut h = far();
@@ -147,6 +153,7 @@ fn a_single_segment_is_given_time_for_a_delayed_ack() {
     h.expect_silence(100);
 }
 
+/// RFC 8985 §7.3-4.
 #[test]
 fn a_probe_carries_new_data_if_there_is_some() {
     let mut h = far();
@@ -178,6 +185,7 @@ fn a_probe_into_a_closed_window_is_the_persist_timers() {
     assert_eq!(h.stack.counters().tail_probes, 0);
 }
 
+/// RFC 8985 §7.4.2-1, §7.4.2-2.
 #[test]
 fn the_loss_that_a_probe_repaired_counts() {
     // RFC 8985 §7.4: nothing else shows it.
@@ -193,6 +201,7 @@ fn the_loss_that_a_probe_repaired_counts() {
     assert!(h.info().ssthresh < u32::MAX);
 }
 
+/// RFC 8985 §7.4.2-1.
 #[test]
 fn a_probe_that_was_not_needed_costs_nothing() {
     for report in [&[(9001, 10_001)][..], &[]] {
@@ -210,6 +219,7 @@ fn a_probe_that_was_not_needed_costs_nothing() {
     }
 }
 
+/// RFC 8985 §4-4, §6.2-5.
 #[test]
 fn spurious_retransmissions_widen_the_window_for_reordering() {
     let mut h = in_flight(10);
@@ -231,6 +241,7 @@ fn spurious_retransmissions_widen_the_window_for_reordering() {
     h.expect(seg().seq(10_001).len(1000));
 }
 
+/// RFC 8985 §4-1.
 #[test]
 fn without_sack_there_is_neither() {
     let mut h = Harness::established();
@@ -240,6 +251,7 @@ fn without_sack_there_is_neither() {
     assert_eq!(h.stack.counters().tail_probes, 0);
 }
 
+/// RFC 8985 §6.3-1.
 #[test]
 fn a_time_out_leaves_alone_what_was_sent_just_now() {
     // RFC 8985 §6.3.

@@ -32,6 +32,7 @@ fn in_order() {
     h.expect_read(1, 1000);
 }
 
+/// RFC 9293 SHLD-31.
 #[test]
 fn every_order_gives_the_same_bytes() {
     for order in [
@@ -155,6 +156,7 @@ fn an_exhausted_pool_drops_and_loses_nothing() {
     h.expect_read(1, readable as usize);
 }
 
+/// RFC 9293 MUST-3.
 #[test]
 fn a_corrupt_segment_is_dropped() {
     let mut h = Harness::established();

@@ -47,6 +47,7 @@ fn ack(n: u32, blocks: &[(u32, u32)]) -> Seg {
 
 // ---- receiver ------------------------------------------------------------------------------------------------------------------------
 
+/// RFC 2018 §4-2, §4-3, §4-4, §4-6.
 #[test]
 fn what_is_held_is_reported_latest_first() {
     let mut h = Harness::new().and_established(&offer());
@@ -68,6 +69,7 @@ fn what_is_held_is_reported_latest_first() {
     h.expect(seg().ack(3501).sack(&[]));
 }
 
+/// RFC 2018 §4-5.
 #[test]
 fn four_blocks_fit_and_three_with_timestamps() {
     for (ts, fit) in [(None, 4), (Some(1), 3)] {
@@ -88,6 +90,7 @@ fn four_blocks_fit_and_three_with_timestamps() {
     }
 }
 
+/// RFC 2018 §4-1.
 #[test]
 fn nothing_is_reported_unless_it_was_agreed_on() {
     let mut h = Harness::established();
@@ -106,6 +109,7 @@ fn data_makes_room_for_blocks() {
     h.expect(seg().seq(989).len(988).sack(&[(1001, 1501)]));
 }
 
+/// RFC 2883 §4-1, §4-2, §4-3, §4-4, §4-5.
 #[test]
 fn what_came_twice_is_reported() {
     // RFC 2883 §4.1.1: below the ACK.
@@ -141,6 +145,7 @@ fn what_came_twice_is_not_reported_unless_agreed_on() {
 
 // ---- sender --------------------------------------------------------------------------------------------------------------------------
 
+/// RFC 2018 §5.1-1; RFC 6675 §5-2, §5-4, §5-5, §5-6.
 #[test]
 fn three_sacked_segments_start_recovery() {
     let mut h = ten_in_flight();
@@ -155,6 +160,7 @@ fn three_sacked_segments_start_recovery() {
     assert_eq!(h.info().ssthresh, 5000);
 }
 
+/// RFC 6675 §4-2, §5-2, §5-6.
 #[test]
 fn one_ack_that_sacks_enough_starts_recovery() {
     // RFC 6675 §5 step 2: more than DupThresh - 1 segments above, in a single (stretch) ACK.
@@ -163,6 +169,7 @@ fn one_ack_that_sacks_enough_starts_recovery() {
     h.expect(seg().seq(1).len(1000));
 }
 
+/// RFC 3042 §2-3.
 #[test]
 fn duplicates_without_news_do_not_count() {
     let mut h = ten_in_flight();
@@ -178,6 +185,7 @@ fn duplicates_without_news_do_not_count() {
     h.expect_nothing();
 }
 
+/// RFC 2018 §5-1, §5-2; RFC 6675 §4-1, §4-4, §5-1, §5-7, §5-9, §5-10.
 #[test]
 fn only_holes_are_retransmitted() {
     let mut h = ten_in_flight();
@@ -203,6 +211,7 @@ fn only_holes_are_retransmitted() {
     assert_eq!(h.info().cwnd, 5000);
 }
 
+/// RFC 6675 §4-3, §5-10; RFC 8985 §9.3-1; RFC 5681 §4.3-2.
 #[test]
 fn the_pipe_limits_recovery() {
     let mut h = ten_in_flight();
@@ -220,6 +229,7 @@ fn the_pipe_limits_recovery() {
     h.expect_nothing();
 }
 
+/// RFC 2018 §5-4; RFC 6675 §5.1-1, §5.1-3.
 #[test]
 fn after_a_time_out_what_is_sacked_is_not_sent_again() {
     let mut h = in_flight(10_000);
@@ -236,6 +246,7 @@ fn after_a_time_out_what_is_sacked_is_not_sent_again() {
     h.expect_nothing();
 }
 
+/// RFC 2018 §5-4, §8-1.
 #[test]
 fn a_peer_that_discards_what_it_sacked_gets_it_again() {
     // RFC 2018 §8.
@@ -249,6 +260,7 @@ fn a_peer_that_discards_what_it_sacked_gets_it_again() {
     h.expect(seg().seq(2001).len(1000));
 }
 
+/// RFC 2883 §7-1.
 #[test]
 fn nonsense_is_ignored() {
     let mut h = ten_in_flight();
@@ -260,6 +272,7 @@ fn nonsense_is_ignored() {
     h.expect_state(State::Established);
 }
 
+/// RFC 6675 §3-1; RFC 8985 §4-2.
 #[test]
 fn the_scoreboard_goes_when_it_is_empty() {
     let mut h = ten_in_flight();
@@ -269,6 +282,7 @@ fn the_scoreboard_goes_when_it_is_empty() {
     assert_eq!(h.stack.usage().range_sets, 0);
 }
 
+/// RFC 9293 MUST-5.
 #[test]
 fn dup_acks_with_data_still_report() {
     let mut h = ten_in_flight();

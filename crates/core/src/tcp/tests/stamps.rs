@@ -19,6 +19,7 @@ fn data(seq: u32, len: usize, tsval: u32) -> Seg {
     seg().seq(seq).ack(1).win(WIN).len(len).ts(tsval, 0)
 }
 
+/// RFC 7323 §3.2-1, §3.2-5, §4.3-2, §5.4-1.
 #[test]
 fn every_segment_carries_them() {
     let mut h = established();
@@ -31,6 +32,7 @@ fn every_segment_carries_them() {
     h.expect(seg().fin().seq(11).ack(11).ts(25, 1030));
 }
 
+/// RFC 7323 §4.3-1, §5.3-3, §5.3-4.
 #[test]
 fn the_echo_is_of_the_segment_that_moved_the_left_edge() {
     // RFC 7323 §4.3: not of one that came out of order, nor of one sent after a delayed ACK became due.
@@ -47,6 +49,7 @@ fn the_echo_is_of_the_segment_that_moved_the_left_edge() {
     h.expect(seg().ack(4001).ts(0, 1007));
 }
 
+/// RFC 7323 §5.3-1.
 #[test]
 fn old_segments_are_dropped_and_acknowledged() {
     let mut h = established();
@@ -63,6 +66,7 @@ fn old_segments_are_dropped_and_acknowledged() {
     assert_eq!(h.app.readable(h.slot()), 20);
 }
 
+/// RFC 7323 §5.2-3.
 #[test]
 fn a_reset_is_not_checked() {
     // RFC 7323 §5.3 R1: "... and if the RST bit is not set".
@@ -72,6 +76,7 @@ fn a_reset_is_not_checked() {
     h.expect_state(State::Closed);
 }
 
+/// RFC 7323 §5.5-1.
 #[test]
 fn after_24_days_of_silence_anything_is_new() {
     // RFC 7323 §5.5.
@@ -85,6 +90,7 @@ fn after_24_days_of_silence_anything_is_new() {
     assert_eq!(h.app.readable(h.slot()), 20);
 }
 
+/// RFC 7323 §3.2-8.
 #[test]
 fn a_segment_without_them_is_taken() {
     let mut h = established();
@@ -92,6 +98,7 @@ fn a_segment_without_them_is_taken() {
     assert_eq!(h.app.readable(h.slot()), 10);
 }
 
+/// RFC 7323 §3.2-9.
 #[test]
 fn they_do_not_count_unless_agreed_on() {
     let mut h = Harness::established();
@@ -126,6 +133,7 @@ fn they_measure_retransmitted_segments() {
     assert!(info.rto < 2 * rto);
 }
 
+/// RFC 7323 §7.1-1.
 #[test]
 fn each_connection_has_its_own_offset() {
     let offset = |port: u16| {

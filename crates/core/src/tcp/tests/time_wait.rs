@@ -21,6 +21,7 @@ fn with_timestamps() -> Harness {
     h
 }
 
+/// RFC 9293 MUST-13.
 #[test]
 fn it_lasts_two_msl() {
     let mut h = Harness::time_wait();
@@ -54,6 +55,7 @@ fn its_acks_carry_timestamps() {
     h.expect(seg().seq(2).ack(2).ts(10, 1001));
 }
 
+/// RFC 1337 §3-1.
 #[test]
 fn a_reset_does_not_end_it() {
     // RFC 1337.
@@ -70,6 +72,7 @@ fn an_ack_of_everything_gets_no_answer() {
     h.expect_nothing();
 }
 
+/// RFC 9293 MAY-2.
 #[test]
 fn a_higher_syn_opens_the_next_connection() {
     let mut h = Harness::time_wait();
@@ -83,6 +86,8 @@ fn a_higher_syn_opens_the_next_connection() {
     assert_eq!(h.stack.usage().connections, 2);
 }
 
+/// RFC 6191 §2-2.
+/// RFC 1337 §3-2.
 #[test]
 fn an_old_syn_is_answered_with_an_ack() {
     let mut h = Harness::time_wait();
@@ -91,6 +96,7 @@ fn an_old_syn_is_answered_with_an_ack() {
     assert_eq!(h.stack.usage().time_wait, 1);
 }
 
+/// RFC 9293 SHLD-4; RFC 6191 §2-1.
 #[test]
 fn timestamps_tell_a_new_syn() {
     // RFC 6191 §2: the sequence number is lower, the timestamp is higher.
@@ -257,6 +263,7 @@ fn the_last_ack_is_sent_although_there_is_no_record() {
     assert_eq!(h.stack.usage().time_wait, 0);
 }
 
+/// RFC 6191 §3-1.
 #[test]
 fn timestamps_go_on_in_the_next_connection() {
     // RFC 6191 §3 needs it: the offset depends on the endpoints only.

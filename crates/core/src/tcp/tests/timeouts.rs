@@ -16,6 +16,8 @@ fn with(options: Options) -> Harness {
     h.and_established(&Handshake::default())
 }
 
+/// RFC 9293 MUST-21.
+/// RFC 5482 §3.1-1.
 #[test]
 fn user_timeout_ends_a_connection_with_unacknowledged_data() {
     let mut h = with(Options {

@@ -31,6 +31,7 @@ fn read_some(h: &mut Harness, len: usize) {
     h.transmit();
 }
 
+/// RFC 9293 SHLD-14.
 #[test]
 fn it_closes_as_data_comes_and_never_shrinks() {
     let mut h = with_buffer(8000);
@@ -41,6 +42,7 @@ fn it_closes_as_data_comes_and_never_shrinks() {
     }
 }
 
+/// RFC 9293 MUST-39.
 #[test]
 fn it_opens_in_worthwhile_steps() {
     let mut h = with_buffer(8000);
@@ -58,6 +60,7 @@ fn it_opens_in_worthwhile_steps() {
     h.expect_nothing();
 }
 
+/// RFC 9293 MUST-39.
 #[test]
 fn an_ack_does_not_open_it_by_crumbs() {
     let mut h = with_buffer(8000);
@@ -71,6 +74,7 @@ fn an_ack_does_not_open_it_by_crumbs() {
     h.expect(seg().seq(1).len(1).win(0));
 }
 
+/// RFC 9293 SHLD-14.
 #[test]
 fn a_lower_limit_does_not_take_back_what_was_offered() {
     let mut h = with_buffer(8000);
@@ -86,6 +90,7 @@ fn a_lower_limit_does_not_take_back_what_was_offered() {
     h.expect(seg().ack(1001).win(7000));
 }
 
+/// RFC 7323 §2.2-4, §2.3-2.
 #[test]
 fn a_scaled_window_is_offered_after_the_handshake() {
     let mut h = Harness::with(|config| config.recv_buffer = 1 << 20);
@@ -114,6 +119,7 @@ fn a_probe_of_a_closed_window_is_answered() {
     assert_eq!(h.app.readable(h.slot()), 2000);
 }
 
+/// RFC 9293 MUST-66.
 #[test]
 fn a_closed_window_still_takes_acks_and_resets() {
     let mut h = with_buffer(1000);

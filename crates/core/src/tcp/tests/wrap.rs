@@ -70,6 +70,7 @@ fn send_much(h: &mut Harness, total: u64) -> u32 {
     sent as u32 + 1
 }
 
+/// RFC 6582 §3.2-1.
 #[test]
 fn fast_retransmit_works_after_two_gigabytes() {
     // `recover` begins at the ISS (RFC 6582 §3.2 step 1), which is "later" than everything once 2^31 bytes have been sent.
