@@ -28,6 +28,8 @@ impl Conn<'_> {
             self.complete_simultaneous_open(now, seg)?;
         }
         self.check_ack(now, seg)?;
+        // Not before: its ACK gives a forged segment away (RFC 5961 §5.2), whose timestamp would have PAWS drop the real ones.
+        self.update_ts_recent(seg);
         let news = self.process_sack(now, seg);
         let duplicate = self.reported_duplicate(seg);
         if duplicate.is_some() {

@@ -149,7 +149,6 @@ impl Conn<'_> {
         self.check_sequence(now, seg)?;
         self.check_rst(now, seg)?;
         self.check_syn(now, seg)?;
-        self.update_ts_recent(seg);
         self.note_arrival(now);
         self.process_ack(now, seg)?;
         self.process_data(now, seg)?;

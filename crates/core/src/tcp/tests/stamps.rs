@@ -49,6 +49,16 @@ fn the_echo_is_of_the_segment_that_moved_the_left_edge() {
     h.expect(seg().ack(4001).ts(0, 1007));
 }
 
+/// RFC 5961 §5.2: what has a wrong ACK is not believed in anything.
+#[test]
+fn a_segment_with_a_wrong_ack_leaves_no_timestamp() {
+    let mut h = established();
+    h.send(seg().seq(1).fin().ack(9999).win(WIN).ts(900_000, 0));
+    h.expect(seg().seq(1).ack(1).ts(0, 1000));
+    h.send(data(1, 10, 1001));
+    h.expect(seg().seq(1).ack(11).ts(0, 1001));
+}
+
 /// RFC 7323 §5.3-1.
 #[test]
 fn old_segments_are_dropped_and_acknowledged() {
