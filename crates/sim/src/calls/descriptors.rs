@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use mtcp_core::command::{Keepalive, Options};
-use mtcp_core::{ConnId, ListenerId, Token};
+use mtcp_core::{ConnId, ListenerId, Ready, Token};
 
 use super::constants::{EBADF, EMFILE, ENOTSOCK};
-use super::epoll::Epoll;
+use super::epoll::{Epoll, News};
 use super::pipe::{Buffer, PipeEnd};
 use super::{Errno, fail};
 
@@ -67,6 +67,7 @@ pub(super) struct Socket {
     pub error_taken: bool,
     /// All that was written was acknowledged, FIN included.
     pub drained: bool,
+    pub news: News,
 }
 
 impl Socket {
@@ -96,7 +97,16 @@ impl Socket {
             shut_write: false,
             error_taken: false,
             drained: false,
+            news: News::default(),
         }
+    }
+
+    /// The stack has news.
+    pub fn on_ready(&mut self, ready: Ready) {
+        let both = Ready::CONNECTED | Ready::ERROR | Ready::CLOSED;
+        self.drained |= ready.contains(Ready::DRAINED);
+        self.news.reading += u64::from(ready.intersects(Ready::READABLE | Ready::EOF | both));
+        self.news.writing += u64::from(ready.intersects(Ready::WRITABLE | both));
     }
 
     /// The address as a socket of its family shows it: IPv4 mapped into IPv6 where needed.
@@ -192,12 +202,12 @@ impl Descriptors {
         })
     }
 
-    /// The queue of the listener with this name, and whether accepted connections speak IPv6 to the program.
-    pub fn listener_named(&mut self, token: Token) -> Option<(&mut VecDeque<Accepted>, bool)> {
+    /// The queue of the listener with this name, for a connection that arrived.
+    pub fn arrival(&mut self, token: Token) -> Option<&mut VecDeque<Accepted>> {
         let socket = self.sockets_mut().find(|socket| socket.token == token)?;
-        let v6 = socket.v6;
+        socket.news.reading += 1;
         match &mut socket.body {
-            Body::Listener(_, queue) => Some((queue, v6)),
+            Body::Listener(_, queue) => Some(queue),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::constants::{
     EBADF, EEXIST, EINVAL, ENOENT, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLET,
-    EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLRDNORM,
+    EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP, EPOLLRDNORM, EPOLLWRNORM,
 };
 use super::descriptors::File;
 use super::{Errno, Outcome, Process, Reply, fail};
@@ -21,10 +21,34 @@ pub struct Watch {
 struct Entry {
     fd: i32,
     watch: Watch,
-    /// What was true when last looked at: an edge is what was not.
-    seen: i32,
+    /// The news that were told: an edge is what came after.
+    told: Option<News>,
     /// EPOLLONESHOT fired.
     spent: bool,
+}
+
+/// How often something happened to a descriptor that wakes who waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Readers.
+    pub reading: u64,
+    /// Writers.
+    pub writing: u64,
+}
+
+const READING: i32 = EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI;
+const WRITING: i32 = EPOLLOUT | EPOLLWRNORM;
+
+impl Entry {
+    /// Whether something happened that it waits for and was not told.
+    fn is_edge(&self, news: Option<News>) -> bool {
+        let (Some(told), Some(news)) = (self.told, news) else {
+            return true;
+        };
+        let wants = |events: i32| self.watch.events & events != 0;
+        (wants(READING) && news.reading != told.reading)
+            || (wants(WRITING) && news.writing != told.writing)
+    }
 }
 
 /// An instance.
@@ -64,7 +88,7 @@ impl Process {
         let entry = Entry {
             fd,
             watch,
-            seen: 0,
+            told: None,
             spent: false,
         };
         match (operation, known) {
@@ -94,7 +118,8 @@ impl Process {
         let mut fired = Vec::new();
         for mut entry in entries {
             let ready = self.ready_of(&entry);
-            let edge = entry.watch.events & EPOLLET == 0 || ready & !entry.seen != 0;
+            let news = self.news(entry.fd);
+            let edge = entry.watch.events & EPOLLET == 0 || entry.is_edge(news);
             if ready != 0 && edge && events.len() < max {
                 let data = entry.watch.data;
                 events.push(Watch {
@@ -102,16 +127,13 @@ impl Process {
                     data,
                 });
                 entry.spent = entry.watch.events & EPOLLONESHOT != 0;
-                entry.seen = ready;
+                entry.told = news;
                 fired.push(entry);
-            } else {
-                entry.seen &= ready;
-                self.put_back(epoll, entry, false);
             }
         }
         // Who was reported goes to the end of the queue, so that all get their turn.
         for entry in fired {
-            self.put_back(epoll, entry, true);
+            self.move_last(epoll, entry);
         }
         (!events.is_empty()).then(|| {
             Ok(Reply {
@@ -129,18 +151,19 @@ impl Process {
         self.readiness(entry.fd) & (entry.watch.events | EPOLLERR | EPOLLHUP)
     }
 
-    fn put_back(&mut self, epoll: i32, entry: Entry, last: bool) {
-        let Ok(entries) = self.entries(epoll) else {
-            return;
-        };
-        let Some(at) = entries.iter().position(|known| known.fd == entry.fd) else {
-            return;
-        };
-        if last {
-            entries.remove(at);
+    fn move_last(&mut self, epoll: i32, entry: Entry) {
+        if let Ok(entries) = self.entries(epoll) {
+            entries.retain(|known| known.fd != entry.fd);
             entries.push(entry);
-        } else if let Some(place) = entries.get_mut(at) {
-            *place = entry;
+        }
+    }
+
+    /// What happened to a descriptor; `None`: nobody counts.
+    fn news(&self, fd: i32) -> Option<News> {
+        match self.table.file(fd).ok()? {
+            File::Socket(socket) => Some(socket.news),
+            File::Pipe(end) => self.pipe_news(*end),
+            File::Epoll(_) => None,
         }
     }
 

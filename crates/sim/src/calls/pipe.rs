@@ -8,6 +8,7 @@ use super::constants::{
     EBADF, EINVAL, EPIPE, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM,
 };
 use super::descriptors::File;
+use super::epoll::News;
 use super::{Outcome, Process, Reply, fail};
 
 /// What a pipe of Linux holds, bytes.
@@ -19,6 +20,7 @@ pub(super) struct Buffer {
     bytes: VecDeque<u8>,
     reader_closed: bool,
     writer_closed: bool,
+    news: News,
 }
 
 /// One end.
@@ -73,6 +75,7 @@ impl Process {
         }
         let n = len.min(buffer.bytes.len());
         let data: Vec<u8> = buffer.bytes.drain(..n).collect();
+        buffer.news.writing += 1;
         Some(Ok(Reply {
             data,
             ..Reply::of(n)
@@ -99,6 +102,7 @@ impl Process {
         }
         let n = bytes.len().min(room);
         buffer.bytes.extend(bytes.iter().take(n));
+        buffer.news.reading += 1;
         Some(Ok(Reply::of(n)))
     }
 
@@ -115,6 +119,10 @@ impl Process {
         }
     }
 
+    pub(super) fn pipe_news(&self, end: PipeEnd) -> Option<News> {
+        self.table.pipes.get(end.buffer).map(|buffer| buffer.news)
+    }
+
     /// How long a call may wait on what is no socket.
     pub(super) fn pipe_limit(&self, fd: i32) -> Option<Duration> {
         match self.table.file(fd) {
@@ -128,8 +136,10 @@ impl Process {
         if let Some((end, buffer)) = self.end(fd) {
             if end.writer {
                 buffer.writer_closed = true;
+                buffer.news.reading += 1;
             } else {
                 buffer.reader_closed = true;
+                buffer.news.writing += 1;
             }
         }
         self.table.remove(fd);

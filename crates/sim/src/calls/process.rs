@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mtcp_core::{AppStreams, Command, Config, ConnId, Error, Event, PortId, Ready, Reply, Stack};
+use mtcp_core::{AppStreams, Command, Config, ConnId, Error, Event, PortId, Reply, Stack};
 use wire::checksum;
 use wire::frame::{FrameSink, RxFrame, RxMeta, TxChecksum, TxMeta};
 use wire::time::Instant;
@@ -119,8 +119,8 @@ impl Process {
                 conn,
                 local,
                 remote,
-            } => match self.table.listener_named(listener) {
-                Some((queue, _)) => queue.push_back(Accepted {
+            } => match self.table.arrival(listener) {
+                Some(queue) => queue.push_back(Accepted {
                     conn,
                     local,
                     remote,
@@ -128,10 +128,8 @@ impl Process {
                 None => self.abort(conn),
             },
             Event::Ready { conn, ready, .. } => {
-                if ready.contains(Ready::DRAINED)
-                    && let Some(socket) = self.table.stream_mut(conn)
-                {
-                    socket.drained = true;
+                if let Some(socket) = self.table.stream_mut(conn) {
+                    socket.on_ready(ready);
                 }
             }
         }

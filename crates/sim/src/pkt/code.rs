@@ -14,7 +14,7 @@ type Result<T> = std::result::Result<T, String>;
 /// Runs the code; `lookup` knows the names of the world.
 pub(super) fn run(code: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<()> {
     let mut locals = HashMap::new();
-    for statement in code.split(['\n', ';']) {
+    for statement in code.replace("\\\n", " ").split(['\n', ';']) {
         let statement = without_comment(statement).trim();
         if !statement.is_empty() {
             self::statement(statement, lookup, &mut locals)?;

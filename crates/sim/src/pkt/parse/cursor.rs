@@ -45,6 +45,10 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    pub fn back_to(&mut self, mark: usize) {
+        self.at = mark;
+    }
+
     /// What was read since `mark`, on one line.
     pub fn since(&self, mark: usize) -> String {
         let text = self.text.get(mark..self.at).unwrap_or_default();

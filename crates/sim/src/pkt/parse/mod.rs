@@ -101,6 +101,11 @@ fn check_time(at: &Cursor<'_>, line: usize, time: Time, action: &Action) -> Resu
             "only packets that the stack sends can have an open time",
         ));
     }
+    if let (Time::Absolute(from) | Time::Relative(from), Action::Call(call)) = (time, action)
+        && call.end.is_some_and(|end| end < from)
+    {
+        return Err(at.error_at(line, "the call returns before it is made"));
+    }
     match time {
         Time::AbsoluteRange(from, to) | Time::RelativeRange(from, to) if to < from => {
             Err(at.error_at(line, "the time range ends before it begins"))

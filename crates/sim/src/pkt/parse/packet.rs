@@ -183,8 +183,8 @@ fn option(at: &mut Cursor<'_>) -> Result<TcpOption> {
             let ecr = at.small("TS ecr")?;
             TcpOption::Timestamps { val, ecr }
         }
-        "FO" => TcpOption::FastOpen(hex(at)?),
-        "FOEXP" => TcpOption::FastOpenExperimental(hex(at)?),
+        "FO" => TcpOption::FastOpen(cookie(at)?),
+        "FOEXP" => TcpOption::FastOpenExperimental(cookie(at)?),
         "ECN" => TcpOption::AccEcn(counters(at)?),
         // Ours: any option by number, `opt 253 f00d`.
         "opt" => {
@@ -230,6 +230,20 @@ fn counters(at: &mut Cursor<'_>) -> Result<Vec<(Counter, u32)>> {
         };
         counters.push((counter, at.small("counter")?));
     }
+}
+
+/// A cookie: bytes, or a name that stands for some.
+fn cookie(at: &mut Cursor<'_>) -> Result<Vec<u8>> {
+    if !at.looking_at_word() {
+        return hex(at);
+    }
+    let start = at.mark();
+    let word = at.word()?;
+    if word.chars().all(|c| c.is_ascii_hexdigit()) {
+        at.back_to(start);
+        return hex(at);
+    }
+    Ok(word.into_bytes())
 }
 
 /// Bytes as hexadecimal digits; none if something else follows.
