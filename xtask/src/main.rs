@@ -3,6 +3,7 @@
 
 mod deps;
 mod rfc;
+mod security;
 mod style;
 mod suites;
 mod xdp;
@@ -17,6 +18,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   deps     crate dependencies point the way DESIGN allows
   style    files under 600 lines, unsafe only where it may be, names of the house
   rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write]
+  security every attack in docs/security.md has a test that exists
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above
   test     every test suite, summed up as `N passed, N failed`
@@ -40,10 +42,12 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "deps" => deps::check(&root),
         "style" => style::check(&root),
         "rfc" => rfc::run(&root, arguments),
+        "security" => security::check(&root),
         "xdp" => xdp::check(&root),
         "check" => {
             deps::check(&root)?;
             style::check(&root)?;
+            security::check(&root)?;
             xdp::check(&root)
         }
         "test" => suites::run(&root),

@@ -39,6 +39,11 @@ pub struct Options {
     pub user_timeout: Option<Duration>,
     /// Drop the connection when nothing was received or sent for this long (mtcp.conf `tcp_timeout`).
     pub idle_timeout: Option<Duration>,
+    /// On a listener: take data in SYNs (TCP_FASTOPEN, RFC 7413), for so many connections at a time whose handshake is not complete.
+    pub fast_open: Option<u32>,
+    /// On a connection that is opened: send the first bytes with the SYN, if the peer has given us a cookie (TCP_FASTOPEN_CONNECT). The SYN
+    /// then waits for `Send`, and an event says `WRITABLE` at once. They may be delivered twice (RFC 7413 §2.1).
+    pub fast_open_connect: bool,
     /// Congestion control (TCP_CONGESTION).
     pub congestion: Option<CongestionControl>,
 }

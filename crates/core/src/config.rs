@@ -49,6 +49,18 @@ impl FromStr for CongestionControl {
     }
 }
 
+/// When SYNs are answered with SYN cookies (RFC 4987 §3.6) instead of half-open records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SynCookies {
+    /// When the half-open records, or the listener's share of them, are used up.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: a SYN without room is dropped.
+    Off,
+}
+
 /// An address of ours with the length of its on-link prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -143,6 +155,10 @@ pub struct Config {
     pub syn_retries: u8,
     /// SYN-ACK retransmissions before a half-open record goes.
     pub syn_ack_retries: u8,
+    /// What to do when there is no room for a half-open record.
+    pub syn_cookies: SynCookies,
+    /// Reset a handshake that ends at a full backlog. If not, its last ACK is dropped, and the peer's next segment tries again.
+    pub abort_on_overflow: bool,
     /// Data retransmissions in a row before the connection fails (R2 of RFC 9293 §3.8.3).
     /// RFC 9293 SHLD-11.
     pub data_retries: u8,
@@ -199,6 +215,8 @@ impl Default for Config {
             rto_max: Duration::from_secs(60),
             syn_retries: 7,
             syn_ack_retries: 5,
+            syn_cookies: SynCookies::Auto,
+            abort_on_overflow: false,
             data_retries: 15,
             orphan_retries: 8,
             delayed_ack: Duration::from_millis(40),

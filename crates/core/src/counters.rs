@@ -124,6 +124,18 @@ counters! {
     duplicate_acks_in;
     /// Challenge ACKs sent (RFC 5961).
     challenge_acks;
+    /// SYNs answered with a SYN cookie (RFC 4987).
+    syn_cookies_sent;
+    /// Connections accepted from a SYN cookie.
+    syn_cookies_accepted;
+    /// ACKs for a listener that brought no valid SYN cookie while some were expected.
+    syn_cookies_failed;
+    /// Connections opened by the data in a SYN (RFC 7413).
+    fast_opens_in;
+    /// Connections that we opened whose first data the peer took from the SYN.
+    fast_opens_out;
+    /// SYNs with a Fast Open option that were lost, while one without was answered.
+    fast_open_losses;
     /// RSTs sent.
     resets_out;
     /// RSTs accepted.

@@ -20,6 +20,7 @@ mod limit;
 mod list;
 mod neigh;
 mod ports;
+mod secret;
 pub mod stack;
 mod tcp;
 #[cfg(any(test, feature = "testing"))]

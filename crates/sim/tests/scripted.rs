@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "scripted/fast_open.rs"]
+mod fast_open;
 #[path = "scripted/flood.rs"]
 mod flood;
 #[path = "scripted/odd.rs"]
 mod odd;
 #[path = "scripted/reset.rs"]
 mod reset;
+#[path = "scripted/syn_flood.rs"]
+mod syn_flood;
 #[path = "scripted/windows.rs"]
 mod windows;

@@ -25,39 +25,66 @@ impl Tcp {
         record: &HalfOpen,
         seg: &Segment<'_>,
     ) -> Step {
-        let slot = self.take_control_block(now, record)?;
+        let slot = match self.take_control_block(now, record, seg) {
+            Ok(slot) => slot,
+            Err(Drop::TcpBacklog) if self.shared.config.abort_on_overflow => {
+                self.drop_half_open(record_slot);
+                return Err(Drop::TcpBacklog.into());
+            }
+            Err(reason) => return Err(reason.into()),
+        };
         let hash = self.flows.hash(&record.key);
         let old = flow::id(flow::HALF_OPEN, record_slot);
         self.flows
             .replace(hash, old, flow::id(flow::CONNECTION, slot));
         self.free_half_open(record_slot);
+        self.enter_backlog(slot, record.listener);
+        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            conn.time_handshake(now, record, seg);
+        }
+        self.complete_passive_open(now, slot, seg)
+    }
+
+    /// A new connection waits for the application.
+    pub fn enter_backlog(&mut self, slot: u32, listener: u16) {
         self.shared.counters.accepts += 1;
-        if let Some(entry) = self.listeners.at_mut(u32::from(record.listener)) {
+        if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
             entry
                 .waiting
                 .push_back(&mut self.shared.queues.backlog, slot);
         }
+    }
+
+    /// ESTABLISHED, and on with the segment.
+    pub fn complete_passive_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return Err(Drop::TcpConnections.into());
         };
-        conn.time_handshake(now, record, seg);
         conn.establish(now);
         let step = conn.on_segment(now, seg);
         self.settle(now, slot);
         step
     }
 
-    /// A control block with streams, if the backlog has room. If not, the record stays half-open, and the SYN-ACK that the timer sends
-    /// asks for the ACK again.
-    fn take_control_block(&mut self, now: Instant, record: &HalfOpen) -> Result<u32, Drop> {
+    /// A control block with streams, if the backlog has room. If not, the ACK is dropped: a half-open record stays, and the SYN-ACK that its
+    /// timer sends asks for the ACK again; after a cookie the peer's data brings it again.
+    pub fn take_control_block(
+        &mut self,
+        now: Instant,
+        record: &HalfOpen,
+        seg: &Segment<'_>,
+    ) -> Result<u32, Drop> {
         let listener = self
             .listeners
             .at(u32::from(record.listener))
             .ok_or(Drop::TcpNoConnection)?;
+        let options = listener.options;
         if !listener.has_room() {
+            if self.shared.config.abort_on_overflow {
+                self.shared.answer_with_reset(now, seg);
+            }
             return Err(Drop::TcpBacklog);
         }
-        let options = listener.options;
         let (local, remote) = (record.key.local(), record.key.remote());
         let path = self
             .shared

@@ -50,10 +50,12 @@ impl Conn<'_> {
         Ok(())
     }
 
-    /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT.
+    /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT. On a young connection the window reaches back beyond the
+    /// ISS, to what can never have been acknowledged.
     /// RFC 9293 MAY-12; RFC 5961 §5.2-1.
     fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        let oldest = self.hot.snd_una - self.hot.max_snd_wnd;
+        let ever = u32::try_from(self.cold.bytes_acked).unwrap_or(u32::MAX);
+        let oldest = self.hot.snd_una - self.hot.max_snd_wnd.min(ever.saturating_add(1));
         if seg.ack >= oldest && seg.ack <= self.hot.snd_nxt {
             return Ok(());
         }
@@ -105,7 +107,7 @@ impl Conn<'_> {
 
     /// Gives acknowledged bytes back to the application.
     /// RFC 2018 §8-1.
-    fn release(&mut self, bytes: u32) {
+    pub fn release(&mut self, bytes: u32) {
         self.sh.streams.consume(self.slot, bytes);
         self.cold.bytes_acked += u64::from(bytes);
         if self.sh.streams.app_wants_space(self.slot) {
@@ -264,8 +266,7 @@ impl Conn<'_> {
         self.hot.state = State::Established;
         self.cold.una_since = now;
         self.start_windows();
-        self.add_status(Status::CONNECTED);
-        self.notify(Ready::CONNECTED | Ready::WRITABLE);
+        self.greet();
         if self.has(Flags::FIN_QUEUED) {
             self.hot.state = State::FinWait1;
         }
@@ -273,11 +274,17 @@ impl Conn<'_> {
         self.mark_output();
     }
 
+    /// The application may read and write.
+    pub fn greet(&mut self) {
+        self.add_status(Status::CONNECTED);
+        self.notify(Ready::CONNECTED | Ready::WRITABLE);
+    }
+
     /// RFC 5681 §3.1: one segment if the SYN was lost, the initial window otherwise; RFC 6298 §5.7: an RTO of 3 s if it was lost and
     /// nothing could be measured.
     /// RFC 6298 §5-8; RFC 5681 §3.1-2, §3.1-3.
     /// RFC 6928 §2-2.
-    fn start_windows(&mut self) {
+    pub fn start_windows(&mut self) {
         let mss = u32::from(self.hot.mss);
         let segments = self.sh.config.initial_window;
         self.hot.window.cwnd = crate::cc::initial_window(segments, mss);

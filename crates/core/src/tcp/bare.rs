@@ -1,4 +1,4 @@
-//! Segments without a control block behind them: RSTs, challenge ACKs, and what half-open and TIME_WAIT records say. They wait as a few
+//! Segments without a control block behind them: RSTs, challenge ACKs, SYN cookies, and what half-open and TIME_WAIT records say. They wait as a few
 //! numbers or as a mark on their record, and are written straight into the frame that the port lends.
 
 use std::collections::VecDeque;
@@ -28,23 +28,43 @@ struct Bare {
     ack: wire::seq::SeqNumber,
     stamps: Timestamps,
     window: u16,
+    /// 0: no option.
+    mss: u16,
     flags: TcpFlags,
-    has_stamps: bool,
+    /// With an option if `Has::SCALE`.
+    scale: u8,
+    has: Has,
+}
+
+bitflags::bitflags! {
+    /// Options of a bare segment.
+    #[derive(Clone, Copy, Debug)]
+    struct Has: u8 {
+        const STAMPS = 1;
+        const SCALE = 2;
+        const SACK = 4;
+    }
 }
 
 const _: () = assert!(size_of::<Bare>() <= 60);
 
 impl Bare {
     fn new(key: FlowKey, header: &TcpHeader) -> Self {
-        let stamps = header.options.timestamps;
+        let options = &header.options;
+        let mut has = Has::empty();
+        has.set(Has::STAMPS, options.timestamps.is_some());
+        has.set(Has::SCALE, options.window_scale.is_some());
+        has.set(Has::SACK, options.sack_permitted);
         Self {
             key,
             seq: header.seq,
             ack: header.ack,
-            stamps: stamps.unwrap_or_default(),
+            stamps: options.timestamps.unwrap_or_default(),
             window: header.window,
+            mss: options.mss.unwrap_or(0),
             flags: header.flags,
-            has_stamps: stamps.is_some(),
+            scale: options.window_scale.unwrap_or(0),
+            has,
         }
     }
 
@@ -55,7 +75,10 @@ impl Bare {
             flags: self.flags,
             window: self.window,
             options: TcpOptions {
-                timestamps: self.has_stamps.then_some(self.stamps),
+                mss: (self.mss > 0).then_some(self.mss),
+                window_scale: self.has.contains(Has::SCALE).then_some(self.scale),
+                sack_permitted: self.has.contains(Has::SACK),
+                timestamps: self.has.contains(Has::STAMPS).then_some(self.stamps),
                 ..TcpOptions::default()
             },
             ..TcpHeader::default()

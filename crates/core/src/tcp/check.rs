@@ -67,17 +67,6 @@ impl Conn<'_> {
         }
     }
 
-    /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes always get one; anything else could be
-    /// forged, or the peer answering our answer, and is limited.
-    fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
-        let is_keepalive = seg.seq + 1 == self.hot.rcv_nxt;
-        if !seg.payload.is_empty() || is_keepalive || self.sh.may_challenge(now) {
-            self.mark_ack();
-        } else {
-            self.sh.counters.drop(Drop::ReplyLimited);
-        }
-    }
-
     /// Second, check the RST bit, as RFC 5961 §3.2 has it.
     /// RFC 9293 MUST-66; RFC 5961 §3.2-1, §3.2-2, §3.2-3, §3.2-4; RFC 7323 §5.2-4.
     pub fn check_rst(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
@@ -91,7 +80,7 @@ impl Conn<'_> {
         // RFC 9293 SHLD-2.
         self.sh.counters.resets_in += 1;
         match self.hot.state {
-            State::SynReceived => self.fail(Error::Refused),
+            State::SynReceived if !self.may_send_early() => self.fail(Error::Refused),
             // All that was sent has arrived or does not matter any more.
             State::Closing | State::LastAck => self.finish(State::Closed),
             _ => self.fail(Error::Reset),
@@ -107,17 +96,6 @@ impl Conn<'_> {
         }
         self.challenge(now);
         Err(Drop::TcpSyn.into())
-    }
-
-    /// A challenge ACK, unless there were too many (RFC 5961 §7).
-    /// RFC 5961 §7-1.
-    pub fn challenge(&mut self, now: Instant) {
-        if self.sh.may_challenge(now) {
-            self.sh.counters.challenge_acks += 1;
-            self.mark_ack();
-        } else {
-            self.sh.counters.drop(Drop::ReplyLimited);
-        }
     }
 
     /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.

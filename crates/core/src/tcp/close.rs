@@ -17,7 +17,10 @@ impl Conn<'_> {
     pub fn shutdown(&mut self) -> Result<(), Error> {
         match self.hot.state {
             State::Closed | State::Listen => return Err(Error::NotConnected),
-            State::SynSent | State::SynReceived => self.queue_fin(),
+            State::SynSent | State::SynReceived => {
+                self.queue_fin();
+                self.release_syn();
+            }
             State::Established => {
                 self.queue_fin();
                 self.hot.state = State::FinWait1;
@@ -103,6 +106,7 @@ impl Tcp {
             conn.sh.wheel.cancel(id);
             conn.set(Flags::DETACHED);
             self.release_flow(now, slot);
+            self.leave_pending(now, slot);
         }
         self.release_slot(slot);
     }

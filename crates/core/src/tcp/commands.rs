@@ -269,13 +269,12 @@ impl Tcp {
         }
         let (mut hot, cold) = control_block(&self.shared.config, opening, now);
         hot.state = State::SynSent;
-        hot.flags.insert(Flags::SYN_DUE);
         self.conns.init(slot, hot, cold, opening.key);
         self.shared.queues.grow_connections(slot);
         let hash = self.flows.hash(&opening.key);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-            conn.mark_output();
+            conn.begin_active(now);
         }
         Ok(slot)
     }
@@ -288,6 +287,7 @@ impl Conn<'_> {
             State::Closed | State::Listen | State::TimeWait => Err(Error::NotConnected),
             _ if self.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),
             _ => {
+                self.release_syn();
                 self.mark_output();
                 Ok(())
             }

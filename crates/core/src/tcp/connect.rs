@@ -77,6 +77,7 @@ impl Conn<'_> {
     /// "If SND.UNA > ISS (our SYN has been ACKed), change the connection state to ESTABLISHED".
     fn complete_active_open(&mut self, now: Instant, seg: &Segment<'_>) {
         self.acknowledge_syn(now, seg);
+        self.on_fast_open_answer(now, seg);
         self.mark_ack();
         self.establish(now);
     }
@@ -87,6 +88,12 @@ impl Conn<'_> {
         self.hot.snd_una = self.cold.iss + 1;
         self.stop_rtx_timer();
         self.clear(Flags::SYN_DUE);
+        let una = self.hot.snd_una;
+        if self.has(Flags::SENT_LOG)
+            && let Some(log) = self.sent_log_mut()
+        {
+            log.trim(una);
+        }
     }
 
     /// "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment and send it". Text in the SYN comes again.
@@ -106,12 +113,29 @@ impl Conn<'_> {
         self.acknowledge_syn(now, seg);
         self.set_send_window(seg, self.hot.snd_wscale);
         self.establish(now);
+        if self.hot.flight() > 0 {
+            // Data went before the handshake was complete (RFC 7413 §4.2.2).
+            self.start_rtx_timer(now);
+        }
         Ok(())
+    }
+
+    /// SYN_RECEIVED of a simultaneous open, or of one by Fast Open.
+    pub fn on_segment_syn_received(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        let is_syn = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::RST);
+        if is_syn && seg.seq == self.cold.irs && self.may_send_early() {
+            // The client did not get our SYN-ACK: again.
+            self.set(Flags::SYN_DUE);
+            self.mark_output();
+            return Err(Stop::Done);
+        }
+        let seg = self.strip_repeated_syn(seg);
+        self.on_segment(now, &seg)
     }
 
     /// In a simultaneous open the SYN-ACK repeats the peer's SYN, which is left of the window by then. What counts is its ACK
     /// (RFC 9293 figure 8, lines 5 and 6).
-    pub fn strip_repeated_syn<'a>(&mut self, seg: &Segment<'a>) -> Segment<'a> {
+    fn strip_repeated_syn<'a>(&mut self, seg: &Segment<'a>) -> Segment<'a> {
         let mut seg = *seg;
         let repeats = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK) && seg.seq == self.cold.irs;
         if repeats && self.hot.state == State::SynReceived {

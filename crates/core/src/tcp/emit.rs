@@ -108,7 +108,7 @@ impl Conn<'_> {
     }
 
     /// RFC 7323 §3.2-2.
-    fn syn_options(&self, now: Instant, is_reply: bool) -> TcpOptions {
+    pub fn syn_options(&self, now: Instant, is_reply: bool) -> TcpOptions {
         let tsval = self.tsval(now);
         let mut options = syn_options(
             &self.sh.config,
@@ -116,6 +116,7 @@ impl Conn<'_> {
             self.cold.offer_wscale,
             tsval,
         );
+        options.fast_open = self.fast_open_option(now);
         if is_reply {
             // Simultaneous open: answer what the peer's SYN offered.
             options.sack_permitted = self.has(Flags::SACK);

@@ -7,13 +7,12 @@ use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 use wire::time::Instant;
 
 use crate::arena::Slots;
-use crate::config::Config;
+use crate::config::{Config, SynCookies};
 use crate::drops::Drop;
 use crate::flow::{self, FlowKey};
 use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
-use crate::tcp::listen::Listener;
 use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::rtt::Rtt;
@@ -41,7 +40,7 @@ pub(crate) struct HalfOpen {
 }
 
 bitflags::bitflags! {
-    /// Options that both sides offered, and two more facts.
+    /// Options that both sides offered, and three more facts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Options: u8 {
         const TIMESTAMPS = 1;
@@ -51,6 +50,8 @@ bitflags::bitflags! {
         const SENT = 8;
         /// ... and another.
         const SENT_AGAIN = 16;
+        /// The SYN-ACK gives the peer a Fast Open cookie.
+        const FAST_OPEN = 32;
     }
 }
 
@@ -87,6 +88,15 @@ impl HalfOpen {
             sack: self.has(Options::SACK),
         }
     }
+}
+
+/// How a SYN is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// With a record of it.
+    Record,
+    /// With a SYN cookie.
+    Cookie,
 }
 
 /// All half-open records.
@@ -140,18 +150,32 @@ impl Tcp {
         seg: &Segment<'_>,
         after: Option<SeqNumber>,
     ) -> Result<(), Drop> {
-        // SYN cookies would go here: today the SYN is refused.
-        if !self.may_take_syn(listener) {
-            return Err(Drop::TcpHalfOpen);
-        }
+        let admission = self.admit(listener, after.is_some())?;
         let key = seg.key();
         // Replies leave where the route says, which need not be where the SYN came in.
         let path = self.shared.net.path(seg.remote.ip(), Some(seg.local.ip()));
-        let port = path.map_err(|_| Drop::ReplyNoRoute)?.port;
+        let path = path.map_err(|_| Drop::ReplyNoRoute)?;
         let iss = beyond(self.isn.start(now, &key).iss, after);
-        let record = self.half_open_record(listener, seg, iss, port);
+        let record = self.half_open_record(listener, seg, iss, path.port);
+        if self.open_fast(now, &record, seg) {
+            return Ok(());
+        }
+        match admission {
+            Admission::Record => self.remember(now, record)?,
+            Admission::Cookie => self.answer_with_cookie(now, record, path.mtu),
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, now: Instant, record: HalfOpen) -> Result<(), Drop> {
+        let HalfOpen {
+            key,
+            port,
+            listener,
+            ..
+        } = record;
         let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
-        if let Some(entry) = self.listeners.at_mut(listener) {
+        if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
             entry.half_open += 1;
         }
         let hash = self.flows.hash(&key);
@@ -162,11 +186,21 @@ impl Tcp {
         Ok(())
     }
 
-    /// Whether the listener and the table have room for one more.
-    pub fn may_take_syn(&self, listener: u32) -> bool {
-        let entry = self.listeners.at(listener);
-        self.half_open.slots.len() < self.half_open.slots.capacity()
-            && entry.is_some_and(Listener::may_take_syn)
+    /// How a SYN is answered, if it is. As long as connections wait to be accepted and there is no room for another, it is not: the peer
+    /// will ask again. A cookie cannot promise to lie beyond the sequence numbers of a connection in TIME_WAIT.
+    pub fn admit(&self, listener: u32, reopens: bool) -> Result<Admission, Drop> {
+        let entry = self.listeners.at(listener).ok_or(Drop::TcpNoConnection)?;
+        if !entry.has_room() {
+            return Err(Drop::TcpBacklog);
+        }
+        let room =
+            self.half_open.slots.len() < self.half_open.slots.capacity() && entry.may_take_syn();
+        match self.shared.config.syn_cookies {
+            SynCookies::Always if !reopens => Ok(Admission::Cookie),
+            _ if room => Ok(Admission::Record),
+            SynCookies::Auto if !reopens => Ok(Admission::Cookie),
+            _ => Err(Drop::TcpHalfOpen),
+        }
     }
 
     fn half_open_record(
@@ -180,6 +214,10 @@ impl Tcp {
         let key = seg.key();
         let wscale = window_scale_for(config.max_buffer);
         let agreed = Agreed::new(config, wscale, &seg.options, key.is_ipv4());
+        let mut facts = Options::new(&agreed);
+        let listens = self.listeners.at(listener);
+        let gives = listens.is_some_and(|listener| listener.options.fast_open.is_some());
+        facts.set(Options::FAST_OPEN, gives && seg.options.fast_open.is_some());
         HalfOpen {
             key,
             iss,
@@ -193,7 +231,7 @@ impl Tcp {
             rcv_wscale: agreed.rcv_wscale,
             port,
             retries: 0,
-            agreed: Options::new(&agreed),
+            agreed: facts,
         }
     }
 

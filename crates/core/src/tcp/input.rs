@@ -9,7 +9,7 @@ use crate::id::PortId;
 use crate::info::State;
 use crate::ip::{Datagram, Input};
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::{Conn, Step};
 use crate::tcp::segment::Segment;
 
 /// A parsed segment, and where to look for its connection.
@@ -100,8 +100,8 @@ impl Tcp {
                 }
             }
         };
-        if let Err(Stop::Drop(reason)) = step {
-            self.shared.counters.drop(reason);
+        if let Err(stop) = step {
+            self.shared.count(stop);
         }
     }
 
@@ -127,8 +127,9 @@ impl Tcp {
         let step = match conn.hot.state {
             State::SynSent => conn.on_segment_syn_sent(now, seg),
             State::SynReceived => {
-                let seg = conn.strip_repeated_syn(seg);
-                conn.on_segment(now, &seg)
+                let step = conn.on_segment_syn_received(now, seg);
+                self.leave_pending(now, slot);
+                step
             }
             _ => conn.on_segment(now, seg),
         };

@@ -8,6 +8,7 @@ use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::flow::FlowKey;
+use crate::secret::keyed;
 
 /// ISN = M + F(localip, localport, remoteip, remoteport, secretkey) (RFC 6528 §3, RFC 9293 §3.4.1).
 pub(crate) struct IsnGenerator {
@@ -31,20 +32,11 @@ pub(crate) struct Start {
 }
 
 impl IsnGenerator {
-    /// The key is derived from `secret`, so that it differs from all other uses of that.
+    /// Keyed by `secret`.
     /// RFC 6528 §3-3.
     pub fn new(secret: &[u8; 32]) -> Self {
-        let mut master = [0; 16];
-        for (i, byte) in secret.iter().enumerate() {
-            master[i % 16] ^= byte.rotate_left(u32::from(i >= 16));
-        }
-        let derive = SipHasher13::new_with_key(&master);
-        let mut key = [0; 16];
-        let (low, high) = key.split_at_mut(8);
-        low.copy_from_slice(&derive.hash(b"tcp initial sequence 0").to_be_bytes());
-        high.copy_from_slice(&derive.hash(b"tcp initial sequence 1").to_be_bytes());
         Self {
-            hasher: SipHasher13::new_with_key(&key),
+            hasher: keyed(secret, "tcp initial sequence"),
         }
     }
 

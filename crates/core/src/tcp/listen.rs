@@ -15,6 +15,7 @@ use crate::id::{ListenerId, Token};
 use crate::list::List;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
+use crate::tcp::fast_open::PendingOpens;
 use crate::tcp::queues::Queues;
 use crate::tcp::segment::Segment;
 
@@ -33,6 +34,7 @@ pub(crate) struct Listener {
     pub waiting: List,
     /// Half-open records that it has.
     pub half_open: u32,
+    pub pending: PendingOpens,
     /// The next listener on the same port, plus one.
     next: u32,
 }
@@ -54,6 +56,7 @@ impl Listener {
             options,
             waiting: List::new(),
             half_open: 0,
+            pending: PendingOpens::default(),
             next: 0,
         }
     }
@@ -201,8 +204,11 @@ impl Tcp {
         if seg.has(TcpFlags::RST) {
             return Err(Drop::TcpNoConnection.into());
         }
-        // Second, check for an ACK: there is nothing it could acknowledge.
+        // Second, check for an ACK: there is nothing it could acknowledge but a cookie.
         if seg.has(TcpFlags::ACK) {
+            if let Some(step) = self.take_cookie(now, listener, seg) {
+                return step;
+            }
             self.shared.answer_with_reset(now, seg);
             return Err(Drop::TcpNoConnection.into());
         }

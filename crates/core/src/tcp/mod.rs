@@ -7,15 +7,18 @@
 mod accept;
 mod ack;
 mod bare;
+mod challenge;
 mod check;
 mod close;
 mod commands;
 mod conn;
 mod connect;
+mod cookie;
 mod data;
 mod emit;
 mod events;
 mod fast;
+mod fast_open;
 mod half_open;
 mod icmp;
 mod info;
@@ -56,6 +59,7 @@ use crate::flow::FlowTable;
 use crate::ports::EphemeralPorts;
 use crate::stack::Usage;
 use crate::tcp::conn::Conns;
+use crate::tcp::cookie::Cookies;
 use crate::tcp::half_open::HalfOpens;
 use crate::tcp::isn::IsnGenerator;
 use crate::tcp::listen::Listeners;
@@ -72,6 +76,7 @@ pub(crate) struct Tcp {
     listeners: Listeners,
     flows: FlowTable,
     isn: IsnGenerator,
+    cookies: Cookies,
     /// Only `None` while a port is being picked.
     ports: Option<EphemeralPorts>,
 }
@@ -97,6 +102,7 @@ impl Tcp {
             listeners: Listeners::new(&config)?,
             flows: FlowTable::new(flows.iter().map(|&n| n as usize).sum(), &config.secret),
             isn: IsnGenerator::new(&config.secret),
+            cookies: Cookies::new(&config.secret),
             ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
             shared: Shared::new(config, stack_streams)?,
         };

@@ -11,7 +11,9 @@ use crate::flow::FlowKey;
 use crate::id::Token;
 use crate::info::State;
 use crate::ip::Path;
+use crate::tcp::challenge::Challenges;
 use crate::tcp::data::MIN_RCV_MSS;
+use crate::tcp::fast_open::FastOpen;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::ranges::Range;
@@ -148,6 +150,8 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         local_mss: advertised_mss(opening.path.mtu, is_ipv4, &options),
         offer_wscale: window_scale_for(config.max_buffer),
         syn_repeated: false,
+        challenges: Challenges::default(),
+        fast_open: FastOpen::Off,
         keepalive_probes: 0,
         keepalive_at: Instant::FAR,
         timeout_stamp: 0,

@@ -46,15 +46,20 @@ impl Plan {
         let fin = u32::from(self.flags.contains(TcpFlags::FIN));
         self.seq + self.len + syn + fin
     }
+
+    /// The sequence number of the first byte of payload.
+    pub fn data_seq(&self) -> SeqNumber {
+        self.seq + u32::from(self.flags.contains(TcpFlags::SYN))
+    }
 }
 
 impl Conn<'_> {
     /// The next segment of the control and data lists.
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
         if self.has(Flags::SYN_DUE) {
-            return Some(self.plan_syn());
+            return Some(self.plan_syn(now));
         }
-        if !self.hot.state.may_transmit() {
+        if !self.hot.state.may_transmit() && !self.may_send_early() {
             return None;
         }
         if self.has(Flags::PROBE_DUE) {
@@ -68,7 +73,7 @@ impl Conn<'_> {
         self.plan_lost().or_else(|| self.plan_new(now))
     }
 
-    fn plan_syn(&self) -> Plan {
+    fn plan_syn(&self, now: Instant) -> Plan {
         let flags = if self.hot.state == State::SynReceived {
             TcpFlags::SYN | TcpFlags::ACK
         } else {
@@ -77,7 +82,7 @@ impl Conn<'_> {
         Plan {
             kind: Kind::Syn,
             seq: self.cold.iss,
-            len: 0,
+            len: self.syn_data_len(now),
             flags,
         }
     }
@@ -198,7 +203,7 @@ impl Conn<'_> {
             return true;
         }
         // (2) all there is, if nothing is in flight or Nagle is off. Behind a FIN nothing will follow that it could join.
-        let nothing_in_flight = self.hot.snd_nxt == self.hot.snd_una;
+        let nothing_in_flight = self.hot.snd_nxt == self.hot.stream_start();
         let no_delay = self.has(Flags::NODELAY | Flags::FIN_QUEUED);
         if available <= usable && (nothing_in_flight || no_delay) {
             return true;

@@ -11,8 +11,11 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::id::PortId;
 use crate::ip::Net;
-use crate::limit::RateLimiter;
+use crate::limit::SecretLimiter;
+use crate::secret::keyed;
 use crate::tcp::bare::Answers;
+use crate::tcp::conn::Stop;
+use crate::tcp::fast_open::{CookieCache, Issuer};
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangeSet;
 use crate::tcp::reassembly::Held;
@@ -37,9 +40,13 @@ pub(crate) struct Shared {
     /// Logs of what is in flight, for the connections that need one.
     pub sent: SidePool<SentLog>,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
-    pub challenges: RateLimiter,
+    pub challenges: SecretLimiter,
     /// RSTs to nowhere.
-    pub resets: RateLimiter,
+    pub resets: SecretLimiter,
+    /// Fast Open cookies that we hand out ...
+    pub issuer: Issuer,
+    /// ... and those that we were given.
+    pub server_cookies: CookieCache,
 }
 
 impl Shared {
@@ -56,8 +63,10 @@ impl Shared {
             held: SidePool::new(connections)?,
             sacked: SidePool::new(connections)?,
             sent: SidePool::new(connections)?,
-            challenges: RateLimiter::new(rate, rate),
-            resets: RateLimiter::new(rate, rate),
+            challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
+            issuer: Issuer::new(&config.secret),
+            server_cookies: CookieCache::new(&config.secret),
+            resets: SecretLimiter::new(rate, keyed(&config.secret, "resets")),
             config,
         })
     }
@@ -65,6 +74,13 @@ impl Shared {
     /// Whether something of TCP wants to be sent on `port`.
     pub fn has_output(&self, port: PortId) -> bool {
         self.answers.due(port) > 0 || self.queues.has_output(port)
+    }
+
+    /// Counts a segment that was dropped.
+    pub fn count(&mut self, stop: Stop) {
+        if let Stop::Drop(reason) = stop {
+            self.counters.drop(reason);
+        }
     }
 
     /// Whether one more answer to a segment that should not be is allowed now.

@@ -60,7 +60,7 @@ impl Tcp {
     }
 
     /// RFC 7323 §2.2-2, §3.2-4.
-    fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
+    pub fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
         let config = &self.shared.config;
         let listener = self.listeners.at(u32::from(record.listener));
         let options = listener
@@ -71,6 +71,10 @@ impl Tcp {
         reply.sack_permitted = record.has(Options::SACK);
         reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
         reply.timestamps = self.half_open_stamps(now, record);
+        let remote = record.key.remote().ip();
+        reply.fast_open = record
+            .has(Options::FAST_OPEN)
+            .then(|| self.shared.issuer.issue(now, remote));
         TcpHeader {
             seq: record.iss,
             ack: record.rcv_nxt(),

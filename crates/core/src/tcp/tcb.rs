@@ -11,6 +11,8 @@ use crate::event::Ready;
 use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
+use crate::tcp::challenge::Challenges;
+use crate::tcp::fast_open::FastOpen;
 use crate::tcp::ranges::Range;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::tail::Probe;
@@ -208,6 +210,8 @@ pub(crate) struct Cold {
     pub offer_wscale: u8,
     /// Our SYN went out again at once because the peer still had an earlier connection.
     pub syn_repeated: bool,
+    pub challenges: Challenges,
+    pub fast_open: FastOpen,
     /// Keepalive probes sent without an answer.
     pub keepalive_probes: u8,
     pub keepalive_at: Instant,

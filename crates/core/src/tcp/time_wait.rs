@@ -257,9 +257,7 @@ impl Tcp {
     /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
     /// RFC 9293 MAY-2.
     fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
-        if !self.may_take_syn(listener) {
-            return Err(Drop::TcpHalfOpen.into());
-        }
+        self.admit(listener, true)?;
         let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
         self.end_time_wait(slot);
         self.open_half(now, listener, seg, after)

@@ -100,7 +100,12 @@ impl Conn<'_> {
     /// RFC 9293 MUST-22.
     fn on_syn_timeout(&mut self, now: Instant) {
         self.sh.counters.timeouts += 1;
-        if self.hot.retries >= self.sh.config.syn_retries {
+        let limit = if self.may_send_early() {
+            self.sh.config.syn_ack_retries
+        } else {
+            self.sh.config.syn_retries
+        };
+        if self.hot.retries >= limit {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }

@@ -202,7 +202,7 @@ impl Conn<'_> {
         };
         let header = self.header(now, plan);
         let target = self.target(mac);
-        let offset = plan.seq - self.hot.stream_start();
+        let offset = plan.data_seq() - self.hot.stream_start();
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
             shared.streams.peek(self.slot, offset, plan.len)
@@ -331,8 +331,10 @@ impl Conn<'_> {
 
     fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::SYN_DUE);
-        self.hot.snd_nxt = plan.end();
-        if self.hot.retries > 0 || self.cold.syn_repeated {
+        // A SYN that goes again goes without data, which may have arrived for all that.
+        self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        self.cold.flight_at = now.as_micros() as u32;
+        if self.syn_went_before() {
             // Karn. Only a time-out is a sign of loss.
             self.clear(Flags::TIMING);
             self.hot
@@ -341,8 +343,9 @@ impl Conn<'_> {
             self.cold.retransmits += 1;
             self.sh.counters.retransmits += 1;
         } else {
-            // The SYN, or the SYN-ACK that answers a SYN that crossed it.
+            // The SYN, or the SYN-ACK that answers a SYN that crossed it. Its data may be refused.
             self.start_timing(now);
+            self.hot.rtt_seq = self.cold.iss + 1;
         }
         self.cold.last_sent = now;
         self.ensure_rtx_timer(now);

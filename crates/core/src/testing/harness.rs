@@ -169,6 +169,11 @@ impl Harness {
         self.local
     }
 
+    /// The connection of the test is another, from here.
+    pub fn set_local(&mut self, local: SocketAddr) {
+        self.local = local;
+    }
+
     /// The peer's end.
     pub fn peer(&self) -> SocketAddr {
         self.peer

@@ -16,6 +16,7 @@ mod seg;
 mod sink;
 mod states;
 
+pub use frames::compose;
 pub use harness::{CLIENT, Handshake, Harness, LISTENER};
 pub use pair::{End, Fate, Pair};
 pub use seg::{Seg, seg};

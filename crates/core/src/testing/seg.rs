@@ -1,7 +1,7 @@
 //! Segments, to send and to expect.
 
 use wire::seq::SeqNumber;
-use wire::tcp::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps};
+use wire::tcp::{FastOpenCookie, SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps};
 
 /// A segment in the making. Sequence numbers are relative: the sender's SYN has 0, its first byte 1.
 ///
@@ -18,6 +18,7 @@ pub struct Seg {
     pub(super) sack_permitted: bool,
     pub(super) stamps: Option<(u32, u32)>,
     pub(super) sack: Option<Vec<(u32, u32)>>,
+    pub(super) fast_open: Option<FastOpenCookie>,
     pub(super) port: Option<u16>,
     pub(super) look_at_psh: bool,
 }
@@ -139,6 +140,12 @@ impl Seg {
         self
     }
 
+    /// Fast Open option, to send.
+    pub fn fast_open(mut self, cookie: FastOpenCookie) -> Self {
+        self.fast_open = Some(cookie);
+        self
+    }
+
     /// Another port of the peer than the usual one.
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
@@ -173,6 +180,7 @@ impl Seg {
                     tsecr: ts_base.wrapping_add(tsecr),
                 }),
                 sack,
+                fast_open: self.fast_open,
                 ..TcpOptions::default()
             },
             ..TcpHeader::default()

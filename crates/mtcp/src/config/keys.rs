@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use mtcp_core::config::SynCookies;
+
 use super::value::{self, Parsed};
 use super::{Cidr, Config, IoSpec, Mode, NeighbourSpec, RouteSpec};
 
@@ -115,6 +117,10 @@ table! {
         |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
     old cc: "cubic | reno | newreno | dctcp", "Congestion control.",
         |c, v| { c.congestion = v.parse()?; Ok(()) }, |c| c.congestion.name().into();
+    new syn_cookies: "auto | always | off", "Answer SYNs without remembering them: when the memory for half-open connections is used up, always, or never.",
+        |c, v| { c.syn_cookies = syn_cookies(v)?; Ok(()) }, |c| show_syn_cookies(c.syn_cookies).into();
+    new abort_on_overflow: "yes | no", "Reset a handshake that ends while the listener's backlog is full, instead of letting the peer try again.",
+        |c, v| { c.abort_on_overflow = value::switch(v)?; Ok(()) }, |c| show_switch(c.abort_on_overflow);
     old stat_print: "yes | no | NAME ...", "Print a line of rates per context and second to stderr.",
         |c, v| { c.stat_print = value::switch(v).unwrap_or(!v.is_empty()); Ok(()) }, |c| show_switch(c.stat_print);
     new spin_us: "0..=100000", "Microseconds to look for work before sleeping, while traffic is recent.",
@@ -150,6 +156,23 @@ fn mode(text: &str) -> Parsed<Mode> {
         "paired" => Ok(Mode::Paired),
         "inline" => Ok(Mode::Inline),
         _ => Err(format!("'{text}' is no mode: use paired or inline")),
+    }
+}
+
+fn syn_cookies(text: &str) -> Parsed<SynCookies> {
+    match text {
+        "auto" => Ok(SynCookies::Auto),
+        "always" => Ok(SynCookies::Always),
+        "off" => Ok(SynCookies::Off),
+        _ => Err(format!("'{text}' is not known: use auto, always or off")),
+    }
+}
+
+fn show_syn_cookies(when: SynCookies) -> &'static str {
+    match when {
+        SynCookies::Auto => "auto",
+        SynCookies::Always => "always",
+        SynCookies::Off => "off",
     }
 }
 
@@ -192,6 +215,8 @@ mod tests {
             ("io", "tap:x"),
             ("mode", "inline"),
             ("cc", "dctcp"),
+            ("syn_cookies", "always"),
+            ("abort_on_overflow", "yes"),
         ] {
             config.set(key, value).unwrap();
         }

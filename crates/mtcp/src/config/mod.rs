@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mtcp_core::config::CongestionControl;
+use mtcp_core::config::{CongestionControl, SynCookies};
 use wire::frame::MacAddr;
 
 mod core;
@@ -97,6 +97,10 @@ pub struct Config {
     pub tcp_timeout: Option<Duration>,
     /// 2 MSL.
     pub tcp_timewait: Duration,
+    /// When SYNs are answered with SYN cookies.
+    pub syn_cookies: SynCookies,
+    /// Handshakes that end at a full backlog are reset.
+    pub abort_on_overflow: bool,
     /// How long to look for work before sleeping while traffic is recent; zero: never.
     pub spin: Duration,
     /// Pin contexts' threads.
@@ -138,6 +142,8 @@ impl Default for Config {
             congestion: CongestionControl::default(),
             tcp_timeout: None,
             tcp_timewait: Duration::from_secs(60),
+            syn_cookies: SynCookies::default(),
+            abort_on_overflow: false,
             spin: Duration::from_micros(30),
             pin: true,
             pcap: None,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::command::{Command, Options};
+use crate::config::SynCookies;
 use crate::drops::Drop;
 use crate::error::Error;
 use crate::event::{Event, Ready};
@@ -43,7 +44,11 @@ fn a_full_backlog_keeps_the_rest_half_open() {
     let mut h = Harness::new();
     h.listen(2, Options::default());
     for port in 6000..6003 {
-        open(&mut h, port);
+        h.send(Handshake::default().syn().port(port));
+        h.expect(seg().syn().ack(1).port(port));
+    }
+    for port in 6000..6003 {
+        h.send(seg().seq(1).ack(1).win(WIN).port(port));
     }
     let usage = h.stack.usage();
     assert_eq!((usage.connections, usage.half_open), (2, 1));
@@ -63,10 +68,47 @@ fn a_full_backlog_keeps_the_rest_half_open() {
     assert_eq!(accepted(&mut h).len(), 1);
 }
 
+/// As Linux documents its accept queue: while it is full, no SYN is answered.
+#[test]
+fn a_full_backlog_takes_no_syn() {
+    let mut h = Harness::new();
+    h.listen(1, Options::default());
+    open(&mut h, 6000);
+    h.send(Handshake::default().syn().port(6001));
+    h.expect_nothing();
+    assert_eq!(h.stack.counters().dropped(Drop::TcpBacklog), 1);
+    let conn = accepted(&mut h)[0];
+    h.execute(Command::Accept {
+        conn,
+        token: CLIENT,
+    });
+    open(&mut h, 6001);
+    assert_eq!(accepted(&mut h).len(), 1);
+}
+
+/// tcp_abort_on_overflow.
+#[test]
+fn a_full_backlog_resets_if_it_is_told_to() {
+    let mut h = Harness::with(|config| config.abort_on_overflow = true);
+    h.listen(1, Options::default());
+    for port in [6000, 6001] {
+        h.send(Handshake::default().syn().port(port));
+        h.expect(seg().syn().ack(1).port(port));
+    }
+    h.send(seg().seq(1).ack(1).win(WIN).port(6000));
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(1).win(WIN).port(6001));
+    h.expect(seg().rst().seq(1).port(6001));
+    assert_eq!(h.stack.usage().half_open, 0);
+}
+
 /// RFC 4987 §3.4-1.
 #[test]
 fn half_open_records_are_limited() {
-    let mut h = Harness::with(|config| config.max_half_open = 8);
+    let mut h = Harness::with(|config| {
+        config.max_half_open = 8;
+        config.syn_cookies = SynCookies::Off;
+    });
     h.listen(2, Options::default());
     for port in 6000..6020 {
         h.send(Handshake::default().syn().port(port));

@@ -2,8 +2,11 @@
 
 mod acks;
 mod active;
+mod attacks;
 mod challenge;
 mod close;
+mod cookies;
+mod fast_open;
 mod hostile;
 mod keepalive;
 mod listeners;

@@ -34,8 +34,11 @@ fn resets_to_nowhere_are_limited() {
     for _ in 0..20 {
         h.send(seg().seq(5).ack(77));
     }
-    assert_eq!(h.drain(), 5);
-    assert_eq!(h.stack.counters().dropped(Drop::ReplyLimited), 15);
+    // From half of it to one and a half: nobody outside knows the quota of a second.
+    let sent = h.drain() as u64;
+    assert!((3..8).contains(&sent), "{sent}");
+    let counters = h.stack.counters();
+    assert_eq!(counters.dropped(Drop::ReplyLimited), 20 - sent);
 }
 
 #[test]

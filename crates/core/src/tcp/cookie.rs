@@ -1,0 +1,197 @@
+//! SYN cookies (RFC 4987 §3.6): when there is no room for a half-open record, our initial sequence number holds what has to be remembered,
+//! and the ACK brings it back. What does not fit into it travels in the timestamp that the peer echoes; without timestamps window scaling
+//! and SACK are not offered.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use siphasher::sip::SipHasher13;
+use wire::seq::SeqNumber;
+use wire::tcp::{TcpFlags, Timestamps};
+use wire::time::Instant;
+
+use crate::config::SynCookies;
+use crate::flow::{self, FlowKey};
+use crate::id::PortId;
+use crate::secret::keyed;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Step;
+use crate::tcp::half_open::{HalfOpen, Options};
+use crate::tcp::options::window_scale_for;
+use crate::tcp::segment::Segment;
+
+/// A cookie is good in the period in which it was made and in the next: one to two minutes.
+const PERIOD_SECONDS: u64 = 64;
+/// The MSS values that a cookie can stand for; 64 is the smallest that we believe.
+const MSS: [u16; 8] = [64, 536, 1220, 1300, 1380, 1440, 1460, 8940];
+/// The low bits of a cookie: an index into `MSS`.
+const MSS_MASK: u32 = 7;
+/// The low bits of a timestamp: the peer's window scale, or `NO_SCALE` ...
+const SCALE_MASK: u32 = 0x0f;
+const NO_SCALE: u32 = 0x0f;
+/// ... and whether it understands SACK.
+const SACK_BIT: u32 = 0x10;
+const STAMP_MASK: u32 = 0x1f;
+
+/// Makes and checks cookies.
+pub(crate) struct Cookies {
+    hasher: SipHasher13,
+    /// When the last one was sent: without, no ACK can bring one back, and guessing is in vain.
+    last_sent: Option<Instant>,
+}
+
+impl fmt::Debug for Cookies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the hasher: it holds the secret.
+        f.debug_struct("Cookies")
+            .field("last_sent", &self.last_sent)
+            .finish_non_exhaustive()
+    }
+}
+
+fn period(now: Instant) -> u64 {
+    now.as_nanos() / (PERIOD_SECONDS * 1_000_000_000)
+}
+
+impl Cookies {
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self {
+            hasher: keyed(secret, "syn cookies"),
+            last_sent: None,
+        }
+    }
+
+    /// The cookie for a SYN with sequence number `irs`.
+    fn make(&mut self, now: Instant, key: &FlowKey, irs: SeqNumber, peer_mss: u16) -> SeqNumber {
+        self.last_sent = Some(now);
+        let index = MSS.iter().rposition(|&mss| mss <= peer_mss).unwrap_or(0);
+        self.cookie(period(now), key, irs, index as u32)
+    }
+
+    /// A hash over all that it stands for, 29 bits of it, under a key that is another in each period; the index of the MSS below. A guess is
+    /// right once in 2^28.
+    fn cookie(&self, period: u64, key: &FlowKey, irs: SeqNumber, index: u32) -> SeqNumber {
+        let mut rotated = self.hasher;
+        rotated.write_u64(period);
+        let mut hasher = SipHasher13::new_with_keys(rotated.finish(), period);
+        key.hash(&mut hasher);
+        hasher.write_u32(irs.0);
+        hasher.write_u32(index);
+        SeqNumber(hasher.finish() as u32 & !MSS_MASK | index)
+    }
+
+    /// Whether a cookie could come back now.
+    fn is_expected(&self, now: Instant) -> bool {
+        let lifetime = Duration::from_secs(2 * PERIOD_SECONDS);
+        self.last_sent.is_some_and(|sent| now <= sent + lifetime)
+    }
+
+    /// The MSS that a cookie stands for, if it is one of ours and not too old.
+    fn check(&self, now: Instant, key: &FlowKey, irs: SeqNumber, cookie: SeqNumber) -> Option<u16> {
+        let index = cookie.0 & MSS_MASK;
+        let period = period(now);
+        let mut ours = [Some(period), period.checked_sub(1)].into_iter().flatten();
+        ours.any(|period| self.cookie(period, key, irs, index) == cookie)
+            .then(|| MSS.get(index as usize).copied())
+            .flatten()
+    }
+}
+
+/// Hides what the SYNs agreed on in the low bits of a timestamp, which never runs ahead of the clock: segments that follow have to be newer.
+fn stamp(clock: u32, record: &HalfOpen) -> u32 {
+    let scale = if record.has(Options::SCALING) {
+        u32::from(record.snd_wscale)
+    } else {
+        NO_SCALE
+    };
+    let sack = if record.has(Options::SACK) {
+        SACK_BIT
+    } else {
+        0
+    };
+    let bits = scale | sack;
+    let stamp = clock & !STAMP_MASK | bits;
+    if bits > clock & STAMP_MASK {
+        stamp.wrapping_sub(STAMP_MASK + 1)
+    } else {
+        stamp
+    }
+}
+
+impl Tcp {
+    /// Answers a SYN without remembering it.
+    pub fn answer_with_cookie(&mut self, now: Instant, mut record: HalfOpen, mtu: u16) {
+        if !record.has(Options::TIMESTAMPS) {
+            record.agreed.remove(Options::SACK | Options::SCALING);
+        }
+        record.iss = self
+            .cookies
+            .make(now, &record.key, record.irs, record.peer_mss);
+        let mut header = self.syn_ack(now, &record, mtu);
+        if let Some(stamps) = &mut header.options.timestamps {
+            stamps.tsval = stamp(stamps.tsval, &record);
+        }
+        self.shared.counters.syn_cookies_sent += 1;
+        self.shared.send_bare(&record.key, &header);
+    }
+
+    /// An ACK for a listener. The connection it completes, if it brings a cookie back.
+    pub fn take_cookie(&mut self, now: Instant, listener: u32, seg: &Segment<'_>) -> Option<Step> {
+        let off = self.shared.config.syn_cookies == SynCookies::Off;
+        if off || seg.has(TcpFlags::SYN) || !self.cookies.is_expected(now) {
+            return None;
+        }
+        let key = seg.key();
+        let Some(mss) = self.cookies.check(now, &key, seg.seq - 1, seg.ack - 1) else {
+            self.shared.counters.syn_cookies_failed += 1;
+            return None;
+        };
+        let record = self.recall(&key, listener, mss, seg);
+        Some(self.promote_cookie(now, &record, seg))
+    }
+
+    /// The half-open record that the cookie stands for.
+    fn recall(&self, key: &FlowKey, listener: u32, peer_mss: u16, seg: &Segment<'_>) -> HalfOpen {
+        let config = &self.shared.config;
+        let stamps = seg.options.timestamps.filter(|_| config.timestamps);
+        let told = stamps.map_or(NO_SCALE, |Timestamps { tsecr, .. }| tsecr);
+        let scaling = config.window_scaling && told & SCALE_MASK != NO_SCALE;
+        let mut agreed = Options::empty();
+        agreed.set(Options::TIMESTAMPS, stamps.is_some());
+        agreed.set(Options::SACK, told & SACK_BIT != 0);
+        agreed.set(Options::SCALING, scaling);
+        HalfOpen {
+            key: *key,
+            iss: seg.ack - 1,
+            irs: seg.seq - 1,
+            ts_recent: stamps.map_or(0, |stamps| stamps.tsval),
+            sent_at: 0,
+            listener: listener as u16,
+            peer_mss,
+            window: seg.window,
+            snd_wscale: if scaling {
+                (told & SCALE_MASK) as u8
+            } else {
+                0
+            },
+            rcv_wscale: if scaling {
+                window_scale_for(config.max_buffer)
+            } else {
+                0
+            },
+            port: PortId(0),
+            retries: 0,
+            agreed,
+        }
+    }
+
+    fn promote_cookie(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> Step {
+        let slot = self.take_control_block(now, record, seg)?;
+        let hash = self.flows.hash(&record.key);
+        self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        self.shared.counters.syn_cookies_accepted += 1;
+        self.enter_backlog(slot, record.listener);
+        self.complete_passive_open(now, slot, seg)
+    }
+}

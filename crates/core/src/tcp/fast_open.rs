@@ -1,0 +1,260 @@
+//! TCP Fast Open (RFC 7413): data in the SYN, between hosts that have met before. Here the server's side; the client's are its [`cache`] of
+//! cookies and [`client`].
+
+mod cache;
+mod client;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use siphasher::sip::SipHasher13;
+use wire::seq::SeqNumber;
+use wire::tcp::FastOpenCookie;
+use wire::time::Instant;
+
+use crate::error::Error;
+use crate::flow;
+use crate::info::State;
+use crate::secret::keyed;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::half_open::HalfOpen;
+use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Flags;
+
+pub(crate) use cache::CookieCache;
+
+/// A cookie is good in the period in which it was made and in the next; then its owner is given another (RFC 7413 §4.1.2).
+const KEY_LIFETIME_SECONDS: u64 = 3600;
+/// RFC 7413 §5.1: a connection that was reset counts for so long after.
+const COOLING: Duration = Duration::from_secs(60);
+
+/// What Fast Open means for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum FastOpen {
+    #[default]
+    Off,
+    /// Passive: opened by a cookie; the handshake is not complete. The cookie was made with the last key but one.
+    Pending { outdated: bool },
+    /// Active: the SYN asks for a cookie.
+    Asking,
+    /// Active: there is a cookie; the SYN waits for the first bytes.
+    Waiting,
+    /// Active: the SYN takes the cookie and the first bytes along.
+    Sending,
+}
+
+/// What a host of this name proves by a cookie: that it can receive at its address.
+pub(crate) struct Issuer {
+    hasher: SipHasher13,
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the hasher: it holds the secret.
+        f.debug_struct("Issuer").finish_non_exhaustive()
+    }
+}
+
+fn period(now: Instant) -> u64 {
+    now.as_nanos() / (KEY_LIFETIME_SECONDS * 1_000_000_000)
+}
+
+impl Issuer {
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self {
+            hasher: keyed(secret, "fast open cookies"),
+        }
+    }
+
+    /// The cookie of a host.
+    pub fn issue(&self, now: Instant, host: IpAddr) -> FastOpenCookie {
+        self.cookie(period(now), host)
+    }
+
+    fn cookie(&self, period: u64, host: IpAddr) -> FastOpenCookie {
+        let mut hasher = self.hasher;
+        hasher.write_u64(period);
+        host.hash(&mut hasher);
+        FastOpenCookie::new(&hasher.finish().to_be_bytes()).unwrap_or_default()
+    }
+
+    /// What a connection with this cookie is, if the cookie is the host's.
+    fn check(&self, now: Instant, host: IpAddr, cookie: &FastOpenCookie) -> Option<FastOpen> {
+        let period = period(now);
+        if *cookie == self.cookie(period, host) {
+            return Some(FastOpen::Pending { outdated: false });
+        }
+        let last = period.checked_sub(1)?;
+        (*cookie == self.cookie(last, host)).then_some(FastOpen::Pending { outdated: true })
+    }
+}
+
+/// Connections that a listener opened by cookie and whose handshakes are not complete: what an attacker with real addresses can hold
+/// (RFC 7413 §5.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PendingOpens {
+    pending: u32,
+    /// Those that were reset count on until `cool_at`: spoofed SYNs whose victims answer with RST must not come for free.
+    cooling: u32,
+    cool_at: Instant,
+}
+
+impl PendingOpens {
+    fn has_room(&mut self, now: Instant, limit: u32) -> bool {
+        if now >= self.cool_at {
+            self.cooling = 0;
+        }
+        self.pending.saturating_add(self.cooling) < limit
+    }
+
+    fn leave(&mut self, now: Instant, by_reset: bool) {
+        self.pending = self.pending.saturating_sub(1);
+        if by_reset {
+            self.cooling += 1;
+            self.cool_at = now + COOLING;
+        }
+    }
+}
+
+impl Tcp {
+    /// A SYN with a valid cookie opens a connection at once (RFC 7413 §4.2.2). False if there is nothing of the kind, or no room: then the
+    /// handshake is an ordinary one, and the data comes again.
+    pub fn open_fast(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> bool {
+        let cookie = seg.options.fast_open.filter(|cookie| !cookie.is_request());
+        let host = seg.remote.ip();
+        let Some(fast_open) =
+            cookie.and_then(|cookie| self.shared.issuer.check(now, host, &cookie))
+        else {
+            return false;
+        };
+        let Some(listener) = self.listeners.at_mut(u32::from(record.listener)) else {
+            return false;
+        };
+        let limit = listener.options.fast_open.unwrap_or(0);
+        if !listener.pending.has_room(now, limit) {
+            return false;
+        }
+        let Ok(slot) = self.take_control_block(now, record, seg) else {
+            return false;
+        };
+        self.begin_fast(now, slot, record, fast_open, seg);
+        true
+    }
+
+    fn begin_fast(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: &HalfOpen,
+        fast_open: FastOpen,
+        seg: &Segment<'_>,
+    ) {
+        let hash = self.flows.hash(&record.key);
+        self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        if let Some(listener) = self.listeners.at_mut(u32::from(record.listener)) {
+            listener.pending.pending += 1;
+        }
+        self.shared.counters.fast_opens_in += 1;
+        self.enter_backlog(slot, record.listener);
+        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            conn.cold.fast_open = fast_open;
+            conn.begin_fast(now, record.iss, seg);
+        }
+    }
+
+    /// A connection opened by cookie is established, or over.
+    pub fn leave_pending(&mut self, now: Instant, slot: u32) {
+        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
+            return;
+        };
+        let waits = conn.hot.state == State::SynReceived;
+        if waits || !matches!(conn.cold.fast_open, FastOpen::Pending { .. }) {
+            return;
+        }
+        conn.cold.fast_open = FastOpen::Off;
+        let by_reset = conn.cold.error == Some(Error::Reset);
+        if let Some(listener) = self.listeners.at_mut(conn.cold.listener) {
+            listener.pending.leave(now, by_reset);
+        }
+    }
+}
+
+impl Conn<'_> {
+    /// SYN_RECEIVED, with the data of the SYN delivered; our SYN-ACK is due.
+    fn begin_fast(&mut self, now: Instant, iss: SeqNumber, seg: &Segment<'_>) {
+        self.hot.snd_una = iss;
+        self.hot.snd_nxt = iss;
+        self.set(Flags::SYN_DUE);
+        self.start_windows();
+        self.greet();
+        self.mark_output();
+        let len = seg.payload_len().min(self.hot.rcv_wnd()) as usize;
+        if let Some(bytes) = seg.payload.get(..len).filter(|bytes| !bytes.is_empty())
+            && let Err(stop) = self.take_text(now, seg.data_seq(), bytes)
+        {
+            self.sh.count(stop);
+        }
+    }
+
+    /// Whether data may go before the handshake is complete (RFC 7413 §4.2.2).
+    pub fn may_send_early(&self) -> bool {
+        self.hot.state == State::SynReceived
+            && matches!(self.cold.fast_open, FastOpen::Pending { .. })
+    }
+
+    /// The option of our SYN or SYN-ACK. A SYN that goes again goes without: perhaps the option is why the first was lost.
+    pub fn fast_open_option(&self, now: Instant) -> Option<FastOpenCookie> {
+        let remote = self.key.remote().ip();
+        match self.cold.fast_open {
+            FastOpen::Pending { outdated: true } => Some(self.sh.issuer.issue(now, remote)),
+            _ if self.syn_went_before() => None,
+            FastOpen::Asking => Some(FastOpenCookie::REQUEST),
+            FastOpen::Sending => self.sh.server_cookies.cookie(remote),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_for_one_host_and_two_periods() {
+        let issuer = Issuer::new(&[7; 32]);
+        let host = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let at = |seconds: u64| Instant::from_millis(seconds * 1000);
+        let cookie = issuer.issue(at(100), host(1));
+        assert_eq!(cookie.as_bytes().len(), 8);
+        let check = |seconds, host| issuer.check(at(seconds), host, &cookie);
+        let pending = |outdated| Some(FastOpen::Pending { outdated });
+        assert_eq!(check(100, host(1)), pending(false));
+        assert_eq!(check(3599, host(1)), pending(false));
+        assert_eq!(check(3600, host(1)), pending(true));
+        assert_eq!(check(7200, host(1)), None);
+        assert_eq!(check(100, host(2)), None);
+        let other = Issuer::new(&[8; 32]);
+        assert_eq!(other.check(at(100), host(1), &cookie), None);
+        assert_eq!(
+            issuer.check(at(100), host(1), &FastOpenCookie::REQUEST),
+            None
+        );
+    }
+
+    #[test]
+    fn resets_count_for_a_minute() {
+        let mut opens = PendingOpens::default();
+        let at = |seconds: u64| Instant::from_millis(seconds * 1000);
+        assert!(!opens.has_room(at(0), 0));
+        opens.pending = 2;
+        assert!(!opens.has_room(at(0), 2));
+        opens.leave(at(0), false);
+        assert!(opens.has_room(at(0), 2));
+        opens.leave(at(0), true);
+        assert!(opens.has_room(at(0), 2) && !opens.has_room(at(59), 1));
+        assert!(opens.has_room(at(60), 1));
+    }
+}
