@@ -132,6 +132,8 @@ impl Lab {
             max_segment: (bits & 32 != 0).then(|| input.u16()),
             user_timeout: (bits & 64 != 0).then(|| time(input)),
             idle_timeout: (bits & 128 != 0).then(|| time(input)),
+            fast_open: (bits & 3 == 3).then_some(u32::from(bits >> 4)),
+            fast_open_connect: bits & 12 == 12,
             congestion: CongestionControl::NAMES
                 .get(usize::from(bits >> 5))
                 .map(|(_, kind)| *kind),
