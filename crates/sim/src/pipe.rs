@@ -2,7 +2,7 @@
 
 mod burst;
 mod outage;
-mod packet;
+pub(crate) mod packet;
 mod queue;
 
 use std::time::Duration;

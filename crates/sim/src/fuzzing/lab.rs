@@ -8,12 +8,14 @@ use mtcp_core::command::{Command, Keepalive, Options, Reply};
 use mtcp_core::config::CongestionControl;
 use mtcp_core::{AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Usage};
 use wire::frame::{RxFrame, RxMeta};
+use wire::ip::Ecn;
 use wire::time::Instant;
 
 use super::input::Input;
 use super::segments::{self, Seen};
 use crate::check;
 use crate::frame::Frame;
+use crate::pipe::packet::set_ecn;
 use crate::scenario::{host_config, v4, v6};
 use crate::segment::Segment;
 use crate::sink::Tx;
@@ -103,6 +105,7 @@ impl Lab {
             20 => self.syn(input),
             21 => self.burst(input),
             22 => self.repeat(input),
+            31 => self.fragments(input),
             _ => self.segment(input),
         }
     }
@@ -291,13 +294,12 @@ impl Lab {
         };
         let segment = seen.segment(input);
         let mut frame = segment.to_frame(segments::PEER_MAC, crate::scenario::mac(1));
-        if input.u8() > 250 {
-            let at = usize::from(input.u16())
-                .checked_rem(frame.len())
-                .unwrap_or(0);
-            if let Some(byte) = frame.get_mut(at) {
-                *byte ^= input.u8();
+        match input.u8() {
+            0..=127 => {}
+            ecn @ 128..=250 => {
+                set_ecn(&mut frame, Ecn::from_tos(ecn));
             }
+            251.. => damage(&mut frame, input),
         }
         frame
     }
@@ -305,6 +307,11 @@ impl Lab {
     fn segment(&mut self, input: &mut Input<'_>) {
         let frame = self.next_segment(input);
         self.deliver(&[frame]);
+    }
+
+    fn fragments(&mut self, input: &mut Input<'_>) {
+        let frame = self.next_segment(input);
+        self.deliver(&segments::fragments(&frame, input));
     }
 
     fn burst(&mut self, input: &mut Input<'_>) {
@@ -396,6 +403,14 @@ impl Lab {
         self.streams.sweep(usize::MAX);
         assert_eq!(self.stack.usage(), Usage::default());
         assert_eq!(self.streams.send_bytes_in_use(), 0);
+    }
+}
+
+/// Changes one byte.
+fn damage(frame: &mut [u8], input: &mut Input<'_>) {
+    let at = usize::from(input.u16()).checked_rem(frame.len());
+    if let Some(byte) = frame.get_mut(at.unwrap_or(0)) {
+        *byte ^= input.u8();
     }
 }
 

@@ -6,11 +6,9 @@ mod segments;
 
 use std::time::Duration;
 
-use wire::impair::Impairments;
-
 use crate::network::Direction;
 use crate::scenario::Scenario;
-use crate::{LinkId, Plan};
+use crate::{LinkId, PipeConfig, Plan};
 use input::Input;
 use lab::Lab;
 
@@ -68,7 +66,11 @@ pub fn two_stacks(bytes: &[u8]) {
 /// Little data over a link that does nothing by itself, between stacks that do not give up.
 fn tame(scenario: &mut Scenario) {
     for pipe in [&mut scenario.link.there, &mut scenario.link.back] {
-        pipe.impairments = Impairments::default();
+        *pipe = PipeConfig {
+            bits_per_second: pipe.bits_per_second,
+            delay: pipe.delay,
+            ..PipeConfig::default()
+        };
     }
     scenario.outage = None;
     for host in &mut scenario.hosts {

@@ -7,6 +7,7 @@ use wire::frame::MacAddr;
 use wire::icmpv4::{Icmpv4Message, UnreachableCode};
 use wire::icmpv6::Icmpv6Message;
 use wire::ip::Protocol;
+use wire::ipv4::Ipv4Header;
 use wire::seq::SeqNumber;
 use wire::tcp::{SackBlocks, TcpFlags, TcpOptions, Timestamps};
 
@@ -104,6 +105,50 @@ impl Seen {
     }
 }
 
+/// A frame with an IPv4 packet in two fragments, in either order, perhaps with a gap between them or an overlap; any other as it is.
+pub fn fragments(frame: &[u8], input: &mut Input<'_>) -> Vec<Vec<u8>> {
+    let Some(pieces) = split(frame, input) else {
+        return vec![frame.to_vec()];
+    };
+    let [first, second] = pieces;
+    if input.bit() {
+        vec![second, first]
+    } else {
+        vec![first, second]
+    }
+}
+
+fn split(frame: &[u8], input: &mut Input<'_>) -> Option<[Vec<u8>; 2]> {
+    let (ethernet, packet) = EthernetHeader::parse(frame).ok()?;
+    let (whole, payload) = Ipv4Header::parse(packet).ok()?;
+    let ident = u16::from(input.u8() % 4);
+    let piece = |from: usize, to: usize, is_last: bool| {
+        let data = payload.get(from..to)?;
+        let header = Ipv4Header {
+            ident,
+            dont_fragment: false,
+            more_fragments: !is_last,
+            fragment_offset: from as u16,
+            ..Ipv4Header::new(whole.src, whole.dst, whole.protocol, data.len())
+        };
+        let mut bytes = frame.get(..EthernetHeader::LEN)?.to_vec();
+        let start = bytes.len();
+        bytes.resize(start + Ipv4Header::LEN, 0);
+        header.emit(bytes.get_mut(start..)?);
+        bytes.extend_from_slice(data);
+        Some(bytes)
+    };
+    (ethernet.ether_type == EtherType::IPV4).then_some(())?;
+    let middle = payload.len() / 16 * 8;
+    // 0: they fit; 1: they overlap; 2: something is missing.
+    let (end, start) = match input.u8() % 8 {
+        1 => (middle + 8, middle),
+        2 => (middle, middle + 8),
+        _ => (middle, middle),
+    };
+    Some([piece(0, end, false)?, piece(start, payload.len(), true)?])
+}
+
 /// An ICMP error about a frame that the stack sent.
 pub fn icmp_error(about: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     let Ok((header, packet)) = EthernetHeader::parse(about) else {
@@ -171,5 +216,31 @@ pub fn noise(input: &mut Input<'_>) -> Vec<u8> {
             frame.extend_from_slice(bytes);
             frame
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a gap or an overlap the two pieces are the packet.
+    #[test]
+    fn the_pieces_of_a_packet_are_fragments_of_it() {
+        let [from, to] = ["10.0.0.2:5", "10.0.0.1:80"].map(|text| text.parse().unwrap());
+        let whole = Segment::new(from, to)
+            .data(&[7; 100])
+            .to_frame(PEER_MAC, mac(1));
+        let pieces = fragments(&whole, &mut Input::new(&[]));
+        let mut payload = Vec::new();
+        for piece in &pieces {
+            let (_, packet) = EthernetHeader::parse(piece).unwrap();
+            let (header, data) = Ipv4Header::parse(packet).unwrap();
+            assert!(header.is_fragment());
+            assert_eq!(usize::from(header.fragment_offset), payload.len());
+            payload.extend_from_slice(data);
+        }
+        assert_eq!(pieces.len(), 2);
+        assert_eq!(payload, whole[EthernetHeader::LEN + Ipv4Header::LEN..]);
+        assert_eq!(fragments(&[1, 2], &mut Input::new(&[])), [[1, 2]]);
     }
 }

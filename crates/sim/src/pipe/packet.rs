@@ -21,35 +21,48 @@ const MOST_V6: usize = 1280;
 
 /// RFC 3168 §5: tells an ECN-capable packet of congestion; false if it is not one.
 pub(super) fn mark_congestion(frame: &mut [u8]) -> bool {
-    let Ok((header, _)) = EthernetHeader::parse(frame) else {
-        return false;
-    };
-    let is_v4 = header.ether_type == EtherType::IPV4;
-    let packet = frame.get_mut(EthernetHeader::LEN..).unwrap_or_default();
+    let capable = ecn(frame).is_some_and(|ecn| ecn != Ecn::NotEct);
+    capable && set_ecn(frame, Ecn::Ce)
+}
+
+/// The ECN field of an IP packet.
+fn ecn(frame: &[u8]) -> Option<Ecn> {
+    let second = frame.get(EthernetHeader::LEN + 1)?;
+    Some(Ecn::from_tos(second >> ecn_shift(frame)?))
+}
+
+/// The ECN field is the end of the second byte of IPv4; of IPv6, four bits further to the left (RFC 8200 §3). `None`: this is neither.
+fn ecn_shift(frame: &[u8]) -> Option<u32> {
+    let (header, _) = EthernetHeader::parse(frame).ok()?;
     match header.ether_type {
-        EtherType::IPV4 | EtherType::IPV6 => mark_packet(packet, is_v4).is_some(),
-        _ => false,
+        EtherType::IPV4 => Some(0),
+        EtherType::IPV6 => Some(4),
+        _ => None,
     }
 }
 
-/// The ECN field is the end of the second byte of IPv4; of IPv6, two bits further to the left (RFC 8200 §3).
-fn mark_packet(packet: &mut [u8], is_v4: bool) -> Option<()> {
-    let [first, second, ..] = *packet else {
-        return None;
+/// Changes the ECN field of an IP packet, and the header checksum with it; false if this is not one.
+pub(crate) fn set_ecn(frame: &mut [u8], ecn: Ecn) -> bool {
+    let Some(shift) = ecn_shift(frame) else {
+        return false;
     };
-    let tos = if is_v4 { second } else { second >> 4 };
-    if Ecn::from_tos(tos) == Ecn::NotEct {
-        return None;
+    let packet = frame.get_mut(EthernetHeader::LEN..).unwrap_or_default();
+    let [first, second, ..] = *packet else {
+        return false;
+    };
+    let changed = second & !(3 << shift) | ecn.bits() << shift;
+    if let Some(byte) = packet.get_mut(1) {
+        *byte = changed;
     }
-    let shift = if is_v4 { 0 } else { 4 };
-    let marked = second | Ecn::Ce.bits() << shift;
-    *packet.get_mut(1)? = marked;
-    if is_v4 {
-        let field = packet.get_mut(10..12)?.first_chunk_mut::<2>()?;
-        let [old, new] = [second, marked].map(|byte| u16::from_be_bytes([first, byte]));
+    if shift == 0
+        && let Some(field) = packet
+            .get_mut(10..)
+            .and_then(|rest| rest.first_chunk_mut::<2>())
+    {
+        let [old, new] = [second, changed].map(|byte| u16::from_be_bytes([first, byte]));
         *field = checksum::update(u16::from_be_bytes(*field), old, new).to_be_bytes();
     }
-    Some(())
+    true
 }
 
 /// The frame that tells the sender of `frame` that its packet exceeds `mtu`; `None` if nobody must be told: a router fragments IPv4
@@ -131,7 +144,7 @@ mod tests {
         )
     }
 
-    fn ecn(frame: &[u8]) -> Ecn {
+    fn parsed_ecn(frame: &[u8]) -> Ecn {
         let (header, packet) = EthernetHeader::parse(frame).unwrap();
         match header.ether_type {
             EtherType::IPV4 => Ipv4Header::parse(packet).unwrap().0.ecn(),
@@ -168,7 +181,7 @@ mod tests {
                 let length = frame.len();
                 assert_eq!(mark_congestion(&mut frame), before != Ecn::NotEct);
                 // The header checksum is right, or this would not parse.
-                assert_eq!((ecn(&frame), frame.len()), (after, length));
+                assert_eq!((parsed_ecn(&frame), frame.len()), (after, length));
             }
         }
         assert!(!mark_congestion(&mut [0; 14]) && !mark_congestion(&mut []));
