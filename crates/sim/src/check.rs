@@ -72,6 +72,8 @@ pub(crate) fn usage(usage: &Usage, config: &Config) -> Result<(), String> {
             usage.connections + usage.half_open + usage.time_wait,
         ),
         ("range sets", usage.range_sets, 2 * usage.connections),
+        ("logs of flights", usage.sent_logs, usage.connections),
+        ("timers", usage.timers, usage.connections + usage.half_open),
         ("events", usage.events, usage.connections),
     ];
     for (name, is, most) in bounds {
@@ -86,6 +88,21 @@ pub(crate) fn usage(usage: &Usage, config: &Config) -> Result<(), String> {
         return Err(format!(
             "{} bytes received of at most {}",
             usage.recv_bytes, config.recv_pool
+        ));
+    }
+    Ok(())
+}
+
+/// What applications can read, and what they wrote and the peers have not acknowledged, lies in memory that is accounted for.
+pub(crate) fn accounts(usage: &Usage, streams: &AppStreams, open: &[ConnId]) -> Result<(), String> {
+    let sum = |of: fn(&AppStreams, u32) -> u32| -> usize {
+        open.iter().map(|id| of(streams, id.slot) as usize).sum()
+    };
+    let (unread, received) = (sum(AppStreams::readable), usage.recv_bytes);
+    let (unsent, sent) = (sum(AppStreams::unsent), streams.send_bytes_in_use());
+    if unread > received || unsent > sent {
+        return Err(format!(
+            "{unread} bytes to be read in buffers of {received}, {unsent} to be sent in buffers of {sent}"
         ));
     }
     Ok(())

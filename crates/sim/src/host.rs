@@ -299,6 +299,7 @@ impl Host {
     pub(crate) fn check_all(&mut self, now: Instant) -> Result<(), String> {
         check::usage(&self.stack.usage(), &self.config)?;
         let ids: Vec<_> = self.apps.open_ids().collect();
+        check::accounts(&self.stack.usage(), &self.streams, &ids)?;
         for id in ids {
             check::connection(now, &mut self.stack, &self.streams, &self.config, id)?;
         }

@@ -356,6 +356,8 @@ impl Lab {
     /// All invariants.
     pub fn check(&mut self) {
         assert_eq!(check::usage(&self.stack.usage(), &self.config), Ok(()));
+        let accounts = check::accounts(&self.stack.usage(), &self.streams, &self.conns);
+        assert_eq!(accounts, Ok(()));
         for conn in &self.conns {
             let result = check::connection(
                 self.now,
