@@ -326,7 +326,9 @@ impl Conn {
             return false;
         }
         if self.read_at.is_some() || self.again {
-            return true; // First reads what came before the error.
+            // First reads what came before the error; there is nothing else to wait for.
+            (self.write_at, self.hold_at) = (None, None);
+            return true;
         }
         let error = Error::from_errno(status.errno().into());
         self.release(env, Command::Close(self.id));
