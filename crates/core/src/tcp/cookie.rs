@@ -88,6 +88,7 @@ impl Cookies {
     }
 
     /// The MSS that a cookie stands for, if it is one of ours and not too old.
+    /// RFC 4987 §3.6-2.
     fn check(&self, now: Instant, key: &FlowKey, irs: SeqNumber, cookie: SeqNumber) -> Option<u16> {
         let index = cookie.0 & MSS_MASK;
         let period = period(now);
@@ -121,6 +122,7 @@ fn stamp(clock: u32, record: &HalfOpen) -> u32 {
 
 impl Tcp {
     /// Answers a SYN without remembering it.
+    /// RFC 4987 §3.6-1.
     pub fn answer_with_cookie(&mut self, now: Instant, mut record: HalfOpen, mtu: u16) {
         if !record.has(Options::TIMESTAMPS) {
             record.agreed.remove(Options::SACK | Options::SCALING);

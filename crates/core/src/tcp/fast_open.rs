@@ -74,6 +74,7 @@ impl Issuer {
         self.cookie(period(now), host)
     }
 
+    /// RFC 7413 §4.1.2-1.
     fn cookie(&self, period: u64, host: IpAddr) -> FastOpenCookie {
         let mut hasher = self.hasher;
         hasher.write_u64(period);
@@ -82,6 +83,7 @@ impl Issuer {
     }
 
     /// What a connection with this cookie is, if the cookie is the host's.
+    /// RFC 7413 §4.1.2-2.
     fn check(&self, now: Instant, host: IpAddr, cookie: &FastOpenCookie) -> Option<FastOpen> {
         let period = period(now);
         if *cookie == self.cookie(period, host) {
@@ -103,6 +105,7 @@ pub(crate) struct PendingOpens {
 }
 
 impl PendingOpens {
+    /// RFC 7413 §5.1-1.
     fn has_room(&mut self, now: Instant, limit: u32) -> bool {
         if now >= self.cool_at {
             self.cooling = 0;
@@ -122,6 +125,7 @@ impl PendingOpens {
 impl Tcp {
     /// A SYN with a valid cookie opens a connection at once (RFC 7413 §4.2.2). False if there is nothing of the kind, or no room: then the
     /// handshake is an ordinary one, and the data comes again.
+    /// RFC 7413 §2.1-1, §4.2.2-1, §4.2.2-2.
     pub fn open_fast(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> bool {
         let cookie = seg.options.fast_open.filter(|cookie| !cookie.is_request());
         let host = seg.remote.ip();
@@ -222,6 +226,7 @@ impl Conn<'_> {
 mod tests {
     use super::*;
 
+    /// RFC 7413 §4.1.2-1, §4.1.2-2.
     #[test]
     fn a_cookie_is_for_one_host_and_two_periods() {
         let issuer = Issuer::new(&[7; 32]);

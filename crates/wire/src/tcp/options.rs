@@ -204,6 +204,7 @@ impl TcpOptions {
                 });
             }
             (SACK, blocks) => return self.apply_sack(blocks),
+            // RFC 7413 §4.1.1-1.
             // RFC 7413 §4.1.1: a cookie of another length is ignored.
             (FAST_OPEN, cookie) => self.fast_open = FastOpenCookie::new(cookie).or(self.fast_open),
             (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS, _) => return false,

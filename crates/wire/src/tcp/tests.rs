@@ -199,6 +199,7 @@ fn unknown_options_are_skipped_and_end_means_end() {
 }
 
 /// RFC 7413 §4.1.1.
+/// RFC 7413 §4.1.1-1.
 #[test]
 fn fast_open_cookies_of_wrong_length_are_ignored() {
     let length = |len: usize| {

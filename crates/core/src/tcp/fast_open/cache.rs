@@ -89,6 +89,7 @@ impl CookieCache {
     }
 
     /// A SYN-ACK came from `addr`, with a cookie or without.
+    /// RFC 7413 §4.1.3-1.
     pub fn learn(&mut self, now: Instant, addr: IpAddr, cookie: Option<FastOpenCookie>, mss: u16) {
         let cookie = cookie.filter(|cookie| !cookie.is_request());
         if let Some(server) = self.entry(now, addr) {
@@ -99,6 +100,7 @@ impl CookieCache {
     }
 
     /// A SYN with the option was lost, and one without it was answered.
+    /// RFC 7413 §4.1.3.1-1.
     pub fn note_loss(&mut self, now: Instant, addr: IpAddr) {
         if let Some(server) = self.entry(now, addr) {
             let ban = FIRST_BAN * (1 << server.losses.min(MAX_DOUBLINGS));
@@ -146,6 +148,7 @@ mod tests {
         Instant::from_millis(seconds * 1000)
     }
 
+    /// RFC 7413 §4.1.3-1.
     #[test]
     fn cookies_are_remembered() {
         let mut cache = CookieCache::new(&[1; 32]);

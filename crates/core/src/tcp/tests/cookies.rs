@@ -32,6 +32,7 @@ fn offered(handshake: &Handshake) -> (Harness, Seg) {
     (h, ack)
 }
 
+/// RFC 4987 §3.6-1.
 #[test]
 fn a_flooded_listener_still_accepts() {
     let (mut h, ack) = offered(&Handshake::default());
@@ -183,6 +184,7 @@ fn clocks_do_not_run_backwards() {
     }
 }
 
+/// RFC 4987 §3.6-2.
 #[test]
 fn a_cookie_is_good_for_a_minute_and_not_for_more_than_two() {
     for (age, good) in [
@@ -209,6 +211,7 @@ fn a_cookie_is_good_for_a_minute_and_not_for_more_than_two() {
 }
 
 /// Whoever did not see the cookie cannot complete a handshake: the source address of a connection is real.
+/// RFC 4987 §3.6-2.
 #[test]
 fn forged_acks_are_refused() {
     let (mut h, _) = offered(&Handshake::default());

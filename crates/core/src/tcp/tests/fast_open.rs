@@ -57,6 +57,7 @@ fn opened() -> Harness {
     h
 }
 
+/// RFC 7413 §2.1-1.
 #[test]
 fn listeners_have_to_ask_for_it() {
     let mut h = Harness::new();
@@ -75,6 +76,7 @@ fn cookies_are_given_to_those_who_ask() {
     assert_eq!(h.expect(seg().syn().ack(1)).options.fast_open, None);
 }
 
+/// RFC 7413 §4.2.2-2.
 #[test]
 fn data_is_delivered_before_the_handshake_ends() {
     let mut h = opened();
@@ -127,6 +129,7 @@ fn a_whole_exchange_in_two_segments_each_way() {
     h.expect_state(State::TimeWait);
 }
 
+/// RFC 7413 §4.1.2-1, §4.2.2-1.
 #[test]
 fn a_forged_cookie_opens_nothing() {
     let mut h = server(8);
@@ -142,6 +145,7 @@ fn a_forged_cookie_opens_nothing() {
     h.expect_read(1, 100);
 }
 
+/// RFC 7413 §4.1.2-2.
 #[test]
 fn cookies_grow_old() {
     let mut h = server(8);
@@ -157,6 +161,7 @@ fn cookies_grow_old() {
     h.expect(seg().syn().ack(1).port(6000));
 }
 
+/// RFC 7413 §5.1-1.
 #[test]
 fn unfinished_handshakes_are_limited() {
     let mut h = server(1);
@@ -172,6 +177,7 @@ fn unfinished_handshakes_are_limited() {
 }
 
 /// RFC 7413 §5.1: spoofed SYNs whose victims answer with RST do not come for free.
+/// RFC 7413 §5.1-1.
 #[test]
 fn a_reset_counts_for_a_while() {
     let mut h = server(1);
@@ -299,6 +305,7 @@ fn sent() -> (Harness, TcpHeader) {
     (h, syn)
 }
 
+/// RFC 7413 §2.1-1.
 #[test]
 fn without_the_option_nothing_is_asked() {
     let mut h = Harness::new();
@@ -319,6 +326,7 @@ fn data_that_the_syn_ack_acknowledges_has_arrived() {
     h.expect_nothing();
 }
 
+/// RFC 7413 §4.2.1-2.
 #[test]
 fn data_that_it_does_not_acknowledge_goes_again_at_once() {
     let (mut h, _) = sent();
@@ -337,6 +345,7 @@ fn a_part_may_have_arrived() {
 }
 
 /// RFC 7413 §4.1.3.1: whatever swallows SYNs with data does not stop us twice.
+/// RFC 7413 §4.1.3.1-1.
 #[test]
 fn behind_a_black_hole_it_falls_back() {
     let (mut h, _) = sent();
@@ -371,6 +380,7 @@ fn data_of_a_repeated_syn_counts() {
     assert_eq!(h.stack.counters().fast_open_losses, 0);
 }
 
+/// RFC 7413 §4.2.1-1.
 #[test]
 fn a_syn_carries_no_more_than_a_segment() {
     for (mss, room) in [(1000, 1000), (1460, 1460), (9000, 1460), (100, 100)] {

@@ -29,6 +29,7 @@ fn listening() -> Harness {
 }
 
 /// The land attack (CVE-1999-0016), and sources that are no hosts: no record, no answer.
+/// RFC 9293 MUST-63.
 #[test]
 fn sources_that_cannot_be() {
     let mut h = listening();
@@ -135,6 +136,7 @@ fn connecting_to_ourselves() {
 }
 
 /// RFC 1337: neither RSTs nor old data nor old ACKs end TIME_WAIT or change what it remembers.
+/// RFC 1337 §3-1, §3-2.
 #[test]
 fn time_wait_assassination() {
     let mut h = Harness::time_wait();
@@ -151,6 +153,7 @@ fn time_wait_assassination() {
 }
 
 /// RFC 5927: forged ICMP errors with guessed numbers, of every type and code, at an established connection.
+/// RFC 5927 §4.1-1, §5.2-1.
 #[test]
 fn forged_icmp_errors() {
     let mut h = Harness::established();

@@ -43,6 +43,7 @@ fn survives(forge: impl Fn(u32) -> Seg) {
     h.expect(seg().seq(1).ack(101).len(100));
 }
 
+/// RFC 5961 §3.2-1, §3.2-3, §3.2-4.
 #[test]
 fn blind_resets() {
     survives(|guess| seg().rst().seq(guess));
@@ -50,6 +51,7 @@ fn blind_resets() {
 }
 
 /// A SYN ends nothing wherever it lies, not even at RCV.NXT.
+/// RFC 5961 §4.2-1, §4.2-2.
 #[test]
 fn blind_syns() {
     survives(|guess| seg().syn().seq(guess).win(WIN));
@@ -61,6 +63,7 @@ fn blind_syns() {
 }
 
 /// Data in the window needs an acknowledgment number that was possible, too (§5): one in 2^32 / (MAX.SND.WND + 1) guesses, both together.
+/// RFC 5961 §5.2-1.
 #[test]
 fn blind_data() {
     let mut h = Harness::established();

@@ -43,6 +43,7 @@ fn assert_spread(numbers: &[u32]) {
     );
 }
 
+/// RFC 6528 §3-1, §3-3; RFC 7323 §7.1-1.
 #[test]
 fn sequence_numbers_and_timestamps_cannot_be_foretold() {
     let mine = sample(1);
@@ -65,6 +66,7 @@ fn sequence_numbers_and_timestamps_cannot_be_foretold() {
 }
 
 /// RFC 6056: the ports of connections to one place do not tell those to another.
+/// RFC 6056 §3.3-1.
 #[test]
 fn ports_cannot_be_foretold() {
     let ports = |secret: u8, remote: u16| -> Vec<u16> {

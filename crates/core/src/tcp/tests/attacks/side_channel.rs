@@ -23,6 +23,7 @@ fn victim_and_attackers(rate: u32, attackers: u16, secret: u8) -> Harness {
 }
 
 /// However much one connection is challenged, its limit is its own: others still get theirs.
+/// RFC 5961 §7-1.
 #[test]
 fn one_connection_cannot_use_up_the_limit() {
     let mut h = victim_and_attackers(1000, 1, 1);
