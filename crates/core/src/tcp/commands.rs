@@ -226,7 +226,8 @@ impl Tcp {
         };
         let slot = flow::index(id) as u32;
         if flow::tag(id) != flow::TIME_WAIT as usize || !self.time_wait.may_reuse(now, slot) {
-            return Err(Error::AddressInUse);
+            // As on Linux: the port is bound, it is the pair that is taken.
+            return Err(Error::AddressNotAvailable);
         }
         let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
         self.end_time_wait(slot);

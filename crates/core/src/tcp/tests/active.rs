@@ -332,7 +332,7 @@ fn the_same_endpoints_are_in_use() {
     assert!(connect(&mut h, Some(local), remote).is_ok());
     assert_eq!(
         connect(&mut h, Some(local), remote),
-        Err(Error::AddressInUse)
+        Err(Error::AddressNotAvailable)
     );
     assert!(connect(&mut h, Some(local), SocketAddr::new(v4(2), 81)).is_ok());
 }
