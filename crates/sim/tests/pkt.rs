@@ -121,3 +121,95 @@ fn what_the_stack_does_otherwise_is_found_where_it_is() {
     );
     fails("+0 > . 1:1(0) ack 1\n", 4, &["nothing was sent"]);
 }
+
+/// A connection with an MSS of 1000, and `tail`.
+fn established(options: &str, tail: &str) -> Result<(), String> {
+    let script = format!(
+        "{options}{LISTEN}+0 < S 0:0(0) win 9000 <mss 1000,sackOK,TS val 5 ecr 0>
++0 > S. 0:0(0) ack 1 <mss 1460,sackOK,TS val 100 ecr 5>
++.1 < . 1:1(0) ack 1 win 9000 <nop,nop,TS val 6 ecr 100>
++0 accept(3, ..., ...) = 4
+{tail}"
+    );
+    run(&script, Mode::default())
+        .map(drop)
+        .map_err(|error| error.what)
+}
+
+#[test]
+fn a_line_may_stand_for_several_segments() {
+    // 988 bytes fit beside the timestamps.
+    let two = "+0 write(4, ..., 1976) = 1976\n+0 > P. 1:1977(1976) ack 1 <...>\n";
+    assert_eq!(established("", two), Ok(()));
+    let error = established("--strict_segments\n", two).unwrap_err();
+    assert!(error.contains("length"), "{error}");
+}
+
+#[test]
+fn timestamps_have_to_agree_with_themselves() {
+    let write = "+.1 write(4, ..., 10) = 10\n";
+    let line = |val: u32| format!("{write}+0 > P. 1:11(10) ack 1 <nop,nop,TS val {val} ecr 6>\n");
+    assert_eq!(established("", &line(300)), Ok(()));
+    // 100 was the value 200 ms before.
+    let error = established("", &line(100)).unwrap_err();
+    assert!(error.contains("TS val"), "{error}");
+    let tick = "--tcp_ts_tick_usecs=1000\n";
+    assert_eq!(established(tick, &line(300)), Ok(()));
+    assert!(established(tick, &line(400)).is_err());
+}
+
+#[test]
+fn packets_have_times_within_their_range() {
+    let data = "+.1 < P. 1:11(10) ack 1 win 9000 <nop,nop,TS val 7 ecr 100>\n";
+    let ack = |time: &str| format!("{data}{time} > . 1:1(0) ack 11 <...>\n");
+    for time in ["+0", "+0~+.1", "0.2~0.3", "*"] {
+        assert_eq!(established("", &ack(time)), Ok(()), "{time}");
+    }
+    for time in ["+.1~+.2", "0.3~0.4", "+.01"] {
+        let error = established("", &ack(time)).unwrap_err();
+        assert!(error.contains("timing"), "{time}: {error}");
+    }
+    let tolerant = "--tolerance_usecs=10000\n";
+    assert_eq!(established(tolerant, &ack("+.01")), Ok(()));
+}
+
+#[test]
+fn settings_reach_the_stack() {
+    let data = "+.1 < P. 1:11(10) ack 1 win 9000 <nop,nop,TS val 7 ecr 100>\n";
+    let late = format!("{data}+.1 > . 1:1(0) ack 11 <...>\n");
+    let settings = "--define=mtcp_delayed_ack=100ms\n--define=mtcp_quick_acks=\"0\"\n";
+    assert_eq!(established(settings, &late), Ok(()));
+    assert!(established("", &late).is_err());
+}
+
+/// Exit status and output of the command.
+fn command(arguments: &[&str]) -> (i32, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_pkt"))
+        .args(arguments)
+        .output()
+        .expect("pkt");
+    let text = [output.stdout, output.stderr].concat();
+    let status = output.status.code().expect("exit status");
+    (status, String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn the_command_says_how_it_went() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/pkt/basics");
+    let good = folder.join("accept.pkt");
+    let bad = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad.pkt");
+    std::fs::write(&bad, "0 close(3) = 0\n").unwrap();
+    let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
+    let (status, text) = command(&[good]);
+    assert!(status == 0 && text.contains("1 passed, 0 failed"), "{text}");
+    let (status, text) = command(&[good, bad]);
+    assert!(
+        status == 1 && text.contains("bad.pkt:1: close call"),
+        "{text}"
+    );
+    assert!(text.contains("1 passed, 1 failed"), "{text}");
+    let (status, text) = command(&["--help"]);
+    assert!(status == 0 && text.contains("delayed_ack"), "{text}");
+    assert_eq!(command(&[]).0, 2);
+    assert_eq!(command(&["--moo"]).0, 2);
+}
