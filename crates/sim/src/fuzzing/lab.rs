@@ -126,7 +126,7 @@ impl Lab {
             interval: Duration::from_secs(1),
             count: bits >> 4,
         };
-        Options {
+        let sizes_and_times = Options {
             nodelay: bits & 1 != 0,
             keepalive: (bits & 2 != 0).then_some(keepalive),
             linger: (bits & 4 != 0).then(|| time(input)),
@@ -135,11 +135,15 @@ impl Lab {
             max_segment: (bits & 32 != 0).then(|| input.u16()),
             user_timeout: (bits & 64 != 0).then(|| time(input)),
             idle_timeout: (bits & 128 != 0).then(|| time(input)),
+            ..Options::default()
+        };
+        Options {
             fast_open: (bits & 3 == 3).then_some(u32::from(bits >> 4)),
             fast_open_connect: bits & 12 == 12,
             congestion: CongestionControl::NAMES
                 .get(usize::from(bits >> 5))
                 .map(|(_, kind)| *kind),
+            ..sizes_and_times
         }
     }
 
