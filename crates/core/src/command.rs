@@ -46,6 +46,8 @@ pub struct Options {
     pub fast_open_connect: bool,
     /// Congestion control (TCP_CONGESTION).
     pub congestion: Option<CongestionControl>,
+    /// Most bytes per second to send data at, however large the windows (SO_MAX_PACING_RATE).
+    pub max_pacing_rate: Option<u64>,
 }
 
 /// A call on the stack, see [`crate::Stack::execute`].

@@ -17,6 +17,8 @@ pub enum CongestionControl {
     Cubic,
     /// RFC 5681 and RFC 6582.
     NewReno,
+    /// draft-ietf-ccwg-bbr.
+    Bbr,
     /// RFC 8257: for networks of one's own whose switches mark.
     Dctcp,
 }
@@ -27,6 +29,7 @@ impl CongestionControl {
         ("cubic", Self::Cubic),
         ("reno", Self::NewReno),
         ("newreno", Self::NewReno),
+        ("bbr", Self::Bbr),
         ("dctcp", Self::Dctcp),
     ];
 
@@ -178,6 +181,8 @@ pub struct Config {
     pub initial_window: u8,
     /// Default congestion control.
     pub congestion: CongestionControl,
+    /// Spread what CUBIC, NewReno and DCTCP send over the round trip. BBR does in any case.
+    pub pacing: bool,
     /// Upper bound of reassembly memory for IP fragments, bytes.
     pub reassembly_bytes: usize,
     /// How long fragments wait for the rest (RFC 791: 15 s here; RFC 8200 §4.5: 60 s).
@@ -225,6 +230,7 @@ impl Default for Config {
             time_wait: Duration::from_secs(60),
             initial_window: 10,
             congestion: CongestionControl::default(),
+            pacing: false,
             reassembly_bytes: 4 << 20,
             reassembly_timeout: Duration::from_secs(15),
             max_neighbours: 4096,

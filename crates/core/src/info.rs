@@ -46,6 +46,8 @@ pub struct TcpInfo {
     pub ssthresh: u32,
     /// Bytes in flight.
     pub flight: u32,
+    /// Bytes per second, if data is paced.
+    pub pacing_rate: Option<u64>,
     /// The peer's window and ours, bytes.
     pub snd_wnd: u32,
     pub rcv_wnd: u32,

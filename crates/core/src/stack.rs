@@ -45,6 +45,8 @@ pub struct Usage {
     pub range_sets: u32,
     /// Logs of what connections have in flight.
     pub sent_logs: u32,
+    /// Logs of delivery rates.
+    pub rate_logs: u32,
     /// Bytes of receive buffers.
     pub recv_bytes: usize,
 }

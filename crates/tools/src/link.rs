@@ -76,7 +76,7 @@ pub(crate) struct LinkArgs {
     /// How mTCP runs [default: inline]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Congestion control of mTCP: cubic, reno or dctcp [default: cubic]
+    /// Congestion control of mTCP: cubic, reno, bbr or dctcp [default: cubic]
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<CongestionControl>,
     /// Capture all frames to this pcapng file

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use super::growth::{is_cwnd_limited, slow_start};
+use super::growth::is_cwnd_limited;
+use super::slow_start::SlowStart;
 use super::{AckSample, Window};
 
 /// beta_cubic = 0.7 (RFC 9438 §4.6).
@@ -38,6 +39,7 @@ pub(crate) struct Cubic {
     /// `cwnd` at the last congestion event.
     cwnd_prior: u32,
     epoch: Option<Epoch>,
+    slow_start: SlowStart,
 }
 
 impl Cubic {
@@ -45,7 +47,7 @@ impl Cubic {
         if !is_cwnd_limited(window, sample) {
             self.pause(sample.now);
         } else if window.cwnd < window.ssthresh {
-            slow_start(window, sample);
+            self.slow_start.grow(window, sample);
         } else {
             self.avoid_congestion(window, sample);
         }
@@ -108,6 +110,7 @@ impl Cubic {
         };
         self.cwnd_prior = cwnd;
         self.epoch = None;
+        self.slow_start.end();
     }
 
     /// RFC 9438 §4.8. `ssthresh` is held when the same data times out again (RFC 5681 §3.1).
@@ -118,10 +121,12 @@ impl Cubic {
         }
         window.cwnd = mss;
         *self = Self::default();
+        self.slow_start.end();
     }
 
     pub fn on_idle(&mut self) {
         self.epoch = None;
+        self.slow_start.end();
     }
 }
 

@@ -1,10 +1,12 @@
 //! Congestion control: policy only. Loss detection, recovery and RTT estimation are mechanism and live in `tcp`; an algorithm sees one
 //! [`AckSample`] and a few other notifications, never a sequence number. All it sets are the two numbers of [`Window`].
 
+mod bbr;
 mod cubic;
 mod dctcp;
 mod growth;
 mod new_reno;
+mod slow_start;
 #[cfg(test)]
 mod testing;
 
@@ -14,6 +16,9 @@ use wire::time::Instant;
 
 use crate::config::CongestionControl;
 
+use bbr::Undo;
+
+pub(crate) use bbr::Bbr;
 pub(crate) use cubic::Cubic;
 pub(crate) use dctcp::Dctcp;
 pub(crate) use new_reno::NewReno;
@@ -39,10 +44,56 @@ pub(crate) struct AckSample {
     pub mss: u32,
     /// Zero before the first measurement.
     pub srtt: Duration,
+    /// The round-trip time of the newest segment that this ACK acknowledges, µs.
+    pub rtt: Option<u32>,
     /// Everything that was in flight when the last round began is acknowledged: a new one begins.
     pub round_start: bool,
     /// Data sent before a retransmission time-out is still being recovered.
     pub after_timeout: bool,
+}
+
+/// What became of data in flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loss {
+    /// RS.tx_in_flight: bytes in flight when it was sent.
+    pub in_flight: u32,
+    /// RS.lost: bytes taken for lost since.
+    pub lost: u32,
+    /// The application held back then.
+    pub is_app_limited: bool,
+}
+
+/// What one ACK said about the path (RS and C of draft-ietf-ccwg-bbr §2.2, §2.3). Times are µs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateSample {
+    pub now: Instant,
+    /// Sender maximum segment size, bytes.
+    pub mss: u32,
+    /// 0 before the first measurement.
+    pub srtt: u32,
+    pub rtt: Option<u32>,
+    /// C.delivered and C.lost, bytes.
+    pub total_delivered: u64,
+    pub total_lost: u64,
+    /// RS.newly_acked: bytes acknowledged by this ACK, selectively or not.
+    pub newly_acked: u32,
+    /// C.inflight: bytes thought to be in the network after this ACK.
+    pub in_flight: u32,
+    /// The window was full before this ACK.
+    pub is_cwnd_limited: bool,
+    /// Losses, or a time-out, are being recovered from.
+    pub in_recovery: bool,
+    /// C.has_selective_acks.
+    pub has_sack: bool,
+    /// RS.delivery_rate, bytes per second; 0: no sample.
+    pub delivery_rate: u64,
+    /// RS.delivered: bytes since the newest segment acknowledged was sent; C.delivered then.
+    pub delivered: u32,
+    pub prior_delivered: u64,
+    /// When the newest segment acknowledged was sent.
+    pub at_send: Loss,
+    /// When that was sent which has been found lost.
+    pub of_lost: Loss,
 }
 
 /// What an algorithm has to get back when what it reacted to turns out not to have happened.
@@ -50,6 +101,7 @@ pub(crate) struct AckSample {
 pub(crate) struct Saved {
     window: Window,
     cubic: Option<Cubic>,
+    bbr: Option<Undo>,
 }
 
 /// The algorithms, as one enum: no allocation, no indirect call.
@@ -58,14 +110,17 @@ pub(crate) enum Algorithm {
     Cubic(Cubic),
     NewReno(NewReno),
     Dctcp(Dctcp),
+    Bbr(Bbr),
 }
 
 impl Algorithm {
-    pub fn new(kind: CongestionControl) -> Self {
+    /// `seed` differs between connections.
+    pub fn new(kind: CongestionControl, seed: u32) -> Self {
         match kind {
             CongestionControl::Cubic => Self::Cubic(Cubic::default()),
             CongestionControl::NewReno => Self::NewReno(NewReno::default()),
             CongestionControl::Dctcp => Self::Dctcp(Dctcp::default()),
+            CongestionControl::Bbr => Self::Bbr(Bbr::new(seed)),
         }
     }
 
@@ -76,12 +131,52 @@ impl Algorithm {
         matches!(self, Self::Dctcp(_))
     }
 
+    /// Whether it models the path: it is told of every ACK by [`Self::on_rate`], decides the window during recovery too, and paces.
+    pub fn models_path(&self) -> bool {
+        matches!(self, Self::Bbr(_))
+    }
+
+    /// The handshake is over. `srtt` in µs, 0 if it is not known.
+    pub fn on_established(&mut self, now: Instant, window: &Window, srtt: u32) {
+        if let Self::Bbr(algorithm) = self {
+            algorithm.on_established(now, window, srtt);
+        }
+    }
+
+    /// An ACK was processed, during recovery or not. For algorithms that model the path.
+    pub fn on_rate(&mut self, window: &mut Window, sample: &RateSample) {
+        if let Self::Bbr(algorithm) = self {
+            algorithm.on_rate(window, sample);
+        }
+    }
+
+    /// Data was sent after nothing had been in flight. For algorithms that model the path.
+    pub fn on_restart(&mut self, window: &mut Window, now: Instant) {
+        if let Self::Bbr(algorithm) = self {
+            algorithm.on_restart(window, now);
+        }
+    }
+
+    /// Whether rates measured from what is sent now say nothing about the path.
+    pub fn ignores_rate(&self) -> bool {
+        matches!(self, Self::Bbr(algorithm) if algorithm.ignores_rate())
+    }
+
+    /// Bytes per second, of an algorithm that paces.
+    pub fn pacing_rate(&self) -> Option<u64> {
+        match self {
+            Self::Bbr(algorithm) => algorithm.pacing_rate(),
+            _ => None,
+        }
+    }
+
     /// New data was acknowledged, outside of fast recovery.
     pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
         match self {
             Self::Cubic(algorithm) => algorithm.on_ack(window, sample),
             Self::NewReno(algorithm) => algorithm.on_ack(window, sample),
             Self::Dctcp(algorithm) => algorithm.on_ack(window, sample),
+            Self::Bbr(_) => {}
         }
     }
 
@@ -91,6 +186,7 @@ impl Algorithm {
             Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::NewReno(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::Dctcp(algorithm) => algorithm.on_congestion_event(window, flight, mss),
+            Self::Bbr(algorithm) => algorithm.on_congestion_event(window),
         }
     }
 
@@ -102,6 +198,7 @@ impl Algorithm {
             Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::NewReno(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::Dctcp(algorithm) => algorithm.on_ecn(window, mss),
+            Self::Bbr(algorithm) => algorithm.on_ecn(window, flight, mss),
         }
     }
 
@@ -111,18 +208,21 @@ impl Algorithm {
             Self::Cubic(algorithm) => algorithm.on_rto(window, flight, mss, first),
             Self::NewReno(algorithm) => algorithm.on_rto(window, flight, mss, first),
             Self::Dctcp(algorithm) => algorithm.on_rto(window, flight, mss, first),
+            Self::Bbr(algorithm) => algorithm.on_rto(window, mss),
         }
     }
 
     /// Data is about to be sent after a silence of more than one RTO.
     pub fn on_idle(&mut self, window: &mut Window, initial_window: u32) {
-        // RFC 5681 §4.1: the restart window is min(IW, cwnd).
-        window.cwnd = window.cwnd.min(initial_window);
         match self {
             Self::Cubic(algorithm) => algorithm.on_idle(),
             Self::NewReno(algorithm) => algorithm.on_idle(),
             Self::Dctcp(algorithm) => algorithm.on_idle(),
+            // Pacing does what the restart window is for.
+            Self::Bbr(_) => return,
         }
+        // RFC 5681 §4.1: the restart window is min(IW, cwnd).
+        window.cwnd = window.cwnd.min(initial_window);
     }
 
     /// To be called before `on_congestion_event`, `on_ecn` or `on_rto`, if that may be undone.
@@ -134,6 +234,10 @@ impl Algorithm {
                 Self::Cubic(algorithm) => Some(*algorithm),
                 _ => None,
             },
+            bbr: match self {
+                Self::Bbr(algorithm) => Some(algorithm.save()),
+                _ => None,
+            },
         }
     }
 
@@ -143,11 +247,14 @@ impl Algorithm {
         let Saved {
             window: before,
             cubic,
+            bbr,
         } = saved;
         window.cwnd = window.cwnd.max(before.cwnd);
         window.ssthresh = before.ssthresh;
-        if let (Self::Cubic(algorithm), Some(before)) = (self, cubic) {
-            *algorithm = *before;
+        match (self, cubic, bbr) {
+            (Self::Cubic(algorithm), Some(before), _) => *algorithm = *before,
+            (Self::Bbr(algorithm), _, Some(before)) => algorithm.undo(window, before),
+            _ => {}
         }
     }
 }

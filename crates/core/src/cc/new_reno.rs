@@ -1,6 +1,7 @@
 //! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that RFC 6582 adds is `tcp/recovery.rs`.)
 
-use super::growth::{half, is_cwnd_limited, slow_start};
+use super::growth::{half, is_cwnd_limited};
+use super::slow_start::SlowStart;
 use super::{AckSample, Window};
 
 /// The state of RFC 5681 beyond `cwnd` and `ssthresh`.
@@ -8,6 +9,7 @@ use super::{AckSample, Window};
 pub(crate) struct NewReno {
     /// Bytes acknowledged in congestion avoidance since `cwnd` last grew (RFC 3465 §2.1).
     bytes_acked: u32,
+    slow_start: SlowStart,
 }
 
 impl NewReno {
@@ -16,7 +18,7 @@ impl NewReno {
             return;
         }
         if window.cwnd < window.ssthresh {
-            slow_start(window, sample);
+            self.slow_start.grow(window, sample);
         } else {
             self.avoid_congestion(window, sample);
         }
@@ -37,6 +39,7 @@ impl NewReno {
     pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
         window.ssthresh = half(flight, mss);
         window.cwnd = window.ssthresh;
+        self.slow_start.end();
         self.bytes_acked = 0;
     }
 
@@ -47,10 +50,12 @@ impl NewReno {
             window.ssthresh = half(flight, mss);
         }
         window.cwnd = mss;
+        self.slow_start.end();
         self.bytes_acked = 0;
     }
 
     pub fn on_idle(&mut self) {
+        self.slow_start.end();
         self.bytes_acked = 0;
     }
 }
@@ -151,7 +156,7 @@ mod tests {
             cwnd: 30 * MSS,
             ssthresh: 5 * MSS,
         };
-        let mut reno = Algorithm::new(CongestionControl::NewReno);
+        let mut reno = Algorithm::new(CongestionControl::NewReno, 0);
         reno.on_idle(&mut window, 10 * MSS);
         assert_eq!(window.cwnd, 10 * MSS);
         window.cwnd = 3 * MSS;

@@ -15,6 +15,7 @@ pub(crate) fn sample() -> AckSample {
         flight: 1000,
         mss: 1000,
         srtt: Duration::from_millis(100),
+        rtt: None,
         round_start: false,
         after_timeout: false,
     }

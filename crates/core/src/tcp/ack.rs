@@ -30,6 +30,7 @@ impl Conn<'_> {
         self.check_ack(now, seg)?;
         // Not before: its ACK gives a forged segment away (RFC 5961 §5.2), whose timestamp would have PAWS drop the real ones.
         self.update_ts_recent(seg);
+        let before = self.begin_rate_sample();
         let news = self.process_sack(now, seg);
         let duplicate = self.reported_duplicate(seg);
         if duplicate.is_some() {
@@ -42,6 +43,7 @@ impl Conn<'_> {
             self.on_possible_duplicate(now, seg, news);
         }
         self.detect_losses(now);
+        self.finish_rate_sample(now, before);
         self.update_window(now, seg);
         self.after_ack(now);
         if self.hot.state.is_over() {
@@ -69,6 +71,7 @@ impl Conn<'_> {
         let flight = self.hot.flight();
         let fin = self.has(Flags::FIN_QUEUED) && seg.ack > self.hot.fin_seq;
         self.release(acked - u32::from(fin));
+        self.count_delivered(now, seg);
         self.advance_snd_una(now, seg);
         self.hot.retries = 0;
         self.cold.una_since = now;
@@ -91,9 +94,18 @@ impl Conn<'_> {
         self.mark_if_more();
     }
 
+    /// What was SACKed before counts only once.
+    fn count_delivered(&mut self, now: Instant, seg: &Segment<'_>) {
+        let una = self.hot.snd_una;
+        let sacked = self.scoreboard().map_or(0, |set| set.covered(una, seg.ack));
+        self.note_delivered(now, seg.ack - una - sacked);
+    }
+
     fn advance_snd_una(&mut self, now: Instant, seg: &Segment<'_>) {
         if self.has(Flags::SENT_LOG) {
             self.on_delivered(now, seg, self.hot.snd_una, seg.ack);
+        } else {
+            self.note_newest(self.cold.flight_at);
         }
         self.hot.snd_una = seg.ack;
         if self.hot.snd_una == self.hot.snd_nxt {
@@ -123,10 +135,14 @@ impl Conn<'_> {
             flight,
             mss: u32::from(self.hot.mss),
             srtt: self.hot.rtt.srtt(),
+            rtt: self.rtt_of_newest(now),
             round_start: self.begins_round(),
             after_timeout,
         };
         self.cold.congestion.on_ack(&mut self.hot.window, &sample);
+        if self.sh.config.pacing {
+            self.pace();
+        }
     }
 
     /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight when it began is acknowledged.
@@ -265,7 +281,7 @@ impl Conn<'_> {
     pub fn establish(&mut self, now: Instant) {
         self.hot.state = State::Established;
         self.cold.una_since = now;
-        self.start_windows();
+        self.start_windows(now);
         self.greet();
         if self.has(Flags::FIN_QUEUED) {
             self.hot.state = State::FinWait1;
@@ -284,7 +300,7 @@ impl Conn<'_> {
     /// nothing could be measured.
     /// RFC 6298 §5-8; RFC 5681 §3.1-2, §3.1-3.
     /// RFC 6928 §2-2.
-    pub fn start_windows(&mut self) {
+    pub fn start_windows(&mut self, now: Instant) {
         let mss = u32::from(self.hot.mss);
         let segments = self.sh.config.initial_window;
         self.hot.window.cwnd = crate::cc::initial_window(segments, mss);
@@ -296,5 +312,11 @@ impl Conn<'_> {
         }
         self.hot.backoff = 0;
         self.hot.retries = 0;
+        let srtt = self.hot.rtt.srtt().as_micros() as u32;
+        self.start_rates();
+        self.cold
+            .congestion
+            .on_established(now, &self.hot.window, srtt);
+        self.pace();
     }
 }

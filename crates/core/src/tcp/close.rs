@@ -58,7 +58,7 @@ impl Conn<'_> {
             self.hot.state = State::Closed;
         } else if lost || hard {
             // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must know.
-            self.abort(now);
+            self.abort();
         } else {
             let _ = self.shutdown();
             if self.hot.state == State::FinWait2 {
@@ -68,8 +68,8 @@ impl Conn<'_> {
     }
 
     /// ABORT.
-    pub fn abort(&mut self, now: Instant) {
-        self.send_reset(now);
+    pub fn abort(&mut self) {
+        self.send_reset();
         self.hot.state = State::Closed;
     }
 
@@ -102,6 +102,7 @@ impl Tcp {
             conn.forget_held();
             conn.forget_scoreboard();
             conn.forget_sent_log();
+            conn.forget_rates();
             let id = conn.timer_id();
             conn.sh.wheel.cancel(id);
             conn.set(Flags::DETACHED);

@@ -16,6 +16,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::half_open::beyond;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{Opening, control_block, limits};
+use crate::tcp::pacing::Pacing;
 use crate::tcp::tcb::Flags;
 
 impl Tcp {
@@ -61,7 +62,7 @@ impl Tcp {
                 Ok(())
             }),
             Command::Abort(id) => self.done(now, id, |conn| {
-                conn.abort_by_user(now);
+                conn.abort_by_user();
                 Ok(())
             }),
             Command::SetOptions { conn, options } => self.done(now, conn, |conn| {
@@ -130,7 +131,7 @@ impl Tcp {
         {
             if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
                 if !conn.hot.state.is_over() {
-                    conn.send_reset(now);
+                    conn.send_reset();
                     conn.fail(Error::Aborted);
                 }
                 conn.hot.state = State::Closed;
@@ -295,10 +296,10 @@ impl Conn<'_> {
         }
     }
 
-    fn abort_by_user(&mut self, now: Instant) {
+    fn abort_by_user(&mut self) {
         self.set(Flags::APP_CLOSED);
         if !self.hot.state.is_over() {
-            self.abort(now);
+            self.abort();
         }
     }
 
@@ -306,6 +307,8 @@ impl Conn<'_> {
     fn set_options(&mut self, now: Instant, options: Options) {
         self.cold.options = options;
         self.hot.flags.set(Flags::NODELAY, options.nodelay);
+        self.cold.pacing = Pacing::default();
+        self.pace();
         let limits = limits(&self.sh.config, &options);
         // RFC 7323 §2.4-1: whatever the limit is now, there is room for what was offered.
         let promised = self.sh.streams.recv_unread(self.slot) + self.hot.rcv_wnd();

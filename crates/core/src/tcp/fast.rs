@@ -53,8 +53,10 @@ impl Conn<'_> {
         self.update_ts_recent(seg);
         self.note_arrival(now);
         if seg.ack > self.hot.snd_una {
+            let before = self.begin_rate_sample();
             self.on_ack_of_tail_probe(now, seg, None);
             self.on_ack_advance(now, seg);
+            self.finish_rate_sample(now, before);
         }
         self.update_window(now, seg);
         if seg.payload.is_empty() {

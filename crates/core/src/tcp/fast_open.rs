@@ -192,7 +192,7 @@ impl Conn<'_> {
         self.hot.snd_una = iss;
         self.hot.snd_nxt = iss;
         self.set(Flags::SYN_DUE);
-        self.start_windows();
+        self.start_windows(now);
         self.greet();
         self.mark_output();
         let len = seg.payload_len().min(self.hot.rcv_wnd()) as usize;

@@ -29,6 +29,7 @@ impl Conn<'_> {
             cwnd: hot.window.cwnd,
             ssthresh: hot.window.ssthresh,
             flight: hot.flight(),
+            pacing_rate: cold.pacing.rate(),
             snd_wnd: hot.snd_wnd,
             rcv_wnd: self.receive_window(),
             retransmits: cold.retransmits,

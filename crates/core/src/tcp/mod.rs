@@ -28,9 +28,11 @@ mod listen;
 mod open;
 mod options;
 mod output;
+mod pacing;
 mod queues;
 mod rack;
 mod ranges;
+mod rate;
 mod reassembly;
 mod recovery;
 mod reset;
@@ -122,6 +124,7 @@ impl Tcp {
             events: shared.queues.news_len(),
             range_sets: shared.held.len() + shared.sacked.len(),
             sent_logs: shared.sent.len(),
+            rate_logs: shared.rates.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),
         }
     }

@@ -16,7 +16,9 @@ use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
+use crate::tcp::pacing::Pacing;
 use crate::tcp::ranges::Range;
+use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tcb::{Cold, Flags, Hot};
@@ -139,8 +141,13 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         reo_wnd_persist: 0,
         dsack_round: opening.start.iss,
         dup_bytes: 0,
-        congestion: Algorithm::new(options.congestion.unwrap_or(config.congestion)),
+        congestion: Algorithm::new(
+            options.congestion.unwrap_or(config.congestion),
+            opening.start.iss.0,
+        ),
         round_end: opening.start.iss,
+        rate: Rate::default(),
+        pacing: Pacing::default(),
         options,
         token: opening.token,
         listener: 0,

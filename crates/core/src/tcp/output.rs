@@ -70,7 +70,8 @@ impl Conn<'_> {
         {
             return Some(probe);
         }
-        self.plan_lost().or_else(|| self.plan_new(now))
+        let plan = self.plan_lost().or_else(|| self.plan_new(now))?;
+        self.may_depart(now).then_some(plan)
     }
 
     fn plan_syn(&self, now: Instant) -> Plan {

@@ -105,7 +105,11 @@ impl Conn<'_> {
                 return;
             };
             let reordered = log.deliver(gap, &arrival);
+            let newest = log.newest();
             self.cold.reordering |= reordered;
+            if let Some(at) = newest {
+                self.note_newest(at);
+            }
             from = gap.end;
         }
     }

@@ -34,7 +34,7 @@ impl Conn<'_> {
             // RFC 2018 §5 and RFC 2883: blocks below SND.UNA report duplicates; blocks beyond SND.NXT are nonsense.
             if left < right && left > una && right <= self.hot.snd_nxt {
                 self.on_delivered(now, seg, left, right);
-                news |= self.note_sacked(left, right);
+                news |= self.note_sacked(now, left, right);
             }
         }
         news
@@ -51,7 +51,7 @@ impl Conn<'_> {
     }
 
     /// RFC 6675 §4-1.
-    fn note_sacked(&mut self, left: SeqNumber, right: SeqNumber) -> bool {
+    fn note_sacked(&mut self, now: Instant, left: SeqNumber, right: SeqNumber) -> bool {
         if !self.has(Flags::SACKED) {
             let Some(slot) = self.sh.sacked.alloc() else {
                 return false;
@@ -64,7 +64,11 @@ impl Conn<'_> {
         };
         let before = set.covered(left, right);
         // A full scoreboard forgets what the peer said: it will be sent again.
-        before < right - left && set.insert(left, right).is_ok()
+        let news = before < right - left && set.insert(left, right).is_ok();
+        if news {
+            self.note_delivered(now, right - left - before);
+        }
+        news
     }
 
     /// The scoreboard, if anything is on it.

@@ -328,6 +328,11 @@ impl SentLog {
         reordered
     }
 
+    /// When the newest segment known to be delivered was sent (RACK.xmit_ts), µs.
+    pub fn newest(&self) -> Option<u32> {
+        self.rack.map(|rack| rack.sent_at)
+    }
+
     /// RACK_detect_loss (RFC 8985 §6.2 step 5).
     /// RFC 8985 §6.2-6.
     pub fn detect(&mut self, now: u32, reo_wnd: u32, sacked: Option<&RangeSet>) -> Verdict {

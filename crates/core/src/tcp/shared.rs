@@ -18,6 +18,7 @@ use crate::tcp::conn::Stop;
 use crate::tcp::fast_open::{CookieCache, Issuer};
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangeSet;
+use crate::tcp::rate::Rates;
 use crate::tcp::reassembly::Held;
 use crate::tcp::sent::SentLog;
 use crate::wheel::Wheel;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub sacked: SidePool<RangeSet>,
     /// Logs of what is in flight, for the connections that need one.
     pub sent: SidePool<SentLog>,
+    /// Logs of delivery rates, for the connections whose algorithm models the path.
+    pub rates: SidePool<Rates>,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
     pub challenges: SecretLimiter,
     /// RSTs to nowhere.
@@ -63,6 +66,7 @@ impl Shared {
             held: SidePool::new(connections)?,
             sacked: SidePool::new(connections)?,
             sent: SidePool::new(connections)?,
+            rates: SidePool::new(connections)?,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
             issuer: Issuer::new(&config.secret),
             server_cookies: CookieCache::new(&config.secret),

@@ -13,7 +13,9 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::fast_open::FastOpen;
+use crate::tcp::pacing::Pacing;
 use crate::tcp::ranges::Range;
+use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::tail::Probe;
 
@@ -195,6 +197,9 @@ pub(crate) struct Cold {
     pub congestion: Algorithm,
     /// SND.NXT when the current round of congestion control began.
     pub round_end: SeqNumber,
+    /// What was delivered, and when.
+    pub rate: Rate,
+    pub pacing: Pacing,
     pub options: Options,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
@@ -226,7 +231,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 448);
+const _: () = assert!(size_of::<Cold>() <= 640);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

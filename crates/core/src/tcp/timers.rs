@@ -52,12 +52,17 @@ impl Tcp {
 impl Conn<'_> {
     fn on_timer(&mut self, now: Instant) {
         self.hot.wheel_at = Instant::FAR;
+        let in_flight = self.modelled_flight();
+        if self.cold.pacing.release_at <= now {
+            self.on_release_timer();
+        }
         if self.hot.early_at <= now {
             self.on_early_timer(now);
         }
         if self.hot.rtx_at <= now {
             self.on_rtx_timer(now);
         }
+        self.note_flight_lost(in_flight);
         if self.has(Flags::ACK_DELAYED) && near(now, self.hot.ack_at) <= now {
             self.clear(Flags::ACK_DELAYED);
             self.mark_ack();
@@ -72,6 +77,7 @@ impl Conn<'_> {
 
     fn earliest(&self, now: Instant) -> Instant {
         let mut at = self.hot.rtx_at.min(self.hot.early_at);
+        at = at.min(self.cold.pacing.release_at);
         if self.has(Flags::ACK_DELAYED) {
             at = at.min(near(now, self.hot.ack_at));
         }
@@ -147,7 +153,7 @@ impl Conn<'_> {
         let orphaned =
             self.has(Flags::APP_CLOSED) && self.hot.backoff >= self.sh.config.orphan_retries;
         if self.hot.retries >= self.sh.config.data_retries || orphaned {
-            self.send_reset(now);
+            self.send_reset();
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
@@ -182,7 +188,7 @@ impl Conn<'_> {
         if self.fin_wait_2_deadline() <= now {
             self.finish(State::Closed);
         } else if self.idle_deadline(now) <= now {
-            self.send_reset(now);
+            self.send_reset();
             self.fail(Error::TimedOut);
         } else if self.keepalive_deadline(now) <= now {
             self.on_keepalive_timer(now);
@@ -241,7 +247,7 @@ impl Conn<'_> {
             return;
         };
         if self.cold.keepalive_probes >= keepalive.count {
-            self.send_reset(now);
+            self.send_reset();
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }

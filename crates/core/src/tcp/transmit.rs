@@ -135,7 +135,7 @@ impl Conn<'_> {
 
     /// Nothing (more) to send: what holds it back, and is an ACK left that hoped to ride on it?
     fn end_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
-        if self.is_blocked_by_window() {
+        if self.is_blocked_by_window() && !self.cold.pacing.is_waiting() {
             self.start_persist(now);
         }
         if !self.has(Flags::ACK_NOW) {
@@ -352,7 +352,8 @@ impl Conn<'_> {
     }
 
     pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
-        if self.hot.flight() == 0 {
+        let was_idle = self.hot.flight() == 0;
+        if was_idle {
             self.cold.una_since = now;
         }
         if self.has(Flags::PERSIST) {
@@ -360,6 +361,8 @@ impl Conn<'_> {
         }
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
+        self.note_sent(now, was_idle);
+        self.on_departed(now, plan.len);
         if !self.has(Flags::TIMING) {
             self.start_timing(now);
         }
@@ -383,6 +386,8 @@ impl Conn<'_> {
         self.clear(Flags::FORCE_RETRANSMIT);
         self.log_again(now, Range::new(plan.seq, plan.end()));
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        self.note_sent(now, false);
+        self.on_departed(now, plan.len);
         self.cold.retransmits = self.cold.retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
         self.cold.last_sent = now;

@@ -99,6 +99,7 @@ impl Config {
             max_buffer: self.rcvbuf.max(self.sndbuf).max(defaults.max_buffer),
             time_wait: self.tcp_timewait,
             congestion: self.congestion,
+            pacing: self.pacing,
             syn_cookies: self.syn_cookies,
             abort_on_overflow: self.abort_on_overflow,
             huge_pages: self.huge_pages,

@@ -115,8 +115,10 @@ table! {
         |c| c.tcp_timeout.map_or_else(|| "-1".into(), show_seconds);
     old tcp_timewait: "SECONDS", "How long the side that closed first remembers a connection (2 MSL).",
         |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
-    old cc: "cubic | reno | newreno | dctcp", "Congestion control.",
+    old cc: "cubic | reno | newreno | bbr | dctcp", "Congestion control.",
         |c, v| { c.congestion = v.parse()?; Ok(()) }, |c| c.congestion.name().into();
+    new pacing: "yes | no", "Spread what cubic, reno and dctcp send over the round trip; bbr does in any case.",
+        |c, v| { c.pacing = value::switch(v)?; Ok(()) }, |c| show_switch(c.pacing);
     new syn_cookies: "auto | always | off", "Answer SYNs without remembering them: when the memory for half-open connections is used up, always, or never.",
         |c, v| { c.syn_cookies = syn_cookies(v)?; Ok(()) }, |c| show_syn_cookies(c.syn_cookies).into();
     new abort_on_overflow: "yes | no", "Reset a handshake that ends while the listener's backlog is full, instead of letting the peer try again.",

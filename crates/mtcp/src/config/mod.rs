@@ -93,6 +93,8 @@ pub struct Config {
     pub buffer_memory: usize,
     /// Congestion control.
     pub congestion: CongestionControl,
+    /// Spread what CUBIC, NewReno and DCTCP send over the round trip.
+    pub pacing: bool,
     /// Idle connections are dropped after this time; `None`: never.
     pub tcp_timeout: Option<Duration>,
     /// 2 MSL.
@@ -140,6 +142,7 @@ impl Default for Config {
             sndbuf: 1 << 20,
             buffer_memory: 256 << 20,
             congestion: CongestionControl::default(),
+            pacing: false,
             tcp_timeout: None,
             tcp_timewait: Duration::from_secs(60),
             syn_cookies: SynCookies::default(),

@@ -143,6 +143,7 @@ impl Lab {
             congestion: CongestionControl::NAMES
                 .get(usize::from(bits >> 5))
                 .map(|(_, kind)| *kind),
+            max_pacing_rate: (bits & 0xc == 0xc).then_some(100_000),
             ..sizes_and_times
         }
     }

@@ -131,10 +131,9 @@ fn bursts_and_outages_lose_frames() {
         loss_ppm: 1_000_000,
     };
     let outages = Outages {
-        first: Instant::ZERO,
         every: Duration::from_secs(1),
         lasts: Duration::from_millis(1),
-        times: 1,
+        offset: Duration::ZERO,
     };
     for config in [
         PipeConfig {

@@ -15,6 +15,7 @@ mod loss;
 mod lossy;
 mod messages;
 mod nagle;
+mod pacing;
 mod passive;
 mod persist;
 mod rack;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::command::{Command, Options};
+use crate::config::CongestionControl;
 use crate::id::ConnId;
 use crate::testing::{Fate, Pair};
 
@@ -110,6 +111,7 @@ fn close_both(
             "{usage:?}"
         );
         assert_eq!((usage.range_sets, usage.recv_bytes), (0, 0), "{usage:?}");
+        assert_eq!((usage.sent_logs, usage.rate_logs), (0, 0), "{usage:?}");
     }
 }
 
@@ -162,6 +164,18 @@ fn a_lossy_link_carries_everything_without_options() {
 #[test]
 fn a_very_lossy_link_carries_everything() {
     lossy(11, 20, |config| config.rto_max = Duration::from_secs(2));
+}
+
+#[test]
+fn every_algorithm_gets_everything_across() {
+    for (seed, &(_, kind)) in (21..).zip(CongestionControl::NAMES) {
+        for pacing in [false, true] {
+            lossy(seed, 5, |config| {
+                config.congestion = kind;
+                config.pacing = pacing;
+            });
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Pacing: data leaves at a rate, not as fast as the window allows.
+//!
+//! Each segment moves the time at which the next may leave. The wheel ticks in milliseconds, so what became due since the last tick leaves
+//! together: at most [`CREDIT`] of it. Acknowledgments that arrive in between release what is due by then.
+
+use std::time::Duration;
+
+use wire::time::Instant;
+
+use crate::tcp::conn::Conn;
+
+/// A sender that comes late may catch up by so much: a tick of the wheel, and as much again for a driver that oversleeps.
+const CREDIT: Duration = Duration::from_millis(2);
+
+/// What loss-based algorithms are paced at if the configuration asks for it, in percent of `cwnd` per round trip: enough to double in
+/// slow start, and to fill the window afterwards.
+const SLOW_START_PERCENT: u64 = 200;
+const AVOIDANCE_PERCENT: u64 = 120;
+
+/// How a connection is paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pacing {
+    /// Bytes per second; 0: not paced.
+    rate: u64,
+    /// When the next segment may leave.
+    next_at: Instant,
+    /// When to look again because one waits. `FAR`: none does.
+    pub release_at: Instant,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self {
+            rate: 0,
+            next_at: Instant::ZERO,
+            release_at: Instant::FAR,
+        }
+    }
+}
+
+impl Pacing {
+    /// Bytes per second, if there is a limit.
+    pub fn rate(&self) -> Option<u64> {
+        (self.rate > 0).then_some(self.rate)
+    }
+
+    /// Whether a segment waits.
+    pub fn is_waiting(&self) -> bool {
+        self.release_at < Instant::FAR
+    }
+
+    fn set_rate(&mut self, rate: Option<u64>) {
+        self.rate = rate.map_or(0, |rate| rate.max(1));
+        if self.rate == 0 {
+            self.next_at = Instant::ZERO;
+        }
+    }
+
+    fn on_sent(&mut self, now: Instant, bytes: u32) {
+        self.release_at = Instant::FAR;
+        if self.rate == 0 {
+            return;
+        }
+        let nanos = u64::from(bytes).saturating_mul(1_000_000_000) / self.rate;
+        let since = now.as_nanos().saturating_sub(CREDIT.as_nanos() as u64);
+        let from = self.next_at.max(Instant::from_nanos(since));
+        self.next_at = from + Duration::from_nanos(nanos);
+    }
+}
+
+impl Conn<'_> {
+    /// Whether a data segment may leave now. If not, the connection is looked at again when it may.
+    pub fn may_depart(&mut self, now: Instant) -> bool {
+        let at = self.cold.pacing.next_at;
+        if at <= now {
+            return true;
+        }
+        self.cold.pacing.release_at = at;
+        self.wake_at(at);
+        false
+    }
+
+    /// What waited may leave.
+    pub fn on_release_timer(&mut self) {
+        self.cold.pacing.release_at = Instant::FAR;
+        self.mark_output();
+    }
+
+    pub fn on_departed(&mut self, now: Instant, bytes: u32) {
+        self.cold.pacing.on_sent(now, bytes);
+    }
+
+    /// Sets the rate: that of the algorithm, or one that spreads its window, and no more than the application allows (SO_MAX_PACING_RATE).
+    pub fn pace(&mut self) {
+        let wanted = self
+            .cold
+            .congestion
+            .pacing_rate()
+            .or_else(|| self.window_rate());
+        let most = self.cold.options.max_pacing_rate;
+        let rate = match (wanted, most) {
+            (Some(wanted), Some(most)) => Some(wanted.min(most)),
+            (wanted, most) => wanted.or(most),
+        };
+        self.cold.pacing.set_rate(rate);
+    }
+
+    /// Of an algorithm that has none of its own.
+    fn window_rate(&self) -> Option<u64> {
+        let rtt = &self.hot.rtt;
+        let micros = rtt.srtt().as_micros() as u64;
+        if !self.sh.config.pacing || micros == 0 {
+            return None;
+        }
+        let window = &self.hot.window;
+        let percent = if window.cwnd < window.ssthresh / 2 {
+            SLOW_START_PERCENT
+        } else {
+            AVOIDANCE_PERCENT
+        };
+        Some(u64::from(window.cwnd) * percent * 10_000 / micros)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// Looks every `step` µs for a second and sends segments of 1000 bytes as long as they may leave. The bytes sent, and the most at once.
+    fn send(rate: u64, step: u64) -> (u64, u64) {
+        let mut pacing = Pacing::default();
+        pacing.set_rate(Some(rate));
+        let (mut bytes, mut most) = (0, 0);
+        for i in 1..=1_000_000 / step {
+            let now = Instant::from_micros(5_000_000 + i * step);
+            let mut burst = 0;
+            while pacing.next_at <= now {
+                pacing.on_sent(now, 1000);
+                burst += 1000;
+            }
+            // Whoever comes for the first time has credit.
+            most = if i > 1 { most.max(burst) } else { 0 };
+            bytes += burst;
+        }
+        (bytes, most)
+    }
+
+    #[test]
+    fn the_rate_holds_at_any_tick() {
+        for rate in [100_000, 1_000_000, 125_000_000, 1_250_000_000] {
+            for step in [10, 100, 1000, 1700] {
+                let (bytes, most) = send(rate, step);
+                // What is due in the tick, and the rest of a segment.
+                let expected = rate * step / 1_000_000 + 1000;
+                assert!(
+                    bytes.abs_diff(rate) < rate / 200 + 3000,
+                    "{bytes} of {rate}"
+                );
+                assert!(most <= expected + 1000, "{most} at once at {rate}, {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_silence_earns_no_more_than_the_credit() {
+        let mut pacing = Pacing::default();
+        pacing.set_rate(Some(1_000_000));
+        pacing.on_sent(ms(100), 1000);
+        let mut burst = 0;
+        while pacing.next_at <= ms(10_000) {
+            pacing.on_sent(ms(10_000), 1000);
+            burst += 1;
+        }
+        assert_eq!(burst, 3);
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pacing = Pacing::default();
+        pacing.set_rate(Some(1));
+        pacing.on_sent(ms(1), 1000);
+        assert!(pacing.next_at > ms(900_000));
+        pacing.set_rate(None);
+        assert_eq!((pacing.next_at, pacing.rate()), (Instant::ZERO, None));
+        pacing.on_sent(ms(2), u32::MAX);
+        assert_eq!(pacing.next_at, Instant::ZERO);
+    }
+}
