@@ -48,6 +48,8 @@ pub enum Kind {
         fd: i32,
         bytes: Vec<u8>,
         flags: i32,
+        /// Where to; only Fast Open needs it.
+        to: Option<SocketAddr>,
     },
     /// `read` and `write` of any descriptor.
     Read {
@@ -233,8 +235,16 @@ impl Call {
                 }
             }
             Kind::Send {
-                fd, bytes, flags, ..
-            } => process.send(*fd, bytes, *flags, &mut self.written),
+                fd,
+                bytes,
+                flags,
+                to,
+            } => {
+                if let Err(error) = process.open_fast(*fd, *flags, *to) {
+                    return Some(Err(error));
+                }
+                process.send(*fd, bytes, *flags, &mut self.written)
+            }
             Kind::Write { fd, bytes } => match process.table.file(*fd) {
                 Ok(File::Socket(_)) => process.send(*fd, bytes, 0, &mut self.written),
                 _ => process.write_file(*fd, bytes),
@@ -343,6 +353,9 @@ impl Call {
                 Ok(Reply::default())
             }
             Kind::Connect { .. } => fail(EINPROGRESS),
+            Kind::Send { fd, flags, .. } if process.is_opening_fast(*fd, *flags) => {
+                fail(EINPROGRESS)
+            }
             _ if self.written > 0 => Ok(Reply::of(self.written)),
             _ if !self.done.is_empty() => Ok(self.received()),
             _ => fail(EAGAIN),

@@ -61,6 +61,8 @@ pub(super) struct Socket {
     pub remote: Option<SocketAddr>,
     /// `connect` has not said how it ended.
     pub connecting: bool,
+    /// The SYN waits for data to take along (TCP Fast Open).
+    pub deferred: bool,
     pub shut_read: bool,
     pub shut_write: bool,
     /// The error that ended the connection was reported.
@@ -93,6 +95,7 @@ impl Socket {
             local: SocketAddr::new(ip, 0),
             remote: None,
             connecting: false,
+            deferred: false,
             shut_read: false,
             shut_write: false,
             error_taken: false,
@@ -105,6 +108,9 @@ impl Socket {
     pub fn on_ready(&mut self, ready: Ready) {
         let both = Ready::CONNECTED | Ready::ERROR | Ready::CLOSED;
         self.drained |= ready.contains(Ready::DRAINED);
+        // Writable before it is connected: RFC 7413 §4.2.1.
+        let waits = self.connecting && !ready.intersects(both);
+        self.deferred |= waits && ready.contains(Ready::WRITABLE);
         self.news.reading += u64::from(ready.intersects(Ready::READABLE | Ready::EOF | both));
         self.news.writing += u64::from(ready.intersects(Ready::WRITABLE | both));
     }

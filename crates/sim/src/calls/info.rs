@@ -45,7 +45,7 @@ pub fn info_fields(info: &TcpInfo) -> Vec<InfoField> {
         | u64::from(info.snd_wscale != 0 || info.rcv_wscale != 0) << 2;
     let ssthresh = match info.ssthresh {
         u32::MAX => 0x7fff_ffff,
-        bytes => segments(bytes),
+        bytes => (bytes / mss).into(),
     };
     let none = |name, size| field(name, size, 0);
     vec![
@@ -77,7 +77,7 @@ pub fn info_fields(info: &TcpInfo) -> Vec<InfoField> {
         field("rtt", 4, info.srtt.as_micros() as u64),
         field("rttvar", 4, info.rttvar.as_micros() as u64),
         field("snd_ssthresh", 4, ssthresh),
-        field("snd_cwnd", 4, segments(info.cwnd)),
+        field("snd_cwnd", 4, (info.cwnd / mss).into()),
         none("advmss", 4),
         none("reordering", 4),
         none("rcv_rtt", 4),

@@ -8,8 +8,8 @@ use mtcp_core::{Command, ConnId, Reply as Answer, Status};
 use super::call::{ABORTED, ALREADY, nonblocking};
 use super::constants::{
     AF_INET, AF_INET6, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EALREADY, EINVAL, ENOTCONN,
-    EPROTONOSUPPORT, ESOCKTNOSUPPORT, IPPROTO_IP, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK,
-    SOCK_STREAM,
+    EPROTONOSUPPORT, ESOCKTNOSUPPORT, IPPROTO_IP, IPPROTO_TCP, MSG_FASTOPEN, SOCK_CLOEXEC,
+    SOCK_NONBLOCK, SOCK_STREAM,
 };
 use super::descriptors::{Accepted, Body, File, Socket};
 use super::{Errno, Outcome, Process, Reply, fail};
@@ -156,7 +156,8 @@ impl Process {
         let (connecting, nonblocking) = (socket.connecting, socket.nonblocking);
         match socket.body {
             Body::Idle => match self.start_connect(fd, addr) {
-                Ok(()) => None,
+                // Linux: connected as far as the program is concerned.
+                Ok(()) => self.is_deferred(fd).then(|| Ok(Reply::default())),
                 Err(error) => Some(Err(error)),
             },
             Body::Stream(conn) if connecting => {
@@ -165,6 +166,36 @@ impl Process {
             }
             _ => Some(Err(ALREADY)),
         }
+    }
+
+    pub(super) fn is_deferred(&self, fd: i32) -> bool {
+        self.table.socket(fd).is_ok_and(|socket| socket.deferred)
+    }
+
+    /// MSG_FASTOPEN: `connect` and `send` in one.
+    pub(super) fn open_fast(
+        &mut self,
+        fd: i32,
+        flags: i32,
+        to: Option<SocketAddr>,
+    ) -> Result<(), Errno> {
+        let socket = self.table.socket_mut(fd)?;
+        if flags & MSG_FASTOPEN == 0 || !matches!(socket.body, Body::Idle) {
+            return Ok(());
+        }
+        let Some(to) = to else {
+            return fail(EINVAL);
+        };
+        let before = std::mem::replace(&mut socket.options.fast_open_connect, true);
+        let started = self.start_connect(fd, to);
+        self.table.socket_mut(fd)?.options.fast_open_connect = before;
+        started
+    }
+
+    /// Whether a `send` that would have to wait waits for the connection that it opened.
+    pub(super) fn is_opening_fast(&self, fd: i32, flags: i32) -> bool {
+        let connecting = self.table.socket(fd).is_ok_and(|socket| socket.connecting);
+        flags & MSG_FASTOPEN != 0 && connecting
     }
 
     fn start_connect(&mut self, fd: i32, addr: SocketAddr) -> Result<(), Errno> {
@@ -183,16 +214,20 @@ impl Process {
             remote,
             options: socket.options,
         };
-        let Answer::Connecting(conn, local) = self.execute(command)? else {
+        // Its events come with a turn: the socket has to be known by then.
+        let reply = self.stack.execute(self.now, command)?;
+        let Answer::Connecting(conn, local) = reply else {
             return fail(EINVAL);
         };
         let socket = self.table.socket_mut(fd)?;
         socket.body = Body::Stream(conn);
         socket.connecting = true;
+        socket.deferred = false;
         socket.local = socket.outward(local);
         socket.remote = Some(addr);
         socket.error_taken = false;
         socket.drained = false;
+        self.turn();
         Ok(())
     }
 

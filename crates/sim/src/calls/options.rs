@@ -12,7 +12,8 @@ use super::constants::{
     FIONREAD, IPV6_V6ONLY, O_NONBLOCK, O_RDWR, SIOCOUTQ, SO_ACCEPTCONN, SO_DOMAIN, SO_ERROR,
     SO_KEEPALIVE, SO_LINGER, SO_PROTOCOL, SO_RCVBUF, SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT,
     SO_SNDBUF, SO_SNDTIMEO, SO_TYPE, SOCK_STREAM, SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_CONGESTION,
-    TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_USER_TIMEOUT,
+    TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL,
+    TCP_MAXSEG, TCP_NODELAY, TCP_USER_TIMEOUT,
 };
 use super::descriptors::{Body, Socket};
 use super::info::info_bytes;
@@ -116,6 +117,8 @@ impl Process {
             }
             (SOL_IPV6, IPV6_V6ONLY) => socket.only_v6.into(),
             (SOL_TCP, TCP_NODELAY) => options.nodelay.into(),
+            (SOL_TCP, TCP_FASTOPEN) => options.fast_open.unwrap_or(0) as i32,
+            (SOL_TCP, TCP_FASTOPEN_CONNECT) => options.fast_open_connect.into(),
             (SOL_TCP, TCP_KEEPIDLE) => seconds(keepalive.idle),
             (SOL_TCP, TCP_KEEPINTVL) => seconds(keepalive.interval),
             (SOL_TCP, TCP_KEEPCNT) => keepalive.count.into(),
@@ -186,6 +189,10 @@ impl Socket {
                 let time = Duration::from_millis(positive()?.into());
                 options.user_timeout = Some(time).filter(|time| !time.is_zero());
             }
+            (SOL_TCP, TCP_FASTOPEN) => {
+                options.fast_open = Some(positive()?).filter(|most| *most > 0);
+            }
+            (SOL_TCP, TCP_FASTOPEN_CONNECT) => options.fast_open_connect = on,
             (SOL_TCP, TCP_KEEPIDLE | TCP_KEEPINTVL | TCP_KEEPCNT) => {
                 return self.set_keepalive(option.1, value);
             }

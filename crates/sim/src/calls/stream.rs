@@ -71,7 +71,7 @@ impl Process {
             Ok(socket) => socket,
             Err(error) => return Some(Err(error)),
         };
-        let shut = socket.shut_write;
+        let (shut, deferred) = (socket.shut_write, socket.deferred);
         let Body::Stream(conn) = socket.body else {
             return Some(fail(EPIPE));
         };
@@ -85,8 +85,8 @@ impl Process {
             }
             return Some(Err(self.take_error(fd).unwrap_or(Errno(EPIPE))));
         }
-        // Linux has writers wait for the handshake too.
-        if !status.contains(Status::CONNECTED) {
+        // Linux has writers wait for the handshake too, unless it waits for them.
+        if !status.contains(Status::CONNECTED) && !deferred {
             return None;
         }
         let rest = bytes.get(*written..).unwrap_or_default();

@@ -276,6 +276,7 @@ fn naming(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
 }
 
 fn transfer(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
+    let settings = scope.settings;
     let build = || -> Result<Option<Kind>> {
         Ok(Some(match (call.name.as_str(), &call.args[..]) {
             ("read", [fd, _, len]) => Kind::Read {
@@ -306,17 +307,23 @@ fn transfer(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
                 fd: scope.fd(fd)?,
                 bytes: vectors(vector)?,
             },
-            ("send", [fd, data, len, flags]) | ("sendto", [fd, data, len, flags, _, _]) => {
-                Kind::Send {
-                    fd: scope.fd(fd)?,
-                    bytes: bytes(data, len)?,
-                    flags: int32(flags)?,
-                }
-            }
+            ("send", [fd, data, len, flags]) => Kind::Send {
+                fd: scope.fd(fd)?,
+                bytes: bytes(data, len)?,
+                flags: int32(flags)?,
+                to: None,
+            },
+            ("sendto", [fd, data, len, flags, addr, _]) => Kind::Send {
+                fd: scope.fd(fd)?,
+                bytes: bytes(data, len)?,
+                flags: int32(flags)?,
+                to: Some(scope.addr(addr, settings.remote_ip, settings.connect_port)?),
+            },
             ("sendmsg", [fd, msg, flags]) => Kind::Send {
                 fd: scope.fd(fd)?,
                 bytes: message(msg)?,
                 flags: int32(flags)?,
+                to: None,
             },
             _ => return Ok(None),
         }))

@@ -2,7 +2,7 @@
 
 use wire::tcp::{TcpFlags, TcpHeader};
 
-use super::flows::Flow;
+use super::flows::{Cookies, Flow};
 use super::observe::{Seen, in_script};
 use super::script::{
     BodySpec, Direction, EcnSpec, IcmpSpec, IpSpec, PacketSpec, TcpOption, TcpSpec,
@@ -20,7 +20,7 @@ pub(super) type Tick = Option<(u32, i64)>;
 
 /// Compares a segment. `len` is the payload's length, over several segments if the line stands for several.
 pub(super) fn tcp(
-    flow: &mut Flow,
+    (flow, cookies): (&mut Flow, &mut Cookies),
     seen: &Seen,
     (header, options, len): (&TcpHeader, &[TcpOption], u16),
     (ip, spec): (&IpSpec, &TcpSpec),
@@ -30,9 +30,9 @@ pub(super) fn tcp(
         flow.see_syn(spec.seq, header.seq.0);
     }
     let stamps_fit = check_stamps(flow, options, spec, tick);
-    let cookies_fit = check_cookies(flow, options, spec);
+    let cookies_fit = check_cookies(cookies, options, spec);
     let mut actual = in_script(flow, header, options, len);
-    translate_cookies(flow, &mut actual);
+    translate_cookies(cookies, &mut actual);
     let mut wrong = Vec::new();
     let mut check = |fits: bool, name: &'static str| {
         if !fits {
@@ -107,7 +107,7 @@ fn cookie(options: &[TcpOption]) -> Option<&Vec<u8>> {
 }
 
 /// The script cannot know a cookie: its first word for one stands for it from then on.
-fn check_cookies(flow: &mut Flow, options: &[TcpOption], spec: &TcpSpec) -> bool {
+fn check_cookies(cookies: &mut Cookies, options: &[TcpOption], spec: &TcpSpec) -> bool {
     let expected = spec.options.as_deref().and_then(cookie);
     let (Some(script), Some(wire)) = (expected, cookie(options)) else {
         return true;
@@ -115,17 +115,16 @@ fn check_cookies(flow: &mut Flow, options: &[TcpOption], spec: &TcpSpec) -> bool
     if script.is_empty() || wire.is_empty() {
         return script == wire;
     }
-    let known = flow
-        .cookies
+    let known = cookies
         .entry(script.clone())
         .or_insert_with(|| wire.clone());
     known == wire
 }
 
-fn translate_cookies(flow: &Flow, actual: &mut TcpSpec) {
+fn translate_cookies(cookies: &Cookies, actual: &mut TcpSpec) {
     for option in actual.options.iter_mut().flatten() {
         if let TcpOption::FastOpen(cookie) | TcpOption::FastOpenExperimental(cookie) = option {
-            let known = flow.cookies.iter().find(|(_, wire)| *wire == cookie);
+            let known = cookies.iter().find(|(_, wire)| *wire == cookie);
             if let Some((script, _)) = known {
                 *cookie = script.clone();
             }

@@ -10,7 +10,7 @@ use wire::ipv6::Ipv6Header;
 use wire::seq::SeqNumber;
 use wire::tcp::{self, TcpFlags, TcpHeader};
 
-use super::flows::{Flow, Ports, peer_to_wire};
+use super::flows::{Cookies, Flow, Ports, peer_to_wire};
 use super::icmp;
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
 use super::settings::{OUR_MAC, PEER_MAC, Settings};
@@ -26,7 +26,7 @@ fn pattern(seq: u32, len: u16) -> Vec<u8> {
 pub(super) fn tcp(
     settings: &Settings,
     ports: Ports,
-    flow: &Flow,
+    (flow, cookies): (&Flow, &Cookies),
     ip: &IpSpec,
     spec: &TcpSpec,
 ) -> Result<Vec<u8>, String> {
@@ -41,7 +41,7 @@ pub(super) fn tcp(
         urgent: spec.urgent.unwrap_or(0),
         options: tcp::TcpOptions::default(),
     };
-    let options = options(flow, spec.options.as_deref().unwrap_or_default())?;
+    let options = options(flow, cookies, spec.options.as_deref().unwrap_or_default())?;
     let mut segment = vec![0; TcpHeader::MIN_LEN];
     header.emit(&mut segment);
     if let Some(offset) = segment.get_mut(12) {
@@ -58,10 +58,10 @@ pub(super) fn tcp(
 }
 
 /// The bytes of the options, in the order in which they are written, padded with zeros.
-fn options(flow: &Flow, options: &[TcpOption]) -> Result<Vec<u8>, String> {
+fn options(flow: &Flow, cookies: &Cookies, options: &[TcpOption]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for option in options {
-        let (kind, value) = option_value(flow, option);
+        let (kind, value) = option_value(flow, cookies, option);
         match option {
             TcpOption::Nop | TcpOption::End => bytes.push(kind),
             _ => {
@@ -80,8 +80,8 @@ fn options(flow: &Flow, options: &[TcpOption]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn option_value(flow: &Flow, option: &TcpOption) -> (u8, Vec<u8>) {
-    let cookie = |cookie: &Vec<u8>| flow.cookies.get(cookie).unwrap_or(cookie).clone();
+fn option_value(flow: &Flow, cookies: &Cookies, option: &TcpOption) -> (u8, Vec<u8>) {
+    let cookie = |cookie: &Vec<u8>| cookies.get(cookie).unwrap_or(cookie).clone();
     match option {
         TcpOption::End => (0, Vec::new()),
         TcpOption::Nop => (1, Vec::new()),

@@ -20,9 +20,10 @@ pub(super) struct Flow {
     /// TS val of ours: script and wire.
     stamps: HashMap<u32, u32>,
     first_stamp: Option<(u32, u32)>,
-    /// Fast Open cookies: script and wire.
-    pub cookies: HashMap<Vec<u8>, Vec<u8>>,
 }
+
+/// Fast Open cookies: script and wire. They outlive connections.
+pub(super) type Cookies = HashMap<Vec<u8>, Vec<u8>>;
 
 impl Flow {
     /// What the wire says for a number of ours.
@@ -114,6 +115,7 @@ pub(super) struct Flows {
     current: Option<Ports>,
     next: Next,
     opened: u16,
+    pub cookies: Cookies,
 }
 
 impl Flows {
@@ -164,6 +166,11 @@ impl Flows {
 
     pub fn flow(&mut self, ports: Ports) -> &mut Flow {
         self.flows.entry(ports).or_default()
+    }
+
+    /// The connection, and the cookies.
+    pub fn with_cookies(&mut self, ports: Ports) -> (&mut Flow, &mut Cookies) {
+        (self.flows.entry(ports).or_default(), &mut self.cookies)
     }
 
     /// The connection that packets without ports belong to.

@@ -12,7 +12,7 @@ use super::flows::Flows;
 use super::observe::{Seen, SeenBody, in_script, look};
 use super::script::{Action, BodySpec, CallSpec, Event, IpSpec, PacketSpec, Script, TcpSpec, Time};
 use super::{Mode, ParseError, Settings, code, compose, results};
-use crate::calls::constants::by_name;
+use crate::calls::constants::{MSG_FASTOPEN, by_name};
 use crate::calls::{Call, Kind, Process, info_fields};
 
 /// Time before the script: addresses are checked and announced.
@@ -293,6 +293,7 @@ impl<'a> Runner<'a> {
         match kind {
             Kind::Listen { .. } => self.flows.on_listen(),
             Kind::Connect { .. } => self.flows.on_connect(),
+            Kind::Send { flags, .. } if flags & MSG_FASTOPEN != 0 => self.flows.on_connect(),
             _ => {}
         }
     }
@@ -349,8 +350,8 @@ impl<'a> Runner<'a> {
             BodySpec::Tcp(tcp) => {
                 let syn = tcp.flags.contains(TcpFlags::SYN);
                 let ports = self.flows.inbound(tcp.ports, listening, syn);
-                let flow = self.flows.flow(ports);
-                compose::tcp(self.settings, ports, flow, ip, tcp)?
+                let (flow, cookies) = self.flows.with_cookies(ports);
+                compose::tcp(self.settings, ports, (flow, cookies), ip, tcp)?
             }
             BodySpec::Icmp(icmp) => {
                 let ports = self.flows.inbound(None, listening, false);
@@ -421,9 +422,14 @@ impl<'a> Runner<'a> {
                 let actual = (header.src_port, header.dst_port);
                 let syn = tcp.flags.contains(TcpFlags::SYN);
                 let ports = self.flows.outbound(tcp.ports, actual, syn);
-                let flow = self.flows.flow(ports);
-                let mut verdict =
-                    check::tcp(flow, seen, (&header, options, len), (&packet.ip, tcp), tick);
+                let state = self.flows.with_cookies(ports);
+                let mut verdict = check::tcp(
+                    state,
+                    seen,
+                    (&header, options, len),
+                    (&packet.ip, tcp),
+                    tick,
+                );
                 if ports != actual {
                     verdict.wrong.push("ports");
                 }

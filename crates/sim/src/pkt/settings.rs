@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use mtcp_core::config::{Address, Interface, Route, StaticNeighbour};
+use mtcp_core::config::{Address, Interface, Route, StaticNeighbour, SynCookies};
 use mtcp_core::{Config, PortId};
 use wire::frame::{Capabilities, MacAddr};
 
@@ -132,6 +132,12 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
     ("syn_ack_retries", "number", |c, v| {
         num(v).map(|v| c.syn_ack_retries = v)
     }),
+    ("syn_cookies", "auto, always or off", |c, v| {
+        cookies(v).map(|v| c.syn_cookies = v)
+    }),
+    ("abort_on_overflow", "0 or 1", |c, v| {
+        flag(v).map(|v| c.abort_on_overflow = v)
+    }),
     ("data_retries", "number", |c, v| {
         num(v).map(|v| c.data_retries = v)
     }),
@@ -169,6 +175,7 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("tcp_window_scaling", "window_scaling"),
     ("tcp_syn_retries", "syn_retries"),
     ("tcp_synack_retries", "syn_ack_retries"),
+    ("tcp_abort_on_overflow", "abort_on_overflow"),
     ("tcp_retries2", "data_retries"),
     ("tcp_orphan_retries", "orphan_retries"),
 ];
@@ -193,6 +200,15 @@ fn flag(text: &str) -> Option<bool> {
     match text {
         "0" => Some(false),
         "1" => Some(true),
+        _ => None,
+    }
+}
+
+fn cookies(text: &str) -> Option<SynCookies> {
+    match text {
+        "auto" => Some(SynCookies::Auto),
+        "always" => Some(SynCookies::Always),
+        "off" => Some(SynCookies::Off),
         _ => None,
     }
 }
