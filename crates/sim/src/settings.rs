@@ -2,14 +2,15 @@
 
 use std::io::Write;
 
-/// `SIM_SEED=x` asks for one seed; `SIM_SEEDS=n` for the first n instead of `default`; `SIM_FROM=m` starts counting there.
-pub fn seeds(default: u64) -> Vec<u64> {
+/// `SIM_SEED=x` asks for one seed; `SIM_SEEDS=n` for n new ones, from `fresh` on; otherwise the first `default` are taken, always the same.
+pub fn seeds(default: u64, fresh: u64) -> Vec<u64> {
     if let Some(seed) = number("SIM_SEED") {
         return vec![seed];
     }
-    let from = number("SIM_FROM").unwrap_or(0);
-    let count = number("SIM_SEEDS").unwrap_or(default);
-    (from..from.saturating_add(count)).collect()
+    match number("SIM_SEEDS") {
+        Some(count) => (0..count).map(|n| fresh.wrapping_add(n)).collect(),
+        None => (0..default).collect(),
+    }
 }
 
 /// `SIM_TRACE=1` asks for all frames as text; this is where they go.

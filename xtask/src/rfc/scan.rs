@@ -1,5 +1,5 @@
-//! Tags: comments that name a requirement, as `RFC 9293 MUST-23` or `RFC 5961 §3.2-1`. Several of one RFC stand behind each other:
-//! `RFC 9293 MUST-24, MUST-25 and SHLD-12`.
+//! Tags: comments that name a requirement, as `RFC 9293 MUST-23` or `RFC 5961 §3.2-1`. Several of one RFC stand behind its number, on the
+//! same line: `RFC 9293 §3.8.4, MUST-24, MUST-25 and SHLD-12`.
 
 use std::fs;
 use std::path::Path;
@@ -114,34 +114,24 @@ fn comment(line: &str) -> Option<&str> {
         .and_then(|at| line.get(at..))
 }
 
-/// The requirements that a text names.
+/// The requirements that a text names: ids behind the number of their RFC, whatever else stands between them.
 fn ids(text: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for part in text.split("RFC ").skip(1) {
-        let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let Ok(rfc) = part[..digits].parse() else {
+        let mut words =
+            part.split(|c: char| !(c.is_alphanumeric() || matches!(c, '§' | '-' | '.')));
+        let Some(rfc) = words.next().and_then(|number| number.parse().ok()) else {
             continue;
         };
-        let mut rest = &part[digits..];
-        while let Some((id, behind)) = next_id(rest) {
-            found.push((rfc, id.to_owned()));
-            rest = behind;
-        }
+        // A full stop ends the sentence, not the id.
+        let words = words.map(|word| word.trim_end_matches(['.', '-']));
+        found.extend(
+            words
+                .filter(|word| is_id(word))
+                .map(|id| (rfc, id.to_owned())),
+        );
     }
     found
-}
-
-/// An id at the start of `text`, and what is behind it.
-fn next_id(text: &str) -> Option<(&str, &str)> {
-    let text = [", ", " and ", " "]
-        .iter()
-        .find_map(|separator| text.strip_prefix(separator))?;
-    let end = text
-        .find(|c: char| !(c.is_alphanumeric() || matches!(c, '§' | '-' | '.')))
-        .unwrap_or(text.len());
-    // A full stop ends the sentence, not the id.
-    let id = text[..end].trim_end_matches(['.', '-']);
-    is_id(id).then(|| (id, &text[id.len()..]))
 }
 
 fn is_id(word: &str) -> bool {

@@ -58,7 +58,7 @@ impl Conn<'_> {
             self.hot.state = State::Closed;
         } else if lost || hard {
             // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must know.
-            self.abort();
+            self.abort(now);
         } else {
             let _ = self.shutdown();
             if self.hot.state == State::FinWait2 {
@@ -68,8 +68,8 @@ impl Conn<'_> {
     }
 
     /// ABORT.
-    pub fn abort(&mut self) {
-        self.send_reset();
+    pub fn abort(&mut self, now: Instant) {
+        self.send_reset(now);
         self.hot.state = State::Closed;
     }
 

@@ -62,7 +62,7 @@ impl Tcp {
                 Ok(())
             }),
             Command::Abort(id) => self.done(now, id, |conn| {
-                conn.abort_by_user();
+                conn.abort_by_user(now);
                 Ok(())
             }),
             Command::SetOptions { conn, options } => self.done(now, conn, |conn| {
@@ -131,7 +131,7 @@ impl Tcp {
         {
             if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
                 if !conn.hot.state.is_over() {
-                    conn.send_reset();
+                    conn.send_reset(now);
                     conn.fail(Error::Aborted);
                 }
                 conn.hot.state = State::Closed;
@@ -296,10 +296,10 @@ impl Conn<'_> {
         }
     }
 
-    fn abort_by_user(&mut self) {
+    fn abort_by_user(&mut self, now: Instant) {
         self.set(Flags::APP_CLOSED);
         if !self.hot.state.is_over() {
-            self.abort();
+            self.abort(now);
         }
     }
 

@@ -33,7 +33,7 @@ impl Conn<'_> {
                 Err(Drop::TcpWindow.into())
             };
         }
-        self.refuse_after_close()?;
+        self.refuse_after_close(now)?;
         let skip = (start - seg.data_seq()) as usize;
         let bytes = seg
             .payload
@@ -53,11 +53,11 @@ impl Conn<'_> {
     }
 
     /// RFC 9293 §3.10.4 and RFC 2525 §2.17: nobody will read this, and the peer must know that it is lost.
-    fn refuse_after_close(&mut self) -> Step {
+    fn refuse_after_close(&mut self, now: Instant) -> Step {
         if !self.has(Flags::APP_CLOSED) {
             return Ok(());
         }
-        self.send_reset();
+        self.send_reset(now);
         self.finish(State::Closed);
         Err(Drop::TcpClosed.into())
     }

@@ -73,7 +73,8 @@ impl Tcp {
 
 impl Conn<'_> {
     /// The RST of ABORT (RFC 9293 §3.10.5): <SEQ=SND.NXT><CTL=RST>, with an ACK so that firewalls believe it.
-    pub fn send_reset(&mut self) {
+    /// RFC 7323 §3.2-6, §5.2-2: and with timestamps, if they were agreed on.
+    pub fn send_reset(&mut self, now: Instant) {
         if !self.hot.state.is_synchronized() && self.hot.state != State::SynReceived {
             return;
         }
@@ -84,6 +85,13 @@ impl Conn<'_> {
             seq: self.hot.snd_nxt,
             ack: self.hot.rcv_nxt,
             flags: TcpFlags::RST | TcpFlags::ACK,
+            options: TcpOptions {
+                timestamps: self.has(Flags::TIMESTAMPS).then(|| Timestamps {
+                    tsval: self.tsval(now),
+                    tsecr: self.hot.ts_recent,
+                }),
+                ..TcpOptions::default()
+            },
             ..TcpHeader::default()
         };
         self.sh.send_bare(self.key, &header);

@@ -153,7 +153,7 @@ impl Conn<'_> {
         let orphaned =
             self.has(Flags::APP_CLOSED) && self.hot.backoff >= self.sh.config.orphan_retries;
         if self.hot.retries >= self.sh.config.data_retries || orphaned {
-            self.send_reset();
+            self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
@@ -188,7 +188,7 @@ impl Conn<'_> {
         if self.fin_wait_2_deadline() <= now {
             self.finish(State::Closed);
         } else if self.idle_deadline(now) <= now {
-            self.send_reset();
+            self.send_reset(now);
             self.fail(Error::TimedOut);
         } else if self.keepalive_deadline(now) <= now {
             self.on_keepalive_timer(now);
@@ -247,7 +247,7 @@ impl Conn<'_> {
             return;
         };
         if self.cold.keepalive_probes >= keepalive.count {
-            self.send_reset();
+            self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }

@@ -65,6 +65,7 @@ pub(crate) struct Conn {
     read_at: Option<Instant>,
     write_at: Option<Instant>,
     hold_at: Option<Instant>,
+    abort_at: Option<Instant>,
     /// The last write came up short.
     stuck: bool,
     send_limit: u32,
@@ -109,6 +110,7 @@ impl Conn {
             read_at: None,
             write_at: None,
             hold_at: None,
+            abort_at: None,
             stuck: false,
             send_limit: 0,
             unannounced: 0,
@@ -122,6 +124,7 @@ impl Conn {
         self.record.local = local;
         self.record.remote = remote;
         self.record.opened_at = env.now;
+        self.abort_at = self.plan.abort_after.map(|after| env.now + after);
         self.outgoing = Pattern::between(env.seed, local, remote);
         self.incoming = Pattern::between(env.seed, remote, local);
         match (self.plan.content, self.plan.expect) {
@@ -141,6 +144,10 @@ impl Conn {
         self.again = false;
         if self.phase == Phase::Planned {
             return Ok(env.now >= self.connect_at && self.connect(env));
+        }
+        if self.abort_at.is_some_and(|at| at <= env.now) {
+            self.abort(env);
+            return Ok(true);
         }
         self.unpause(env.now);
         self.record.connected |= env.streams.status(self.id.slot).contains(Status::CONNECTED);
@@ -184,7 +191,7 @@ impl Conn {
             self.phase = Phase::Planned;
             self.record.sent = 0;
             (self.stuck, self.shut, self.again, self.drained) = (false, false, false, false);
-            (self.write_at, self.hold_at) = (None, None);
+            (self.write_at, self.hold_at, self.abort_at) = (None, None, None);
             self.connect_at = env.now + Duration::from_millis(env.rng.between(10, 3000));
             return false;
         }
@@ -353,13 +360,17 @@ impl Conn {
                 self.close(env)
             }
             Ending::Abort(bytes) if self.record.connected && self.is_aborted_by(bytes) => {
-                self.record.aborted = true;
-                self.release(env, Command::Abort(self.id));
-                self.finish(env.now);
+                self.abort(env);
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    fn abort(&mut self, env: &mut Env<'_>) {
+        self.record.aborted = true;
+        self.release(env, Command::Abort(self.id));
+        self.finish(env.now);
     }
 
     /// Enough has passed, or nothing more will.
@@ -411,7 +422,7 @@ impl Conn {
             Phase::Done => None,
             Phase::Open => {
                 let hold = self.hold_at.filter(|_| !self.shut);
-                let wakes = [self.read_at, self.write_at, hold];
+                let wakes = [self.read_at, self.write_at, hold, self.abort_at];
                 wakes.into_iter().flatten().min()
             }
         }
@@ -486,7 +497,8 @@ impl Conn {
         if !paused(self.read_at) && status.contains(Status::ERROR) {
             return Err(format!("{}: sleeps on an error", self.name()));
         }
-        if self.shut && self.record.eof && status.contains(Status::CLOSED) {
+        let over = self.shut && self.record.eof && status.contains(Status::CLOSED);
+        if over && !paused(self.read_at) {
             return Err(format!("{}: lingers although all is over", self.name()));
         }
         if !self.record.connected && status.contains(Status::CONNECTED) {

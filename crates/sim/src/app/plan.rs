@@ -63,6 +63,8 @@ pub struct Plan {
     pub first_read: Duration,
     /// How it ends.
     pub ending: Ending,
+    /// `Abort` so long after it was opened, in whatever state it is then.
+    pub abort_after: Option<Duration>,
     /// Before `Close`, shut down and wait until the peer has acknowledged everything, as with SO_LINGER: nobody sends for an application
     /// that has closed for ever.
     pub linger: bool,
@@ -84,6 +86,7 @@ impl Default for Plan {
             read_pause: Duration::ZERO,
             first_read: Duration::ZERO,
             ending: Ending::HalfClose,
+            abort_after: None,
             linger: false,
             tries: 1,
             options: Options::default(),

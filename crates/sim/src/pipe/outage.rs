@@ -4,23 +4,39 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-/// A black hole that comes and goes: frames sent within `lasts` from any multiple of `every` plus `offset` are lost. Never by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// A black hole that comes and goes. Never by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outages {
-    /// From the beginning of one to that of the next; zero: there are none.
+    /// Beginning of the first.
+    pub first: Instant,
+    /// From the beginning of one to that of the next.
     pub every: Duration,
-    /// How long each lasts.
+    /// How long each lasts: frames sent then are lost.
     pub lasts: Duration,
-    /// Beginning of the first, counted from time zero.
-    pub offset: Duration,
+    /// How many there are.
+    pub times: u32,
+}
+
+impl Default for Outages {
+    fn default() -> Self {
+        Self {
+            first: Instant::ZERO,
+            every: Duration::ZERO,
+            lasts: Duration::ZERO,
+            times: 0,
+        }
+    }
 }
 
 impl Outages {
     /// Whether there is one now.
     pub(super) fn is_out(&self, now: Instant) -> bool {
-        let since = now.since(Instant::ZERO).checked_sub(self.offset);
-        let phase = since.and_then(|since| since.as_nanos().checked_rem(self.every.as_nanos()));
-        phase.is_some_and(|phase| phase < self.lasts.as_nanos())
+        if self.times == 0 || now < self.first {
+            return false;
+        }
+        let since = now.since(self.first).as_nanos();
+        let every = self.every.as_nanos().max(1);
+        since / every < u128::from(self.times) && since % every < self.lasts.as_nanos()
     }
 }
 
@@ -29,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_comes_and_goes() {
+    fn it_comes_and_goes_so_often() {
         let ms = Duration::from_millis;
         let outages = Outages {
+            first: Instant::from_millis(50),
             every: ms(100),
             lasts: ms(10),
-            offset: ms(50),
+            times: 2,
         };
-        let out = |at| outages.is_out(Instant::from_millis(at));
         let expected = [
             (0, false),
             (49, false),
@@ -44,9 +60,10 @@ mod tests {
             (59, true),
             (60, false),
             (155, true),
+            (255, false),
         ];
         for (at, is_out) in expected {
-            assert_eq!(out(at), is_out, "{at} ms");
+            assert_eq!(outages.is_out(Instant::from_millis(at)), is_out, "{at} ms");
         }
         assert!(!Outages::default().is_out(Instant::from_millis(5)));
     }

@@ -131,9 +131,10 @@ fn bursts_and_outages_lose_frames() {
         loss_ppm: 1_000_000,
     };
     let outages = Outages {
+        first: Instant::ZERO,
         every: Duration::from_secs(1),
         lasts: Duration::from_millis(1),
-        offset: Duration::ZERO,
+        times: 1,
     };
     for config in [
         PipeConfig {

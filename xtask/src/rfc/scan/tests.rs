@@ -29,6 +29,15 @@ fn several_tags_of_one_rfc_and_of_two() {
 }
 
 #[test]
+fn other_words_may_stand_between() {
+    assert_eq!(
+        found("RFC 9293 §3.5 figure 7, §3.10.7.3 fourth, MUST-10"),
+        [one(9293, "MUST-10")]
+    );
+    assert_eq!(found("RFC 9293 §3.2: MUST-7."), [one(9293, "MUST-7")]);
+}
+
+#[test]
 fn sections_and_steps_alone_are_no_tags() {
     for text in [
         "RFC 9293 §3.10.7.4, fifth",
@@ -38,7 +47,7 @@ fn sections_and_steps_alone_are_no_tags() {
         "RFC MUST-1",
         "RFC 9293 MUST",
         "RFC 9293 MUST-x",
-        "RFC 9293: MUST-1",
+        "MUST-1 of RFC 9293",
     ] {
         assert_eq!(found(text), [], "{text}");
     }

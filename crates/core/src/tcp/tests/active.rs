@@ -25,7 +25,8 @@ fn the_syn_offers_everything() {
     let syn = h.connect(Options::default());
     assert_eq!(syn.options.mss, Some(1460));
     assert_eq!(syn.options.window_scale, Some(5));
-    assert!(syn.options.sack_permitted && syn.options.timestamps.is_some());
+    assert!(syn.options.sack_permitted);
+    assert_eq!(syn.options.timestamps.map(|stamps| stamps.tsecr), Some(0));
     assert_eq!(syn.window, u16::MAX);
     assert_eq!(syn.ack.0, 0);
     h.expect_state(State::SynSent);

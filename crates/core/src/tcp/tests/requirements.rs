@@ -144,6 +144,15 @@ fn a_reset_echoes_the_timestamp_that_it_answers() {
     assert_eq!(h.expect(seg().rst()).options.timestamps, None);
 }
 
+/// RFC 7323 §3.2-6, §5.2-2.
+#[test]
+fn the_reset_of_an_abort_carries_timestamps() {
+    let mut h = Harness::new().and_established(&everything());
+    h.advance(30);
+    h.abort();
+    h.expect(seg().rst().any_ack().ts(30, 1000));
+}
+
 /// RFC 7323 §5.2-4, §5.3-2.
 #[test]
 fn timestamps_of_segments_that_are_not_taken_change_nothing() {
