@@ -98,7 +98,7 @@ impl Conn<'_> {
     fn count_delivered(&mut self, now: Instant, seg: &Segment<'_>) {
         let una = self.hot.snd_una;
         let sacked = self.scoreboard().map_or(0, |set| set.covered(una, seg.ack));
-        self.note_delivered(now, seg.ack - una - sacked);
+        self.note_delivered(now, (seg.ack - una).saturating_sub(sacked));
     }
 
     fn advance_snd_una(&mut self, now: Instant, seg: &Segment<'_>) {

@@ -31,8 +31,10 @@ impl Conn<'_> {
         let una = self.hot.snd_una.max(seg.ack);
         let mut news = false;
         for (left, right) in seg.options.sack.iter() {
-            // RFC 2018 §5 and RFC 2883: blocks below SND.UNA report duplicates; blocks beyond SND.NXT are nonsense.
-            if left < right && left > una && right <= self.hot.snd_nxt {
+            // RFC 2018 §5 and RFC 2883: blocks below SND.UNA report duplicates; blocks beyond SND.NXT are nonsense. Distances, since a block
+            // half the sequence space away is at once above and below.
+            let (from, to) = (left - una, right - una);
+            if 0 < from && from < to && to <= self.hot.snd_nxt - una {
                 self.on_delivered(now, seg, left, right);
                 news |= self.note_sacked(now, left, right);
             }

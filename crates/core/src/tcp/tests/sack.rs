@@ -289,3 +289,13 @@ fn dup_acks_with_data_still_report() {
     h.send(ack(1, &[(1001, 6001)]).len(10));
     h.expect(seg().seq(1).len(1000).ack(11));
 }
+
+/// Sequence numbers compare in a circle (RFC 9293 §3.4): this block begins beyond SND.UNA and ends before SND.NXT, and is neither.
+#[test]
+fn a_block_around_the_sequence_space_is_nonsense() {
+    let mut h = far();
+    h.write(1976);
+    h.drain();
+    h.send(ack(2, &[(582_114_142, 2_147_485_625)]));
+    assert_eq!(h.stack.usage().range_sets, 0);
+}
