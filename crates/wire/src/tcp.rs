@@ -1,5 +1,6 @@
 //! TCP headers (RFC 9293 §3.1).
 
+mod accurate_ecn;
 mod options;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use crate::checksum;
 use crate::ip::Protocol;
 use crate::seq::SeqNumber;
 
+pub use accurate_ecn::EcnBytes;
 pub use options::{FastOpenCookie, RawOption, RawOptions, SackBlocks, TcpOptions, Timestamps};
 
 bitflags::bitflags! {

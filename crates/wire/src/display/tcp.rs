@@ -85,6 +85,19 @@ fn known_option(f: &mut fmt::Formatter<'_>, kind: u8, value: &[u8]) -> fmt::Resu
             true => f.write_str("tfo cookiereq"),
             false => hex(f, "tfo cookie ", cookie.as_bytes()),
         }
+    } else if let Some(counters) = options.ecn_bytes {
+        f.write_str("accecn")?;
+        let counters = [
+            ("e0b", counters.ect0()),
+            ("ceb", counters.ce()),
+            ("e1b", counters.ect1()),
+        ];
+        let known = counters
+            .iter()
+            .filter_map(|(name, count)| Some((name, (*count)?)));
+        known
+            .into_iter()
+            .try_for_each(|(name, count)| write!(f, " {name} {count}"))
     } else {
         write!(f, "unknown-{kind}")?;
         hex(f, " 0x", value)

@@ -1,9 +1,10 @@
-//! TCP options: RFC 9293 §3.1 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413 (Fast Open).
+//! TCP options: RFC 9293 §3.1 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413 (Fast Open), RFC 9768 (AccECN).
 
+use super::accurate_ecn::{self, EcnBytes};
 use crate::seq::SeqNumber;
 
 const END: u8 = 0;
-const NOP: u8 = 1;
+pub(super) const NOP: u8 = 1;
 const MSS: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
@@ -140,6 +141,8 @@ pub struct TcpOptions {
     pub sack: SackBlocks,
     /// Fast Open cookie or request.
     pub fast_open: Option<FastOpenCookie>,
+    /// Byte counters of accurate ECN.
+    pub ecn_bytes: Option<EcnBytes>,
     /// *Parsed*: an option had an impossible length; what follows it was not read.
     pub malformed: bool,
 }
@@ -207,6 +210,9 @@ impl TcpOptions {
             // RFC 7413 §4.1.1-1.
             // RFC 7413 §4.1.1: a cookie of another length is ignored.
             (FAST_OPEN, cookie) => self.fast_open = FastOpenCookie::new(cookie).or(self.fast_open),
+            (accurate_ecn::ECT0_FIRST | accurate_ecn::ECT1_FIRST, counters) => {
+                self.ecn_bytes = EcnBytes::parse(kind, counters).or(self.ecn_bytes);
+            }
             (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS, _) => return false,
             _ => {}
         }
@@ -229,11 +235,22 @@ impl TcpOptions {
 
     /// Bytes that `emit` writes: a multiple of 4, at most 40.
     pub fn emitted_len(&self) -> usize {
+        let len = self.len_with_sack();
+        len + self.ecn_room().map_or(0, |counters| counters.emitted_len())
+    }
+
+    fn len_with_sack(&self) -> usize {
         let sack = match self.sack_room() {
             0 => 0,
             blocks => 4 + 8 * blocks,
         };
         self.len_without_sack() + sack
+    }
+
+    /// The counters that fit: RFC 9768 §3.2.3.3 gives SACK the precedence.
+    fn ecn_room(&self) -> Option<EcnBytes> {
+        let room = MAX_LEN.saturating_sub(self.len_with_sack());
+        self.ecn_bytes?.fitting(room)
     }
 
     fn len_without_sack(&self) -> usize {
@@ -257,8 +274,8 @@ impl TcpOptions {
         room.min(self.sack.len())
     }
 
-    /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window scale; SACK; Fast Open.
-    /// SACK blocks that do not fit are dropped from the end. Returns the length, or `None` if `out` is too short.
+    /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window scale; SACK; AccECN; Fast Open.
+    /// SACK blocks and counters that do not fit are dropped from the end. Returns the length, or `None` if `out` is too short.
     /// RFC 9293 MUST-69.
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.emitted_len();
@@ -272,6 +289,9 @@ impl TcpOptions {
             rest = put(rest, [NOP, WINDOW_SCALE, 3, shift])?;
         }
         rest = self.emit_sack(rest)?;
+        if let Some(counters) = self.ecn_room() {
+            rest = counters.emit(rest)?;
+        }
         if let Some(cookie) = self.fast_open {
             emit_cookie(cookie, rest);
         }

@@ -25,6 +25,12 @@ fn cookie() -> impl Strategy<Value = FastOpenCookie> {
         })
 }
 
+fn ecn_bytes() -> impl Strategy<Value = EcnBytes> {
+    any::<([u32; 3], bool, u8)>().prop_map(|([a, b, c], ect1_first, len)| {
+        EcnBytes::new(a, b, c, ect1_first).truncated(len % 4)
+    })
+}
+
 fn timestamps() -> impl Strategy<Value = Timestamps> {
     any::<(u32, u32)>().prop_map(|(tsval, tsecr)| Timestamps { tsval, tsecr })
 }
@@ -37,8 +43,9 @@ prop_compose! {
         timestamps in proptest::option::of(timestamps()),
         sack in sack_blocks(),
         fast_open in proptest::option::of(cookie()),
+        ecn_bytes in proptest::option::of(ecn_bytes()),
     ) -> TcpOptions {
-        TcpOptions { mss, window_scale, sack_permitted, timestamps, sack, fast_open, malformed: false }
+        TcpOptions { mss, window_scale, sack_permitted, timestamps, sack, fast_open, ecn_bytes, malformed: false }
     }
 }
 
@@ -78,10 +85,15 @@ proptest! {
         prop_assert_eq!(rest, &payload[..]);
         let mut expected = header;
         expected.options.sack.truncate(read.options.sack.len());
+        // Counters that do not fit are left out, the last first.
+        expected.options.ecn_bytes = header.options.ecn_bytes.and_then(|counters| {
+            (0..4).map(|len| counters.truncated(len)).find(|short| Some(*short) == read.options.ecn_bytes)
+        });
         prop_assert_eq!(read, expected);
         // A block is dropped only if it does not fit.
         if read.options.sack.len() < header.options.sack.len() {
-            let used = header.header_len() + if read.options.sack.is_empty() { 4 } else { 0 };
+            let without = TcpHeader { options: TcpOptions { ecn_bytes: None, ..header.options }, ..header };
+            let used = without.header_len() + if read.options.sack.is_empty() { 4 } else { 0 };
             prop_assert!(used + 8 > TcpHeader::MAX_LEN);
         }
     }
@@ -245,4 +257,70 @@ fn flags_print_as_in_tcpdump() {
     assert_eq!((TcpFlags::PSH | TcpFlags::ACK).to_string(), "P.");
     assert_eq!(TcpFlags::empty().to_string(), "none");
     assert_eq!(TcpFlags::all().to_string(), "FSRP.UEWe");
+}
+
+/// RFC 9768 §3.2.3, figures 3 and 4: the two orders.
+#[test]
+fn counters_of_accurate_ecn_in_both_orders() {
+    let zero = parsed(&[172, 11, 0, 0, 1, 0, 1, 0, 1, 0, 0])
+        .ecn_bytes
+        .unwrap();
+    assert_eq!(
+        (zero.ect0(), zero.ce(), zero.ect1()),
+        (Some(1), Some(256), Some(65_536))
+    );
+    let one = parsed(&[174, 11, 0, 0, 1, 0, 1, 0, 1, 0, 0])
+        .ecn_bytes
+        .unwrap();
+    assert_eq!(
+        (one.ect0(), one.ce(), one.ect1()),
+        (Some(65_536), Some(256), Some(1))
+    );
+}
+
+#[test]
+fn shortened_counters_of_accurate_ecn() {
+    let two = parsed(&[172, 8, 0, 0, 7, 0, 0, 9]).ecn_bytes.unwrap();
+    assert_eq!((two.ect0(), two.ce(), two.ect1()), (Some(7), Some(9), None));
+    let one = parsed(&[174, 5, 0, 0, 7]).ecn_bytes.unwrap();
+    assert_eq!((one.ect0(), one.ce(), one.ect1()), (None, None, Some(7)));
+    assert_eq!(
+        parsed(&[172, 2]).ecn_bytes,
+        Some(EcnBytes::new(0, 0, 0, false).truncated(0))
+    );
+    // Half a counter is no counter, and no reason to distrust the rest of the options.
+    let odd = parsed(&[172, 4, 0, 0, 2, 4, 1, 2]);
+    assert_eq!(
+        (odd.ecn_bytes, odd.mss, odd.malformed),
+        (None, Some(258), false)
+    );
+}
+
+#[test]
+fn counters_of_accurate_ecn_make_way_for_sack() {
+    let mut options = TcpOptions {
+        timestamps: Some(Timestamps::default()),
+        ecn_bytes: Some(EcnBytes::new(1, 2, 3, false)),
+        ..TcpOptions::default()
+    };
+    let seen = |options: &TcpOptions| {
+        let header = TcpHeader {
+            options: *options,
+            ..TcpHeader::default()
+        };
+        let mut bytes = vec![0; header.header_len()];
+        header.emit(&mut bytes);
+        let options = TcpHeader::parse(&bytes).unwrap().0.options;
+        (
+            options.sack.len(),
+            options.ecn_bytes.map(|counters| counters.ect1().is_some()),
+        )
+    };
+    assert_eq!(seen(&options), (0, Some(true)));
+    options.sack.push(SeqNumber(1), SeqNumber(2));
+    assert_eq!(seen(&options), (1, Some(true)));
+    options.sack.push(SeqNumber(3), SeqNumber(4));
+    assert_eq!(seen(&options), (2, Some(false)));
+    options.sack.push(SeqNumber(5), SeqNumber(6));
+    assert_eq!(seen(&options), (3, None));
 }
