@@ -64,6 +64,43 @@ pub enum SynCookies {
     Off,
 }
 
+/// When explicit congestion notification is used (RFC 3168, RFC 9768).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EcnUse {
+    /// Never.
+    Off,
+    /// On connections whose peer asks for it, and on those whose congestion control is of no use without.
+    #[default]
+    Passive,
+    /// Connections that we open ask for it, too.
+    On,
+}
+
+impl EcnUse {
+    /// Their names, as configuration has them.
+    pub const NAMES: &[(&str, Self)] = &[
+        ("off", Self::Off),
+        ("passive", Self::Passive),
+        ("on", Self::On),
+    ];
+
+    /// The name it is shown by.
+    pub fn name(self) -> &'static str {
+        let entry = Self::NAMES.iter().find(|(_, kind)| *kind == self);
+        entry.map_or("", |(name, _)| name)
+    }
+}
+
+impl FromStr for EcnUse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let entry = Self::NAMES.iter().find(|(name, _)| *name == text);
+        let entry = entry.map(|(_, kind)| *kind);
+        entry.ok_or_else(|| format!("'{text}' is not off, passive or on"))
+    }
+}
+
 /// An address of ours with the length of its on-link prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -183,6 +220,8 @@ pub struct Config {
     pub congestion: CongestionControl,
     /// Spread what CUBIC, NewReno and DCTCP send over the round trip. BBR does in any case.
     pub pacing: bool,
+    /// Explicit congestion notification.
+    pub ecn: EcnUse,
     /// Upper bound of reassembly memory for IP fragments, bytes.
     pub reassembly_bytes: usize,
     /// How long fragments wait for the rest (RFC 791: 15 s here; RFC 8200 §4.5: 60 s).
@@ -231,6 +270,7 @@ impl Default for Config {
             initial_window: 10,
             congestion: CongestionControl::default(),
             pacing: false,
+            ecn: EcnUse::default(),
             reassembly_bytes: 4 << 20,
             reassembly_timeout: Duration::from_secs(15),
             max_neighbours: 4096,

@@ -110,6 +110,10 @@ counters! {
     lost_retransmissions;
     /// Segments that peers report to have received twice (RFC 2883).
     spurious_retransmits;
+    /// Segments received that met congestion on their way (ECN).
+    congestion_marks_in;
+    /// Congestion windows reduced because the peer reported marks (ECN).
+    congestion_marks_obeyed;
     /// Segments sent to ask for ACKs that did not come (RFC 8985 §7).
     tail_probes;
     /// Retransmission time-outs.

@@ -126,7 +126,6 @@ impl Algorithm {
 
     /// Whether it is of use only on paths that mark (RFC 3168): ECN is then asked for even if the configuration does not, and
     /// [`AckSample::marked`] should be as exact as the peer can be.
-    #[allow(dead_code)]
     pub fn wants_ecn(&self) -> bool {
         matches!(self, Self::Dctcp(_))
     }
@@ -192,7 +191,6 @@ impl Algorithm {
 
     /// The peer says that data of ours met congestion (ECE of RFC 3168 §6.1.2, or more CE counted by it); at most once per window, and not
     /// during recovery. What to do is in `window` afterwards.
-    #[allow(dead_code)]
     pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32) {
         match self {
             Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),

@@ -89,7 +89,6 @@ pub struct Datagram<'a> {
     /// State of the transport checksum.
     pub checksum: RxChecksum,
     /// ECN field of the IP header.
-    #[allow(dead_code, reason = "TCP does not negotiate ECN yet")]
     pub ecn: Ecn,
 }
 

@@ -61,7 +61,8 @@ impl Tcp {
             return Err(Drop::TcpConnections.into());
         };
         conn.establish(now);
-        let step = conn.on_segment(now, seg);
+        let seg = conn.take_handshake_report(seg);
+        let step = conn.on_segment(now, &seg);
         self.settle(now, slot);
         step
     }
@@ -148,6 +149,7 @@ impl Tcp {
         let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
         hot.flags.set(Flags::SYN_RETRANSMITTED, timed_out);
         cold.listener = u32::from(record.listener);
+        cold.ecn.accept(record.ecn);
         self.conns.init(slot, hot, cold, record.key);
         self.shared.queues.grow_connections(slot);
     }

@@ -32,6 +32,7 @@ impl Conn<'_> {
         self.update_ts_recent(seg);
         let before = self.begin_rate_sample();
         let news = self.process_sack(now, seg);
+        self.process_ecn(seg, news);
         let duplicate = self.reported_duplicate(seg);
         if duplicate.is_some() {
             self.on_spurious_retransmission();
@@ -131,7 +132,7 @@ impl Conn<'_> {
         let sample = AckSample {
             now,
             acked,
-            marked: 0,
+            marked: self.cold.ecn.take_marked(acked),
             flight,
             mss: u32::from(self.hot.mss),
             srtt: self.hot.rtt.srtt(),

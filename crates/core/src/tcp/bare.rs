@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use wire::frame::FrameSink;
-use wire::ip::Protocol;
+use wire::ip::{Ecn, Protocol};
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps, fill_checksum};
 use wire::time::Instant;
 
@@ -216,6 +216,7 @@ impl Shared {
             mac,
             src: key.local().ip(),
             dst: key.remote().ip(),
+            ecn: Ecn::NotEct,
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         };
         let header = addressed(key, header);

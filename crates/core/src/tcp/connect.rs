@@ -23,6 +23,7 @@ impl Conn<'_> {
         }
         self.take_syn(now, seg);
         if seg.has(TcpFlags::ACK) {
+            self.agree_on_ecn(seg);
             self.complete_active_open(now, seg);
             self.process_data(now, seg)?;
             self.process_fin(seg)
@@ -57,7 +58,13 @@ impl Conn<'_> {
             return Err(Drop::TcpReset.into());
         }
         self.sh.counters.resets_in += 1;
-        self.fail(Error::Refused);
+        if self.cold.ecn.stop_asking() {
+            self.cold.syn_repeated = true;
+            self.set(Flags::SYN_DUE);
+            self.mark_output();
+        } else {
+            self.fail(Error::Refused);
+        }
         Err(Stop::Done)
     }
 

@@ -11,12 +11,13 @@ use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, Timestamps};
 use wire::time::Instant;
 
-use crate::config::SynCookies;
+use crate::config::{EcnUse, SynCookies};
 use crate::flow::{self, FlowKey};
 use crate::id::PortId;
 use crate::secret::keyed;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Step;
+use crate::tcp::ecn::Answer;
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::options::window_scale_for;
 use crate::tcp::segment::Segment;
@@ -30,9 +31,11 @@ const MSS_MASK: u32 = 7;
 /// The low bits of a timestamp: the peer's window scale, or `NO_SCALE` ...
 const SCALE_MASK: u32 = 0x0f;
 const NO_SCALE: u32 = 0x0f;
-/// ... and whether it understands SACK.
+/// ... whether it understands SACK ...
 const SACK_BIT: u32 = 0x10;
-const STAMP_MASK: u32 = 0x1f;
+/// ... and whether ECN was agreed on (RFC 3168; the codes of RFC 9768 have no place here).
+const ECN_BIT: u32 = 0x20;
+const STAMP_MASK: u32 = 0x3f;
 
 /// Makes and checks cookies.
 pub(crate) struct Cookies {
@@ -111,7 +114,12 @@ fn stamp(clock: u32, record: &HalfOpen) -> u32 {
     } else {
         0
     };
-    let bits = scale | sack;
+    let ecn = if record.ecn == Answer::REFUSAL {
+        0
+    } else {
+        ECN_BIT
+    };
+    let bits = scale | sack | ecn;
     let stamp = clock & !STAMP_MASK | bits;
     if bits > clock & STAMP_MASK {
         stamp.wrapping_sub(STAMP_MASK + 1)
@@ -124,8 +132,10 @@ impl Tcp {
     /// Answers a SYN without remembering it.
     /// RFC 4987 §3.6-1.
     pub fn answer_with_cookie(&mut self, now: Instant, mut record: HalfOpen, mtu: u16) {
+        record.ecn = record.ecn.classic();
         if !record.has(Options::TIMESTAMPS) {
             record.agreed.remove(Options::SACK | Options::SCALING);
+            record.ecn = Answer::REFUSAL;
         }
         record.iss = self
             .cookies
@@ -162,6 +172,7 @@ impl Tcp {
         let mut agreed = Options::empty();
         agreed.set(Options::TIMESTAMPS, stamps.is_some());
         agreed.set(Options::SACK, told & SACK_BIT != 0);
+        let ecn = config.ecn != EcnUse::Off && told & ECN_BIT != 0;
         agreed.set(Options::SCALING, scaling);
         HalfOpen {
             key: *key,
@@ -185,6 +196,11 @@ impl Tcp {
             port: PortId(0),
             retries: 0,
             agreed,
+            ecn: if ecn {
+                Answer::CLASSIC
+            } else {
+                Answer::REFUSAL
+            },
         }
     }
 

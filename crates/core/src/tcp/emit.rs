@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wire::frame::{MacAddr, TxChecksum, TxMeta};
-use wire::ip::Protocol;
+use wire::ip::{Ecn, Protocol};
 use wire::seq::SeqNumber;
 use wire::tcp::{
     CHECKSUM_OFFSET, TcpFlags, TcpHeader, TcpOptions, Timestamps, fill_checksum,
@@ -24,6 +24,7 @@ pub(crate) struct Target {
     pub mac: MacAddr,
     pub src: IpAddr,
     pub dst: IpAddr,
+    pub ecn: Ecn,
     /// The link finishes checksums.
     pub partial: bool,
 }
@@ -40,8 +41,15 @@ pub(crate) fn write_frame(
     let header_len = header.header_len();
     let payload_len = payload.0.len() + payload.1.len();
     let segment_len = header_len + payload_len;
-    let Target { path, mac, dst, .. } = target;
-    let start = net.write_headers(frame, path, *mac, *dst, Protocol::TCP, segment_len, 0);
+    let Target {
+        path,
+        mac,
+        dst,
+        ecn,
+        ..
+    } = target;
+    let tcp = Protocol::TCP;
+    let start = net.write_headers(frame, path, *mac, *dst, tcp, segment_len, ecn.bits());
     let Some(segment) = frame.get_mut(start..start + segment_len) else {
         return TxMeta::default();
     };
@@ -89,7 +97,7 @@ impl Conn<'_> {
             } else {
                 SeqNumber(0)
             },
-            flags: plan.flags,
+            flags: plan.flags | self.ecn_flags(plan),
             window,
             urgent: 0,
             options: if is_syn {
@@ -129,8 +137,9 @@ impl Conn<'_> {
         options
     }
 
+    /// The options of a segment that is no SYN.
     /// RFC 9293 MUST-65; RFC 2018 §2-1, §4-2; RFC 7323 §3.2-1, §3.2-5, §4.3-2.
-    fn segment_options(&self, now: Instant) -> TcpOptions {
+    pub fn segment_options(&self, now: Instant) -> TcpOptions {
         let mut options = TcpOptions::default();
         // RFC 7323 §3.2: once agreed on, in every segment but RST.
         if self.has(Flags::TIMESTAMPS) {
@@ -143,6 +152,7 @@ impl Conn<'_> {
             options.sack = self.sack_blocks();
             options.sack.truncate(self.max_sack_blocks());
         }
+        options.ecn_bytes = self.cold.ecn.counts.option();
         options
     }
 }

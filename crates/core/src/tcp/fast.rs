@@ -1,5 +1,6 @@
 //! Header prediction: what a connection mostly receives, in a few comparisons. Everything it does the slow path does as well.
 
+use wire::ip::Ecn;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
@@ -19,13 +20,14 @@ const UNUSUAL: Flags = Flags::HOLES
     .union(Flags::APP_CLOSED);
 
 impl Conn<'_> {
-    /// Whether the segment can take the short way: ESTABLISHED, next in order, nothing but ACK and PSH, acknowledging something that is in
+    /// Whether the segment can take the short way: ESTABLISHED, next in order, no flags but ACK, PSH and what ECN says all the time, acknowledging something that is in
     /// flight or nothing new with data behind it.
     pub fn is_predicted(&self, seg: &Segment<'_>) -> bool {
         let hot = &*self.hot;
         hot.state == State::Established
             && !hot.has(UNUSUAL)
-            && seg.flags.difference(TcpFlags::PSH) == TcpFlags::ACK
+            && seg.flags.difference(TcpFlags::PSH) == hot.predicted
+            && seg.ecn != Ecn::Ce
             && seg.seq == hot.rcv_nxt
             && seg.payload_len() <= hot.rcv_wnd()
             && self.predicts_ack(seg)
@@ -36,7 +38,8 @@ impl Conn<'_> {
         let hot = &*self.hot;
         let advances = seg.ack > hot.snd_una && seg.ack <= hot.snd_nxt && hot.dup_acks == 0;
         let only_data = seg.ack == hot.snd_una && !seg.payload.is_empty();
-        (advances || only_data) && seg.options.sack.is_empty()
+        let reports = !seg.options.sack.is_empty() || seg.options.ecn_bytes.is_some();
+        (advances || only_data) && !reports
     }
 
     fn predicts_timestamp(&self, seg: &Segment<'_>) -> bool {
@@ -52,6 +55,9 @@ impl Conn<'_> {
         self.sh.counters.fast_path += 1;
         self.update_ts_recent(seg);
         self.note_arrival(now);
+        if seg.ecn != Ecn::NotEct {
+            self.receive_marks(now, seg);
+        }
         if seg.ack > self.hot.snd_una {
             let before = self.begin_rate_sample();
             self.on_ack_of_tail_probe(now, seg, None);

@@ -165,6 +165,7 @@ impl Tcp {
         self.enter_backlog(slot, record.listener);
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
             conn.cold.fast_open = fast_open;
+            conn.cold.ecn.accept(record.ecn.classic());
             conn.begin_fast(now, record.iss, seg);
         }
     }

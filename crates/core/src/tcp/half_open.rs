@@ -13,6 +13,7 @@ use crate::flow::{self, FlowKey};
 use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
+use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::rtt::Rtt;
@@ -37,6 +38,8 @@ pub(crate) struct HalfOpen {
     /// SYN-ACKs sent again by the timer.
     pub retries: u8,
     pub agreed: Options,
+    /// The ECN bits of the SYN-ACK.
+    pub ecn: Answer,
 }
 
 bitflags::bitflags! {
@@ -75,6 +78,20 @@ impl HalfOpen {
 
     pub fn has(&self, option: Options) -> bool {
         self.agreed.contains(option)
+    }
+
+    /// The peer repeats its SYN.
+    fn note_repeated(&mut self, syn: &Segment<'_>) {
+        // RFC 7323 §4.3: the echo is of the copy that came last, so that the peer can time it.
+        if let Some(stamps) = syn.options.timestamps
+            && stamps.tsval.wrapping_sub(self.ts_recent) as i32 > 0
+        {
+            self.ts_recent = stamps.tsval;
+        }
+        // RFC 3168 §6.1.1.1: it has given up asking.
+        if Feedback::asked_by(syn.flags) == Feedback::None {
+            self.ecn = Answer::REFUSAL;
+        }
     }
 
     /// What the two SYNs agreed on.
@@ -232,6 +249,7 @@ impl Tcp {
             port,
             retries: 0,
             agreed: facts,
+            ecn: Answer::to(config, seg),
         }
     }
 
@@ -314,13 +332,8 @@ impl Tcp {
         let is_syn = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::RST);
         if is_syn && seg.seq == record.irs {
             self.shared.queues.push_syn_ack(record.port, slot);
-            // RFC 7323 §4.3: the echo is of the copy that came last, so that the peer can time it.
-            if let (Some(record), Some(stamps)) = (
-                self.half_open.records.get_mut(slot as usize),
-                seg.options.timestamps,
-            ) && stamps.tsval.wrapping_sub(record.ts_recent) as i32 > 0
-            {
-                record.ts_recent = stamps.tsval;
+            if let Some(record) = self.half_open.records.get_mut(slot as usize) {
+                record.note_repeated(seg);
             }
             return Err(Stop::Done);
         }

@@ -151,6 +151,7 @@ impl Conn<'_> {
         self.check_rst(now, seg)?;
         self.check_syn(now, seg)?;
         self.note_arrival(now);
+        self.receive_marks(now, seg);
         self.process_ack(now, seg)?;
         self.process_data(now, seg)?;
         self.process_fin(seg)

@@ -5,6 +5,7 @@
 //! `connect`, `close` and `time_wait` are the life of a connection; `timers` what happens when nothing happens.
 
 mod accept;
+mod accurate_ecn;
 mod ack;
 mod bare;
 mod challenge;
@@ -15,6 +16,7 @@ mod conn;
 mod connect;
 mod cookie;
 mod data;
+mod ecn;
 mod emit;
 mod events;
 mod fast;

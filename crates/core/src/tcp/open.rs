@@ -14,6 +14,7 @@ use crate::ip::Path;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::fast_open::FastOpen;
+use crate::tcp::ecn::EcnState;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::pacing::Pacing;
@@ -23,7 +24,7 @@ use crate::tcp::rtt::Rtt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tcb::{Cold, Flags, Hot};
 use ring::stream::Limits;
-use wire::tcp::TcpOptions;
+use wire::tcp::{TcpFlags, TcpOptions};
 
 /// What a connection is made from.
 #[derive(Clone, Copy, Debug)]
@@ -110,13 +111,17 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         quick_acks: config.quick_acks,
         retries: 0,
         ready: Ready::empty(),
-        spare: [0; 2],
+        predicted: TcpFlags::ACK,
     }
 }
 
 fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
     let options = opening.options;
     let is_ipv4 = opening.key.is_ipv4();
+    let congestion = Algorithm::new(
+        options.congestion.unwrap_or(config.congestion),
+        opening.start.iss.0,
+    );
     Cold {
         path: opening.path,
         last_sent: now,
@@ -141,11 +146,9 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         reo_wnd_persist: 0,
         dsack_round: opening.start.iss,
         dup_bytes: 0,
-        congestion: Algorithm::new(
-            options.congestion.unwrap_or(config.congestion),
-            opening.start.iss.0,
-        ),
         round_end: opening.start.iss,
+        congestion,
+        ecn: EcnState::new(config, &congestion),
         rate: Rate::default(),
         pacing: Pacing::default(),
         options,

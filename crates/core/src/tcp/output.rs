@@ -1,7 +1,7 @@
 //! What goes next: window probe, retransmission, new data, FIN.
 
 use wire::seq::SeqNumber;
-use wire::tcp::TcpFlags;
+use wire::tcp::{TcpFlags, TcpOptions};
 use wire::time::Instant;
 
 use crate::cc::initial_window;
@@ -97,11 +97,19 @@ impl Conn<'_> {
         }
     }
 
-    /// Most payload that the next segment can carry: SACK blocks take room (RFC 6691: variable options come off at send time).
+    /// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691: variable options come off at send
+    /// time).
     pub fn segment_room(&self) -> u32 {
-        let blocks = self.sack_blocks().len().min(self.max_sack_blocks());
-        let sack = if blocks > 0 { 4 + 8 * blocks as u32 } else { 0 };
-        u32::from(self.hot.mss).saturating_sub(sack).max(1)
+        let mss = u32::from(self.hot.mss);
+        if !self.has(Flags::HOLES | Flags::DUPLICATE) && self.cold.ecn.counts.option().is_none() {
+            return mss;
+        }
+        // The time makes no difference to the length.
+        let options = TcpOptions {
+            timestamps: None,
+            ..self.segment_options(Instant::ZERO)
+        };
+        mss.saturating_sub(options.emitted_len() as u32).max(1)
     }
 
     /// RFC 2018 §3: with timestamps three blocks fit.

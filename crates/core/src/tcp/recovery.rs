@@ -174,6 +174,7 @@ impl Conn<'_> {
         self.cold
             .congestion
             .on_congestion_event(&mut self.hot.window, flight, mss);
+        self.note_reduction();
     }
 
     /// The retransmission timer expired (RFC 5681 §3.1, RFC 6675 §5.1, RFC 8985 §6.3).
@@ -185,6 +186,7 @@ impl Conn<'_> {
         self.cold
             .congestion
             .on_rto(&mut self.hot.window, flight, mss, first);
+        self.note_reduction();
         self.go_back(now, self.age_of_loss());
     }
 

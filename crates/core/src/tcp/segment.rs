@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use wire::checksum::verify_transport;
 use wire::frame::RxChecksum;
-use wire::ip::Protocol;
+use wire::ip::{Ecn, Protocol};
 use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 
@@ -23,6 +23,8 @@ pub(crate) struct Segment<'a> {
     /// As in the header, not scaled.
     pub window: u16,
     pub options: TcpOptions,
+    /// ECN field of the packet.
+    pub ecn: Ecn,
     pub payload: &'a [u8],
 }
 
@@ -49,6 +51,7 @@ impl<'a> Segment<'a> {
             flags: header.flags,
             window: header.window,
             options: header.options,
+            ecn: datagram.ecn,
             payload,
         })
     }

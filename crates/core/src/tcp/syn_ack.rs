@@ -7,7 +7,9 @@ use wire::time::Instant;
 use crate::drops::Drop;
 use crate::id::PortId;
 use crate::tcp::Tcp;
+use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::bare::Outcome;
+use crate::tcp::ecn::Feedback;
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{advertised_mss, syn_options};
@@ -75,10 +77,14 @@ impl Tcp {
         reply.fast_open = record
             .has(Options::FAST_OPEN)
             .then(|| self.shared.issuer.issue(now, remote));
+        // RFC 9768 §3.2.3.2: once, to see whether the option gets through; perhaps it was lost because of it.
+        if record.ecn.feedback() == Feedback::Accurate && record.retries == 0 {
+            reply.ecn_bytes = Some(Counts::default().bytes());
+        }
         TcpHeader {
             seq: record.iss,
             ack: record.rcv_nxt(),
-            flags: TcpFlags::SYN | TcpFlags::ACK,
+            flags: TcpFlags::SYN | TcpFlags::ACK | record.ecn.flags(),
             window: initial_receive_window(config, &options),
             options: reply,
             ..TcpHeader::default()

@@ -2,6 +2,7 @@
 
 use bitflags::bitflags;
 use wire::seq::SeqNumber;
+use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::cc::{Algorithm, Window};
@@ -14,6 +15,7 @@ use crate::ip::Path;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
+use crate::tcp::ecn::EcnState;
 use crate::tcp::ranges::Range;
 use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
@@ -148,7 +150,8 @@ pub(crate) struct Hot {
     pub retries: u8,
     /// News that the application has not polled.
     pub ready: Ready,
-    pub spare: [u8; 2],
+    /// Flags of a segment that nothing is unusual about, PSH aside.
+    pub predicted: TcpFlags,
 }
 
 const _: () = assert!(size_of::<Hot>() == 128);
@@ -200,6 +203,7 @@ pub(crate) struct Cold {
     /// What was delivered, and when.
     pub rate: Rate,
     pub pacing: Pacing,
+    pub ecn: EcnState,
     pub options: Options,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
@@ -231,7 +235,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 640);
+const _: () = assert!(size_of::<Cold>() <= 768);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

@@ -116,6 +116,7 @@ impl Conn<'_> {
             return;
         }
         self.hot.retries += 1;
+        self.cold.ecn.on_syn_lost(self.hot.retries);
         self.back_off(now);
         self.set(Flags::SYN_DUE);
         self.start_rtx_timer(now);

@@ -174,6 +174,7 @@ impl Conn<'_> {
         self.has(Flags::ON_DATA | Flags::ON_CONTROL)
             && self.hot.dup_acks_due == 0
             && !self.has(Flags::KEEPALIVE_DUE)
+            && !self.cold.ecn.owes_pure_ack()
             && self.plan(now).is_some()
     }
 
@@ -201,7 +202,7 @@ impl Conn<'_> {
             Err(sent) => return sent,
         };
         let header = self.header(now, plan);
-        let target = self.target(mac);
+        let target = self.target(mac, plan);
         let offset = plan.data_seq() - self.hot.stream_start();
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
@@ -226,7 +227,7 @@ impl Conn<'_> {
     }
 
     /// RFC 9293 MUST-45.
-    fn target(&self, mac: MacAddr) -> Target {
+    fn target(&self, mac: MacAddr, plan: &Plan) -> Target {
         let port = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(port);
         Target {
@@ -234,6 +235,7 @@ impl Conn<'_> {
             mac,
             src: self.key.local().ip(),
             dst: self.key.remote().ip(),
+            ecn: self.codepoint(plan),
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         }
     }
@@ -301,6 +303,7 @@ impl Conn<'_> {
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
         }
+        self.on_ecn_sent(plan);
         match plan.kind {
             Kind::Ack => self.sh.counters.acks_out += 1,
             Kind::Keepalive => self.sh.counters.keepalive_probes += 1,
@@ -323,6 +326,7 @@ impl Conn<'_> {
             self.hot.quick_acks = self.hot.quick_acks.saturating_sub(1);
         }
         self.hot.last_ack_sent = self.hot.rcv_nxt;
+        self.cold.ecn.counts.on_sent();
         self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
         if self.hot.dup_acks_due == 0 {
             self.clear(Flags::ACK_NOW);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use wire::checksum::verify_transport;
 use wire::ethernet::{EtherType, EthernetHeader};
 use wire::frame::MacAddr;
-use wire::ip::Protocol;
+use wire::ip::{Ecn, Protocol};
 use wire::ipv4::Ipv4Header;
 use wire::ipv6::Ipv6Header;
 use wire::tcp::{TcpHeader, fill_checksum};
@@ -48,6 +48,26 @@ pub fn compose(
     frame.truncate(start + ip);
     frame.extend_from_slice(&segment);
     frame
+}
+
+/// The ECN field of a frame with an IP packet.
+pub fn codepoint(frame: &[u8]) -> Ecn {
+    match frame[14] >> 4 {
+        4 => Ecn::from_tos(frame[15]),
+        _ => Ecn::from_tos(frame[15] >> 4),
+    }
+}
+
+/// Changes it, as a router does.
+pub fn mark(frame: &mut [u8], ecn: Ecn) {
+    if frame[14] >> 4 != 4 {
+        frame[15] = frame[15] & 0xcf | ecn.bits() << 4;
+        return;
+    }
+    frame[15] = frame[15] & 0xfc | ecn.bits();
+    frame[24..26].fill(0);
+    let sum = wire::checksum::checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// A TCP segment in a frame: source, destination, header, payload; `None` for everything else. Panics if a checksum is wrong.

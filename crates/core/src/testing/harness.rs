@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use wire::frame::{RxFrame, RxMeta};
+use wire::ip::Ecn;
 use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
-use super::frames::{compose, dissect};
+use super::frames::{codepoint, compose, dissect, mark};
 use super::seg::{Payload, Seg, seg};
 use super::sink::Sink;
 use super::{config, mac, v4, v6};
@@ -93,6 +94,8 @@ pub struct Harness {
     ts_base: Option<u32>,
     pub(super) events: Vec<Event>,
     pub(super) listener: Option<ListenerId>,
+    /// ECN field of the segment looked at last.
+    seen_ecn: Ecn,
 }
 
 impl Default for Harness {
@@ -129,6 +132,7 @@ impl Harness {
             ts_base: None,
             events: Vec::new(),
             listener: None,
+            seen_ecn: Ecn::NotEct,
         };
         // Address checks end, announcements go out.
         harness.advance(10_000);
@@ -188,7 +192,9 @@ impl Harness {
         header.src_port = port;
         header.dst_port = self.local.port();
         let (src, dst) = (self.peer.ip(), self.local.ip());
-        compose(mac(2), mac(1), src, dst, &header, &seg.bytes())
+        let mut frame = compose(mac(2), mac(1), src, dst, &header, &seg.bytes());
+        mark(&mut frame, seg.ecn.unwrap_or_default());
+        frame
     }
 
     /// The peer sends segments in one burst; the stack does not get to transmit.
@@ -231,6 +237,7 @@ impl Harness {
     pub fn pop(&mut self) -> Option<(SocketAddr, SocketAddr, TcpHeader, Vec<u8>)> {
         while let Some(frame) = self.sink.frames.pop_front() {
             if let Some((src, dst, header, payload)) = dissect(&frame) {
+                self.seen_ecn = codepoint(&frame);
                 if header.flags.contains(TcpFlags::SYN) {
                     self.iss.insert(dst.port(), header.seq);
                 }
@@ -296,6 +303,9 @@ impl Harness {
             Payload::Len(len) => assert_eq!(payload.len(), *len, "payload of {shown}"),
             Payload::Bytes(bytes) => assert_eq!(payload, bytes, "payload of {shown}"),
         }
+        if let Some(ecn) = wanted.ecn {
+            assert_eq!(self.seen_ecn, ecn, "ECN field of {shown}");
+        }
         self.check_options(wanted, header, shown);
     }
 
@@ -319,6 +329,9 @@ impl Harness {
             let base = self.ts_base.unwrap_or(0);
             let relative = (stamps.tsval.wrapping_sub(base), stamps.tsecr);
             assert_eq!(relative, (tsval, tsecr), "timestamps of {shown}");
+        }
+        if wanted.ecn_bytes.is_some() {
+            assert_eq!(options.ecn_bytes, wanted.ecn_bytes, "counters of {shown}");
         }
         if let Some(blocks) = &wanted.sack {
             let sent: Vec<_> = options

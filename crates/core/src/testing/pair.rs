@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use wire::frame::{RxFrame, RxMeta};
+use wire::ip::Ecn;
 use wire::time::Instant;
 
+use super::frames::{codepoint, mark};
 use super::sink::Sink;
 use super::{config, v4};
 use crate::AppStreams;
@@ -29,6 +31,8 @@ pub enum Fate {
     Delay(Duration),
     /// It arrives twice.
     Duplicate,
+    /// It met congestion: marked if it may be (RFC 3168 §5), lost if not.
+    Mark,
 }
 
 /// One of the two stacks.
@@ -172,11 +176,16 @@ impl Pair {
         }
     }
 
-    fn carry(&mut self, to: usize, frame: Vec<u8>, fate: Fate) {
+    fn carry(&mut self, to: usize, mut frame: Vec<u8>, fate: Fate) {
         let at = self.now + self.delay;
         let inbox = &mut self.ends[to].inbox;
         match fate {
             Fate::Lose => {}
+            Fate::Mark if codepoint(&frame) == Ecn::NotEct => {}
+            Fate::Mark => {
+                mark(&mut frame, Ecn::Ce);
+                insert(inbox, at, frame);
+            }
             Fate::Pass => insert(inbox, at, frame),
             Fate::Delay(more) => insert(inbox, at + more, frame),
             Fate::Duplicate => {

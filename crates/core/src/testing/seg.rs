@@ -1,7 +1,10 @@
 //! Segments, to send and to expect.
 
+use wire::ip::Ecn;
 use wire::seq::SeqNumber;
-use wire::tcp::{FastOpenCookie, SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps};
+use wire::tcp::{
+    EcnBytes, FastOpenCookie, SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps,
+};
 
 /// A segment in the making. Sequence numbers are relative: the sender's SYN has 0, its first byte 1.
 ///
@@ -20,6 +23,8 @@ pub struct Seg {
     pub(super) sack: Option<Vec<(u32, u32)>>,
     pub(super) fast_open: Option<FastOpenCookie>,
     pub(super) port: Option<u16>,
+    pub(super) ecn: Option<Ecn>,
+    pub(super) ecn_bytes: Option<EcnBytes>,
     pub(super) look_at_psh: bool,
 }
 
@@ -61,6 +66,35 @@ impl Seg {
     /// RST.
     pub fn rst(self) -> Self {
         self.flag(TcpFlags::RST)
+    }
+
+    /// ECE.
+    pub fn ece(self) -> Self {
+        self.flag(TcpFlags::ECE)
+    }
+
+    /// CWR.
+    pub fn cwr(self) -> Self {
+        self.flag(TcpFlags::CWR)
+    }
+
+    /// The ACE field of RFC 9768: AE, CWR and ECE as a number.
+    pub fn ace(self, ace: u16) -> Self {
+        let bits = [TcpFlags::ECE, TcpFlags::CWR, TcpFlags::AE];
+        let set = (0..3).filter(|bit| ace >> bit & 1 == 1);
+        set.fold(self, |seg, bit| seg.flag(bits[bit]))
+    }
+
+    /// ECN field of the packet.
+    pub fn ecn(mut self, codepoint: Ecn) -> Self {
+        self.ecn = Some(codepoint);
+        self
+    }
+
+    /// Byte counters of accurate ECN.
+    pub fn ecn_bytes(mut self, ect0: u32, ce: u32, ect1: u32) -> Self {
+        self.ecn_bytes = Some(EcnBytes::new(ect0, ce, ect1, false));
+        self
     }
 
     /// PSH, which is looked at if it is said (see also [`Self::no_psh`]).
@@ -181,6 +215,7 @@ impl Seg {
                 }),
                 sack,
                 fast_open: self.fast_open,
+                ecn_bytes: self.ecn_bytes,
                 ..TcpOptions::default()
             },
             ..TcpHeader::default()

@@ -76,6 +76,13 @@ impl Harness {
     /// An active open: SYN sent and taken off the wire. Returns the SYN.
     #[track_caller]
     pub fn connect(&mut self, options: Options) -> TcpHeader {
+        self.start_connect(options);
+        self.expect(seg().syn())
+    }
+
+    /// An active open: SYN sent.
+    #[track_caller]
+    pub fn start_connect(&mut self, options: Options) {
         self.peer.set_port(SERVICE);
         let reply = self.execute(Command::Connect {
             token: CLIENT,
@@ -89,7 +96,6 @@ impl Harness {
         self.conn = Some(conn);
         self.local = local;
         self.transmit();
-        self.expect(seg().syn())
     }
 
     /// An active open, established.

@@ -102,6 +102,7 @@ impl Config {
             pacing: self.pacing,
             syn_cookies: self.syn_cookies,
             abort_on_overflow: self.abort_on_overflow,
+            ecn: self.ecn,
             huge_pages: self.huge_pages,
             ..defaults
         }

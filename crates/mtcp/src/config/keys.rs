@@ -119,6 +119,8 @@ table! {
         |c, v| { c.congestion = v.parse()?; Ok(()) }, |c| c.congestion.name().into();
     new pacing: "yes | no", "Spread what cubic, reno and dctcp send over the round trip; bbr does in any case.",
         |c, v| { c.pacing = value::switch(v)?; Ok(()) }, |c| show_switch(c.pacing);
+    new ecn: "off | passive | on", "Explicit congestion notification: never, when the peer asks for it, or asked for on connections opened here.",
+        |c, v| { c.ecn = v.parse()?; Ok(()) }, |c| c.ecn.name().into();
     new syn_cookies: "auto | always | off", "Answer SYNs without remembering them: when the memory for half-open connections is used up, always, or never.",
         |c, v| { c.syn_cookies = syn_cookies(v)?; Ok(()) }, |c| show_syn_cookies(c.syn_cookies).into();
     new abort_on_overflow: "yes | no", "Reset a handshake that ends while the listener's backlog is full, instead of letting the peer try again.",

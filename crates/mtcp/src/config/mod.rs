@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mtcp_core::config::{CongestionControl, SynCookies};
+use mtcp_core::config::{CongestionControl, EcnUse, SynCookies};
 use wire::frame::MacAddr;
 
 mod core;
@@ -95,6 +95,8 @@ pub struct Config {
     pub congestion: CongestionControl,
     /// Spread what CUBIC, NewReno and DCTCP send over the round trip.
     pub pacing: bool,
+    /// Explicit congestion notification.
+    pub ecn: EcnUse,
     /// Idle connections are dropped after this time; `None`: never.
     pub tcp_timeout: Option<Duration>,
     /// 2 MSL.
@@ -143,6 +145,7 @@ impl Default for Config {
             buffer_memory: 256 << 20,
             congestion: CongestionControl::default(),
             pacing: false,
+            ecn: EcnUse::default(),
             tcp_timeout: None,
             tcp_timewait: Duration::from_secs(60),
             syn_cookies: SynCookies::default(),

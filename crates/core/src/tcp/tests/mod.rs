@@ -1,5 +1,6 @@
 //! TCP as a peer and an application see it, written from the RFCs.
 
+mod accurate_ecn;
 mod acks;
 mod active;
 mod attacks;
@@ -7,6 +8,7 @@ mod challenge;
 mod close;
 mod cookies;
 mod fast_open;
+mod ecn;
 mod hostile;
 mod keepalive;
 mod listeners;
