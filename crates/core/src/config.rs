@@ -171,12 +171,14 @@ pub struct Config {
     pub recv_pool: usize,
     /// Bytes that all send buffers together may hold.
     pub send_pool: usize,
-    /// Default limit of one receive buffer, bytes.
+    /// Limit of one receive buffer to begin with, bytes.
     pub recv_buffer: u32,
-    /// Default limit of one send buffer, bytes.
+    /// Limit of one send buffer to begin with, bytes.
     pub send_buffer: u32,
-    /// Largest limit a socket may ask for, bytes.
+    /// Largest limit a socket may ask for, or grow to, bytes.
     pub max_buffer: u32,
+    /// Limits that the application did not set grow with what the connection needs, as far as memory allows.
+    pub autotune: bool,
     /// First and last ephemeral port.
     pub ephemeral: (u16, u16),
     /// Offer timestamps and window scaling on connections that we open (RFC 7323); used only if both sides offer them.
@@ -250,7 +252,8 @@ impl Default for Config {
             send_pool: 256 << 20,
             recv_buffer: 1 << 20,
             send_buffer: 1 << 20,
-            max_buffer: 8 << 20,
+            max_buffer: 16 << 20,
+            autotune: true,
             ephemeral: (32_768, 60_999),
             timestamps: true,
             window_scaling: true,

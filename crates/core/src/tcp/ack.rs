@@ -144,6 +144,7 @@ impl Conn<'_> {
         if self.sh.config.pacing {
             self.pace();
         }
+        self.tune_send_buffer();
     }
 
     /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight when it began is acknowledged.

@@ -53,7 +53,7 @@ impl Tcp {
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
             Command::Send(id) => self.done(now, id, |conn| conn.on_send()),
             Command::Received(id) => self.done(now, id, |conn| {
-                conn.on_received();
+                conn.on_received(now);
                 Ok(())
             }),
             Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
@@ -305,16 +305,11 @@ impl Conn<'_> {
 
     /// RFC 9293 MUST-24, MUST-17.
     fn set_options(&mut self, now: Instant, options: Options) {
-        self.cold.options = options;
+        let before = std::mem::replace(&mut self.cold.options, options);
         self.hot.flags.set(Flags::NODELAY, options.nodelay);
         self.cold.pacing = Pacing::default();
         self.pace();
-        let limits = limits(&self.sh.config, &options);
-        // RFC 7323 §2.4-1: whatever the limit is now, there is room for what was offered.
-        let promised = self.sh.streams.recv_unread(self.slot) + self.hot.rcv_wnd();
-        let recv = limits.recv.max(promised);
-        self.sh.streams.set_recv_limit(self.slot, recv);
-        self.sh.streams.set_send_limit(self.slot, limits.send);
+        self.fit_buffers(&before);
         if self.sh.streams.app_wants_space(self.slot) {
             self.notify(Ready::WRITABLE);
         }

@@ -7,6 +7,7 @@
 mod accept;
 mod accurate_ecn;
 mod ack;
+mod autotune;
 mod bare;
 mod challenge;
 mod check;

@@ -11,6 +11,7 @@ use crate::flow::FlowKey;
 use crate::id::Token;
 use crate::info::State;
 use crate::ip::Path;
+use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::fast_open::FastOpen;
@@ -151,6 +152,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         ecn: EcnState::new(config, &congestion),
         rate: Rate::default(),
         pacing: Pacing::default(),
+        autotune: Autotune::new(config, &options, now),
         options,
         token: opening.token,
         listener: 0,

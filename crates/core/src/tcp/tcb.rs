@@ -12,6 +12,7 @@ use crate::event::Ready;
 use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
+use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
@@ -204,6 +205,7 @@ pub(crate) struct Cold {
     pub rate: Rate,
     pub pacing: Pacing,
     pub ecn: EcnState,
+    pub autotune: Autotune,
     pub options: Options,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.

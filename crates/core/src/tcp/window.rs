@@ -1,5 +1,7 @@
 //! The window that we offer (RFC 9293 §3.8.6): never shrinks, and opens in worthwhile steps only.
 
+use wire::time::Instant;
+
 use crate::tcp::conn::Conn;
 use crate::tcp::tcb::Flags;
 
@@ -28,7 +30,7 @@ impl Conn<'_> {
         let streams = &self.sh.streams;
         offer(
             self.hot.rcv_wnd(),
-            streams.recv_free(self.slot),
+            streams.recv_free(self.slot).min(self.promise()),
             streams.recv_limit(self.slot),
             expressible(self.hot.rcv_wscale),
             u32::from(self.cold.local_mss),
@@ -47,7 +49,8 @@ impl Conn<'_> {
     }
 
     /// The application read something: tell the peer if the window can open by enough that it matters.
-    pub fn on_received(&mut self) {
+    pub fn on_received(&mut self, now: Instant) {
+        self.tune_receive_buffer(now);
         self.sh.streams.trim(self.slot, self.hot.has(Flags::HOLES));
         let limit = self.sh.streams.recv_limit(self.slot);
         let opening = self.offered().saturating_sub(self.hot.rcv_wnd());

@@ -96,6 +96,7 @@ impl Config {
             send_pool: self.pool(self.sndbuf),
             recv_buffer: self.rcvbuf,
             send_buffer: self.sndbuf,
+            autotune: self.autotune,
             max_buffer: self.rcvbuf.max(self.sndbuf).max(defaults.max_buffer),
             time_wait: self.tcp_timewait,
             congestion: self.congestion,

@@ -85,10 +85,12 @@ pub struct Config {
     pub max_concurrency: u32,
     /// Buffers per context; 0: as `max_concurrency`. Bounds buffer memory together with `rcvbuf` and `sndbuf`.
     pub max_num_buffers: u32,
-    /// Default limit of a receive buffer, bytes.
+    /// Limit of a receive buffer to begin with, bytes.
     pub rcvbuf: u32,
-    /// Default limit of a send buffer, bytes.
+    /// Limit of a send buffer to begin with, bytes.
     pub sndbuf: u32,
+    /// Both grow with what a connection needs, unless the application sets them.
+    pub autotune: bool,
     /// Most memory that the receive buffers of one context, and again its send buffers, take, bytes.
     pub buffer_memory: usize,
     /// Congestion control.
@@ -142,6 +144,7 @@ impl Default for Config {
             max_num_buffers: 0,
             rcvbuf: 1 << 20,
             sndbuf: 1 << 20,
+            autotune: true,
             buffer_memory: 256 << 20,
             congestion: CongestionControl::default(),
             pacing: false,

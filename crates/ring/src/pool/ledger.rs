@@ -6,7 +6,7 @@ use super::Block;
 use crate::region::{Column, PagePolicy, Zeroable};
 
 /// Sizes there are; each is four times the one before.
-const CLASSES: usize = 7;
+const CLASSES: usize = 8;
 /// The smallest size as a power of two (loom looks at every byte, so it gets small ones).
 const MIN_SHIFT: u32 = if cfg!(loom) { 1 } else { 11 };
 /// The smallest size, bytes.

@@ -1,4 +1,4 @@
-//! A pool of buffers in seven sizes: 2 KiB, 8 KiB, 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB.
+//! A pool of buffers in eight sizes: 2 KiB, 8 KiB, 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB, 32 MiB.
 //!
 //! Blocks of the largest size are carved from the region one after the other, split into four when a smaller one is needed, and
 //! joined again when all four are free, so memory moves between the sizes. A few freed blocks of each small size are kept as they

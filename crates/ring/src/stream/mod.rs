@@ -66,7 +66,7 @@ pub struct StreamsConfig {
     pub recv_pool_bytes: usize,
     /// All send buffers together, bytes.
     pub send_pool_bytes: usize,
-    /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at most 8 MiB.
+    /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at most 32 MiB.
     pub max_buffer: u32,
 }
 
@@ -176,7 +176,7 @@ pub fn streams_with(
     } = config;
     let recv = Side::recv(slots, recv_pool_bytes, max_buffer)?;
     let send = Side::send(slots, send_pool_bytes, max_buffer)?;
-    let largest = class_for(max_buffer).or(class_for(8 << 20)).unwrap_or(0);
+    let largest = class_for(max_buffer).or(class_for(32 << 20)).unwrap_or(0);
     let shared = Arc::new(Shared {
         records: Records::new(slots, pages)?,
         recv_memory: Memory::new(recv.ledger.bytes(), pages)?,
