@@ -95,6 +95,9 @@ pub enum Command {
     Received(ConnId),
     /// Send FIN after what is in the send stream (shutdown(SHUT_WR)). Replies `Done`.
     Shutdown(ConnId),
+    /// The application will not read any more (shutdown(SHUT_RD)). What comes is still taken, until our side is shut down too: then data
+    /// is answered with RST, as Linux does. Replies `Done`.
+    ShutdownRead(ConnId),
     /// The application is done with the connection and released its streams: send what is left and FIN in the background; with unread
     /// data, or linger 0, RST instead (RFC 9293 §3.10.4, RFC 2525 §2.17). Replies `Done`.
     Close(ConnId),

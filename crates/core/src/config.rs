@@ -207,6 +207,8 @@ pub struct Config {
     /// The same for a connection that its application has closed; and how often the closed window of such a connection is probed, answered
     /// or not.
     pub orphan_retries: u8,
+    /// A connection whose peer keeps its window closed for this long is reset; `None`: as long as the peer answers, it may.
+    pub persist_timeout: Option<Duration>,
     /// Longest delay of an ACK (RFC 9293 §3.8.6.3: under 0.5 s).
     pub delayed_ack: Duration,
     /// ACKs that a connection sends without delay at its start, after a silence and after out-of-order data, while the peer's congestion
@@ -266,6 +268,7 @@ impl Default for Config {
             abort_on_overflow: false,
             data_retries: 15,
             orphan_retries: 8,
+            persist_timeout: None,
             delayed_ack: Duration::from_millis(40),
             quick_acks: 16,
             fin_wait_2: Duration::from_secs(60),

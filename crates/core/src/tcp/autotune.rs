@@ -2,9 +2,9 @@
 //! send buffer the congestion window. Limits cost nothing by themselves, memory is taken as it is used; and a limit that the application
 //! chose stays.
 
-use wire::time::Instant;
-
 use std::time::Duration;
+
+use wire::time::Instant;
 
 use crate::command::Options;
 use crate::config::Config;
@@ -77,12 +77,15 @@ fn wanted(per_rtt: u64, last: u64) -> u64 {
     2 * per_rtt + 4 * growth
 }
 
-/// The window that may be promised with `free` of `total` bytes of the pool left: anything, or a share that falls to 0 with it.
-fn promise(free: usize, total: usize) -> u32 {
-    if free >= total / 4 {
+/// The window that may be promised with `free` of `total` bytes of the pool left, and `room` sure to find memory: anything, or what is
+/// sure, or a share that falls to 0 with what is left.
+fn promise(free: usize, total: usize, room: impl Fn() -> u32) -> u32 {
+    if free >= total / 2 {
         u32::MAX
+    } else if free >= total / 4 {
+        room()
     } else {
-        u32::try_from(free / 16).unwrap_or(u32::MAX)
+        room().min(u32::try_from(free / 16).unwrap_or(u32::MAX))
     }
 }
 
@@ -153,7 +156,7 @@ impl Conn<'_> {
         let total = streams.recv_pool_bytes();
         let free = total.saturating_sub(streams.recv_bytes_in_use());
         let least = MIN_SEGMENTS * u32::from(self.cold.local_mss);
-        promise(free, total).max(least)
+        promise(free, total, || streams.recv_room(self.slot)).max(least)
     }
 }
 
@@ -187,14 +190,22 @@ mod tests {
         let mut tune = Autotune::new(&Config::default(), &Options::default(), start);
         assert_eq!(tune.measure(start + 99 * MS, 500_000, 100 * MS), None);
         // 500,000 in two round trips.
-        assert_eq!(tune.measure(start + 200 * MS, 500_000, 100 * MS), Some(1_000_000));
-        assert_eq!(tune.measure(start + 300 * MS, 750_000, 100 * MS), Some(500_000));
+        assert_eq!(
+            tune.measure(start + 200 * MS, 500_000, 100 * MS),
+            Some(1_000_000)
+        );
+        assert_eq!(
+            tune.measure(start + 300 * MS, 750_000, 100 * MS),
+            Some(500_000)
+        );
     }
 
     #[test]
-    fn promises_shrink_with_the_last_quarter_of_a_pool() {
-        assert_eq!(promise(64 << 20, 256 << 20), u32::MAX);
-        assert_eq!(promise(32 << 20, 256 << 20), 2 << 20);
-        assert_eq!(promise(0, 256 << 20), 0);
+    fn promises_shrink_with_what_is_left_of_a_pool() {
+        let total = 256 << 20;
+        assert_eq!(promise(128 << 20, total, || 1 << 20), u32::MAX);
+        assert_eq!(promise(64 << 20, total, || 1 << 20), 1 << 20);
+        assert_eq!(promise(32 << 20, total, || 8 << 20), 2 << 20);
+        assert_eq!(promise(0, total, || 1 << 20), 0);
     }
 }

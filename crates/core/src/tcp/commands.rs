@@ -57,6 +57,10 @@ impl Tcp {
                 Ok(())
             }),
             Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
+            Command::ShutdownRead(id) => self.done(now, id, |conn| {
+                conn.cold.read_shut = true;
+                Ok(())
+            }),
             Command::Close(id) => self.done(now, id, |conn| {
                 conn.close(now);
                 Ok(())

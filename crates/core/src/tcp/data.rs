@@ -6,6 +6,7 @@ use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::drops::Drop;
+use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::{Conn, Step, Stop, near};
@@ -34,6 +35,7 @@ impl Conn<'_> {
             };
         }
         self.refuse_after_close(now)?;
+        self.refuse_after_shutdown(now)?;
         let skip = (start - seg.data_seq()) as usize;
         let bytes = seg
             .payload
@@ -59,6 +61,17 @@ impl Conn<'_> {
         }
         self.send_reset(now);
         self.finish(State::Closed);
+        Err(Drop::TcpClosed.into())
+    }
+
+    /// RFC 1122 §4.2.2.13: both directions were shut down, and data comes that nobody will read. (With our side still open, Linux keeps it;
+    /// so do we.)
+    fn refuse_after_shutdown(&mut self, now: Instant) -> Step {
+        if !(self.cold.read_shut && self.has(Flags::FIN_QUEUED)) {
+            return Ok(());
+        }
+        self.send_reset(now);
+        self.fail(Error::Reset);
         Err(Drop::TcpClosed.into())
     }
 

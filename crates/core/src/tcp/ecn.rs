@@ -242,7 +242,7 @@ impl Conn<'_> {
     pub fn on_ecn_sent(&mut self, plan: &Plan) {
         let is_new = self.is_new_data(plan);
         let ecn = &mut self.cold.ecn;
-        if plan.kind == Kind::Ack {
+        if plan.flags.contains(TcpFlags::ACK) {
             ecn.counts.handshake = None;
         }
         if is_new {

@@ -14,8 +14,8 @@ use crate::ip::Path;
 use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::data::MIN_RCV_MSS;
-use crate::tcp::fast_open::FastOpen;
 use crate::tcp::ecn::EcnState;
+use crate::tcp::fast_open::FastOpen;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::pacing::Pacing;
@@ -127,6 +127,8 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         path: opening.path,
         last_sent: now,
         una_since: now,
+        blocked_since: now,
+        read_shut: false,
         fin_wait_2_at: Instant::FAR,
         iss: opening.start.iss,
         irs: SeqNumber(0),

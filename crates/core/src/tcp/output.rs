@@ -143,6 +143,12 @@ impl Conn<'_> {
             return None;
         }
         let lost = self.sent_log()?.first_lost(self.scoreboard())?;
+        // RFC 9293 §3.8.6: the peer may have taken back a part of its window. What lies beyond can only be thrown away.
+        let edge = self.hot.snd_una + self.hot.snd_wnd;
+        if lost.start >= edge {
+            return None;
+        }
+        let lost = Range::new(lost.start, lost.end.min(edge.max(lost.start + 1)));
         let plan = self.plan_again(Kind::Retransmission, lost)?;
         self.may_retransmit(&plan).then_some(plan)
     }

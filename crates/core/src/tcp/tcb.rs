@@ -14,9 +14,9 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
+use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
-use crate::tcp::ecn::EcnState;
 use crate::tcp::ranges::Range;
 use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
@@ -165,6 +165,10 @@ pub(crate) struct Cold {
     pub last_sent: Instant,
     /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.
     pub una_since: Instant,
+    /// When the peer's window closed on what there is to send; counts with `PERSIST`.
+    pub blocked_since: Instant,
+    /// The application will not read any more.
+    pub read_shut: bool,
     /// FIN_WAIT_2 without an application ends then.
     pub fin_wait_2_at: Instant,
     pub iss: SeqNumber,

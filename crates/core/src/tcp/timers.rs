@@ -153,7 +153,9 @@ impl Conn<'_> {
     fn on_persist_timer(&mut self, now: Instant) {
         let orphaned =
             self.has(Flags::APP_CLOSED) && self.hot.backoff >= self.sh.config.orphan_retries;
-        if self.hot.retries >= self.sh.config.data_retries || orphaned {
+        self.note_blocked(now);
+        let unanswered = self.hot.retries >= self.sh.config.data_retries;
+        if unanswered || orphaned || self.is_held_up(now) {
             self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
@@ -167,9 +169,24 @@ impl Conn<'_> {
     /// RFC 9293 SHLD-29.
     pub fn start_persist(&mut self, now: Instant) {
         if !self.has(Flags::PERSIST) {
+            self.note_blocked(now);
             self.set(Flags::PERSIST);
             self.start_rtx_timer(now);
         }
+    }
+
+    /// The window is closed, if it was not before.
+    fn note_blocked(&mut self, now: Instant) {
+        if !self.has(Flags::PERSIST) {
+            self.cold.blocked_since = now;
+        }
+    }
+
+    /// The window has been closed for longer than we care to wait (RFC 6429 §5: who runs out of memory may; else never, RFC 9293
+    /// §3.8.6.1).
+    fn is_held_up(&self, now: Instant) -> bool {
+        let limit = self.sh.config.persist_timeout;
+        limit.is_some_and(|limit| now - self.cold.blocked_since >= limit)
     }
 
     /// The timers that few connections have.

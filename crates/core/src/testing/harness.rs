@@ -154,6 +154,11 @@ impl Harness {
         self.now
     }
 
+    /// The sequence number of the peer's SYN.
+    pub fn peer_iss(&self) -> SeqNumber {
+        PEER_ISS
+    }
+
     /// The sequence number of our SYN, as seen.
     pub fn sent_syn(&self) -> SeqNumber {
         self.iss_towards(self.peer.port())

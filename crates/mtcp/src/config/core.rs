@@ -99,6 +99,7 @@ impl Config {
             autotune: self.autotune,
             max_buffer: self.rcvbuf.max(self.sndbuf).max(defaults.max_buffer),
             time_wait: self.tcp_timewait,
+            persist_timeout: self.persist_timeout,
             congestion: self.congestion,
             pacing: self.pacing,
             syn_cookies: self.syn_cookies,

@@ -115,6 +115,9 @@ table! {
     old tcp_timeout: "SECONDS | -1", "Drop connections idle for this long; -1: never.",
         |c, v| { c.tcp_timeout = if v == "-1" { None } else { Some(value::seconds(v)?) }; Ok(()) },
         |c| c.tcp_timeout.map_or_else(|| "-1".into(), show_seconds);
+    new persist_timeout: "SECONDS | -1", "Reset connections whose peer keeps its window closed for this long; -1: never.",
+        |c, v| { c.persist_timeout = if v == "-1" { None } else { Some(value::seconds(v)?) }; Ok(()) },
+        |c| c.persist_timeout.map_or_else(|| "-1".into(), show_seconds);
     old tcp_timewait: "SECONDS", "How long the side that closed first remembers a connection (2 MSL).",
         |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
     old cc: "cubic | reno | newreno | bbr | dctcp", "Congestion control.",

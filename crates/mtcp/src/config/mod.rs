@@ -101,6 +101,8 @@ pub struct Config {
     pub ecn: EcnUse,
     /// Idle connections are dropped after this time; `None`: never.
     pub tcp_timeout: Option<Duration>,
+    /// Connections whose peer keeps its window closed for this long are reset; `None`: never.
+    pub persist_timeout: Option<Duration>,
     /// 2 MSL.
     pub tcp_timewait: Duration,
     /// When SYNs are answered with SYN cookies.
@@ -150,6 +152,7 @@ impl Default for Config {
             pacing: false,
             ecn: EcnUse::default(),
             tcp_timeout: None,
+            persist_timeout: None,
             tcp_timewait: Duration::from_secs(60),
             syn_cookies: SynCookies::default(),
             abort_on_overflow: false,

@@ -9,6 +9,7 @@ pub(crate) enum Doorbell {
     Send(ConnId),
     Received(ConnId),
     Shutdown(ConnId),
+    ShutdownRead(ConnId),
     Close(ConnId),
     Abort(ConnId),
 }
@@ -20,6 +21,7 @@ impl From<Doorbell> for Command {
             Doorbell::Send(conn) => Self::Send(conn),
             Doorbell::Received(conn) => Self::Received(conn),
             Doorbell::Shutdown(conn) => Self::Shutdown(conn),
+            Doorbell::ShutdownRead(conn) => Self::ShutdownRead(conn),
             Doorbell::Close(conn) => Self::Close(conn),
             Doorbell::Abort(conn) => Self::Abort(conn),
         }

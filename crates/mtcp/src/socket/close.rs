@@ -32,6 +32,9 @@ impl Context {
             self.news(id, Events::all());
             return Err(Errno::ENOTCONN);
         }
+        if how != How::Write {
+            self.driver.ring(Doorbell::ShutdownRead(conn));
+        }
         if how != How::Read && !socket.flags.contains(Flags::SHUT_WR) {
             socket.flags |= Flags::SHUT_WR;
             self.driver.ring(Doorbell::Shutdown(conn));

@@ -6,13 +6,13 @@ const KIB: usize = 1 << 10;
 
 #[test]
 fn classes_are_the_documented_ones() {
-    let sizes: Vec<u32> = (0..7).map(class_bytes).collect();
-    let documented = [2, 8, 32, 128, 512, 2048, 8192].map(|kib| kib << 10);
+    let sizes: Vec<u32> = (0..8).map(class_bytes).collect();
+    let documented = [2, 8, 32, 128, 512, 2048, 8192, 32_768].map(|kib| kib << 10);
     assert_eq!(sizes, documented);
     for (class, &size) in sizes.iter().enumerate() {
         assert_eq!(class_for(size), Some(class));
         assert_eq!(class_for(size - 1), Some(class));
-        assert_eq!(class_for(size + 1), (class < 6).then_some(class + 1));
+        assert_eq!(class_for(size + 1), (class < 7).then_some(class + 1));
     }
     assert_eq!((class_for(0), class_for(u32::MAX)), (Some(0), None));
 }

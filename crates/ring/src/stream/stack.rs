@@ -1,5 +1,6 @@
 //! The stack's end.
 
+use crate::pool::Block;
 use crate::sync::Arc;
 use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
@@ -187,6 +188,25 @@ impl StackStreams {
     #[inline]
     pub fn recv_free(&self, slot: u32) -> u32 {
         self.recv_limit(slot).saturating_sub(self.recv_unread(slot))
+    }
+
+    /// Bytes that may still come in and are sure to find memory: all that the limit allows if the pool has a larger buffer, else what is
+    /// left of the one there is.
+    pub fn recv_room(&self, slot: u32) -> u32 {
+        let Some(record) = self.open_record(slot) else {
+            return 0;
+        };
+        let buffer = Block::from_descriptor(record.stack.recv.buffer.load(Relaxed));
+        if self
+            .recv
+            .ledger
+            .can_allocate(buffer.as_ref().map(Block::class))
+        {
+            return self.recv_free(slot);
+        }
+        let capacity = buffer.map_or(0, |block| block.capacity());
+        let left = capacity.saturating_sub(self.recv_unread(slot));
+        left.min(self.recv_free(slot))
     }
 
     /// The limit of the receive direction, bytes.

@@ -203,6 +203,36 @@ fn data_after_close_is_reset() {
 }
 
 #[test]
+fn data_after_both_directions_were_shut_down_is_reset() {
+    // RFC 1122 §4.2.2.13.
+    let mut h = Harness::established();
+    let conn = h.id();
+    h.execute(Command::ShutdownRead(conn));
+    // Our side still sends: the peer's data is taken.
+    h.send(seg().seq(1).ack(1).win(60_000).len(10));
+    h.advance(50);
+    h.expect(seg().seq(1).ack(11));
+    h.expect_read(1, 10);
+    h.shutdown();
+    h.expect(seg().seq(1).fin().ack(11));
+    h.send(seg().seq(11).ack(2).win(60_000).len(10));
+    h.expect(seg().seq(2).rst().any_ack());
+    assert_eq!(h.ready().1, Some(Error::Reset));
+}
+
+#[test]
+fn a_fin_after_both_directions_were_shut_down_is_no_data() {
+    let mut h = Harness::established();
+    let conn = h.id();
+    h.execute(Command::ShutdownRead(conn));
+    h.shutdown();
+    h.expect(seg().seq(1).fin().ack(1));
+    h.send(seg().seq(1).fin().ack(2).win(60_000));
+    h.expect(seg().seq(2).ack(2));
+    h.expect_state(State::TimeWait);
+}
+
+#[test]
 fn fin_wait_2_ends_without_an_application() {
     let mut h = Harness::fin_wait_2();
     // With one it may last: a half-close.

@@ -6,7 +6,7 @@ use wire::ip::Ecn;
 
 use super::transfer::transfer;
 use crate::command::Options;
-use crate::config::{CongestionControl, EcnUse};
+use crate::config::{CongestionControl, EcnUse, SynCookies};
 use crate::error::Error;
 use crate::testing::{Fate, Handshake, Harness, Pair, Seg, seg};
 
@@ -121,6 +121,26 @@ fn a_question_that_is_answered_with_rst_is_dropped() {
     h.send(seg().rst().ack(1));
     h.expect_nothing();
     assert_eq!(h.ready().1, Some(Error::Refused));
+}
+
+#[test]
+fn a_syn_cookie_remembers_the_answer_if_there_are_timestamps() {
+    for (ts, codepoint) in [(Some(1000), Ecn::Ect0), (None, Ecn::NotEct)] {
+        let mut h = Harness::with(|config| config.syn_cookies = SynCookies::Always);
+        let offer = Handshake {
+            ts,
+            ..Handshake::default()
+        };
+        h.listen(16, Options::default());
+        h.send(offer.syn().ace(0b111));
+        let answer = seg().syn().ack(1);
+        // The codes of accurate ECN would be forgotten: the answer is the classic one.
+        h.expect(if ts.is_some() { answer.ece() } else { answer });
+        h.send(h.handshake_ack(&offer));
+        h.take_accepted();
+        h.write(100);
+        h.expect(seg().seq(1).len(100).ecn(codepoint));
+    }
 }
 
 // ---- what may be marked (§6.1.4 to §6.1.6) -----------------------------------------------------------------------------------------------

@@ -169,3 +169,59 @@ fn a_window_smaller_than_worthwhile_is_used_at_last() {
     h.send(seg().seq(1).ack(1101).win(WIN));
     h.expect(seg().seq(1101).len(1000));
 }
+
+#[test]
+fn a_window_that_stays_closed_for_too_long_ends_the_connection() {
+    // RFC 6429 §5: not by default, but whoever has to may.
+    let limit = std::time::Duration::from_secs(30);
+    let mut h = blocked_with(|config| config.persist_timeout = Some(limit));
+    let start = h.elapsed();
+    let reset = loop {
+        h.advance(1000);
+        match h.pop() {
+            Some((_, _, header, _)) if header.flags.contains(wire::tcp::TcpFlags::RST) => {
+                break h.elapsed() - start;
+            }
+            Some(_) => h.send(seg().seq(1).ack(1001).win(0)),
+            None => assert!(h.elapsed() - start < 120_000, "no end"),
+        }
+    };
+    // The first probe after that.
+    assert!((30_000..64_000).contains(&reset), "{reset}");
+    assert_eq!(h.ready().1, Some(Error::TimedOut));
+}
+
+#[test]
+fn a_window_taken_back_below_what_is_in_flight_is_kept_to() {
+    // RFC 9293 §3.8.6: a sender MUST be robust against that. Nothing new is sent, and what lies in the window again and again.
+    let mut h = Harness::established();
+    h.write(12_000);
+    assert_eq!(h.drain(), 10);
+    h.send(seg().seq(1).ack(1001).win(1500));
+    h.expect_nothing();
+    h.advance(250);
+    h.expect(seg().seq(1001).len(1000));
+    h.send(seg().seq(1).ack(2001).win(1500));
+    h.expect(seg().seq(2001).len(1000));
+    h.expect(seg().seq(3001).len(500));
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(3501).win(0));
+    // Closed altogether: one octet from time to time.
+    h.advance(1000);
+    h.expect(seg().seq(3501).len(1));
+    h.drain();
+    h.send(seg().seq(1).ack(3501).win(WIN));
+    let mut next = 3501;
+    for _ in 0..200 {
+        while let Some((_, _, header, payload)) = h.pop() {
+            let seq = header.seq - h.sent_syn();
+            if seq <= next {
+                next = next.max(seq + payload.len() as u32);
+            }
+        }
+        h.send(seg().seq(1).ack(next).win(WIN));
+        h.advance(10);
+    }
+    assert_eq!(next, 12_001);
+    assert_eq!(h.info().flight, 0);
+}

@@ -332,3 +332,16 @@ fn sweeps_take_turns() {
     }
     assert_eq!((app.send_buffers(), app.send_bytes_in_use()), (0, 0));
 }
+
+#[test]
+fn the_room_that_is_sure_is_what_the_pool_still_has() {
+    let mut small = config(1, 10);
+    small.max_buffer = 32 << 10;
+    let (mut stack, _app) = streams(&small).unwrap();
+    stack.open(0, limits(32 << 10, 32 << 10)).unwrap();
+    assert_eq!(stack.recv_room(0), 32 << 10);
+    receive(&mut stack, 0, &[1; 3000]);
+    // There is nothing larger than the 8 KiB that it has.
+    assert_eq!(stack.recv_room(0), 8192 - 3000);
+    assert_eq!(stack.recv_room(9), 0);
+}
