@@ -13,7 +13,7 @@ const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
 /// Length of the part in front of payload or quoted packet, in bytes.
-const HEADER_LEN: usize = 8;
+pub const HEADER_LEN: usize = 8;
 
 /// An echo request or reply, for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -94,6 +94,14 @@ fn echo(kind: Kind) {
             assert!(answers.stdout.contains(" 0% packet loss"), "{answers}");
         }
     }
+    // Too long for one packet: what fits comes back (RFC 1122 §3.2.2.6).
+    let words = ["-c", "20", "-i", "0.01", "-s", "4000"];
+    let answers = lab.peer_ping(Family::V4.ours(), &words).must_succeed();
+    assert!(answers.stdout.contains(" 0% packet loss"), "{answers}");
+    assert!(
+        baseline() || answers.stdout.contains("truncated"),
+        "{answers}"
+    );
     // Requests in fragments.
     let interface = lab.peer_interface();
     for (family, network, mtu) in [

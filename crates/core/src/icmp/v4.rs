@@ -1,7 +1,7 @@
 //! ICMP for IPv4 (RFC 792, RFC 1122 §3.2.2).
 
 use wire::ParseError;
-use wire::icmpv4::{Echo, Icmpv4Message, UnreachableCode};
+use wire::icmpv4::{Echo, HEADER_LEN, Icmpv4Message, UnreachableCode};
 use wire::ip::Protocol;
 use wire::quoted::{self, QuotedPacket, QuotedTransport};
 
@@ -52,7 +52,7 @@ impl Net {
         }
     }
 
-    /// RFC 1122 §3.2.2.6: from the address that was asked.
+    /// RFC 1122 §3.2.2.6: from the address that was asked, with its data, cut off where it would have to be fragmented.
     /// RFC 1122 §3.2.2.6-1.
     fn echo_v4(
         &mut self,
@@ -65,8 +65,14 @@ impl Net {
             counters.drop(Drop::ReplyNoRoute);
             return;
         };
-        let reply = Icmpv4Message::EchoReply(echo);
         let envelope = Envelope::along(&path, packet.src, Protocol::ICMP);
+        let room = self
+            .payload_room(&envelope)
+            .saturating_sub(HEADER_LEN);
+        let reply = Icmpv4Message::EchoReply(Echo {
+            payload: echo.payload.get(..room).unwrap_or(echo.payload),
+            ..echo
+        });
         let sent = self.send_filled(
             at.now,
             &envelope,

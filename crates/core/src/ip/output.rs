@@ -185,9 +185,7 @@ impl Net {
         let Some(link) = self.addresses.link(envelope.port) else {
             return false;
         };
-        let headers = envelope.headers_len();
-        let longest = FRAME_LEN.min(usize::from(link.capabilities.mtu) + EthernetHeader::LEN);
-        if headers + len > longest {
+        if len > self.payload_room(envelope) {
             counters.drop(Drop::ReplyTooLong);
             return false;
         }
@@ -209,6 +207,16 @@ impl Net {
                 false
             }
         }
+    }
+
+    /// Most payload of a packet that the stack itself sends: what its frames hold, and the link takes.
+    pub(crate) fn payload_room(&self, envelope: &Envelope) -> usize {
+        let mtu = self
+            .addresses
+            .link(envelope.port)
+            .map_or(0, |link| usize::from(link.capabilities.mtu));
+        let longest = FRAME_LEN.min(mtu + EthernetHeader::LEN);
+        longest.saturating_sub(envelope.headers_len())
     }
 
     /// Queues a composed frame on its port, or at the neighbour that has to be asked for.

@@ -134,17 +134,49 @@ fn fragmented_pings_are_answered() {
         Icmpv4Message::parse(parse_ipv4(&answer).2),
         Ok(Icmpv4Message::EchoReply(echo))
     );
-    // A reply that would have to be fragmented is not sent.
-    let payload = [5; 3000];
+}
+
+/// RFC 1122 §3.2.2.6: the reply is sent in any case.
+#[test]
+fn the_reply_to_a_long_ping_is_cut_off() {
+    let payload: Vec<u8> = (0..4000).map(|i| (i % 251) as u8).collect();
     let echo = wire::icmpv4::Echo {
+        ident: 1,
+        seq: 2,
         payload: &payload,
+    };
+    let request = icmpv4_bytes(&Icmpv4Message::EchoRequest(echo));
+    let mut bench = Bench::acquainted();
+    for frame in split_v4(Protocol::ICMP, &request, 1480) {
+        assert_eq!(bench.consume(&frame), None);
+    }
+    let answer = bench.sent_one();
+    assert_eq!(answer.len(), 14 + 1500);
+    // Length and checksum are those of what is sent.
+    let cut = wire::icmpv4::Echo {
+        payload: &payload[..1472],
         ..echo
     };
-    let frames = split_v4(
-        Protocol::ICMP,
-        &icmpv4_bytes(&Icmpv4Message::EchoRequest(echo)),
-        1480,
+    assert_eq!(
+        Icmpv4Message::parse(parse_ipv4(&answer).2),
+        Ok(Icmpv4Message::EchoReply(cut))
     );
+    assert_eq!(bench.counters.echo_replies, 1);
+}
+
+/// RFC 4443 §4.2: all of the data or nothing.
+#[test]
+fn a_ping_over_ipv6_is_not_answered_in_part() {
+    let echo = wire::icmpv4::Echo {
+        ident: 1,
+        seq: 2,
+        payload: &[5; 3000],
+    };
+    let message = Icmpv6Message::EchoRequest(echo);
+    let mut request = vec![0; message.len()];
+    message.emit(PEER6, OUR6, &mut request);
+    let mut bench = Bench::acquainted();
+    let frames = split_v6(Protocol::ICMPV6, &request, 1200);
     let last: Vec<_> = frames.iter().map(|frame| bench.consume(frame)).collect();
     assert_eq!(last, [None, None, Some(Drop::ReplyTooLong)]);
 }
