@@ -114,6 +114,8 @@ counters! {
     congestion_marks_in;
     /// Congestion windows reduced because the peer reported marks (ECN).
     congestion_marks_obeyed;
+    /// Reactions to losses that were none, taken back (RFC 5682, RFC 3522, RFC 3708).
+    spurious_losses;
     /// Segments sent to ask for ACKs that did not come (RFC 8985 §7).
     tail_probes;
     /// Retransmission time-outs.

@@ -66,9 +66,7 @@ impl Net {
             return;
         };
         let envelope = Envelope::along(&path, packet.src, Protocol::ICMP);
-        let room = self
-            .payload_room(&envelope)
-            .saturating_sub(HEADER_LEN);
+        let room = self.payload_room(&envelope).saturating_sub(HEADER_LEN);
         let reply = Icmpv4Message::EchoReply(Echo {
             payload: echo.payload.get(..room).unwrap_or(echo.payload),
             ..echo

@@ -30,27 +30,39 @@ impl Conn<'_> {
         self.check_ack(now, seg)?;
         // Not before: its ACK gives a forged segment away (RFC 5961 §5.2), whose timestamp would have PAWS drop the real ones.
         self.update_ts_recent(seg);
-        let before = self.begin_rate_sample();
-        let news = self.process_sack(now, seg);
-        self.process_ecn(seg, news);
-        let duplicate = self.reported_duplicate(seg);
-        if duplicate.is_some() {
-            self.on_spurious_retransmission();
-        }
-        self.on_ack_of_tail_probe(now, seg, duplicate);
-        if seg.ack > self.hot.snd_una {
-            self.on_ack_advance(now, seg);
-        } else if seg.ack == self.hot.snd_una {
-            self.on_possible_duplicate(now, seg, news);
-        }
-        self.detect_losses(now);
-        self.finish_rate_sample(now, before);
+        self.process_progress(now, seg);
         self.update_window(now, seg);
         self.after_ack(now);
         if self.hot.state.is_over() {
             return Err(Stop::Done);
         }
         Ok(())
+    }
+
+    /// What it says of the segments in flight: arrived, lost, or late.
+    fn process_progress(&mut self, now: Instant, seg: &Segment<'_>) {
+        let began = !self.has(Flags::RECOVERY);
+        let rate = self.begin_rate_sample();
+        let before = self.delivered_so_far();
+        let news = self.process_sack(now, seg);
+        self.process_ecn(seg, news);
+        let duplicate = self.reported_duplicate(seg);
+        if let Some(report) = duplicate {
+            self.on_spurious_retransmission();
+            self.on_duplicate_report(now, seg, report);
+        }
+        self.review_loss(now, seg, news);
+        self.on_ack_of_tail_probe(now, seg, duplicate);
+        let advances = seg.ack > self.hot.snd_una;
+        if advances {
+            self.on_ack_advance(now, seg);
+        } else if seg.ack == self.hot.snd_una {
+            self.on_possible_duplicate(now, seg, news);
+        }
+        let found_lost = self.detect_losses(now);
+        let delivered = self.delivered_so_far() - before;
+        self.apply_prr(began, delivered, advances && !found_lost);
+        self.finish_rate_sample(now, rate);
     }
 
     /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT. On a young connection the window reaches back beyond the
@@ -89,7 +101,7 @@ impl Conn<'_> {
         if self.hot.snd_una == self.hot.snd_nxt {
             self.stop_rtx_timer();
         } else {
-            self.start_rtx_timer(now);
+            self.restart_rtx_timer(now);
             self.schedule_tail_probe(now);
         }
         self.mark_if_more();
@@ -193,7 +205,7 @@ impl Conn<'_> {
         (age < MAX_ECHO_AGE_MS).then(|| Duration::from_millis(u64::from(age)))
     }
 
-    fn take_measurement(&mut self, measured: Duration) {
+    pub fn take_measurement(&mut self, measured: Duration) {
         let bounds = Bounds {
             min: self.sh.config.rto_min,
             max: self.sh.config.rto_max,

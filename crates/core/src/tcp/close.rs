@@ -95,6 +95,7 @@ impl Tcp {
             return;
         };
         if !conn.hot.state.is_over() {
+            conn.check_invariants();
             return;
         }
         if !conn.has(Flags::DETACHED) {

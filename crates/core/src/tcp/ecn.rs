@@ -13,6 +13,7 @@ use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::conn::Conn;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::segment::Segment;
+use crate::tcp::spurious::Doubt;
 use crate::tcp::tcb::Flags;
 
 /// In a SYN what is asked for, in a SYN-ACK what is agreed to, afterwards ECE and CWR, or the ACE field.
@@ -401,6 +402,8 @@ impl Conn<'_> {
         let flight = hot.flight().min(hot.window.cwnd);
         let mss = u32::from(hot.mss);
         self.cold.congestion.on_ecn(&mut hot.window, flight, mss);
+        // What was saved before a loss must not take this reduction back.
+        self.cold.doubt = Doubt::default();
         self.sh.counters.congestion_marks_obeyed += 1;
         self.note_reduction();
     }

@@ -19,9 +19,11 @@ use crate::tcp::fast_open::FastOpen;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::pacing::Pacing;
+use crate::tcp::prr::Prr;
 use crate::tcp::ranges::Range;
 use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
+use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tcb::{Cold, Flags, Hot};
 use ring::stream::Limits;
@@ -148,6 +150,9 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         reo_wnd_mult: 1,
         reo_wnd_persist: 0,
         dsack_round: opening.start.iss,
+        prr: Prr::default(),
+        doubt: Doubt::default(),
+        dsack_seen: false,
         dup_bytes: 0,
         round_end: opening.start.iss,
         congestion,

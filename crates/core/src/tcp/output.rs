@@ -8,6 +8,7 @@ use crate::cc::initial_window;
 use crate::info::State;
 use crate::tcp::conn::Conn;
 use crate::tcp::ranges::Range;
+use crate::tcp::spurious::{FRTO_SEGMENTS, Frto};
 use crate::tcp::tcb::Flags;
 
 /// Why a segment is sent.
@@ -70,8 +71,26 @@ impl Conn<'_> {
         {
             return Some(probe);
         }
-        let plan = self.plan_lost().or_else(|| self.plan_new(now))?;
+        let plan = if self.is_held_by_frto() {
+            self.plan_frto(now)
+        } else {
+            self.plan_lost().or_else(|| self.plan_new(now))
+        };
+        let plan = plan?;
         self.may_depart(now).then_some(plan)
+    }
+
+    /// F-RTO (RFC 5682): nothing before the ACK of the first retransmission; then new data, if there is some that may go.
+    fn plan_frto(&mut self, now: Instant) -> Option<Plan> {
+        let Frto::Second(left) = self.cold.doubt.frto else {
+            return None;
+        };
+        let plan = if left > 0 { self.plan_new(now) } else { None };
+        if plan.is_none() && left == FRTO_SEGMENTS {
+            self.give_frto_up();
+            return self.plan_lost();
+        }
+        plan
     }
 
     fn plan_syn(&self, now: Instant) -> Plan {

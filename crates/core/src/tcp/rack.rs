@@ -82,6 +82,14 @@ impl Conn<'_> {
         }
     }
 
+    /// When the first byte in flight was last sent, µs, low 32 bits. `None` if it is taken for lost.
+    pub fn first_sent_at(&self) -> Option<u32> {
+        match self.sent_log() {
+            Some(log) => log.first_sent_at(),
+            None => Some(self.cold.flight_at),
+        }
+    }
+
     /// Whether anything in flight is taken for lost.
     pub fn has_lost(&self) -> bool {
         self.has(Flags::RECOVERY | Flags::LOSS) && self.sent_log().is_some_and(SentLog::has_lost)
@@ -178,32 +186,36 @@ impl Conn<'_> {
         srtt.saturating_add(self.reordering_window())
     }
 
-    /// RACK_detect_loss: after every ACK that says anything, and when its timer expires.
+    /// RACK_detect_loss: after every ACK that says anything, and when its timer expires. Whether it found any.
     /// RFC 6675 §5.1-3.
-    pub fn detect_losses(&mut self, now: Instant) {
+    pub fn detect_losses(&mut self, now: Instant) -> bool {
         let unusual = Flags::SACKED | Flags::RECOVERY | Flags::LOSS;
         if !(self.has(Flags::SACK) && self.has(Flags::SENT_LOG) && self.has(unusual)) {
-            return;
+            return false;
         }
         let reo_wnd = self.reordering_window();
+        let pipe = self.pipe();
         let is_sacked = self.has(Flags::SACKED);
         let sh = &mut *self.sh;
         let sacked = is_sacked.then(|| sh.sacked.at(self.cold.sacked)).flatten();
         let Some(log) = sh.sent.at_mut(self.cold.sent) else {
-            return;
+            return false;
         };
         let verdict = log.detect(micros(now), reo_wnd, sacked);
         if verdict.lost {
-            self.on_losses(now, verdict);
+            self.on_losses(now, verdict, pipe);
         }
         self.set_reordering_timer(now, verdict.wait);
+        verdict.lost
     }
 
     /// RFC 6675 §5.1-2.
-    fn on_losses(&mut self, now: Instant, verdict: Verdict) {
+    fn on_losses(&mut self, now: Instant, verdict: Verdict, pipe_before: u32) {
         if verdict.resent_lost {
             self.sh.counters.lost_retransmissions += 1;
+            self.give_frto_up();
         }
+        self.keep_sndcnt(pipe_before);
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
             self.enter_recovery(now);
         } else if verdict.resent_lost && self.has(Flags::RECOVERY) {
@@ -219,6 +231,7 @@ impl Conn<'_> {
         if u128::from(since) >= self.hot.rtt.srtt().as_micros() {
             let flight = self.pipe().min(self.hot.window.cwnd);
             self.reduce_window(now, flight);
+            self.start_prr();
         }
     }
 

@@ -1,18 +1,20 @@
 //! Loss recovery: RACK (RFC 8985) with SACK, RFC 6582 (NewReno) without, limited transmit (RFC 3042) and go-back after a time-out.
 //!
 //! All of it is a log and an estimate. What the log says is lost, less what is SACKed, wants to be retransmitted. `pipe` is what is still
-//! thought to be in the network; sending anything needs `pipe` to stay below `cwnd`, which stands at `ssthresh` during recovery. Without
-//! SACK each duplicate ACK says that one segment has left the network: the same as RFC 6582's inflation of `cwnd`, told from the other
+//! thought to be in the network; sending anything needs `pipe` to stay below `cwnd`, which each ACK of a recovery sets by proportional
+//! rate reduction (`prr`). Without SACK `cwnd` stands at `ssthresh` then, and each duplicate ACK says that one segment has left the network: the same as RFC 6582's inflation of `cwnd`, told from the other
 //! side.
 
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
+use crate::tcp::prr::Prr;
 use crate::tcp::rack::micros;
 use crate::tcp::ranges::Range;
 use crate::tcp::sack::DUP_THRESH;
 use crate::tcp::segment::Segment;
+use crate::tcp::spurious::{Doubt, Frto};
 use crate::tcp::tcb::Flags;
 
 impl Conn<'_> {
@@ -86,6 +88,7 @@ impl Conn<'_> {
         let mss = u32::from(self.hot.mss);
         if self.has(Flags::SACK) {
             self.relax_reordering_window();
+            self.end_prr();
         } else {
             let flight = self.hot.flight();
             let window = &mut self.hot.window;
@@ -156,10 +159,13 @@ impl Conn<'_> {
         // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2).
         let flight = self.hot.flight().min(self.hot.window.cwnd);
         self.cold.recover = self.hot.snd_nxt;
+        let doubt = self.doubt(Frto::Off);
         self.reduce_window(now, flight);
+        self.cold.doubt = doubt;
         self.stop_early_timer();
         self.forget_tail_probe();
         self.set(Flags::RECOVERY | Flags::FORCE_RETRANSMIT);
+        self.start_prr();
         if !self.has(Flags::SACK) {
             self.lose_first();
         }
@@ -171,6 +177,7 @@ impl Conn<'_> {
     pub fn reduce_window(&mut self, now: Instant, flight: u32) {
         let mss = u32::from(self.hot.mss);
         self.cold.reduced_at = micros(now);
+        self.cold.doubt = Doubt::default();
         self.cold
             .congestion
             .on_congestion_event(&mut self.hot.window, flight, mss);
@@ -183,11 +190,13 @@ impl Conn<'_> {
         let mss = u32::from(self.hot.mss);
         let first = !self.has(Flags::LOSS);
         let flight = self.hot.flight().min(self.hot.window.cwnd.max(mss));
+        let doubt = self.doubt_timeout();
         self.cold
             .congestion
             .on_rto(&mut self.hot.window, flight, mss, first);
         self.note_reduction();
         self.go_back(now, self.age_of_loss());
+        self.cold.doubt = doubt;
     }
 
     /// Everything that was sent at least `age` µs ago, and the first segment in any case, counts as lost.
@@ -200,6 +209,8 @@ impl Conn<'_> {
         }
         self.cold.recover = self.hot.snd_nxt;
         self.cold.dup_bytes = 0;
+        self.cold.prr = Prr::default();
+        self.cold.doubt = Doubt::default();
         self.hot.dup_acks = 0;
         self.stop_early_timer();
         self.forget_tail_probe();

@@ -3,9 +3,12 @@
 //! A connection keeps one of these only while data in flight was sent at more than one time, was sent again, or is taken for lost. Runs
 //! that are alike are one span; when there are too many the two most alike are made one, which only makes RACK slower to judge.
 
+#[cfg(test)]
+mod tests;
+
 use wire::seq::SeqNumber;
 
-use crate::tcp::ranges::{Range, RangeSet};
+use crate::tcp::ranges::{MAX_RANGES, Range, RangeSet};
 
 /// Most spans of a log.
 const MAX_SPANS: usize = 64;
@@ -109,11 +112,15 @@ impl SentLog {
         log
     }
 
+    pub fn start(&self) -> SeqNumber {
+        self.start
+    }
+
     fn spans(&self) -> &[Span] {
         self.spans.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    fn end(&self) -> SeqNumber {
+    pub fn end(&self) -> SeqNumber {
         self.spans().last().map_or(self.start, |span| span.end)
     }
 
@@ -305,11 +312,8 @@ impl SentLog {
     pub fn deliver(&mut self, range: Range, arrival: &Arrival) -> bool {
         let mut rack = self.rack;
         let mut reordered = false;
-        for (start, span) in self.iter() {
-            let (start, end) = (start.max(range.start), span.end.min(range.end));
-            if start >= end {
-                continue;
-            }
+        for span in self.overlapping(range) {
+            let end = span.end.min(range.end);
             reordered |= end < self.fack && span.mark != Mark::Resent;
             if span.mark != Mark::Lost && !is_old_copy(&span, arrival) {
                 let candidate = Rack {
@@ -382,14 +386,47 @@ impl SentLog {
     }
 
     /// Bytes that are neither lost nor SACKed: what is thought to be in the network (pipe of RFC 6675 §4).
+    ///
+    /// Asked for each segment sent during recovery, so one walk over spans and ranges side by side: every step leaves one of them behind.
     pub fn in_network(&self, sacked: Option<&RangeSet>) -> u32 {
-        self.iter()
-            .filter(|(_, span)| span.mark != Mark::Lost)
-            .map(|(start, span)| {
-                let held = sacked.map_or(0, |set| set.covered(start, span.end));
-                (span.end - start).saturating_sub(held)
-            })
-            .sum()
+        let mut ranges = sacked.map(RangeSet::as_slice).unwrap_or_default();
+        let (mut bytes, mut steps) = (0, 0);
+        for (start, span) in self.iter() {
+            let mut held = 0;
+            while let Some((range, behind)) = ranges.split_first() {
+                steps += 1;
+                let (from, to) = (range.start.max(start), range.end.min(span.end));
+                held += if from < to { to - from } else { 0 };
+                if range.end > span.end {
+                    break;
+                }
+                ranges = behind;
+            }
+            if span.mark != Mark::Lost {
+                bytes += span.end - start - held;
+            }
+        }
+        debug_assert!(steps <= MAX_SPANS + MAX_RANGES);
+        bytes
+    }
+
+    /// When the first byte was last sent, µs; `None` if that is unknown because it is taken for lost.
+    pub fn first_sent_at(&self) -> Option<u32> {
+        let first = self.spans().first();
+        first
+            .filter(|span| span.mark != Mark::Lost)
+            .map(|span| span.sent_at)
+    }
+
+    fn overlapping(&self, range: Range) -> impl Iterator<Item = Span> + '_ {
+        let from = self.spans().partition_point(|span| span.end <= range.start);
+        let to = self.spans().partition_point(|span| span.end < range.end);
+        let to = (to + 1).min(self.spans().len());
+        self.spans()
+            .get(from..to)
+            .unwrap_or_default()
+            .iter()
+            .copied()
     }
 }
 
@@ -410,151 +447,4 @@ fn is_old_copy(span: &Span, arrival: &Arrival) -> bool {
         || arrival
             .echo_age
             .is_some_and(|echo| age.saturating_add(1000) < echo)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn range(start: u32, end: u32) -> Range {
-        Range::new(SeqNumber(start), SeqNumber(end))
-    }
-
-    fn arrival(now: u32) -> Arrival {
-        Arrival {
-            now,
-            min_rtt: 10,
-            echo_age: None,
-        }
-    }
-
-    fn lost(log: &SentLog) -> Option<(u32, u32)> {
-        log.first_lost(None).map(|gap| (gap.start.0, gap.end.0))
-    }
-
-    #[test]
-    fn what_was_sent_before_is_lost() {
-        let mut log = SentLog::new(range(0, 100), 1000);
-        log.extend(SeqNumber(200), 1100, 0);
-        log.deliver(range(100, 200), &arrival(1200));
-        // 100 µs of round trip: the first was sent 200 µs ago.
-        assert!(log.detect(1200, 50, None).lost);
-        assert_eq!(lost(&log), Some((0, 100)));
-        assert_eq!(log.in_network(None), 100);
-    }
-
-    #[test]
-    fn reordering_is_given_time() {
-        let mut log = SentLog::new(range(0, 200), 1000);
-        log.deliver(range(100, 200), &arrival(1100));
-        let verdict = log.detect(1100, 25, None);
-        assert_eq!((verdict.lost, verdict.wait), (false, Some(25)));
-        assert!(log.detect(1125, 25, None).lost);
-    }
-
-    #[test]
-    fn what_was_sent_together_behind_it_is_not_lost() {
-        let mut log = SentLog::new(range(0, 300), 1000);
-        log.deliver(range(100, 200), &arrival(1100));
-        assert!(log.detect(1100, 0, None).lost);
-        assert_eq!(lost(&log), Some((0, 200)));
-    }
-
-    #[test]
-    fn a_retransmission_that_is_lost_is_found() {
-        let mut log = SentLog::new(range(0, 200), 1000);
-        log.lose(range(0, 100));
-        log.resend(range(0, 100), 2000);
-        assert_eq!(lost(&log), None);
-        log.extend(SeqNumber(300), 2001, 0);
-        log.deliver(range(200, 300), &arrival(2101));
-        let verdict = log.detect(2101, 0, None);
-        assert!(verdict.lost && verdict.resent_lost);
-    }
-
-    #[test]
-    fn an_old_copy_says_nothing_about_the_new_one() {
-        let early = arrival(2005);
-        let echo = Arrival {
-            echo_age: Some(5000),
-            ..arrival(2100)
-        };
-        for arrival in [early, echo] {
-            let mut log = SentLog::new(range(0, 200), 1000);
-            log.resend(range(100, 200), 2000);
-            log.deliver(range(100, 200), &arrival);
-            assert_eq!(log.detect(9000, 0, None), Verdict::default());
-        }
-    }
-
-    #[test]
-    fn times_wrap_around() {
-        let mut log = SentLog::new(range(u32::MAX - 49, 50), u32::MAX - 100);
-        log.extend(SeqNumber(150), 100, 0);
-        log.deliver(range(50, 150), &arrival(200));
-        assert!(log.detect(200, 50, None).lost);
-        assert_eq!(lost(&log), Some((u32::MAX - 49, 50)));
-    }
-
-    /// A log of single bytes.
-    #[derive(Clone, Debug, Default)]
-    struct Oracle {
-        una: u32,
-        bytes: Vec<bool>,
-    }
-
-    proptest! {
-        /// What is marked as lost is lost and nothing else, unless spans had to be joined: then it may be less. All bytes are there.
-        #[test]
-        fn agrees_with_a_log_of_bytes(
-            base in any::<u32>(),
-            ops in prop::collection::vec((0u8..5, 0u32..400, 1u32..40), 1..400),
-        ) {
-            let at = |n: u32| SeqNumber(base.wrapping_add(n));
-            let between = |from: u32, to: u32| Range::new(at(from), at(to));
-            let mut log = SentLog::new(between(0, 1), 0);
-            let mut oracle = Oracle { una: 0, bytes: vec![false] };
-            let mut joined = false;
-            for (now, (kind, offset, len)) in (1u32..).zip(ops) {
-                let end = oracle.bytes.len() as u32;
-                let from = oracle.una + offset % (end - oracle.una).max(1);
-                let to = (from + len).min(end);
-                match kind {
-                    0 | 1 => {
-                        log.extend(at(end + len), now * 1000, 0);
-                        oracle.bytes.resize((end + len) as usize, false);
-                    }
-                    2 if from < to => {
-                        log.lose(between(from, to));
-                        oracle.bytes[from as usize..to as usize].fill(true);
-                    }
-                    3 if from < to => {
-                        log.resend(between(from, to), now * 1000);
-                        oracle.bytes[from as usize..to as usize].fill(false);
-                    }
-                    4 if len < 4 && from < end => {
-                        log.trim(at(from));
-                        oracle.una = from;
-                    }
-                    _ => {}
-                }
-                prop_assert!(log.spans().len() <= MAX_SPANS);
-                prop_assert_eq!(log.end(), at(oracle.bytes.len() as u32));
-                joined |= log.spans().len() + 2 > MAX_SPANS;
-                let there = oracle.bytes[oracle.una as usize..].iter().filter(|lost| !**lost).count() as u32;
-                let in_network = log.in_network(None);
-                prop_assert!(in_network == there || joined && in_network > there);
-                for pair in log.spans().windows(2) {
-                    prop_assert!(pair[0].end < pair[1].end);
-                }
-                let first = oracle.bytes.iter().skip(oracle.una as usize).position(|lost| *lost);
-                let found = log.first_lost(None).map(|gap| (gap.start - at(oracle.una)) as usize);
-                prop_assert!(found == first || joined);
-                if kind == 3 && from < to {
-                    prop_assert!(log.first_lost(None).is_none_or(|gap| gap.start >= at(to) || gap.end <= at(from)));
-                }
-            }
-        }
-    }
 }

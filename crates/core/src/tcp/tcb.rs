@@ -17,9 +17,11 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
+use crate::tcp::prr::Prr;
 use crate::tcp::ranges::Range;
 use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
+use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
 
 bitflags! {
@@ -200,6 +202,12 @@ pub(crate) struct Cold {
     pub reo_wnd_mult: u8,
     pub reo_wnd_persist: u8,
     pub dsack_round: SeqNumber,
+    /// The reduction of the window during recovery.
+    pub prr: Prr,
+    /// The last reaction to loss, as long as it may turn out to be wrong.
+    pub doubt: Doubt,
+    /// The peer reports duplicates (RFC 2883).
+    pub dsack_seen: bool,
     /// Bytes that duplicate ACKs say have left the network, without SACK.
     pub dup_bytes: u32,
     pub congestion: Algorithm,

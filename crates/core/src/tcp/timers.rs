@@ -10,12 +10,16 @@ use crate::flow;
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, near};
+use crate::tcp::rack::micros;
 use crate::tcp::tcb::Flags;
 
 /// Timers fired in one call of `advance`.
 const TIMERS_PER_CALL: u32 = 1024;
 /// Receive buffers looked at in one call of `advance`, to be given back when drained.
 const SWEPT_PER_CALL: usize = 16;
+
+/// rrthresh of RFC 7765 §4, segments.
+const RESTART_THRESHOLD: u32 = 4;
 
 impl Tcp {
     pub fn advance(&mut self, now: Instant) {
@@ -139,6 +143,22 @@ impl Conn<'_> {
         self.on_loss_timeout(now);
         self.back_off(now);
         self.start_rtx_timer(now);
+    }
+
+    /// RFC 6298 §5.3; and RFC 7765 §4: when fewer segments are in flight than DupThresh needs to find a loss, and no more wait to be sent,
+    /// the RTO counts from when the first of them was sent, not from this ACK. Not a setting: it costs nothing, it helps most where there
+    /// are no tail loss probes, and if it was too early F-RTO says so.
+    pub fn restart_rtx_timer(&mut self, now: Instant) {
+        let few = RESTART_THRESHOLD * u32::from(self.hot.mss);
+        let is_tail = self.hot.backoff == 0
+            && self.hot.flight() < few
+            && self.sh.streams.send_len(self.slot) < few;
+        let sent_at = self.first_sent_at().filter(|_| is_tail);
+        let elapsed = sent_at.map_or(0, |at| micros(now).wrapping_sub(at));
+        let elapsed = Duration::from_micros(u64::from(elapsed));
+        let rto = self.rto();
+        self.hot.rtx_at = now + rto.checked_sub(elapsed).unwrap_or(rto);
+        self.wake_at(self.hot.rtx_at);
     }
 
     /// RFC 6298 §5.5.

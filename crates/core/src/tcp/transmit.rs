@@ -304,6 +304,9 @@ impl Conn<'_> {
             self.on_ack_sent(plan);
         }
         self.on_ecn_sent(plan);
+        if self.has(Flags::RECOVERY) {
+            self.cold.prr.on_sent(plan.len);
+        }
         match plan.kind {
             Kind::Ack => self.sh.counters.acks_out += 1,
             Kind::Keepalive => self.sh.counters.keepalive_probes += 1,
@@ -363,6 +366,9 @@ impl Conn<'_> {
         if self.has(Flags::PERSIST) {
             self.stop_rtx_timer();
         }
+        if self.has(Flags::LOSS) {
+            self.on_new_data_of_frto();
+        }
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
         self.note_sent(now, was_idle);
@@ -388,6 +394,9 @@ impl Conn<'_> {
             self.clear(Flags::TIMING);
         }
         self.clear(Flags::FORCE_RETRANSMIT);
+        if self.has(Flags::RECOVERY | Flags::LOSS) {
+            self.on_sent_again(now, plan.end() - plan.seq);
+        }
         self.log_again(now, Range::new(plan.seq, plan.end()));
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.note_sent(now, false);

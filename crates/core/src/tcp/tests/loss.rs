@@ -147,15 +147,18 @@ fn a_time_out_goes_back_to_one_segment() {
     let info = h.info();
     assert_eq!((info.cwnd, info.ssthresh), (1000, 5000));
     assert_eq!(info.rto, 2 * rto);
-    // Slow start over everything that was in flight.
+    // Was anything else lost (RFC 5682 §2.1 step 2b)? It was: slow start over everything that was in flight.
+    h.send(ack(1001));
+    h.expect(seg().seq(10_001).len(1000));
+    h.expect(seg().seq(11_001).len(1000));
+    h.expect_nothing();
     h.send(ack(1001));
     h.expect(seg().seq(1001).len(1000));
-    h.expect(seg().seq(2001).len(1000));
     h.expect_nothing();
-    h.send(ack(3001));
+    h.send(ack(2001));
+    h.expect(seg().seq(2001).len(1000));
     h.expect(seg().seq(3001).len(1000));
-    h.expect(seg().seq(4001).len(1000));
-    h.expect(seg().seq(5001).len(1000));
+    h.expect_nothing();
 }
 
 #[test]
@@ -220,15 +223,36 @@ fn karn() {
 fn the_timer_restarts_with_every_ack_of_new_data() {
     // RFC 6298 §5.3.
     let mut h = Harness::established();
-    h.write(3000);
-    assert_eq!(h.drain(), 3);
+    h.write(8000);
+    assert_eq!(h.drain(), 8);
     h.advance(150);
-    h.send(ack(1001));
-    h.advance(150);
-    h.expect_nothing();
     h.send(ack(2001));
     h.advance(150);
     h.expect_nothing();
+    h.send(ack(4001));
+    h.advance(150);
+    h.expect_nothing();
+}
+
+#[test]
+fn near_the_end_the_timer_counts_from_the_first_transmission() {
+    // RFC 7765 §4: three segments are in flight, fewer than can make three duplicates, and no more follow.
+    let mut h = Harness::established();
+    h.write(5000);
+    assert_eq!(h.drain(), 5);
+    h.advance(150);
+    h.send(ack(2001));
+    let rto = h.info().rto.as_millis() as u64;
+    h.expect_silence(rto - 150 - 1);
+    h.advance(2);
+    h.expect(seg().seq(2001).len(1000));
+    // Not with more to come.
+    let mut h = ten_in_flight(|_| {});
+    h.advance(150);
+    h.send(ack(8001));
+    h.drain();
+    let rto = h.info().rto.as_millis() as u64;
+    h.expect_silence(rto - 1);
 }
 
 /// RFC 6298 §5-2, §5-3.

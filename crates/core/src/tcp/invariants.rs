@@ -1,0 +1,49 @@
+//! What must hold of a connection after anything that happens to it. Tests and simulations run with these assertions; releases do not.
+
+use wire::time::Instant;
+
+use crate::tcp::conn::Conn;
+use crate::tcp::tcb::Flags;
+
+impl Conn<'_> {
+    pub fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            self.check_sequence_space();
+            self.check_scoreboard();
+            self.check_timers();
+        }
+    }
+
+    fn check_sequence_space(&self) {
+        let hot = &*self.hot;
+        assert!(hot.snd_una <= hot.snd_nxt, "more acknowledged than sent");
+        assert!(!hot.flags.contains(Flags::RECOVERY | Flags::LOSS));
+        assert!(self.pipe() <= hot.flight(), "more in the network than sent");
+        if let Some(log) = self.sent_log() {
+            let logged = (log.start(), log.end());
+            assert_eq!(logged, (hot.snd_una, hot.snd_nxt), "the log of the flight");
+        }
+    }
+
+    fn check_scoreboard(&self) {
+        let Some(sacked) = self.scoreboard() else {
+            return;
+        };
+        assert!(!sacked.is_empty(), "an empty scoreboard");
+        for range in sacked.as_slice() {
+            // Not behind SND.UNA only if the peer has discarded it (RFC 2018 §8).
+            let is_inside = range.start >= self.hot.snd_una && range.end <= self.hot.snd_nxt;
+            assert!(is_inside, "SACKed, but not in flight: {range:?}");
+        }
+    }
+
+    /// Whatever is in flight will be looked after.
+    fn check_timers(&self) {
+        let hot = &*self.hot;
+        if hot.flight() > 0 && hot.state.is_synchronized() {
+            assert!(hot.rtx_at < Instant::FAR, "in flight, and no timer runs");
+        }
+        let first = hot.rtx_at.min(hot.early_at);
+        assert!(hot.wheel_at <= first, "a timer that the wheel forgot");
+    }
+}

@@ -1,0 +1,165 @@
+use super::*;
+use proptest::prelude::*;
+
+fn range(start: u32, end: u32) -> Range {
+    Range::new(SeqNumber(start), SeqNumber(end))
+}
+
+fn arrival(now: u32) -> Arrival {
+    Arrival {
+        now,
+        min_rtt: 10,
+        echo_age: None,
+    }
+}
+
+fn lost(log: &SentLog) -> Option<(u32, u32)> {
+    log.first_lost(None).map(|gap| (gap.start.0, gap.end.0))
+}
+
+#[test]
+fn what_was_sent_before_is_lost() {
+    let mut log = SentLog::new(range(0, 100), 1000);
+    log.extend(SeqNumber(200), 1100, 0);
+    log.deliver(range(100, 200), &arrival(1200));
+    // 100 µs of round trip: the first was sent 200 µs ago.
+    assert!(log.detect(1200, 50, None).lost);
+    assert_eq!(lost(&log), Some((0, 100)));
+    assert_eq!(log.in_network(None), 100);
+}
+
+#[test]
+fn reordering_is_given_time() {
+    let mut log = SentLog::new(range(0, 200), 1000);
+    log.deliver(range(100, 200), &arrival(1100));
+    let verdict = log.detect(1100, 25, None);
+    assert_eq!((verdict.lost, verdict.wait), (false, Some(25)));
+    assert!(log.detect(1125, 25, None).lost);
+}
+
+#[test]
+fn what_was_sent_together_behind_it_is_not_lost() {
+    let mut log = SentLog::new(range(0, 300), 1000);
+    log.deliver(range(100, 200), &arrival(1100));
+    assert!(log.detect(1100, 0, None).lost);
+    assert_eq!(lost(&log), Some((0, 200)));
+}
+
+#[test]
+fn a_retransmission_that_is_lost_is_found() {
+    let mut log = SentLog::new(range(0, 200), 1000);
+    log.lose(range(0, 100));
+    log.resend(range(0, 100), 2000);
+    assert_eq!(lost(&log), None);
+    log.extend(SeqNumber(300), 2001, 0);
+    log.deliver(range(200, 300), &arrival(2101));
+    let verdict = log.detect(2101, 0, None);
+    assert!(verdict.lost && verdict.resent_lost);
+}
+
+#[test]
+fn an_old_copy_says_nothing_about_the_new_one() {
+    let early = arrival(2005);
+    let echo = Arrival {
+        echo_age: Some(5000),
+        ..arrival(2100)
+    };
+    for arrival in [early, echo] {
+        let mut log = SentLog::new(range(0, 200), 1000);
+        log.resend(range(100, 200), 2000);
+        log.deliver(range(100, 200), &arrival);
+        assert_eq!(log.detect(9000, 0, None), Verdict::default());
+    }
+}
+
+#[test]
+fn what_is_in_the_network_is_counted_in_one_walk() {
+    let mut log = SentLog::new(range(0, 10), 0);
+    let mut sacked = RangeSet::default();
+    for i in 1..64 {
+        log.extend(SeqNumber(10 * i + 10), i * 1000, 0);
+    }
+    for i in 0..32 {
+        // From the middle of a span into the middle of the next one.
+        let start = 20 * i + 5;
+        sacked
+            .insert(SeqNumber(start), SeqNumber(start + 10))
+            .unwrap();
+    }
+    assert_eq!(log.in_network(Some(&sacked)), 640 - 320);
+    log.lose(range(0, 10));
+    assert_eq!(log.in_network(Some(&sacked)), 640 - 320 - 5);
+    log.lose(range(100, 200));
+    assert_eq!(log.in_network(Some(&sacked)), 640 - 320 - 5 - 50);
+    assert_eq!(log.in_network(None), 640 - 10 - 100);
+}
+
+#[test]
+fn times_wrap_around() {
+    let mut log = SentLog::new(range(u32::MAX - 49, 50), u32::MAX - 100);
+    log.extend(SeqNumber(150), 100, 0);
+    log.deliver(range(50, 150), &arrival(200));
+    assert!(log.detect(200, 50, None).lost);
+    assert_eq!(lost(&log), Some((u32::MAX - 49, 50)));
+}
+
+/// A log of single bytes.
+#[derive(Clone, Debug, Default)]
+struct Oracle {
+    una: u32,
+    bytes: Vec<bool>,
+}
+
+proptest! {
+    /// What is marked as lost is lost and nothing else, unless spans had to be joined: then it may be less. All bytes are there.
+    #[test]
+    fn agrees_with_a_log_of_bytes(
+        base in any::<u32>(),
+        ops in prop::collection::vec((0u8..5, 0u32..400, 1u32..40), 1..400),
+    ) {
+        let at = |n: u32| SeqNumber(base.wrapping_add(n));
+        let between = |from: u32, to: u32| Range::new(at(from), at(to));
+        let mut log = SentLog::new(between(0, 1), 0);
+        let mut oracle = Oracle { una: 0, bytes: vec![false] };
+        let mut joined = false;
+        for (now, (kind, offset, len)) in (1u32..).zip(ops) {
+            let end = oracle.bytes.len() as u32;
+            let from = oracle.una + offset % (end - oracle.una).max(1);
+            let to = (from + len).min(end);
+            match kind {
+                0 | 1 => {
+                    log.extend(at(end + len), now * 1000, 0);
+                    oracle.bytes.resize((end + len) as usize, false);
+                }
+                2 if from < to => {
+                    log.lose(between(from, to));
+                    oracle.bytes[from as usize..to as usize].fill(true);
+                }
+                3 if from < to => {
+                    log.resend(between(from, to), now * 1000);
+                    oracle.bytes[from as usize..to as usize].fill(false);
+                }
+                4 if len < 4 && from < end => {
+                    log.trim(at(from));
+                    oracle.una = from;
+                }
+                _ => {}
+            }
+            prop_assert!(log.spans().len() <= MAX_SPANS);
+            prop_assert_eq!(log.end(), at(oracle.bytes.len() as u32));
+            joined |= log.spans().len() + 2 > MAX_SPANS;
+            let there = oracle.bytes[oracle.una as usize..].iter().filter(|lost| !**lost).count() as u32;
+            let in_network = log.in_network(None);
+            prop_assert!(in_network == there || joined && in_network > there);
+            for pair in log.spans().windows(2) {
+                prop_assert!(pair[0].end < pair[1].end);
+            }
+            let first = oracle.bytes.iter().skip(oracle.una as usize).position(|lost| *lost);
+            let found = log.first_lost(None).map(|gap| (gap.start - at(oracle.una)) as usize);
+            prop_assert!(found == first || joined);
+            if kind == 3 && from < to {
+                prop_assert!(log.first_lost(None).is_none_or(|gap| gap.start >= at(to) || gap.end <= at(from)));
+            }
+        }
+    }
+}
