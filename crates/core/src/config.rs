@@ -220,6 +220,8 @@ pub struct Config {
     pub time_wait: Duration,
     /// Initial window in segments (RFC 6928).
     pub initial_window: u8,
+    /// Largest MSS that is offered and used, bytes, on networks whose paths carry less than their links (`None`: what the links take).
+    pub max_segment: Option<u16>,
     /// Default congestion control.
     pub congestion: CongestionControl,
     /// Spread what CUBIC, NewReno and DCTCP send over the round trip. BBR does in any case.
@@ -274,6 +276,7 @@ impl Default for Config {
             fin_wait_2: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
             initial_window: 10,
+            max_segment: None,
             congestion: CongestionControl::default(),
             pacing: false,
             ecn: EcnUse::default(),

@@ -224,7 +224,6 @@ impl Algorithm {
     }
 
     /// To be called before `on_congestion_event`, `on_ecn` or `on_rto`, if that may be undone.
-    #[allow(dead_code)]
     pub fn save(&self, window: &Window) -> Saved {
         Saved {
             window: *window,
@@ -240,7 +239,6 @@ impl Algorithm {
     }
 
     /// The loss that `saved` was taken before was none (RFC 5682, RFC 4015): the window is what it was, or what it has grown to.
-    #[allow(dead_code)]
     pub fn undo(&mut self, window: &mut Window, saved: &Saved) {
         let Saved {
             window: before,

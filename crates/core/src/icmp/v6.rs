@@ -13,6 +13,10 @@ use crate::error::Error;
 use crate::ip::input::{Arrival, Packet};
 use crate::ip::{Class, Envelope, ErrorKind, Input, Net};
 
+/// RFC 8200 §5: what every link carries.
+/// RFC 8201 §4-1.
+const MIN_MTU: u32 = 1280;
+
 impl Net {
     /// RFC 4443 §2.4-1.
     pub(crate) fn icmpv6<'a>(
@@ -84,7 +88,7 @@ impl Net {
         counters.icmp_out += u64::from(sent);
     }
 
-    /// RFC 8201 §4: an MTU that would not make packets smaller is a lie or a delay. One below 1280 is TCP's to raise to that.
+    /// RFC 8201 §4: an MTU that would not make packets smaller is a lie or a delay; one below 1280 must be ignored.
     fn too_big<'a>(
         &mut self,
         mtu: u32,
@@ -92,10 +96,10 @@ impl Net {
         counters: &mut Counters,
     ) -> Result<Input<'a>, Drop> {
         let packet = quoted::parse_v6(quoted).map_err(|_| Drop::IcmpQuote)?;
-        if mtu >= packet.total_len {
+        if mtu >= packet.total_len || mtu < MIN_MTU {
             return Err(Drop::IcmpQuote);
         }
-        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(68);
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         self.transport_error(&packet, ErrorKind::TooBig, Some(mtu), counters)
     }
 

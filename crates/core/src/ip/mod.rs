@@ -4,6 +4,7 @@ mod address;
 pub(crate) mod input;
 mod output;
 mod packets;
+mod pmtu;
 pub(crate) mod reassemble;
 mod route;
 #[cfg(test)]
@@ -33,7 +34,9 @@ use crate::neigh::cache::{Cache, Ended, Lookup};
 pub use address::{Addresses, is_host_address};
 pub use output::{Envelope, To};
 pub use packets::{Class, Packets};
+pub use pmtu::LIFETIME;
 
+use pmtu::PathMtus;
 use reassemble::Reassembler;
 use route::Routes;
 
@@ -42,7 +45,8 @@ const MAX_TIMERS: usize = 256;
 /// ICMP errors that may go out at once, before the rate counts.
 const ERROR_BURST: u32 = 50;
 
-/// How packets to a destination travel. Neither neighbour states nor the path's MTU are in it: it stays true while the stack exists.
+/// How packets to a destination travel. Neither neighbour states nor what [`PathMtus`] knows are in it: it stays true while the stack
+/// exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Where they leave.
@@ -126,6 +130,7 @@ pub struct Net {
     pub(crate) neighbours: Cache,
     pub(crate) claims: Claims,
     packets: Packets,
+    pub(crate) paths: PathMtus,
     reassembler: Reassembler,
     /// ICMP errors (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f)).
     errors: RateLimiter,
@@ -187,6 +192,7 @@ impl Net {
             neighbours: Cache::new(config.max_neighbours, &config.secret)?,
             claims: Claims::new(&addresses),
             packets: Packets::new(addresses.ports(), config.max_neighbours)?,
+            paths: PathMtus::new(&config.secret),
             reassembler: Reassembler::new(config.reassembly_bytes, config.reassembly_timeout),
             errors: RateLimiter::new(config.reply_rate, ERROR_BURST.min(config.reply_rate)),
             resolved: VecDeque::new(),

@@ -128,6 +128,7 @@ impl Tcp {
     fn init_accepted(&mut self, now: Instant, slot: u32, record: &HalfOpen, opening: &Opening) {
         let (mut hot, mut cold) = control_block(&self.shared.config, opening, now);
         synchronize(
+            &self.shared.config,
             &mut hot,
             &mut cold,
             record.irs,

@@ -56,6 +56,7 @@ impl Conn<'_> {
         let advances = seg.ack > self.hot.snd_una;
         if advances {
             self.on_ack_advance(now, seg);
+            self.confirm_path(now);
         } else if seg.ack == self.hot.snd_una {
             self.on_possible_duplicate(now, seg, news);
         }
@@ -294,6 +295,7 @@ impl Conn<'_> {
     /// The handshake is complete.
     pub fn establish(&mut self, now: Instant) {
         self.hot.state = State::Established;
+        self.adopt_path_mtu(now);
         self.cold.una_since = now;
         self.start_windows(now);
         self.greet();

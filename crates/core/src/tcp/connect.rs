@@ -73,7 +73,8 @@ impl Conn<'_> {
         let wscale = self.cold.offer_wscale;
         let is_ipv4 = self.key.is_ipv4();
         let agreed = Agreed::new(&self.sh.config, wscale, &seg.options, is_ipv4);
-        synchronize(self.hot, self.cold, seg.seq, &agreed, is_ipv4);
+        let config = &self.sh.config;
+        synchronize(config, self.hot, self.cold, seg.seq, &agreed, is_ipv4);
         if let Some(stamps) = seg.options.timestamps {
             self.hot.ts_recent = stamps.tsval;
         }

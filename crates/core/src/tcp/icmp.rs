@@ -9,15 +9,11 @@ use crate::info::State;
 use crate::ip::{ErrorKind, TransportError};
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
-use crate::tcp::options::effective_mss;
-use crate::tcp::tcb::Flags;
 
-/// The smallest path MTUs that are believed: below, an attacker would have us send tiny segments. RFC 8200 §5 guarantees the one for
-/// IPv6; every link of today carries the one for IPv4.
+/// The smallest path MTU that is believed over IPv4: below, an attacker would have us send tiny segments. Every link of today carries it.
+/// (IPv6 has no smaller one than 1280.)
 /// RFC 5927 §7.2-1.
 const MIN_MTU_V4: u16 = 552;
-/// RFC 8201 §4-1.
-const MIN_MTU_V6: u16 = 1280;
 
 impl Tcp {
     /// RFC 9293 MUST-54.
@@ -51,7 +47,7 @@ impl Conn<'_> {
         match error.kind {
             ErrorKind::TooBig => {
                 if let Some(mtu) = error.mtu {
-                    self.lower_path_mtu(now, mtu);
+                    self.on_too_big(now, mtu.max(MIN_MTU_V4), error.quoted.seq);
                 }
             }
             // RFC 5461 §4.1: hard errors end attempts to connect, not connections.
@@ -61,33 +57,6 @@ impl Conn<'_> {
             ErrorKind::Hard(error) | ErrorKind::Soft(error) => {
                 self.cold.soft_error = Some(error);
             }
-        }
-    }
-
-    /// Makes segments as large as path, peer and options let them be.
-    /// RFC 1191 §6.4-2.
-    pub fn fit_segments(&mut self) {
-        self.hot.mss = effective_mss(
-            self.cold.peer_mss,
-            self.cold.path.mtu,
-            self.key.is_ipv4(),
-            self.has(Flags::TIMESTAMPS),
-            &self.cold.options,
-        );
-    }
-
-    /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
-    /// RFC 1191 §3-2, §3-3, §6.3-1, §6.4-1; RFC 8201 §4-2, §4-3, §5.4-1.
-    fn lower_path_mtu(&mut self, now: Instant, mtu: u16) {
-        let is_ipv4 = self.key.is_ipv4();
-        let mtu = mtu.max(if is_ipv4 { MIN_MTU_V4 } else { MIN_MTU_V6 });
-        if mtu >= self.cold.path.mtu {
-            return;
-        }
-        self.cold.path.mtu = mtu;
-        self.fit_segments();
-        if self.hot.state.may_transmit() && self.hot.flight() > 0 {
-            self.go_back(now, 0);
         }
     }
 }

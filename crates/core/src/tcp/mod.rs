@@ -33,6 +33,7 @@ mod open;
 mod options;
 mod output;
 mod pacing;
+mod path_probe;
 mod prr;
 mod queues;
 mod rack;

@@ -19,6 +19,7 @@ use crate::tcp::fast_open::FastOpen;
 use crate::tcp::isn::Start;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::pacing::Pacing;
+use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
 use crate::tcp::ranges::Range;
 use crate::tcp::rate::Rate;
@@ -102,7 +103,14 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         last_received: 0,
         rtt: Rtt::new(config.rto_initial),
         flags: nodelay,
-        mss: effective_mss(peer, opening.path.mtu, is_ipv4, false, &opening.options),
+        mss: effective_mss(
+            config,
+            peer,
+            opening.path.mtu,
+            is_ipv4,
+            false,
+            &opening.options,
+        ),
         rcv_mss: MIN_RCV_MSS,
         state: State::Closed,
         snd_wscale: 0,
@@ -152,6 +160,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         dsack_round: opening.start.iss,
         prr: Prr::default(),
         doubt: Doubt::default(),
+        search: PathSearch::new(opening.path.mtu),
         dsack_seen: false,
         dup_bytes: 0,
         round_end: opening.start.iss,
@@ -166,7 +175,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         error: None,
         soft_error: None,
         peer_mss: peer_mss(&TcpOptions::default(), is_ipv4),
-        local_mss: advertised_mss(opening.path.mtu, is_ipv4, &options),
+        local_mss: advertised_mss(config, opening.path.mtu, is_ipv4, &options),
         offer_wscale: window_scale_for(config.max_buffer),
         syn_repeated: false,
         challenges: Challenges::default(),
@@ -186,6 +195,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
 /// The peer's SYN was received: its sequence number and what both agreed on.
 /// RFC 7323 §2.2-3, §2.2-4.
 pub(crate) fn synchronize(
+    config: &Config,
     hot: &mut Hot,
     cold: &mut Cold,
     irs: SeqNumber,
@@ -205,6 +215,7 @@ pub(crate) fn synchronize(
     hot.flags.set(Flags::SCALING, agreed.scaling);
     cold.peer_mss = agreed.peer_mss;
     hot.mss = effective_mss(
+        config,
         agreed.peer_mss,
         cold.path.mtu,
         is_ipv4,

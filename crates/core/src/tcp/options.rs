@@ -23,10 +23,15 @@ pub(crate) fn headers_len(is_ipv4: bool) -> u16 {
 
 /// The MSS option that we send: the MTU less fixed headers (RFC 6691), no more than the socket wants.
 /// RFC 9293 MUST-67.
-pub(crate) fn advertised_mss(mtu: u16, is_ipv4: bool, options: &Options) -> u16 {
+pub(crate) fn advertised_mss(config: &Config, mtu: u16, is_ipv4: bool, options: &Options) -> u16 {
     let mss = mtu.saturating_sub(headers_len(is_ipv4));
-    mss.min(options.max_segment.unwrap_or(u16::MAX))
-        .max(MIN_MSS)
+    mss.min(largest_segment(config, options)).max(MIN_MSS)
+}
+
+/// What the socket and the configuration want, whichever is less.
+fn largest_segment(config: &Config, options: &Options) -> u16 {
+    let clamp = config.max_segment.unwrap_or(u16::MAX);
+    options.max_segment.unwrap_or(u16::MAX).min(clamp)
 }
 
 /// The MSS that the peer wants.
@@ -44,6 +49,7 @@ pub(crate) fn peer_mss(theirs: &TcpOptions, is_ipv4: bool) -> u16 {
 /// RFC 9293 MUST-16.
 /// RFC 1122 §3.3.3-1.
 pub(crate) fn effective_mss(
+    config: &Config,
     peer: u16,
     mtu: u16,
     is_ipv4: bool,
@@ -53,7 +59,7 @@ pub(crate) fn effective_mss(
     let path = mtu.saturating_sub(headers_len(is_ipv4));
     let mss = peer
         .min(path)
-        .min(options.max_segment.unwrap_or(u16::MAX))
+        .min(largest_segment(config, options))
         .max(MIN_MSS);
     mss - if timestamps { TIMESTAMPS_LEN } else { 0 }
 }
@@ -128,21 +134,29 @@ mod tests {
     #[test]
     fn effective_mss_is_the_smallest() {
         let none = Options::default();
-        assert_eq!(effective_mss(1460, 1500, true, false, &none), 1460);
-        assert_eq!(effective_mss(1460, 1500, true, true, &none), 1448);
-        assert_eq!(effective_mss(9000, 1500, false, false, &none), 1440);
+        let config = &Config::default();
+        assert_eq!(effective_mss(config, 1460, 1500, true, false, &none), 1460);
+        assert_eq!(effective_mss(config, 1460, 1500, true, true, &none), 1448);
+        assert_eq!(effective_mss(config, 9000, 1500, false, false, &none), 1440);
         let small = Options {
             max_segment: Some(1000),
             ..none
         };
-        assert_eq!(effective_mss(1460, 1500, true, false, &small), 1000);
-        assert_eq!(advertised_mss(1500, true, &small), 1000);
+        assert_eq!(effective_mss(config, 1460, 1500, true, false, &small), 1000);
+        assert_eq!(advertised_mss(config, 1500, true, &small), 1000);
+        // Clamped for all sockets, in both directions.
+        let clamp = Config {
+            max_segment: Some(900),
+            ..Config::default()
+        };
+        assert_eq!(effective_mss(&clamp, 1460, 1500, true, false, &small), 900);
+        assert_eq!(advertised_mss(&clamp, 1500, true, &none), 900);
         // A hostile MSS does not make segments without payload.
         let hostile = TcpOptions {
             mss: Some(0),
             ..TcpOptions::default()
         };
-        assert!(effective_mss(peer_mss(&hostile, true), 1500, true, true, &none) >= 48);
+        assert!(effective_mss(config, peer_mss(&hostile, true), 1500, true, true, &none) >= 48);
     }
 
     /// RFC 7323 §2.3-3.

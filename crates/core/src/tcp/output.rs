@@ -7,6 +7,7 @@ use wire::time::Instant;
 use crate::cc::initial_window;
 use crate::info::State;
 use crate::tcp::conn::Conn;
+use crate::tcp::path_probe::ProbePlan;
 use crate::tcp::ranges::Range;
 use crate::tcp::spurious::{FRTO_SEGMENTS, Frto};
 use crate::tcp::tcb::Flags;
@@ -161,7 +162,9 @@ impl Conn<'_> {
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
             return None;
         }
-        let lost = self.sent_log()?.first_lost(self.scoreboard())?;
+        let lost = self
+            .sent_log()?
+            .next_lost(self.hot.snd_una, self.scoreboard())?;
         // RFC 9293 §3.8.6: the peer may have taken back a part of its window. What lies beyond can only be thrown away.
         let edge = self.hot.snd_una + self.hot.snd_wnd;
         if lost.start >= edge {
@@ -202,7 +205,7 @@ impl Conn<'_> {
     }
 
     /// RFC 6675 §5-10; RFC 5681 §3-1, §3-2, §4.3-2; RFC 8985 §9.3-1.
-    fn cwnd_allows(&self, len: u32) -> bool {
+    pub fn cwnd_allows(&self, len: u32) -> bool {
         let pipe = self.pipe();
         pipe == 0 || pipe.saturating_add(len) <= self.hot.window.cwnd
     }
@@ -220,6 +223,11 @@ impl Conn<'_> {
         self.restart_if_idle(now);
         let edge = self.hot.snd_una + self.hot.snd_wnd;
         let usable = if edge > nxt { edge - nxt } else { 0 };
+        match self.plan_path_probe(now, available, usable) {
+            ProbePlan::Now(probe) => return Some(probe),
+            ProbePlan::Wait => return None,
+            ProbePlan::No => {}
+        }
         let len = available.min(usable).min(self.segment_room());
         let sendable = if available == 0 {
             usable > 0

@@ -45,6 +45,7 @@ impl Prr {
     }
 
     /// sndcnt: bytes that may be sent now.
+    /// RFC 6937 §3-1.
     fn on_ack(&mut self, ack: &Delivery) -> u32 {
         self.delivered = self.delivered.saturating_add(ack.delivered);
         if ack.inflight > ack.ssthresh {

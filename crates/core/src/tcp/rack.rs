@@ -217,7 +217,11 @@ impl Conn<'_> {
         }
         self.keep_sndcnt(pipe_before);
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
-            self.enter_recovery(now);
+            if self.is_only_probe_lost() {
+                self.recover_probe(now);
+            } else {
+                self.enter_recovery(now);
+            }
         } else if verdict.resent_lost && self.has(Flags::RECOVERY) {
             self.reduce_again(now);
         }

@@ -173,6 +173,16 @@ impl Conn<'_> {
         self.mark_output();
     }
 
+    /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is (RFC 4821 §7.5).
+    pub fn recover_probe(&mut self, now: Instant) {
+        let saved = self.cold.congestion.save(&self.hot.window);
+        self.enter_recovery(now);
+        let window = &mut self.hot.window;
+        self.cold.congestion.undo(window, &saved);
+        self.cold.prr = Prr::default();
+        self.cold.doubt = Doubt::default();
+    }
+
     /// The answer to congestion, with `flight` bytes outstanding.
     pub fn reduce_window(&mut self, now: Instant, flight: u32) {
         let mss = u32::from(self.hot.mss);
@@ -187,6 +197,7 @@ impl Conn<'_> {
     /// The retransmission timer expired (RFC 5681 §3.1, RFC 6675 §5.1, RFC 8985 §6.3).
     /// RFC 2018 §5.1-1; RFC 5681 §3.1-10, §3.1-12.
     pub fn on_loss_timeout(&mut self, now: Instant) {
+        self.review_path(now);
         let mss = u32::from(self.hot.mss);
         let first = !self.has(Flags::LOSS);
         let flight = self.hot.flight().min(self.hot.window.cwnd.max(mss));

@@ -371,17 +371,18 @@ impl SentLog {
         verdict
     }
 
-    /// The first run of bytes that are lost and not SACKed.
+    /// The first run of bytes from `from` on that are lost and not SACKed.
     /// RFC 2018 §5-2; RFC 6675 §4-4.
-    pub fn first_lost(&self, sacked: Option<&RangeSet>) -> Option<Range> {
+    pub fn next_lost(&self, from: SeqNumber, sacked: Option<&RangeSet>) -> Option<Range> {
         if !self.has_lost {
             return None;
         }
         self.iter()
-            .filter(|(_, span)| span.mark == Mark::Lost)
-            .find_map(|(start, span)| match sacked {
-                Some(set) => set.first_gap(start, span.end),
-                None => Some(Range::new(start, span.end)),
+            .filter(|(_, span)| span.mark == Mark::Lost && span.end > from)
+            .map(|(start, span)| Range::new(start.max(from), span.end))
+            .find_map(|lost| match sacked {
+                Some(set) => set.first_gap(lost.start, lost.end),
+                None => Some(lost),
             })
     }
 

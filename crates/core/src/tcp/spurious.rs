@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::cc::{Algorithm, Window, initial_window};
+use crate::cc::{Saved, initial_window};
 use crate::tcp::conn::Conn;
 use crate::tcp::prr::Prr;
 use crate::tcp::rack::micros;
@@ -36,7 +36,7 @@ pub(crate) enum Frto {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
     /// The congestion state before the reaction; `None`: there is nothing to take back.
-    saved: Option<(Algorithm, Window)>,
+    saved: Option<Saved>,
     /// SND.UNA and SND.NXT when it began.
     range: Range,
     pub frto: Frto,
@@ -60,7 +60,7 @@ impl Conn<'_> {
     /// What there is to remember of this moment. Call it before the window is reduced.
     pub fn doubt(&self, frto: Frto) -> Doubt {
         Doubt {
-            saved: Some((self.cold.congestion, self.hot.window)),
+            saved: Some(self.cold.congestion.save(&self.hot.window)),
             range: Range::new(self.hot.snd_una, self.hot.snd_nxt),
             frto,
             sent_at: self.first_sent_at(),
@@ -124,6 +124,7 @@ impl Conn<'_> {
     }
 
     /// RFC 5682 §2.1 (without SACK) and §3.1 (with it).
+    /// RFC 5682 §2-1.
     fn step_of_frto(&mut self, now: Instant, seg: &Segment<'_>, news: bool) -> bool {
         let advances = seg.ack > self.hot.snd_una;
         let is_duplicate = !advances && seg.payload.is_empty() && !self.has(Flags::SACK);
@@ -191,9 +192,7 @@ impl Conn<'_> {
         self.sh.counters.spurious_losses += 1;
         let in_flight_then = doubt.range.len();
         let window = &mut self.hot.window;
-        let grown = window.cwnd;
-        (self.cold.congestion, *window) = saved;
-        window.cwnd = window.cwnd.max(grown);
+        self.cold.congestion.undo(window, &saved);
         if was_timeout {
             // The flight may have drained meanwhile: back to pipe_prev in slow start, not in one burst.
             let mss = u32::from(self.hot.mss);

@@ -68,7 +68,7 @@ impl Tcp {
         let options = listener
             .map(|listener| listener.options)
             .unwrap_or_default();
-        let mss = advertised_mss(mtu, record.key.is_ipv4(), &options);
+        let mss = advertised_mss(&self.shared.config, mtu, record.key.is_ipv4(), &options);
         let mut reply = syn_options(config, mss, record.rcv_wscale, 0);
         reply.sack_permitted = record.has(Options::SACK);
         reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));

@@ -17,6 +17,7 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
+use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
 use crate::tcp::ranges::Range;
 use crate::tcp::rate::Rate;
@@ -206,6 +207,8 @@ pub(crate) struct Cold {
     pub prr: Prr,
     /// The last reaction to loss, as long as it may turn out to be wrong.
     pub doubt: Doubt,
+    /// What larger and smaller segments have shown of the path.
+    pub search: PathSearch,
     /// The peer reports duplicates (RFC 2883).
     pub dsack_seen: bool,
     /// Bytes that duplicate ACKs say have left the network, without SACK.

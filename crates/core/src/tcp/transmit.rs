@@ -369,6 +369,9 @@ impl Conn<'_> {
         if self.has(Flags::LOSS) {
             self.on_new_data_of_frto();
         }
+        if plan.len >= u32::from(self.hot.mss) {
+            self.on_full_segment_sent(plan);
+        }
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
         self.note_sent(now, was_idle);
@@ -397,7 +400,9 @@ impl Conn<'_> {
         if self.has(Flags::RECOVERY | Flags::LOSS) {
             self.on_sent_again(now, plan.end() - plan.seq);
         }
-        self.log_again(now, Range::new(plan.seq, plan.end()));
+        let range = Range::new(plan.seq, plan.end());
+        self.on_resent_over_probe(now, range);
+        self.log_again(now, range);
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.note_sent(now, false);
         self.on_departed(now, plan.len);

@@ -100,6 +100,7 @@ impl Config {
             max_buffer: self.rcvbuf.max(self.sndbuf).max(defaults.max_buffer),
             time_wait: self.tcp_timewait,
             persist_timeout: self.persist_timeout,
+            max_segment: (self.mss > 0).then_some(self.mss),
             congestion: self.congestion,
             pacing: self.pacing,
             syn_cookies: self.syn_cookies,

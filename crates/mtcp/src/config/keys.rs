@@ -120,6 +120,8 @@ table! {
         |c| c.persist_timeout.map_or_else(|| "-1".into(), show_seconds);
     old tcp_timewait: "SECONDS", "How long the side that closed first remembers a connection (2 MSL).",
         |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
+    new mss: "BYTES, 0..=65495", "Largest TCP segment that is offered and sent, for paths that carry less than the link (MSS clamping); 0: what the link takes.",
+        |c, v| { c.mss = value::integer(v, 0, 65_495)? as u16; Ok(()) }, |c| c.mss.to_string();
     old cc: "cubic | reno | newreno | bbr | dctcp", "Congestion control.",
         |c, v| { c.congestion = v.parse()?; Ok(()) }, |c| c.congestion.name().into();
     new pacing: "yes | no", "Spread what cubic, reno and dctcp send over the round trip; bbr does in any case.",

@@ -93,6 +93,8 @@ pub struct Config {
     pub autotune: bool,
     /// Most memory that the receive buffers of one context, and again its send buffers, take, bytes.
     pub buffer_memory: usize,
+    /// Largest TCP segment that is offered and sent, bytes; 0: what the link takes.
+    pub mss: u16,
     /// Congestion control.
     pub congestion: CongestionControl,
     /// Spread what CUBIC, NewReno and DCTCP send over the round trip.
@@ -148,6 +150,7 @@ impl Default for Config {
             sndbuf: 1 << 20,
             autotune: true,
             buffer_memory: 256 << 20,
+            mss: 0,
             congestion: CongestionControl::default(),
             pacing: false,
             ecn: EcnUse::default(),

@@ -323,14 +323,13 @@ fn errors_about_our_ipv6_segments_are_passed_on() {
         }),
         Some((ErrorKind::TooBig, Some(1300)))
     );
-    assert_eq!(
-        pass(Icmpv6Message::PacketTooBig {
-            mtu: 1500,
-            quoted: &quoted
-        }),
-        None,
-        "would change nothing"
-    );
+    for mtu in [1500, 1279, 0] {
+        let message = Icmpv6Message::PacketTooBig {
+            mtu,
+            quoted: &quoted,
+        };
+        assert_eq!(pass(message), None, "{mtu}: too large, or too small");
+    }
     assert_eq!(
         pass(Icmpv6Message::TimeExceeded {
             code: 0,

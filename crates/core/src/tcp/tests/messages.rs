@@ -38,7 +38,7 @@ fn unreachable(h: &Harness, code: u8, mtu: u16, about: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn report(h: &mut Harness, code: u8, mtu: u16, about: &[u8]) {
+pub(super) fn report(h: &mut Harness, code: u8, mtu: u16, about: &[u8]) {
     let frame = unreachable(h, code, mtu, about);
     h.inject_raw(&frame);
     h.transmit();

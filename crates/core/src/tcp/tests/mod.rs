@@ -20,6 +20,7 @@ mod messages;
 mod nagle;
 mod pacing;
 mod passive;
+mod path;
 mod persist;
 mod prr;
 mod rack;

@@ -47,6 +47,7 @@ fn timed_out(sack: bool, stamps: bool, more: usize) -> Harness {
     h
 }
 
+/// RFC 5682 §2-1.
 #[test]
 fn frto_without_sack() {
     let mut h = timed_out(false, false, 20_000);
@@ -69,6 +70,7 @@ fn frto_without_sack() {
     assert_eq!(h.stack.counters().retransmits, 1);
 }
 
+/// RFC 5682 §2-1.
 #[test]
 fn frto_with_sack() {
     let mut h = timed_out(true, false, 20_000);

@@ -1,0 +1,328 @@
+//! The path's MTU as TCP finds it out itself (RFC 4821, RFC 8899): what to make of time-outs of large segments and of ICMP errors that
+//! may be forged (RFC 5927 §7), and larger segments that probe whether the path takes them.
+//!
+//! A smaller size is taken on an ICMP error about a segment in flight, unless segments of the present size have arrived before: then only
+//! if that segment times out as well. Two time-outs in a row of full-sized segments, without any error, are taken for a black hole. The
+//! size goes up again by probes: segments of new data that are larger than the others. When one is lost, that is no sign of congestion.
+
+use std::time::Duration;
+
+use wire::seq::SeqNumber;
+use wire::time::Instant;
+
+use crate::ip::LIFETIME;
+use crate::tcp::conn::Conn;
+use crate::tcp::options::{TIMESTAMPS_LEN, effective_mss, headers_len};
+use crate::tcp::output::{Kind, Plan};
+use crate::tcp::ranges::Range;
+use crate::tcp::tcb::Flags;
+
+/// Time-outs in a row after which a smaller size is tried.
+const BLACK_HOLE_TIMEOUTS: u8 = 2;
+/// The sizes to fall back on, bytes: RFC 8200 §5 has every link carry the first, RFC 1122 §3.3.3 every host take the second. IPv6 does
+/// not go below the first.
+const FALLBACKS: [u16; 2] = [1280, 576];
+/// Between a probe that failed, or a black hole, and the next probe.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// A search that would gain fewer bytes per packet than this is over.
+const WORTH_PROBING: u16 = 8;
+/// Segments behind a probe, so that its loss is noticed at once (RFC 4821 §7.3).
+const SEGMENTS_BEHIND: u32 = 3;
+
+/// What a connection knows of its path beside the MTU in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathSearch {
+    /// Largest packet that is still worth a probe, bytes.
+    high: u16,
+    /// A probe has failed: look in the middle.
+    failed: bool,
+    /// Size of the packet that probes, bytes; 0: none is in flight.
+    size: u16,
+    probe: Range,
+    next_at: Instant,
+    /// MTU of an ICMP error that is not believed yet (0: none), and the segment that it is about.
+    claimed: u16,
+    claimed_seq: SeqNumber,
+    /// A segment of full size was sent; the first one ended there.
+    sent_full: bool,
+    full_end: SeqNumber,
+    /// The size was lowered because of time-outs, and nothing was acknowledged since.
+    suspected: bool,
+}
+
+impl PathSearch {
+    pub fn new(link_mtu: u16) -> Self {
+        Self {
+            high: link_mtu,
+            failed: false,
+            size: 0,
+            probe: Range::default(),
+            next_at: Instant::ZERO,
+            claimed: 0,
+            claimed_seq: SeqNumber(0),
+            sent_full: false,
+            full_end: SeqNumber(0),
+            suspected: false,
+        }
+    }
+
+    /// Nothing more can be gained for now; in ten minutes the path may have changed.
+    fn rest(&mut self, now: Instant, link_mtu: u16) {
+        self.high = link_mtu;
+        self.failed = false;
+        self.next_at = now + LIFETIME;
+    }
+}
+
+/// Whether new data is to go as a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbePlan {
+    No,
+    /// As soon as there is room for it.
+    Wait,
+    Now(Plan),
+}
+
+fn fallback(mtu: u16, is_ipv4: bool) -> Option<u16> {
+    let steps = if is_ipv4 { 2 } else { 1 };
+    FALLBACKS.into_iter().take(steps).find(|&step| step < mtu)
+}
+
+impl Conn<'_> {
+    fn link_mtu(&self) -> u16 {
+        let port = usize::from(self.hot.port.0);
+        let interface = self.sh.config.interfaces.get(port);
+        interface.map_or(self.cold.path.mtu, |interface| interface.capabilities.mtu)
+    }
+
+    /// What other connections have found out.
+    pub fn adopt_path_mtu(&mut self, now: Instant) -> bool {
+        let known = self.sh.net.paths.find(now, self.key.remote().ip());
+        match known.filter(|known| known.mtu < self.cold.path.mtu) {
+            Some(known) => {
+                self.limit_path(known.mtu, known.until);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn limit_path(&mut self, mtu: u16, next_at: Instant) {
+        self.cold.search = PathSearch {
+            next_at,
+            ..PathSearch::new(self.link_mtu())
+        };
+        self.cold.path.mtu = mtu;
+        self.fit_segments();
+    }
+
+    fn learn_path_mtu(&mut self, now: Instant) {
+        let (dst, mtu) = (self.key.remote().ip(), self.cold.path.mtu);
+        self.sh.net.paths.learn(now, dst, mtu);
+    }
+
+    /// An ICMP error says that the segment at `seq` was too big for a link of `mtu` bytes.
+    pub fn on_too_big(&mut self, now: Instant, mtu: u16, seq: SeqNumber) {
+        let search = &mut self.cold.search;
+        let is_probe = search.size != 0 && seq >= search.probe.start && seq < search.probe.end;
+        if is_probe && mtu < search.size {
+            search.high = mtu.max(self.cold.path.mtu);
+        }
+        if mtu >= self.cold.path.mtu {
+            return;
+        }
+        // RFC 5927 §7.2: it is news that such segments do not get through. Their time-out will confirm it.
+        if self.is_size_proven() {
+            self.cold.search.claimed = mtu;
+            self.cold.search.claimed_seq = seq;
+            return;
+        }
+        self.lower_path_mtu(now, mtu);
+    }
+
+    /// Whether a segment as large as those in use has been acknowledged.
+    fn is_size_proven(&self) -> bool {
+        let search = &self.cold.search;
+        search.sent_full && self.hot.snd_una >= search.full_end
+    }
+
+    /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
+    /// RFC 1191 §3-2, §3-3, §6.3-1, §6.4-1; RFC 8201 §4-2, §4-3, §5.4-1.
+    fn lower_path_mtu(&mut self, now: Instant, mtu: u16) {
+        self.limit_path(mtu, now + LIFETIME);
+        self.learn_path_mtu(now);
+        if self.hot.state.may_transmit() && self.hot.flight() > 0 {
+            self.go_back(now, 0);
+        }
+    }
+
+    /// The retransmission timer expired: is the size of the segments to blame?
+    /// RFC 4821 §7.8-1.
+    pub fn review_path(&mut self, now: Instant) {
+        let search = self.cold.search;
+        let is_full = self.hot.flight() >= u32::from(self.hot.mss);
+        let in_a_row = self.hot.retries.is_multiple_of(BLACK_HOLE_TIMEOUTS);
+        if search.claimed != 0 && self.hot.snd_una <= search.claimed_seq {
+            self.limit_path(search.claimed, now + LIFETIME);
+            self.learn_path_mtu(now);
+        } else if is_full
+            && !self.adopt_path_mtu(now)
+            && in_a_row
+            && let Some(mtu) = fallback(self.cold.path.mtu, self.key.is_ipv4())
+        {
+            // RFC 4821 §7.7.
+            self.limit_path(mtu, now + PROBE_INTERVAL);
+            self.cold.search.suspected = true;
+        }
+    }
+
+    /// Something was acknowledged: were smaller segments what it took?
+    pub fn confirm_path(&mut self, now: Instant) {
+        if self.cold.search.suspected {
+            self.cold.search.suspected = false;
+            self.sh.counters.black_holes += 1;
+            self.learn_path_mtu(now);
+        }
+    }
+
+    /// Whether new data, so much of it available and allowed by the peer's window, is to go in a larger segment than the others.
+    /// RFC 4821 §4-1.
+    pub fn plan_path_probe(&mut self, now: Instant, available: u32, usable: u32) -> ProbePlan {
+        if self.cold.path.mtu >= self.cold.search.high {
+            return ProbePlan::No;
+        }
+        self.settle_path_probe(now);
+        let unfit = Flags::SACKED | Flags::RECOVERY | Flags::LOSS | Flags::HOLES | Flags::DUPLICATE;
+        let search = &self.cold.search;
+        if search.size != 0 || now < search.next_at || !self.has(Flags::SACK) || self.has(unfit) {
+            return ProbePlan::No;
+        }
+        let len = u32::from(self.mss_for(self.next_size()));
+        let mss = u32::from(self.hot.mss);
+        if len <= mss {
+            // The peer does not take more.
+            self.cold.search.high = self.cold.path.mtu;
+            return ProbePlan::No;
+        }
+        let needed = len + SEGMENTS_BEHIND * mss;
+        if needed > available || needed > usable || needed > self.hot.window.cwnd {
+            return ProbePlan::No;
+        }
+        if !self.cwnd_allows(len) {
+            return ProbePlan::Wait;
+        }
+        ProbePlan::Now(self.segment(Kind::New, self.hot.snd_nxt, len))
+    }
+
+    fn next_size(&self) -> u16 {
+        let (low, high) = (self.cold.path.mtu, self.cold.search.high);
+        if self.cold.search.failed {
+            low + (high - low).div_ceil(2)
+        } else {
+            high
+        }
+    }
+
+    fn mss_for(&self, mtu: u16) -> u16 {
+        effective_mss(
+            &self.sh.config,
+            self.cold.peer_mss,
+            mtu,
+            self.key.is_ipv4(),
+            self.has(Flags::TIMESTAMPS),
+            &self.cold.options,
+        )
+    }
+
+    /// Makes segments as large as path, peer and options let them be.
+    /// RFC 1191 §6.4-2.
+    pub fn fit_segments(&mut self) {
+        self.hot.mss = self.mss_for(self.cold.path.mtu);
+    }
+
+    /// New data went out in a segment of full size, or larger: then it is a probe.
+    pub fn on_full_segment_sent(&mut self, plan: &Plan) {
+        let range = Range::new(plan.seq, plan.end());
+        let search = &mut self.cold.search;
+        if plan.len <= u32::from(self.hot.mss) {
+            if !search.sent_full {
+                search.sent_full = true;
+                search.full_end = range.end;
+            }
+            return;
+        }
+        let stamps = if self.hot.has(Flags::TIMESTAMPS) {
+            TIMESTAMPS_LEN
+        } else {
+            0
+        };
+        search.size = plan.len as u16 + headers_len(self.key.is_ipv4()) + stamps;
+        search.probe = range;
+        self.sh.counters.mtu_probes += 1;
+    }
+
+    /// A probe that was acknowledged, and never sent again, got through.
+    fn settle_path_probe(&mut self, now: Instant) {
+        let search = self.cold.search;
+        if search.size == 0 || self.hot.snd_una < search.probe.end {
+            return;
+        }
+        self.cold.search = PathSearch {
+            high: search.high,
+            failed: search.failed,
+            ..PathSearch::new(search.high)
+        };
+        self.cold.path.mtu = search.size;
+        self.fit_segments();
+        self.learn_path_mtu(now);
+        self.end_search(now);
+    }
+
+    /// `range` is sent again: if it was the probe's, that did not get through (RFC 4821 §7.6.2).
+    pub fn on_resent_over_probe(&mut self, now: Instant, range: Range) {
+        let search = &mut self.cold.search;
+        let overlaps = range.start < search.probe.end && range.end > search.probe.start;
+        if search.size != 0 && overlaps {
+            search.high = search.high.min(search.size - 1);
+            search.failed = true;
+            search.size = 0;
+            search.next_at = now + PROBE_INTERVAL;
+            self.end_search(now);
+        }
+    }
+
+    fn end_search(&mut self, now: Instant) {
+        let link_mtu = self.link_mtu();
+        let low = self.cold.path.mtu;
+        let search = &mut self.cold.search;
+        if search.failed && search.high.saturating_sub(low) < WORTH_PROBING {
+            search.rest(now, link_mtu);
+        }
+    }
+
+    /// Whether nothing but the probe is taken for lost.
+    pub fn is_only_probe_lost(&self) -> bool {
+        let PathSearch { size, probe, .. } = self.cold.search;
+        let Some(log) = self.sent_log().filter(|_| size != 0) else {
+            return false;
+        };
+        let sacked = self.scoreboard();
+        let first = log.next_lost(self.hot.snd_una, sacked);
+        first.is_some_and(|lost| lost.start >= probe.start && lost.end <= probe.end)
+            && log.next_lost(probe.end, sacked).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_to_fall_back_on() {
+        assert_eq!(fallback(9000, true), Some(1280));
+        assert_eq!(fallback(1280, true), Some(576));
+        assert_eq!(fallback(576, true), None);
+        assert_eq!(fallback(1500, false), Some(1280));
+        assert_eq!(fallback(1280, false), None);
+    }
+}
