@@ -252,7 +252,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 768);
+const _: () = assert!(size_of::<Cold>() <= 1024);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.
