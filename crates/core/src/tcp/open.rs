@@ -126,13 +126,15 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
     }
 }
 
+fn algorithm(config: &Config, opening: &Opening) -> Algorithm {
+    let kind = opening.options.congestion.unwrap_or(config.congestion);
+    Algorithm::new(kind, opening.start.iss.0)
+}
+
 fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
     let options = opening.options;
     let is_ipv4 = opening.key.is_ipv4();
-    let congestion = Algorithm::new(
-        options.congestion.unwrap_or(config.congestion),
-        opening.start.iss.0,
-    );
+    let congestion = algorithm(config, opening);
     Cold {
         path: opening.path,
         last_sent: now,
