@@ -148,6 +148,7 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
         time(v).map(|v| c.fin_wait_2 = v)
     }),
     ("time_wait", "time", |c, v| time(v).map(|v| c.time_wait = v)),
+    ("autotune", "0 or 1", |c, v| flag(v).map(|v| c.autotune = v)),
     ("recv_buffer", "bytes", |c, v| {
         num(v).map(|v| c.recv_buffer = v)
     }),
