@@ -159,6 +159,8 @@ pub struct Config {
     /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528), ports (RFC 6056) and
     /// timestamp offsets. Fixed in simulations.
     pub secret: [u8; 32],
+    /// Keys Fast Open cookies if several stacks share an address: a client that comes back may meet another. `None`: `secret` does.
+    pub fast_open_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
     /// Half-open records over all listeners.
@@ -248,6 +250,7 @@ impl Default for Config {
             routes: Vec::new(),
             neighbours: Vec::new(),
             secret: [0; 32],
+            fast_open_secret: None,
             max_connections: 65_536,
             max_half_open: 16_384,
             max_time_wait: 65_536,

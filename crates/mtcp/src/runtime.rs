@@ -56,6 +56,8 @@ pub struct Mtcp {
     processors: Vec<usize>,
     board: Arc<Board>,
     facts: Vec<(&'static str, String)>,
+    /// A secret that all contexts have in common.
+    common: [u8; 32],
 }
 
 impl Mtcp {
@@ -102,10 +104,9 @@ impl Mtcp {
         ));
         facts.extend(opened.facts);
         let mut ports = Vec::with_capacity(cores);
+        let random = || secret().map_err(|error| SetupError(format!("no random numbers: {error}")));
         for port in opened.ports {
-            let secret =
-                secret().map_err(|error| SetupError(format!("no random numbers: {error}")))?;
-            ports.push((port, secret));
+            ports.push((port, random()?));
         }
         Ok(Self {
             board: Board::new(spec.name(), cores),
@@ -114,6 +115,7 @@ impl Mtcp {
             cores,
             processors,
             facts,
+            common: random()?,
         })
     }
 
@@ -171,13 +173,17 @@ impl Mtcp {
     /// One line with cause and remedy: no such core, context exists already, out of memory.
     pub fn context(&self, core: usize) -> Result<Context, SetupError> {
         let cpu = self.processor(core)?;
-        let (port, secret) = self.ports.lend(core)?;
+        let (port, own) = self.ports.lend(core)?;
+        let secrets = Secrets {
+            own,
+            common: self.common,
+        };
         let reporter = self
             .config
             .stat_print
             .then(|| Reporter::new(core, Arc::clone(&self.board)));
         let cpu = self.config.pin.then_some(cpu);
-        assemble(&self.config, port, secret, core, cpu, reporter)
+        assemble(&self.config, port, secrets, core, cpu, reporter)
             .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
 
@@ -224,7 +230,13 @@ impl Context {
     ) -> Result<Self, SetupError> {
         let port = Lent::given(port.into());
         secret()
-            .and_then(|secret| assemble(config, port, secret, core, None, None))
+            .and_then(|secret| {
+                let secrets = Secrets {
+                    own: secret,
+                    common: secret,
+                };
+                assemble(config, port, secrets, core, None, None)
+            })
             .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
 }
@@ -243,16 +255,25 @@ fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
     }
 }
 
+/// Where the keys of a stack come from.
+#[derive(Clone, Copy)]
+struct Secrets {
+    own: [u8; 32],
+    /// Of all contexts: a Fast Open client that comes back may meet another one.
+    common: [u8; 32],
+}
+
 fn assemble(
     config: &Config,
     port: Lent,
-    secret: [u8; 32],
+    secrets: Secrets,
     core: usize,
     cpu: Option<usize>,
     reporter: Option<Reporter>,
 ) -> io::Result<Context> {
-    let [a, b, ..] = secret;
-    let stack_config = config.stack(port.mac(), port.capabilities(), secret);
+    let [a, b, ..] = secrets.own;
+    let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
+    stack_config.fast_open_secret = Some(secrets.common);
     let (stack, streams) = Stack::new(stack_config)?;
     let runner = Runner::new(stack, port, config.spin).with_reporter(reporter);
     let driver = match config.mode {

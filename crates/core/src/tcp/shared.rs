@@ -68,7 +68,7 @@ impl Shared {
             sent: SidePool::new(connections)?,
             rates: SidePool::new(connections)?,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
-            issuer: Issuer::new(&config.secret),
+            issuer: Issuer::new(config.fast_open_secret.as_ref().unwrap_or(&config.secret)),
             server_cookies: CookieCache::new(&config.secret),
             resets: SecretLimiter::new(rate, keyed(&config.secret, "resets")),
             config,

@@ -241,6 +241,20 @@ fn no_more_than_the_window_is_taken() {
 }
 
 #[test]
+fn stacks_of_one_address_may_share_their_key() {
+    let stack = |secret| {
+        server_with(8, |config| {
+            config.secret = [secret; 32];
+            config.fast_open_secret = Some([9; 32]);
+        })
+    };
+    let cookie = cookie(&mut stack(1));
+    let mut other = stack(2);
+    other.send(syn_with(cookie).len(100));
+    other.expect(seg().syn().ack(101));
+}
+
+#[test]
 fn it_works_while_half_open_records_are_used_up() {
     let mut h = server_with(8, |config| config.max_half_open = 1);
     let cookie = cookie(&mut h);
