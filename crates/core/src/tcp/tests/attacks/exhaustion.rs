@@ -76,6 +76,22 @@ fn sacks_that_make_no_sense() {
     assert_eq!(h.stack.usage().range_sets, 0);
 }
 
+/// Half the sequence space behind what was sent, "before" and "behind" are the same.
+#[test]
+fn sacks_from_the_other_half() {
+    let mut h = with_sack(1000);
+    h.write(5000);
+    h.drain();
+    let nxt = 1 + h.info().flight;
+    for left in [nxt, nxt + 1, 582_114_142, nxt + (1 << 31) - 1] {
+        let block = (left, nxt + (1 << 31));
+        h.send(seg().seq(1).ack(1).win(WIN).ts(1, 0).sack(&[block]));
+        assert_eq!(h.stack.usage().range_sets, 0, "{left}");
+    }
+    h.send(seg().seq(1).ack(nxt).win(WIN).ts(1, 0));
+    assert_eq!(h.info().flight, 0);
+}
+
 /// A small MSS (CVE-2019-11479): however small the peer says its segments are, headers stay the smaller part.
 #[test]
 fn a_tiny_mss() {
