@@ -51,6 +51,7 @@ check:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	$(CARGO) xtask check
+	$(CARGO) xtask rfc --check
 
 clean:
 	$(CARGO) clean

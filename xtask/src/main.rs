@@ -17,7 +17,7 @@ const USAGE: &str = "usage: cargo xtask <command>
 
   deps     crate dependencies point the way DESIGN allows
   style    files under 600 lines, unsafe only where it may be, names of the house
-  rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write]
+  rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write] [--check]
   security every attack in docs/security.md has a test that exists
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above

@@ -21,11 +21,15 @@ struct Request {
     only_holes: bool,
     rfc: Option<u32>,
     write: bool,
+    check: bool,
 }
 
-/// Prints the matrix, or writes the page; fails on holes without a reason.
+/// Prints the matrix, writes the page or checks it; fails on holes without a reason.
 pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let request = parse(arguments)?;
+    if request.check {
+        return check(root);
+    }
     let (specs, tags) = load(root)?;
     if request.write {
         fs::write(root.join(PAGE), report::page(&specs, &tags)).context(PAGE)?;
@@ -39,6 +43,22 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<()> {
         print!("{}", report::table(&shown, &tags, request.only_holes));
     }
     complain(&problems)
+}
+
+/// Fails on holes without a reason, wrong tags, and a page that is not what `--write` would make.
+fn check(root: &Path) -> Result<()> {
+    let (specs, tags) = load(root)?;
+    complain(&matrix::problems(&specs, &tags))?;
+    if fs::read_to_string(root.join(PAGE)).unwrap_or_default() != report::page(&specs, &tags) {
+        bail!("{PAGE} is stale: run cargo xtask rfc --write");
+    }
+    let requirements: usize = specs.iter().map(|spec| spec.requirements.len()).sum();
+    println!(
+        "rfc: {requirements} requirements of {} RFCs, {} places name them",
+        specs.len(),
+        tags.len()
+    );
+    Ok(())
 }
 
 fn load(root: &Path) -> Result<(Vec<Spec>, Vec<Tag>)> {
@@ -59,11 +79,14 @@ fn parse(arguments: &[String]) -> Result<Request> {
         match argument.as_str() {
             "--missing" => request.only_holes = true,
             "--write" => request.write = true,
+            "--check" => request.check = true,
             "--rfc" => {
                 let number = arguments.next().and_then(|number| number.parse().ok());
                 request.rfc = Some(number.context("--rfc needs a number")?);
             }
-            other => bail!("unknown argument '{other}' of rfc (--missing, --rfc N, --write)"),
+            other => {
+                bail!("unknown argument '{other}' of rfc (--missing, --rfc N, --write, --check)")
+            }
         }
     }
     Ok(request)

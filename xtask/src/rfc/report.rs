@@ -11,8 +11,8 @@ const HEAD: &str = "\
 # Conformance
 
 Made by `cargo xtask rfc --write` from `specs/*.toml` and from the comments in code and tests that name requirements (`RFC 9293 MUST-23`,
-`RFC 5961 §3.2-1`: section and a number of ours). `cargo xtask rfc` fails when a MUST has no code or no test and no written reason, and when a
-comment names a requirement that is not in `specs/`.
+`RFC 5961 §3.2-1`: section and a number of ours). `make check` fails (`cargo xtask rfc --check`) when a MUST has no code or no test and no written
+reason, when a comment names a requirement that is not in `specs/`, and when this page is not what the tool would write.
 ";
 
 /// A table for a terminal, with places that can be clicked.

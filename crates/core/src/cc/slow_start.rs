@@ -55,6 +55,7 @@ impl SlowStart {
     }
 
     /// New data was acknowledged, below `ssthresh`.
+    /// RFC 9406 §4.3-1; RFC 9438 §4.10-2.
     pub fn grow(&mut self, window: &mut Window, sample: &AckSample) {
         if self.phase != Phase::Known {
             self.take_sample(sample);
@@ -80,6 +81,7 @@ impl SlowStart {
     }
 
     /// Is the shortest round trip of this round longer than that of the last one, or did it only seem so?
+    /// RFC 9406 §4.2-1, §4.2-3.
     fn look_for_delay(&mut self) {
         if self.samples < N_RTT_SAMPLE {
             return;
@@ -97,12 +99,14 @@ impl SlowStart {
         }
     }
 
+    /// RFC 9406 §4.3-2.
     fn is_delayed(&self) -> bool {
         let last = self.last_round_min;
         let threshold = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
         last != INFINITE && self.current_round_min >= last.saturating_add(threshold)
     }
 
+    /// RFC 9406 §4.2-2.
     fn begin_round(&mut self, window: &mut Window) {
         self.last_round_min = self.current_round_min;
         self.current_round_min = INFINITE;
@@ -173,6 +177,7 @@ mod tests {
         }
     }
 
+    /// RFC 9406 §4.2-1, §4.2-2; RFC 9438 §4.10-2.
     #[test]
     fn it_slows_down_when_the_delay_grows_and_ends_when_it_stays() {
         let mut flow = Flow::new();
@@ -196,6 +201,7 @@ mod tests {
         }
     }
 
+    /// RFC 9406 §4.2-3.
     #[test]
     fn a_delay_that_goes_away_was_none() {
         let mut flow = Flow::new();
@@ -222,6 +228,7 @@ mod tests {
         assert_eq!(flow.slow_start.phase, Phase::Standard);
     }
 
+    /// RFC 9406 §4.3-2.
     #[test]
     fn the_threshold_is_bounded() {
         // RFC 9406 §4.3: 4 ms at least, 16 ms at most.
@@ -237,6 +244,7 @@ mod tests {
         }
     }
 
+    /// RFC 9406 §4.3-1.
     #[test]
     fn only_the_first_looks_for_delay() {
         let mut flow = Flow::new();
