@@ -180,6 +180,20 @@ fn what_is_not_kept_is_not_reported() {
     assert!(full.options.sack.iter().all(|(left, _)| left != newest));
 }
 
+/// RFC 2883 §7-1: the edges compare well with everything, the block is larger than what is in flight.
+#[test]
+fn a_block_of_half_the_sequence_space_is_nonsense() {
+    let mut h = Harness::new().and_established(&everything());
+    h.write(1976);
+    h.drain();
+    let block = (582_114_142, 1977 + (1 << 31));
+    h.send(seg().seq(1).ack(2).win(WIN).sack(&[block]));
+    h.send(seg().seq(1).ack(1).win(WIN).sack(&[block]));
+    assert_eq!(h.stack.usage().range_sets, 0);
+    h.send(ack(1977, &[]));
+    assert_eq!(h.info().flight, 0);
+}
+
 // ---- retransmission and congestion ---------------------------------------------------------------------------------------------------
 
 /// RFC 6298 §3-2.
