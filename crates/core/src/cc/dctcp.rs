@@ -42,6 +42,7 @@ impl Dctcp {
     }
 
     /// RFC 8257 §3.3 steps 5 to 8: alpha = alpha * (1 - g) + g * M.
+    /// RFC 8257 §3.3-1.
     fn update_alpha(&mut self) {
         let marked = self.bytes_marked * u64::from(ONE) / self.bytes_acked.max(1);
         // Rounded up, so that alpha gets to 0.
@@ -50,7 +51,7 @@ impl Dctcp {
     }
 
     /// RFC 8257 §3.3 step 9 and §3.4: cwnd = cwnd * (1 - alpha / 2).
-    /// RFC 8257 §3-1.
+    /// RFC 8257 §3.3-2.
     pub fn on_ecn(&mut self, window: &mut Window, mss: u32) {
         let cut = u64::from(window.cwnd) * u64::from(self.alpha) / u64::from(2 * ONE);
         let least = mss.saturating_mul(2).min(window.cwnd);
@@ -59,6 +60,7 @@ impl Dctcp {
         self.reno.on_idle();
     }
 
+    /// RFC 8257 §3.4-1.
     pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
         self.reno.on_congestion_event(window, flight, mss);
     }
@@ -117,6 +119,7 @@ mod tests {
         assert_eq!(cut(&mut Dctcp::default()), 500 * MSS);
     }
 
+    /// RFC 8257 §3.3-1.
     #[test]
     fn alpha_follows_the_share_of_marks() {
         let mut dctcp = Dctcp::default();
@@ -131,6 +134,7 @@ mod tests {
         }
     }
 
+    /// RFC 8257 §3.3-2.
     #[test]
     fn the_cut_is_half_of_alpha() {
         let mut dctcp = Dctcp::default();
@@ -147,6 +151,7 @@ mod tests {
         assert_eq!(cut(&mut dctcp), 0);
     }
 
+    /// RFC 8257 §3.4-1.
     #[test]
     fn losses_are_answered_as_by_reno() {
         let mut dctcp = Dctcp::default();

@@ -29,6 +29,7 @@ pub(crate) struct Counts {
 }
 
 impl Default for Counts {
+    /// RFC 9768 §3.2.1-1.
     fn default() -> Self {
         Self {
             cep: FIRST_CEP,
@@ -59,6 +60,7 @@ impl Counts {
     }
 
     /// A segment with `len` bytes of payload arrived (RFC 9768 §3.2.2.2, §3.2.3.1).
+    /// RFC 9768 §3.2.2.2-1.
     pub fn count(&mut self, codepoint: Ecn, len: u32) {
         let bytes = match codepoint {
             Ecn::NotEct => return,
@@ -103,6 +105,7 @@ impl Counts {
     ///
     /// Without the option, one ACK for more than seven segments may hide a round of the ACE field. RFC 9768 §3.2.2.5.2 has the sender
     /// assume what is safest but likely: so many marks in one ACK are likely while the path is `congested`.
+    /// RFC 9768 §3.2.2.5-1.
     pub fn take_report(
         &mut self,
         ace: u8,
@@ -125,6 +128,7 @@ impl Counts {
         marked.saturating_mul(mss)
     }
 
+    /// RFC 9768 §3.2.3-1.
     fn take_bytes(&mut self, ce: u32) -> u32 {
         let delta = ce.wrapping_sub(self.reported) % EcnBytes::MODULUS;
         if delta >= EcnBytes::MODULUS / 2 {
@@ -159,6 +163,7 @@ mod tests {
         assert_eq!(ace_only(&mut counts, 1, 2, true), 0);
     }
 
+    /// RFC 9768 §3.2.2.5-1.
     #[test]
     fn a_long_ack_on_a_congested_path_may_hide_a_round() {
         // Ten segments and no visible change: eight may have been marked. Ten and one: nine.

@@ -43,6 +43,7 @@ pub(crate) enum Feedback {
 
 impl Feedback {
     /// What a SYN asks for. Combinations that nobody has a use for yet count as the newest (RFC 9768 §3.1.2).
+    /// RFC 9768 §3.1.2-1.
     pub fn asked_by(syn: TcpFlags) -> Self {
         match ace(syn) {
             0b000 => Self::None,
@@ -61,6 +62,7 @@ impl Feedback {
     }
 
     /// What both agree on when a SYN that asks for `self` is answered so (RFC 9768 table 2, RFC 3168 §6.1.1).
+    /// RFC 3168 §6.1.1-1; RFC 9768 §3.1.1-1, §3.1.2-2.
     fn agreed(self, answer: Answer) -> Self {
         match (self, answer.0) {
             (Self::None, _) | (_, 0b000 | 0b111) => Self::None,
@@ -122,6 +124,7 @@ impl Answer {
 
     /// Whether it reports a SYN that was sent as `sent` in a way that a network may have caused (RFC 9768 §3.2.2.3): congestion may be
     /// marked on what is ECN-capable, and nothing else may change.
+    /// RFC 9768 §3.2.2.3-1.
     fn is_plausible(self, sent: Ecn) -> bool {
         let marked = sent != Ecn::NotEct && self.0 == arrival_code(Ecn::Ce);
         self.feedback() != Feedback::Accurate || marked || self.0 == arrival_code(sent)
@@ -165,6 +168,7 @@ impl EcnState {
 
     /// The SYN, or its answer, was lost `times` times. RFC 9768 §3.1.4.1: ask once more, then no longer, since it may be the question that
     /// gets lost (RFC 3168 §6.1.1.1).
+    /// RFC 3168 §6.1.1.1-1; RFC 9768 §3.1.4-1.
     pub fn on_syn_lost(&mut self, times: u8) {
         if times > 1 {
             self.asks = Feedback::None;
@@ -199,6 +203,7 @@ impl Conn<'_> {
     /// The ECN field of a segment that is about to be sent. RFC 3168 §6.1.4, §6.1.5, §6.1.6: data is ECN-capable when it is sent for the
     /// first time; pure ACKs, retransmissions and window probes are not. DCTCP wants everything to be, for its queues drop what is not
     /// (RFC 8257 §3.5).
+    /// RFC 3168 §6.1.1-2, §6.1.4-1, §6.1.5-1, §6.1.6-1; RFC 8257 §3.5-1.
     pub fn codepoint(&self, plan: &Plan) -> Ecn {
         let ecn = &self.cold.ecn;
         let agreed = match self.hot.state {
@@ -270,6 +275,7 @@ impl Conn<'_> {
 
     /// The ACK that completes a passive handshake. With accurate ECN its bits can be a code of how the SYN-ACK arrived
     /// (RFC 9768 §3.2.2.1, table 3); the result has the counter in their place that the peer goes on from.
+    /// RFC 9768 §3.2.2.1-1.
     pub fn take_handshake_report<'a>(&mut self, seg: &Segment<'a>) -> Segment<'a> {
         let mut seg = *seg;
         let ecn = &mut self.cold.ecn;
@@ -298,6 +304,7 @@ impl Conn<'_> {
     }
 
     /// The receiver's half: an acceptable segment arrived (RFC 3168 §6.1.5: what is outside of the window says nothing).
+    /// RFC 3168 §6.1.5-2.
     pub fn receive_marks(&mut self, now: Instant, seg: &Segment<'_>) {
         self.sh.counters.congestion_marks_in += u64::from(seg.ecn == Ecn::Ce);
         match self.cold.ecn.feedback {
@@ -315,6 +322,7 @@ impl Conn<'_> {
     }
 
     /// RFC 3168 §6.1.3: ECE in every ACK from the first mark until CWR comes.
+    /// RFC 3168 §6.1.3-1.
     fn echo_until_known(&mut self, seg: &Segment<'_>) {
         if seg.payload.is_empty() {
             return;
@@ -331,6 +339,7 @@ impl Conn<'_> {
     }
 
     /// RFC 8257 §3.2: each ACK says whether what it acknowledges met congestion, so what came before a change is acknowledged before it.
+    /// RFC 8257 §3.2-1.
     fn echo_exactly(&mut self, now: Instant, seg: &Segment<'_>) {
         let met = seg.ecn == Ecn::Ce;
         if seg.payload.is_empty() || met == self.cold.ecn.echo {
@@ -391,6 +400,7 @@ impl Conn<'_> {
     }
 
     /// RFC 3168 §6.1.2: as if a segment had been lost, but at most once per window, and not on top of a loss.
+    /// RFC 3168 §6.1.2-1, §6.1.2-2; RFC 9293 SHLD-8.
     fn react_to_marks(&mut self) {
         let hot = &mut *self.hot;
         if self.cold.ecn.reduced.is_some()
@@ -409,6 +419,7 @@ impl Conn<'_> {
     }
 
     /// The window was reduced, for whatever reason: the receiver is to know (RFC 3168 §6.1.2).
+    /// RFC 3168 §6.1.2-3.
     pub fn note_reduction(&mut self) {
         if self.cold.ecn.feedback != Feedback::None {
             self.cold.ecn.reduced = Some(self.hot.snd_nxt);
@@ -423,6 +434,7 @@ mod tests {
     use super::*;
 
     /// RFC 9768 table 2, from the client's side: what it asked for, what the SYN-ACK says, what follows.
+    /// RFC 9768 §3.1.1-1, §3.1.2-2.
     #[test]
     fn the_table_of_answers() {
         use Feedback::{Accurate, Classic, None};
@@ -450,6 +462,7 @@ mod tests {
         }
     }
 
+    /// RFC 9768 §3.1.2-1.
     #[test]
     fn unknown_questions_are_taken_for_the_newest() {
         for bits in [0b001, 0b010, 0b100, 0b101, 0b110, 0b111] {

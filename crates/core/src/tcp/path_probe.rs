@@ -148,6 +148,7 @@ impl Conn<'_> {
 
     /// RFC 1191 §6.3, RFC 8201 §5.2: smaller segments from now on, and again what was too big. That is no sign of congestion.
     /// RFC 1191 §3-2, §3-3, §6.3-1, §6.4-1; RFC 8201 §4-2, §4-3, §5.4-1.
+    /// RFC 8201 §4-1; RFC 5927 §7.2-1.
     fn lower_path_mtu(&mut self, now: Instant, mtu: u16) {
         self.limit_path(mtu, now + LIFETIME);
         self.learn_path_mtu(now);
@@ -157,7 +158,7 @@ impl Conn<'_> {
     }
 
     /// The retransmission timer expired: is the size of the segments to blame?
-    /// RFC 4821 §7.8-1.
+    /// RFC 4821 §7.7-1.
     pub fn review_path(&mut self, now: Instant) {
         let search = self.cold.search;
         let is_full = self.hot.flight() >= u32::from(self.hot.mss);
@@ -186,7 +187,7 @@ impl Conn<'_> {
     }
 
     /// Whether new data, so much of it available and allowed by the peer's window, is to go in a larger segment than the others.
-    /// RFC 4821 §4-1.
+    /// RFC 4821 §7.3-1.
     pub fn plan_path_probe(&mut self, now: Instant, available: u32, usable: u32) -> ProbePlan {
         if self.cold.path.mtu >= self.cold.search.high {
             return ProbePlan::No;
@@ -262,6 +263,7 @@ impl Conn<'_> {
     }
 
     /// A probe that was acknowledged, and never sent again, got through.
+    /// RFC 4821 §7.6.1-1.
     fn settle_path_probe(&mut self, now: Instant) {
         let search = self.cold.search;
         if search.size == 0 || self.hot.snd_una < search.probe.end {
@@ -279,6 +281,7 @@ impl Conn<'_> {
     }
 
     /// `range` is sent again: if it was the probe's, that did not get through (RFC 4821 §7.6.2).
+    /// RFC 4821 §7.6.2-1.
     pub fn on_resent_over_probe(&mut self, now: Instant, range: Range) {
         let search = &mut self.cold.search;
         let overlaps = range.start < search.probe.end && range.end > search.probe.start;
@@ -291,6 +294,7 @@ impl Conn<'_> {
         }
     }
 
+    /// RFC 4821 §7.7-2.
     fn end_search(&mut self, now: Instant) {
         let link_mtu = self.link_mtu();
         let low = self.cold.path.mtu;
@@ -301,6 +305,7 @@ impl Conn<'_> {
     }
 
     /// Whether nothing but the probe is taken for lost.
+    /// RFC 4821 §7.6.2-1, §7.6.2-2.
     pub fn is_only_probe_lost(&self) -> bool {
         let PathSearch { size, probe, .. } = self.cold.search;
         let Some(log) = self.sent_log().filter(|_| size != 0) else {

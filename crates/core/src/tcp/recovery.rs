@@ -196,6 +196,7 @@ impl Conn<'_> {
 
     /// The retransmission timer expired (RFC 5681 §3.1, RFC 6675 §5.1, RFC 8985 §6.3).
     /// RFC 2018 §5.1-1; RFC 5681 §3.1-10, §3.1-12.
+    /// RFC 5682 §2.1-1.
     pub fn on_loss_timeout(&mut self, now: Instant) {
         self.review_path(now);
         let mss = u32::from(self.hot.mss);

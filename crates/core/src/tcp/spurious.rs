@@ -70,6 +70,7 @@ impl Conn<'_> {
 
     /// What is known of the time-out that is about to be reacted to. The second one for the same data changes nothing, as long as only the
     /// first segment went again (RFC 5682 §3.1 step 2); any other time-out during a recovery is a real one.
+    /// RFC 5682 §3.2-1.
     pub fn doubt_timeout(&self) -> Doubt {
         let frto = self.cold.doubt.frto;
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
@@ -124,7 +125,7 @@ impl Conn<'_> {
     }
 
     /// RFC 5682 §2.1 (without SACK) and §3.1 (with it).
-    /// RFC 5682 §2-1.
+    /// RFC 5682 §2.1-2, §2.1-3, §2.1-4, §2.1-5, §3.1-1.
     fn step_of_frto(&mut self, now: Instant, seg: &Segment<'_>, news: bool) -> bool {
         let advances = seg.ack > self.hot.snd_una;
         let is_duplicate = !advances && seg.payload.is_empty() && !self.has(Flags::SACK);
@@ -182,6 +183,7 @@ impl Conn<'_> {
     }
 
     /// The Eifel response (RFC 4015 §3), unless the network says that it is congested.
+    /// RFC 9438 §4.9-1.
     fn take_back(&mut self, now: Instant, seg: &Segment<'_>) {
         let doubt = std::mem::take(&mut self.cold.doubt);
         let was_timeout = self.has(Flags::LOSS);

@@ -56,6 +56,7 @@ fn ack(ack: u32, ace: u16) -> Seg {
 
 // ---- the handshake -----------------------------------------------------------------------------------------------------------------------
 
+/// RFC 9768 §3.1.1-1.
 #[test]
 fn the_syn_ack_says_how_the_syn_arrived() {
     // Table 2.
@@ -72,6 +73,7 @@ fn the_syn_ack_says_how_the_syn_arrived() {
     }
 }
 
+/// RFC 9768 §3.2.2.1-1.
 #[test]
 fn the_ack_says_how_the_syn_ack_arrived() {
     // Table 3.
@@ -114,6 +116,7 @@ fn the_option_goes_once_in_a_syn_ack() {
     assert_eq!(again.options.ecn_bytes, None);
 }
 
+/// RFC 9768 §3.2.2.3-1.
 #[test]
 fn a_peer_whose_bits_are_cleared_gets_no_ecn_capable_data() {
     // §3.2.2.4.
@@ -122,6 +125,7 @@ fn a_peer_whose_bits_are_cleared_gets_no_ecn_capable_data() {
     h.expect(seg().seq(1).len(1000).ace(5).ecn(Ecn::NotEct));
 }
 
+/// RFC 9768 §3.2.2.3-1.
 #[test]
 fn a_syn_that_cannot_have_been_marked_was_mangled() {
     // §3.2.2.3.
@@ -136,6 +140,7 @@ fn a_syn_that_cannot_have_been_marked_was_mangled() {
 
 // ---- the receiver ------------------------------------------------------------------------------------------------------------------------
 
+/// RFC 9768 §3.2.1-1, §3.2.2.2-1.
 #[test]
 fn marks_are_counted_in_the_field() {
     let mut h = accepted(|ack| ack.ace(0b010));
@@ -151,6 +156,7 @@ fn marks_are_counted_in_the_field() {
     h.expect(seg().len(10).ace(0).ecn(Ecn::Ect0));
 }
 
+/// RFC 9768 §3.2.3-1.
 #[test]
 fn bytes_are_counted_for_a_peer_that_counts_them_too() {
     let mut h = accepted(|ack| ack.ace(0b010).ecn_bytes(1, 0, 1));

@@ -42,6 +42,7 @@ fn data(seq: u32) -> Seg {
 
 // ---- the handshake (RFC 3168 §6.1.1) -----------------------------------------------------------------------------------------------------
 
+/// RFC 3168 §6.1.1-1.
 #[test]
 fn nobody_asks_and_nothing_is_marked() {
     let mut h = Harness::established();
@@ -71,6 +72,7 @@ fn a_peer_that_gives_up_asking_is_not_told_yes() {
     h.expect(seg().syn().ack(1));
 }
 
+/// RFC 9768 §3.1.2-2.
 #[test]
 fn a_peer_without_accurate_ecn_gets_the_classic() {
     let mut h = with_ecn(EcnUse::On);
@@ -82,6 +84,7 @@ fn a_peer_without_accurate_ecn_gets_the_classic() {
     h.expect(seg().seq(1).len(1000).ecn(Ecn::Ect0));
 }
 
+/// RFC 3168 §6.1.1-1; RFC 9768 §3.1.2-2.
 #[test]
 fn a_peer_without_ecn_gets_none() {
     let mut h = with_ecn(EcnUse::On);
@@ -93,6 +96,7 @@ fn a_peer_without_ecn_gets_none() {
     h.expect(seg().seq(1).len(1000).ecn(Ecn::NotEct));
 }
 
+/// RFC 3168 §6.1.1.1-1; RFC 9768 §3.1.4-1.
 #[test]
 fn a_question_that_gets_lost_is_not_asked_for_ever() {
     // RFC 3168 §6.1.1.1, RFC 9768 §3.1.4.1.
@@ -110,6 +114,7 @@ fn a_question_that_gets_lost_is_not_asked_for_ever() {
     h.expect(seg().seq(1).len(1000).ecn(Ecn::NotEct));
 }
 
+/// RFC 3168 §6.1.1.1-1.
 #[test]
 fn a_question_that_is_answered_with_rst_is_dropped() {
     // RFC 3168 §6.1.1.1.
@@ -145,6 +150,7 @@ fn a_syn_cookie_remembers_the_answer_if_there_are_timestamps() {
 
 // ---- what may be marked (§6.1.4 to §6.1.6) -----------------------------------------------------------------------------------------------
 
+/// RFC 3168 §6.1.1-2, §6.1.4-1, §6.1.5-1.
 #[test]
 fn only_new_data_is_ecn_capable() {
     let mut h = agreed();
@@ -167,6 +173,7 @@ fn only_new_data_is_ecn_capable() {
     h.expect(seg().fin().ecn(Ecn::NotEct));
 }
 
+/// RFC 3168 §6.1.6-1.
 #[test]
 fn a_window_probe_is_not_ecn_capable() {
     let mut h = agreed();
@@ -187,6 +194,7 @@ fn ipv6_carries_the_same_bits() {
 
 // ---- the sender (§6.1.2) -----------------------------------------------------------------------------------------------------------------
 
+/// RFC 3168 §6.1.2-1, §6.1.2-2, §6.1.2-3; RFC 9293 SHLD-8.
 #[test]
 fn an_echo_halves_the_window_once_per_window_and_is_answered() {
     let mut h = agreed();
@@ -224,6 +232,7 @@ fn an_echo_in_the_next_window_counts_again() {
     assert_eq!(h.stack.counters().congestion_marks_obeyed, 2);
 }
 
+/// RFC 3168 §6.1.2-3.
 #[test]
 fn a_loss_is_reported_as_a_reduction_too() {
     let mut h = agreed();
@@ -265,6 +274,7 @@ fn what_is_not_marked_takes_the_short_way() {
 
 // ---- the receiver (§6.1.3) ---------------------------------------------------------------------------------------------------------------
 
+/// RFC 3168 §6.1.3-1; RFC 9293 SHLD-8.
 #[test]
 fn a_mark_is_echoed_until_the_sender_knows() {
     let mut h = agreed();
@@ -285,6 +295,7 @@ fn a_mark_is_echoed_until_the_sender_knows() {
     h.expect(seg().len(500).ece().ecn(Ecn::Ect0));
 }
 
+/// RFC 3168 §6.1.5-2.
 #[test]
 fn marks_outside_of_the_window_and_on_acks_say_nothing() {
     let mut h = agreed();
@@ -302,6 +313,7 @@ fn marks_outside_of_the_window_and_on_acks_say_nothing() {
     h.expect(seg().len(10));
 }
 
+/// RFC 8257 §3.2-1.
 #[test]
 fn dctcp_says_of_each_segment_whether_it_was_marked() {
     // RFC 8257 §3.2, figure 1.
@@ -330,6 +342,7 @@ fn agreed_with_capable_answer(mut h: Harness) -> Harness {
     h
 }
 
+/// RFC 8257 §3.5-1.
 #[test]
 fn dctcp_asks_whatever_the_configuration_says() {
     let mut h = Harness::with(|config| config.congestion = CongestionControl::Dctcp);

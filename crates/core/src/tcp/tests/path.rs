@@ -90,7 +90,7 @@ fn other_connections_to_the_host_know_for_ten_minutes() {
     assert_eq!(h.info().pmtu, 1500);
 }
 
-/// RFC 4821 §4-1.
+/// RFC 4821 §7.3-1, §7.6.1-1, §7.7-2.
 #[test]
 fn a_larger_size_is_probed_after_ten_minutes() {
     let mut h = narrow(true);
@@ -112,6 +112,7 @@ fn a_larger_size_is_probed_after_ten_minutes() {
     assert_eq!((h.info().pmtu, h.stack.counters().mtu_probes), (1500, 1));
 }
 
+/// RFC 4821 §7.6.2-1.
 #[test]
 fn a_probe_that_is_lost_is_no_congestion() {
     let mut h = narrow(true);
@@ -138,6 +139,7 @@ fn a_probe_that_is_lost_is_no_congestion() {
     h.expect(seg().seq(25_041).len(1210));
 }
 
+/// RFC 4821 §7.6.2-2.
 #[test]
 fn losses_besides_the_probe_are_congestion() {
     let mut h = narrow(true);
@@ -150,7 +152,7 @@ fn losses_besides_the_probe_are_congestion() {
     assert!(h.info().ssthresh < u32::MAX);
 }
 
-/// RFC 4821 §7.8-1.
+/// RFC 4821 §7.7-1.
 #[test]
 fn a_black_hole_is_left_within_a_second() {
     let mut h = established(false);
@@ -204,6 +206,7 @@ fn an_outage_that_ends_costs_small_segments_for_half_a_minute() {
     assert_eq!(h.info().pmtu, 1500);
 }
 
+/// RFC 8201 §4-1, §4-2.
 #[test]
 fn ipv6_goes_no_lower_than_1280() {
     let mut h = Harness::new().over_ipv6().and_established(&offer(false));

@@ -47,7 +47,7 @@ fn timed_out(sack: bool, stamps: bool, more: usize) -> Harness {
     h
 }
 
-/// RFC 5682 §2-1.
+/// RFC 5682 §2.1-1, §2.1-3, §2.1-5.
 #[test]
 fn frto_without_sack() {
     let mut h = timed_out(false, false, 20_000);
@@ -70,7 +70,7 @@ fn frto_without_sack() {
     assert_eq!(h.stack.counters().retransmits, 1);
 }
 
-/// RFC 5682 §2-1.
+/// RFC 5682 §3.1-1.
 #[test]
 fn frto_with_sack() {
     let mut h = timed_out(true, false, 20_000);
@@ -89,6 +89,7 @@ fn frto_with_sack() {
     assert!(info.rto < 2 * backed_off);
 }
 
+/// RFC 5682 §2.1-4.
 #[test]
 fn frto_sees_a_real_loss() {
     for sack in [false, true] {
@@ -115,6 +116,7 @@ fn frto_without_new_data_is_conventional() {
     h.expect(seg().seq(2001).len(1000));
 }
 
+/// RFC 5682 §2.1-2.
 #[test]
 fn frto_learns_nothing_from_an_ack_of_everything() {
     // Step 2a: perhaps only the first was lost, and perhaps all ACKs.
@@ -124,6 +126,7 @@ fn frto_learns_nothing_from_an_ack_of_everything() {
     assert!(h.info().ssthresh < u32::MAX);
 }
 
+/// RFC 5682 §3.2-1.
 #[test]
 fn frto_survives_a_second_time_out() {
     let mut h = timed_out(false, false, 20_000);
@@ -204,6 +207,7 @@ fn eifel_undoes_a_fast_retransmit() {
     h.expect_nothing();
 }
 
+/// RFC 9438 §4.9-1.
 #[test]
 fn a_duplicate_report_undoes_a_fast_retransmit() {
     let mut h = fast_retransmitted(false);
