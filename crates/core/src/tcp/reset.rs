@@ -12,38 +12,25 @@ use crate::tcp::shared::Shared;
 use crate::tcp::tcb::Flags;
 
 /// The RST that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); none answers a RST.
+/// Without timestamps: there is no clock that the other end knows, and one that still has an earlier connection (Linux in TIME-WAIT, for
+/// one) would take the value for an old one and keep to it, so that the port could not be used again for a minute.
 fn reset_for(seg: &Segment<'_>) -> Option<TcpHeader> {
     if seg.has(TcpFlags::RST) {
         return None;
     }
-    let header = TcpHeader {
-        options: echo_of(seg),
-        ..TcpHeader::default()
-    };
     Some(if seg.has(TcpFlags::ACK) {
         TcpHeader {
             seq: seg.ack,
             flags: TcpFlags::RST,
-            ..header
+            ..TcpHeader::default()
         }
     } else {
         TcpHeader {
             ack: seg.end(),
             flags: TcpFlags::RST | TcpFlags::ACK,
-            ..header
+            ..TcpHeader::default()
         }
     })
-}
-
-/// RFC 7323 §5.2-1: an echo shows the other end that its segment was seen.
-fn echo_of(seg: &Segment<'_>) -> TcpOptions {
-    TcpOptions {
-        timestamps: seg.options.timestamps.map(|theirs| Timestamps {
-            tsval: 0,
-            tsecr: theirs.tsval,
-        }),
-        ..TcpOptions::default()
-    }
 }
 
 impl Shared {
