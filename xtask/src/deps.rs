@@ -39,7 +39,7 @@ const ARROWS: &[Arrows] = &[
     arrows("mtcp", &["mtcp-core", "io", "ring", "wire"], None),
     arrows("capi", &["mtcp"], None),
     arrows("tools", &["mtcp"], None),
-    arrows("interop", &["io", "wire"], None),
+    arrows("interop", &[], None),
     arrows("xtask", &[], None),
 ];
 

@@ -1,6 +1,6 @@
 //! What the interop tests share: namespaces with a kernel at the other end, processes that end with the test, files to compare.
 //!
-//! Nothing here knows the inside of mTCP (the TAP interfaces of [`path`] are opened with its `io` crate). The tests drive the `mtcp` binary of `target/release` (`MTCP_BIN` names another one), C
+//! Nothing here knows the inside of mTCP. The tests drive the `mtcp` binary of `target/release` (`MTCP_BIN` names another one), C
 //! programs built against an installed library, and the kernel's own programs.
 //!
 //! `MTCP_FULL=1` takes the full sizes; without it every combination runs with less data. `INTEROP_BASELINE=1` runs the kernel's stack
@@ -16,7 +16,6 @@ pub mod gate;
 pub mod installed;
 pub mod lab;
 pub mod namespace;
-pub mod path;
 pub mod process;
 pub mod programs;
 
