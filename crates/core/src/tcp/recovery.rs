@@ -2,8 +2,8 @@
 //!
 //! All of it is a log and an estimate. What the log says is lost, less what is SACKed, wants to be retransmitted. `pipe` is what is still
 //! thought to be in the network; sending anything needs `pipe` to stay below `cwnd`, which each ACK of a recovery sets by proportional
-//! rate reduction (`prr`). Without SACK `cwnd` stands at `ssthresh` then, and each duplicate ACK says that one segment has left the network: the same as RFC 6582's inflation of `cwnd`, told from the other
-//! side.
+//! rate reduction (`prr`). Without SACK `cwnd` stands at `ssthresh` then, and each duplicate ACK says that one segment has left the network:
+//! the same as RFC 6582's inflation of `cwnd`, told from the other side.
 
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
