@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mtcp_core::command::Options;
 use mtcp_core::config::Config;
+use mtcp_core::deferral;
 
 use super::table::Details;
 use super::{OptionName, SocketOption};
@@ -25,9 +26,6 @@ const MAX_BUFFER: u32 = 8 << 20;
 const MIN_CLAMP: u32 = 1152;
 /// Linux: TCP_FIN_TIMEOUT_MAX.
 const MAX_FIN_WAIT_2: Duration = Duration::from_secs(120);
-/// Linux: TCP_TIMEOUT_INIT and TCP_RTO_MAX, seconds: how long the retransmissions of a SYN-ACK are apart.
-const FIRST_RTO: u64 = 1;
-const LAST_RTO: u64 = 120;
 
 /// Changes an option that is a value and nothing else.
 pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> {
@@ -48,7 +46,7 @@ pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> 
         SocketOption::KeepCount(count) => keepalive.count = within(count, KEEP_COUNT)?,
         SocketOption::UserTimeout(time) => options.user_timeout = not_zero(time),
         SocketOption::Congestion(algorithm) => options.congestion = Some(algorithm),
-        SocketOption::DeferAccept(time) => options.defer_accept = retransmissions(time),
+        SocketOption::DeferAccept(time) => options.defer_accept = deferral::retransmissions(time),
         SocketOption::SynCount(count) => options.syn_retries = Some(within(count, SYN_COUNT)?),
         SocketOption::FinWait2(time) => {
             options.fin_wait_2 = time.map(|time| time.min(MAX_FIN_WAIT_2));
@@ -100,7 +98,9 @@ pub(super) fn show(
         OptionName::Congestion => {
             SocketOption::Congestion(options.congestion.unwrap_or(settings.congestion))
         }
-        OptionName::DeferAccept => SocketOption::DeferAccept(time_of(options.defer_accept)),
+        OptionName::DeferAccept => {
+            SocketOption::DeferAccept(deferral::time_of(options.defer_accept))
+        }
         OptionName::SynCount => {
             SocketOption::SynCount(options.syn_retries.unwrap_or(defaults().syn_retries))
         }
@@ -132,38 +132,6 @@ fn keep_time(time: Duration) -> Result<Duration> {
     Ok(time)
 }
 
-/// After how many seconds a SYN-ACK has been sent again once, twice, ...
-fn retransmission_times() -> impl Iterator<Item = u64> {
-    let mut gap = FIRST_RTO;
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        at += gap;
-        gap = (2 * gap).min(LAST_RTO);
-        Some(at)
-    })
-    .take(usize::from(u8::MAX))
-}
-
-/// The retransmissions of a SYN-ACK that take `time` or more.
-fn retransmissions(time: Duration) -> u8 {
-    let seconds = time.as_secs();
-    let less = retransmission_times()
-        .take_while(|&at| at < seconds)
-        .count();
-    if seconds == 0 {
-        0
-    } else {
-        u8::try_from(less + 1).unwrap_or(u8::MAX)
-    }
-}
-
-/// The time that so many retransmissions take.
-fn time_of(retransmissions: u8) -> Duration {
-    let last = usize::from(retransmissions).checked_sub(1);
-    let seconds = last.and_then(|last| retransmission_times().nth(last));
-    Duration::from_secs(seconds.unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,24 +159,6 @@ mod tests {
             try_one(SocketOption::AcceptConn(true)),
             Err(Errno::ENOPROTOOPT)
         );
-    }
-
-    #[test]
-    fn deferral_counts_retransmissions() {
-        // As read back from Linux 6.18.
-        for (asked, given) in [
-            (0, 0),
-            (1, 1),
-            (2, 3),
-            (5, 7),
-            (100, 127),
-            (255, 367),
-            (256, 367),
-            (40_000, 29_887),
-        ] {
-            let time = time_of(retransmissions(Duration::from_secs(asked)));
-            assert_eq!(time.as_secs(), given, "{asked}");
-        }
     }
 
     #[test]
