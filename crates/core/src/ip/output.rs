@@ -135,6 +135,7 @@ pub fn address_frame(frame: &mut [u8], mac: MacAddr) {
 impl Net {
     /// Writes the Ethernet and IP header for `payload_len` bytes from the path's source to `dst`, with the ECN bits `ecn`, and returns
     /// where the payload starts; 0 if the frame is too short.
+    /// RFC 9293 SHLD-22.
     #[expect(clippy::too_many_arguments, reason = "one header field each")]
     pub fn write_headers(
         &self,

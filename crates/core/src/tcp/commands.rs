@@ -322,7 +322,7 @@ impl Conn<'_> {
         }
     }
 
-    /// RFC 9293 MUST-24, MUST-17.
+    /// RFC 9293 MUST-24, MUST-17, SHLD-21.
     fn set_options(&mut self, now: Instant, options: Options) {
         let before = std::mem::replace(&mut self.cold.options, options);
         if options.nodelay && !before.nodelay {

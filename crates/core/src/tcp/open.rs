@@ -62,6 +62,7 @@ pub(crate) fn window_clamp(options: &Options) -> u32 {
 }
 
 /// `path` with the header fields that `options` ask for.
+/// RFC 9293 MUST-48, MUST-49; RFC 1122 §3.2.1.6-1, §3.2.1.7-3.
 pub(crate) fn marked(path: Path, options: &Options) -> Path {
     let marking = if path.src.is_ipv4() {
         options.v4

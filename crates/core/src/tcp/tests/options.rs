@@ -324,6 +324,7 @@ fn marks(h: &mut Harness) -> (u8, u8) {
     (frame[15], frame[22])
 }
 
+/// RFC 9293 MUST-48, MUST-49, SHLD-21, SHLD-22; RFC 1122 §3.2.1.6-1, §3.2.1.7-3.
 #[test]
 fn packets_are_marked_as_asked() {
     let marking = Marking {
