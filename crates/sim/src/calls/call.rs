@@ -111,6 +111,12 @@ pub enum Kind {
     Pipe {
         flags: i32,
     },
+    Splice {
+        from: i32,
+        to: i32,
+        len: usize,
+        flags: i32,
+    },
     LocalName {
         fd: i32,
     },
@@ -210,6 +216,7 @@ impl Call {
             Kind::Send { fd, flags, .. } => process.wait_limit(*fd, *flags, false),
             Kind::Connect { fd, .. } | Kind::Write { fd, .. } => process.wait_limit(*fd, 0, false),
             Kind::Close { fd } => process.linger_limit(*fd),
+            Kind::Splice { from, flags, .. } => process.splice_limit(*from, *flags),
             _ => Some(Duration::ZERO),
         }
     }
@@ -254,6 +261,7 @@ impl Call {
                 self.result = Some(Ok(Reply::default()));
                 outcome
             }
+            Kind::Splice { from, to, len, .. } => process.splice(*from, *to, *len),
             Kind::Poll { fds, .. } => process.poll(fds),
             Kind::EpollWait { epoll, max, .. } => process.epoll_wait(*epoll, *max),
             _ => Some(self.at_once(process)),
@@ -365,7 +373,7 @@ impl Call {
 
 impl Process {
     /// How long a call may wait on a socket.
-    fn wait_limit(&self, fd: i32, flags: i32, reading: bool) -> Option<Duration> {
+    pub(super) fn wait_limit(&self, fd: i32, flags: i32, reading: bool) -> Option<Duration> {
         let Ok(socket) = self.table.socket(fd) else {
             return self.pipe_limit(fd);
         };

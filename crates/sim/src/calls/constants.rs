@@ -118,6 +118,9 @@ constants! {
     O_WRONLY = 1;
     O_RDWR = 2;
     O_NONBLOCK = 0o4000;
+    SPLICE_F_MOVE = 1;
+    SPLICE_F_NONBLOCK = 2;
+    SPLICE_F_MORE = 4;
     O_CLOEXEC = 0o2000000;
     FIONREAD = 0x541b;
     SIOCINQ = 0x541b;

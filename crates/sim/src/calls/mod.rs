@@ -14,6 +14,7 @@ mod options;
 mod pipe;
 mod poll;
 mod process;
+mod splice;
 mod stream;
 
 pub use call::{Call, Kind, Reply};

@@ -12,7 +12,7 @@ use super::epoll::News;
 use super::{Outcome, Process, Reply, fail};
 
 /// What a pipe of Linux holds, bytes.
-const CAPACITY: usize = 64 << 10;
+pub(super) const CAPACITY: usize = 64 << 10;
 
 /// What is between the ends.
 #[derive(Debug, Default)]
@@ -104,6 +104,18 @@ impl Process {
         buffer.bytes.extend(bytes.iter().take(n));
         buffer.news.reading += 1;
         Some(Ok(Reply::of(n)))
+    }
+
+    /// How many bytes a pipe holds.
+    pub(super) fn pipe_len(&mut self, fd: i32) -> usize {
+        self.end(fd).map_or(0, |(_, buffer)| buffer.bytes.len())
+    }
+
+    /// Its first bytes, which stay.
+    pub(super) fn pipe_front(&mut self, fd: i32, len: usize) -> Vec<u8> {
+        self.end(fd)
+            .map(|(_, buffer)| buffer.bytes.iter().take(len).copied().collect())
+            .unwrap_or_default()
     }
 
     pub(super) fn pipe_readiness(&self, end: PipeEnd) -> i32 {

@@ -1,6 +1,7 @@
 //! The stack of a process, its time and its frames.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use mtcp_core::{AppStreams, Command, Config, ConnId, Error, Event, PortId, Reply, Stack};
 use wire::checksum;
@@ -10,6 +11,8 @@ use wire::time::Instant;
 use super::descriptors::{Accepted, Body, Descriptors};
 
 const PORT: PortId = PortId(0);
+/// Time before a program starts: addresses are checked and announced.
+const PRELUDE: Duration = Duration::from_secs(10);
 /// Timers that fire without time passing, in one turn: more is a livelock, and the deadline stays in the past.
 const MAX_ROUNDS: usize = 1000;
 
@@ -74,6 +77,16 @@ impl Process {
                 return;
             }
         }
+    }
+
+    /// Lets the stack check and announce its addresses, and forgets the frames of that.
+    pub fn settle_in(&mut self) {
+        let start = self.now + PRELUDE;
+        while let Some(due) = self.next_deadline().filter(|due| *due < start) {
+            self.advance(due.max(self.now + Duration::from_nanos(1)));
+        }
+        self.advance(start);
+        self.sent.clear();
     }
 
     /// A frame arrives, and the stack answers.

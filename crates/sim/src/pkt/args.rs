@@ -267,6 +267,12 @@ fn naming(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
             },
             ("close", [fd]) => Kind::Close { fd: scope.fd(fd)? },
             ("pipe", [_]) => Kind::Pipe { flags: 0 },
+            ("splice", [from, _, to, _, len, flags]) => Kind::Splice {
+                from: scope.fd(from)?,
+                to: scope.fd(to)?,
+                len: int(len)? as usize,
+                flags: int32(flags)?,
+            },
             ("getsockname", [fd, _, _]) => Kind::LocalName { fd: scope.fd(fd)? },
             ("getpeername", [fd, _, _]) => Kind::PeerName { fd: scope.fd(fd)? },
             _ => return Ok(None),

@@ -13,7 +13,8 @@ use wire::tcp::{self, TcpFlags, TcpHeader};
 use super::flows::{Cookies, Flow, Ports, peer_to_wire};
 use super::icmp;
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
-use super::settings::{OUR_MAC, PEER_MAC, Settings};
+use super::settings::Settings;
+use super::{OUR_MAC, PEER_MAC};
 
 /// What a byte of the peer's data is: any function of its place will do.
 fn pattern(seq: u32, len: u16) -> Vec<u8> {

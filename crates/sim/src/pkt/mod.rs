@@ -9,6 +9,7 @@ mod code;
 mod compose;
 mod flows;
 mod icmp;
+mod link;
 mod observe;
 mod parse;
 mod results;
@@ -20,7 +21,8 @@ mod show;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use settings::{OPTIONS, SETTINGS, Settings};
+pub use link::{Link, OUR_MAC, PEER_MAC};
+pub use settings::{OPTIONS, SETTINGS, Settings, set, small_config};
 
 /// The text is not a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,14 @@ pub fn run(text: &str, mode: Mode) -> Result<Vec<String>, ParseError> {
     let script = parse::parse(text)?;
     let settings = Settings::new(&script)?;
     runner::Runner::new(&script, &settings, mode)?.run()
+}
+
+/// What a script says about its world.
+///
+/// # Errors
+/// It is no script.
+pub fn settings(text: &str) -> Result<Settings, ParseError> {
+    Settings::new(&parse::parse(text)?)
 }
 
 /// All scripts under `path`, which may be one itself, in order of their names.

@@ -15,8 +15,6 @@ use super::{Mode, ParseError, Settings, code, compose, results};
 use crate::calls::constants::{MSG_FASTOPEN, by_name};
 use crate::calls::{Call, Kind, Process, info_fields};
 
-/// Time before the script: addresses are checked and announced.
-const PRELUDE: Duration = Duration::from_secs(10);
 /// How long `*` waits for a packet.
 const PATIENCE: i64 = 3_600_000_000_000;
 
@@ -97,14 +95,8 @@ impl<'a> Runner<'a> {
     }
 
     fn begin(&mut self) {
-        let start = Instant::ZERO + PRELUDE;
-        while let Some(due) = self.process.next_deadline().filter(|due| *due < start) {
-            self.process
-                .advance(due.max(self.process.now() + Duration::from_nanos(1)));
-        }
-        self.process.advance(start);
-        while self.process.pop_sent().is_some() {}
-        self.start = start;
+        self.process.settle_in();
+        self.start = self.process.now();
     }
 
     /// Plays it all.

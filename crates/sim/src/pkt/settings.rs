@@ -4,18 +4,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use mtcp_core::config::{Address, Interface, Route, StaticNeighbour, SynCookies};
-use mtcp_core::{Config, PortId};
-use wire::frame::{Capabilities, MacAddr};
+use mtcp_core::Config;
+use mtcp_core::config::SynCookies;
 
-use super::ParseError;
 use super::script::{OptionLine, Script};
+use super::{Link, ParseError};
 
 /// Prefix of the `--define` names that configure the stack.
 const PREFIX: &str = "mtcp_";
-
-pub(super) const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-pub(super) const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 /// `--ip_version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +37,8 @@ pub struct Settings {
     /// One line for each packet: no line stands for several.
     pub(super) strict_segments: bool,
     pub(super) config: Config,
+    /// What was set of the [`SETTINGS`], in order.
+    pub(super) stack: Vec<(String, String)>,
     /// Commands that mean nothing here.
     pub(super) notices: Vec<String>,
     mtu: u16,
@@ -111,9 +109,6 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
     }),
     ("quick_acks", "number", |c, v| {
         num(v).map(|v| c.quick_acks = v)
-    }),
-    ("ecn", "off, passive or on", |c, v| {
-        v.parse().ok().map(|v| c.ecn = v)
     }),
     ("initial_window", "segments", |c, v| {
         num(v).map(|v| c.initial_window = v)
@@ -217,7 +212,27 @@ fn cookies(text: &str) -> Option<SynCookies> {
     }
 }
 
-fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
+/// A configuration for few connections, the same in each run.
+pub fn small_config() -> Config {
+    Config {
+        secret: [7; 32],
+        max_connections: 256,
+        max_half_open: 64,
+        max_time_wait: 64,
+        max_listeners: 16,
+        recv_pool: 64 << 20,
+        send_pool: 64 << 20,
+        max_neighbours: 16,
+        huge_pages: false,
+        ..Config::default()
+    }
+}
+
+/// Sets one of the [`SETTINGS`].
+///
+/// # Errors
+/// There is none with this name, or the value is not what it takes; in words.
+pub fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
     let known = SETTINGS.iter().find(|(known, ..)| *known == name);
     let Some((_, takes, apply)) = known else {
         let names: Vec<&str> = SETTINGS.iter().map(|(name, ..)| *name).collect();
@@ -290,18 +305,8 @@ impl Settings {
             tolerance: 4_000_000,
             ts_tick: None,
             strict_segments: false,
-            config: Config {
-                secret: [7; 32],
-                max_connections: 256,
-                max_half_open: 64,
-                max_time_wait: 64,
-                max_listeners: 16,
-                recv_pool: 64 << 20,
-                send_pool: 64 << 20,
-                max_neighbours: 16,
-                huge_pages: false,
-                ..Config::default()
-            },
+            config: small_config(),
+            stack: Vec::new(),
             notices: Vec::new(),
             mtu: 1500,
         }
@@ -332,9 +337,20 @@ impl Settings {
     fn define(&mut self, value: &str) -> Result<(), String> {
         let (name, value) = definition(value).ok_or("expected --define=NAME=VALUE")?;
         match name.strip_prefix(PREFIX) {
-            Some(name) => set(&mut self.config, name, value),
+            Some(name) => self.set(name, value),
             None => Ok(()),
         }
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        set(&mut self.config, name, value)?;
+        self.stack.push((name.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    /// What the script sets of the [`SETTINGS`], names and values.
+    pub fn stack(&self) -> &[(String, String)] {
+        &self.stack
     }
 
     /// A shell command: settings of Linux that have a counterpart are taken over, the rest is skipped.
@@ -345,7 +361,7 @@ impl Settings {
             };
             let name = path.rsplit(['/', '.']).next().unwrap_or_default();
             let known = SYSCTLS.iter().find(|(sysctl, _)| *sysctl == name);
-            let set = known.map(|(_, name)| set(&mut self.config, name, value));
+            let set = known.map(|(_, name)| self.set(name, value));
             if !matches!(set, Some(Ok(()))) {
                 self.notices.push(format!("setting skipped: {word}"));
             }
@@ -356,51 +372,31 @@ impl Settings {
         }
     }
 
-    /// One link; the peer is behind a gateway whose hardware address is known.
+    /// One link; the peer is behind a gateway.
     fn finish(&mut self) {
-        let v4 = self.local_ip.is_ipv4();
-        let gateway: IpAddr = match self.local_ip {
+        self.link().attach(&mut self.config);
+    }
+
+    /// The link, with the mask and the gateway that nobody asks for.
+    pub fn link(&self) -> Link {
+        let (gateway, prefix_len) = match self.local_ip {
             IpAddr::V4(ip) => {
                 let [a, b, ..] = ip.octets();
-                [a, b, 255, 254].into()
+                ([a, b, 255, 254].into(), 16)
             }
             IpAddr::V6(ip) => {
                 let mut segments = ip.segments();
                 segments[7] = 0xfffe;
-                segments.into()
+                (segments.into(), 64)
             }
         };
-        let (network, all): (IpAddr, u8) = if v4 {
-            ([0; 4].into(), 32)
-        } else {
-            ([0u16; 8].into(), 128)
-        };
-        let port = PortId(0);
-        self.config.interfaces = vec![Interface {
-            mac: OUR_MAC,
-            capabilities: Capabilities {
-                mtu: self.mtu,
-                queues: 1,
-                tx_checksum: false,
-            },
-            addresses: vec![Address {
-                addr: self.local_ip,
-                prefix_len: if v4 { 16 } else { 64 },
-            }],
-        }];
-        self.config.routes = vec![Route {
-            network,
-            prefix_len: 0,
-            gateway: Some(gateway),
-            port,
-        }];
-        let neighbour = |addr| StaticNeighbour {
-            addr,
-            prefix_len: all,
-            mac: PEER_MAC,
-            port,
-        };
-        self.config.neighbours = vec![neighbour(gateway), neighbour(self.remote_ip)];
+        Link {
+            local: self.local_ip,
+            prefix_len,
+            gateway,
+            remote: self.remote_ip,
+            mtu: self.mtu,
+        }
     }
 }
 

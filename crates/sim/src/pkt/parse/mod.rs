@@ -45,11 +45,18 @@ fn option_line(at: &mut Cursor<'_>) -> Result<OptionLine> {
     at.expect("--")?;
     let name = at.word()?;
     let value = if at.accept("=") {
-        at.rest_of_line()
+        unquoted(&at.rest_of_line()).to_owned()
     } else {
         String::new()
     };
     Ok(OptionLine { line, name, value })
+}
+
+fn unquoted(text: &str) -> &str {
+    let inner = text.strip_prefix('"');
+    inner
+        .and_then(|inner| inner.strip_suffix('"'))
+        .unwrap_or(text)
 }
 
 fn event(at: &mut Cursor<'_>) -> Result<Event> {
