@@ -36,6 +36,7 @@ const ARROWS: &[Arrows] = &[
     ),
     arrows("io", &["wire", "ring"], None),
     arrows("sim", &["mtcp-core", "wire"], None),
+    arrows("packetdrill", &["mtcp-core", "sim", "wire"], None),
     arrows("mtcp", &["mtcp-core", "io", "ring", "wire"], None),
     arrows("capi", &["mtcp"], None),
     arrows("tools", &["mtcp"], None),

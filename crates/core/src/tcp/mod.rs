@@ -16,9 +16,7 @@ mod commands;
 mod conn;
 mod connect;
 mod cookie;
-mod cork;
 mod data;
-mod defer;
 mod ecn;
 mod emit;
 mod events;
@@ -53,14 +51,12 @@ mod spurious;
 mod state;
 mod syn_ack;
 mod tail;
-mod tally;
 mod tcb;
 #[cfg(test)]
 mod tests;
 mod time_wait;
 mod timers;
 mod transmit;
-mod unsent;
 mod window;
 
 use std::io;
