@@ -7,10 +7,12 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -386,6 +388,8 @@ events_one_by_one(int listener, int port)
 	CHECK(mtcp_close(ctx, s) == 0 && mtcp_close(ctx, ep) == 0);
 }
 
+#include "pair_options.h"
+
 /* ---- the end: what was written and closed arrives, though the client is gone ---- */
 
 static void
@@ -402,8 +406,8 @@ last_words(int listener, int port)
 }
 
 static void (*const scenarios[])(int listener, int port) = {
-	names, vectors, bulk_both_ways, resets, connects_without_blocking, accepts_without_blocking, fills_up,
-	events_one_by_one, last_words,
+	names, information, vectors, bulk_both_ways, resets, connects_without_blocking, accepts_without_blocking, fills_up,
+	events_one_by_one, time_outs, low_water, corks, deferred, last_words,
 };
 #define SCENARIOS (int)(sizeof scenarios / sizeof *scenarios)
 

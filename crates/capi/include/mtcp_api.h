@@ -146,11 +146,13 @@ int mtcp_getsockname(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *
 int mtcp_getpeername(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen);
 
 /*
- * Constants, sizes and errors of Linux. SOL_SOCKET: SO_REUSEADDR SO_REUSEPORT SO_LINGER SO_KEEPALIVE SO_RCVBUF SO_SNDBUF SO_ERROR
- * SO_TYPE SO_PROTOCOL SO_DOMAIN SO_ACCEPTCONN. IPPROTO_TCP: TCP_NODELAY TCP_MAXSEG TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT
- * TCP_USER_TIMEOUT TCP_CONGESTION TCP_INFO. IPPROTO_IPV6: IPV6_V6ONLY. Any other: mtcp_getsockopt fails with ENOPROTOOPT;
- * mtcp_setsockopt does nothing and returns 0, with strict_options = yes in the configuration ENOPROTOOPT.
- * SO_RCVBUF and SO_SNDBUF read as they were set, not doubled.
+ * Constants, sizes and errors of Linux. SOL_SOCKET: SO_REUSEADDR SO_REUSEPORT SO_LINGER SO_KEEPALIVE SO_RCVBUF SO_SNDBUF SO_RCVLOWAT
+ * SO_RCVTIMEO SO_SNDTIMEO SO_ERROR SO_TYPE SO_PROTOCOL SO_DOMAIN SO_ACCEPTCONN SO_SNDLOWAT SO_INCOMING_CPU. IPPROTO_TCP: TCP_NODELAY
+ * TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_USER_TIMEOUT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT
+ * TCP_WINDOW_CLAMP TCP_NOTSENT_LOWAT TCP_CONGESTION TCP_INFO. IPPROTO_IP: IP_TOS IP_TTL IP_MTU. IPPROTO_IPV6: IPV6_V6ONLY IPV6_TCLASS
+ * IPV6_UNICAST_HOPS IPV6_MTU. Any other: mtcp_getsockopt fails with ENOPROTOOPT; mtcp_setsockopt does nothing and returns 0, with
+ * strict_options = yes in the configuration ENOPROTOOPT. SO_RCVBUF and SO_SNDBUF read as they were set, not doubled; TCP_QUICKACK
+ * reads as it was set last.
  */
 int mtcp_getsockopt(mctx_t mctx, int sockid, int level, int optname, void *optval, socklen_t *optlen);
 
@@ -158,7 +160,7 @@ int mtcp_setsockopt(mctx_t mctx, int sockid, int level, int optname, const void 
 
 int mtcp_setsock_nonblock(mctx_t mctx, int sockid);
 
-/* request: FIONREAD, FIONBIO, each with an int *. */
+/* request: FIONREAD (SIOCINQ), SIOCOUTQ (TIOCOUTQ), SIOCOUTQNSD, FIONBIO, each with an int *. */
 int mtcp_socket_ioctl(mctx_t mctx, int sockid, int request, void *argp);
 
 /* Two sockets of this context: what is written to pipeid[1] is read from pipeid[0]. */
@@ -176,7 +178,7 @@ int mtcp_readv(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);
 /* Never raises SIGPIPE. */
 ssize_t mtcp_write(mctx_t mctx, int sockid, const char *buf, size_t len);
 
-/* flags: MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL. */
+/* flags: MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL. With MSG_MORE what does not fill a segment waits for the next call, 200 ms at most. */
 ssize_t mtcp_send(mctx_t mctx, int sockid, const char *buf, size_t len, int flags);
 
 int mtcp_writev(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);

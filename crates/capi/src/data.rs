@@ -2,13 +2,18 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use libc::{FIONBIO, FIONREAD, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, iovec};
+use libc::{
+    FIONBIO, FIONREAD, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, TIOCOUTQ, iovec,
+};
 use mtcp::{Errno, RecvFlags, Result, SendFlags};
 
 use crate::call::{answer, done};
 use crate::handle::{Handle, with};
 use crate::memory;
 use crate::socket::id;
+
+/// linux/sockios.h.
+const SIOCOUTQNSD: u64 = 0x894b;
 
 /// A number of bytes as C wants it. No call moves more than [`memory`] lets it, so it fits.
 #[inline]
@@ -178,6 +183,13 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
                     let unread = c_int::try_from(unread).unwrap_or(c_int::MAX);
                     // SAFETY: an int, says the header.
                     unsafe { memory::store(argp, unread) }
+                }
+                TIOCOUTQ | SIOCOUTQNSD => {
+                    let (unacked, not_sent) = inner.context.unacknowledged(id)?;
+                    let all = u64::from(request.cast_unsigned()) == TIOCOUTQ;
+                    let bytes = if all { unacked } else { not_sent };
+                    // SAFETY: an int, says the header.
+                    unsafe { memory::store(argp, c_int::try_from(bytes).unwrap_or(c_int::MAX)) }
                 }
                 FIONBIO => {
                     // SAFETY: an int, says the header.

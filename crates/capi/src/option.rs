@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use libc::{IPPROTO_IPV6, socklen_t};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, socklen_t};
 use mtcp::{Domain, Errno, Kind, Result, SocketId, State};
 
 use crate::call::done;
@@ -12,6 +12,8 @@ use crate::option_table::{self, Entry, Source};
 use crate::socket::id;
 use crate::tcp_info::LinuxTcpInfo;
 
+/// Length of most values.
+const INT: socklen_t = 4;
 /// Longest value that is looked at.
 const MAX_LEN: usize = 64;
 
@@ -28,6 +30,15 @@ fn find(
     Ok(entry.filter(|_| level != IPPROTO_IPV6 || domain == Domain::V6))
 }
 
+/// What Linux says when an option is asked for that is not there: IPv4 sockets know nothing of IPv6.
+fn missing(level: c_int) -> Errno {
+    if level == IPPROTO_IPV6 {
+        Errno::EOPNOTSUPP
+    } else {
+        Errno::ENOPROTOOPT
+    }
+}
+
 /// See `mtcp_api.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_setsockopt(
@@ -42,10 +53,11 @@ pub unsafe extern "C" fn mtcp_setsockopt(
         with(mctx, |inner| {
             let id = id(sockid)?;
             let Some(entry) = find(inner, id, level, optname)? else {
-                return if inner.strict_options {
-                    Err(Errno::ENOPROTOOPT)
-                } else {
-                    Ok(())
+                return match inner.strict_options {
+                    // Linux looks at the length first.
+                    true if optlen < INT && level != IPPROTO_IPV6 => Err(Errno::EINVAL),
+                    true => Err(Errno::ENOPROTOOPT),
+                    false => Ok(()),
                 };
             };
             let len = c_int::try_from(optlen)
@@ -72,19 +84,28 @@ pub unsafe extern "C" fn mtcp_getsockopt(
     done(|| {
         with(mctx, |inner| {
             let id = id(sockid)?;
-            let entry = find(inner, id, level, optname)?.ok_or(Errno::ENOPROTOOPT)?;
+            let entry = find(inner, id, level, optname)?.ok_or_else(|| missing(level))?;
             // SAFETY: a length, says the header.
             let room = unsafe { memory::room(optlen) }?;
             if optval.is_null() {
                 return Err(Errno::EFAULT);
             }
-            let value = value(inner, id, entry.source)?;
+            let mut value = value(inner, id, entry.source)?;
+            if level == IPPROTO_IP && room < value.len() && is_octet(&value) {
+                // Linux: an option of IPv4 that fits one byte comes in one, to who has no room for an int.
+                value.truncate(1);
+            }
             // SAFETY: room for a value of this length, says the header.
             let len = unsafe { memory::copy_out(optval.cast(), room, &value) }?;
             // SAFETY: a length, says the header. Values are short.
             unsafe { memory::store(optlen, len as socklen_t) }
         })
     })
+}
+
+fn is_octet(value: &[u8]) -> bool {
+    let int = value.first_chunk().map(|int| c_int::from_ne_bytes(*int));
+    int.is_some_and(|int| u8::try_from(int).is_ok())
 }
 
 fn value(inner: &mut Inner, id: SocketId, source: Source) -> Result<Vec<u8>> {

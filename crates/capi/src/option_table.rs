@@ -3,9 +3,11 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use libc::{IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use mtcp::{Errno, OptionName, Result, SocketOption};
 
+/// What packets have whose socket does not say.
+const DEFAULT_HOPS: u8 = 64;
 /// TCP_CA_NAME_MAX.
 const NAME_LEN: usize = 16;
 
@@ -61,6 +63,24 @@ table! {
     SOL_SOCKET SO_DOMAIN: Option(Domain), read_only;
     SOL_SOCKET SO_TYPE: Fixed(libc::SOCK_STREAM), read_only;
     SOL_SOCKET SO_PROTOCOL: Fixed(IPPROTO_TCP), read_only;
+    SOL_SOCKET SO_RCVLOWAT: Option(RecvLowWater), |v| Ok(SocketOption::RecvLowWater(low_water(v)?));
+    SOL_SOCKET SO_SNDLOWAT: Fixed(1), read_only;
+    SOL_SOCKET SO_RCVTIMEO: Option(RecvTimeout), |v| Ok(SocketOption::RecvTimeout(timeout(v)?));
+    SOL_SOCKET SO_SNDTIMEO: Option(SendTimeout), |v| Ok(SocketOption::SendTimeout(timeout(v)?));
+    SOL_SOCKET SO_INCOMING_CPU: Option(IncomingCpu), read_only;
+    IPPROTO_IP IP_TOS: Option(Tos), |v| Ok(SocketOption::Tos(byte_or_int(v)? as u8));
+    IPPROTO_IP IP_TTL: Option(Ttl), ttl;
+    IPPROTO_IP IP_MTU: Option(Mtu), read_only_ip;
+    IPPROTO_TCP TCP_CORK: Option(Cork), |v| Ok(SocketOption::Cork(flag(v)?));
+    IPPROTO_TCP TCP_QUICKACK: Option(QuickAck), |v| Ok(SocketOption::QuickAck(flag(v)?));
+    IPPROTO_TCP TCP_DEFER_ACCEPT: Option(DeferAccept), |v| Ok(SocketOption::DeferAccept(not_negative(v)?));
+    IPPROTO_TCP TCP_SYNCNT: Option(SynCount), |v| Ok(SocketOption::SynCount(number(v)?));
+    IPPROTO_TCP TCP_LINGER2: Option(FinWait2), fin_wait_2;
+    IPPROTO_TCP TCP_WINDOW_CLAMP: Option(WindowClamp), window_clamp;
+    IPPROTO_TCP TCP_NOTSENT_LOWAT: Option(UnsentLowWater), |v| Ok(SocketOption::UnsentLowWater(size(v)?));
+    IPPROTO_IPV6 IPV6_TCLASS: Option(TrafficClass), |v| Ok(SocketOption::TrafficClass(octet(v)?.unwrap_or(0)));
+    IPPROTO_IPV6 IPV6_UNICAST_HOPS: Option(HopLimit), |v| Ok(SocketOption::HopLimit(octet(v)?));
+    IPPROTO_IPV6 IPV6_MTU: Option(Mtu), read_only_ip;
     IPPROTO_TCP TCP_NODELAY: Option(NoDelay), |v| Ok(SocketOption::NoDelay(flag(v)?));
     IPPROTO_TCP TCP_MAXSEG: Option(MaxSegment), |v| Ok(SocketOption::MaxSegment(number(v)?));
     IPPROTO_TCP TCP_KEEPIDLE: Option(KeepIdle), |v| Ok(SocketOption::KeepIdle(seconds(v)?));
@@ -72,7 +92,12 @@ table! {
     IPPROTO_IPV6 IPV6_V6ONLY: Option(OnlyV6), |v| Ok(SocketOption::OnlyV6(flag(v)?));
 }
 
-fn read_only(_: &[u8]) -> Result<SocketOption> {
+/// Linux looks at the length first, but with IP options.
+fn read_only(value: &[u8]) -> Result<SocketOption> {
+    int(value).and(Err(Errno::ENOPROTOOPT))
+}
+
+fn read_only_ip(_: &[u8]) -> Result<SocketOption> {
     Err(Errno::ENOPROTOOPT)
 }
 
@@ -97,6 +122,76 @@ fn millis(value: &[u8]) -> Result<Duration> {
     number(value).map(Duration::from_millis)
 }
 
+/// Linux: what is negative is 0.
+fn not_negative(value: &[u8]) -> Result<Duration> {
+    let seconds = u64::try_from(int(value)?).unwrap_or(0);
+    Ok(Duration::from_secs(seconds))
+}
+
+/// Linux: what is negative is as much as there may be.
+fn low_water(value: &[u8]) -> Result<u32> {
+    Ok(u32::try_from(int(value)?).unwrap_or(u32::MAX))
+}
+
+/// Options of IPv4 are also taken in one byte.
+fn byte_or_int(value: &[u8]) -> Result<c_int> {
+    match int(value) {
+        Err(_) => Ok(value.first().copied().unwrap_or(0).into()),
+        whole => whole,
+    }
+}
+
+/// 1..=255, or -1 for the default.
+fn ttl(value: &[u8]) -> Result<SocketOption> {
+    let hops = match byte_or_int(value)? {
+        -1 => None,
+        hops @ 1..=255 => u8::try_from(hops).ok(),
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(SocketOption::Ttl(hops))
+}
+
+/// 0..=255, or -1 for the default.
+fn octet(value: &[u8]) -> Result<std::option::Option<u8>> {
+    match int(value)? {
+        -1 => Ok(None),
+        other => u8::try_from(other).map(Some).map_err(|_| Errno::EINVAL),
+    }
+}
+
+/// Seconds; 0 is the default, what is negative is not at all.
+fn fin_wait_2(value: &[u8]) -> Result<SocketOption> {
+    let time = match u64::try_from(int(value)?) {
+        Ok(0) => None,
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(Duration::ZERO),
+    };
+    Ok(SocketOption::FinWait2(time))
+}
+
+/// Bytes; 0 is none, what is negative is the least there may be.
+fn window_clamp(value: &[u8]) -> Result<SocketOption> {
+    let bytes = u32::try_from(int(value)?).unwrap_or(1);
+    Ok(SocketOption::WindowClamp(bytes))
+}
+
+/// `struct timeval`: zero waits for ever, what is negative not at all.
+fn timeout(value: &[u8]) -> Result<std::option::Option<Duration>> {
+    let (seconds, rest) = value.split_first_chunk().ok_or(Errno::EINVAL)?;
+    let micros = rest.first_chunk().ok_or(Errno::EINVAL)?;
+    let seconds = libc::time_t::from_ne_bytes(*seconds);
+    let micros = libc::suseconds_t::from_ne_bytes(*micros);
+    let micros = u32::try_from(micros).map_err(|_| Errno::EDOM)?;
+    if micros >= 1_000_000 {
+        return Err(Errno::EDOM);
+    }
+    Ok(match u64::try_from(seconds) {
+        Ok(0) if micros == 0 => None,
+        Ok(seconds) => Some(Duration::new(seconds, micros * 1000)),
+        Err(_) => Some(Duration::ZERO),
+    })
+}
+
 /// Linux takes it for unsigned, so that negative sizes are large; it cuts large ones to what is allowed, and so does the stack.
 fn size(value: &[u8]) -> Result<u32> {
     Ok(int(value)?.cast_unsigned())
@@ -112,6 +207,9 @@ fn linger(value: &[u8]) -> Result<SocketOption> {
 
 /// A name, ended by a NUL or the end.
 fn congestion(value: &[u8]) -> Result<SocketOption> {
+    if value.is_empty() {
+        return Err(Errno::EINVAL);
+    }
     let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
     let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
     let kind = name.parse().map_err(|_| Errno::ENOENT)?;
@@ -134,8 +232,17 @@ pub(crate) fn show(option: SocketOption) -> Vec<u8> {
             name.resize(NAME_LEN, 0);
             name
         }
+        SocketOption::RecvTimeout(time) | SocketOption::SendTimeout(time) => {
+            show_timeout(time.unwrap_or_default())
+        }
         other => show_int(other).to_ne_bytes().to_vec(),
     }
+}
+
+fn show_timeout(time: Duration) -> Vec<u8> {
+    let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+    let micros = libc::suseconds_t::from(time.subsec_micros());
+    [seconds.to_ne_bytes(), micros.to_ne_bytes()].concat()
 }
 
 fn show_int(option: SocketOption) -> c_int {
@@ -145,19 +252,35 @@ fn show_int(option: SocketOption) -> c_int {
         | SocketOption::KeepAlive(on)
         | SocketOption::OnlyV6(on)
         | SocketOption::NoDelay(on)
+        | SocketOption::Cork(on)
+        | SocketOption::QuickAck(on)
         | SocketOption::AcceptConn(on) => on.into(),
         SocketOption::RecvBuffer(bytes) | SocketOption::SendBuffer(bytes) => saturated(bytes),
         SocketOption::MaxSegment(bytes) => bytes.into(),
         SocketOption::KeepIdle(time) | SocketOption::KeepInterval(time) => {
             saturated(time.as_secs())
         }
-        SocketOption::KeepCount(count) => count.into(),
+        SocketOption::DeferAccept(time) => saturated(time.as_secs()),
+        SocketOption::FinWait2(Some(Duration::ZERO)) => -1,
+        SocketOption::FinWait2(time) => saturated(time.unwrap_or_default().as_secs()),
+        SocketOption::WindowClamp(bytes) | SocketOption::RecvLowWater(bytes) => saturated(bytes),
+        SocketOption::UnsentLowWater(bytes) => bytes.cast_signed(),
+        SocketOption::Tos(class) | SocketOption::TrafficClass(class) => class.into(),
+        SocketOption::Ttl(hops) | SocketOption::HopLimit(hops) => {
+            hops.unwrap_or(DEFAULT_HOPS).into()
+        }
+        SocketOption::Mtu(bytes) => bytes.into(),
+        SocketOption::IncomingCpu(cpu) => cpu.map_or(-1, saturated),
+        SocketOption::KeepCount(count) | SocketOption::SynCount(count) => count.into(),
         SocketOption::UserTimeout(time) => saturated(time.as_millis()),
         SocketOption::Error(error) => error.map_or(0, |errno| errno.0),
         SocketOption::Domain(mtcp::Domain::V4) => libc::AF_INET,
         SocketOption::Domain(mtcp::Domain::V6) => libc::AF_INET6,
         // Not numbers.
-        SocketOption::Linger(_) | SocketOption::Congestion(_) => 0,
+        SocketOption::Linger(_)
+        | SocketOption::Congestion(_)
+        | SocketOption::RecvTimeout(_)
+        | SocketOption::SendTimeout(_) => 0,
     }
 }
 
@@ -204,6 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn time_outs_are_seconds_and_microseconds() {
+        let value =
+            |seconds: i64, micros: i64| [seconds.to_ne_bytes(), micros.to_ne_bytes()].concat();
+        let parse = |seconds, micros| parse(SOL_SOCKET, libc::SO_RCVTIMEO, &value(seconds, micros));
+        let half = Some(Duration::from_millis(1500));
+        assert_eq!(parse(1, 500_000), Ok(SocketOption::RecvTimeout(half)));
+        assert_eq!(show(SocketOption::RecvTimeout(half)), value(1, 500_000));
+        assert_eq!(parse(0, 0), Ok(SocketOption::RecvTimeout(None)));
+        let at_once = Some(Duration::ZERO);
+        assert_eq!(parse(-1, 0), Ok(SocketOption::RecvTimeout(at_once)));
+        assert_eq!(parse(0, 1_000_000), Err(Errno::EDOM));
+        assert_eq!(parse(0, -1), Err(Errno::EDOM));
+    }
+
+    #[test]
     fn congestion_control_has_a_name() {
         let option = parse(IPPROTO_TCP, libc::TCP_CONGESTION, b"reno\0junk").unwrap();
         assert_eq!(show(option), b"reno\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -228,7 +366,8 @@ mod tests {
         ] {
             assert_eq!(parse(IPPROTO_TCP, name, &negative), Err(Errno::EINVAL));
         }
-        for entry in TABLE {
+        // Nothing at all is 0 to IPv4.
+        for entry in TABLE.iter().filter(|entry| entry.level != IPPROTO_IP) {
             let refused = (entry.parse)(&[]).unwrap_err();
             assert!([Errno::EINVAL, Errno::ENOPROTOOPT, Errno::ENOENT].contains(&refused));
         }

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use mtcp::{State, TcpInfo};
+use mtcp::{LossState, State, TcpInfo};
 
 /// tcpi_options.
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
 
+/// Linux: how many segments later one is not thought to be late any more. RACK counts time instead.
+const DUP_THRESH: u32 = 3;
 /// What Linux has for a threshold that was never set.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 macro_rules! record {
     ($($name:ident: $type:ty,)*) => {
-        /// The members as far as Linux 6.7 has them, in its order and units: times in microseconds unless the name says `last`,
-        /// which are milliseconds; windows in segments; 0 where this stack does not keep the number.
+        /// The members as far as Linux 6.18 has them, in its order and units: times in microseconds unless the name says `last`,
+        /// which are milliseconds; windows and what is in flight in segments, computed from bytes; 0 where this stack does not keep the number.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[repr(C)]
         pub(crate) struct LinuxTcpInfo { $($name: $type,)* }
@@ -94,6 +96,15 @@ record! {
     total_rto: u16,
     total_rto_recoveries: u16,
     total_rto_time: u32,
+    received_ce: u32,
+    delivered_e1_bytes: u32,
+    delivered_e0_bytes: u32,
+    delivered_ce_bytes: u32,
+    received_e1_bytes: u32,
+    received_e0_bytes: u32,
+    received_ce_bytes: u32,
+    accecn_fail_mode: u16,
+    accecn_opt_seen: u16,
 }
 
 const _: () = assert!(size_of::<LinuxTcpInfo>() == LinuxTcpInfo::LEN);
@@ -115,6 +126,20 @@ fn state(state: State) -> u8 {
     }
 }
 
+/// TCP_CA_*.
+fn loss_state(state: LossState) -> u8 {
+    match state {
+        LossState::Open => 0,
+        LossState::Disorder => 1,
+        LossState::Recovery => 3,
+        LossState::Loss => 4,
+    }
+}
+
+fn long_micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
@@ -133,6 +158,42 @@ impl LinuxTcpInfo {
     }
 }
 
+/// What grows as long as the connection lives, what waits, and the windows in bytes.
+fn totals(info: &TcpInfo) -> LinuxTcpInfo {
+    LinuxTcpInfo {
+        total_retrans: info.retransmits,
+        pacing_rate: info.pacing_rate.unwrap_or(u64::MAX),
+        max_pacing_rate: u64::MAX,
+        bytes_acked: info.sequence_acked,
+        bytes_received: info.sequence_received,
+        segs_out: info.segments_out,
+        segs_in: info.segments_in,
+        notsent_bytes: info.not_sent,
+        min_rtt: if info.min_rtt.is_zero() {
+            u32::MAX
+        } else {
+            micros(info.min_rtt)
+        },
+        data_segs_in: info.data_segments_in,
+        data_segs_out: info.data_segments_out,
+        busy_time: long_micros(info.busy),
+        rwnd_limited: long_micros(info.window_limited),
+        sndbuf_limited: long_micros(info.buffer_limited),
+        delivered: info.delivered,
+        bytes_sent: info.bytes_sent,
+        bytes_retrans: info.bytes_retransmitted,
+        dsack_dups: info.duplicates_reported,
+        reord_seen: info.reorderings,
+        rcv_ooopack: info.out_of_order,
+        snd_wnd: info.snd_wnd,
+        rcv_wnd: info.rcv_wnd,
+        total_rto: u16::try_from(info.timeouts).unwrap_or(u16::MAX),
+        total_rto_recoveries: u16::try_from(info.timeout_runs).unwrap_or(u16::MAX),
+        total_rto_time: millis(info.timeout_time),
+        ..LinuxTcpInfo::default()
+    }
+}
+
 impl From<TcpInfo> for LinuxTcpInfo {
     fn from(info: TcpInfo) -> Self {
         let mss = u32::from(info.snd_mss).max(1);
@@ -140,8 +201,10 @@ impl From<TcpInfo> for LinuxTcpInfo {
         let option = |on: bool, bit: u8| if on { bit } else { 0 };
         Self {
             state: state(info.state),
-            retransmits: info.backoff,
-            backoff: info.backoff,
+            ca_state: loss_state(info.loss_state),
+            retransmits: if info.probes > 0 { 0 } else { info.backoff },
+            probes: info.probes,
+            backoff: info.doublings,
             options: option(info.timestamps, TIMESTAMPS)
                 | option(info.sack, SACK)
                 | option(scaling, WINDOW_SCALING),
@@ -152,11 +215,15 @@ impl From<TcpInfo> for LinuxTcpInfo {
                 info.rcv_wscale & 15 | info.snd_wscale << 4
             },
             rto: micros(info.rto),
+            ato: micros(info.ack_delay),
             snd_mss: info.snd_mss.into(),
             rcv_mss: info.rcv_mss.into(),
             unacked: info.flight.div_ceil(mss),
+            sacked: info.sacked.div_ceil(mss),
+            lost: info.lost.div_ceil(mss),
+            retrans: info.resent.div_ceil(mss),
             last_data_sent: millis(info.last_sent),
-            last_data_recv: millis(info.last_received),
+            last_data_recv: millis(info.last_data_received),
             last_ack_recv: millis(info.last_received),
             pmtu: info.pmtu.into(),
             rcv_ssthresh: info.rcv_wnd,
@@ -168,23 +235,10 @@ impl From<TcpInfo> for LinuxTcpInfo {
                 info.ssthresh / mss
             },
             snd_cwnd: info.cwnd / mss,
-            advmss: info.rcv_mss.into(),
+            advmss: info.advertised_mss.into(),
+            reordering: DUP_THRESH,
             rcv_space: info.rcv_wnd,
-            total_retrans: info.retransmits,
-            pacing_rate: info.pacing_rate.unwrap_or(u64::MAX),
-            bytes_acked: info.bytes_acked,
-            bytes_received: info.bytes_received,
-            segs_out: info.segments_out,
-            segs_in: info.segments_in,
-            notsent_bytes: info.unacked.saturating_sub(info.flight),
-            min_rtt: if info.min_rtt.is_zero() {
-                u32::MAX
-            } else {
-                micros(info.min_rtt)
-            },
-            snd_wnd: info.snd_wnd,
-            rcv_wnd: info.rcv_wnd,
-            ..Self::default()
+            ..totals(&info)
         }
     }
 }
@@ -200,29 +254,55 @@ mod tests {
             rcv_wscale: 9,
             timestamps: true,
             sack: false,
+            loss_state: LossState::Recovery,
             backoff: 0,
+            doublings: 0,
+            probes: 0,
             rto: Duration::from_millis(201),
             srtt: Duration::from_micros(800),
             rttvar: Duration::from_micros(400),
             min_rtt: Duration::ZERO,
             snd_mss: 1448,
             rcv_mss: 1448,
+            advertised_mss: 1448,
             pmtu: 1500,
             cwnd: 14_480,
             ssthresh: u32::MAX,
             flight: 1449,
             pacing_rate: None,
+            sacked: 1448,
+            lost: 1,
+            resent: 0,
             snd_wnd: 65_535,
             rcv_wnd: 70_000,
             retransmits: 3,
             bytes_acked: 1 << 40,
             bytes_received: 5,
+            sequence_acked: (1 << 40) + 1,
+            sequence_received: 6,
+            bytes_sent: 1 << 41,
+            bytes_retransmitted: 1448,
             segments_in: 6,
             segments_out: 7,
+            data_segments_in: 2,
+            data_segments_out: 3,
+            delivered: 4,
+            duplicates_reported: 8,
+            reorderings: 9,
+            out_of_order: 10,
+            timeouts: 70_000,
+            timeout_runs: 11,
+            timeout_time: Duration::from_millis(12),
+            busy: Duration::from_micros(13),
+            window_limited: Duration::from_micros(14),
+            buffer_limited: Duration::from_micros(15),
+            ack_delay: Duration::from_millis(40),
             unacked: 2000,
+            not_sent: 551,
             unread: 0,
             last_sent: Duration::from_secs(2),
             last_received: Duration::ZERO,
+            last_data_received: Duration::from_secs(3),
         }
     }
 
@@ -241,6 +321,9 @@ mod tests {
             (linux.rto, linux.rtt, linux.last_data_sent),
             (201_000, 800, 2000)
         );
+        assert_eq!((linux.ca_state, linux.sacked, linux.lost), (3, 1, 1));
+        assert_eq!((linux.ato, linux.last_data_recv), (40_000, 3000));
+        assert_eq!((linux.busy_time, linux.total_rto), (13, u16::MAX));
         assert_eq!(
             (linux.snd_ssthresh, linux.min_rtt),
             (NO_THRESHOLD, u32::MAX)
@@ -250,7 +333,7 @@ mod tests {
     #[test]
     fn members_are_where_the_system_has_them() {
         let mut bytes = LinuxTcpInfo::from(info()).to_bytes();
-        assert_eq!(bytes.len(), 248);
+        assert_eq!(bytes.len(), 280);
         bytes.resize(bytes.len().max(size_of::<libc::tcp_info>()), 0);
         // SAFETY: it has integers only, and all of it is there.
         let theirs = unsafe { bytes.as_ptr().cast::<libc::tcp_info>().read_unaligned() };

@@ -48,6 +48,33 @@ pub struct Options {
     pub congestion: Option<CongestionControl>,
     /// Most bytes per second to send data at, however large the windows (SO_MAX_PACING_RATE).
     pub max_pacing_rate: Option<u64>,
+    /// Hold back segments that are not full, for 200 ms at most (TCP_CORK).
+    pub cork: bool,
+    /// No ACKs at once but those that RFC 5681 §4.2 wants at once (TCP_QUICKACK off); see also [`Command::QuickAck`].
+    pub delay_acks: bool,
+    /// Upper bound for the window offered, bytes (TCP_WINDOW_CLAMP).
+    pub window_clamp: Option<u32>,
+    /// SYN retransmissions before a connect fails (TCP_SYNCNT).
+    pub syn_retries: Option<u8>,
+    /// How long FIN_WAIT_2 lasts after `Close`; zero: not at all (TCP_LINGER2).
+    pub fin_wait_2: Option<Duration>,
+    /// Connections without data are accepted only after so many retransmissions of the SYN-ACK; 0: at once (TCP_DEFER_ACCEPT).
+    pub defer_accept: u8,
+    /// The send stream takes more only while less than this is unsent, bytes (TCP_NOTSENT_LOWAT).
+    pub unsent_low_water: Option<u32>,
+    /// Header fields of IPv4 packets (IP_TOS, IP_TTL).
+    pub v4: Marking,
+    /// Header fields of IPv6 packets (IPV6_TCLASS, IPV6_UNICAST_HOPS).
+    pub v6: Marking,
+}
+
+/// What the application says of the IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Marking {
+    /// TOS or traffic class; the two low bits are ECN's and do not count (RFC 2474 §3, RFC 3168 §5).
+    pub class: u8,
+    /// TTL or hop limit.
+    pub hop_limit: Option<u8>,
 }
 
 /// A call on the stack, see [`crate::Stack::execute`].
@@ -91,6 +118,10 @@ pub enum Command {
     },
     /// Doorbell: bytes were written to the send stream. Replies `Done`.
     Send(ConnId),
+    /// The same, and more will follow soon: what does not fill a segment waits for it, 200 ms at most (MSG_MORE). Replies `Done`.
+    SendMore(ConnId),
+    /// Acknowledge without delay what has come, and the next few segments (TCP_QUICKACK on). Replies `Done`.
+    QuickAck(ConnId),
     /// Doorbell: enough was read from the receive stream that the window may want to move. Replies `Done`.
     Received(ConnId),
     /// Send FIN after what is in the send stream (shutdown(SHUT_WR)). Replies `Done`.
@@ -122,6 +153,10 @@ pub enum Command {
 }
 
 /// The answer to a command that succeeded.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation per call, and no copy"
+)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reply {
     /// Nothing to say.

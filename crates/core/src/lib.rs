@@ -8,6 +8,7 @@ mod cc;
 pub mod command;
 pub mod config;
 pub mod counters;
+pub mod deferral;
 pub mod drops;
 pub mod error;
 pub mod event;

@@ -3,7 +3,7 @@
 use std::io;
 use std::thread;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// Keeps the calling thread on processor `cpu`.
 pub(crate) fn pin(cpu: usize) -> io::Result<()> {
@@ -13,6 +13,11 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The processor that the calling thread runs on.
+pub(crate) fn current() -> u32 {
+    u32::try_from(sched_getcpu()).unwrap_or(u32::MAX)
 }
 
 /// Processors that this process may use, lowest first.

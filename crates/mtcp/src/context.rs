@@ -40,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) sndbuf: u32,
     pub(crate) congestion: CongestionControl,
     pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) pinned: bool,
     pub(crate) addresses: Vec<IpAddr>,
 }
 
@@ -53,6 +54,7 @@ impl Settings {
             sndbuf: config.sndbuf,
             congestion: config.congestion,
             idle_timeout: config.tcp_timeout,
+            pinned: config.pin,
             addresses: config.addresses.iter().map(|cidr| cidr.addr).collect(),
         }
     }
@@ -333,7 +335,21 @@ impl Context {
         {
             socket.flags |= Flags::DRAINED;
         }
-        self.news(id, edges(ready));
+        let mut edges = edges(ready);
+        // As on Linux, too little to read wakes nobody.
+        if edges != Events::all() && !self.is_worth_reading(id, conn) {
+            edges -= Events::IN | Events::RDNORM;
+        }
+        self.news(id, edges);
+    }
+
+    /// Whether there is as much to read as SO_RCVLOWAT wants.
+    fn is_worth_reading(&self, id: SocketId, conn: ConnId) -> bool {
+        let bounded = self
+            .table
+            .get(id)
+            .is_ok_and(|socket| socket.flags.contains(Flags::LOW_WATER));
+        !bounded || self.streams.readable(conn.slot) >= self.table.recv_low_water(id)
     }
 
     /// Notes that `id` has the stream of `conn`.

@@ -42,6 +42,7 @@ errnos! {
     EPIPE = "send side closed";
     EDEADLK = "would wait for itself";
     ENOENT = "not registered";
+    EDOM = "out of range";
     ENOSYS = "not implemented";
     ENOTSOCK = "not a socket";
     EDESTADDRREQ = "destination address required";

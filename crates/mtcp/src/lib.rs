@@ -28,7 +28,7 @@ pub use epoll::{Ctl, EpollEvent, Events, Interest};
 pub use errno::{Errno, Result};
 pub use mtcp_core::TcpInfo;
 pub use mtcp_core::config::CongestionControl;
-pub use mtcp_core::info::State;
+pub use mtcp_core::info::{LossState, State};
 pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{
     Domain, How, Kind, OptionName, RecvFlags, SendFlags, SocketId, SocketOption, SourceRange,

@@ -19,6 +19,15 @@ fn each_call_without_a_peer() {
 }
 
 #[test]
+fn every_option_as_the_kernel_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile("tests/c/options.c", dir.path());
+    let lab = Lab::new();
+    let conf = lab.conf("options.conf", 2, "strict_options = yes");
+    run(lab.command(&program).arg(conf));
+}
+
+#[test]
 fn threads_and_signals() {
     let dir = tempfile::tempdir().unwrap();
     let program = compile("tests/c/threads.c", dir.path());

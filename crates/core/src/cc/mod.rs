@@ -169,9 +169,12 @@ impl Algorithm {
         }
     }
 
-    /// New data was acknowledged, outside of fast recovery.
+    /// New data was acknowledged, outside of fast recovery. RFC 3168 §6.1.2: an ACK that echoes congestion opens no window; that of DCTCP
+    /// grows in between all the same (RFC 8257 §3.3).
+    /// RFC 3168 §6.1.2-5.
     pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
         match self {
+            Self::Cubic(_) | Self::NewReno(_) if sample.marked > 0 => {}
             Self::Cubic(algorithm) => algorithm.on_ack(window, sample),
             Self::NewReno(algorithm) => algorithm.on_ack(window, sample),
             Self::Dctcp(algorithm) => algorithm.on_ack(window, sample),

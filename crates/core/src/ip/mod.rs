@@ -32,7 +32,7 @@ use crate::neigh::announce::Claims;
 use crate::neigh::cache::{Cache, Ended, Lookup};
 
 pub use address::{Addresses, is_host_address};
-pub use output::{Envelope, To};
+pub use output::{Envelope, HOP_LIMIT, To};
 pub use packets::{Class, Packets};
 pub use pmtu::LIFETIME;
 
@@ -57,6 +57,10 @@ pub struct Path {
     pub next_hop: IpAddr,
     /// Largest IP packet of the link, in bytes.
     pub mtu: u16,
+    /// TOS or traffic class, without the bits of ECN.
+    pub class: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
 }
 
 /// What is known of the hardware address of a path's next hop.
@@ -239,6 +243,8 @@ impl Net {
             src,
             next_hop,
             mtu: link.capabilities.mtu,
+            class: 0,
+            hop_limit: HOP_LIMIT,
         })
     }
 

@@ -19,7 +19,7 @@ use super::{Net, Path};
 
 /// RFC 1700's recommendation, and everybody's.
 /// RFC 1122 §3.2.1.7-1.
-const HOP_LIMIT: u8 = 64;
+pub const HOP_LIMIT: u8 = 64;
 
 /// Whom a frame goes to on its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ impl Envelope {
             src,
             next_hop,
             mtu: _,
+            class: _,
+            hop_limit,
         } = *path;
         Self {
             port,
@@ -62,7 +64,7 @@ impl Envelope {
             src,
             dst,
             protocol,
-            hop_limit: HOP_LIMIT,
+            hop_limit,
         }
     }
 
@@ -133,6 +135,7 @@ pub fn address_frame(frame: &mut [u8], mac: MacAddr) {
 impl Net {
     /// Writes the Ethernet and IP header for `payload_len` bytes from the path's source to `dst`, with the ECN bits `ecn`, and returns
     /// where the payload starts; 0 if the frame is too short.
+    /// RFC 9293 SHLD-22.
     #[expect(clippy::too_many_arguments, reason = "one header field each")]
     pub fn write_headers(
         &self,
@@ -147,7 +150,8 @@ impl Net {
         let Some(link) = self.addresses.link(path.port) else {
             return 0;
         };
-        Envelope::along(path, dst, protocol).emit(frame, link.mac, mac, payload_len, ecn & 3)
+        let tos = path.class & !3 | ecn & 3;
+        Envelope::along(path, dst, protocol).emit(frame, link.mac, mac, payload_len, tos)
     }
 
     /// Queues a small packet that no connection keeps (RST, challenge ACK), whose checksum is complete. It waits if the neighbour has to

@@ -149,6 +149,8 @@ impl Tcp {
         hot.flags.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
         let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
         hot.flags.set(Flags::SYN_RETRANSMITTED, timed_out);
+        // The SYN.
+        cold.segments_in = 1;
         cold.listener = u32::from(record.listener);
         cold.ecn.accept(record.ecn);
         self.conns.init(slot, hot, cold, record.key);

@@ -87,7 +87,10 @@ impl Conn<'_> {
         self.release(acked - u32::from(fin));
         self.count_delivered(now, seg);
         self.advance_snd_una(now, seg);
-        self.hot.retries = 0;
+        if self.hot.retries > 0 {
+            self.hot.retries = 0;
+            self.cold.tally.end_timeouts(now);
+        }
         self.cold.una_since = now;
         self.set(Flags::PROGRESS);
         self.measure(now, seg);
@@ -302,6 +305,9 @@ impl Conn<'_> {
         if self.has(Flags::FIN_QUEUED) {
             self.hot.state = State::FinWait1;
         }
+        if self.cold.options.unsent_low_water.is_some() {
+            self.bound_unsent();
+        }
         self.start_cold_timers(now);
         self.mark_output();
     }
@@ -328,6 +334,7 @@ impl Conn<'_> {
         }
         self.hot.backoff = 0;
         self.hot.retries = 0;
+        self.cold.tally.end_timeouts(now);
         let srtt = self.hot.rtt.srtt().as_micros() as u32;
         self.start_rates();
         self.cold

@@ -75,11 +75,18 @@ impl Conn<'_> {
 
     /// RFC 9293 leaves FIN_WAIT_2 open-ended; without an application nobody would ever end it.
     pub fn start_fin_wait_2(&mut self, now: Instant) {
-        if self.has(Flags::APP_CLOSED) {
-            self.cold.fin_wait_2_at = now + self.sh.config.fin_wait_2;
-            self.set(Flags::COLD_TIMERS);
-            self.wake_at(self.cold.fin_wait_2_at);
+        if !self.has(Flags::APP_CLOSED) {
+            return;
         }
+        let time = self.cold.options.fin_wait_2;
+        let time = time.unwrap_or(self.sh.config.fin_wait_2);
+        if time.is_zero() {
+            self.finish(State::Closed);
+            return;
+        }
+        self.cold.fin_wait_2_at = now + time;
+        self.set(Flags::COLD_TIMERS);
+        self.wake_at(self.cold.fin_wait_2_at);
     }
 
     /// Both FINs are exchanged and we were first: 2 MSL follow, in a record of their own.

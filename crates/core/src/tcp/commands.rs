@@ -15,7 +15,7 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::half_open::beyond;
 use crate::tcp::listen::Listener;
-use crate::tcp::open::{Opening, control_block, limits};
+use crate::tcp::open::{Opening, control_block, limits, marked};
 use crate::tcp::pacing::Pacing;
 use crate::tcp::tcb::Flags;
 
@@ -51,7 +51,12 @@ impl Tcp {
                 Ok(Reply::Done)
             }
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
-            Command::Send(id) => self.done(now, id, |conn| conn.on_send()),
+            Command::Send(id) => self.done(now, id, |conn| conn.on_send(false)),
+            Command::SendMore(id) => self.done(now, id, |conn| conn.on_send(true)),
+            Command::QuickAck(id) => self.done(now, id, |conn| {
+                conn.acknowledge_quickly();
+                Ok(())
+            }),
             Command::Received(id) => self.done(now, id, |conn| {
                 conn.on_received(now);
                 Ok(())
@@ -273,13 +278,15 @@ impl Tcp {
             self.conns.slots.free(slot);
             return Err(Error::NoMemory);
         }
-        let (mut hot, cold) = control_block(&self.shared.config, opening, now);
+        let (mut hot, mut cold) = control_block(&self.shared.config, opening, now);
+        cold.tally.active = true;
         hot.state = State::SynSent;
         self.conns.init(slot, hot, cold, opening.key);
         self.shared.queues.grow_connections(slot);
         let hash = self.flows.hash(&opening.key);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            conn.start_cold_timers(now);
             conn.begin_active(now);
         }
         Ok(slot)
@@ -288,15 +295,23 @@ impl Tcp {
 
 impl Conn<'_> {
     /// SEND: the bytes are in the stream already.
-    fn on_send(&mut self) -> Result<(), Error> {
+    fn on_send(&mut self, more: bool) -> Result<(), Error> {
         match self.hot.state {
             State::Closed | State::Listen | State::TimeWait => Err(Error::NotConnected),
             _ if self.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),
             _ => {
                 self.release_syn();
+                self.expect_more(more);
                 self.mark_output();
                 Ok(())
             }
+        }
+    }
+
+    fn acknowledge_quickly(&mut self) {
+        self.hot.quick_acks = self.sh.config.quick_acks;
+        if self.has(Flags::ACK_DELAYED) {
+            self.mark_ack();
         }
     }
 
@@ -307,13 +322,19 @@ impl Conn<'_> {
         }
     }
 
-    /// RFC 9293 MUST-24, MUST-17.
+    /// RFC 9293 MUST-24, MUST-17, SHLD-21.
     fn set_options(&mut self, now: Instant, options: Options) {
         let before = std::mem::replace(&mut self.cold.options, options);
+        if options.nodelay && !before.nodelay {
+            // As on Linux, it lets go what is corked.
+            self.pull_cork();
+        }
+        self.cold.path = marked(self.cold.path, &options);
         self.hot.flags.set(Flags::NODELAY, options.nodelay);
         self.cold.pacing = Pacing::default();
         self.pace();
         self.fit_buffers(&before);
+        self.bound_unsent();
         if self.sh.streams.app_wants_space(self.slot) {
             self.notify(Ready::WRITABLE);
         }

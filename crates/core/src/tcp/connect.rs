@@ -15,6 +15,7 @@ use crate::tcp::tcb::Flags;
 impl Conn<'_> {
     /// If the state is SYN-SENT, then ...
     pub fn on_segment_syn_sent(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        self.tally_arrival(seg);
         self.check_ack_of_syn(now, seg)?;
         self.check_rst_of_syn(seg)?;
         // "Fifth, if neither of the SYN or RST bits is set, then drop the segment and return."

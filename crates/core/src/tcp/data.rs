@@ -76,6 +76,7 @@ impl Conn<'_> {
     }
 
     pub fn take_text(&mut self, now: Instant, start: SeqNumber, bytes: &[u8]) -> Step {
+        self.cold.tally.data_at = now.as_millis() as u32;
         let had_holes = self.has(Flags::HOLES);
         let end = start + bytes.len() as u32;
         if had_holes && self.is_held(start, end) {
@@ -89,6 +90,7 @@ impl Conn<'_> {
         let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
         self.hot.rcv_mss = self.hot.rcv_mss.max(len.min(self.cold.local_mss));
         if self.hot.rcv_nxt == before {
+            self.cold.tally.out_of_order = self.cold.tally.out_of_order.saturating_add(1);
             self.owe_duplicate_ack();
         } else {
             self.owe_ack(now, had_holes);
@@ -118,7 +120,8 @@ impl Conn<'_> {
         self.hot.dup_acks_due = 0;
         let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
         let two_segments = 2 * u32::from(self.hot.rcv_mss);
-        if filled_gap || self.hot.quick_acks > 0 || pending >= two_segments {
+        let quick = self.hot.quick_acks > 0 && !self.cold.options.delay_acks;
+        if filled_gap || quick || pending >= two_segments {
             self.mark_ack();
         } else if !self.has(Flags::ACK_NOW | Flags::ACK_DELAYED) {
             self.delay_ack(now);
@@ -141,7 +144,6 @@ impl Conn<'_> {
             self.hot.quick_acks = self.hot.quick_acks.max(self.sh.config.quick_acks);
         }
         self.hot.last_received = millis;
-        self.cold.segments_in = self.cold.segments_in.saturating_add(1);
         self.cold.keepalive_probes = 0;
     }
 

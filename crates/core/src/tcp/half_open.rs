@@ -43,7 +43,7 @@ pub(crate) struct HalfOpen {
 }
 
 bitflags::bitflags! {
-    /// Options that both sides offered, and three more facts.
+    /// Options that both sides offered, and more facts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Options: u8 {
         const TIMESTAMPS = 1;
@@ -55,6 +55,8 @@ bitflags::bitflags! {
         const SENT_AGAIN = 16;
         /// The SYN-ACK gives the peer a Fast Open cookie.
         const FAST_OPEN = 32;
+        /// The SYN-ACK was acknowledged; the listener wants data, too.
+        const ACKED = 64;
     }
 }
 
@@ -263,17 +265,23 @@ impl Tcp {
     /// The SYN-ACK was not answered.
     pub fn on_half_open_timer(&mut self, now: Instant, slot: u32) {
         let limit = self.shared.config.syn_ack_retries;
+        let waits = self
+            .half_open
+            .at(slot)
+            .is_some_and(|record| self.is_waiting_for_data(record));
         let Some(record) = self.half_open.records.get_mut(slot as usize) else {
             return;
         };
-        if record.retries >= limit {
+        if record.retries >= limit && !waits {
             self.drop_half_open(slot);
             return;
         }
         record.retries += 1;
         let (port, retries) = (record.port, record.retries);
-        self.shared.counters.timeouts += 1;
-        self.shared.queues.push_syn_ack(port, slot);
+        if !waits {
+            self.shared.counters.timeouts += 1;
+            self.shared.queues.push_syn_ack(port, slot);
+        }
         self.schedule_half_open(now, slot, retries);
     }
 
@@ -323,6 +331,12 @@ impl Tcp {
         if seg.ack != record.iss + 1 {
             self.shared.answer_with_reset(now, seg);
             return Err(Drop::TcpAck.into());
+        }
+        if self.is_deferred(&record, seg) {
+            if let Some(record) = self.half_open.records.get_mut(slot as usize) {
+                record.agreed.insert(Options::ACKED);
+            }
+            return Err(Stop::Done);
         }
         self.promote(now, slot, &record, seg)
     }

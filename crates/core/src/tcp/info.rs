@@ -2,46 +2,153 @@
 
 use std::time::Duration;
 
+use ring::stream::Status;
 use wire::time::Instant;
 
-use crate::info::{State, TcpInfo};
+use crate::info::{LossState, State, TcpInfo};
 use crate::tcp::conn::{Conn, near};
 use crate::tcp::tcb::Flags;
 
 impl Conn<'_> {
     pub fn info(&self, now: Instant) -> TcpInfo {
-        let (hot, cold) = (&*self.hot, &*self.cold);
-        let streams = &self.sh.streams;
+        let (hot, cold, tally) = (&*self.hot, &*self.cold, &self.cold.tally);
+        let (sacked, (lost, resent)) = (self.sacked_bytes(), self.lost_and_resent());
+        let (busy, window_limited, buffer_limited) = self.busy_times(now);
         TcpInfo {
             state: hot.state,
             snd_wscale: hot.snd_wscale,
             rcv_wscale: hot.rcv_wscale,
             timestamps: hot.has(Flags::TIMESTAMPS),
             sack: hot.has(Flags::SACK),
+            loss_state: self.loss_state(),
             backoff: hot.retries,
+            doublings: hot.backoff,
+            probes: self.probes(),
             rto: self.rto(),
             srtt: hot.rtt.srtt(),
             rttvar: hot.rtt.rttvar(),
             min_rtt: Duration::from_micros(u64::from(cold.min_rtt)),
             snd_mss: hot.mss,
             rcv_mss: hot.rcv_mss,
+            advertised_mss: cold.local_mss - self.fixed_options(),
             pmtu: cold.path.mtu,
             cwnd: hot.window.cwnd,
             ssthresh: hot.window.ssthresh,
             flight: hot.flight(),
             pacing_rate: cold.pacing.rate(),
+            sacked,
+            lost,
+            resent,
             snd_wnd: hot.snd_wnd,
             rcv_wnd: self.receive_window(),
             retransmits: cold.retransmits,
             bytes_acked: cold.bytes_acked,
             bytes_received: cold.bytes_received,
+            sequence_acked: cold.bytes_acked + u64::from(self.control_acked()),
+            sequence_received: cold.bytes_received + u64::from(self.fin_received()),
+            bytes_sent: self.bytes_sent(),
+            bytes_retransmitted: tally.bytes_retransmitted,
             segments_in: cold.segments_in,
             segments_out: cold.segments_out,
-            unacked: streams.send_len(self.slot),
-            unread: streams.recv_unread(self.slot),
+            data_segments_in: tally.data_segments_in,
+            data_segments_out: tally.data_segments_out,
+            delivered: self.delivered(sacked),
+            duplicates_reported: tally.duplicates_reported,
+            reorderings: tally.reorderings,
+            out_of_order: tally.out_of_order,
+            timeouts: tally.timeouts,
+            timeout_runs: tally.timeout_runs,
+            timeout_time: tally.timeout.total(now),
+            busy,
+            window_limited,
+            buffer_limited,
+            ack_delay: self.ack_delay(),
+            unacked: self.sh.streams.send_len(self.slot),
+            not_sent: self.unsent(),
+            unread: self.sh.streams.recv_unread(self.slot),
             last_sent: now - cold.last_sent,
             last_received: now - near(now, hot.last_received),
+            last_data_received: now - near(now, tally.data_at),
         }
+    }
+
+    fn loss_state(&self) -> LossState {
+        if self.has(Flags::LOSS) {
+            LossState::Loss
+        } else if self.has(Flags::RECOVERY) {
+            LossState::Recovery
+        } else if self.has(Flags::SACKED) || self.hot.dup_acks > 0 {
+            LossState::Disorder
+        } else {
+            LossState::Open
+        }
+    }
+
+    fn probes(&self) -> u8 {
+        if self.has(Flags::PERSIST) {
+            self.hot.retries
+        } else {
+            self.cold.keepalive_probes
+        }
+    }
+
+    /// Bytes of the options in every segment.
+    fn fixed_options(&self) -> u16 {
+        if self.has(Flags::TIMESTAMPS) { 12 } else { 0 }
+    }
+
+    fn sacked_bytes(&self) -> u32 {
+        let set = self.scoreboard();
+        set.map_or(0, |set| set.covered(self.hot.snd_una, self.hot.snd_nxt))
+    }
+
+    fn lost_and_resent(&self) -> (u32, u32) {
+        let log = self.sent_log();
+        log.map_or((0, 0), |log| log.lost_and_resent(self.scoreboard()))
+    }
+
+    /// Sequence numbers of SYN and FIN that were acknowledged; the handshake acknowledged a SYN-ACK before there was a connection.
+    fn control_acked(&self) -> u32 {
+        let syn = self.cold.tally.active && self.hot.snd_una > self.cold.iss;
+        let fin = self.has(Flags::FIN_QUEUED) && self.hot.snd_una > self.hot.fin_seq;
+        u32::from(syn) + u32::from(fin)
+    }
+
+    fn fin_received(&self) -> bool {
+        self.sh.streams.status(self.slot).contains(Status::EOF)
+    }
+
+    fn data_in_flight(&self) -> u32 {
+        self.sh.streams.send_len(self.slot) - self.unsent()
+    }
+
+    /// Segments with data, SYN or FIN that have arrived: all of them but what is in flight and not SACKed.
+    fn delivered(&self, sacked: u32) -> u32 {
+        let mss = u32::from(self.hot.mss).max(1);
+        let data = self.data_in_flight().saturating_sub(sacked);
+        let fin = self.hot.fin_sent() && self.hot.snd_una <= self.hot.fin_seq;
+        let missing = data.div_ceil(mss).max(u32::from(fin));
+        let syn = u32::from(self.hot.state.is_synchronized());
+        let sent = self.cold.tally.new_segments_out;
+        sent.saturating_sub(missing).saturating_add(syn)
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        let once = self.cold.bytes_acked + u64::from(self.data_in_flight());
+        once + self.cold.tally.bytes_retransmitted
+    }
+
+    fn ack_delay(&self) -> Duration {
+        if self.cold.tally.data_segments_in > 0 {
+            self.sh.config.delayed_ack
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    fn unsent(&self) -> u32 {
+        let end = self.hot.stream_start() + self.sh.streams.send_len(self.slot);
+        end - self.hot.snd_nxt.max(self.hot.stream_start()).min(end)
     }
 
     fn receive_window(&self) -> u32 {

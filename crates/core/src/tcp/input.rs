@@ -143,6 +143,7 @@ impl Conn<'_> {
     /// other is delivered in line.)
     /// RFC 9293 MUST-31.
     pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        self.tally_arrival(seg);
         if self.is_predicted(seg) {
             return self.take_predicted(now, seg);
         }

@@ -16,7 +16,9 @@ mod commands;
 mod conn;
 mod connect;
 mod cookie;
+mod cork;
 mod data;
+mod defer;
 mod ecn;
 mod emit;
 mod events;
@@ -51,12 +53,14 @@ mod spurious;
 mod state;
 mod syn_ack;
 mod tail;
+mod tally;
 mod tcb;
 #[cfg(test)]
 mod tests;
 mod time_wait;
 mod timers;
 mod transmit;
+mod unsent;
 mod window;
 
 use std::io;

@@ -10,9 +10,10 @@ use crate::event::Ready;
 use crate::flow::FlowKey;
 use crate::id::Token;
 use crate::info::State;
-use crate::ip::Path;
+use crate::ip::{HOP_LIMIT, Path};
 use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
+use crate::tcp::cork::Cork;
 use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
@@ -26,6 +27,7 @@ use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
+use crate::tcp::tally::Tally;
 use crate::tcp::tcb::{Cold, Flags, Hot};
 use ring::stream::Limits;
 use wire::tcp::{TcpFlags, TcpOptions};
@@ -54,9 +56,29 @@ pub(crate) fn limits(config: &Config, options: &Options) -> Limits {
     }
 }
 
+/// The largest window that may be offered, bytes.
+pub(crate) fn window_clamp(options: &Options) -> u32 {
+    options.window_clamp.unwrap_or(u32::MAX)
+}
+
+/// `path` with the header fields that `options` ask for.
+/// RFC 9293 MUST-48, MUST-49; RFC 1122 §3.2.1.6-1, §3.2.1.7-3.
+pub(crate) fn marked(path: Path, options: &Options) -> Path {
+    let marking = if path.src.is_ipv4() {
+        options.v4
+    } else {
+        options.v6
+    };
+    Path {
+        class: marking.class,
+        hop_limit: marking.hop_limit.unwrap_or(HOP_LIMIT),
+        ..path
+    }
+}
+
 /// The window of a SYN, which is not scaled (RFC 7323 §2.2).
 pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 {
-    let limit = limits(config, options).recv;
+    let limit = limits(config, options).recv.min(window_clamp(options));
     u16::try_from(limit).unwrap_or(u16::MAX)
 }
 
@@ -119,7 +141,11 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         dup_acks: 0,
         dup_acks_due: 0,
         backoff: 0,
-        quick_acks: config.quick_acks,
+        quick_acks: if opening.options.delay_acks {
+            0
+        } else {
+            config.quick_acks
+        },
         retries: 0,
         ready: Ready::empty(),
         predicted: TcpFlags::ACK,
@@ -132,11 +158,10 @@ fn algorithm(config: &Config, opening: &Opening) -> Algorithm {
 }
 
 fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
-    let options = opening.options;
-    let is_ipv4 = opening.key.is_ipv4();
+    let (options, is_ipv4) = (opening.options, opening.key.is_ipv4());
     let congestion = algorithm(config, opening);
     Cold {
-        path: opening.path,
+        path: marked(opening.path, &options),
         last_sent: now,
         una_since: now,
         blocked_since: now,
@@ -172,6 +197,8 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         pacing: Pacing::default(),
         autotune: Autotune::new(config, &options, now),
         options,
+        cork: Cork::default(),
+        tally: Tally::new(now),
         token: opening.token,
         listener: 0,
         error: None,

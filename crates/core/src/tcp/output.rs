@@ -244,6 +244,9 @@ impl Conn<'_> {
         if len == self.segment_room() {
             return true;
         }
+        if self.is_corked() {
+            return false;
+        }
         // (2) all there is, if nothing is in flight or Nagle is off. Behind a FIN nothing will follow that it could join.
         let nothing_in_flight = self.hot.snd_nxt == self.hot.stream_start();
         let no_delay = self.has(Flags::NODELAY | Flags::FIN_QUEUED);

@@ -216,10 +216,11 @@ impl Queues {
         }
     }
 
-    pub fn remove_last_ack(&mut self, port: PortId, record: u32) {
-        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
-            queues.last_acks.remove(&mut self.last_acks, record);
-        }
+    /// True if it was due.
+    pub fn remove_last_ack(&mut self, port: PortId, record: u32) -> bool {
+        self.ports
+            .get_mut(usize::from(port.0))
+            .is_some_and(|queues| queues.last_acks.remove(&mut self.last_acks, record))
     }
 
     pub fn front_last_ack(&self, port: PortId) -> Option<u32> {

@@ -118,6 +118,8 @@ impl Conn<'_> {
             if let Some(at) = newest {
                 self.note_newest(at);
             }
+            let seen = &mut self.cold.tally.reorderings;
+            *seen = seen.saturating_add(u32::from(reordered));
             from = gap.end;
         }
     }
@@ -158,6 +160,8 @@ impl Conn<'_> {
     /// RFC 8985 §4-4, §6.2-5.
     pub fn on_spurious_retransmission(&mut self) {
         self.sh.counters.spurious_retransmits += 1;
+        let tally = &mut self.cold.tally;
+        tally.duplicates_reported = tally.duplicates_reported.saturating_add(1);
         // A round that ends beyond SND.NXT is from before sequence numbers wrapped around.
         let round = self.cold.dsack_round;
         if self.hot.snd_una >= round || round > self.hot.snd_nxt {

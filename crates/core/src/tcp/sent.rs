@@ -130,6 +130,20 @@ impl SentLog {
         starts.zip(self.spans().iter().copied())
     }
 
+    /// Bytes that are taken for lost, and that were sent again and are not SACKed: for people to look at.
+    pub fn lost_and_resent(&self, sacked: Option<&RangeSet>) -> (u32, u32) {
+        let left = |mark| {
+            self.iter()
+                .filter(|(_, span)| span.mark == mark)
+                .map(|(start, span)| {
+                    let held = sacked.map_or(0, |set| set.covered(start, span.end));
+                    (span.end - start).saturating_sub(held)
+                })
+                .sum()
+        };
+        (left(Mark::Lost), left(Mark::Resent))
+    }
+
     /// Whether anything is taken for lost (perhaps nothing of it is not SACKed).
     pub fn has_lost(&self) -> bool {
         self.has_lost

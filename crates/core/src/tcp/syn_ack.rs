@@ -11,7 +11,7 @@ use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::bare::Outcome;
 use crate::tcp::ecn::Feedback;
 use crate::tcp::half_open::{HalfOpen, Options};
-use crate::tcp::open::initial_receive_window;
+use crate::tcp::open::{initial_receive_window, marked};
 use crate::tcp::options::{advertised_mss, syn_options};
 
 impl Tcp {
@@ -40,6 +40,8 @@ impl Tcp {
             self.shared.counters.drop(Drop::ReplyNoRoute);
             return Outcome::Lost;
         };
+        let listener = self.listeners.at(u32::from(record.listener));
+        let path = listener.map_or(path, |listener| marked(path, &listener.options));
         let header = self.syn_ack(now, &record, path.mtu);
         let outcome = self
             .shared

@@ -14,6 +14,7 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
+use crate::tcp::cork::Cork;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
@@ -24,6 +25,7 @@ use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
+use crate::tcp::tally::Tally;
 
 bitflags! {
     /// One-bit facts about a connection.
@@ -222,6 +224,8 @@ pub(crate) struct Cold {
     pub ecn: EcnState,
     pub autotune: Autotune,
     pub options: Options,
+    pub cork: Cork,
+    pub tally: Tally,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
     pub listener: u32,
@@ -252,7 +256,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 1024);
+const _: () = assert!(size_of::<Cold>() <= 1152);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

@@ -199,9 +199,21 @@ impl Tcp {
     pub fn expire_time_wait(&mut self, now: Instant, budget: u32) {
         for _ in 0..budget {
             match self.time_wait.oldest() {
-                Some((slot, record)) if record.expires <= now => self.end_time_wait(slot),
+                Some((slot, record)) if record.expires <= now => {
+                    let record = *record;
+                    self.send_due_last_ack(now, slot, &record);
+                    self.end_time_wait(slot);
+                }
                 _ => return,
             }
+        }
+    }
+
+    /// A TIME_WAIT that lasts for next to nothing ends before `transmit`: the peer waits for the ACK all the same.
+    fn send_due_last_ack(&mut self, now: Instant, slot: u32, record: &TimeWait) {
+        if self.shared.queues.remove_last_ack(record.port, slot) {
+            let header = self.last_ack(now, record);
+            self.shared.send_bare(&record.key, &header);
         }
     }
 

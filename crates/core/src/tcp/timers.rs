@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
+use crate::command::Keepalive;
 use crate::error::Error;
 use crate::flow;
 use crate::info::State;
@@ -90,7 +91,8 @@ impl Conn<'_> {
                 .min(self.keepalive_deadline(now))
                 .min(self.idle_deadline(now))
                 .min(self.user_deadline())
-                .min(self.fin_wait_2_deadline());
+                .min(self.fin_wait_2_deadline())
+                .min(self.cork_deadline());
         }
         at
     }
@@ -113,12 +115,14 @@ impl Conn<'_> {
         let limit = if self.may_send_early() {
             self.sh.config.syn_ack_retries
         } else {
-            self.sh.config.syn_retries
+            let asked = self.cold.options.syn_retries;
+            asked.unwrap_or(self.sh.config.syn_retries)
         };
-        if self.hot.retries >= limit {
+        if self.hot.retries >= limit || self.user_deadline() <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
+        self.cold.tally.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
         self.cold.ecn.on_syn_lost(self.hot.retries);
         self.back_off(now);
@@ -139,6 +143,7 @@ impl Conn<'_> {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
+        self.cold.tally.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
         self.on_loss_timeout(now);
         self.back_off(now);
@@ -215,7 +220,8 @@ impl Conn<'_> {
         let wanted = options.keepalive.is_some()
             || options.idle_timeout.is_some()
             || options.user_timeout.is_some()
-            || self.cold.fin_wait_2_at < Instant::FAR;
+            || self.cold.fin_wait_2_at < Instant::FAR
+            || self.cork_deadline() < Instant::FAR;
         self.hot.flags.set(Flags::COLD_TIMERS, wanted);
         if wanted {
             self.wake_at(self.earliest(now));
@@ -223,6 +229,9 @@ impl Conn<'_> {
     }
 
     fn on_cold_timers(&mut self, now: Instant) {
+        if self.cork_deadline() <= now {
+            self.on_cork_timer();
+        }
         if self.fin_wait_2_deadline() <= now {
             self.finish(State::Closed);
         } else if self.idle_deadline(now) <= now {
@@ -248,10 +257,13 @@ impl Conn<'_> {
         let Some(timeout) = self.cold.options.idle_timeout else {
             return Instant::FAR;
         };
+        if !self.hot.state.is_synchronized() {
+            return Instant::FAR;
+        }
         near(now, self.hot.last_received).max(self.cold.last_sent) + timeout
     }
 
-    /// RFC 5482: data unacknowledged for so long. A closed window that is probed is not that.
+    /// RFC 5482: a SYN or data unacknowledged for so long. A closed window that is probed is not that.
     /// RFC 9293 MUST-21.
     /// RFC 5482 §3.1-1, §3.1-2.
     fn user_deadline(&self) -> Instant {
@@ -279,12 +291,21 @@ impl Conn<'_> {
         near(now, self.hot.last_received) + keepalive.idle.max(Duration::from_millis(1))
     }
 
+    /// RFC 5482 §4.2: a user time-out, if there is one, says how long to probe, instead of the number of probes.
+    fn is_given_up(&self, now: Instant, keepalive: &Keepalive) -> bool {
+        let probes = self.cold.keepalive_probes;
+        match self.cold.options.user_timeout {
+            Some(timeout) => probes > 0 && now - near(now, self.hot.last_received) >= timeout,
+            None => probes >= keepalive.count,
+        }
+    }
+
     /// RFC 9293 MUST-29.
     fn on_keepalive_timer(&mut self, now: Instant) {
         let Some(keepalive) = self.cold.options.keepalive else {
             return;
         };
-        if self.cold.keepalive_probes >= keepalive.count {
+        if self.is_given_up(now, &keepalive) {
             self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;

@@ -135,7 +135,10 @@ impl Conn<'_> {
 
     /// Nothing (more) to send: what holds it back, and is an ACK left that hoped to ride on it?
     fn end_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
-        if self.is_blocked_by_window() && !self.cold.pacing.is_waiting() {
+        self.note_held(now);
+        self.note_limits(now);
+        let waits = self.cold.pacing.is_waiting() || self.is_corked();
+        if self.is_blocked_by_window() && !waits {
             self.start_persist(now);
         }
         if !self.has(Flags::ACK_NOW) {
@@ -300,6 +303,7 @@ impl Conn<'_> {
         self.sh.counters.segments_out += 1;
         self.sh.counters.tcp_bytes_out += u64::from(plan.len);
         self.cold.segments_out = self.cold.segments_out.saturating_add(1);
+        self.tally_sent(plan);
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
         }
@@ -361,6 +365,7 @@ impl Conn<'_> {
     pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
         let was_idle = self.hot.flight() == 0;
         if was_idle {
+            self.cold.tally.begin_flight(now, self.cold.una_since);
             self.cold.una_since = now;
         }
         if self.has(Flags::PERSIST) {
@@ -376,6 +381,7 @@ impl Conn<'_> {
         self.hot.snd_nxt = plan.end();
         self.note_sent(now, was_idle);
         self.on_departed(now, plan.len);
+        self.publish_sent();
         if !self.has(Flags::TIMING) {
             self.start_timing(now);
         }

@@ -3,6 +3,7 @@
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
+use crate::tcp::open::window_clamp;
 use crate::tcp::tcb::Flags;
 
 /// RCV.WND to offer when `current` bytes are on offer, `free` of `limit` bytes of buffer are free, the largest window that can be
@@ -32,7 +33,7 @@ impl Conn<'_> {
             self.hot.rcv_wnd(),
             streams.recv_free(self.slot).min(self.promise()),
             streams.recv_limit(self.slot),
-            expressible(self.hot.rcv_wscale),
+            expressible(self.hot.rcv_wscale).min(window_clamp(&self.cold.options)),
             u32::from(self.cold.local_mss),
         )
     }

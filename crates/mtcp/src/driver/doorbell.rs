@@ -7,6 +7,7 @@ use mtcp_core::{Command, ConnId, Token};
 pub(crate) enum Doorbell {
     Accept(ConnId, Token),
     Send(ConnId),
+    SendMore(ConnId),
     Received(ConnId),
     Shutdown(ConnId),
     ShutdownRead(ConnId),
@@ -19,6 +20,7 @@ impl From<Doorbell> for Command {
         match bell {
             Doorbell::Accept(conn, token) => Self::Accept { conn, token },
             Doorbell::Send(conn) => Self::Send(conn),
+            Doorbell::SendMore(conn) => Self::SendMore(conn),
             Doorbell::Received(conn) => Self::Received(conn),
             Doorbell::Shutdown(conn) => Self::Shutdown(conn),
             Doorbell::ShutdownRead(conn) => Self::ShutdownRead(conn),

@@ -30,6 +30,10 @@ pub(super) enum Request {
 }
 
 /// The answer.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "in slots of a queue: a box would be an allocation per call"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Reply(Result<Reply, Error>),

@@ -34,7 +34,14 @@ impl Context {
                 Some(listener) if !listener.queue.is_empty() => READABLE,
                 _ => Events::empty(),
             },
-            Body::Stream(conn) => stream(&self.streams, socket, conn),
+            Body::Stream(conn) => {
+                let low_water = if socket.flags.contains(Flags::LOW_WATER) {
+                    self.table.recv_low_water(id)
+                } else {
+                    1
+                };
+                stream(&self.streams, socket, conn, low_water)
+            }
         }
     }
 
@@ -52,7 +59,7 @@ impl Context {
     }
 }
 
-fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId) -> Events {
+fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId, low_water: u32) -> Events {
     let status = streams.status(conn.slot);
     let mut events = Events::empty();
     if status.intersects(Status::ERROR | Status::CLOSED) {
@@ -73,7 +80,7 @@ fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId) -> Events {
     if no_more && shut {
         events |= Events::HUP;
     }
-    if streams.readable(conn.slot) > 0 {
+    if streams.readable(conn.slot) >= low_water {
         events |= READABLE;
     }
     if shut || streams.writable(conn.slot) > 0 {

@@ -17,8 +17,13 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `ENOTCONN`.
     pub fn shutdown(&mut self, id: SocketId, how: How) -> Result<()> {
         let (socket, _) = self.table.both(id)?;
-        let Body::Stream(conn) = socket.body else {
-            return Err(Errno::ENOTCONN);
+        let conn = match socket.body {
+            Body::Stream(conn) => conn,
+            Body::Listener(index) => {
+                self.shutdown_listener(id, index, how);
+                return Ok(());
+            }
+            _ => return Err(Errno::ENOTCONN),
         };
         let status = self.streams.status(conn.slot);
         if !status.contains(Status::CONNECTED) {
@@ -42,6 +47,18 @@ impl Context {
         }
         self.news(id, Events::all());
         Ok(())
+    }
+
+    /// As on Linux, a listener that is shut for reading does not listen any more: who waits for it is woken.
+    fn shutdown_listener(&mut self, id: SocketId, index: u32, how: How) {
+        if how == How::Write {
+            return;
+        }
+        self.close_listener(index);
+        if let Ok(socket) = self.table.get_mut(id) {
+            socket.body = Body::Idle;
+        }
+        self.news(id, Events::all());
     }
 
     /// Closes any kind of socket; the id is free afterwards, whatever is returned. With SO_LINGER set, waits until all data was

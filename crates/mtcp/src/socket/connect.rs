@@ -90,10 +90,11 @@ impl Context {
         if !blocking {
             return Err(Errno::EINPROGRESS);
         }
-        let result = self.wait_until(None, false, |context| context.connected(id, conn))?;
+        let patience = self.table.look(id)?.1.send_timeout;
+        let result = self.wait_until(patience, false, |context| context.connected(id, conn))?;
         // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
         let _ = self.driver.settle();
-        result.unwrap_or(Err(Errno::EINTR))
+        result.unwrap_or(Err(Errno::EINPROGRESS))
     }
 
     fn start_connect(&mut self, id: SocketId, remote: SocketAddr) -> Result<ConnId> {

@@ -175,8 +175,9 @@ impl Context {
             self.driver.check()?;
             return Err(Errno::EAGAIN);
         }
-        let accepted = self.wait_until(None, false, |context| context.try_accept(id, index))?;
-        accepted.unwrap_or(Err(Errno::EINTR))
+        let patience = self.recv_patience(id);
+        let accepted = self.wait_until(patience, false, |context| context.try_accept(id, index))?;
+        accepted.unwrap_or(Err(Errno::EAGAIN))
     }
 
     fn try_accept(&mut self, id: SocketId, index: u32) -> Option<Result<(SocketId, SocketAddr)>> {
@@ -189,14 +190,15 @@ impl Context {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        let flags = socket.flags & (Flags::V6 | Flags::KEEPALIVE);
+        let flags = socket.flags & (Flags::V6 | Flags::KEEPALIVE | Flags::LOW_WATER);
         let v6 = flags.contains(Flags::V6);
         let remote = Self::outward(v6, remote);
-        let details = Details {
+        let mut details = Details {
             local: Self::outward(v6, local),
             remote,
             ..*details
         };
+        details.options.defer_accept = 0;
         let accepted = match self.table.insert(Body::Stream(conn), flags, details) {
             Ok(accepted) => accepted,
             Err(error) => return Some(Err(error)),

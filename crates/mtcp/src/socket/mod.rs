@@ -11,6 +11,7 @@ pub(crate) mod bindings;
 mod close;
 pub(crate) mod connect;
 pub(crate) mod listen;
+mod option_values;
 mod options;
 mod stream;
 pub(crate) mod table;
@@ -107,6 +108,38 @@ pub enum SocketOption {
     UserTimeout(Duration),
     /// TCP_CONGESTION.
     Congestion(CongestionControl),
+    /// TCP_CORK.
+    Cork(bool),
+    /// TCP_QUICKACK: reads as it was set last; the stack changes its mind meanwhile.
+    QuickAck(bool),
+    /// TCP_DEFER_ACCEPT; zero: at once. Reads as the time that so many retransmissions of a SYN-ACK take.
+    DeferAccept(Duration),
+    /// TCP_SYNCNT.
+    SynCount(u8),
+    /// TCP_LINGER2: `None` is the default, zero not at all.
+    FinWait2(Option<Duration>),
+    /// TCP_WINDOW_CLAMP, bytes; 0: none.
+    WindowClamp(u32),
+    /// TCP_NOTSENT_LOWAT, bytes; 0: no bound.
+    UnsentLowWater(u32),
+    /// SO_RCVLOWAT, bytes.
+    RecvLowWater(u32),
+    /// SO_RCVTIMEO: `None` waits for ever.
+    RecvTimeout(Option<Duration>),
+    /// SO_SNDTIMEO: `None` waits for ever.
+    SendTimeout(Option<Duration>),
+    /// IP_TOS, without the bits of ECN.
+    Tos(u8),
+    /// IP_TTL; `None`: the default.
+    Ttl(Option<u8>),
+    /// IPV6_TCLASS, without the bits of ECN.
+    TrafficClass(u8),
+    /// IPV6_UNICAST_HOPS; `None`: the default.
+    HopLimit(Option<u8>),
+    /// IP_MTU and IPV6_MTU of the path, bytes; only to read.
+    Mtu(u16),
+    /// SO_INCOMING_CPU, if threads are pinned; only to read.
+    IncomingCpu(Option<u32>),
     /// SO_ERROR, taken by reading; only to read.
     Error(Option<Errno>),
     /// SO_ACCEPTCONN; only to read.
@@ -133,6 +166,22 @@ pub enum OptionName {
     KeepCount,
     UserTimeout,
     Congestion,
+    Cork,
+    QuickAck,
+    DeferAccept,
+    SynCount,
+    FinWait2,
+    WindowClamp,
+    UnsentLowWater,
+    RecvLowWater,
+    RecvTimeout,
+    SendTimeout,
+    Tos,
+    Ttl,
+    TrafficClass,
+    HopLimit,
+    Mtu,
+    IncomingCpu,
     Error,
     AcceptConn,
     Domain,

@@ -1,22 +1,17 @@
 //! Socket options and what can be asked of a socket.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use mtcp_core::command::Options;
 use mtcp_core::{Command, Reply, Status, TcpInfo};
 
-use super::table::{Body, Details, Flags};
+use super::option_values::{change, set_low_water, show};
+use super::table::{Body, Flags};
 use super::{Kind, OptionName, SocketId, SocketOption};
-use crate::{Context, Errno, Result};
+use crate::{Context, Errno, Result, affinity};
 
-/// Linux: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT.
-const KEEP_SECONDS: (u64, u64) = (1, 32_767);
-const KEEP_COUNT: (u8, u8) = (1, 127);
-/// Linux: TCP_MIN_MSS and MAX_TCP_WINDOW.
-const SEGMENT: (u16, u16) = (88, 32_767);
-/// Smallest socket buffer, bytes.
-const MIN_BUFFER: u32 = 2048;
+/// The segment size of a stream without a connection (RFC 9293 §3.7.1).
+const DEFAULT_SEGMENT: u16 = 536;
 
 impl Context {
     /// Whether calls on the socket return `EAGAIN` where they would block.
@@ -78,7 +73,11 @@ impl Context {
         let Body::Stream(conn) = self.table.look(id)?.0.body else {
             return Ok(None);
         };
-        let error = self.take_stream_error(id, conn);
+        let mut error = self.take_stream_error(id, conn);
+        // Who asks in a loop waits for one.
+        if error.is_none() && self.progress(id) {
+            error = self.take_stream_error(id, conn);
+        }
         Ok(error.or(self.driver.check().err()))
     }
 
@@ -115,6 +114,15 @@ impl Context {
             }
             SocketOption::OnlyV6(_) => return Err(Errno::EINVAL),
             SocketOption::KeepAlive(on) => socket.flags.set(Flags::KEEPALIVE, on),
+            // Linux: what was offered cannot be taken back.
+            SocketOption::WindowClamp(0) if socket.body != Body::Idle => {
+                return Err(Errno::EINVAL);
+            }
+            SocketOption::RecvLowWater(bytes) => {
+                set_low_water(details, bytes, self.settings.rcvbuf);
+                let several = details.recv_low_water > 1;
+                socket.flags.set(Flags::LOW_WATER, several);
+            }
             other => change(details, other)?,
         }
         details.options.keepalive = socket
@@ -122,10 +130,14 @@ impl Context {
             .contains(Flags::KEEPALIVE)
             .then_some(details.keepalive);
         let (body, options) = (socket.body, details.options);
-        if options == before {
-            Ok(())
-        } else {
-            self.tell_options(body, options)
+        if options != before {
+            self.tell_options(body, options)?;
+        }
+        match (option, body) {
+            (SocketOption::QuickAck(true), Body::Stream(conn)) => {
+                self.tell(Command::QuickAck(conn))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -142,6 +154,10 @@ impl Context {
             },
             _ => return Ok(()),
         };
+        self.tell(command)
+    }
+
+    fn tell(&mut self, command: Command) -> Result<()> {
         match self.driver.call(command) {
             // The connection is gone, the socket is not: as on Linux, its options can be set to no effect.
             Ok(_) | Err(Errno::EBADF) => Ok(()),
@@ -152,107 +168,60 @@ impl Context {
     /// Reads an option.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`.
+    /// `EBADF`, `ENOTSOCK`, `ENOTCONN` (what only connections have).
     pub fn option(&mut self, id: SocketId, name: OptionName) -> Result<SocketOption> {
         let (socket, details) = self.table.look(id)?;
         let (flags, options, keep) = (socket.flags, details.options, details.keepalive);
+        let marking = (options.v4, options.v6);
         Ok(match name {
             OptionName::ReuseAddr => SocketOption::ReuseAddr(flags.contains(Flags::REUSE_ADDR)),
             OptionName::ReusePort => SocketOption::ReusePort(flags.contains(Flags::REUSE_PORT)),
             OptionName::OnlyV6 => SocketOption::OnlyV6(flags.contains(Flags::ONLY_V6)),
             OptionName::KeepAlive => SocketOption::KeepAlive(flags.contains(Flags::KEEPALIVE)),
             OptionName::Linger => SocketOption::Linger(options.linger),
-            OptionName::RecvBuffer => {
-                SocketOption::RecvBuffer(options.recv_buffer.unwrap_or(self.settings.rcvbuf))
-            }
-            OptionName::SendBuffer => {
-                SocketOption::SendBuffer(options.send_buffer.unwrap_or(self.settings.sndbuf))
-            }
             OptionName::NoDelay => SocketOption::NoDelay(options.nodelay),
+            OptionName::Cork => SocketOption::Cork(options.cork),
+            OptionName::QuickAck => SocketOption::QuickAck(!options.delay_acks),
             OptionName::MaxSegment => SocketOption::MaxSegment(self.max_segment(id, &options)),
             OptionName::KeepIdle => SocketOption::KeepIdle(keep.idle),
             OptionName::KeepInterval => SocketOption::KeepInterval(keep.interval),
             OptionName::KeepCount => SocketOption::KeepCount(keep.count),
-            OptionName::UserTimeout => {
-                SocketOption::UserTimeout(options.user_timeout.unwrap_or(Duration::ZERO))
-            }
-            OptionName::Congestion => {
-                SocketOption::Congestion(options.congestion.unwrap_or(self.settings.congestion))
-            }
+            OptionName::RecvLowWater => SocketOption::RecvLowWater(details.recv_low_water),
+            OptionName::RecvTimeout => SocketOption::RecvTimeout(details.recv_timeout),
+            OptionName::SendTimeout => SocketOption::SendTimeout(details.send_timeout),
+            OptionName::Tos => SocketOption::Tos(marking.0.class),
+            OptionName::Ttl => SocketOption::Ttl(marking.0.hop_limit),
+            OptionName::TrafficClass => SocketOption::TrafficClass(marking.1.class),
+            OptionName::HopLimit => SocketOption::HopLimit(marking.1.hop_limit),
+            OptionName::Mtu => SocketOption::Mtu(self.path_mtu(id)?),
+            OptionName::IncomingCpu => SocketOption::IncomingCpu(self.processor()),
             OptionName::Error => SocketOption::Error(self.take_error(id)?),
             OptionName::AcceptConn => SocketOption::AcceptConn(socket.kind() == Kind::Listener),
             OptionName::Domain => SocketOption::Domain(socket.domain()),
+            other => show(&options, other, &self.settings)?,
         })
     }
 
-    /// The segment size in use, or else the one asked for, or else 0.
+    /// Of the connection's path, or of any: there is one link.
+    fn path_mtu(&mut self, id: SocketId) -> Result<u16> {
+        self.info(id).map(|info| info.pmtu).map_err(|error| {
+            if error == Errno::EINVAL {
+                Errno::ENOTCONN
+            } else {
+                error
+            }
+        })
+    }
+
+    /// The processor that works for this context: the one its threads are pinned to.
+    fn processor(&self) -> Option<u32> {
+        let pinned = self.settings.pinned;
+        pinned.then(affinity::current)
+    }
+
+    /// The segment size in use, or else the one asked for, or else what everybody can take.
     fn max_segment(&mut self, id: SocketId, options: &Options) -> u16 {
-        self.info(id)
-            .map_or(options.max_segment.unwrap_or(0), |info| info.snd_mss)
-    }
-}
-
-/// Changes those that need no flag.
-fn change(details: &mut Details, option: SocketOption) -> Result<()> {
-    let Details {
-        options, keepalive, ..
-    } = details;
-    match option {
-        SocketOption::Linger(linger) => options.linger = linger,
-        SocketOption::RecvBuffer(bytes) => options.recv_buffer = Some(bytes.max(MIN_BUFFER)),
-        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(bytes.max(MIN_BUFFER)),
-        SocketOption::NoDelay(on) => options.nodelay = on,
-        SocketOption::MaxSegment(0) => options.max_segment = None,
-        SocketOption::MaxSegment(bytes) => options.max_segment = Some(within(bytes, SEGMENT)?),
-        SocketOption::KeepIdle(time) => keepalive.idle = keep_time(time)?,
-        SocketOption::KeepInterval(time) => keepalive.interval = keep_time(time)?,
-        SocketOption::KeepCount(count) => keepalive.count = within(count, KEEP_COUNT)?,
-        SocketOption::UserTimeout(time) => {
-            options.user_timeout = Some(time).filter(|time| !time.is_zero())
-        }
-        SocketOption::Congestion(algorithm) => options.congestion = Some(algorithm),
-        _ => return Err(Errno::ENOPROTOOPT),
-    }
-    Ok(())
-}
-
-fn within<T: PartialOrd>(value: T, (low, high): (T, T)) -> Result<T> {
-    if value >= low && value <= high {
-        Ok(value)
-    } else {
-        Err(Errno::EINVAL)
-    }
-}
-
-fn keep_time(time: Duration) -> Result<Duration> {
-    within(time.as_secs(), KEEP_SECONDS)?;
-    Ok(time)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Domain;
-
-    #[test]
-    fn ranges_are_those_of_linux() {
-        let mut details = Details::new(Domain::V4);
-        let mut try_one = |option| change(&mut details, option);
-        assert_eq!(
-            try_one(SocketOption::KeepIdle(Duration::ZERO)),
-            Err(Errno::EINVAL)
-        );
-        assert_eq!(
-            try_one(SocketOption::KeepIdle(Duration::from_secs(32_767))),
-            Ok(())
-        );
-        assert_eq!(try_one(SocketOption::KeepCount(0)), Err(Errno::EINVAL));
-        assert_eq!(try_one(SocketOption::KeepCount(128)), Err(Errno::EINVAL));
-        assert_eq!(try_one(SocketOption::MaxSegment(87)), Err(Errno::EINVAL));
-        assert_eq!(try_one(SocketOption::MaxSegment(0)), Ok(()));
-        assert_eq!(
-            try_one(SocketOption::AcceptConn(true)),
-            Err(Errno::ENOPROTOOPT)
-        );
+        let without = options.max_segment.unwrap_or(DEFAULT_SEGMENT);
+        self.info(id).map_or(without, |info| info.snd_mss)
     }
 }

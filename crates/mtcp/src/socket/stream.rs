@@ -1,13 +1,34 @@
 //! Reading and writing.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
 
 use mtcp_core::{ConnId, Status};
+use wire::time::Instant;
 
 use super::table::{Body, Flags};
 use super::{RecvFlags, SendFlags, SocketId};
 use crate::driver::Doorbell;
-use crate::{Context, Errno, Result};
+use crate::{Context, Errno, Result, clock};
+
+/// How long a call that waits several times still waits: the socket's time-out counts from its first wait.
+enum Patience {
+    Unasked,
+    Endless,
+    Until(Instant),
+}
+
+impl Patience {
+    fn left(&mut self, timeout: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
+        if let Self::Unasked = self {
+            *self = timeout().map_or(Self::Endless, |timeout| Self::Until(clock::now() + timeout));
+        }
+        match self {
+            Self::Until(at) => Some(at.since(clock::now())),
+            _ => None,
+        }
+    }
+}
 
 /// Nothing more will be received or sent.
 const OVER: Status = Status::ERROR.union(Status::CLOSED);
@@ -53,9 +74,11 @@ impl Context {
             Body::Epoll(_) => return Err(Errno::EINVAL),
             Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
         };
+        let mut patience = Patience::Unasked;
         let mut taken = self.take_bytes(id, conn, bufs, peek);
         if taken.is_none() && blocking {
-            taken = self.wait_until(None, false, |context| {
+            let left = patience.left(|| self.recv_patience(id));
+            taken = self.wait_until(left, false, |context| {
                 context.take_bytes(id, conn, bufs, peek)
             })?;
         } else if taken.is_none() && self.progress(id) {
@@ -64,10 +87,40 @@ impl Context {
         let Some(taken) = taken else {
             return Err(self.would_block());
         };
-        match taken? {
-            n @ 1.. if blocking && flags == RecvFlags::WAITALL => self.read_rest(id, conn, bufs, n),
-            n => Ok(n),
+        let n = taken?;
+        if n == 0 || !blocking || peek {
+            return Ok(n);
         }
+        let wanted = self.wanted(id, bufs, flags);
+        if n >= wanted {
+            return Ok(n);
+        }
+        self.read_rest(id, conn, bufs, n, wanted, &mut patience)
+    }
+
+    /// Bytes without which a blocking call does not return: SO_RCVLOWAT, MSG_WAITALL.
+    fn wanted(&self, id: SocketId, bufs: &[IoSliceMut<'_>], flags: RecvFlags) -> usize {
+        let low_water = self
+            .table
+            .get(id)
+            .is_ok_and(|socket| socket.flags.contains(Flags::LOW_WATER));
+        let room = || bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        if flags.contains(RecvFlags::WAITALL) {
+            room()
+        } else if low_water {
+            room().min(self.table.recv_low_water(id) as usize)
+        } else {
+            1
+        }
+    }
+
+    /// How long a reading call may wait.
+    pub(super) fn recv_patience(&self, id: SocketId) -> Option<Duration> {
+        self.table.look(id).ok()?.1.recv_timeout
+    }
+
+    fn send_patience(&self, id: SocketId) -> Option<Duration> {
+        self.table.look(id).ok()?.1.send_timeout
     }
 
     /// What a call that would block says.
@@ -75,21 +128,27 @@ impl Context {
         self.driver.check().err().unwrap_or(Errno::EAGAIN)
     }
 
-    /// MSG_WAITALL: fills what is left after `done` bytes; end of file, errors and signals end it early.
+    /// Reads on after `done` bytes until `wanted` are there; end of file, errors, signals and time-outs end it early.
     fn read_rest(
         &mut self,
         id: SocketId,
         conn: ConnId,
         bufs: &mut [IoSliceMut<'_>],
         done: usize,
+        wanted: usize,
+        patience: &mut Patience,
     ) -> Result<usize> {
         let (mut filled, mut skip) = (done, done);
         for buf in bufs {
             let mut at = skip.min(buf.len());
             skip -= at;
             while let Some(rest) = buf.get_mut(at..).filter(|rest| !rest.is_empty()) {
+                if filled >= wanted {
+                    return Ok(filled);
+                }
                 let mut rest = [IoSliceMut::new(rest)];
-                let more = self.wait_until(None, false, |context| {
+                let left = patience.left(|| self.recv_patience(id));
+                let more = self.wait_until(left, false, |context| {
                     context.take_bytes(id, conn, &mut rest, false)
                 });
                 let Ok(Some(Ok(n @ 1..))) = more else {
@@ -204,8 +263,16 @@ impl Context {
     /// # Errors
     /// As `write`.
     pub fn send(&mut self, id: SocketId, bytes: &[u8], flags: SendFlags) -> Result<usize> {
+        let sent = self.put(id, bytes, flags);
+        self.hand_over(id);
+        sent
+    }
+
+    /// Writes; what it stages is not handed over.
+    fn put(&mut self, id: SocketId, bytes: &[u8], flags: SendFlags) -> Result<usize> {
         let socket = self.table.get(id)?;
         let blocking = !socket.nonblocking() && !flags.contains(SendFlags::DONTWAIT);
+        let more = flags.contains(SendFlags::MORE);
         let conn = match socket.body {
             Body::Stream(conn) => conn,
             Body::Pipe(pipe) => return self.pipe_write(id, pipe, bytes),
@@ -213,12 +280,12 @@ impl Context {
             Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
         };
         let mut written = 0;
-        match self.put_bytes(id, conn, bytes) {
+        match self.put_bytes(id, conn, bytes, more) {
             Some(result) => written += result?,
             None if blocking => {}
             None => {
                 let again = if self.progress(id) {
-                    self.put_bytes(id, conn, bytes)
+                    self.put_bytes(id, conn, bytes, more)
                 } else {
                     None
                 };
@@ -226,10 +293,7 @@ impl Context {
             }
         }
         if blocking && written < bytes.len() {
-            return self.write_rest(id, conn, bytes, written);
-        }
-        if !flags.contains(SendFlags::MORE) {
-            self.hand_over(id);
+            return self.write_rest(id, conn, bytes, written, more);
         }
         Ok(written)
     }
@@ -241,16 +305,20 @@ impl Context {
         conn: ConnId,
         bytes: &[u8],
         mut written: usize,
+        more: bool,
     ) -> Result<usize> {
+        let mut patience = Patience::Unasked;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            let more = self.wait_until(None, false, |context| context.put_bytes(id, conn, rest));
-            match more.and_then(|more| more.unwrap_or(Err(Errno::EINTR))) {
+            let left = patience.left(|| self.send_patience(id));
+            let put = self.wait_until(left, false, |context| {
+                context.put_bytes(id, conn, rest, more)
+            });
+            match put.and_then(|put| put.unwrap_or(Err(Errno::EAGAIN))) {
                 Ok(n) => written += n,
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
             }
         }
-        self.hand_over(id);
         Ok(written)
     }
 
@@ -259,18 +327,19 @@ impl Context {
     /// # Errors
     /// As `write`.
     pub fn writev(&mut self, id: SocketId, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        let written = self.put_all(id, bufs);
+        self.hand_over(id);
+        written
+    }
+
+    fn put_all(&mut self, id: SocketId, bufs: &[IoSlice<'_>]) -> Result<usize> {
         let mut written = 0;
         let mut bufs = bufs.iter().filter(|buf| !buf.is_empty()).peekable();
         if bufs.peek().is_none() {
-            return self.write(id, &[]);
+            return self.put(id, &[], SendFlags::empty());
         }
-        while let Some(buf) = bufs.next() {
-            let flags = if bufs.peek().is_some() {
-                SendFlags::MORE
-            } else {
-                SendFlags::empty()
-            };
-            match self.send(id, buf, flags) {
+        for buf in bufs {
+            match self.put(id, buf, SendFlags::empty()) {
                 Ok(n) => {
                     written += n;
                     if n < buf.len() {
@@ -281,12 +350,17 @@ impl Context {
                 Err(_) => break,
             }
         }
-        self.hand_over(id);
         Ok(written)
     }
 
     /// What fits, or an error, if there is any of them now.
-    fn put_bytes(&mut self, id: SocketId, conn: ConnId, bytes: &[u8]) -> Option<Result<usize>> {
+    fn put_bytes(
+        &mut self,
+        id: SocketId,
+        conn: ConnId,
+        bytes: &[u8],
+        more: bool,
+    ) -> Option<Result<usize>> {
         let flags = match self.table.get(id) {
             Ok(socket) => socket.flags,
             Err(error) => return Some(Err(error)),
@@ -309,7 +383,12 @@ impl Context {
         if n == 0 {
             return None;
         }
-        self.driver.ring(Doorbell::Send(conn));
+        // What did not fit all the same goes on its way: nobody knows when the rest comes.
+        self.driver.ring(if more && n == bytes.len() {
+            Doorbell::SendMore(conn)
+        } else {
+            Doorbell::Send(conn)
+        });
         Some(Ok(n))
     }
 
@@ -338,6 +417,20 @@ impl Context {
         } else {
             error
         })
+    }
+
+    /// Bytes written and not acknowledged, and how many of them were not sent at all (SIOCOUTQ, SIOCOUTQNSD).
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL` (a listener), `ENOTSOCK`, `ENETDOWN`.
+    pub fn unacknowledged(&mut self, id: SocketId) -> Result<(u32, u32)> {
+        // Who asks waits for it to change.
+        self.progress(id);
+        match self.info(id) {
+            Ok(info) => Ok((info.unacked, info.not_sent)),
+            Err(Errno::ENOTCONN) => Ok((0, 0)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Bytes that can be read now (FIONREAD).

@@ -44,6 +44,8 @@ bitflags! {
         const DRAINED = 1 << 11;
         /// The writing end of a pipe.
         const WRITER = 1 << 12;
+        /// `Details::recv_low_water` is more than one byte.
+        const LOW_WATER = 1 << 13;
     }
 }
 
@@ -80,6 +82,11 @@ pub(crate) struct Details {
     pub(crate) remote: SocketAddr,
     pub(crate) options: Options,
     pub(crate) keepalive: Keepalive,
+    /// Bytes without which a stream is not readable.
+    pub(crate) recv_low_water: u32,
+    /// How long calls wait; `None`: for ever.
+    pub(crate) recv_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
 }
 
 /// All sockets of a context.
@@ -107,6 +114,9 @@ impl Details {
             remote: none,
             options: Options::default(),
             keepalive: KEEPALIVE,
+            recv_low_water: 1,
+            recv_timeout: None,
+            send_timeout: None,
         }
     }
 }
@@ -211,6 +221,12 @@ impl Table {
             (Body::Epoll(_) | Body::Pipe(_), _) | (_, None) => Err(Errno::ENOTSOCK),
             (_, Some(details)) => Ok((socket, details)),
         }
+    }
+
+    /// Bytes without which the stream is not readable.
+    pub(crate) fn recv_low_water(&self, id: SocketId) -> u32 {
+        let details = self.details.get(id.0 as usize);
+        details.map_or(1, |details| details.recv_low_water)
     }
 
     /// Whether this is that connection's socket.

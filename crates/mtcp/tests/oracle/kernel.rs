@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -91,6 +91,53 @@ impl Kernel {
     }
 }
 
+/// What a call of the C library said.
+fn answer(result: i32, value: i32) -> Answer {
+    if result == 0 {
+        Ok(value as usize)
+    } else {
+        Err(std::io::Error::last_os_error().raw_os_error().unwrap())
+    }
+}
+
+fn name(opt: Opt) -> (i32, i32) {
+    match opt {
+        Opt::RecvLowWater => (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+        Opt::UnsentLowWater => (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+        Opt::Cork => (libc::IPPROTO_TCP, libc::TCP_CORK),
+        Opt::NoDelay => (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        Opt::QuickAck => (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
+        Opt::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+        Opt::WindowClamp => (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
+    }
+}
+
+fn set(fd: &OwnedFd, opt: Opt, value: i32) -> Answer {
+    let (level, name) = name(opt);
+    let at = (&raw const value).cast();
+    // SAFETY: the value is an int of the length that is said.
+    answer(
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, 4) },
+        0,
+    )
+}
+
+fn get(fd: &OwnedFd, opt: Opt) -> Answer {
+    let (level, name) = name(opt);
+    let (mut value, mut len) = (0, 4);
+    let at = (&raw mut value).cast();
+    // SAFETY: there is room for an int, and that is said.
+    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, at, &raw mut len) };
+    answer(result, value)
+}
+
+fn unacked(fd: &OwnedFd) -> Answer {
+    let mut value = 0;
+    // SAFETY: the request stores an int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) };
+    answer(result, value)
+}
+
 impl Net for Kernel {
     fn step(&mut self, step: Step) -> Answer {
         let result = match step {
@@ -137,6 +184,9 @@ impl Net for Kernel {
                 let error = sockopt::socket_error(&self.ends[&end]).unwrap();
                 Ok(error.err().map_or(0, |error| error.raw_os_error() as usize))
             }
+            Set(end, opt, value) => return set(&self.ends[&end], opt, value),
+            Get(end, opt) => return get(&self.ends[&end], opt),
+            Unacked(end) => return unacked(&self.ends[&end]),
             Wait(_) | Wait2(_) => unreachable!(),
         };
         result.map_err(rustix::io::Errno::raw_os_error)

@@ -235,3 +235,143 @@ fn several_instances() {
         "add S rdnorm+wrnorm; wait S; write C 1; wait S",
     );
 }
+
+#[test]
+fn low_water_marks() {
+    connected(
+        "readable",
+        "add S all; set S rcvlowat 4; get S rcvlowat; wait S; write C 3; wait S; write C 1; wait S; read S 2; wait S; \
+         shut C write; wait S",
+    );
+    connected(
+        "edges",
+        "set S rcvlowat 4; add S edge; wait S; write C 3; wait S; write C 1; wait S; read S 1; wait S; write C 1; wait S",
+    );
+    connected(
+        "less is there for who asks",
+        "set S rcvlowat 100; write C 5; read S 9; read S 9; close C; read S 9",
+    );
+    connected(
+        "errors do not wait",
+        "set S rcvlowat 100; add S all; write C 5; wait S; reset C; wait S; read S 9; read S 9",
+    );
+    both(
+        "inherited",
+        "listen; set L rcvlowat 7; socket C; connect C; accept; get S rcvlowat; set L rcvlowat 0; get L rcvlowat",
+    );
+    connected(
+        "unsent",
+        "add C out; set C notsent 10; get C notsent; wait C; write C 100; wait C; drain S; wait C",
+    );
+}
+
+#[test]
+fn corks() {
+    connected(
+        "held back",
+        "add S in; set C cork 1; write C 5; wait S; write C 5; wait S; set C cork 0; wait S; read S 20",
+    );
+    connected(
+        "let go by the end",
+        "add S all; set C cork 1; write C 5; wait S; shut C write; wait S; read S 20",
+    );
+    connected(
+        "let go without Nagle",
+        "set C cork 1; write C 5; read S 20; set C nodelay 1; read S 20; get C cork; get C nodelay",
+    );
+    connected(
+        "let go on closing",
+        "set C cork 1; write C 5; close C; read S 20; read S 20",
+    );
+    connected(
+        "unacknowledged",
+        "set C cork 1; write C 5; unacked C; set C cork 0; unacked C; unacked S",
+    );
+    both(
+        "inherited",
+        "listen; set L cork 1; set L nodelay 1; socket C; connect C; accept; get S cork; get S nodelay",
+    );
+}
+
+#[test]
+fn deferred_accept() {
+    both(
+        "data brings it",
+        "listen; set L defer 5; get L defer; add L all; socket C; add C all; connect C; wait L; wait C; accept; \
+         write C 1; wait L; accept; get S defer; read S 9; wait L",
+    );
+    both(
+        "so does the end",
+        "listen; set L defer 5; add L all; socket C; connect C; wait L; shut C write; wait L; accept; read S 9",
+    );
+    both(
+        "not any more",
+        "listen; set L defer 5; set L defer 0; add L all; socket C; connect C; wait L; accept",
+    );
+}
+
+#[test]
+fn quick_acks_and_clamps() {
+    connected(
+        "quick",
+        "set S quickack 1; write C 5; read S 9; get S quickack",
+    );
+    both(
+        "a clamp",
+        "socket C; set C clamp 0; set C clamp 1; get C clamp; set C clamp 5000; get C clamp; set C clamp 0; get C clamp",
+    );
+    connected("not taken back", "set C clamp 5000; set C clamp 0");
+}
+
+#[test]
+fn listeners_shut() {
+    both(
+        "writing",
+        "listen; add L all; shut L write; wait L; socket C; connect C; wait L; accept",
+    );
+    both(
+        "reading",
+        "listen; socket C; add L all; wait L; shut L read; wait L; accept; connect C; connect C",
+    );
+    both("unconnected", "socket C; shut C write; shut C both");
+}
+
+#[test]
+fn connections_that_end_before_they_are_accepted() {
+    both(
+        "reset",
+        "listen; add L all; socket C; connect C; reset C; wait L; accept; read S 1; read S 1; write S 1; wait L",
+    );
+    both(
+        "data, then reset",
+        "listen; socket C; connect C; write C 5; reset C; accept; error S; read S 9; write S 1",
+    );
+    both(
+        "closed",
+        "listen; socket C; connect C; write C 5; close C; accept; read S 9; read S 9; write S 1; error S",
+    );
+    both(
+        "two, one reset",
+        "listen; socket C; connect C; socket D; connect D; reset C; write D 3; accept; error S; accept; read S 9",
+    );
+}
+
+#[test]
+fn errors_are_said_once() {
+    connected(
+        "to a writer",
+        "reset C; write S 1; error S; write S 1; error S",
+    );
+    connected(
+        "to who asks",
+        "reset C; error S; read S 1; write S 1; error S",
+    );
+    connected(
+        "after the end of file",
+        "close C; read S 1; write S 1; write S 1; read S 1; error S; write S 1",
+    );
+    both(
+        "of a connect",
+        "listen; close L; socket C; connect C; error C; read C 1; write C 1; connect C; error C",
+    );
+}

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mtcp::{Context, Ctl, Domain, EpollEvent, Events, Interest, SocketId, SocketOption};
+use mtcp::{
+    Context, Ctl, Domain, EpollEvent, Events, Interest, OptionName, SocketId, SocketOption,
+};
 
 use crate::script::*;
 use crate::support::{SERVER, World, addr};
@@ -81,6 +83,49 @@ impl Ours {
     }
 }
 
+fn option(opt: Opt, value: i32) -> SocketOption {
+    let number = value as u32;
+    match opt {
+        Opt::RecvLowWater => SocketOption::RecvLowWater(number),
+        Opt::UnsentLowWater => SocketOption::UnsentLowWater(number),
+        Opt::Cork => SocketOption::Cork(value != 0),
+        Opt::NoDelay => SocketOption::NoDelay(value != 0),
+        Opt::QuickAck => SocketOption::QuickAck(value != 0),
+        Opt::DeferAccept => SocketOption::DeferAccept(Duration::from_secs(number.into())),
+        Opt::WindowClamp => SocketOption::WindowClamp(number),
+    }
+}
+
+fn name(opt: Opt) -> OptionName {
+    match opt {
+        Opt::RecvLowWater => OptionName::RecvLowWater,
+        Opt::UnsentLowWater => OptionName::UnsentLowWater,
+        Opt::Cork => OptionName::Cork,
+        Opt::NoDelay => OptionName::NoDelay,
+        Opt::QuickAck => OptionName::QuickAck,
+        Opt::DeferAccept => OptionName::DeferAccept,
+        Opt::WindowClamp => OptionName::WindowClamp,
+    }
+}
+
+fn unacked(context: &mut Context, id: SocketId) -> mtcp::Result<usize> {
+    let (unacked, _) = context.unacknowledged(id)?;
+    Ok(unacked as usize)
+}
+
+fn shown(option: SocketOption) -> usize {
+    match option {
+        SocketOption::RecvLowWater(n)
+        | SocketOption::UnsentLowWater(n)
+        | SocketOption::WindowClamp(n) => n as usize,
+        SocketOption::Cork(on) | SocketOption::NoDelay(on) | SocketOption::QuickAck(on) => {
+            usize::from(on)
+        }
+        SocketOption::DeferAccept(time) => time.as_secs() as usize,
+        other => panic!("{other:?} is not asked for"),
+    }
+}
+
 impl Net for Ours {
     fn step(&mut self, step: Step) -> Answer {
         let ids = self.ids.clone();
@@ -132,6 +177,12 @@ impl Net for Ours {
                 .context(end)
                 .take_error(id(end))
                 .map(|error| error.map_or(0, |e| e.0 as usize)),
+            Set(end, opt, value) => {
+                let option = option(opt, value);
+                self.context(end).set_option(id(end), option).map(|()| 0)
+            }
+            Get(end, opt) => self.context(end).option(id(end), name(opt)).map(shown),
+            Unacked(end) => unacked(self.context(end), id(end)),
             Wait(_) | Wait2(_) => unreachable!(),
         };
         result.map_err(|error| error.0)

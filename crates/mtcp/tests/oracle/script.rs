@@ -19,6 +19,19 @@ impl End {
     }
 }
 
+/// Options that are numbers.
+#[derive(Clone, Copy, Debug)]
+pub enum Opt {
+    RecvLowWater,
+    UnsentLowWater,
+    Cork,
+    NoDelay,
+    QuickAck,
+    /// Seconds.
+    DeferAccept,
+    WindowClamp,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Listen,
@@ -46,6 +59,12 @@ pub enum Step {
     /// Close with RST.
     Reset(End),
     Error(End),
+    /// setsockopt.
+    Set(End, Opt, i32),
+    /// What getsockopt says.
+    Get(End, Opt),
+    /// SIOCOUTQ.
+    Unacked(End),
 }
 
 pub use Step::*;
@@ -103,7 +122,20 @@ fn parse_step(text: &str) -> Option<Step> {
         "S" => S,
         _ => panic!("'{end}' is no end"),
     });
+    let option = || match argument? {
+        "rcvlowat" => Some(Opt::RecvLowWater),
+        "notsent" => Some(Opt::UnsentLowWater),
+        "cork" => Some(Opt::Cork),
+        "nodelay" => Some(Opt::NoDelay),
+        "quickack" => Some(Opt::QuickAck),
+        "defer" => Some(Opt::DeferAccept),
+        "clamp" => Some(Opt::WindowClamp),
+        _ => None,
+    };
     Some(match (name, end, argument) {
+        ("set", Some(end), _) => Set(end, option()?, words.next()?.parse().ok()?),
+        ("get", Some(end), _) => Get(end, option()?),
+        ("unacked", Some(end), None) => Unacked(end),
         ("listen", None, None) => Listen,
         ("accept", None, None) => Accept,
         ("socket", Some(end), None) => Socket(end),

@@ -7,7 +7,7 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
 
 use super::lane::{Reader, Writer};
-use super::record::Record;
+use super::record::{Record, Unsent};
 use super::side::{Direction, Side};
 use super::{Shared, Status};
 
@@ -34,6 +34,16 @@ pub struct AppStreams {
 fn held(record: &Record) -> bool {
     // Acquire: the slot is as the stack prepared it.
     record.stack.granted.load(Acquire) != record.app.released.load(Relaxed)
+}
+
+/// Most bytes that the send direction may hold now.
+#[inline(always)]
+fn send_limit(record: &Record) -> u32 {
+    let limit = record.stack.send_limit.load(Relaxed);
+    match record.unsent() {
+        Some(unsent) => unsent.limit().min(limit),
+        None => limit,
+    }
 }
 
 impl AppStreams {
@@ -130,7 +140,7 @@ impl AppStreams {
         let Some((mut writer, record)) = self.send_writer(slot) else {
             return 0;
         };
-        let limit = record.stack.send_limit.load(Relaxed);
+        let limit = send_limit(record);
         let written = writer.append(bytes, limit) as usize;
         if written == bytes.len() {
             return written;
@@ -148,7 +158,7 @@ impl AppStreams {
         record.app.wants_space.store(1, Relaxed);
         // Pairs with the fence in `StackStreams::app_wants_space`: either it sees our note, or we see the head it has moved.
         fence(SeqCst);
-        let limit = record.stack.send_limit.load(Relaxed);
+        let limit = send_limit(record);
         let written = writer.append(bytes, limit) as usize;
         if written == bytes.len() {
             record.app.wants_space.store(0, Relaxed);
@@ -172,8 +182,10 @@ impl AppStreams {
         }
         let head = record.stack.send.head.load(Acquire);
         let used = record.app.send.tail.load(Relaxed).wrapping_sub(head);
-        let limit = record.stack.send_limit.load(Relaxed);
-        if self.send.has_room(&record.app.send, used) {
+        let limit = send_limit(record);
+        if record.unsent().is_some_and(Unsent::is_much) {
+            0
+        } else if self.send.has_room(&record.app.send, used) {
             limit.saturating_sub(used)
         } else {
             0
@@ -192,7 +204,7 @@ impl AppStreams {
         record.app.wants_space.store(1, Relaxed);
         // Pairs with the fence in `StackStreams::app_wants_space`, as in `write_rest`.
         fence(SeqCst);
-        let limit = record.stack.send_limit.load(Relaxed);
+        let limit = send_limit(record);
         if writer.used() < limit && record.app.starved.load(Relaxed) == 0 {
             record.app.starved.store(1, Relaxed);
             self.starved.push_back(slot);

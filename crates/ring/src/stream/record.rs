@@ -6,6 +6,7 @@ use crate::region::PagePolicy;
 #[cfg(not(loom))]
 use crate::region::Region;
 use crate::sync::AtomicU32;
+use crate::sync::Ordering::{Acquire, Relaxed};
 
 /// A direction as its producer keeps it.
 #[derive(Debug, Default)]
@@ -41,6 +42,10 @@ pub(super) struct StackLine {
     pub(super) send: ConsumerWords,
     pub(super) recv_limit: AtomicU32,
     pub(super) send_limit: AtomicU32,
+    /// Bytes of the send direction up to here left for the network at least once; counts while `unsent_low_water` is not `u32::MAX`.
+    pub(super) sent: AtomicU32,
+    /// The application may write while less than this is unsent, bytes.
+    pub(super) unsent_low_water: AtomicU32,
     /// Bits of [`Status`](super::Status).
     pub(super) status: AtomicU32,
     /// How often the slot was granted. The application holds it while this and `released` differ.
@@ -74,6 +79,55 @@ pub(super) struct AppLine {
 pub(super) struct Record {
     pub(super) stack: StackLine,
     pub(super) app: AppLine,
+}
+
+/// What the application wrote and the stack has not sent, where that is bounded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsent {
+    /// Bytes sent and not consumed.
+    sent: u32,
+    /// Bytes not sent.
+    unsent: u32,
+    low_water: u32,
+}
+
+/// Written at one go although the low-water mark is lower: what one segment of a large send carries.
+const PIECE: u32 = 64 << 10;
+
+impl Record {
+    /// Either end may ask. Nothing is told of the bytes by it: the words may be read at any time.
+    pub(super) fn unsent(&self) -> Option<Unsent> {
+        let low_water = self.stack.unsent_low_water.load(Relaxed);
+        if low_water == u32::MAX {
+            return None;
+        }
+        let head = self.stack.send.head.load(Acquire);
+        let written = self.app.send.tail.load(Acquire).wrapping_sub(head);
+        let sent = self.stack.sent.load(Relaxed).wrapping_sub(head);
+        // Consumed since it was last noted, if it seems to be more than there is.
+        let sent = if sent > written { 0 } else { sent };
+        Some(Unsent {
+            sent,
+            unsent: written - sent,
+            low_water,
+        })
+    }
+}
+
+impl Unsent {
+    /// Too much for a wake-up: half of the mark, so that one is worth it.
+    pub(super) fn is_much(self) -> bool {
+        self.unsent.saturating_mul(2) >= self.low_water
+    }
+
+    /// The limit of the send direction that keeps to the mark, bytes.
+    pub(super) fn limit(self) -> u32 {
+        if self.unsent >= self.low_water {
+            0
+        } else {
+            self.sent.saturating_add(self.low_water.max(PIECE))
+        }
+    }
 }
 
 #[cfg(not(loom))]

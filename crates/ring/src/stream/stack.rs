@@ -6,7 +6,7 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
 
 use super::lane::{Reader, Writer};
-use super::record::Record;
+use super::record::{Record, Unsent};
 use super::side::{Direction, Side};
 use super::{Limits, Shared, Status, StreamError};
 
@@ -92,6 +92,7 @@ impl StackStreams {
         app.wants_space.store(0, Relaxed);
         // What was written in the life before is not to be sent in this one.
         stack.send.head.store(app.send.tail.load(Acquire), Release);
+        stack.unsent_low_water.store(u32::MAX, Relaxed);
         stack.status.store(0, Relaxed);
         stack.open.store(1, Relaxed);
         self.set_recv_limit(slot, limits.recv);
@@ -233,6 +234,22 @@ impl StackStreams {
         }
     }
 
+    /// Has the application write only while less than `bytes` are unsent; `u32::MAX`: no matter how much is. From then on
+    /// [`Self::note_sent`] has to be told what is sent. After raising it ask [`Self::app_wants_space`].
+    pub fn set_unsent_low_water(&mut self, slot: u32, bytes: u32) {
+        if let Some(record) = self.open_record(slot) {
+            record.stack.unsent_low_water.store(bytes, Relaxed);
+        }
+    }
+
+    /// Of what was not consumed yet, the first `n` bytes have been sent at least once. Then ask [`Self::app_wants_space`].
+    pub fn note_sent(&mut self, slot: u32, n: u32) {
+        if let Some(record) = self.open_record(slot) {
+            let head = record.stack.send.head.load(Relaxed);
+            record.stack.sent.store(head.wrapping_add(n), Relaxed);
+        }
+    }
+
     /// Gives receive buffers back to the pool as far as they are drained; the last one only when nothing `out_of_order` is held
     /// in it (else that would be lost). True when the last one went.
     pub fn trim(&mut self, slot: u32, out_of_order: bool) -> bool {
@@ -291,8 +308,17 @@ impl StackStreams {
         if unsent > 0 && unsent > limit - limit / 4 {
             return false; // the rest will be consumed, too
         }
+        if record.unsent().is_some_and(Unsent::is_much) {
+            return false; // the rest will be sent, too
+        }
         record.app.wants_space.store(0, Relaxed);
         true
+    }
+
+    /// Whether the application's last write came up short, and it has not been told of room since.
+    pub fn app_is_short(&self, slot: u32) -> bool {
+        self.open_record(slot)
+            .is_some_and(|record| record.app.wants_space.load(Relaxed) != 0)
     }
 
     /// Replaces the status. The application sees it after the bytes committed before.

@@ -5,15 +5,18 @@ use std::time::Duration;
 use mtcp_core::Command;
 use mtcp_core::command::Options;
 use mtcp_core::config::CongestionControl;
+use mtcp_core::deferral;
 
 use super::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use super::constants::{
     EDOM, EFAULT, EINVAL, ENOENT, ENOPROTOOPT, ENOTTY, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FIONBIO,
-    FIONREAD, IPV6_V6ONLY, O_NONBLOCK, O_RDWR, SIOCOUTQ, SO_ACCEPTCONN, SO_DOMAIN, SO_ERROR,
-    SO_KEEPALIVE, SO_LINGER, SO_PROTOCOL, SO_RCVBUF, SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT,
-    SO_SNDBUF, SO_SNDTIMEO, SO_TYPE, SOCK_STREAM, SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_CONGESTION,
-    TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL,
-    TCP_MAXSEG, TCP_NODELAY, TCP_USER_TIMEOUT,
+    FIONREAD, IP_TOS, IP_TTL, IPV6_TCLASS, IPV6_UNICAST_HOPS, IPV6_V6ONLY, O_NONBLOCK, O_RDWR,
+    SIOCOUTQ, SIOCOUTQNSD, SO_ACCEPTCONN, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER,
+    SO_MAX_PACING_RATE, SO_PROTOCOL, SO_RCVBUF, SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF,
+    SO_SNDTIMEO, SO_TYPE, SOCK_STREAM, SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_CONGESTION,
+    TCP_CORK, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_KEEPCNT,
+    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG, TCP_NODELAY, TCP_NOTSENT_LOWAT,
+    TCP_QUICKACK, TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP,
 };
 use super::descriptors::{Body, Socket};
 use super::info::info_bytes;
@@ -32,9 +35,14 @@ impl Process {
             (SOL_SOCKET, SO_RCVTIMEO) => socket.recv_timeout = time_value(value)?,
             (SOL_SOCKET, SO_SNDTIMEO) => socket.send_timeout = time_value(value)?,
             (SOL_TCP, TCP_CONGESTION) => socket.options.congestion = Some(algorithm(value)?),
+            (SOL_SOCKET, SO_MAX_PACING_RATE) => socket.options.max_pacing_rate = rate(value)?,
             _ => socket.set_number(option, number(value)?)?,
         }
-        self.hand_over_options(fd)
+        let reply = self.hand_over_options(fd);
+        if option == (SOL_TCP, TCP_QUICKACK) && number(value)? != 0 {
+            self.acknowledge_now(fd);
+        }
+        reply
     }
 
     /// Tells the stack.
@@ -49,6 +57,13 @@ impl Process {
         // A connection that is over takes no options, and Linux does not mind.
         let _ = self.execute(command);
         Ok(Reply::default())
+    }
+
+    /// TCP_QUICKACK does something at once, too.
+    fn acknowledge_now(&mut self, fd: i32) {
+        if let Ok(Body::Stream(conn)) = self.table.socket(fd).map(|socket| &socket.body) {
+            let _ = self.execute(Command::QuickAck(*conn));
+        }
     }
 
     pub(super) fn option(&mut self, fd: i32, option: (i32, i32), len: usize) -> Outcome {
@@ -68,6 +83,7 @@ impl Process {
             }
             (SOL_SOCKET, SO_RCVTIMEO) => time_bytes(socket.recv_timeout),
             (SOL_SOCKET, SO_SNDTIMEO) => time_bytes(socket.send_timeout),
+            (SOL_SOCKET, SO_MAX_PACING_RATE) => rate_bytes(socket.options.max_pacing_rate, len),
             (SOL_TCP, TCP_INFO) => info_bytes(self.info(fd).as_ref(), self.table.socket(fd)?),
             (SOL_TCP, TCP_MAXSEG) => {
                 let unset = socket.options.max_segment.unwrap_or(536);
@@ -117,8 +133,6 @@ impl Process {
             }
             (SOL_IPV6, IPV6_V6ONLY) => socket.only_v6.into(),
             (SOL_TCP, TCP_NODELAY) => options.nodelay.into(),
-            (SOL_TCP, TCP_FASTOPEN) => options.fast_open.unwrap_or(0) as i32,
-            (SOL_TCP, TCP_FASTOPEN_CONNECT) => options.fast_open_connect.into(),
             (SOL_TCP, TCP_KEEPIDLE) => seconds(keepalive.idle),
             (SOL_TCP, TCP_KEEPINTVL) => seconds(keepalive.interval),
             (SOL_TCP, TCP_KEEPCNT) => keepalive.count.into(),
@@ -126,6 +140,22 @@ impl Process {
                 let time = options.user_timeout.unwrap_or_default();
                 i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
             }
+            (SOL_TCP, TCP_CORK) => options.cork.into(),
+            (SOL_TCP, TCP_DEFER_ACCEPT) => seconds(deferral::time_of(options.defer_accept)),
+            (SOL_TCP, TCP_QUICKACK) => (!options.delay_acks).into(),
+            (SOL_TCP, TCP_FASTOPEN) => options.fast_open.unwrap_or(0) as i32,
+            (SOL_TCP, TCP_FASTOPEN_CONNECT) => options.fast_open_connect.into(),
+            (SOL_TCP, TCP_NOTSENT_LOWAT) => options.unsent_low_water.unwrap_or(0) as i32,
+            (SOL_TCP, TCP_WINDOW_CLAMP) => options.window_clamp.unwrap_or(0) as i32,
+            (SOL_TCP, TCP_SYNCNT) => options
+                .syn_retries
+                .unwrap_or(self.config.syn_retries)
+                .into(),
+            (SOL_TCP, TCP_LINGER2) => seconds(options.fin_wait_2.unwrap_or(self.config.fin_wait_2)),
+            (SOL_IP, IP_TOS) => options.v4.class.into(),
+            (SOL_IPV6, IPV6_TCLASS) => options.v6.class.into(),
+            (SOL_IP, IP_TTL) => options.v4.hop_limit.unwrap_or(64).into(),
+            (SOL_IPV6, IPV6_UNICAST_HOPS) => options.v6.hop_limit.unwrap_or(64).into(),
             _ => return fail(ENOPROTOOPT),
         })
     }
@@ -154,10 +184,11 @@ impl Process {
         }
         let body = &self.table.socket(fd)?.body;
         let number = match (request, body) {
-            (FIONREAD | SIOCOUTQ, Body::Listener(..)) => return fail(EINVAL),
-            (FIONREAD | SIOCOUTQ, Body::Idle) => 0,
+            (FIONREAD | SIOCOUTQ | SIOCOUTQNSD, Body::Listener(..)) => return fail(EINVAL),
+            (FIONREAD | SIOCOUTQ | SIOCOUTQNSD, Body::Idle) => 0,
             (FIONREAD, Body::Stream(conn)) => self.streams.readable(conn.slot),
             (SIOCOUTQ, Body::Stream(conn)) => self.streams.unsent(conn.slot),
+            (SIOCOUTQNSD, Body::Stream(_)) => self.info(fd).map_or(0, |info| info.not_sent),
             _ => return fail(ENOTTY),
         };
         Ok(Reply {
@@ -189,12 +220,47 @@ impl Socket {
                 let time = Duration::from_millis(positive()?.into());
                 options.user_timeout = Some(time).filter(|time| !time.is_zero());
             }
-            (SOL_TCP, TCP_FASTOPEN) => {
-                options.fast_open = Some(positive()?).filter(|most| *most > 0);
-            }
-            (SOL_TCP, TCP_FASTOPEN_CONNECT) => options.fast_open_connect = on,
             (SOL_TCP, TCP_KEEPIDLE | TCP_KEEPINTVL | TCP_KEEPCNT) => {
                 return self.set_keepalive(option.1, value);
+            }
+            (SOL_TCP, _) => return self.set_tcp_number(option.1, value),
+            (SOL_IP, IP_TOS) => options.v4.class = value as u8 & !3,
+            (SOL_IPV6, IPV6_TCLASS) => options.v6.class = value as u8 & !3,
+            (SOL_IP, IP_TTL) => options.v4.hop_limit = hop_limit(value, 1)?,
+            (SOL_IPV6, IPV6_UNICAST_HOPS) => options.v6.hop_limit = hop_limit(value, 0)?,
+            _ => return fail(ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    fn set_tcp_number(&mut self, name: i32, value: i32) -> Result<(), Errno> {
+        let on = value != 0;
+        let size = || u32::try_from(value).map_err(|_| Errno(EINVAL));
+        let options: &mut Options = &mut self.options;
+        match name {
+            TCP_CORK => options.cork = on,
+            TCP_DEFER_ACCEPT => {
+                // Linux: what is negative is 0.
+                let time = Duration::from_secs(u64::try_from(value).unwrap_or(0));
+                options.defer_accept = deferral::retransmissions(time);
+            }
+            TCP_QUICKACK => options.delay_acks = !on,
+            TCP_FASTOPEN => options.fast_open = Some(size()?).filter(|most| *most > 0),
+            TCP_FASTOPEN_CONNECT => options.fast_open_connect = on,
+            TCP_NOTSENT_LOWAT => options.unsent_low_water = Some(size()?).filter(|low| *low > 0),
+            TCP_WINDOW_CLAMP => {
+                // Linux: half of SOCK_MIN_RCVBUF.
+                let clamp = Some(size()?).filter(|clamp| *clamp > 0);
+                options.window_clamp = clamp.map(|clamp| clamp.max(1152));
+            }
+            TCP_SYNCNT => match u8::try_from(value) {
+                Ok(count @ 1..=127) => options.syn_retries = Some(count),
+                _ => return fail(EINVAL),
+            },
+            // Linux: at most two minutes; negative: not at all.
+            TCP_LINGER2 => {
+                let seconds = u64::try_from(value).unwrap_or(0).min(120);
+                options.fin_wait_2 = Some(Duration::from_secs(seconds));
             }
             _ => return fail(ENOPROTOOPT),
         }
@@ -217,6 +283,15 @@ impl Socket {
             *keepalive = self.keepalive;
         }
         Ok(())
+    }
+}
+
+/// From `least` to 255; -1: the default.
+fn hop_limit(value: i32, least: u8) -> Result<Option<u8>, Errno> {
+    match (value, u8::try_from(value)) {
+        (-1, _) => Ok(None),
+        (_, Ok(hops)) if hops >= least => Ok(Some(hops)),
+        _ => fail(EINVAL),
     }
 }
 
@@ -248,6 +323,27 @@ fn time_value(value: &[u8]) -> Result<Option<Duration>, Errno> {
     let time = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let time = time + Duration::from_micros(micros as u64);
     Ok(Some(time).filter(|time| !time.is_zero()))
+}
+
+/// SO_MAX_PACING_RATE: an `int` or a `long`, bytes per second; all ones (and 0, as Linux takes it): no limit.
+fn rate(value: &[u8]) -> Result<Option<u64>, Errno> {
+    let rate = match value.first_chunk::<8>() {
+        Some(long) => u64::from_le_bytes(*long),
+        None => match number(value)?.cast_unsigned() {
+            u32::MAX => u64::MAX,
+            rate => rate.into(),
+        },
+    };
+    Ok(Some(rate).filter(|rate| !matches!(rate, 0 | &u64::MAX)))
+}
+
+fn rate_bytes(rate: Option<u64>, room: usize) -> Vec<u8> {
+    let rate = rate.unwrap_or(u64::MAX);
+    if room >= size_of::<u64>() {
+        return rate.to_le_bytes().to_vec();
+    }
+    let rate = u32::try_from(rate).unwrap_or(u32::MAX);
+    rate.to_le_bytes().to_vec()
 }
 
 fn time_bytes(time: Option<Duration>) -> Vec<u8> {

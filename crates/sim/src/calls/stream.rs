@@ -2,7 +2,7 @@
 
 use mtcp_core::{Command, ConnId, Status};
 
-use super::constants::{EINVAL, ENOTCONN, EPIPE, MSG_OOB, MSG_PEEK};
+use super::constants::{EINVAL, ENOTCONN, EPIPE, MSG_MORE, MSG_OOB, MSG_PEEK};
 use super::descriptors::Body;
 use super::{Errno, Outcome, Process, Reply, fail};
 
@@ -93,7 +93,12 @@ impl Process {
         let n = self.streams.write(conn.slot, rest);
         *written += n;
         if n > 0 {
-            let _ = self.execute(Command::Send(conn));
+            let more = flags & MSG_MORE != 0;
+            let _ = self.execute(if more {
+                Command::SendMore(conn)
+            } else {
+                Command::Send(conn)
+            });
         }
         (*written >= bytes.len()).then(|| Ok(Reply::of(*written)))
     }

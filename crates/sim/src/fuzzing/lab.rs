@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mtcp_core::command::{Command, Keepalive, Options, Reply};
+use mtcp_core::command::{Command, Keepalive, Marking, Options, Reply};
 use mtcp_core::config::CongestionControl;
 use mtcp_core::{AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Usage};
 use wire::frame::{RxFrame, RxMeta};
@@ -105,6 +105,8 @@ impl Lab {
             20 => self.syn(input),
             21 => self.burst(input),
             22 => self.repeat(input),
+            23 => self.command(input, Command::SendMore),
+            24 => self.command(input, Command::QuickAck),
             31 => self.fragments(input),
             _ => self.segment(input),
         }
@@ -144,7 +146,29 @@ impl Lab {
                 .get(usize::from(bits >> 5))
                 .map(|(_, kind)| *kind),
             max_pacing_rate: (bits & 0xc == 0xc).then_some(100_000),
-            ..sizes_and_times
+            ..Self::newer_options(input, sizes_and_times)
+        }
+    }
+
+    /// Few inputs spend a byte on them.
+    fn newer_options(input: &mut Input<'_>, options: Options) -> Options {
+        if options.send_buffer.is_none() || options.idle_timeout.is_none() {
+            return options;
+        }
+        let bits = input.u8();
+        Options {
+            cork: bits & 1 != 0,
+            delay_acks: bits & 2 != 0,
+            window_clamp: (bits & 4 != 0).then(|| input.u32() % 100_000),
+            syn_retries: (bits & 8 != 0).then_some(bits >> 5),
+            fin_wait_2: (bits & 16 != 0).then(|| Duration::from_secs(u64::from(bits >> 5))),
+            defer_accept: bits >> 6,
+            unsent_low_water: (bits & 32 != 0).then(|| input.u32() % 100_000),
+            v4: Marking {
+                class: bits,
+                hop_limit: (bits & 64 != 0).then_some(bits >> 1),
+            },
+            ..options
         }
     }
 

@@ -110,6 +110,9 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
     ("quick_acks", "number", |c, v| {
         num(v).map(|v| c.quick_acks = v)
     }),
+    ("ecn", "off, passive or on", |c, v| {
+        v.parse().ok().map(|v| c.ecn = v)
+    }),
     ("initial_window", "segments", |c, v| {
         num(v).map(|v| c.initial_window = v)
     }),

@@ -290,3 +290,18 @@ fn a_new_syn_that_nobody_listens_for_is_refused_in_the_end() {
     h.send(Handshake::default().syn().seq(500));
     h.expect(seg().rst().any_ack());
 }
+
+#[test]
+fn without_time_wait_the_last_fin_is_acknowledged_all_the_same() {
+    let mut h = Harness::with(|config| config.time_wait = std::time::Duration::ZERO)
+        .and_established(&Handshake::default());
+    h.shutdown();
+    h.expect(seg().fin().seq(1));
+    h.inject(seg().seq(1).fin().ack(2).win(WIN));
+    // A turn that looks at its timers first.
+    h.stack.advance(h.now());
+    assert_eq!(h.stack.usage().time_wait, 0);
+    h.transmit();
+    h.expect(seg().seq(2).ack(2));
+    h.expect_nothing();
+}

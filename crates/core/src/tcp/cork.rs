@@ -1,0 +1,80 @@
+//! Segments held back until they are full, because the application asks for it: TCP_CORK and MSG_MORE.
+
+use std::time::Duration;
+
+use wire::time::Instant;
+
+use crate::tcp::conn::Conn;
+use crate::tcp::tcb::Flags;
+
+/// Longest time that bytes are held back, as on Linux.
+const CEILING: Duration = Duration::from_millis(200);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cork {
+    /// Until when something is held back. `FAR`: nothing is; `ZERO`: it may go, it was held long enough.
+    hold: Instant,
+    /// The last write said that more follows.
+    more: bool,
+}
+
+impl Default for Cork {
+    fn default() -> Self {
+        Self {
+            hold: Instant::FAR,
+            more: false,
+        }
+    }
+}
+
+impl Conn<'_> {
+    /// Whether a segment that is not full has to wait. Behind a FIN nothing will follow that could fill it.
+    pub fn is_corked(&self) -> bool {
+        let cork = &self.cold.cork;
+        (self.cold.options.cork || cork.more)
+            && cork.hold != Instant::ZERO
+            && !self.has(Flags::FIN_QUEUED)
+    }
+
+    /// A write says whether more follows.
+    pub fn expect_more(&mut self, more: bool) {
+        self.cold.cork.more = more;
+    }
+
+    /// What is held back may go.
+    pub fn pull_cork(&mut self) {
+        if self.cold.cork.hold != Instant::FAR {
+            self.cold.cork.hold = Instant::ZERO;
+        }
+    }
+
+    /// `transmit` has sent what it may: what is left is held back, if it is corked.
+    pub fn note_held(&mut self, now: Instant) {
+        if self.cold.cork.hold == Instant::FAR && !self.is_corked() {
+            return;
+        }
+        let unsent = self.stream_end() > self.hot.snd_nxt;
+        if !unsent {
+            self.cold.cork.hold = Instant::FAR;
+        } else if self.cold.cork.hold == Instant::FAR {
+            self.cold.cork.hold = now + CEILING;
+            self.set(Flags::COLD_TIMERS);
+            self.wake_at(now + CEILING);
+        }
+    }
+
+    pub fn cork_deadline(&self) -> Instant {
+        let hold = self.cold.cork.hold;
+        if hold == Instant::ZERO {
+            Instant::FAR
+        } else {
+            hold
+        }
+    }
+
+    pub fn on_cork_timer(&mut self) {
+        self.pull_cork();
+        self.mark_output();
+    }
+}

@@ -1,0 +1,169 @@
+//! What is counted and timed for TCP_INFO only.
+
+use std::time::Duration;
+
+use wire::time::Instant;
+
+use crate::tcp::conn::Conn;
+use crate::tcp::output::{Kind, Plan};
+use crate::tcp::segment::Segment;
+
+/// Time that something is going on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    /// `FAR`: it is not.
+    since: Instant,
+    /// Nanoseconds.
+    total: u64,
+}
+
+impl Watch {
+    const STOPPED: Self = Self {
+        since: Instant::FAR,
+        total: 0,
+    };
+
+    fn set(&mut self, on: bool, now: Instant) {
+        if on && self.since == Instant::FAR {
+            self.since = now;
+        } else if !on && self.since != Instant::FAR {
+            self.total = self.nanos(now);
+            self.since = Instant::FAR;
+        }
+    }
+
+    /// FAR is later than any time.
+    fn nanos(&self, now: Instant) -> u64 {
+        let running = now.since(self.since).as_nanos();
+        let running = u64::try_from(running).unwrap_or(u64::MAX);
+        self.total.saturating_add(running)
+    }
+
+    pub fn total(&self, now: Instant) -> Duration {
+        Duration::from_nanos(self.nanos(now))
+    }
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    /// We sent the first SYN.
+    pub active: bool,
+    pub data_segments_in: u32,
+    pub data_segments_out: u32,
+    /// Segments with data or FIN that were not sent before.
+    pub new_segments_out: u32,
+    pub bytes_retransmitted: u64,
+    pub duplicates_reported: u32,
+    pub reorderings: u32,
+    pub out_of_order: u32,
+    /// When data came last: low 32 bits of a millisecond count.
+    pub data_at: u32,
+    pub timeouts: u32,
+    pub timeout_runs: u32,
+    /// A run of time-outs.
+    pub timeout: Watch,
+    /// Something is unacknowledged.
+    busy: Watch,
+    /// The peer's window holds data up.
+    window: Watch,
+    /// Our send buffer does.
+    buffer: Watch,
+}
+
+impl Tally {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            active: false,
+            data_segments_in: 0,
+            data_segments_out: 0,
+            new_segments_out: 0,
+            bytes_retransmitted: 0,
+            duplicates_reported: 0,
+            reorderings: 0,
+            out_of_order: 0,
+            data_at: now.as_millis() as u32,
+            timeouts: 0,
+            timeout_runs: 0,
+            timeout: Watch::STOPPED,
+            busy: Watch::STOPPED,
+            window: Watch::STOPPED,
+            buffer: Watch::STOPPED,
+        }
+    }
+
+    /// A retransmission time-out, the first of its run or not.
+    pub fn on_timeout(&mut self, now: Instant, first: bool) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        if first {
+            self.timeout_runs = self.timeout_runs.saturating_add(1);
+            self.timeout.set(true, now);
+        }
+    }
+
+    pub fn end_timeouts(&mut self, now: Instant) {
+        self.timeout.set(false, now);
+    }
+
+    /// Data is sent with nothing in flight since `idle`.
+    pub fn begin_flight(&mut self, now: Instant, idle: Instant) {
+        for watch in [&mut self.busy, &mut self.window, &mut self.buffer] {
+            watch.set(false, idle);
+        }
+        self.busy.set(true, now);
+    }
+}
+
+impl Conn<'_> {
+    /// A segment came, acceptable or not.
+    pub fn tally_arrival(&mut self, seg: &Segment<'_>) {
+        let cold = &mut *self.cold;
+        cold.segments_in = cold.segments_in.saturating_add(1);
+        let data = u32::from(!seg.payload.is_empty());
+        cold.tally.data_segments_in = cold.tally.data_segments_in.saturating_add(data);
+    }
+
+    /// A segment is sent; SND.NXT has not moved yet.
+    pub fn tally_sent(&mut self, plan: &Plan) {
+        let tally = &mut self.cold.tally;
+        if plan.end() > self.hot.snd_nxt && plan.kind != Kind::Syn {
+            tally.new_segments_out = tally.new_segments_out.saturating_add(1);
+        }
+        if plan.len == 0 {
+            return;
+        }
+        tally.data_segments_out = tally.data_segments_out.saturating_add(1);
+        if plan.seq < self.hot.snd_nxt {
+            let again = plan.len.min(self.hot.snd_nxt - plan.seq);
+            tally.bytes_retransmitted += u64::from(again);
+        }
+    }
+
+    /// `transmit` has sent what it may: what holds up the rest?
+    pub fn note_limits(&mut self, now: Instant) {
+        if self.hot.flight() == 0 {
+            return;
+        }
+        let unsent = self.stream_end() > self.hot.snd_nxt;
+        let edge = self.hot.snd_una + self.hot.snd_wnd;
+        let closed = edge < self.hot.snd_nxt + u32::from(self.hot.mss);
+        let starved = !unsent && self.sh.streams.app_is_short(self.slot);
+        self.cold.tally.window.set(unsent && closed, now);
+        self.cold.tally.buffer.set(starved, now);
+    }
+
+    /// `(busy, held up by the window, by the send buffer)`. Nothing is in flight since the last ACK if nothing is now.
+    pub fn busy_times(&self, now: Instant) -> (Duration, Duration, Duration) {
+        let end = if self.hot.flight() == 0 {
+            self.cold.una_since
+        } else {
+            now
+        };
+        let tally = &self.cold.tally;
+        (
+            tally.busy.total(end),
+            tally.window.total(end),
+            tally.buffer.total(end),
+        )
+    }
+}

@@ -1,0 +1,180 @@
+//! What values socket options take: the ranges and roundings of Linux.
+
+use std::time::Duration;
+
+use mtcp_core::command::Options;
+use mtcp_core::config::Config;
+use mtcp_core::deferral;
+
+use super::table::Details;
+use super::{OptionName, SocketOption};
+use crate::context::Settings;
+use crate::{Errno, Result};
+
+/// Linux: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT.
+const KEEP_SECONDS: (u64, u64) = (1, 32_767);
+const KEEP_COUNT: (u8, u8) = (1, 127);
+/// Linux: MAX_TCP_SYNCNT.
+const SYN_COUNT: (u8, u8) = (1, 127);
+/// Linux: TCP_MIN_MSS and MAX_TCP_WINDOW.
+const SEGMENT: (u16, u16) = (88, 32_767);
+/// Smallest socket buffer, bytes.
+const MIN_BUFFER: u32 = 2048;
+/// Largest buffer that a low-water mark makes, bytes.
+const MAX_BUFFER: u32 = 8 << 20;
+/// Linux: half of SOCK_MIN_RCVBUF.
+const MIN_CLAMP: u32 = 1152;
+/// Linux: TCP_FIN_TIMEOUT_MAX.
+const MAX_FIN_WAIT_2: Duration = Duration::from_secs(120);
+
+/// Changes an option that is a value and nothing else.
+pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> {
+    let Details {
+        options, keepalive, ..
+    } = details;
+    match option {
+        SocketOption::Linger(linger) => options.linger = linger,
+        SocketOption::RecvBuffer(bytes) => options.recv_buffer = Some(bytes.max(MIN_BUFFER)),
+        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(bytes.max(MIN_BUFFER)),
+        SocketOption::NoDelay(on) => options.nodelay = on,
+        SocketOption::Cork(on) => options.cork = on,
+        SocketOption::QuickAck(on) => options.delay_acks = !on,
+        SocketOption::MaxSegment(0) => options.max_segment = None,
+        SocketOption::MaxSegment(bytes) => options.max_segment = Some(within(bytes, SEGMENT)?),
+        SocketOption::KeepIdle(time) => keepalive.idle = keep_time(time)?,
+        SocketOption::KeepInterval(time) => keepalive.interval = keep_time(time)?,
+        SocketOption::KeepCount(count) => keepalive.count = within(count, KEEP_COUNT)?,
+        SocketOption::UserTimeout(time) => options.user_timeout = not_zero(time),
+        SocketOption::Congestion(algorithm) => options.congestion = Some(algorithm),
+        SocketOption::DeferAccept(time) => options.defer_accept = deferral::retransmissions(time),
+        SocketOption::SynCount(count) => options.syn_retries = Some(within(count, SYN_COUNT)?),
+        SocketOption::FinWait2(time) => {
+            options.fin_wait_2 = time.map(|time| time.min(MAX_FIN_WAIT_2));
+        }
+        SocketOption::WindowClamp(bytes) => {
+            options.window_clamp = (bytes > 0).then_some(bytes.max(MIN_CLAMP));
+        }
+        SocketOption::UnsentLowWater(bytes) => {
+            options.unsent_low_water = Some(bytes).filter(|&bytes| bytes > 0);
+        }
+        SocketOption::RecvTimeout(time) => details.recv_timeout = time,
+        SocketOption::SendTimeout(time) => details.send_timeout = time,
+        SocketOption::Tos(class) => options.v4.class = class & !3,
+        SocketOption::Ttl(hops) => options.v4.hop_limit = hops,
+        SocketOption::TrafficClass(class) => options.v6.class = class & !3,
+        SocketOption::HopLimit(hops) => options.v6.hop_limit = hops,
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+/// SO_RCVLOWAT: at most half of the buffer, which grows for it unless the application has chosen its size. `default`: of a buffer.
+pub(super) fn set_low_water(details: &mut Details, bytes: u32, default: u32) {
+    let most = details.options.recv_buffer.unwrap_or(MAX_BUFFER) / 2;
+    let bytes = bytes.clamp(1, most.max(1));
+    details.recv_low_water = bytes;
+    if bytes > details.options.recv_buffer.unwrap_or(default) / 2 {
+        details.options.recv_buffer = Some(2 * bytes);
+    }
+}
+
+/// Reads an option that the stack's options hold.
+pub(super) fn show(
+    options: &Options,
+    name: OptionName,
+    settings: &Settings,
+) -> Result<SocketOption> {
+    let defaults = Config::default;
+    Ok(match name {
+        OptionName::RecvBuffer => {
+            SocketOption::RecvBuffer(options.recv_buffer.unwrap_or(settings.rcvbuf))
+        }
+        OptionName::SendBuffer => {
+            SocketOption::SendBuffer(options.send_buffer.unwrap_or(settings.sndbuf))
+        }
+        OptionName::UserTimeout => {
+            SocketOption::UserTimeout(options.user_timeout.unwrap_or(Duration::ZERO))
+        }
+        OptionName::Congestion => {
+            SocketOption::Congestion(options.congestion.unwrap_or(settings.congestion))
+        }
+        OptionName::DeferAccept => {
+            SocketOption::DeferAccept(deferral::time_of(options.defer_accept))
+        }
+        OptionName::SynCount => {
+            SocketOption::SynCount(options.syn_retries.unwrap_or(defaults().syn_retries))
+        }
+        OptionName::FinWait2 => {
+            SocketOption::FinWait2(options.fin_wait_2.or(Some(defaults().fin_wait_2)))
+        }
+        OptionName::WindowClamp => SocketOption::WindowClamp(options.window_clamp.unwrap_or(0)),
+        OptionName::UnsentLowWater => {
+            SocketOption::UnsentLowWater(options.unsent_low_water.unwrap_or(0))
+        }
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+fn not_zero(time: Duration) -> Option<Duration> {
+    Some(time).filter(|time| !time.is_zero())
+}
+
+fn within<T: PartialOrd>(value: T, (low, high): (T, T)) -> Result<T> {
+    if value >= low && value <= high {
+        Ok(value)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+fn keep_time(time: Duration) -> Result<Duration> {
+    within(time.as_secs(), KEEP_SECONDS)?;
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Domain;
+
+    #[test]
+    fn ranges_are_those_of_linux() {
+        let mut details = Details::new(Domain::V4);
+        let mut try_one = |option| change(&mut details, option);
+        assert_eq!(
+            try_one(SocketOption::KeepIdle(Duration::ZERO)),
+            Err(Errno::EINVAL)
+        );
+        assert_eq!(
+            try_one(SocketOption::KeepIdle(Duration::from_secs(32_767))),
+            Ok(())
+        );
+        assert_eq!(try_one(SocketOption::KeepCount(0)), Err(Errno::EINVAL));
+        assert_eq!(try_one(SocketOption::KeepCount(128)), Err(Errno::EINVAL));
+        assert_eq!(try_one(SocketOption::SynCount(0)), Err(Errno::EINVAL));
+        assert_eq!(try_one(SocketOption::SynCount(127)), Ok(()));
+        assert_eq!(try_one(SocketOption::MaxSegment(87)), Err(Errno::EINVAL));
+        assert_eq!(try_one(SocketOption::MaxSegment(0)), Ok(()));
+        assert_eq!(
+            try_one(SocketOption::AcceptConn(true)),
+            Err(Errno::ENOPROTOOPT)
+        );
+    }
+
+    #[test]
+    fn a_low_water_mark_fits_the_buffer() {
+        let mut details = Details::new(Domain::V4);
+        set_low_water(&mut details, 0, 1000);
+        assert_eq!(
+            (details.recv_low_water, details.options.recv_buffer),
+            (1, None)
+        );
+        set_low_water(&mut details, 600, 1000);
+        assert_eq!(
+            (details.recv_low_water, details.options.recv_buffer),
+            (600, Some(1200))
+        );
+        set_low_water(&mut details, u32::MAX, 1000);
+        assert_eq!(details.recv_low_water, 600);
+    }
+}
