@@ -19,7 +19,7 @@ const MAX_TIME: u32 = 1 << 18;
 /// A stage of congestion avoidance: from one congestion event to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Epoch {
-    /// When it began, less the time during which the application did not fill the window (RFC 9438 §5.8).
+    /// When it began, less the time during which the application did not fill the window (RFC 9438 §4.2, §5.8).
     start: Instant,
     last_ack: Instant,
     /// K, 1/1024 s.
@@ -82,6 +82,7 @@ impl Cubic {
     }
 
     /// A stage begins with this ACK. After slow start or a time-out (RFC 9438 §4.8, §4.10) it does on the plateau.
+    /// RFC 9438 §4.8-2.
     fn begin(&mut self, cwnd: u32, sample: &AckSample) -> Epoch {
         if self.w_max == 0 {
             (self.w_max, self.cwnd_prior) = (cwnd, cwnd);
@@ -185,6 +186,7 @@ fn ticks(time: Duration) -> u32 {
 }
 
 /// C * d^3 segments in bytes, C = 0.4, for `d` in 1/1024 s.
+/// RFC 9438 §5.1-1.
 fn height(d: u32, mss: u32) -> u32 {
     let d = u64::from(d.min(MAX_TIME));
     // d^3 / 2^30 s³, in two steps: 54 bits, less 8, and 16 for the segment.
@@ -324,6 +326,20 @@ mod tests {
         assert!((490..=560).contains(&grown), "{grown} hundredths");
     }
 
+    /// RFC 9438 §4.8-2.
+    #[test]
+    fn after_a_timeout_it_begins_on_the_plateau() {
+        let mut window = avoiding(100);
+        let mut cubic = Cubic::default();
+        cubic.on_rto(&mut window, 100 * MSS, MSS, true);
+        window.cwnd = window.ssthresh;
+        let full = ack(1000, MSS, window.cwnd);
+        cubic.on_ack(&mut window, &full);
+        let epoch = cubic.epoch.unwrap();
+        assert_eq!((cubic.w_max, epoch.k), (70 * MSS, 0));
+        assert!(epoch.w_est <= 70 * MSS + MSS / 70 + 1);
+    }
+
     #[test]
     fn without_a_loss_it_begins_on_the_plateau() {
         let mut window = avoiding(1000);
@@ -380,7 +396,7 @@ mod tests {
 
     proptest! {
         /// K and W_cubic agree with the formulas in floating point.
-        /// RFC 9438 §4.2-1, §4.2-2.
+        /// RFC 9438 §4.2-1, §4.2-2, §5.1-1.
         #[test]
         fn agrees_with_the_formulas(
             w_max in 1u32..1 << 30,

@@ -50,7 +50,7 @@ impl Dctcp {
         (self.bytes_acked, self.bytes_marked) = (0, 0);
     }
 
-    /// RFC 8257 §3.3 step 9 and §3.4: cwnd = cwnd * (1 - alpha / 2).
+    /// RFC 8257 §3.3 step 9: cwnd = cwnd * (1 - alpha / 2).
     /// RFC 8257 §3.3-2.
     pub fn on_ecn(&mut self, window: &mut Window, mss: u32) {
         let cut = u64::from(window.cwnd) * u64::from(self.alpha) / u64::from(2 * ONE);
@@ -60,11 +60,12 @@ impl Dctcp {
         self.reno.on_idle();
     }
 
-    /// RFC 8257 §3.4-1.
+    /// RFC 8257 §3.5-1.
     pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
         self.reno.on_congestion_event(window, flight, mss);
     }
 
+    /// RFC 8257 §3.5-2.
     pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
         self.reno.on_rto(window, flight, mss, first);
     }
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(cut(&mut dctcp), 0);
     }
 
-    /// RFC 8257 §3.4-1.
+    /// RFC 8257 §3.5-1, §3.5-2.
     #[test]
     fn losses_are_answered_as_by_reno() {
         let mut dctcp = Dctcp::default();

@@ -242,12 +242,17 @@ impl Algorithm {
     }
 
     /// The loss that `saved` was taken before was none (RFC 5682, RFC 4015): the window is what it was, or what it has grown to.
+    /// RFC 9438 §4.9.2-2.
     pub fn undo(&mut self, window: &mut Window, saved: &Saved) {
         let Saved {
             window: before,
             cubic,
             bbr,
         } = saved;
+        let has_outgrown = window.cwnd > before.cwnd;
+        if has_outgrown && cubic.is_some() {
+            return;
+        }
         window.cwnd = window.cwnd.max(before.cwnd);
         window.ssthresh = before.ssthresh;
         match (self, cubic, bbr) {
@@ -268,6 +273,24 @@ pub(crate) fn initial_window(segments: u8, mss: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// RFC 9438 §4.9.2-2.
+    #[test]
+    fn what_cubic_has_outgrown_is_not_restored() {
+        let mut window = Window {
+            cwnd: 100_000,
+            ssthresh: 100_000,
+        };
+        let mut cubic = Algorithm::new(CongestionControl::Cubic, 0);
+        let saved = cubic.save(&window);
+        cubic.on_congestion_event(&mut window, 100_000, 1000);
+        let mut late = window;
+        late.cwnd = 100_001;
+        cubic.clone().undo(&mut late, &saved);
+        assert_eq!((late.cwnd, late.ssthresh), (100_001, 70_000));
+        cubic.undo(&mut window, &saved);
+        assert_eq!((window.cwnd, window.ssthresh), (100_000, 100_000));
+    }
 
     /// RFC 6928 §2-1.
     #[test]

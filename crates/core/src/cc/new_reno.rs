@@ -25,7 +25,7 @@ impl NewReno {
     }
 
     /// RFC 3465 §2.1: one segment per window acknowledged.
-    /// RFC 9293 MUST-19; RFC 5681 §3.1-8, §3.1-9.
+    /// RFC 9293 MUST-19; RFC 5681 §3.1-8, §3.1-9, §3.1-14.
     fn avoid_congestion(&mut self, window: &mut Window, sample: &AckSample) {
         self.bytes_acked = self.bytes_acked.saturating_add(sample.acked);
         if self.bytes_acked >= window.cwnd {
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// RFC 5681 §3-1, §3-2.
+    /// RFC 5681 §3.1-13, §3-2.
     #[test]
     fn slow_start_doubles_per_round() {
         let mut window = Window {

@@ -105,7 +105,7 @@ impl Counts {
     ///
     /// Without the option, one ACK for more than seven segments may hide a round of the ACE field. RFC 9768 §3.2.2.5.2 has the sender
     /// assume what is safest but likely: so many marks in one ACK are likely while the path is `congested`.
-    /// RFC 9768 §3.2.2.5-1.
+    /// RFC 9768 §3.2.2.5.2-1.
     pub fn take_report(
         &mut self,
         ace: u8,
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(ace_only(&mut counts, 1, 2, true), 0);
     }
 
-    /// RFC 9768 §3.2.2.5-1.
+    /// RFC 9768 §3.2.2.5.2-1.
     #[test]
     fn a_long_ack_on_a_congested_path_may_hide_a_round() {
         // Ten segments and no visible change: eight may have been marked. Ten and one: nine.

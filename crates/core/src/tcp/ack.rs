@@ -135,7 +135,7 @@ impl Conn<'_> {
     }
 
     /// Gives acknowledged bytes back to the application.
-    /// RFC 2018 §8-1.
+    /// RFC 2018 §8-1; RFC 6675 §4-5.
     pub fn release(&mut self, bytes: u32) {
         self.sh.streams.consume(self.slot, bytes);
         self.cold.bytes_acked += u64::from(bytes);

@@ -16,7 +16,7 @@ const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;
 impl Conn<'_> {
     /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is taken: §3.2 says that it SHOULD be dropped,
     /// but middleboxes strip options, and dropping kills the connection.
-    /// RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1.
+    /// RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1, §5.3-5.
     pub fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let Some(stamps) = seg.options.timestamps else {
             return Ok(());
@@ -99,7 +99,7 @@ impl Conn<'_> {
     }
 
     /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.
-    /// RFC 7323 §4.3-1, §5.3-3.
+    /// RFC 7323 §4.3-1, §4.3-3, §4.3-4, §4.3-5, §5.3-3.
     pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
         if let Some(stamps) = seg.options.timestamps
             && self.has(Flags::TIMESTAMPS)

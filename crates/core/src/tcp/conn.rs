@@ -209,6 +209,7 @@ impl Conn<'_> {
     }
 
     /// Starts (or restarts) the retransmission timer (RFC 6298 §5.1, §5.3).
+    /// RFC 6298 §1-1.
     pub fn start_rtx_timer(&mut self, now: Instant) {
         self.hot.rtx_at = now + self.rto();
         self.wake_at(self.hot.rtx_at);
@@ -248,7 +249,7 @@ impl Conn<'_> {
     }
 
     /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).
-    /// RFC 7323 §5.4-1.
+    /// RFC 7323 §4.1-2, §5.4-1.
     pub fn tsval(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.hot.ts_offset)
     }

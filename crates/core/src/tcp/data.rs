@@ -128,7 +128,7 @@ impl Conn<'_> {
         }
     }
 
-    /// RFC 9293 SHLD-18; RFC 5681 §4.2-2.
+    /// RFC 9293 SHLD-18; RFC 5681 §4.2-2, §4.2-6.
     fn delay_ack(&mut self, now: Instant) {
         let at = now + self.sh.config.delayed_ack;
         self.hot.ack_at = at.as_nanos().div_ceil(1_000_000) as u32;

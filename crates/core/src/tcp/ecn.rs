@@ -42,8 +42,8 @@ pub(crate) enum Feedback {
 }
 
 impl Feedback {
-    /// What a SYN asks for. Combinations that nobody has a use for yet count as the newest (RFC 9768 §3.1.2).
-    /// RFC 9768 §3.1.2-1.
+    /// What a SYN asks for. Combinations that nobody has a use for yet count as the newest (RFC 9768 §3.1.3).
+    /// RFC 9768 §3.1.3-1.
     pub fn asked_by(syn: TcpFlags) -> Self {
         match ace(syn) {
             0b000 => Self::None,
@@ -95,6 +95,7 @@ impl Answer {
     pub const CLASSIC: Self = Self(0b001);
 
     /// The answer to a SYN.
+    /// RFC 3168 §6.1.1-3.
     pub fn to(config: &Config, syn: &Segment<'_>) -> Self {
         if config.ecn == EcnUse::Off {
             return Self::REFUSAL;
@@ -168,15 +169,15 @@ impl EcnState {
 
     /// The SYN, or its answer, was lost `times` times. RFC 9768 §3.1.4.1: ask once more, then no longer, since it may be the question that
     /// gets lost (RFC 3168 §6.1.1.1).
-    /// RFC 3168 §6.1.1.1-1; RFC 9768 §3.1.4-1.
+    /// RFC 3168 §6.1.1.1-1; RFC 9768 §3.1.4.1-1.
     pub fn on_syn_lost(&mut self, times: u8) {
         if times > 1 {
             self.asks = Feedback::None;
         }
     }
 
-    /// RFC 3168 §6.1.1.1: "A host that receives a RST in response to the transmission of an ECN-setup SYN packet SHOULD resend a SYN with
-    /// CWR and ECE cleared." True if there is anything to clear.
+    /// Something on the way may answer the question with a RST: the next SYN does not ask (RFC 3168 §6.1.1.1). True if the last one did.
+    /// RFC 3168 §6.1.1.1-1.
     pub fn stop_asking(&mut self) -> bool {
         std::mem::take(&mut self.asks) != Feedback::None
     }
@@ -202,8 +203,8 @@ impl EcnState {
 impl Conn<'_> {
     /// The ECN field of a segment that is about to be sent. RFC 3168 §6.1.4, §6.1.5, §6.1.6: data is ECN-capable when it is sent for the
     /// first time; pure ACKs, retransmissions and window probes are not. DCTCP wants everything to be, for its queues drop what is not
-    /// (RFC 8257 §3.5).
-    /// RFC 3168 §6.1.1-2, §6.1.4-1, §6.1.5-1, §6.1.6-1; RFC 8257 §3.5-1.
+    /// (RFC 8257 §3.6).
+    /// RFC 3168 §6.1.1-2, §6.1.4-1, §6.1.5-1, §6.1.6-1, §6.1.2-6; RFC 8257 §3.6-1.
     pub fn codepoint(&self, plan: &Plan) -> Ecn {
         let ecn = &self.cold.ecn;
         let agreed = match self.hot.state {
@@ -314,6 +315,7 @@ impl Conn<'_> {
             Feedback::Accurate => {
                 self.cold.ecn.counts.count(seg.ecn, seg.payload_len());
                 if seg.ecn == Ecn::Ce && !seg.payload.is_empty() {
+                    // RFC 9768 §3.2.2.5.1-1.
                     // RFC 9768 §3.2.2.5.1: before the counter can have gone round.
                     self.mark_ack();
                 }
@@ -322,7 +324,7 @@ impl Conn<'_> {
     }
 
     /// RFC 3168 §6.1.3: ECE in every ACK from the first mark until CWR comes.
-    /// RFC 3168 §6.1.3-1.
+    /// RFC 3168 §6.1.3-1, §6.1.6-2.
     fn echo_until_known(&mut self, seg: &Segment<'_>) {
         if seg.payload.is_empty() {
             return;
@@ -462,7 +464,7 @@ mod tests {
         }
     }
 
-    /// RFC 9768 §3.1.2-1.
+    /// RFC 9768 §3.1.3-1.
     #[test]
     fn unknown_questions_are_taken_for_the_newest() {
         for bits in [0b001, 0b010, 0b100, 0b101, 0b110, 0b111] {

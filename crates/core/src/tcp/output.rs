@@ -157,7 +157,8 @@ impl Conn<'_> {
         Some(self.segment(Kind::Probe, start, len))
     }
 
-    /// What is taken for lost.
+    /// What is taken for lost, and was not sent again since.
+    /// RFC 6675 §5-12, §5-13.
     fn plan_lost(&self) -> Option<Plan> {
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
             return None;
@@ -204,7 +205,7 @@ impl Conn<'_> {
         self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
     }
 
-    /// RFC 6675 §5-10; RFC 5681 §3-1, §3-2, §4.3-2; RFC 8985 §9.3-1.
+    /// RFC 6675 §5-10; RFC 5681 §3.1-13, §3-2, §4.3-2; RFC 8985 §9.3-1.
     pub fn cwnd_allows(&self, len: u32) -> bool {
         let pipe = self.pipe();
         pipe == 0 || pipe.saturating_add(len) <= self.hot.window.cwnd

@@ -26,7 +26,7 @@ const FALLBACKS: [u16; 2] = [1280, 576];
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// A search that would gain fewer bytes per packet than this is over.
 const WORTH_PROBING: u16 = 8;
-/// Segments behind a probe, so that its loss is noticed at once (RFC 4821 §7.3).
+/// Segments behind a probe, so that its loss is noticed at once (RFC 4821 §7.4).
 const SEGMENTS_BEHIND: u32 = 3;
 
 /// What a connection knows of its path beside the MTU in use.
@@ -187,7 +187,7 @@ impl Conn<'_> {
     }
 
     /// Whether new data, so much of it available and allowed by the peer's window, is to go in a larger segment than the others.
-    /// RFC 4821 §7.3-1.
+    /// RFC 4821 §7.4-1, §7.4-2.
     pub fn plan_path_probe(&mut self, now: Instant, available: u32, usable: u32) -> ProbePlan {
         if self.cold.path.mtu >= self.cold.search.high {
             return ProbePlan::No;
@@ -294,7 +294,7 @@ impl Conn<'_> {
         }
     }
 
-    /// RFC 4821 §7.7-2.
+    /// RFC 4821 §7.3-1, §7.3-2.
     fn end_search(&mut self, now: Instant) {
         let link_mtu = self.link_mtu();
         let low = self.cold.path.mtu;
@@ -305,7 +305,7 @@ impl Conn<'_> {
     }
 
     /// Whether nothing but the probe is taken for lost.
-    /// RFC 4821 §7.6.2-1, §7.6.2-2.
+    /// RFC 4821 §7.6.2-1, §7.6.4-1.
     pub fn is_only_probe_lost(&self) -> bool {
         let PathSearch { size, probe, .. } = self.cold.search;
         let Some(log) = self.sent_log().filter(|_| size != 0) else {

@@ -191,7 +191,7 @@ impl Conn<'_> {
     }
 
     /// RACK_detect_loss: after every ACK that says anything, and when its timer expires. Whether it found any.
-    /// RFC 6675 §5.1-3.
+    /// RFC 6675 §5.1-3; RFC 5681 §4.3-5.
     pub fn detect_losses(&mut self, now: Instant) -> bool {
         let unusual = Flags::SACKED | Flags::RECOVERY | Flags::LOSS;
         if !(self.has(Flags::SACK) && self.has(Flags::SENT_LOG) && self.has(unusual)) {

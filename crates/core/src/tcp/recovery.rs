@@ -111,7 +111,7 @@ impl Conn<'_> {
     }
 
     /// SEG.ACK = SND.UNA. Is it a duplicate as RFC 5681 §2 defines one, or as RFC 6675 §2 does if SACK is in use?
-    /// RFC 3042 §2-3.
+    /// RFC 3042 §2-3; RFC 5681 §3.2-9.
     pub fn on_possible_duplicate(&mut self, now: Instant, seg: &Segment<'_>, sack_news: bool) {
         let same_window = u32::from(seg.window) << self.hot.snd_wscale == self.hot.snd_wnd;
         let plain = seg.payload.is_empty() && !seg.has(TcpFlags::SYN | TcpFlags::FIN);
@@ -173,7 +173,7 @@ impl Conn<'_> {
         self.mark_output();
     }
 
-    /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is (RFC 4821 §7.5).
+    /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is (RFC 4821 §7.6.2).
     pub fn recover_probe(&mut self, now: Instant) {
         let saved = self.cold.congestion.save(&self.hot.window);
         self.enter_recovery(now);

@@ -34,7 +34,7 @@ impl Rtt {
     }
 
     /// Takes a measurement R.
-    /// RFC 6298 §2-2, §2-3, §2-4, §2-5, §2-6.
+    /// RFC 6298 §2-2, §2-3, §2-4, §2-5, §2-6, §4-1.
     pub fn sample(&mut self, measured: Duration, bounds: Bounds) {
         let r = micros(measured).clamp(1, MAX_SAMPLE);
         if self.srtt_x8 == 0 {
@@ -125,6 +125,7 @@ mod tests {
         assert_eq!(rtt.rto(), Duration::from_micros(362_500));
     }
 
+    /// RFC 6298 §4-1.
     #[test]
     fn steady_rtt_converges() {
         let mut rtt = Rtt::new(ms(1000));

@@ -13,7 +13,7 @@ pub(crate) const DUP_THRESH: u8 = 3;
 
 /// Whether DupThresh segments are SACKed (RFC 8985 §6.2 step 4, counted as RFC 6675 §4 does): DupThresh ranges, or more bytes than
 /// DupThresh - 1 segments have.
-/// RFC 6675 §4-2, §5-2.
+/// RFC 6675 §4-2, §5-2, §5-11.
 pub(crate) fn has_dup_thresh(sacked: &RangeSet, mss: u32) -> bool {
     let ranges = sacked.as_slice();
     let bytes: u32 = ranges.iter().map(|range| range.len()).sum();

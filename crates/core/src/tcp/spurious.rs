@@ -70,7 +70,7 @@ impl Conn<'_> {
 
     /// What is known of the time-out that is about to be reacted to. The second one for the same data changes nothing, as long as only the
     /// first segment went again (RFC 5682 §3.1 step 2); any other time-out during a recovery is a real one.
-    /// RFC 5682 §3.2-1.
+    /// RFC 5682 §2.1-6.
     pub fn doubt_timeout(&self) -> Doubt {
         let frto = self.cold.doubt.frto;
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
@@ -183,7 +183,7 @@ impl Conn<'_> {
     }
 
     /// The Eifel response (RFC 4015 §3), unless the network says that it is congested.
-    /// RFC 9438 §4.9-1.
+    /// RFC 9438 §4.9.2-1.
     fn take_back(&mut self, now: Instant, seg: &Segment<'_>) {
         let doubt = std::mem::take(&mut self.cold.doubt);
         let was_timeout = self.has(Flags::LOSS);

@@ -14,7 +14,7 @@ fn data(seq: u32, len: usize) -> Seg {
     seg().seq(seq).ack(1).win(WIN).len(len)
 }
 
-/// RFC 9293 SHLD-18, MUST-40; RFC 5681 §4.2-2.
+/// RFC 9293 SHLD-18, MUST-40; RFC 5681 §4.2-2, §4.2-6.
 #[test]
 fn a_small_segment_waits_for_the_timer() {
     let mut h = established();

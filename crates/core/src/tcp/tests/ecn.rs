@@ -42,7 +42,7 @@ fn data(seq: u32) -> Seg {
 
 // ---- the handshake (RFC 3168 §6.1.1) -----------------------------------------------------------------------------------------------------
 
-/// RFC 3168 §6.1.1-1.
+/// RFC 3168 §6.1.1-1, §6.1.1-3.
 #[test]
 fn nobody_asks_and_nothing_is_marked() {
     let mut h = Harness::established();
@@ -96,7 +96,7 @@ fn a_peer_without_ecn_gets_none() {
     h.expect(seg().seq(1).len(1000).ecn(Ecn::NotEct));
 }
 
-/// RFC 3168 §6.1.1.1-1; RFC 9768 §3.1.4-1.
+/// RFC 3168 §6.1.1.1-1; RFC 9768 §3.1.4.1-1.
 #[test]
 fn a_question_that_gets_lost_is_not_asked_for_ever() {
     // RFC 3168 §6.1.1.1, RFC 9768 §3.1.4.1.
@@ -331,7 +331,7 @@ fn dctcp_says_of_each_segment_whether_it_was_marked() {
     h.expect_nothing();
 }
 
-/// With DCTCP, everything is ECN-capable (RFC 8257 §3.5), except what has no control block.
+/// With DCTCP, everything is ECN-capable (RFC 8257 §3.6), except what has no control block.
 fn agreed_with_capable_answer(mut h: Harness) -> Harness {
     let offer = Handshake::default();
     h.listen(16, Options::default());
@@ -342,7 +342,7 @@ fn agreed_with_capable_answer(mut h: Harness) -> Harness {
     h
 }
 
-/// RFC 8257 §3.5-1.
+/// RFC 8257 §3.6-1.
 #[test]
 fn dctcp_asks_whatever_the_configuration_says() {
     let mut h = Harness::with(|config| config.congestion = CongestionControl::Dctcp);

@@ -173,7 +173,7 @@ fn what_arrived_is_not_sent_again_after_a_time_out() {
     h.expect_nothing();
 }
 
-/// RFC 9293 MUST-19, MUST-20; RFC 6298 §5-1, §5-6, §5-7.
+/// RFC 9293 MUST-19, MUST-20; RFC 6298 §1-1, §5-1, §5-6, §5-7.
 #[test]
 fn time_outs_double_up_to_the_bound_and_then_fail() {
     let mut h = Harness::with(|config| {
@@ -285,7 +285,7 @@ fn rtt_and_rto_follow_rfc_6298() {
     assert_eq!(info.min_rtt.as_millis(), 100);
 }
 
-/// RFC 9293 MUST-19; RFC 5681 §3-1.
+/// RFC 9293 MUST-19; RFC 5681 §3.1-13.
 /// RFC 5681 §2-1.
 #[test]
 fn slow_start_and_congestion_avoidance() {

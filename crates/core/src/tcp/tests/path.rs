@@ -90,7 +90,7 @@ fn other_connections_to_the_host_know_for_ten_minutes() {
     assert_eq!(h.info().pmtu, 1500);
 }
 
-/// RFC 4821 §7.3-1, §7.6.1-1, §7.7-2.
+/// RFC 4821 §7.3-1, §7.3-2, §7.4-1, §7.4-2, §7.6.1-1.
 #[test]
 fn a_larger_size_is_probed_after_ten_minutes() {
     let mut h = narrow(true);
@@ -112,7 +112,7 @@ fn a_larger_size_is_probed_after_ten_minutes() {
     assert_eq!((h.info().pmtu, h.stack.counters().mtu_probes), (1500, 1));
 }
 
-/// RFC 4821 §7.6.2-1.
+/// RFC 4821 §7.4-2, §7.6.2-1.
 #[test]
 fn a_probe_that_is_lost_is_no_congestion() {
     let mut h = narrow(true);
@@ -139,7 +139,7 @@ fn a_probe_that_is_lost_is_no_congestion() {
     h.expect(seg().seq(25_041).len(1210));
 }
 
-/// RFC 4821 §7.6.2-2.
+/// RFC 4821 §7.6.4-1.
 #[test]
 fn losses_besides_the_probe_are_congestion() {
     let mut h = narrow(true);

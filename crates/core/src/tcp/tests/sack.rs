@@ -145,7 +145,7 @@ fn what_came_twice_is_not_reported_unless_agreed_on() {
 
 // ---- sender --------------------------------------------------------------------------------------------------------------------------
 
-/// RFC 2018 §5.1-1; RFC 6675 §5-2, §5-4, §5-5, §5-6.
+/// RFC 2018 §5.1-1; RFC 6675 §5-2, §5-11, §5-4, §5-5, §5-6.
 #[test]
 fn three_sacked_segments_start_recovery() {
     let mut h = ten_in_flight();
@@ -169,7 +169,7 @@ fn one_ack_that_sacks_enough_starts_recovery() {
     h.expect(seg().seq(1).len(1000));
 }
 
-/// RFC 3042 §2-3.
+/// RFC 3042 §2-3; RFC 5681 §3.2-9.
 #[test]
 fn duplicates_without_news_do_not_count() {
     let mut h = ten_in_flight();
@@ -185,7 +185,7 @@ fn duplicates_without_news_do_not_count() {
     h.expect_nothing();
 }
 
-/// RFC 2018 §5-1, §5-2; RFC 6675 §4-1, §4-4, §5-1, §5-7, §5-9, §5-10.
+/// RFC 2018 §5-1, §5-2; RFC 6675 §4-1, §4-4, §5-1, §5-7, §5-12, §5-13, §5-9, §5-10.
 #[test]
 fn only_holes_are_retransmitted() {
     let mut h = ten_in_flight();
@@ -246,7 +246,7 @@ fn after_a_time_out_what_is_sacked_is_not_sent_again() {
     h.expect_nothing();
 }
 
-/// RFC 2018 §5-4, §8-1.
+/// RFC 2018 §5-4, §8-1; RFC 6675 §4-5.
 #[test]
 fn a_peer_that_discards_what_it_sacked_gets_it_again() {
     // RFC 2018 §8.

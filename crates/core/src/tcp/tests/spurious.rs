@@ -126,7 +126,7 @@ fn frto_learns_nothing_from_an_ack_of_everything() {
     assert!(h.info().ssthresh < u32::MAX);
 }
 
-/// RFC 5682 §3.2-1.
+/// RFC 5682 §2.1-6.
 #[test]
 fn frto_survives_a_second_time_out() {
     let mut h = timed_out(false, false, 20_000);
@@ -207,7 +207,7 @@ fn eifel_undoes_a_fast_retransmit() {
     h.expect_nothing();
 }
 
-/// RFC 9438 §4.9-1.
+/// RFC 9438 §4.9.2-1.
 #[test]
 fn a_duplicate_report_undoes_a_fast_retransmit() {
     let mut h = fast_retransmitted(false);

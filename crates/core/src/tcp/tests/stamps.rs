@@ -19,7 +19,7 @@ fn data(seq: u32, len: usize, tsval: u32) -> Seg {
     seg().seq(seq).ack(1).win(WIN).len(len).ts(tsval, 0)
 }
 
-/// RFC 7323 §3.2-1, §3.2-5, §4.3-2, §5.4-1.
+/// RFC 7323 §3.2-1, §3.2-5, §4.1-2, §4.3-2, §5.4-1.
 #[test]
 fn every_segment_carries_them() {
     let mut h = established();
@@ -32,7 +32,7 @@ fn every_segment_carries_them() {
     h.expect(seg().fin().seq(11).ack(11).ts(25, 1030));
 }
 
-/// RFC 7323 §4.3-1, §5.3-3, §5.3-4.
+/// RFC 7323 §4.3-1, §4.3-3, §4.3-4, §4.3-5, §5.3-3, §5.3-4.
 #[test]
 fn the_echo_is_of_the_segment_that_moved_the_left_edge() {
     // RFC 7323 §4.3: not of one that came out of order, nor of one sent after a delayed ACK became due.
@@ -47,6 +47,17 @@ fn the_echo_is_of_the_segment_that_moved_the_left_edge() {
     h.expect(seg().ack(2001).ts(0, 1001));
     h.send(data(2001, 1000, 1007));
     h.expect(seg().ack(4001).ts(0, 1007));
+}
+
+/// RFC 7323 §5.3-5.
+#[test]
+fn what_waited_for_a_gap_is_not_checked_again() {
+    let mut h = established();
+    h.send(data(101, 100, 1001));
+    h.drain();
+    h.send(data(1, 100, 5000));
+    h.expect(seg().ack(201).ts(0, 5000));
+    h.expect_read(1, 200);
 }
 
 /// RFC 5961 §5.2: what has a wrong ACK is not believed in anything.
