@@ -94,10 +94,13 @@ impl Conn<'_> {
     /// Our SYN is acknowledged: nothing is in flight any more.
     fn acknowledge_syn(&mut self, now: Instant, seg: &Segment<'_>) {
         self.measure(now, seg);
-        self.hot.snd_una = self.cold.iss + 1;
+        let una = self.cold.iss + 1;
+        if self.has(Flags::SENT_LOG) {
+            self.on_delivered(now, seg, self.hot.snd_una, una);
+        }
+        self.hot.snd_una = una;
         self.stop_rtx_timer();
         self.clear(Flags::SYN_DUE);
-        let una = self.hot.snd_una;
         if self.has(Flags::SENT_LOG)
             && let Some(log) = self.sent_log_mut()
         {

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::{Conn, Step, Stop, near};
+use crate::tcp::ranges::Range;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -36,6 +37,7 @@ impl Conn<'_> {
         }
         self.refuse_after_close(now)?;
         self.refuse_after_shutdown(now)?;
+        self.note_duplicate(seg.data_seq(), start);
         let skip = (start - seg.data_seq()) as usize;
         let bytes = seg
             .payload
@@ -79,7 +81,7 @@ impl Conn<'_> {
         self.cold.tally.data_at = now.as_millis() as u32;
         let had_holes = self.has(Flags::HOLES);
         let end = start + bytes.len() as u32;
-        if had_holes && self.is_held(start, end) {
+        if let Some(Range { start, end }) = self.first_held(start, end) {
             self.note_duplicate(start, end);
         }
         let before = self.hot.rcv_nxt;

@@ -97,14 +97,11 @@ impl Conn<'_> {
         if self.has(Flags::TIMESTAMPS) { 12 } else { 0 }
     }
 
-    fn sacked_bytes(&self) -> u32 {
-        let set = self.scoreboard();
-        set.map_or(0, |set| set.covered(self.hot.snd_una, self.hot.snd_nxt))
-    }
-
     fn lost_and_resent(&self) -> (u32, u32) {
         let log = self.sent_log();
-        log.map_or((0, 0), |log| log.lost_and_resent(self.scoreboard()))
+        log.map_or((0, 0), |log| {
+            (log.lost_bytes(), log.count_resent(self.scoreboard()))
+        })
     }
 
     /// Sequence numbers of SYN and FIN that were acknowledged; the handshake acknowledged a SYN-ACK before there was a connection.

@@ -22,6 +22,8 @@ impl Conn<'_> {
         if let Some(log) = self.sent_log() {
             let logged = (log.start(), log.end());
             assert_eq!(logged, (hot.snd_una, hot.snd_nxt), "the log of the flight");
+            let lost = log.count_lost(self.scoreboard());
+            assert_eq!(log.lost_bytes(), lost, "the bytes taken for lost");
         }
     }
 
@@ -30,11 +32,10 @@ impl Conn<'_> {
             return;
         };
         assert!(!sacked.is_empty(), "an empty scoreboard");
-        for range in sacked.as_slice() {
-            // Not behind SND.UNA only if the peer has discarded it (RFC 2018 §8).
-            let is_inside = range.start >= self.hot.snd_una && range.end <= self.hot.snd_nxt;
-            assert!(is_inside, "SACKed, but not in flight: {range:?}");
-        }
+        let (una, nxt) = (self.hot.snd_una, self.hot.snd_nxt);
+        // Not behind SND.UNA only if the peer has discarded it (RFC 2018 §8).
+        let inside = sacked.covered(una, nxt);
+        assert_eq!(inside, sacked.bytes(), "SACKed, but not in flight");
     }
 
     /// Whatever is in flight will be looked after.

@@ -133,7 +133,7 @@ impl Tcp {
             timers: shared.wheel.len(),
             queued: shared.queues.output_len() + shared.answers.len() as u32,
             events: shared.queues.news_len(),
-            range_sets: shared.held.len() + shared.sacked.len(),
+            range_sets: shared.ranges.sets(),
             sent_logs: shared.sent.len(),
             rate_logs: shared.rates.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),

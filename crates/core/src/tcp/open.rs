@@ -22,7 +22,7 @@ use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, windo
 use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
-use crate::tcp::ranges::Range;
+use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::spurious::Doubt;
@@ -174,7 +174,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         peer_fin: SeqNumber(0),
         held: 0,
         duplicate: Range::default(),
-        sacked: 0,
+        sacked: RangeSet::default(),
         sent: 0,
         flight_at: 0,
         reduced_at: 0,

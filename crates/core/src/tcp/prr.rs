@@ -75,10 +75,7 @@ impl Prr {
 impl Conn<'_> {
     /// How far delivery has come: the bytes acknowledged, and those SACKed as if they followed.
     pub fn delivered_so_far(&self) -> wire::seq::SeqNumber {
-        let sacked = self.scoreboard().map_or(0, |set| {
-            set.as_slice().iter().map(|range| range.len()).sum()
-        });
-        self.hot.snd_una + sacked
+        self.hot.snd_una + self.sacked_bytes()
     }
 
     /// A recovery began, or another reduction in the course of it. Until an ACK says more, nothing but the first retransmission goes.

@@ -5,10 +5,11 @@ use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
-use crate::tcp::ranges::Range;
+use crate::tcp::ranges::{Range, Ranges};
 use crate::tcp::sack::has_dup_thresh;
 use crate::tcp::segment::Segment;
 use crate::tcp::sent::{Arrival, SentLog, Verdict};
+use crate::tcp::tail::Probe;
 use crate::tcp::tcb::Flags;
 
 /// Timestamps that claim to be older say nothing.
@@ -31,13 +32,21 @@ impl Conn<'_> {
 
     /// The log, from now on.
     pub fn sent_log_mut(&mut self) -> Option<&mut SentLog> {
+        self.log_and_scoreboard().map(|(log, _)| log)
+    }
+
+    /// The log, from now on, and what the scoreboard says to it.
+    pub fn log_and_scoreboard(&mut self) -> Option<(&mut SentLog, Option<Ranges<'_>>)> {
         if !self.has(Flags::SENT_LOG) {
             let flight = Range::new(self.hot.snd_una, self.hot.snd_nxt);
             self.cold.sent = self.sh.sent.alloc()?;
             self.set(Flags::SENT_LOG);
             *self.sh.sent.at_mut(self.cold.sent)? = SentLog::new(flight, self.cold.flight_at);
         }
-        self.sh.sent.at_mut(self.cold.sent)
+        let is_sacked = self.has(Flags::SACKED);
+        let sh = &mut *self.sh;
+        let sacked = is_sacked.then(|| sh.ranges.view(&self.cold.sacked));
+        Some((sh.sent.at_mut(self.cold.sent)?, sacked))
     }
 
     pub fn forget_sent_log(&mut self) {
@@ -60,9 +69,9 @@ impl Conn<'_> {
         let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
         let is_one = now.wrapping_sub(self.cold.flight_at) <= quantum;
         if (self.has(Flags::SENT_LOG) || !is_one)
-            && let Some(log) = self.sent_log_mut()
+            && let Some((log, sacked)) = self.log_and_scoreboard()
         {
-            log.extend(end, now, quantum);
+            log.extend(end, now, quantum, sacked);
         }
     }
 
@@ -77,8 +86,8 @@ impl Conn<'_> {
                 behind.map_or(range.end, |behind| behind.end),
             )
         });
-        if let Some(log) = self.sent_log_mut() {
-            log.resend(range, micros(now));
+        if let Some((log, sacked)) = self.log_and_scoreboard() {
+            log.resend(range, micros(now), sacked);
         }
     }
 
@@ -92,7 +101,8 @@ impl Conn<'_> {
 
     /// Whether anything in flight is taken for lost.
     pub fn has_lost(&self) -> bool {
-        self.has(Flags::RECOVERY | Flags::LOSS) && self.sent_log().is_some_and(SentLog::has_lost)
+        self.has(Flags::RECOVERY | Flags::LOSS)
+            && self.sent_log().is_some_and(|log| log.lost_bytes() > 0)
     }
 
     /// Bytes `[from, to)` are acknowledged, cumulatively or selectively. Called before they are noted anywhere else.
@@ -162,6 +172,8 @@ impl Conn<'_> {
         self.sh.counters.spurious_retransmits += 1;
         let tally = &mut self.cold.tally;
         tally.duplicates_reported = tally.duplicates_reported.saturating_add(1);
+        // What a recovery sends again and arrives twice had been overtaken. A probe, or what a time-out repeats, may have missed its ACK only.
+        self.cold.reordering |= self.cold.probe == Probe::None && !self.has(Flags::LOSS);
         // A round that ends beyond SND.NXT is from before sequence numbers wrapped around.
         let round = self.cold.dsack_round;
         if self.hot.snd_una >= round || round > self.hot.snd_nxt {
@@ -199,10 +211,7 @@ impl Conn<'_> {
         }
         let reo_wnd = self.reordering_window();
         let pipe = self.pipe();
-        let is_sacked = self.has(Flags::SACKED);
-        let sh = &mut *self.sh;
-        let sacked = is_sacked.then(|| sh.sacked.at(self.cold.sacked)).flatten();
-        let Some(log) = sh.sent.at_mut(self.cold.sent) else {
+        let Some((log, sacked)) = self.log_and_scoreboard() else {
             return false;
         };
         let verdict = log.detect(micros(now), reo_wnd, sacked);

@@ -6,7 +6,7 @@ use wire::tcp::SackBlocks;
 use crate::drops::Drop;
 use crate::event::Ready;
 use crate::tcp::conn::Conn;
-use crate::tcp::ranges::{Range, RangeSet};
+use crate::tcp::ranges::{Full, Range, RangePool, RangeSet, Ranges, most_ranges};
 use crate::tcp::tcb::Flags;
 
 /// How many of the last changed ranges are remembered: as many as SACK can report.
@@ -15,21 +15,35 @@ const RECENT: usize = SackBlocks::MAX;
 /// The ranges a receiver holds beyond RCV.NXT, and in which order they came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
-    pub set: RangeSet,
+    set: RangeSet,
     /// A sequence number in each of the ranges that changed last, latest first.
     recent: [Option<SeqNumber>; RECENT],
 }
 
 impl Held {
+    /// Adds `[start, end)`, if the set does not get more than `most` ranges by that.
+    fn insert(
+        &mut self,
+        pool: &mut RangePool,
+        start: SeqNumber,
+        end: SeqNumber,
+        most: u32,
+    ) -> Result<(), Drop> {
+        let done = pool.insert(&mut self.set, start, end, most);
+        done.map_err(|Full| Drop::TcpRanges)?;
+        self.touch(pool.view(&self.set), start);
+        Ok(())
+    }
+
     /// Notes that something arrived at `seq`.
-    fn touch(&mut self, seq: SeqNumber) {
-        let range = self.set.containing(seq);
+    fn touch(&mut self, set: Ranges<'_>, seq: SeqNumber) {
+        let range = set.containing(seq);
         let mut kept = [Some(seq), None, None, None];
         let older = self
             .recent
             .iter()
             .flatten()
-            .filter(|&&old| self.set.containing(old) != range);
+            .filter(|&&old| set.containing(old) != range);
         for (place, old) in kept.iter_mut().skip(1).zip(older) {
             *place = Some(*old);
         }
@@ -38,14 +52,11 @@ impl Held {
 
     /// RFC 2018 §4: the first block holds the segment that came last; then the most recently reported ones.
     /// RFC 2018 §4-4, §4-5, §4-6.
-    pub fn sack_blocks(&self) -> SackBlocks {
+    fn sack_blocks(&self, set: Ranges<'_>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
-        let recent = self
-            .recent
-            .iter()
-            .flatten()
-            .filter_map(|&seq| self.set.containing(seq));
-        for range in recent.chain(self.set.as_slice().iter().copied()) {
+        let recent = self.recent.iter().flatten();
+        let recent = recent.filter_map(|&seq| set.containing(seq));
+        for range in recent.chain(set.iter().take(RECENT)) {
             if !blocks.as_slice().contains(&(range.start, range.end)) {
                 blocks.push(range.start, range.end);
             }
@@ -110,9 +121,16 @@ impl Conn<'_> {
             .map_err(|_| Drop::TcpMemory)
     }
 
+    /// What is held out of order, if anything is.
+    fn held(&self) -> Option<Ranges<'_>> {
+        let held = self.has(Flags::HOLES).then_some(self.cold.held)?;
+        let held = self.sh.held.at(held)?;
+        Some(self.sh.ranges.view(&held.set))
+    }
+
     fn gap(&self, from: SeqNumber, end: SeqNumber) -> Option<Range> {
-        match self.sh.held.at(self.cold.held) {
-            Some(held) => held.set.first_gap(from, end),
+        match self.held() {
+            Some(held) => held.first_gap(from, end),
             None => Some(Range::new(from, end)).filter(|range| range.start < range.end),
         }
     }
@@ -132,18 +150,14 @@ impl Conn<'_> {
         if !self.has(Flags::HOLES) {
             return end;
         }
-        let Some(held) = self.sh.held.at_mut(self.cold.held) else {
+        let sh = &mut *self.sh;
+        let Some(held) = sh.held.at_mut(self.cold.held) else {
             return end;
         };
-        let touching = held
-            .set
-            .as_slice()
-            .iter()
-            .rev()
-            .find(|range| range.start <= end);
-        let end = touching.map_or(end, |range| range.end.max(end));
-        held.set.remove_below(end);
-        if held.set.is_empty() {
+        let touching = sh.ranges.view(&held.set).containing(end);
+        let end = touching.map_or(end, |range| range.end);
+        sh.ranges.remove_below(&mut held.set, end);
+        if sh.ranges.view(&held.set).is_empty() {
             self.forget_held();
         }
         end
@@ -155,17 +169,22 @@ impl Conn<'_> {
             self.cold.held = self.sh.held.alloc().ok_or(Drop::TcpRanges)?;
             self.set(Flags::HOLES);
         }
-        let held = self.sh.held.at_mut(self.cold.held).ok_or(Drop::TcpRanges)?;
-        held.set.insert(start, end).map_err(|_| Drop::TcpRanges)?;
-        held.touch(start);
-        self.sh.counters.out_of_order += 1;
+        let most = most_ranges(self.hot.rcv_wnd());
+        let sh = &mut *self.sh;
+        let held = sh.held.at_mut(self.cold.held).ok_or(Drop::TcpRanges)?;
+        held.insert(&mut sh.ranges, start, end, most)?;
+        sh.counters.out_of_order += 1;
         Ok(())
     }
 
     /// Gives the set of ranges back.
     pub fn forget_held(&mut self) {
         if self.has(Flags::HOLES) {
-            self.sh.held.free(self.cold.held);
+            let sh = &mut *self.sh;
+            if let Some(held) = sh.held.at_mut(self.cold.held) {
+                sh.ranges.clear(&mut held.set);
+            }
+            sh.held.free(self.cold.held);
             self.clear(Flags::HOLES);
         }
     }
@@ -178,7 +197,9 @@ impl Conn<'_> {
         }
         let held = self.has(Flags::HOLES).then_some(self.cold.held);
         let held = held.and_then(|held| self.sh.held.at(held));
-        let blocks = held.map_or(SackBlocks::EMPTY, Held::sack_blocks);
+        let blocks = held.map_or(SackBlocks::EMPTY, |held| {
+            held.sack_blocks(self.sh.ranges.view(&held.set))
+        });
         if self.has(Flags::DUPLICATE) {
             with_duplicate(self.cold.duplicate, &blocks)
         } else {
@@ -186,7 +207,8 @@ impl Conn<'_> {
         }
     }
 
-    /// `[from, to)` had arrived before: the next ACK says so. The last report counts, should there be several (RFC 2883 §4: once each).
+    /// `[from, to)`, perhaps part of a segment (RFC 2883 §4.2), had arrived before: the next ACK says so. The last report counts, should
+    /// there be several (RFC 2883 §4: once each).
     /// RFC 2883 §4-3.
     pub fn note_duplicate(&mut self, from: SeqNumber, to: SeqNumber) {
         if self.has(Flags::SACK) && from < to {
@@ -195,9 +217,9 @@ impl Conn<'_> {
         }
     }
 
-    /// Whether all of `[from, to)` is held.
-    pub fn is_held(&self, from: SeqNumber, to: SeqNumber) -> bool {
-        self.has(Flags::HOLES) && self.gap(from, to).is_none()
+    /// The first part of `[from, to)` that is held.
+    pub fn first_held(&self, from: SeqNumber, to: SeqNumber) -> Option<Range> {
+        self.held()?.first_overlap(from, to)
     }
 }
 
@@ -205,38 +227,35 @@ impl Conn<'_> {
 mod tests {
     use super::*;
 
-    fn held(ranges: &[(u32, u32)]) -> Held {
+    fn blocks(ranges: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let mut pool = RangePool::new(1, 1).unwrap();
         let mut held = Held::default();
         for &(start, end) in ranges {
-            held.set.insert(SeqNumber(start), SeqNumber(end)).unwrap();
-            held.touch(SeqNumber(start));
+            held.insert(&mut pool, SeqNumber(start), SeqNumber(end), 8)
+                .unwrap();
         }
-        held
-    }
-
-    fn blocks(held: &Held) -> Vec<(u32, u32)> {
-        held.sack_blocks().iter().map(|(l, r)| (l.0, r.0)).collect()
+        let blocks = held.sack_blocks(pool.view(&held.set));
+        blocks.iter().map(|(l, r)| (l.0, r.0)).collect()
     }
 
     #[test]
     fn the_first_block_is_the_latest() {
         // RFC 2018 §4 example, with lost segments in between.
-        let held = held(&[(5500, 6000), (6500, 7000), (7500, 8000), (8500, 9000)]);
         assert_eq!(
-            blocks(&held),
+            blocks(&[(5500, 6000), (6500, 7000), (7500, 8000), (8500, 9000)]),
             [(8500, 9000), (7500, 8000), (6500, 7000), (5500, 6000)]
         );
     }
 
     #[test]
     fn a_grown_range_moves_to_the_front_and_is_reported_once() {
-        let held = held(&[(100, 200), (300, 400), (200, 250)]);
-        assert_eq!(blocks(&held), [(100, 250), (300, 400)]);
+        let blocks = blocks(&[(100, 200), (300, 400), (200, 250)]);
+        assert_eq!(blocks, [(100, 250), (300, 400)]);
     }
 
     #[test]
     fn ranges_that_are_not_recent_fill_the_rest() {
-        let held = held(&[
+        let blocks = blocks(&[
             (100, 110),
             (200, 210),
             (300, 310),
@@ -244,9 +263,6 @@ mod tests {
             (500, 510),
             (505, 515),
         ]);
-        assert_eq!(
-            blocks(&held),
-            [(500, 515), (400, 410), (300, 310), (200, 210)]
-        );
+        assert_eq!(blocks, [(500, 515), (400, 410), (300, 310), (200, 210)]);
     }
 }

@@ -14,6 +14,7 @@ use crate::tcp::rack::micros;
 use crate::tcp::ranges::Range;
 use crate::tcp::sack::DUP_THRESH;
 use crate::tcp::segment::Segment;
+use crate::tcp::sent::SentLog;
 use crate::tcp::spurious::{Doubt, Frto};
 use crate::tcp::tcb::Flags;
 
@@ -26,12 +27,9 @@ impl Conn<'_> {
         if !hot.has(Flags::RECOVERY | Flags::LOSS | Flags::SACKED) && hot.dup_acks == 0 {
             return flight;
         }
-        let sacked = self.scoreboard();
-        let in_network = match self.sent_log() {
-            Some(log) => log.in_network(sacked),
-            None => flight - sacked.map_or(0, |set| set.covered(hot.snd_una, hot.snd_nxt)),
-        };
-        in_network.saturating_sub(self.cold.dup_bytes)
+        let lost = self.sent_log().map_or(0, SentLog::lost_bytes);
+        let gone = self.sacked_bytes() + lost + self.cold.dup_bytes;
+        flight.saturating_sub(gone)
     }
 
     /// SND.UNA advanced over `acked` sequence numbers.
@@ -75,8 +73,8 @@ impl Conn<'_> {
     fn lose_first(&mut self) {
         let una = self.hot.snd_una;
         let end = (una + u32::from(self.hot.mss)).min(self.hot.snd_nxt);
-        if let Some(log) = self.sent_log_mut() {
-            log.lose(Range::new(una, end));
+        if let Some((log, sacked)) = self.log_and_scoreboard() {
+            log.lose(Range::new(una, end), sacked);
         }
         self.set(Flags::FORCE_RETRANSMIT);
     }
@@ -216,8 +214,8 @@ impl Conn<'_> {
     /// RFC 6582 §3.2-6.
     pub fn go_back(&mut self, now: Instant, age: u32) {
         self.detect_reneging();
-        if let Some(log) = self.sent_log_mut() {
-            log.lose_older_than(age, micros(now));
+        if let Some((log, sacked)) = self.log_and_scoreboard() {
+            log.lose_older_than(age, micros(now), sacked);
         }
         self.cold.recover = self.hot.snd_nxt;
         self.cold.dup_bytes = 0;

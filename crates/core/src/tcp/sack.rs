@@ -1,10 +1,9 @@
 //! The scoreboard: what the peer says it holds out of order (RFC 2018 §5, RFC 6675 §3, §4). Mechanism only.
 
-use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
-use crate::tcp::ranges::{Range, RangeSet};
+use crate::tcp::ranges::{Range, Ranges, most_ranges};
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -14,10 +13,9 @@ pub(crate) const DUP_THRESH: u8 = 3;
 /// Whether DupThresh segments are SACKed (RFC 8985 §6.2 step 4, counted as RFC 6675 §4 does): DupThresh ranges, or more bytes than
 /// DupThresh - 1 segments have.
 /// RFC 6675 §4-2, §5-2, §5-11.
-pub(crate) fn has_dup_thresh(sacked: &RangeSet, mss: u32) -> bool {
-    let ranges = sacked.as_slice();
-    let bytes: u32 = ranges.iter().map(|range| range.len()).sum();
-    ranges.len() >= usize::from(DUP_THRESH) || bytes > u32::from(DUP_THRESH - 1) * mss
+pub(crate) fn has_dup_thresh(sacked: Ranges<'_>, mss: u32) -> bool {
+    let (ranges, bytes) = (sacked.len(), sacked.bytes());
+    ranges >= u32::from(DUP_THRESH) || bytes > u32::from(DUP_THRESH - 1) * mss
 }
 
 impl Conn<'_> {
@@ -35,8 +33,7 @@ impl Conn<'_> {
             // half the sequence space away is at once above and below.
             let (from, to) = (left - una, right - una);
             if 0 < from && from < to && to <= self.hot.snd_nxt - una {
-                self.on_delivered(now, seg, left, right);
-                news |= self.note_sacked(now, left, right);
+                news |= self.note_sacked(now, seg, Range::new(left, right));
             }
         }
         news
@@ -52,62 +49,61 @@ impl Conn<'_> {
         is_report.then(|| Range::new(left, right))
     }
 
+    /// Whether it is news. A full scoreboard takes no more, and what it does not know will be sent again.
     /// RFC 6675 §4-1.
-    fn note_sacked(&mut self, now: Instant, left: SeqNumber, right: SeqNumber) -> bool {
-        if !self.has(Flags::SACKED) {
-            let Some(slot) = self.sh.sacked.alloc() else {
-                return false;
-            };
-            self.cold.sacked = slot;
-            self.set(Flags::SACKED);
-        }
-        let Some(set) = self.sh.sacked.at_mut(self.cold.sacked) else {
+    fn note_sacked(&mut self, now: Instant, seg: &Segment<'_>, block: Range) -> bool {
+        let Range { start, end } = block;
+        let most = most_ranges(self.hot.flight());
+        let ranges = &self.sh.ranges;
+        if self.first_unsacked(start, end).is_none()
+            || !ranges.accepts(&self.cold.sacked, block, most)
+        {
             return false;
-        };
-        let before = set.covered(left, right);
-        // A full scoreboard forgets what the peer said: it will be sent again.
-        let news = before < right - left && set.insert(left, right).is_ok();
+        }
+        self.on_delivered(now, seg, start, end);
+        let before = self.sacked_bytes();
+        let sacked = &mut self.cold.sacked;
+        let news = self.sh.ranges.insert(sacked, start, end, most).is_ok();
         if news {
-            self.note_delivered(now, right - left - before);
+            self.set(Flags::SACKED);
+            self.note_delivered(now, self.sacked_bytes() - before);
         }
         news
     }
 
     /// The scoreboard, if anything is on it.
     /// RFC 6675 §3-1; RFC 8985 §4-2.
-    pub fn scoreboard(&self) -> Option<&RangeSet> {
-        if self.has(Flags::SACKED) {
-            self.sh.sacked.at(self.cold.sacked)
-        } else {
-            None
-        }
+    pub fn scoreboard(&self) -> Option<Ranges<'_>> {
+        self.has(Flags::SACKED)
+            .then(|| self.sh.ranges.view(&self.cold.sacked))
+    }
+
+    /// Bytes on the scoreboard.
+    pub fn sacked_bytes(&self) -> u32 {
+        self.scoreboard().map_or(0, Ranges::bytes)
     }
 
     /// SND.UNA moved.
     pub fn trim_scoreboard(&mut self) {
-        let una = self.hot.snd_una;
-        if !self.has(Flags::SACKED) {
-            return;
-        }
-        if let Some(set) = self.sh.sacked.at_mut(self.cold.sacked) {
-            set.remove_below(una);
-            if !set.is_empty() {
-                return;
+        if self.has(Flags::SACKED) {
+            let (una, sacked) = (self.hot.snd_una, &mut self.cold.sacked);
+            self.sh.ranges.remove_below(sacked, una);
+            if self.sh.ranges.view(sacked).is_empty() {
+                self.clear(Flags::SACKED);
             }
         }
-        self.forget_scoreboard();
     }
 
     pub fn forget_scoreboard(&mut self) {
         if self.has(Flags::SACKED) {
-            self.sh.sacked.free(self.cold.sacked);
+            self.sh.ranges.clear(&mut self.cold.sacked);
             self.clear(Flags::SACKED);
         }
     }
 
     /// RFC 2018 §8: a receiver may discard what it SACKed. If it acknowledges up to a SACKed range and no further, it has.
     pub fn detect_reneging(&mut self) {
-        let first = self.scoreboard().and_then(RangeSet::first);
+        let first = self.scoreboard().and_then(Ranges::first);
         if first.is_some_and(|range| range.start <= self.hot.snd_una) {
             self.forget_scoreboard();
         }
@@ -117,27 +113,30 @@ impl Conn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::ranges::{RangePool, RangeSet};
+    use wire::seq::SeqNumber;
 
-    fn set(ranges: &[(u32, u32)]) -> RangeSet {
+    fn is_enough(ranges: &[(u32, u32)]) -> bool {
+        let mut pool = RangePool::new(1, 1).unwrap();
         let mut set = RangeSet::default();
         for &(start, end) in ranges {
-            set.insert(SeqNumber(start), SeqNumber(end)).unwrap();
+            pool.insert(&mut set, SeqNumber(start), SeqNumber(end), 8)
+                .unwrap();
         }
-        set
+        has_dup_thresh(pool.view(&set), 1000)
     }
 
     /// RFC 6675 §4-2.
     #[test]
     fn three_ranges_are_enough() {
-        assert!(!has_dup_thresh(&set(&[(200, 210), (300, 310)]), 1000));
-        let three = set(&[(100, 110), (200, 210), (300, 310)]);
-        assert!(has_dup_thresh(&three, 1000));
+        assert!(!is_enough(&[(200, 210), (300, 310)]));
+        assert!(is_enough(&[(100, 110), (200, 210), (300, 310)]));
     }
 
     /// RFC 6675 §4-2.
     #[test]
     fn more_bytes_than_two_segments_are_enough() {
-        assert!(!has_dup_thresh(&set(&[(1000, 3000)]), 1000));
-        assert!(has_dup_thresh(&set(&[(1000, 3001)]), 1000));
+        assert!(!is_enough(&[(1000, 3000)]));
+        assert!(is_enough(&[(1000, 3001)]));
     }
 }

@@ -8,7 +8,7 @@ mod tests;
 
 use wire::seq::SeqNumber;
 
-use crate::tcp::ranges::{MAX_RANGES, Range, RangeSet};
+use crate::tcp::ranges::{Range, Ranges};
 
 /// Most spans of a log.
 const MAX_SPANS: usize = 64;
@@ -70,14 +70,20 @@ pub(crate) struct Verdict {
     pub wait: Option<u32>,
 }
 
+/// The scoreboard, if there is one.
+type Sacked<'a> = Option<Ranges<'a>>;
+
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentLog {
     start: SeqNumber,
     /// RACK.fack: the highest sequence number known to be delivered.
     fack: SeqNumber,
+    /// That before the ACK that is being processed: what one ACK reports was not overtaken by each other.
+    fack_before: SeqNumber,
     rack: Option<Rack>,
-    has_lost: bool,
+    /// Taken for lost and not SACKed. Kept up to date, since it is asked for with each segment sent.
+    lost_bytes: u32,
     len: u8,
     spans: [Span; MAX_SPANS],
 }
@@ -99,8 +105,9 @@ impl SentLog {
         let mut log = Self {
             start: range.start,
             fack: range.start,
+            fack_before: range.start,
             rack: None,
-            has_lost: false,
+            lost_bytes: 0,
             len: 1,
             spans: [Span::default(); MAX_SPANS],
         };
@@ -130,27 +137,30 @@ impl SentLog {
         starts.zip(self.spans().iter().copied())
     }
 
-    /// Bytes that are taken for lost, and that were sent again and are not SACKed: for people to look at.
-    pub fn lost_and_resent(&self, sacked: Option<&RangeSet>) -> (u32, u32) {
-        let left = |mark| {
-            self.iter()
-                .filter(|(_, span)| span.mark == mark)
-                .map(|(start, span)| {
-                    let held = sacked.map_or(0, |set| set.covered(start, span.end));
-                    (span.end - start).saturating_sub(held)
-                })
-                .sum()
-        };
-        (left(Mark::Lost), left(Mark::Resent))
+    /// Bytes taken for lost that are not SACKed.
+    pub fn lost_bytes(&self) -> u32 {
+        self.lost_bytes
     }
 
-    /// Whether anything is taken for lost (perhaps nothing of it is not SACKed).
-    pub fn has_lost(&self) -> bool {
-        self.has_lost
+    /// The same, counted.
+    pub fn count_lost(&self, sacked: Sacked<'_>) -> u32 {
+        self.count(Mark::Lost, sacked)
+    }
+
+    /// Bytes sent again that are not SACKed: for people to look at.
+    pub fn count_resent(&self, sacked: Sacked<'_>) -> u32 {
+        self.count(Mark::Resent, sacked)
+    }
+
+    fn count(&self, mark: Mark, sacked: Sacked<'_>) -> u32 {
+        let spans = self.iter().filter(|(_, span)| span.mark == mark);
+        spans
+            .map(|(start, span)| missing(start, span.end, sacked))
+            .sum()
     }
 
     /// New data up to `end` was sent at `now`. It joins what was sent less than `quantum` µs before.
-    pub fn extend(&mut self, end: SeqNumber, now: u32, quantum: u32) {
+    pub fn extend(&mut self, end: SeqNumber, now: u32, quantum: u32, sacked: Sacked<'_>) {
         if end <= self.end() {
             return;
         }
@@ -161,42 +171,39 @@ impl SentLog {
             last.end = end;
             return;
         }
-        self.push(Span {
-            end,
-            sent_at: now,
-            mark: Mark::Sent,
-        });
-    }
-
-    fn push(&mut self, span: Span) {
-        self.reserve(1);
+        self.reserve(1, sacked);
         if let Some(place) = self.spans.get_mut(usize::from(self.len)) {
-            *place = span;
+            *place = Span {
+                end,
+                sent_at: now,
+                mark: Mark::Sent,
+            };
             self.len += 1;
         }
     }
 
     /// `range` was sent again at `now`; it may reach beyond what was sent before.
-    pub fn resend(&mut self, range: Range, now: u32) {
+    pub fn resend(&mut self, range: Range, now: u32, sacked: Sacked<'_>) {
         if range.end > self.end() {
-            self.extend(range.end, now, 0);
+            self.extend(range.end, now, 0, sacked);
         }
-        self.set(range, now, Mark::Resent);
+        self.set(range, now, Mark::Resent, sacked);
     }
 
     /// `range` is taken for lost.
-    pub fn lose(&mut self, range: Range) {
-        self.set(range, 0, Mark::Lost);
+    pub fn lose(&mut self, range: Range, sacked: Sacked<'_>) {
+        self.set(range, 0, Mark::Lost, sacked);
     }
 
     /// Everything sent at least `age` µs ago is taken for lost, and the first byte's span in any case (RFC 8985 §6.3).
-    pub fn lose_older_than(&mut self, age: u32, now: u32) {
+    pub fn lose_older_than(&mut self, age: u32, now: u32, sacked: Sacked<'_>) {
         for (i, span) in self.spans_mut().iter_mut().enumerate() {
             if i == 0 || now.wrapping_sub(span.sent_at) >= age {
                 (span.mark, span.sent_at) = (Mark::Lost, 0);
             }
         }
         self.join();
+        self.lost_bytes = self.count_lost(sacked);
     }
 
     /// Nothing is taken for lost any more.
@@ -206,6 +213,7 @@ impl SentLog {
                 (span.mark, span.sent_at) = (Mark::Resent, now);
             }
         }
+        self.lost_bytes = 0;
         self.join();
     }
 
@@ -215,7 +223,7 @@ impl SentLog {
             .unwrap_or_default()
     }
 
-    /// Forgets what lies before `una`.
+    /// Forgets what lies before `una`, all of which was delivered.
     pub fn trim(&mut self, una: SeqNumber) {
         let gone = self.spans().partition_point(|span| span.end <= una);
         let len = usize::from(self.len);
@@ -223,30 +231,35 @@ impl SentLog {
         self.len -= gone as u8;
         self.start = self.start.max(una);
         self.fack = self.fack.max(una);
-        if self.has_lost && gone > 0 {
-            self.has_lost = self.spans().iter().any(|span| span.mark == Mark::Lost);
-        }
     }
 
-    fn set(&mut self, range: Range, sent_at: u32, mark: Mark) {
+    fn set(&mut self, range: Range, sent_at: u32, mark: Mark, sacked: Sacked<'_>) {
         // Both before the first split: what is joined to make room must not undo it.
-        self.reserve(2);
+        self.reserve(2, sacked);
         self.split(range.start);
         self.split(range.end);
-        let mut start = self.start;
+        let (mut start, mut lost_bytes) = (self.start, self.lost_bytes);
         for span in self.spans_mut() {
             if start >= range.start && span.end <= range.end {
+                if (span.mark == Mark::Lost) != (mark == Mark::Lost) {
+                    let missing = missing(start, span.end, sacked);
+                    lost_bytes = match mark {
+                        Mark::Lost => lost_bytes + missing,
+                        _ => lost_bytes.saturating_sub(missing),
+                    };
+                }
                 (span.sent_at, span.mark) = (sent_at, mark);
             }
             start = span.end;
         }
+        self.lost_bytes = lost_bytes;
         self.join();
     }
 
     /// Makes room for `n` more spans.
-    fn reserve(&mut self, n: usize) {
+    fn reserve(&mut self, n: usize, sacked: Sacked<'_>) {
         while usize::from(self.len) + n > MAX_SPANS {
-            self.make_room();
+            self.make_room(sacked);
         }
     }
 
@@ -279,12 +292,11 @@ impl SentLog {
             }
         }
         self.len = kept as u8;
-        self.has_lost = self.spans().iter().any(|span| span.mark == Mark::Lost);
     }
 
     /// Joins the two neighbours that are most alike. The later time is the more careful one, and what is lost together with what is not
     /// counts as not lost, so that nothing is sent again for ever: RACK looks at it again, or the RTO does.
-    fn make_room(&mut self) {
+    fn make_room(&mut self, sacked: Sacked<'_>) {
         let difference = |pair: &[Span]| match pair {
             [a, b] if a.mark == b.mark => u64::from(b.sent_at.wrapping_sub(a.sent_at))
                 .min(u64::from(a.sent_at.wrapping_sub(b.sent_at))),
@@ -318,17 +330,23 @@ impl SentLog {
         let len = usize::from(self.len);
         self.spans.copy_within(i + 2..len, i + 1);
         self.len -= 1;
+        if a.mark != b.mark && (a.mark == Mark::Lost || b.mark == Mark::Lost) {
+            self.lost_bytes = self.count_lost(sacked);
+        }
     }
 
     /// RACK_update and RACK_detect_reordering (RFC 8985 §6.2 steps 2 and 3) for bytes that are acknowledged for the first time. Whether
-    /// they came out of order.
+    /// they came out of order. Their SACK, or their ACK, must be noted next.
     /// RFC 8985 §6.2-2, §6.2-3.
     pub fn deliver(&mut self, range: Range, arrival: &Arrival) -> bool {
         let mut rack = self.rack;
-        let mut reordered = false;
-        for span in self.overlapping(range) {
+        let (mut reordered, mut found) = (false, 0);
+        for (start, span) in self.overlapping(range) {
             let end = span.end.min(range.end);
-            reordered |= end < self.fack && span.mark != Mark::Resent;
+            reordered |= end < self.fack_before && span.mark != Mark::Resent;
+            if span.mark == Mark::Lost {
+                found += end - start.max(range.start);
+            }
             if span.mark != Mark::Lost && !is_old_copy(&span, arrival) {
                 let candidate = Rack {
                     sent_at: span.sent_at,
@@ -342,6 +360,7 @@ impl SentLog {
             }
         }
         self.rack = rack;
+        self.lost_bytes = self.lost_bytes.saturating_sub(found);
         self.fack = self.fack.max(range.end);
         reordered
     }
@@ -353,22 +372,24 @@ impl SentLog {
 
     /// RACK_detect_loss (RFC 8985 §6.2 step 5).
     /// RFC 8985 §6.2-6.
-    pub fn detect(&mut self, now: u32, reo_wnd: u32, sacked: Option<&RangeSet>) -> Verdict {
+    pub fn detect(&mut self, now: u32, reo_wnd: u32, sacked: Sacked<'_>) -> Verdict {
         let mut verdict = Verdict::default();
+        self.fack_before = self.fack;
         let Some(rack) = self.rack else {
             return verdict;
         };
         // What was sent together with the segment that arrived, and lies behind it, was not sent before it.
-        self.reserve(1);
+        self.reserve(1, sacked);
         self.split(rack.end);
-        let mut start = self.start;
-        let len = usize::from(self.len);
-        for span in self.spans.get_mut(..len).unwrap_or_default() {
+        let (mut start, mut lost_bytes) = (self.start, self.lost_bytes);
+        for span in self.spans_mut() {
             let range = Range::new(start, span.end);
             start = span.end;
-            let is_missing =
-                sacked.is_none_or(|set| set.first_gap(range.start, range.end).is_some());
-            if span.mark == Mark::Lost || !rack.is_after(span.sent_at, span.end) || !is_missing {
+            if span.mark == Mark::Lost || !rack.is_after(span.sent_at, span.end) {
+                continue;
+            }
+            let missing = missing(range.start, range.end, sacked);
+            if missing == 0 {
                 continue;
             }
             let age = now.wrapping_sub(span.sent_at);
@@ -376,19 +397,21 @@ impl SentLog {
             if age >= limit {
                 verdict.lost = true;
                 verdict.resent_lost |= span.mark == Mark::Resent;
+                lost_bytes += missing;
                 (span.mark, span.sent_at) = (Mark::Lost, 0);
             } else {
                 verdict.wait = verdict.wait.max(Some(limit - age));
             }
         }
+        self.lost_bytes = lost_bytes;
         self.join();
         verdict
     }
 
     /// The first run of bytes from `from` on that are lost and not SACKed.
     /// RFC 2018 §5-2; RFC 6675 §4-4.
-    pub fn next_lost(&self, from: SeqNumber, sacked: Option<&RangeSet>) -> Option<Range> {
-        if !self.has_lost {
+    pub fn next_lost(&self, from: SeqNumber, sacked: Sacked<'_>) -> Option<Range> {
+        if self.lost_bytes == 0 {
             return None;
         }
         self.iter()
@@ -400,31 +423,6 @@ impl SentLog {
             })
     }
 
-    /// Bytes that are neither lost nor SACKed: what is thought to be in the network (pipe of RFC 6675 §4).
-    ///
-    /// Asked for each segment sent during recovery, so one walk over spans and ranges side by side: every step leaves one of them behind.
-    pub fn in_network(&self, sacked: Option<&RangeSet>) -> u32 {
-        let mut ranges = sacked.map(RangeSet::as_slice).unwrap_or_default();
-        let (mut bytes, mut steps) = (0, 0);
-        for (start, span) in self.iter() {
-            let mut held = 0;
-            while let Some((range, behind)) = ranges.split_first() {
-                steps += 1;
-                let (from, to) = (range.start.max(start), range.end.min(span.end));
-                held += if from < to { to - from } else { 0 };
-                if range.end > span.end {
-                    break;
-                }
-                ranges = behind;
-            }
-            if span.mark != Mark::Lost {
-                bytes += span.end - start - held;
-            }
-        }
-        debug_assert!(steps <= MAX_SPANS + MAX_RANGES);
-        bytes
-    }
-
     /// When the first byte was last sent, µs; `None` if that is unknown because it is taken for lost.
     pub fn first_sent_at(&self) -> Option<u32> {
         let first = self.spans().first();
@@ -433,15 +431,12 @@ impl SentLog {
             .map(|span| span.sent_at)
     }
 
-    fn overlapping(&self, range: Range) -> impl Iterator<Item = Span> + '_ {
+    /// The spans that have part of `range`, with where they start.
+    fn overlapping(&self, range: Range) -> impl Iterator<Item = (SeqNumber, Span)> + '_ {
         let from = self.spans().partition_point(|span| span.end <= range.start);
-        let to = self.spans().partition_point(|span| span.end < range.end);
-        let to = (to + 1).min(self.spans().len());
-        self.spans()
-            .get(from..to)
-            .unwrap_or_default()
-            .iter()
-            .copied()
+        self.iter()
+            .skip(from)
+            .take_while(move |(start, _)| *start < range.end)
     }
 }
 
@@ -450,6 +445,11 @@ impl Rack {
     fn is_after(&self, sent_at: u32, end: SeqNumber) -> bool {
         is_later(self.sent_at, sent_at) || (self.sent_at == sent_at && self.end >= end)
     }
+}
+
+/// Bytes of `[start, end)` that are not SACKed.
+fn missing(start: SeqNumber, end: SeqNumber, sacked: Sacked<'_>) -> u32 {
+    end - start - sacked.map_or(0, |set| set.covered(start, end))
 }
 
 /// RFC 8985 §6.2 step 2: the ACK of a segment that was sent again may be for the first copy.

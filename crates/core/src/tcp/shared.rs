@@ -1,5 +1,6 @@
 //! What all connections share: configuration, the IP side, byte streams, timers, queues, counters.
 
+use std::hash::Hasher;
 use std::io;
 
 use ring::region::PagePolicy;
@@ -17,7 +18,7 @@ use crate::tcp::bare::Answers;
 use crate::tcp::conn::Stop;
 use crate::tcp::fast_open::{CookieCache, Issuer};
 use crate::tcp::queues::Queues;
-use crate::tcp::ranges::RangeSet;
+use crate::tcp::ranges::RangePool;
 use crate::tcp::rate::Rates;
 use crate::tcp::reassembly::Held;
 use crate::tcp::sent::SentLog;
@@ -36,8 +37,8 @@ pub(crate) struct Shared {
     pub answers: Answers,
     /// Ranges received out of order, for the connections that have any.
     pub held: SidePool<Held>,
-    /// Scoreboards, for the connections whose peer has ranges out of order.
-    pub sacked: SidePool<RangeSet>,
+    /// Those ranges, and the ranges on scoreboards.
+    pub ranges: RangePool,
     /// Logs of what is in flight, for the connections that need one.
     pub sent: SidePool<SentLog>,
     /// Logs of delivery rates, for the connections whose algorithm models the path.
@@ -64,7 +65,10 @@ impl Shared {
             queues: Queues::new(&config)?,
             answers: Answers::new(&config)?,
             held: SidePool::new(connections)?,
-            sacked: SidePool::new(connections)?,
+            ranges: RangePool::new(
+                connections.saturating_mul(2),
+                keyed(&config.secret, "range trees").finish(),
+            )?,
             sent: SidePool::new(connections)?,
             rates: SidePool::new(connections)?,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),

@@ -20,7 +20,7 @@ use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
-use crate::tcp::ranges::Range;
+use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::spurious::Doubt;
@@ -63,7 +63,7 @@ bitflags! {
         const FORCE_RETRANSMIT = 1 << 14;
         /// Ranges are held out of order; `Cold::held` names them.
         const HOLES = 1 << 15;
-        /// The peer holds ranges out of order; `Cold::sacked` names them.
+        /// The peer holds ranges out of order; `Cold::sacked` has them.
         const SACKED = 1 << 16;
         /// The sequence number of the peer's FIN is known, and not reached.
         const PEER_FIN = 1 << 17;
@@ -186,8 +186,8 @@ pub(crate) struct Cold {
     pub held: u32,
     /// What the peer sent although it had arrived; counts with `DUPLICATE`.
     pub duplicate: Range,
-    /// Index of the scoreboard; counts with `SACKED`.
-    pub sacked: u32,
+    /// The scoreboard; not empty with `SACKED`.
+    pub sacked: RangeSet,
     /// Index of the log of what is in flight; counts with `SENT_LOG`. Without, all was sent at `flight_at` (µs, low 32 bits).
     pub sent: u32,
     pub flight_at: u32,

@@ -49,8 +49,8 @@ fn a_longer_path_is_used_as_well_as_the_loss_allows() {
 
 #[test]
 fn few_losses_cost_a_time_out() {
-    // 36 losses each way and transfer.
+    // 36 losses each way and transfer: one in twenty.
     let delay = Duration::from_micros(50);
     let timeouts: u64 = (1..=20).map(|seed| megabyte(seed, delay, |_| {}).1).sum();
-    assert!(timeouts < 40, "{timeouts}");
+    assert!(timeouts < 72, "{timeouts}");
 }

@@ -134,6 +134,28 @@ fn what_came_twice_is_reported() {
     );
 }
 
+/// RFC 2883 §4.2: part of a segment is a duplicate. The first such part, if there are several.
+/// RFC 2883 §4-1, §4-3.
+#[test]
+fn parts_that_came_twice_are_reported() {
+    let mut h = Harness::new().and_established(&offer());
+    h.send(data(1, 1000));
+    h.expect(seg().ack(1001).sack(&[]));
+    // §4.2.1: the sender's segments have grown.
+    h.send(data(501, 1000));
+    h.expect(seg().ack(1501).sack(&[(501, 1001)]));
+    h.send(data(2001, 500));
+    h.expect(seg().ack(1501).sack(&[(2001, 2501)]));
+    h.send(data(3001, 500));
+    h.expect(seg().ack(1501).sack(&[(3001, 3501), (2001, 2501)]));
+    // §4.2.3: two parts above the ACK.
+    h.send(data(2001, 2000));
+    h.expect(seg().ack(1501).sack(&[(2001, 2501), (2001, 4001)]));
+    // In order, into what is held.
+    h.send(data(1501, 1000));
+    h.expect(seg().ack(4001).sack(&[(2001, 2501)]));
+}
+
 #[test]
 fn what_came_twice_is_not_reported_unless_agreed_on() {
     let mut h = Harness::established();
