@@ -20,7 +20,7 @@ setup:
 	@sh scripts/setup.sh
 
 build:
-	$(CARGO) build --release -p tools -p capi
+	$(CARGO) build --release -p tools -p capi -p preload
 
 demo: setup build
 	target/release/mtcp demo
@@ -37,6 +37,7 @@ install: build
 	sh crates/capi/install.sh "$(PREFIX)" "$(DESTDIR)"
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 target/release/mtcp "$(DESTDIR)$(PREFIX)/bin/mtcp"
+	install -m 755 target/release/libmtcp_preload.so "$(DESTDIR)$(PREFIX)/lib/libmtcp_preload.so"
 
 examples: build
 	sh crates/capi/install.sh "$(CURDIR)/build/prefix" ""

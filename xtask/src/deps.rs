@@ -39,6 +39,7 @@ const ARROWS: &[Arrows] = &[
     arrows("packetdrill", &["mtcp-core", "sim", "wire"], None),
     arrows("mtcp", &["mtcp-core", "io", "ring", "wire"], None),
     arrows("capi", &["mtcp"], None),
+    arrows("preload", &["mtcp"], Some(&["libc"])),
     arrows("tools", &["mtcp"], None),
     arrows("interop", &[], None),
     arrows("xtask", &[], None),

@@ -17,7 +17,16 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "programs the tests drive",
-        args: &["build", "--release", "-p", "tools", "-p", "capi"],
+        args: &[
+            "build",
+            "--release",
+            "-p",
+            "tools",
+            "-p",
+            "capi",
+            "-p",
+            "preload",
+        ],
         env: &[],
     },
     Suite {

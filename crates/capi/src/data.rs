@@ -7,10 +7,10 @@ use libc::{
 };
 use mtcp::{Errno, RecvFlags, Result, SendFlags};
 
-use crate::call::{answer, done};
 use crate::handle::{Handle, with};
-use crate::memory;
 use crate::socket::id;
+use mtcp::posix::call::{answer, done};
+use mtcp::posix::memory;
 
 /// linux/sockios.h.
 const SIOCOUTQNSD: u64 = 0x894b;

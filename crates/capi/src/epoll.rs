@@ -6,10 +6,10 @@ use std::time::Duration;
 use libc::O_CLOEXEC;
 use mtcp::{Ctl, EpollEvent, Errno, Events, Interest, Result};
 
-use crate::call::{answer, done};
 use crate::handle::{Handle, with};
-use crate::memory;
 use crate::socket::{id, number};
+use mtcp::posix::call::{answer, done};
+use mtcp::posix::memory;
 
 const CTL_ADD: c_int = 1;
 const CTL_DEL: c_int = 2;

@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use mtcp::config::Cidr;
 use mtcp::{
-    Config, Context, Domain, EpollEvent, Errno, OptionName, Result, SocketId, SocketOption,
-    WakeHandle,
+    Config, Context, EpollEvent, Errno, OptionName, Result, SocketId, SocketOption, WakeHandle,
 };
 
 /// Contexts per process: as many as `num_cores` may say.
@@ -106,14 +105,6 @@ impl Inner {
                 Ok(false) | Err(Errno::EINTR) => {}
                 Ok(true) | Err(_) => break,
             }
-        }
-    }
-
-    /// The family that the socket's addresses have.
-    pub(crate) fn domain(&mut self, id: SocketId) -> Result<Domain> {
-        match self.context.option(id, OptionName::Domain)? {
-            SocketOption::Domain(domain) => Ok(domain),
-            _ => Ok(Domain::V4),
         }
     }
 }

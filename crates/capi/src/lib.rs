@@ -11,18 +11,13 @@
 // The headers say what each pointer must be.
 #![allow(clippy::missing_safety_doc)]
 
-mod address;
-mod call;
 pub mod data;
 pub mod epoll;
 mod handle;
-mod memory;
 pub mod option;
-mod option_table;
 pub mod process;
 mod settings;
 pub mod signal;
 pub mod socket;
-mod tcp_info;
 
 pub use handle::Handle;

@@ -9,10 +9,10 @@ use std::{fs, io};
 
 use mtcp::{Errno, Mtcp, Result};
 
-use crate::call::{answer, done};
 use crate::handle::{self, Handle, Inner};
-use crate::memory;
 use crate::settings::{self, MtcpConf};
+use mtcp::posix::call::{answer, done};
+use mtcp::posix::memory;
 
 /// What the original API keeps for the whole process.
 struct Process {

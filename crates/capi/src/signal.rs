@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t};
 use mtcp::{Errno, Result};
 
-use crate::call::{errno, set_errno};
 use crate::handle;
+use mtcp::posix::call::{errno, set_errno};
 
 /// Signals are numbered 1 to 64.
 const SIGNALS: usize = 65;

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, in_addr_t, sockaddr, socklen_t};
 use mtcp::{Domain, Errno, How, Result, SocketId, SourceRange};
 
-use crate::address::{self, BadAddress};
-use crate::call::{answer, done};
 use crate::handle::{Handle, Inner, with};
-use crate::memory;
+use mtcp::posix::address::{self, BadAddress};
+use mtcp::posix::call::{answer, done};
+use mtcp::posix::memory;
 
 /// The socket that C calls `sockid`.
 #[inline]
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn mtcp_accept4(
                 inner.context.set_nonblocking(id, true)?;
             }
             if !addr.is_null() {
-                let domain = inner.domain(id)?;
+                let domain = inner.context.domain(id)?;
                 // SAFETY: room for an address of this length, says the header.
                 unsafe { address::store(peer, domain, addr, addrlen) }?;
             }
@@ -259,7 +259,7 @@ unsafe fn tell(
         with(mctx, |inner| {
             let id = id(sockid)?;
             let found = look(inner, id)?;
-            let domain = inner.domain(id)?;
+            let domain = inner.context.domain(id)?;
             // SAFETY: the caller's promise.
             unsafe { address::store(found, domain, addr, addrlen) }
         })

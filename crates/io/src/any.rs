@@ -1,7 +1,7 @@
 //! Whatever port the user asked for, as one type: for a runtime and tools that choose at start and need not be generic.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
@@ -56,6 +56,10 @@ macro_rules! impl_port {
                 wake: Option<BorrowedFd<'_>>,
             ) -> io::Result<()> {
                 each_variant!(self, Self: $($variant)*, port => port.wait(timeout, wake))
+            }
+
+            fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+                each_variant!(self, Self: $($variant)*, port => port.prepare_wait(fds))
             }
 
             fn next_deadline(&self) -> Option<Instant> {

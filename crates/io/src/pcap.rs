@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -298,6 +298,11 @@ impl<P: Port> Port for Pcap<P> {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.inner.next_deadline()
+    }
+
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        self.write_out();
+        self.inner.prepare_wait(fds)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,7 +1,7 @@
 //! The contract between a link and the runner that drives it.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame};
@@ -35,6 +35,14 @@ pub trait Port: FrameSink {
     /// # Errors
     /// The link is gone, as in [`Port::flush`]. Or it is not, and a signal handler ran: [`io::ErrorKind::Interrupted`].
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()>;
+
+    /// For who sleeps by other means than [`Port::wait`]: adds the descriptors that become readable when a frame may be there, and says
+    /// how long that sleep may be at most, zero when there is something to do at once. After it, `wait` with a timeout of zero does
+    /// what is to do at the end of a sleep.
+    ///
+    /// # Errors
+    /// The link is gone, as in [`Port::wait`].
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>>;
 
     /// When the port itself has work to do next (a wrapper that holds delayed frames), if at all.
     fn next_deadline(&self) -> Option<Instant> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -167,6 +167,30 @@ impl SimPort {
     }
 }
 
+impl SimPort {
+    /// The first half of a sleep: says that a bell will be listened to. Returns false when there is no reason to sleep.
+    fn announce_sleep(&mut self) -> io::Result<bool> {
+        let full = self.in_flight >= self.config.slots;
+        if full {
+            let mut lane = self.there.lane();
+            lane.sender_sleeps = lane.frames.len() >= self.config.slots;
+            self.in_flight = lane.frames.len();
+            if !lane.sender_sleeps {
+                return Ok(false);
+            }
+        }
+        let mut lane = self.here.lane();
+        if !lane.frames.is_empty() || !self.config.blocking {
+            return Ok(false);
+        }
+        if lane.closed {
+            return Err(closed());
+        }
+        lane.receiver_sleeps = true;
+        Ok(true)
+    }
+}
+
 impl Drop for SimPort {
     fn drop(&mut self) {
         // Nothing to report to: a port that goes away need not hear that the other has.
@@ -233,29 +257,19 @@ impl Port for SimPort {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let full = self.in_flight >= self.config.slots;
-        if full {
-            let mut lane = self.there.lane();
-            lane.sender_sleeps = lane.frames.len() >= self.config.slots;
-            self.in_flight = lane.frames.len();
-            if !lane.sender_sleeps {
-                return Ok(());
-            }
-        }
-        {
-            let mut lane = self.here.lane();
-            if !lane.frames.is_empty() || !self.config.blocking {
-                return Ok(());
-            }
-            if lane.closed {
-                return Err(closed());
-            }
-            lane.receiver_sleeps = true;
+        if !self.announce_sleep()? {
+            return Ok(());
         }
         let slept = poll::readable(self.here.bell.as_fd(), wake, timeout);
         self.here.lane().receiver_sleeps = false;
         self.here.silence();
         slept.map(drop)
+    }
+
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        fds.push(self.here.bell.as_raw_fd());
+        let sleeps = self.announce_sleep()?;
+        Ok((!sleeps).then_some(Duration::ZERO))
     }
 
     fn capabilities(&self) -> Capabilities {

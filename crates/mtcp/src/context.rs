@@ -261,7 +261,7 @@ impl Context {
     }
 
     /// Tells every epoll instance, once, that the link is gone.
-    fn note_link<T>(&mut self, link: Result<T>) -> Result<T> {
+    pub(crate) fn note_link<T>(&mut self, link: Result<T>) -> Result<T> {
         if link.is_err() && !self.down {
             self.down = true;
             for id in self.table.ids() {
@@ -272,7 +272,7 @@ impl Context {
     }
 
     /// Takes all events from the stack to the sockets they are about.
-    fn dispatch(&mut self) {
+    pub(crate) fn dispatch(&mut self) {
         for _ in 0..self.driver.events_at_most() {
             let Some(event) = self.driver.poll_event() else {
                 break;

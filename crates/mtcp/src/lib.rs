@@ -14,12 +14,14 @@ mod errno;
 mod lent;
 mod link;
 mod pipe;
+pub mod posix;
 mod runner;
 mod runtime;
-mod signals;
-mod slab;
+pub mod signals;
+pub mod slab;
 pub mod socket;
 mod stats;
+mod turn;
 mod wake;
 
 pub use config::{Config, IoSpec, Mode};

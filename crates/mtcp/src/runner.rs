@@ -1,7 +1,7 @@
 //! One stack on one port, driven.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use ::io::Port;
@@ -150,6 +150,18 @@ impl Runner {
         deadline: Option<Instant>,
         wake: BorrowedFd<'_>,
     ) -> io::Result<Wake> {
+        let timeout = self.due(deadline);
+        if timeout == Some(Duration::ZERO) {
+            return Ok(Wake::Look);
+        }
+        match self.port.wait(timeout, Some(wake)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Wake::Signal),
+            result => result.map(|()| Wake::Look),
+        }
+    }
+
+    /// How long until something is due, at most until `deadline`.
+    pub(crate) fn due(&self, deadline: Option<Instant>) -> Option<Duration> {
         let report = self.reporter.as_ref().map(Reporter::due);
         let deadlines = [
             deadline,
@@ -162,17 +174,37 @@ impl Runner {
             .flatten()
             .min()
             .map(|at| at.since(self.now));
-        let timeout = if self.backlog {
+        if self.backlog {
             Some(timeout.map_or(BACKLOG_NAP, |t| t.min(BACKLOG_NAP)))
         } else {
             timeout
-        };
-        if timeout == Some(Duration::ZERO) {
-            return Ok(Wake::Look);
         }
-        match self.port.wait(timeout, Some(wake)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Wake::Signal),
-            result => result.map(|()| Wake::Look),
+    }
+
+    /// For who sleeps by other means: how long at most, and on which descriptors. Looking for more frames instead is a sleep of no time.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        if self.spins() {
+            return Ok(Some(Duration::ZERO));
+        }
+        let due = self.due(None);
+        if due == Some(Duration::ZERO) {
+            return Ok(due);
+        }
+        let most = self.port.prepare_wait(fds)?;
+        Ok([due, most].into_iter().flatten().min())
+    }
+
+    /// That sleep is over.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub(crate) fn end_sleep(&mut self) -> io::Result<()> {
+        match self.port.wait(Some(Duration::ZERO), None) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            result => result,
         }
     }
 

@@ -17,7 +17,7 @@ const SYNCHRONOUS: [i32; 8] = [
 
 /// Runs `body` with signals blocked: a thread that it starts inherits that, and signals to the process come to the threads of the program,
 /// whose calls they interrupt.
-pub(crate) fn without<T>(body: impl FnOnce() -> T) -> T {
+pub fn without<T>(body: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigfillset` initialises the set that the others change and read; the last call initialises `before`.
@@ -38,7 +38,7 @@ pub(crate) fn without<T>(body: impl FnOnce() -> T) -> T {
 
 /// Whether a call that a handler interrupted goes on, as after a handler with SA_RESTART. Nobody says which handler ran; so this is the
 /// case when all that the program has installed say it.
-pub(crate) fn restart() -> bool {
+pub fn restart() -> bool {
     (1..=libc::SIGRTMAX())
         .filter(|signal| !SYNCHRONOUS.contains(signal))
         .all(|signal| {

@@ -2,13 +2,20 @@
 
 /// A growing array whose holes are reused, the youngest first.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     entries: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Slab<T> {
-    pub(crate) const fn new() -> Self {
+    /// An empty one.
+    pub const fn new() -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
@@ -16,7 +23,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts `value` in and says where.
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         if let Some(index) = self.free.pop()
             && let Some(entry) = self.entries.get_mut(index as usize)
         {
@@ -28,21 +35,25 @@ impl<T> Slab<T> {
         u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+    /// What is at `index`.
+    pub fn get(&self, index: u32) -> Option<&T> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+    /// As [`Slab::get`], to change.
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+    /// Takes out what is at `index`, which is free then.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
         let value = self.entries.get_mut(index as usize)?.take()?;
         self.free.push(index);
         Some(value)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    /// All of them, with where they are.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
             .zip(&self.entries)
             .filter_map(|(index, entry)| Some((index, entry.as_ref()?)))

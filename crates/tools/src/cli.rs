@@ -10,15 +10,17 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::fail;
 use crate::load::LoadArgs;
+use crate::run::RunArgs;
 use crate::serve::ServeArgs;
 
 const EXAMPLES: &str = "Examples:
   mtcp demo                                                   everything at once, cleaned up afterwards
   mtcp serve /srv/www --io afxdp:veth0 --addr 10.0.0.2/24     a web server on AF_XDP
   mtcp load http://10.0.0.2/ --io kernel -c 100 -n 10000      load it from kernel sockets
+  mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server  an unmodified program over the stack
   mtcp doctor --io afxdp:eth0                                 what is missing on this machine";
 
-/// A user-level TCP/IP stack: web server, load generator, demonstration, doctor.
+/// A user-level TCP/IP stack: web server, load generator, unmodified programs, demonstration, doctor.
 #[derive(Parser, Debug)]
 #[command(name = "mtcp", version, after_help = EXAMPLES, max_term_width = 120)]
 struct Cli {
@@ -32,6 +34,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Load a server and measure it
     Load(Box<LoadArgs>),
+    /// Run a program, as it is, with its TCP connections on the stack
+    Run(Box<RunArgs>),
     /// Show all of it on this machine: server, client, both IP versions, rates beside the kernel's
     Demo(DemoArgs),
     /// Say what on this machine helps or hinders, with remedies
@@ -52,6 +56,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Serve(serve) => serve.run().map(|()| true),
         Command::Load(load) => load.run(),
+        Command::Run(run) => run.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
     };
@@ -145,6 +150,8 @@ mod tests {
             "mtcp load",
             "mtcp load http://127.0.0.1 --io kernel -c many",
             "mtcp load https://127.0.0.1 --io kernel",
+            "mtcp run --io tap:t0 --addr 10.0.0.2/24",
+            "mtcp run --io tap:t0 --only http -- true",
         ] {
             let error = Cli::try_parse_from(arguments.split(' ')).unwrap_err();
             let line = one_line(&error);

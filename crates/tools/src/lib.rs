@@ -14,6 +14,7 @@ mod link;
 mod load;
 mod machine;
 mod net;
+mod run;
 mod serve;
 mod signals;
 mod sockets;

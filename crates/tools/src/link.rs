@@ -114,24 +114,40 @@ impl LinkArgs {
     /// Opens what the options say, and pins this thread.
     pub(crate) fn open(&self) -> anyhow::Result<Link> {
         let config = self.config_file()?;
-        let io = match (&self.io, &config) {
-            (Some(io), _) => io.clone(),
-            (None, Some(config)) => Io::Mtcp(
-                config
-                    .link()
-                    .map_err(|error| Failure::error(error, "or give --io"))?,
-            ),
-            (None, None) => {
-                return Err(Failure::error(
-                    "no sockets chosen",
-                    "give --io afxdp:IFACE, tap:NAME, shm:PATH or kernel",
-                ));
-            }
-        };
+        let io = self.chosen(config.as_ref())?;
         machine::raise_open_files();
         match io {
             Io::Kernel => self.open_kernel(),
             Io::Mtcp(spec) => self.open_stack(spec, config.unwrap_or_default()),
+        }
+    }
+
+    /// The settings of a stack, for a program that opens it itself.
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let config = self.config_file()?;
+        let Io::Mtcp(spec) = self.chosen(config.as_ref())? else {
+            return Err(Failure::error(
+                "kernel sockets need no mTCP",
+                "give --io afxdp:IFACE, tap:NAME or shm:PATH",
+            ));
+        };
+        let mut config = config.unwrap_or_default();
+        self.apply(&spec, &mut config)?;
+        check_link(&spec)?;
+        Ok(config)
+    }
+
+    fn chosen(&self, config: Option<&Config>) -> anyhow::Result<Io> {
+        match (&self.io, config) {
+            (Some(io), _) => Ok(io.clone()),
+            (None, Some(config)) => config
+                .link()
+                .map(Io::Mtcp)
+                .map_err(|error| Failure::error(error, "or give --io")),
+            (None, None) => Err(Failure::error(
+                "no sockets chosen",
+                "give --io afxdp:IFACE, tap:NAME, shm:PATH or kernel",
+            )),
         }
     }
 

@@ -8,7 +8,7 @@ mod spec;
 mod store;
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{BURST, Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
@@ -207,6 +207,10 @@ impl<P: Port> Port for Fault<P> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        self.inner.prepare_wait(fds)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,7 +1,7 @@
 //! One queue of a shared-memory link as a [`Port`].
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -364,6 +364,28 @@ impl Port for ShmPort {
             self.check_due = true;
         }
         Ok(())
+    }
+
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        self.publish();
+        if self.queue.is_none() || self.corrupt.is_some() {
+            self.service()?;
+        }
+        if let Some(queue) = &mut self.queue
+            && !queue.announce_sleep()
+        {
+            return Ok(Some(Duration::ZERO));
+        }
+        fds.push(self.bell.as_raw_fd());
+        let peer = self.queue.as_ref().map(|q| q.connection.socket().as_fd());
+        let listener = self.endpoint.as_ref().map(|e| e.fd());
+        fds.extend(
+            [peer, listener]
+                .into_iter()
+                .flatten()
+                .map(|fd| fd.as_raw_fd()),
+        );
+        Ok(None)
     }
 
     fn capabilities(&self) -> Capabilities {

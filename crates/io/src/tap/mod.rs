@@ -10,7 +10,7 @@ mod header;
 mod sys;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
@@ -248,6 +248,12 @@ impl Port for TapPort {
             self.gone = Some(Errno::NODEV.into());
         }
         self.check()
+    }
+
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        self.check()?;
+        fds.push(self.fd.as_raw_fd());
+        Ok(None)
     }
 
     fn capabilities(&self) -> Capabilities {

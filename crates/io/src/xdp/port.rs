@@ -1,7 +1,7 @@
 //! The port of one context.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +112,14 @@ impl XdpPort {
         self.queues.iter_mut().any(Queue::has_received)
     }
 
+    fn sleep_at_most(&mut self) -> Duration {
+        if self.queues.iter_mut().any(Queue::is_stuck) {
+            RETRY
+        } else {
+            SLEEP_MAX
+        }
+    }
+
     /// Fails, from then on, once the interface is gone.
     fn check_link(&mut self) -> io::Result<()> {
         if self.gone {
@@ -178,11 +186,7 @@ impl Port for XdpPort {
         if self.has_received() {
             return Ok(());
         }
-        let most = if self.queues.iter_mut().any(Queue::is_stuck) {
-            RETRY
-        } else {
-            SLEEP_MAX
-        };
+        let most = self.sleep_at_most();
         let timeout = timeout.map_or(most, |timeout| timeout.min(most));
         let mut fds: Vec<PollFd<'_>> = self
             .queues
@@ -196,6 +200,14 @@ impl Port for XdpPort {
             .take(self.queues.len())
             .any(|fd| fd.revents() == PollFlags::IN);
         if received { Ok(()) } else { self.check_link() }
+    }
+
+    fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        if self.has_received() {
+            return Ok(Some(Duration::ZERO));
+        }
+        fds.extend(self.queues.iter().map(|queue| queue.as_fd().as_raw_fd()));
+        Ok(Some(self.sleep_at_most()))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,6 +1,8 @@
 //! Run to completion: calls that wait run the stack on the calling thread.
 
 use std::hint;
+use std::os::fd::RawFd;
+use std::time::Duration;
 
 use mtcp_core::{Command, Event, Reply};
 use ring::park::{FdSleeper, FdWaker};
@@ -96,6 +98,27 @@ impl Inline {
         }
         self.runner.begin();
         Ok(wake)
+    }
+
+    pub(super) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+        self.carry_out();
+        self.settle()?;
+        let prepared = self.runner.prepare_sleep(fds);
+        self.note(prepared)
+    }
+
+    pub(super) fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.runner.due(None)
+    }
+
+    pub(super) fn end_sleep(&mut self) -> Result<()> {
+        self.check()?;
+        let ended = self.runner.end_sleep();
+        self.note(ended)
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {

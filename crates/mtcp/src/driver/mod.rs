@@ -5,6 +5,9 @@ mod inline;
 mod paired;
 mod stack_thread;
 
+use std::os::fd::RawFd;
+use std::time::Duration;
+
 use mtcp_core::{Command, Event, Reply};
 use wire::time::Instant;
 
@@ -70,6 +73,38 @@ impl Driver {
         asked: impl Fn() -> bool,
     ) -> Result<Wake> {
         either!(self, driver => driver.idle(deadline, asked))
+    }
+
+    /// Nothing was ready: sends what waited for company, and says on which descriptors to sleep, and how long at most.
+    pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+        match self {
+            Self::Inline(driver) => driver.prepare_sleep(fds),
+            Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Whether something is staged.
+    pub(crate) fn has_staged(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.has_staged(),
+            Self::Paired(_) => false,
+        }
+    }
+
+    /// How long until something is due by itself.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        match self {
+            Self::Inline(driver) => driver.due(),
+            Self::Paired(_) => None,
+        }
+    }
+
+    /// That sleep is over.
+    pub(crate) fn end_sleep(&mut self) -> Result<()> {
+        match self {
+            Self::Inline(driver) => driver.end_sleep(),
+            Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+        }
     }
 
     /// Sends what waited for company.

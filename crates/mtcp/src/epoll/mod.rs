@@ -147,7 +147,7 @@ impl Context {
         self.settings.one_event_per_entry = on;
     }
 
-    fn instance(&self, ep: SocketId) -> Result<u32> {
+    pub(crate) fn instance(&self, ep: SocketId) -> Result<u32> {
         match self.table.get(ep)?.body {
             Body::Epoll(instance) => Ok(instance),
             _ => Err(Errno::EINVAL),
@@ -173,7 +173,7 @@ impl Context {
     }
 
     /// Reports what is ready in `instance`: looks once at each queued entry.
-    fn harvest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
+    pub(crate) fn harvest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
         let mut left = self.watch.queued(instance);
         let room = events.len().min(self.driver.reports_at_most());
         let events = events.get_mut(..room).unwrap_or_default();

@@ -16,7 +16,7 @@ const OVER: Events = READABLE
 
 impl Context {
     /// Everything that is true of `id`.
-    pub(super) fn readiness(&self, id: SocketId) -> Events {
+    pub(crate) fn readiness(&self, id: SocketId) -> Events {
         let Ok(socket) = self.table.get(id) else {
             return Events::empty();
         };
@@ -46,7 +46,7 @@ impl Context {
     }
 
     /// `id` is not writable and someone wants it to be: has the stack tell when it is. Returns what became true of it meanwhile.
-    pub(super) fn ask_for_space(&mut self, id: SocketId) -> Events {
+    pub(crate) fn ask_for_space(&mut self, id: SocketId) -> Events {
         match self.table.get(id).map(|socket| socket.body) {
             Ok(Body::Stream(conn))
                 if self.streams.status(conn.slot).contains(Status::CONNECTED)

@@ -3,17 +3,17 @@
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
+use crate::{Domain, Errno, Result};
 use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
-use mtcp::{Domain, Errno, Result};
 
-use crate::memory;
+use super::memory;
 
 const V4_LEN: usize = size_of::<sockaddr_in>();
 const V6_LEN: usize = size_of::<sockaddr_in6>();
 
 /// Why an address cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadAddress {
+pub enum BadAddress {
     /// NULL.
     Null,
     /// Shorter than its family needs.
@@ -26,7 +26,7 @@ pub(crate) enum BadAddress {
 ///
 /// # Safety
 /// `addr`, unless NULL, points to `len` readable bytes.
-pub(crate) unsafe fn parse(
+pub unsafe fn parse(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> std::result::Result<SocketAddr, BadAddress> {
@@ -77,7 +77,7 @@ fn from_v6(raw: sockaddr_in6) -> SocketAddr {
 ///
 /// # Safety
 /// `len`, unless NULL, points to a length, and `to` to as many writable bytes as it says.
-pub(crate) unsafe fn store(
+pub unsafe fn store(
     addr: SocketAddr,
     domain: Domain,
     to: *mut sockaddr,

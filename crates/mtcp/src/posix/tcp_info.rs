@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mtcp::{LossState, State, TcpInfo};
+use crate::{LossState, State, TcpInfo};
 
 /// tcpi_options.
 const TIMESTAMPS: u8 = 1;
@@ -20,14 +20,14 @@ macro_rules! record {
         /// which are milliseconds; windows and what is in flight in segments, computed from bytes; 0 where this stack does not keep the number.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[repr(C)]
-        pub(crate) struct LinuxTcpInfo { $($name: $type,)* }
+        pub struct LinuxTcpInfo { $($name: $type,)* }
 
         impl LinuxTcpInfo {
             /// Its size: there is no padding.
-            pub(crate) const LEN: usize = 0 $(+ size_of::<$type>())*;
+            pub const LEN: usize = 0 $(+ size_of::<$type>())*;
 
             /// Its bytes.
-            pub(crate) fn to_bytes(self) -> Vec<u8> {
+            pub fn to_bytes(self) -> Vec<u8> {
                 let mut bytes = Vec::with_capacity(Self::LEN);
                 $(bytes.extend_from_slice(&self.$name.to_ne_bytes());)*
                 bytes
@@ -150,7 +150,7 @@ fn millis(time: Duration) -> u32 {
 
 impl LinuxTcpInfo {
     /// Of a socket without a connection.
-    pub(crate) fn without_connection(at: State) -> Self {
+    pub fn without_connection(at: State) -> Self {
         Self {
             state: state(at),
             ..Self::default()

@@ -4,10 +4,11 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use mtcp::{Errno, Result};
+use crate::{Errno, Result};
 
 /// What a call of the C API returns when it fails.
-pub(crate) trait Answer {
+pub trait Answer {
+    /// What it returns.
     const FAILURE: Self;
 }
 
@@ -25,7 +26,7 @@ impl<T> Answer for *mut T {
 
 /// Runs the body of a C function.
 #[inline]
-pub(crate) fn answer<T: Answer>(body: impl FnOnce() -> Result<T>) -> T {
+pub fn answer<T: Answer>(body: impl FnOnce() -> Result<T>) -> T {
     let errno = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(errno)) => errno,
@@ -37,18 +38,18 @@ pub(crate) fn answer<T: Answer>(body: impl FnOnce() -> Result<T>) -> T {
 
 /// The same for functions that return 0.
 #[inline]
-pub(crate) fn done(body: impl FnOnce() -> Result<()>) -> c_int {
+pub fn done(body: impl FnOnce() -> Result<()>) -> c_int {
     answer(|| body().map(|()| 0))
 }
 
 /// This thread's errno.
-pub(crate) fn errno() -> c_int {
+pub fn errno() -> c_int {
     // SAFETY: the address is that of this thread's errno, valid as long as the thread.
     unsafe { *libc::__errno_location() }
 }
 
 /// Changes this thread's errno.
-pub(crate) fn set_errno(errno: c_int) {
+pub fn set_errno(errno: c_int) {
     // SAFETY: as in `errno`.
     unsafe { *libc::__errno_location() = errno }
 }

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
-use mtcp::{Errno, OptionName, Result, SocketOption};
+
+use crate::{Errno, OptionName, Result, SocketOption};
 
 /// What packets have whose socket does not say.
 const DEFAULT_HOPS: u8 = 64;
@@ -13,7 +14,7 @@ const NAME_LEN: usize = 16;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Source {
+pub enum Source {
     /// The socket's options.
     Option(OptionName),
     /// It never changes.
@@ -24,16 +25,17 @@ pub(crate) enum Source {
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    level: c_int,
+pub struct Entry {
+    pub(super) level: c_int,
     name: c_int,
-    pub(crate) source: Source,
+    /// Where its value comes from.
+    pub source: Source,
     /// Reads a value; `ENOPROTOOPT` if it can only be asked for.
-    pub(crate) parse: fn(&[u8]) -> Result<SocketOption>,
+    pub parse: fn(&[u8]) -> Result<SocketOption>,
 }
 
 /// The option with this name.
-pub(crate) fn find(level: c_int, name: c_int) -> Option<&'static Entry> {
+pub fn find(level: c_int, name: c_int) -> Option<&'static Entry> {
     TABLE
         .iter()
         .find(|entry| (entry.level, entry.name) == (level, name))
@@ -217,7 +219,7 @@ fn congestion(value: &[u8]) -> Result<SocketOption> {
 }
 
 /// A value as `getsockopt` gives it.
-pub(crate) fn show(option: SocketOption) -> Vec<u8> {
+pub fn show(option: SocketOption) -> Vec<u8> {
     match option {
         SocketOption::Linger(time) => {
             let seconds = saturated(time.unwrap_or_default().as_secs());
@@ -274,8 +276,8 @@ fn show_int(option: SocketOption) -> c_int {
         SocketOption::KeepCount(count) | SocketOption::SynCount(count) => count.into(),
         SocketOption::UserTimeout(time) => saturated(time.as_millis()),
         SocketOption::Error(error) => error.map_or(0, |errno| errno.0),
-        SocketOption::Domain(mtcp::Domain::V4) => libc::AF_INET,
-        SocketOption::Domain(mtcp::Domain::V6) => libc::AF_INET6,
+        SocketOption::Domain(crate::Domain::V4) => libc::AF_INET,
+        SocketOption::Domain(crate::Domain::V6) => libc::AF_INET6,
         // Not numbers.
         SocketOption::Linger(_)
         | SocketOption::Congestion(_)

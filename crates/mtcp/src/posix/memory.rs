@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 use std::slice;
 
+use crate::{Errno, Result};
 use libc::{iovec, socklen_t};
-use mtcp::{Errno, Result};
 
 /// Most bytes that one call moves, as in Linux (MAX_RW_COUNT).
 const MAX_BYTES: usize = 0x7fff_f000;
@@ -20,7 +20,7 @@ const FEW_BUFFERS: usize = 8;
 /// # Safety
 /// `base`, unless NULL, points to `len` readable bytes that nobody changes while the slice lives.
 #[inline]
-pub(crate) unsafe fn bytes<'a>(base: *const u8, len: usize) -> Result<&'a [u8]> {
+pub unsafe fn bytes<'a>(base: *const u8, len: usize) -> Result<&'a [u8]> {
     match (base.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EFAULT),
@@ -34,7 +34,7 @@ pub(crate) unsafe fn bytes<'a>(base: *const u8, len: usize) -> Result<&'a [u8]> 
 /// # Safety
 /// `base`, unless NULL, points to `len` writable bytes that nobody else uses while the slice lives.
 #[inline]
-pub(crate) unsafe fn bytes_mut<'a>(base: *mut u8, len: usize) -> Result<&'a mut [u8]> {
+pub unsafe fn bytes_mut<'a>(base: *mut u8, len: usize) -> Result<&'a mut [u8]> {
     match (base.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Errno::EFAULT),
@@ -62,7 +62,7 @@ unsafe fn elements<'a, T>(base: *const T, count: c_int, most: usize) -> Result<&
 ///
 /// # Safety
 /// As [`bytes`], for the array and for each buffer, while `body` runs.
-pub(crate) unsafe fn with_buffers<R>(
+pub unsafe fn with_buffers<R>(
     iov: *const iovec,
     count: c_int,
     body: impl FnOnce(&[IoSlice<'_>]) -> Result<R>,
@@ -78,7 +78,7 @@ pub(crate) unsafe fn with_buffers<R>(
 ///
 /// # Safety
 /// As [`bytes`] for the array, as [`bytes_mut`] for each buffer, while `body` runs.
-pub(crate) unsafe fn with_buffers_mut<R>(
+pub unsafe fn with_buffers_mut<R>(
     iov: *const iovec,
     count: c_int,
     body: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<R>,
@@ -124,7 +124,7 @@ fn take(room: &mut usize, len: usize) -> usize {
 ///
 /// # Safety
 /// `pointer`, unless NULL, points to a readable `T` for which every pattern of bits is a value; alignment does not matter.
-pub(crate) unsafe fn load<T: Copy>(pointer: *const T) -> Result<T> {
+pub unsafe fn load<T: Copy>(pointer: *const T) -> Result<T> {
     if pointer.is_null() {
         return Err(Errno::EFAULT);
     }
@@ -136,7 +136,7 @@ pub(crate) unsafe fn load<T: Copy>(pointer: *const T) -> Result<T> {
 ///
 /// # Safety
 /// `pointer`, unless NULL, points to room for a `T`; alignment does not matter.
-pub(crate) unsafe fn store<T>(pointer: *mut T, value: T) -> Result<()> {
+pub unsafe fn store<T>(pointer: *mut T, value: T) -> Result<()> {
     if pointer.is_null() {
         return Err(Errno::EFAULT);
     }
@@ -149,7 +149,7 @@ pub(crate) unsafe fn store<T>(pointer: *mut T, value: T) -> Result<()> {
 ///
 /// # Safety
 /// As [`load`].
-pub(crate) unsafe fn room(len: *const socklen_t) -> Result<usize> {
+pub unsafe fn room(len: *const socklen_t) -> Result<usize> {
     // SAFETY: the caller's promise.
     let len = unsafe { load(len) }?;
     // The kernel takes it for an int and refuses negative ones.
@@ -161,7 +161,7 @@ pub(crate) unsafe fn room(len: *const socklen_t) -> Result<usize> {
 ///
 /// # Safety
 /// `to`, unless NULL, points to `room` writable bytes.
-pub(crate) unsafe fn copy_out(to: *mut u8, room: usize, value: &[u8]) -> Result<usize> {
+pub unsafe fn copy_out(to: *mut u8, room: usize, value: &[u8]) -> Result<usize> {
     let len = value.len().min(room);
     // SAFETY: the caller's promise.
     unsafe { bytes_mut(to, len) }?.copy_from_slice(&value[..len]);

@@ -1,0 +1,94 @@
+//! Turns in pieces, for a program that waits by itself: for this context and other descriptors at once, or on several threads.
+//!
+//! It calls [`Context::begin_turn`], looks at what became ready, and if that is nothing [`Context::prepare_sleep`], sleeps without the
+//! context (which other threads may use meanwhile), and calls [`Context::end_sleep`]. Inline mode only.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::epoll::Events;
+use crate::{Context, Result, SocketId};
+
+/// Always of interest.
+const ALWAYS: Events = Events::ERR.union(Events::HUP);
+
+impl Context {
+    /// Sends what was staged, receives, and notes what became ready. What answers that sends later rides on the ACKs.
+    ///
+    /// # Errors
+    /// `ENETDOWN` when the link is gone.
+    pub fn begin_turn(&mut self) -> Result<()> {
+        let taken = self.driver.submit().and_then(|()| self.driver.collect());
+        self.dispatch();
+        self.note_link(taken)
+    }
+
+    /// Sends what waited for company, adds the descriptors that become readable when there is something to do to `fds`, and says how long
+    /// a sleep on them may be (`None`: no limit).
+    ///
+    /// # Errors
+    /// `ENETDOWN` when the link is gone, `EOPNOTSUPP` in paired mode.
+    pub fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+        let prepared = self.driver.prepare_sleep(fds);
+        self.note_link(prepared)
+    }
+
+    /// The sleep that was prepared is over.
+    ///
+    /// # Errors
+    /// As [`Context::prepare_sleep`].
+    pub fn end_sleep(&mut self) -> Result<()> {
+        let ended = self.driver.end_sleep();
+        self.note_link(ended)
+    }
+
+    /// How long until something is due by itself, as far as known; `None`: nothing, or in paired mode.
+    pub fn due(&self) -> Option<Duration> {
+        self.driver.due()
+    }
+
+    /// Whether calls staged something that the stack has not been told.
+    pub fn has_staged(&self) -> bool {
+        self.driver.has_staged()
+    }
+
+    /// Sends what waited for company.
+    ///
+    /// # Errors
+    /// `ENETDOWN` when the link is gone.
+    pub fn settle(&mut self) -> Result<()> {
+        let sent = self.driver.settle();
+        self.note_link(sent)
+    }
+
+    /// What of `wanted` is true of a socket, and whether it failed or hung up, as `poll` asks. Where `OUT` is wanted and not true, the
+    /// stack will tell when it is.
+    pub fn ready(&mut self, id: SocketId, wanted: Events) -> Events {
+        let ready = self.readiness(id);
+        if wanted.contains(Events::OUT) && !ready.contains(Events::OUT) {
+            return (ready | self.ask_for_space(id)) & (wanted | ALWAYS);
+        }
+        ready & (wanted | ALWAYS)
+    }
+
+    /// Whether `epoll_wait` on the instance `ep` has something to look at.
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL` (no epoll instance).
+    pub fn epoll_pending(&self, ep: SocketId) -> Result<bool> {
+        Ok(self.watch.queued(self.instance(ep)?) > 0)
+    }
+
+    /// What `epoll_wait` would report now, at most as many as `events` has room for, and how many that is. Runs nothing.
+    ///
+    /// # Errors
+    /// As [`Context::epoll_pending`].
+    pub fn epoll_take(&mut self, ep: SocketId, events: &mut [crate::EpollEvent]) -> Result<usize> {
+        let instance = self.instance(ep)?;
+        let n = self.harvest(instance, events);
+        if n > 0 {
+            self.reported(n);
+        }
+        Ok(n)
+    }
+}

@@ -1,0 +1,408 @@
+//! The stack of the process and what belongs to it, under one lock.
+
+use std::collections::HashSet;
+use std::ffi::c_int;
+
+use mtcp::slab::Slab;
+use mtcp::{Context, Errno, Mtcp, Result, SocketId, SocketOption};
+
+use crate::keeper::Keeper;
+use crate::lock::{Guard, Lock};
+use crate::rules::rules;
+use crate::slots::{self, Slot};
+use crate::socket::{Body, Socket};
+use crate::wait::Waiters;
+use crate::watch::EpollSet;
+use crate::{exit, fork, keeper, log, real};
+
+/// How far the stack is.
+#[derive(Debug)]
+enum Stage {
+    /// Nothing has needed it yet.
+    Idle,
+    Running {
+        context: Box<Context>,
+        /// The interface stays open as long as the process.
+        _mtcp: Box<Mtcp>,
+    },
+    /// It could not be started; everything stays the kernel's.
+    Failed,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    stage: Stage,
+    pub(crate) sockets: Slab<Socket>,
+    pub(crate) epolls: Slab<EpollSet>,
+    pub(crate) waiters: Waiters,
+    pub(crate) keeper: Keeper,
+    /// Turns of the stack so far.
+    pub(crate) turns: u64,
+    /// The process that this memory belongs to: `vfork` lends it to another. 0: none yet.
+    owner: libc::pid_t,
+    /// A socket without a connection, of which accepted ones have a copy for their number.
+    blank: c_int,
+    serial: u32,
+}
+
+static ENGINE: Lock<Engine> = Lock::new(Engine {
+    stage: Stage::Idle,
+    sockets: Slab::new(),
+    epolls: Slab::new(),
+    waiters: Waiters::new(),
+    keeper: Keeper::new(),
+    turns: 0,
+    owner: 0,
+    blank: -1,
+    serial: 0,
+});
+
+/// The engine, alone.
+///
+/// # Errors
+/// `EDEADLK`: this thread has it already, below a signal handler.
+pub(crate) fn lock() -> Result<Guard<'static, Engine>> {
+    ENGINE.lock()
+}
+
+/// The lock itself, for `fork`.
+pub(crate) fn raw() -> &'static Lock<Engine> {
+    &ENGINE
+}
+
+/// What a descriptor of ours is, looked at under the lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) index: u32,
+    pub(crate) serial: u32,
+    pub(crate) nonblocking: bool,
+    pub(crate) body: Body,
+}
+
+impl Engine {
+    /// The stack, if it runs.
+    pub(crate) fn context(&mut self) -> Option<&mut Context> {
+        match &mut self.stage {
+            Stage::Running { context, .. } => Some(context),
+            Stage::Idle | Stage::Failed => None,
+        }
+    }
+
+    /// The stack with its waiters, if it runs.
+    pub(crate) fn parts(&mut self) -> Option<(&mut Context, &mut Waiters)> {
+        match &mut self.stage {
+            Stage::Running { context, .. } => Some((context, &mut self.waiters)),
+            Stage::Idle | Stage::Failed => None,
+        }
+    }
+
+    /// The stack with its waiters, if it runs, and the epoll instances.
+    pub(crate) fn split(&mut self) -> (Option<(&mut Context, &mut Waiters)>, &mut Slab<EpollSet>) {
+        let parts = match &mut self.stage {
+            Stage::Running { context, .. } => Some((&mut **context, &mut self.waiters)),
+            Stage::Idle | Stage::Failed => None,
+        };
+        (parts, &mut self.epolls)
+    }
+
+    /// Wakes those whose sockets became ready by a call.
+    pub(crate) fn rouse(&mut self) {
+        if let Some((context, waiters)) = self.parts() {
+            waiters.wake_ready(context);
+        }
+    }
+
+    /// Starts the stack, once. Returns whether it runs.
+    pub(crate) fn start(&mut self) -> bool {
+        if let Stage::Idle = self.stage {
+            self.stage = match self.open() {
+                Ok(stage) => stage,
+                Err(error) => {
+                    log::line(format_args!(
+                        "{error}: sockets of this process stay the kernel's"
+                    ));
+                    Stage::Failed
+                }
+            };
+            if matches!(self.stage, Stage::Running { .. }) {
+                self.keeper = keeper::start();
+                exit::register();
+                self.listen_everywhere();
+            }
+        }
+        matches!(self.stage, Stage::Running { .. })
+    }
+
+    fn open(&mut self) -> std::result::Result<Stage, String> {
+        let config = rules().ok_or("no settings")?.config.clone();
+        let before = descriptors();
+        let mtcp = Mtcp::init(config).map_err(|error| error.to_string())?;
+        let context = mtcp.context(0).map_err(|error| error.to_string())?;
+        // SAFETY: makes a socket; no memory is involved.
+        self.blank =
+            unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+        for fd in descriptors().difference(&before) {
+            slots::set(*fd, Slot::Private);
+        }
+        Ok(Stage::Running {
+            context: Box::new(context),
+            _mtcp: Box::new(mtcp),
+        })
+    }
+
+    /// The listeners that were made before the stack was.
+    fn listen_everywhere(&mut self) {
+        let listeners: Vec<u32> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| matches!(socket.body, Body::Listener { ours: None, .. }))
+            .map(|(index, _)| index)
+            .collect();
+        for index in listeners {
+            if let Err(error) = self.listen(index) {
+                log::line(format_args!("cannot listen on the stack: {}", error.text()));
+            }
+        }
+    }
+
+    /// Has the stack, if it runs, listen for a listener of the program.
+    ///
+    /// # Errors
+    /// Those of `bind` and `listen`.
+    pub(crate) fn listen(&mut self, index: u32) -> Result<()> {
+        let Stage::Running { context, .. } = &mut self.stage else {
+            return Ok(());
+        };
+        let socket = self.sockets.get_mut(index).ok_or(Errno::EBADF)?;
+        let Body::Listener {
+            backlog,
+            ours: None,
+        } = socket.body
+        else {
+            return Ok(());
+        };
+        let id = socket.make(context)?;
+        if let Err(error) = context.listen(id, backlog) {
+            let _ = context.close(id);
+            return Err(error);
+        }
+        socket.body = Body::Listener {
+            backlog,
+            ours: Some(id),
+        };
+        self.rewatch(index, false);
+        Ok(())
+    }
+
+    /// Makes a connection of ours out of a socket that was the kernel's so far.
+    ///
+    /// # Errors
+    /// `ENETDOWN`: there is no stack; those of `socket` and `bind`.
+    pub(crate) fn adopt(&mut self, index: u32) -> Result<SocketId> {
+        let Stage::Running { context, .. } = &mut self.stage else {
+            return Err(Errno::ENETDOWN);
+        };
+        let socket = self.sockets.get_mut(index).ok_or(Errno::EBADF)?;
+        let id = socket.make(context)?;
+        socket.body = Body::Stream(id);
+        self.rewatch(index, true);
+        Ok(id)
+    }
+
+    /// Notes a new socket. Returns its index.
+    pub(crate) fn insert(&mut self, mut socket: Socket) -> u32 {
+        if self.owner == 0 {
+            self.owner = fork::pid();
+            fork::register();
+        }
+        self.serial = self.serial.wrapping_add(1);
+        socket.serial = self.serial;
+        self.sockets.insert(socket)
+    }
+
+    /// Notes a new epoll instance. Returns its index.
+    pub(crate) fn insert_epoll(&mut self, name: c_int) -> u32 {
+        if self.owner == 0 {
+            self.owner = fork::pid();
+            fork::register();
+        }
+        self.epolls.insert(EpollSet::new(name))
+    }
+
+    /// Whether this process shares the memory of the one it comes from: then nothing here may change.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.owner != 0 && self.owner != fork::pid()
+    }
+
+    /// The socket that `fd` names.
+    pub(crate) fn find(&self, fd: c_int) -> Option<Found> {
+        let Slot::Socket(index) = slots::look(fd) else {
+            return None;
+        };
+        let socket = self.sockets.get(index)?;
+        Some(Found {
+            index,
+            serial: socket.serial,
+            nonblocking: socket.nonblocking,
+            body: socket.body,
+        })
+    }
+
+    /// Whether the socket found there earlier is still there.
+    pub(crate) fn still(&self, found: &Found) -> bool {
+        self.sockets
+            .get(found.index)
+            .is_some_and(|socket| socket.serial == found.serial)
+    }
+
+    /// A new descriptor to stand for an accepted connection.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub(crate) fn placeholder(&self, cloexec: bool) -> Result<c_int> {
+        let command = if cloexec {
+            libc::F_DUPFD_CLOEXEC
+        } else {
+            libc::F_DUPFD
+        };
+        // SAFETY: duplicates a descriptor of ours; no memory is involved.
+        match unsafe { real::fcntl64(self.blank, command, 0) } {
+            fd @ 0.. => Ok(fd),
+            _ => Err(Errno(mtcp::posix::call::errno())),
+        }
+    }
+
+    /// The socket behind `fd` is the kernel's for good.
+    pub(crate) fn disown(&mut self, fd: c_int, index: u32) {
+        // Other descriptors of the same socket keep their entry, and find it open.
+        if self
+            .sockets
+            .get(index)
+            .is_some_and(|socket| socket.refs == 1)
+        {
+            slots::set(fd, Slot::Kernel);
+            self.sockets.remove(index);
+            self.forget(index);
+        }
+    }
+
+    /// One descriptor less names the socket.
+    pub(crate) fn release(&mut self, index: u32) {
+        let Some(socket) = self.sockets.get_mut(index) else {
+            return;
+        };
+        socket.refs -= 1;
+        if socket.refs > 0 {
+            return;
+        }
+        let socket = self.sockets.remove(index);
+        self.forget(index);
+        if let Some(id) = socket.and_then(|socket| socket.ours()) {
+            self.close(id);
+        }
+    }
+
+    /// Closes a socket of the stack. What lingers does so without the program.
+    fn close(&mut self, id: SocketId) {
+        let Some(context) = self.context() else {
+            return;
+        };
+        let linger = context.option(id, mtcp::OptionName::Linger);
+        if matches!(linger, Ok(SocketOption::Linger(Some(time))) if !time.is_zero()) {
+            let _ = context.set_option(id, SocketOption::Linger(None));
+        }
+        let _ = context.close(id);
+        self.staged(false);
+    }
+
+    /// Hands over what calls have staged, now or with whoever waits next. When someone sleeps on the stack already, that is now.
+    pub(crate) fn staged(&mut self, now: bool) {
+        if !now && !self.waiters.is_driven() {
+            return;
+        }
+        let Some((context, waiters)) = self.parts() else {
+            return;
+        };
+        if context.has_staged() {
+            // The next call on a socket says what became of the link.
+            let _ = context.poll();
+        }
+        waiters.wake_ready(context);
+        waiters.kick(context);
+        self.turns += 1;
+    }
+
+    /// Sends what waited for company.
+    pub(crate) fn settle(&mut self) {
+        if let Some(context) = self.context() {
+            // Sockets say what became of the link.
+            let _ = context.settle();
+        }
+    }
+
+    /// Runs the first half of a turn, and wakes who waited for what it brought.
+    pub(crate) fn turn(&mut self) {
+        let Some((context, waiters)) = self.parts() else {
+            return;
+        };
+        // Sockets say what became of the link.
+        let _ = context.begin_turn();
+        waiters.wake_ready(context);
+        self.turns += 1;
+    }
+
+    /// In the child of a `fork`: the stack stays with the parent.
+    pub(crate) fn orphan(&mut self) {
+        if let Stage::Running { context, _mtcp } = std::mem::replace(&mut self.stage, Stage::Idle) {
+            // Its rings and its memory are the parent's: nothing of it may run here, not even its end.
+            Box::leak(context);
+            Box::leak(_mtcp);
+        }
+        for (fd, slot) in slots::used(0, u32::MAX) {
+            if slot == Slot::Private {
+                slots::set(fd, Slot::Kernel);
+                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
+                unsafe { real::close(fd) };
+            }
+        }
+        self.blank = -1;
+        self.owner = fork::pid();
+        self.waiters = Waiters::new();
+        self.keeper = Keeper::new();
+        for index in self.indices() {
+            if let Some(socket) = self.sockets.get_mut(index) {
+                socket.body = match socket.body {
+                    Body::Stream(_) => Body::Lost,
+                    Body::Listener { backlog, .. } => Body::Listener {
+                        backlog,
+                        ours: None,
+                    },
+                    other => other,
+                };
+            }
+        }
+        self.orphan_epolls();
+    }
+
+    fn indices(&self) -> Vec<u32> {
+        self.sockets.iter().map(|(index, _)| index).collect()
+    }
+}
+
+/// The open descriptors of the process.
+fn descriptors() -> HashSet<c_int> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return HashSet::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        // The directory itself is among them, and gone.
+        .filter(|fd| is_open(*fd))
+        .collect()
+}
+
+fn is_open(fd: c_int) -> bool {
+    // SAFETY: asks for a flag; no memory is involved.
+    unsafe { real::fcntl64(fd, libc::F_GETFD, 0) >= 0 }
+}

@@ -1,0 +1,270 @@
+//! Descriptors: `close`, `dup`, `fcntl`, `ioctl`.
+
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+
+use libc::{F_DUPFD, F_DUPFD_CLOEXEC, F_GETFL, F_SETFL, FIONBIO, FIONREAD, O_NONBLOCK};
+use mtcp::posix::call::{answer, done};
+use mtcp::posix::memory;
+use mtcp::{Errno, Result};
+
+use super::hooks;
+use crate::engine::{self, Engine};
+use crate::log::{Unsupported, unsupported};
+use crate::real;
+use crate::slots::{self, Slot};
+use crate::socket::Body;
+
+/// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
+const RANGE_CLOEXEC: c_int = 4;
+/// SIOCOUTQ of linux/sockios.h.
+const SIOCOUTQ: c_ulong = 0x5411;
+
+hooks! {
+    /// close(2).
+    fn close(fd: c_int) -> c_int {
+        match slots::look(fd) {
+            // SAFETY: the same argument.
+            Slot::Kernel => unsafe { real::close(fd) },
+            // Programs that close all there is mean theirs.
+            Slot::Private => answer(|| Err(Errno::EBADF)),
+            slot => answer(|| {
+                let mut engine = engine::lock()?;
+                engine.forget_number(fd, slot);
+                // SAFETY: the same argument.
+                Ok(unsafe { real::close(fd) })
+            }),
+        }
+    }
+
+    /// close_range(2).
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        if flags & RANGE_CLOEXEC != 0 || first > last || slots::used(first, last).next().is_none() {
+            // SAFETY: the same arguments.
+            return unsafe { real::close_range(first, last, flags) };
+        }
+        done(|| close_all(first, last, flags))
+    }
+
+    /// closefrom(3).
+    fn closefrom(first: c_int) -> () {
+        // It tells of no errors.
+        // SAFETY: no memory is involved.
+        let _ = unsafe { close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) };
+    }
+
+    /// dup(2).
+    fn dup(fd: c_int) -> c_int {
+        // SAFETY: the same argument.
+        let new = unsafe { real::dup(fd) };
+        copy(fd, new);
+        new
+    }
+
+    /// dup2(2).
+    fn dup2(fd: c_int, to: c_int) -> c_int {
+        // SAFETY: the same arguments.
+        replace(fd, to, || unsafe { real::dup2(fd, to) })
+    }
+
+    /// dup3(2).
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+        // SAFETY: the same arguments.
+        replace(fd, to, || unsafe { real::dup3(fd, to, flags) })
+    }
+
+    /// fcntl(2).
+    fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+        // SAFETY: the same arguments.
+        unsafe { fcntl64(fd, command, argument) }
+    }
+
+    /// fcntl(2).
+    fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+        // SAFETY: the same arguments.
+        let kernel = || unsafe { real::fcntl64(fd, command, argument) };
+        match (slots::look(fd), command) {
+            (Slot::Socket(_) | Slot::Epoll(_), F_DUPFD | F_DUPFD_CLOEXEC) => {
+                let new = kernel();
+                copy(fd, new);
+                new
+            }
+            (Slot::Socket(_), F_GETFL | F_SETFL) => answer(|| status_flags(fd, command, argument)),
+            _ => kernel(),
+        }
+    }
+
+    /// ioctl(2).
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+        // The request is an int for the kernel.
+        let request = request & c_ulong::from(c_uint::MAX);
+        if slots::is_socket(fd) && [FIONREAD, FIONBIO, SIOCOUTQ].contains(&request) {
+            // SAFETY: the caller's promise.
+            return answer(|| unsafe { control(fd, request, argument.cast()) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::ioctl(fd, request, argument) }
+    }
+}
+
+/// A descriptor was duplicated.
+fn copy(fd: c_int, new: c_int) {
+    if new >= 0
+        && matches!(slots::look(fd), Slot::Socket(_) | Slot::Epoll(_))
+        && let Ok(mut engine) = engine::lock()
+    {
+        engine.copy_number(fd, new);
+    }
+}
+
+/// A descriptor takes the number of another.
+fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    match (slots::look(fd), slots::look(to)) {
+        (Slot::Kernel, Slot::Kernel) => kernel(),
+        (_, Slot::Private) => answer(|| Err(Errno(libc::EBUSY))),
+        _ if fd == to => kernel(),
+        (_, old) => answer(|| {
+            let mut engine = engine::lock()?;
+            let new = kernel();
+            if new >= 0 {
+                engine.forget_number(to, old);
+                engine.copy_number(fd, new);
+            }
+            Ok(new)
+        }),
+    }
+}
+
+/// Closes a range around the library's own.
+fn close_all(first: c_uint, last: c_uint, flags: c_int) -> Result<()> {
+    let mut engine = engine::lock()?;
+    let mut from = first;
+    let used: Vec<(c_int, Slot)> = slots::used(first, last).collect();
+    for (fd, slot) in used {
+        if slot != Slot::Private || engine.is_borrowed() {
+            engine.forget_number(fd, slot);
+            continue;
+        }
+        let fd = fd.unsigned_abs();
+        if fd > from {
+            // SAFETY: no memory is involved.
+            unsafe { real::close_range(from, fd - 1, flags) };
+        }
+        from = fd + 1;
+    }
+    if from <= last {
+        // SAFETY: no memory is involved.
+        unsafe { real::close_range(from, last, flags) };
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// A number of ours is about to be closed.
+    fn forget_number(&mut self, fd: c_int, slot: Slot) {
+        if self.is_borrowed() {
+            return;
+        }
+        match slot {
+            Slot::Socket(index) => {
+                slots::set(fd, Slot::Kernel);
+                self.release(index);
+            }
+            Slot::Epoll(index) => {
+                slots::set(fd, Slot::Kernel);
+                self.release_epoll(index, fd);
+            }
+            Slot::Kernel | Slot::Private => {}
+        }
+    }
+
+    /// `new` is what `fd` is.
+    fn copy_number(&mut self, fd: c_int, new: c_int) {
+        if self.is_borrowed() {
+            return;
+        }
+        let slot = slots::look(fd);
+        if !slots::set(new, slot) {
+            return;
+        }
+        match slot {
+            Slot::Socket(index) => {
+                if let Some(socket) = self.sockets.get_mut(index) {
+                    socket.refs += 1;
+                }
+            }
+            Slot::Epoll(index) => {
+                if let Some(set) = self.epolls.get_mut(index) {
+                    set.names.push(new);
+                }
+            }
+            Slot::Kernel | Slot::Private => {}
+        }
+    }
+
+    /// Changes whether calls on a socket wait.
+    fn set_nonblocking(&mut self, fd: c_int, on: bool) -> Result<()> {
+        let found = self.find(fd).ok_or(Errno::EBADF)?;
+        if let Some(socket) = self.sockets.get_mut(found.index) {
+            socket.nonblocking = on;
+        }
+        Ok(())
+    }
+}
+
+/// F_GETFL and F_SETFL: whether calls wait is ours to know once the socket is.
+fn status_flags(fd: c_int, command: c_int, argument: c_ulong) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    if command == F_SETFL {
+        let wanted = c_int::try_from(argument & 0x7fff_ffff).unwrap_or(0);
+        engine.set_nonblocking(fd, wanted & O_NONBLOCK != 0)?;
+        if wanted & libc::O_ASYNC != 0 && matches!(found.body, Body::Stream(_)) {
+            unsupported(Unsupported::Async, format_args!("fcntl(F_SETFL, O_ASYNC)"));
+        }
+        return match found.body {
+            // SAFETY: the same arguments.
+            Body::Open | Body::Lost => Ok(unsafe { real::fcntl64(fd, command, argument) }),
+            Body::Listener { .. } | Body::Stream(_) => Ok(0),
+        };
+    }
+    // SAFETY: the same arguments.
+    let flags = unsafe { real::fcntl64(fd, command, argument) };
+    if flags < 0 {
+        return Ok(flags);
+    }
+    Ok(if found.nonblocking {
+        flags | O_NONBLOCK
+    } else {
+        flags & !O_NONBLOCK
+    })
+}
+
+/// # Safety
+/// `argument` points to an int, or is NULL.
+unsafe fn control(fd: c_int, request: c_ulong, argument: *mut c_int) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    if request == FIONBIO {
+        // SAFETY: the caller's promise.
+        let on = unsafe { memory::load(argument) }? != 0;
+        engine.set_nonblocking(fd, on)?;
+        if matches!(found.body, Body::Listener { .. } | Body::Stream(_)) {
+            return Ok(0);
+        }
+    }
+    let Body::Stream(id) = found.body else {
+        drop(engine);
+        // SAFETY: the same arguments.
+        return Ok(unsafe { real::ioctl(fd, request, argument.cast()) });
+    };
+    let context = engine.context().ok_or(Errno::EBADF)?;
+    if request != FIONREAD {
+        unsupported(Unsupported::Ioctl, format_args!("ioctl(SIOCOUTQ)"));
+        return Err(Errno::EINVAL);
+    }
+    let unread = context.available(id)?;
+    // SAFETY: the caller's promise.
+    unsafe { memory::store(argument, c_int::try_from(unread).unwrap_or(c_int::MAX)) }?;
+    engine.rouse();
+    Ok(0)
+}

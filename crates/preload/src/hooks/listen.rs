@@ -1,0 +1,206 @@
+//! Passive opens: `listen`, `accept`. A listener serves the kernel's addresses as well as ours.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+
+use libc::{POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, pollfd, sockaddr, socklen_t};
+use mtcp::posix::address;
+use mtcp::posix::call::answer;
+use mtcp::{Domain, Errno, Events, Result, SocketId};
+
+use super::{hooks, last};
+use crate::engine::{self, Engine, Found};
+use crate::real;
+use crate::slots::{self, Slot};
+use crate::socket::{Body, Socket};
+use crate::wait::{Look, Pause, Want, wait_until};
+
+/// SOMAXCONN of Linux.
+const BACKLOG: c_int = 4096;
+
+hooks! {
+    /// listen(2).
+    fn listen(fd: c_int, backlog: c_int) -> c_int {
+        if slots::is_socket(fd) {
+            return answer(|| start(fd, backlog));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::listen(fd, backlog) }
+    }
+
+    /// accept(2).
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: the same promises.
+        unsafe { accept4(fd, addr, len, 0) }
+    }
+
+    /// accept4(2).
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return answer(|| unsafe { take(fd, addr, len, flags) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::accept4(fd, addr, len, flags) }
+    }
+}
+
+fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    // SAFETY: no memory is involved.
+    if unsafe { real::listen(fd, backlog) } < 0 {
+        return Err(last());
+    }
+    if found.body != Body::Open {
+        return Ok(0);
+    }
+    // Accepting from the kernel never waits: the wait is for both.
+    // SAFETY: no memory is involved.
+    unsafe {
+        let flags = real::fcntl64(fd, libc::F_GETFL, 0);
+        real::fcntl64(
+            fd,
+            libc::F_SETFL,
+            i64::from(flags | libc::O_NONBLOCK).unsigned_abs(),
+        );
+    }
+    super::socket::note_local(&mut engine, fd, found.index)?;
+    if let Some(socket) = engine.sockets.get_mut(found.index) {
+        socket.body = Body::Listener {
+            backlog: backlog.clamp(1, BACKLOG).unsigned_abs(),
+            ours: None,
+        };
+    }
+    engine.listen(found.index)?;
+    engine.staged(true);
+    Ok(0)
+}
+
+/// # Safety
+/// As for accept4(2).
+unsafe fn take(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    if !matches!(found.body, Body::Listener { .. }) {
+        drop(engine);
+        // SAFETY: the same arguments.
+        return Ok(unsafe { real::accept4(fd, addr, len, flags) });
+    }
+    if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    engine.start();
+    let look = |engine: &mut Engine| -> Option<Result<c_int>> {
+        if !engine.still(&found) {
+            return Some(Err(Errno::EBADF));
+        }
+        match engine.accept(fd, flags) {
+            Err(Errno::EAGAIN) => {}
+            Err(error) => return Some(Err(error)),
+            Ok((new, remote, domain)) => {
+                if !addr.is_null() {
+                    // SAFETY: the caller's promise.
+                    let stored = unsafe { address::store(remote, domain, addr, len) };
+                    return Some(stored.map(|()| new));
+                }
+                return Some(Ok(new));
+            }
+        }
+        // SAFETY: the same arguments; the kernel's listener does not wait.
+        match unsafe { real::accept4(fd, addr, len, flags) } {
+            new @ 0.. => Some(Ok(new)),
+            _ if last() == Errno::EAGAIN => None,
+            _ => Some(Err(last())),
+        }
+    };
+    if let Some(result) = look(&mut engine) {
+        return result;
+    }
+    if found.nonblocking {
+        engine.rouse();
+        return Err(Errno::EAGAIN);
+    }
+    let timeout = engine
+        .sockets
+        .get(found.index)
+        .and_then(|socket| socket.recv_timeout);
+    let mut kernel = [pollfd {
+        fd,
+        events: POLLIN,
+        revents: 0,
+    }];
+    let result = wait_until(
+        &mut engine,
+        Pause::call(timeout),
+        &mut kernel,
+        |engine, _| match look(engine) {
+            Some(result) => Look::Done(result),
+            None => Look::Sleep(want(engine, &found)),
+        },
+    );
+    result?.unwrap_or(Err(Errno::EAGAIN))
+}
+
+fn want(engine: &Engine, found: &Found) -> Want {
+    let ours = engine.sockets.get(found.index).and_then(Socket::ours);
+    ours.map_or(Want::Nothing, |id| Want::Socket(id, Events::IN))
+}
+
+impl Engine {
+    /// Takes a connection from our side of a listener.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there is none; those of accept(2).
+    fn accept(&mut self, fd: c_int, flags: c_int) -> Result<(c_int, SocketAddr, Domain)> {
+        let listener = self.find(fd).ok_or(Errno::EBADF)?;
+        let Body::Listener { ours: Some(id), .. } = listener.body else {
+            return Err(Errno::EAGAIN);
+        };
+        if !self.has_waiting(id) {
+            return Err(Errno::EAGAIN);
+        }
+        let new = self.placeholder(flags & SOCK_CLOEXEC != 0)?;
+        match self.enter(listener.index, id, new, flags & SOCK_NONBLOCK != 0) {
+            Ok((remote, domain)) => Ok((new, remote, domain)),
+            Err(error) => {
+                // SAFETY: the descriptor was just made, and nobody knows it.
+                unsafe { real::close(new) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether somebody waits to be accepted. Runs a turn before it says no.
+    fn has_waiting(&mut self, id: SocketId) -> bool {
+        let waits = |engine: &mut Self| {
+            let context = engine.context();
+            context.is_some_and(|context| !context.ready(id, Events::IN).is_empty())
+        };
+        if waits(self) {
+            return true;
+        }
+        self.turn();
+        waits(self)
+    }
+
+    /// Gives the next connection of a listener the number `new`.
+    fn enter(
+        &mut self,
+        listener: u32,
+        id: SocketId,
+        new: c_int,
+        nonblocking: bool,
+    ) -> Result<(SocketAddr, Domain)> {
+        let domain = self.sockets.get(listener).ok_or(Errno::EBADF)?.domain;
+        let context = self.context().ok_or(Errno::EAGAIN)?;
+        let (accepted, remote) = context.accept(id)?;
+        context.set_nonblocking(accepted, true)?;
+        let index = self.insert(Socket::new(domain, nonblocking, Body::Stream(accepted)));
+        if !slots::set(new, Slot::Socket(index)) {
+            self.release(index);
+            return Err(Errno(libc::EMFILE));
+        }
+        Ok((remote, domain))
+    }
+}

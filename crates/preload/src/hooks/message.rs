@@ -1,0 +1,136 @@
+//! `sendmsg`, `recvmsg` and their forms for several messages. A connection has neither addresses nor control messages.
+
+use std::ffi::{c_int, c_uint};
+
+use libc::{MSG_DONTWAIT, MSG_WAITFORONE, mmsghdr, msghdr, timespec};
+use mtcp::posix::call::answer;
+use mtcp::posix::memory;
+use mtcp::{Errno, Result};
+
+use super::stream::{receive, transmit};
+use super::{hooks, last};
+use crate::{real, slots};
+
+hooks! {
+    /// recvmsg(2).
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
+        if slots::is_socket(fd) && !message.is_null() {
+            // SAFETY: the caller's promises.
+            return answer(|| unsafe { receive_message(fd, &mut *message, flags) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::recvmsg(fd, message, flags) }
+    }
+
+    /// sendmsg(2).
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
+        if slots::is_socket(fd) && !message.is_null() {
+            // SAFETY: the caller's promises.
+            return answer(|| unsafe { send_message(fd, &*message, flags) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::sendmsg(fd, message, flags) }
+    }
+
+    /// recvmmsg(2).
+    fn recvmmsg(
+        fd: c_int,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        timeout: *mut timespec,
+    ) -> c_int {
+        if slots::is_socket(fd) && !messages.is_null() {
+            return answer(|| each(messages, count, |message, n| {
+                let wait = if n > 0 && flags & MSG_WAITFORONE != 0 { MSG_DONTWAIT } else { 0 };
+                // SAFETY: the caller's promises.
+                unsafe { receive_message(fd, message, flags & !MSG_WAITFORONE | wait) }
+            }));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::recvmmsg(fd, messages, count, flags, timeout) }
+    }
+
+    /// sendmmsg(2).
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        if slots::is_socket(fd) && !messages.is_null() {
+            return answer(|| each(messages, count, |message, _| {
+                // SAFETY: the caller's promises.
+                unsafe { send_message(fd, message, flags) }
+            }));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::sendmmsg(fd, messages, count, flags) }
+    }
+}
+
+/// # Safety
+/// As for recvmsg(2).
+unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Result<isize> {
+    let pointer = std::ptr::from_mut(message);
+    let mut by_kernel = false;
+    let kernel = || {
+        by_kernel = true;
+        // SAFETY: the caller's promise.
+        unsafe { real::recvmsg(fd, pointer, flags) }
+    };
+    let count = buffers(message)?;
+    // SAFETY: the caller's promise.
+    let n = unsafe {
+        memory::with_buffers_mut(message.msg_iov, count, |bufs| {
+            receive(fd, bufs, flags, kernel)
+        })
+    }?;
+    if !by_kernel {
+        message.msg_namelen = 0;
+        message.msg_controllen = 0;
+        message.msg_flags = 0;
+    }
+    Ok(n)
+}
+
+/// # Safety
+/// As for sendmsg(2).
+unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Result<isize> {
+    // SAFETY: the caller's promise.
+    let kernel = || unsafe { real::sendmsg(fd, message, flags) };
+    let count = buffers(message)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        memory::with_buffers(message.msg_iov, count, |bufs| {
+            transmit(fd, bufs, flags, kernel)
+        })
+    }
+}
+
+fn buffers(message: &msghdr) -> Result<c_int> {
+    c_int::try_from(message.msg_iovlen).map_err(|_| Errno(libc::EMSGSIZE))
+}
+
+/// Moves messages until one fails or, sent, does not fit. Returns how many were moved.
+fn each(
+    messages: *mut mmsghdr,
+    count: c_uint,
+    mut call: impl FnMut(&mut msghdr, c_uint) -> Result<isize>,
+) -> Result<c_int> {
+    let mut n = 0;
+    for at in 0..count.min(1024) {
+        // SAFETY: the program says that there are `count` of them.
+        let message = unsafe { &mut *messages.add(at as usize) };
+        let moved = match call(&mut message.msg_hdr, at) {
+            Ok(-1) => Err(last()),
+            other => other,
+        };
+        match moved {
+            Ok(len) => message.msg_len = c_uint::try_from(len).unwrap_or(0),
+            Err(error) if n == 0 => return Err(error),
+            Err(_) => break,
+        }
+        n += 1;
+        // The end of the stream.
+        if message.msg_len == 0 {
+            break;
+        }
+    }
+    Ok(n)
+}

@@ -1,0 +1,77 @@
+//! The calls that programs make.
+//!
+//! Each looks at the table first and goes on to the C library when the descriptor is none of ours.
+
+mod descriptor;
+mod epoll;
+mod listen;
+mod message;
+mod option;
+mod poll;
+mod process;
+mod select;
+mod sendfile;
+mod socket;
+mod stream;
+
+use std::time::Duration;
+
+use libc::{timespec, timeval};
+use mtcp::{Errno, Result};
+
+/// Exports a C function of this name. In the library's own tests it keeps its Rust name only.
+macro_rules! hooks {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+        $(
+            $(#[$doc])*
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result $body
+        )*
+    };
+}
+pub(crate) use hooks;
+
+/// The result of a call that the C library made: its errno is set already.
+pub(crate) fn last() -> Errno {
+    Errno(mtcp::posix::call::errno())
+}
+
+/// A time limit in milliseconds; negative: none.
+fn millis(timeout: i32) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_millis)
+}
+
+/// A time limit; NULL: none.
+///
+/// # Safety
+/// `time` is NULL or points to a time.
+unsafe fn limit(time: *const timespec) -> Result<Option<Duration>> {
+    // SAFETY: the caller's promise.
+    let Some(time) = (unsafe { time.as_ref() }) else {
+        return Ok(None);
+    };
+    duration(time.tv_sec, time.tv_nsec, 1).map(Some)
+}
+
+/// A time limit; NULL: none.
+///
+/// # Safety
+/// `time` is NULL or points to a time.
+unsafe fn limit_micros(time: *const timeval) -> Result<Option<Duration>> {
+    // SAFETY: the caller's promise.
+    let Some(time) = (unsafe { time.as_ref() }) else {
+        return Ok(None);
+    };
+    duration(time.tv_sec, time.tv_usec, 1000).map(Some)
+}
+
+fn duration(seconds: i64, fraction: i64, unit: u32) -> Result<Duration> {
+    let seconds = u64::try_from(seconds).map_err(|_| Errno::EINVAL)?;
+    let nanos = u32::try_from(fraction)
+        .ok()
+        .and_then(|fraction| fraction.checked_mul(unit));
+    match nanos {
+        Some(nanos @ 0..1_000_000_000) => Ok(Duration::new(seconds, nanos)),
+        _ => Err(Errno::EINVAL),
+    }
+}

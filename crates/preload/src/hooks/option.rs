@@ -1,0 +1,178 @@
+//! Socket options, with Linux's constants and sizes.
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use libc::{SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET, socklen_t, timeval};
+use mtcp::posix::call::answer;
+use mtcp::posix::{memory, options};
+use mtcp::{Errno, Result, SocketId};
+
+use super::{duration, hooks};
+use crate::engine::{self, Engine, Found};
+use crate::log::{Unsupported, unsupported};
+use crate::real;
+use crate::slots;
+use crate::socket::Body;
+
+hooks! {
+    /// setsockopt(2).
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return answer(|| unsafe { set(fd, (level, name), value, len) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::setsockopt(fd, level, name, value, len) }
+    }
+
+    /// getsockopt(2).
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return answer(|| unsafe { ask(fd, (level, name), value, len) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::getsockopt(fd, level, name, value, len) }
+    }
+}
+
+/// # Safety
+/// As for setsockopt(2).
+unsafe fn set(
+    fd: c_int,
+    (level, name): (c_int, c_int),
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let size = c_int::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let size = usize::try_from(size)
+        .map_err(|_| Errno::EINVAL)?
+        .min(options::MAX_LEN);
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { memory::bytes(value.cast(), size) };
+    if !matches!(found.body, Body::Stream(_)) {
+        // SAFETY: the same arguments.
+        let result = unsafe { real::setsockopt(fd, level, name, value, len) };
+        if result < 0 {
+            return Ok(result);
+        }
+    }
+    let bytes = bytes?;
+    if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
+        return engine.set_timeout(&found, name, bytes).map(|()| 0);
+    }
+    match found.body {
+        Body::Stream(id) => engine.set_option(id, (level, name), bytes)?,
+        Body::Open | Body::Listener { .. } => {
+            if let Some(socket) = engine.sockets.get_mut(found.index) {
+                socket.save(level, name, bytes);
+            }
+            if let Body::Listener { ours: Some(id), .. } = found.body {
+                // What the kernel took and we do not know, we do without.
+                let _ = engine.set_option(id, (level, name), bytes);
+            }
+        }
+        Body::Lost => {}
+    }
+    engine.staged(false);
+    Ok(0)
+}
+
+impl Engine {
+    fn set_option(
+        &mut self,
+        id: SocketId,
+        (level, name): (c_int, c_int),
+        value: &[u8],
+    ) -> Result<()> {
+        let context = self.context().ok_or(Errno::EBADF)?;
+        let Some(entry) = options::find(context, id, level, name)? else {
+            unsupported(
+                Unsupported::Option,
+                format_args!("setsockopt(level {level}, option {name})"),
+            );
+            return Err(Errno::ENOPROTOOPT);
+        };
+        context.set_option(id, (entry.parse)(value)?)
+    }
+
+    fn set_timeout(&mut self, found: &Found, name: c_int, value: &[u8]) -> Result<()> {
+        let (seconds, micros) = value.split_first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        let micros = micros.first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        let time = duration(
+            i64::from_ne_bytes(*seconds),
+            i64::from_ne_bytes(*micros),
+            1000,
+        );
+        let time = time.map_err(|_| Errno(libc::EDOM))?;
+        let socket = self.sockets.get_mut(found.index).ok_or(Errno::EBADF)?;
+        let time = Some(time).filter(|time| !time.is_zero());
+        if name == SO_RCVTIMEO {
+            socket.recv_timeout = time;
+        } else {
+            socket.send_timeout = time;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, found: &Found, name: c_int) -> Option<Duration> {
+        let socket = self.sockets.get(found.index)?;
+        if name == SO_RCVTIMEO {
+            socket.recv_timeout
+        } else {
+            socket.send_timeout
+        }
+    }
+}
+
+/// # Safety
+/// As for getsockopt(2).
+unsafe fn ask(
+    fd: c_int,
+    (level, name): (c_int, c_int),
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let Body::Stream(id) = found.body else {
+        drop(engine);
+        // SAFETY: the same arguments.
+        return Ok(unsafe { real::getsockopt(fd, level, name, value, len) });
+    };
+    // SAFETY: the caller's promise.
+    let room = unsafe { memory::room(len) }?;
+    if value.is_null() {
+        return Err(Errno::EFAULT);
+    }
+    let bytes = if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
+        time(engine.timeout(&found, name).unwrap_or_default())
+    } else {
+        let context = engine.context().ok_or(Errno::EBADF)?;
+        match options::known(context, id, level, name) {
+            Ok(entry) => options::value(context, id, entry, room)?,
+            Err(error) => {
+                let what = format_args!("getsockopt(level {level}, option {name})");
+                unsupported(Unsupported::Option, what);
+                return Err(error);
+            }
+        }
+    };
+    // SAFETY: the caller's promise.
+    let copied = unsafe { memory::copy_out(value.cast(), room, &bytes) }?;
+    // SAFETY: the caller's promise. Values are short.
+    unsafe { memory::store(len, copied as socklen_t) }?;
+    Ok(0)
+}
+
+/// `struct timeval`.
+fn time(time: Duration) -> Vec<u8> {
+    let time = timeval {
+        tv_sec: time.as_secs().cast_signed(),
+        tv_usec: time.subsec_micros().into(),
+    };
+    [time.tv_sec.to_ne_bytes(), time.tv_usec.to_ne_bytes()].concat()
+}

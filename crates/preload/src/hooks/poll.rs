@@ -1,0 +1,213 @@
+//! `poll` and `ppoll`, over our sockets and the kernel's descriptors together.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use libc::{POLLIN, POLLRDNORM, nfds_t, pollfd, sigset_t, timespec};
+use mtcp::posix::call::answer;
+use mtcp::{Errno, Events, Result, SocketId};
+
+use super::{hooks, limit, millis};
+use crate::engine::{self, Engine};
+use crate::lock::Guard;
+use crate::real;
+use crate::slots::{self, Slot};
+use crate::socket::Body;
+use crate::wait::{self, Look, Pause, Want, wait_until};
+
+hooks! {
+    /// poll(2).
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+        // SAFETY: the caller's promise.
+        match unsafe { ours(fds, count) } {
+            Some(fds) => answer(|| poll_all(fds, millis(timeout), std::ptr::null())),
+            // SAFETY: the same arguments.
+            None => unsafe { real::poll(fds, count, timeout) },
+        }
+    }
+
+    /// ppoll(2).
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+        // SAFETY: the caller's promise.
+        match unsafe { ours(fds, count) } {
+            // SAFETY: the caller's promise.
+            Some(fds) => answer(|| poll_all(fds, unsafe { limit(timeout) }?, mask)),
+            // SAFETY: the same arguments.
+            None => unsafe { real::ppoll(fds, count, timeout, mask) },
+        }
+    }
+
+    /// `poll` as `_FORTIFY_SOURCE` calls it.
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, _room: usize) -> c_int {
+        // SAFETY: the same promises.
+        unsafe { poll(fds, count, timeout) }
+    }
+
+    /// `ppoll` as `_FORTIFY_SOURCE` calls it.
+    fn __ppoll_chk(
+        fds: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+        _room: usize,
+    ) -> c_int {
+        // SAFETY: the same promises.
+        unsafe { ppoll(fds, count, timeout, mask) }
+    }
+}
+
+/// The descriptors, if the stack may have to do with any of them.
+///
+/// # Safety
+/// `fds`, unless NULL, points to `count` descriptors.
+unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+    let count = usize::try_from(count)
+        .ok()
+        .filter(|count| (1..1 << 20).contains(count))?;
+    if fds.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count) };
+    let ours = fds
+        .iter()
+        .any(|entry| matches!(slots::look(entry.fd), Slot::Socket(_) | Slot::Epoll(_)));
+    ours.then_some(fds)
+}
+
+/// What the stack has to do with one of the descriptors.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    /// Nothing.
+    Kernel,
+    /// All: the kernel is not asked.
+    Stream(SocketId),
+    /// The kernel is asked as well.
+    Listener(SocketId),
+    Epoll(SocketId),
+}
+
+/// The event bits of poll(2) are those of epoll(7).
+fn events(bits: i16) -> Events {
+    Events::from_bits_truncate(u32::from(bits.cast_unsigned()))
+}
+
+/// Polls; fills `revents` and says how many descriptors have any.
+pub(super) fn poll_all(
+    fds: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    if fds.iter().any(|entry| engine.poll_needs_stack(entry.fd)) {
+        engine.start();
+    }
+    let sides: Vec<Side> = fds.iter().map(|entry| engine.side(entry.fd)).collect();
+    if sides.iter().all(|side| matches!(side, Side::Kernel)) {
+        drop(engine);
+        let n = wait::ppoll(fds, timeout, mask)?;
+        return c_int::try_from(n).map_err(|_| Errno::EINVAL);
+    }
+    let mut kernel: Vec<pollfd> = fds.to_vec();
+    for (entry, side) in kernel.iter_mut().zip(&sides) {
+        if matches!(side, Side::Stream(_)) {
+            entry.fd = -1;
+        }
+    }
+    let pause = Pause {
+        timeout,
+        mask,
+        restarts: false,
+    };
+    let n = wait_mixed(&mut engine, fds, &sides, &mut kernel, pause)?;
+    c_int::try_from(n).map_err(|_| Errno::EINVAL)
+}
+
+fn wait_mixed(
+    engine: &mut Guard<'_, Engine>,
+    fds: &mut [pollfd],
+    sides: &[Side],
+    kernel: &mut [pollfd],
+    pause: Pause,
+) -> Result<usize> {
+    let asks_kernel = kernel.iter().any(|entry| entry.fd >= 0);
+    let result = wait_until(engine, pause, kernel, |engine, kernel| {
+        if asks_kernel && wait::ppoll(kernel, Some(Duration::ZERO), std::ptr::null()).is_err() {
+            kernel.iter_mut().for_each(|entry| entry.revents = 0);
+        }
+        let mut n = 0;
+        for ((entry, side), theirs) in fds.iter_mut().zip(sides).zip(kernel.iter()) {
+            entry.revents = theirs.revents | engine.revents(*side, entry.events);
+            n += usize::from(entry.revents != 0);
+        }
+        match n {
+            0 => Look::Sleep(want(fds, sides)),
+            n => Look::Done(n),
+        }
+    })?;
+    if result.is_none() {
+        fds.iter_mut().for_each(|entry| entry.revents = 0);
+    }
+    Ok(result.unwrap_or(0))
+}
+
+fn want(fds: &[pollfd], sides: &[Side]) -> Want {
+    let mut sockets = Vec::new();
+    let mut epolls = Vec::new();
+    for (entry, side) in fds.iter().zip(sides) {
+        match side {
+            Side::Kernel => {}
+            Side::Stream(id) | Side::Listener(id) => sockets.push((*id, events(entry.events))),
+            Side::Epoll(id) => epolls.push(*id),
+        }
+    }
+    match (&sockets[..], &epolls[..]) {
+        ([(id, events)], []) => Want::Socket(*id, *events),
+        _ => Want::Many { sockets, epolls },
+    }
+}
+
+impl Engine {
+    /// Whether only a stack can bring what a wait on `fd` is for.
+    fn poll_needs_stack(&self, fd: c_int) -> bool {
+        match slots::look(fd) {
+            Slot::Socket(_) => self
+                .find(fd)
+                .is_some_and(|found| matches!(found.body, Body::Listener { .. })),
+            Slot::Epoll(index) => self.needs_stack(index),
+            Slot::Kernel | Slot::Private => false,
+        }
+    }
+
+    fn side(&self, fd: c_int) -> Side {
+        match slots::look(fd) {
+            Slot::Socket(_) => match self.find(fd).map(|found| found.body) {
+                Some(Body::Stream(id)) => Side::Stream(id),
+                Some(Body::Listener { ours: Some(id), .. }) => Side::Listener(id),
+                _ => Side::Kernel,
+            },
+            Slot::Epoll(index) => match self.instances(index).first() {
+                Some(id) => Side::Epoll(*id),
+                None => Side::Kernel,
+            },
+            Slot::Kernel | Slot::Private => Side::Kernel,
+        }
+    }
+
+    fn revents(&mut self, side: Side, wanted: i16) -> i16 {
+        let Some(context) = self.context() else {
+            return 0;
+        };
+        match side {
+            Side::Kernel => 0,
+            Side::Stream(id) | Side::Listener(id) => {
+                let ready = context.ready(id, events(wanted)).bits();
+                u16::try_from(ready).unwrap_or(0).cast_signed()
+            }
+            Side::Epoll(id) if context.epoll_pending(id).unwrap_or(false) => {
+                wanted & (POLLIN | POLLRDNORM)
+            }
+            Side::Epoll(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `sendfile` and `splice`.
+
+use std::ffi::{c_int, c_uint};
+use std::io::IoSlice;
+
+use libc::{loff_t, off_t};
+use mtcp::posix::call::answer;
+use mtcp::{Errno, Result, SendFlags};
+
+use super::stream::write_out;
+use super::{hooks, last};
+use crate::engine;
+use crate::log::{Unsupported, unsupported};
+use crate::socket::Body;
+use crate::{real, slots};
+
+/// Bytes of a file per step.
+const CHUNK: usize = 128 << 10;
+
+hooks! {
+    /// sendfile(2).
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
+        // SAFETY: the same arguments.
+        unsafe { sendfile64(to, from, offset, count) }
+    }
+
+    /// sendfile(2).
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
+        if slots::is_socket(to) {
+            // SAFETY: the caller's promise.
+            return answer(|| unsafe { send(to, from, offset, count) });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::sendfile64(to, from, offset, count) }
+    }
+
+    /// splice(2): not with a connection of ours.
+    fn splice(
+        from: c_int,
+        from_offset: *mut loff_t,
+        to: c_int,
+        to_offset: *mut loff_t,
+        len: usize,
+        flags: c_uint,
+    ) -> isize {
+        if super::socket::stream(from).or_else(|| super::socket::stream(to)).is_some() {
+            unsupported(Unsupported::Splice, format_args!("splice"));
+            return answer(|| Err(Errno::EINVAL));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
+    }
+}
+
+/// # Safety
+/// `offset` is NULL or points to an offset.
+unsafe fn send(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Result<isize> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(to).ok_or(Errno::EBADF)?;
+    let Body::Stream(id) = found.body else {
+        drop(engine);
+        // SAFETY: the same arguments.
+        return Ok(unsafe { real::sendfile64(to, from, offset, count) });
+    };
+    // SAFETY: the caller's promise.
+    let start = match unsafe { offset.as_ref() } {
+        Some(offset) => *offset,
+        // SAFETY: no memory is involved.
+        None => unsafe { libc::lseek64(from, 0, libc::SEEK_CUR) },
+    };
+    if start < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut at = start;
+    let mut buffer = vec![0; CHUNK.min(count)];
+    let mut left = count;
+    let mut result = Ok(());
+    while left > 0 {
+        let bytes = match read_at(from, &mut buffer, left, at) {
+            Ok([]) => break,
+            Ok(bytes) => bytes,
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        };
+        let mut flags = if found.nonblocking {
+            SendFlags::DONTWAIT
+        } else {
+            SendFlags::empty()
+        };
+        flags.set(
+            SendFlags::MORE,
+            bytes.len() < left && bytes.len() == buffer_len(count),
+        );
+        match write_out(&mut engine, &found, id, &[IoSlice::new(bytes)], flags) {
+            Ok(n) => {
+                at += n.cast_signed() as off_t;
+                left -= n;
+                if n < bytes.len() {
+                    break;
+                }
+            }
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    engine.staged(!found.nonblocking);
+    drop(engine);
+    if result == Err(Errno::EPIPE) {
+        // SAFETY: no memory is involved.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    let sent = at - start;
+    if sent == 0 {
+        result?;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { offset.as_mut() } {
+        Some(offset) => *offset = at,
+        // SAFETY: no memory is involved.
+        None => drop(unsafe { libc::lseek64(from, at, libc::SEEK_SET) }),
+    }
+    isize::try_from(sent).map_err(|_| Errno::EINVAL)
+}
+
+fn buffer_len(count: usize) -> usize {
+    CHUNK.min(count)
+}
+
+/// Bytes of a file.
+fn read_at(file: c_int, buffer: &mut [u8], most: usize, at: off_t) -> Result<&[u8]> {
+    let len = buffer.len().min(most);
+    // SAFETY: room for `len` bytes.
+    let n = unsafe { libc::pread64(file, buffer.as_mut_ptr().cast(), len, at) };
+    let n = usize::try_from(n).map_err(|_| last())?;
+    Ok(buffer.get(..n).unwrap_or_default())
+}

@@ -1,0 +1,269 @@
+//! Making sockets and deciding whose they are: `socket`, `bind`, `connect`, `shutdown`, and what their addresses are.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+
+use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_NONBLOCK, SOCK_STREAM, sockaddr, socklen_t};
+use mtcp::posix::address;
+use mtcp::posix::call::{answer, done};
+use mtcp::{Domain, Errno, Events, How, Result, SocketId};
+
+use super::{hooks, last};
+use crate::engine::{self, Engine, Found};
+use crate::lock::Guard;
+use crate::real;
+use crate::rules::{Place, rules};
+use crate::slots::{self, Slot};
+use crate::socket::{Body, Socket};
+use crate::wait::{Look, Pause, Want, wait_until};
+
+/// `IPV6_FREEBIND` of linux/in6.h.
+const IPV6_FREEBIND: c_int = 78;
+/// The bits of a socket's type that are no flags.
+const TYPE: c_int = 0xf;
+
+hooks! {
+    /// socket(2).
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        // SAFETY: the same arguments.
+        let fd = unsafe { real::socket(domain, kind, protocol) };
+        let family = match domain {
+            AF_INET => Domain::V4,
+            AF_INET6 => Domain::V6,
+            _ => return fd,
+        };
+        let tcp = kind & TYPE == SOCK_STREAM && [0, IPPROTO_TCP].contains(&protocol);
+        if fd >= 0 && tcp && rules().is_some() {
+            note(fd, Socket::new(family, kind & SOCK_NONBLOCK != 0, Body::Open));
+        }
+        fd
+    }
+
+    /// bind(2).
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        if slots::is_socket(fd)
+            // SAFETY: the caller's promise.
+            && let Ok(local) = unsafe { address::parse(addr, len) }
+        {
+            return done(|| bind_to(fd, local, addr, len));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::bind(fd, addr, len) }
+    }
+
+    /// connect(2).
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        if slots::is_socket(fd)
+            // SAFETY: the caller's promise.
+            && let Ok(remote) = unsafe { address::parse(addr, len) }
+        {
+            return answer(|| connect_to(fd, remote, || {
+                // SAFETY: the same arguments.
+                unsafe { real::connect(fd, addr, len) }
+            }));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::connect(fd, addr, len) }
+    }
+
+    /// shutdown(2).
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        if slots::is_socket(fd) {
+            return answer(|| shut(fd, how));
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::shutdown(fd, how) }
+    }
+
+    /// getsockname(2).
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        if let Some(id) = stream(fd) {
+            return done(|| {
+                let mut engine = engine::lock()?;
+                let context = engine.context().ok_or(Errno::EBADF)?;
+                let (local, domain) = (context.local_addr(id)?, context.domain(id)?);
+                // SAFETY: the caller's promise.
+                unsafe { address::store(local, domain, addr, len) }
+            });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::getsockname(fd, addr, len) }
+    }
+
+    /// getpeername(2).
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        if let Some(id) = stream(fd) {
+            return done(|| {
+                let mut engine = engine::lock()?;
+                let context = engine.context().ok_or(Errno::EBADF)?;
+                let (remote, domain) = (context.peer_addr(id)?, context.domain(id)?);
+                // SAFETY: the caller's promise.
+                unsafe { address::store(remote, domain, addr, len) }
+            });
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::getpeername(fd, addr, len) }
+    }
+}
+
+/// The connection of ours that `fd` names.
+pub(super) fn stream(fd: c_int) -> Option<SocketId> {
+    if !slots::is_socket(fd) {
+        return None;
+    }
+    match engine::lock().ok()?.find(fd)?.body {
+        Body::Stream(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// Enters a new socket into the table.
+fn note(fd: c_int, socket: Socket) {
+    let Ok(mut engine) = engine::lock() else {
+        return;
+    };
+    if engine.is_borrowed() {
+        return;
+    }
+    let index = engine.insert(socket);
+    if !slots::set(fd, Slot::Socket(index)) {
+        engine.release(index);
+    }
+}
+
+fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) -> Result<()> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let place = rules().map_or(Place::Kernel, |rules| rules.bind(local));
+    if place == Place::Ours && found.body == Body::Open {
+        free_bind(fd, local);
+    }
+    // The kernel's socket holds the address too: it says who else has it, chooses a port, and serves the addresses that are not ours.
+    // SAFETY: the same arguments as the program's.
+    if unsafe { real::bind(fd, addr, len) } < 0 {
+        return Err(last());
+    }
+    match place {
+        Place::Kernel => engine.disown(fd, found.index),
+        Place::Ours => note_local(&mut engine, fd, found.index)?,
+    }
+    Ok(())
+}
+
+/// Has the kernel take an address that is ours and not its own.
+fn free_bind(fd: c_int, local: SocketAddr) {
+    if local.ip().is_unspecified() {
+        return;
+    }
+    let (level, name) = match local {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_FREEBIND),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, IPV6_FREEBIND),
+    };
+    let on: c_int = 1;
+    // Where that fails, so does `bind`, and says why.
+    // SAFETY: an int.
+    unsafe { real::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
+}
+
+/// Remembers what the kernel bound the socket to.
+pub(super) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
+    // SAFETY: all zeros are an address of no family.
+    let mut room: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&room) as socklen_t;
+    let at = (&raw mut room).cast();
+    // SAFETY: room for any address.
+    if unsafe { real::getsockname(fd, at, &raw mut len) } < 0 {
+        return Err(last());
+    }
+    // SAFETY: the kernel filled it.
+    let local = unsafe { address::parse(at, len) }.map_err(|_| Errno::EINVAL)?;
+    if let Some(socket) = engine.sockets.get_mut(index) {
+        socket.local = Some(local);
+    }
+    Ok(())
+}
+
+fn connect_to(fd: c_int, remote: SocketAddr, kernel: impl FnOnce() -> c_int) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let id = match found.body {
+        Body::Stream(id) => id,
+        Body::Open if place(&engine, found.index, remote) == Place::Ours && engine.start() => {
+            engine.adopt(found.index)?
+        }
+        body => {
+            if body == Body::Open {
+                engine.disown(fd, found.index);
+            }
+            drop(engine);
+            return Ok(kernel());
+        }
+    };
+    let result = start_connect(&mut engine, &found, id, remote);
+    engine.staged(true);
+    result.map(|()| 0)
+}
+
+/// Whose the connection is.
+fn place(engine: &Engine, index: u32, remote: SocketAddr) -> Place {
+    let Some(rules) = rules() else {
+        return Place::Kernel;
+    };
+    let local = engine.sockets.get(index).and_then(|socket| socket.local);
+    match local.map(|local| (rules.bind(local), local.ip().is_unspecified())) {
+        Some((Place::Kernel, _)) => Place::Kernel,
+        // An address of ours leads nowhere else.
+        Some((Place::Ours, false)) if !remote.ip().is_loopback() => Place::Ours,
+        _ => rules.connect(remote),
+    }
+}
+
+fn start_connect(
+    engine: &mut Guard<'_, Engine>,
+    found: &Found,
+    id: SocketId,
+    remote: SocketAddr,
+) -> Result<()> {
+    let first = engine.context().ok_or(Errno::ENETDOWN)?.connect(id, remote);
+    if found.nonblocking || !matches!(first, Err(Errno::EINPROGRESS | Errno::EALREADY)) {
+        return first;
+    }
+    let timeout = engine
+        .sockets
+        .get(found.index)
+        .and_then(|socket| socket.send_timeout);
+    let connected = wait_until(engine, Pause::call(timeout), &mut [], |engine, _| {
+        if !engine.still(found) {
+            return Look::Done(Err(Errno::EBADF));
+        }
+        let result = engine
+            .context()
+            .ok_or(Errno::ENETDOWN)
+            .and_then(|context| context.connect(id, remote));
+        match result {
+            Err(Errno::EINPROGRESS | Errno::EALREADY) => Look::Sleep(Want::Socket(id, Events::OUT)),
+            result => Look::Done(result),
+        }
+    });
+    connected?.unwrap_or(Err(Errno::EINPROGRESS))
+}
+
+fn shut(fd: c_int, how: c_int) -> Result<c_int> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let Body::Stream(id) = found.body else {
+        drop(engine);
+        // SAFETY: no memory is involved.
+        return Ok(unsafe { real::shutdown(fd, how) });
+    };
+    let how = match how {
+        libc::SHUT_RD => How::Read,
+        libc::SHUT_WR => How::Write,
+        libc::SHUT_RDWR => How::Both,
+        _ => return Err(Errno::EINVAL),
+    };
+    let result = engine.context().ok_or(Errno::EBADF)?.shutdown(id, how);
+    engine.rouse();
+    engine.staged(!found.nonblocking);
+    result.map(|()| 0)
+}

@@ -1,0 +1,467 @@
+//! Bytes: `read`, `write`, `send`, `recv` and their vector forms.
+
+use std::ffi::{c_int, c_void};
+use std::io::{IoSlice, IoSliceMut};
+
+use libc::{
+    MSG_CMSG_CLOEXEC, MSG_CONFIRM, MSG_DONTROUTE, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL,
+    MSG_OOB, MSG_PEEK, MSG_WAITALL, iovec, sockaddr, socklen_t,
+};
+use mtcp::posix::call::answer;
+use mtcp::posix::memory;
+use mtcp::{Errno, Events, RecvFlags, Result, SendFlags, SocketId};
+
+use super::hooks;
+use crate::engine::{self, Engine, Found};
+use crate::lock::Guard;
+use crate::log::{Unsupported, unsupported};
+use crate::socket::Body;
+use crate::wait::{Look, Pause, Want, wait_until};
+use crate::{real, slots};
+
+hooks! {
+    /// read(2).
+    fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return unsafe { one_in(fd, buf, len, 0, || real::read(fd, buf, len)) };
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::read(fd, buf, len) }
+    }
+
+    /// recv(2).
+    fn recv(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> isize {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return unsafe { one_in(fd, buf, len, flags, || real::recv(fd, buf, len, flags)) };
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::recv(fd, buf, len, flags) }
+    }
+
+    /// recvfrom(2).
+    fn recvfrom(
+        fd: c_int,
+        buf: *mut c_void,
+        len: usize,
+        flags: c_int,
+        addr: *mut sockaddr,
+        addr_len: *mut socklen_t,
+    ) -> isize {
+        // SAFETY: the same arguments.
+        let kernel = || unsafe { real::recvfrom(fd, buf, len, flags, addr, addr_len) };
+        if !slots::is_socket(fd) {
+            return kernel();
+        }
+        // SAFETY: the caller's promises.
+        let n = unsafe { one_in(fd, buf, len, flags, kernel) };
+        if n >= 0 && !addr.is_null() && !addr_len.is_null() {
+            // A connection has no sender per read.
+            // SAFETY: the caller's promise.
+            unsafe { addr_len.write_unaligned(0) };
+        }
+        n
+    }
+
+    /// readv(2).
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize {
+        // SAFETY: the same arguments.
+        let kernel = || unsafe { real::readv(fd, iov, count) };
+        if !slots::is_socket(fd) {
+            return kernel();
+        }
+        answer(|| {
+            // SAFETY: the caller's promises.
+            unsafe { memory::with_buffers_mut(iov, count, |bufs| receive(fd, bufs, 0, kernel)) }
+        })
+    }
+
+    /// `read` as `_FORTIFY_SOURCE` calls it.
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: usize, room: usize) -> isize {
+        // SAFETY: the same promises.
+        unsafe { read(fd, buf, len.min(room)) }
+    }
+
+    /// `recv` as `_FORTIFY_SOURCE` calls it.
+    fn __recv_chk(fd: c_int, buf: *mut c_void, len: usize, room: usize, flags: c_int) -> isize {
+        // SAFETY: the same promises.
+        unsafe { recv(fd, buf, len.min(room), flags) }
+    }
+
+    /// `recvfrom` as `_FORTIFY_SOURCE` calls it.
+    fn __recvfrom_chk(
+        fd: c_int,
+        buf: *mut c_void,
+        len: usize,
+        room: usize,
+        flags: c_int,
+        addr: *mut sockaddr,
+        addr_len: *mut socklen_t,
+    ) -> isize {
+        // SAFETY: the same promises.
+        unsafe { recvfrom(fd, buf, len.min(room), flags, addr, addr_len) }
+    }
+
+    /// write(2).
+    fn write(fd: c_int, buf: *const c_void, len: usize) -> isize {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return unsafe { one_out(fd, buf, len, 0, || real::write(fd, buf, len)) };
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::write(fd, buf, len) }
+    }
+
+    /// send(2).
+    fn send(fd: c_int, buf: *const c_void, len: usize, flags: c_int) -> isize {
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return unsafe { one_out(fd, buf, len, flags, || real::send(fd, buf, len, flags)) };
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::send(fd, buf, len, flags) }
+    }
+
+    /// sendto(2). A connection ignores the address.
+    fn sendto(
+        fd: c_int,
+        buf: *const c_void,
+        len: usize,
+        flags: c_int,
+        addr: *const sockaddr,
+        addr_len: socklen_t,
+    ) -> isize {
+        // SAFETY: the same arguments.
+        let kernel = || unsafe { real::sendto(fd, buf, len, flags, addr, addr_len) };
+        if slots::is_socket(fd) {
+            // SAFETY: the caller's promises.
+            return unsafe { one_out(fd, buf, len, flags, kernel) };
+        }
+        kernel()
+    }
+
+    /// writev(2).
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize {
+        // SAFETY: the same arguments.
+        let kernel = || unsafe { real::writev(fd, iov, count) };
+        if !slots::is_socket(fd) {
+            return kernel();
+        }
+        answer(|| {
+            // SAFETY: the caller's promises.
+            unsafe { memory::with_buffers(iov, count, |bufs| transmit(fd, bufs, 0, kernel)) }
+        })
+    }
+}
+
+/// # Safety
+/// As for recv(2).
+unsafe fn one_in(
+    fd: c_int,
+    buf: *mut c_void,
+    len: usize,
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+) -> isize {
+    answer(|| {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory::bytes_mut(buf.cast(), len) }?;
+        receive(fd, &mut [IoSliceMut::new(bytes)], flags, kernel)
+    })
+}
+
+/// # Safety
+/// As for send(2).
+unsafe fn one_out(
+    fd: c_int,
+    buf: *const c_void,
+    len: usize,
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+) -> isize {
+    answer(|| {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory::bytes(buf.cast(), len) }?;
+        transmit(fd, &[IoSlice::new(bytes)], flags, kernel)
+    })
+}
+
+fn count(n: usize) -> Result<isize> {
+    isize::try_from(n).map_err(|_| Errno::EINVAL)
+}
+
+/// Receives; `kernel` does when the socket is no connection of ours.
+pub(super) fn receive(
+    fd: c_int,
+    bufs: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+) -> Result<isize> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let Body::Stream(id) = found.body else {
+        drop(engine);
+        return Ok(kernel());
+    };
+    let known = recv_flags(flags)?;
+    let blocking = !found.nonblocking && flags & MSG_DONTWAIT == 0;
+    let all = blocking && flags & (MSG_WAITALL | MSG_PEEK) == MSG_WAITALL;
+    let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let mut done = 0;
+    let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
+        if !engine.still(&found) {
+            return Some(Err(Errno::EBADF));
+        }
+        match take(engine, id, bufs, done, known) {
+            Ok(n) => {
+                done += n;
+                let over = n == 0 || !all || done == wanted;
+                over.then_some(Ok(done))
+            }
+            Err(Errno::EAGAIN) => None,
+            Err(_) if done > 0 => Some(Ok(done)),
+            Err(error) => Some(Err(error)),
+        }
+    };
+    let result = match step(&mut engine) {
+        Some(result) => result,
+        None if !blocking => {
+            engine.rouse();
+            return Err(Errno::EAGAIN);
+        }
+        None => wait_in(&mut engine, &found, id, step),
+    };
+    engine.staged(false);
+    count(result?)
+}
+
+fn wait_in(
+    engine: &mut Guard<'_, Engine>,
+    found: &Found,
+    id: SocketId,
+    mut step: impl FnMut(&mut Engine) -> Option<Result<usize>>,
+) -> Result<usize> {
+    let timeout = engine
+        .sockets
+        .get(found.index)
+        .and_then(|socket| socket.recv_timeout);
+    let result = wait_until(
+        engine,
+        Pause::call(timeout),
+        &mut [],
+        |engine, _| match step(engine) {
+            Some(result) => Look::Done(result),
+            None => Look::Sleep(Want::Socket(id, Events::IN | Events::RDHUP)),
+        },
+    );
+    result?.unwrap_or(Err(Errno::EAGAIN))
+}
+
+/// Takes what is there into the buffers, past their first `skip` bytes.
+fn take(
+    engine: &mut Engine,
+    id: SocketId,
+    bufs: &mut [IoSliceMut<'_>],
+    mut skip: usize,
+    flags: RecvFlags,
+) -> Result<usize> {
+    let context = engine.context().ok_or(Errno::ENETDOWN)?;
+    let mut total = 0;
+    let mut asked = false;
+    for buf in bufs {
+        let at = skip.min(buf.len());
+        skip -= at;
+        let Some(rest) = buf.get_mut(at..).filter(|rest| !rest.is_empty()) else {
+            continue;
+        };
+        asked = true;
+        match context.recv(id, rest, flags) {
+            Ok(n) => {
+                total += n;
+                if n < rest.len() || flags.contains(RecvFlags::PEEK) {
+                    break;
+                }
+            }
+            Err(_) if total > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    if asked {
+        return Ok(total);
+    }
+    // A read of nothing still says whether there is a connection.
+    context.recv(id, &mut [], flags)
+}
+
+fn recv_flags(flags: c_int) -> Result<RecvFlags> {
+    if flags & MSG_OOB != 0 {
+        // Urgent data is read in line (RFC 6093): there is never any beside it.
+        return Err(Errno::EINVAL);
+    }
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    let known = MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
+    if flags & !known != 0 {
+        unsupported(
+            Unsupported::Flags,
+            format_args!("recv with flags {flags:#x}"),
+        );
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut wanted = RecvFlags::DONTWAIT;
+    wanted.set(RecvFlags::PEEK, flags & MSG_PEEK != 0);
+    Ok(wanted)
+}
+
+/// Sends; `kernel` does when the socket is no connection of ours.
+pub(super) fn transmit(
+    fd: c_int,
+    bufs: &[IoSlice<'_>],
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+) -> Result<isize> {
+    let mut engine = engine::lock()?;
+    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let Body::Stream(id) = found.body else {
+        drop(engine);
+        return Ok(kernel());
+    };
+    let known = send_flags(flags)?;
+    let result = write_out(
+        &mut engine,
+        &found,
+        id,
+        bufs,
+        known | blocking(&found, flags),
+    );
+    drop(engine);
+    if result == Err(Errno::EPIPE) && flags & MSG_NOSIGNAL == 0 {
+        // SAFETY: no memory is involved.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    count(result?)
+}
+
+fn blocking(found: &Found, flags: c_int) -> SendFlags {
+    if found.nonblocking || flags & MSG_DONTWAIT != 0 {
+        SendFlags::DONTWAIT
+    } else {
+        SendFlags::empty()
+    }
+}
+
+fn send_flags(flags: c_int) -> Result<SendFlags> {
+    let known = MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE;
+    if flags & !known != 0 {
+        unsupported(
+            Unsupported::Flags,
+            format_args!("send with flags {flags:#x}"),
+        );
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(if flags & MSG_MORE != 0 {
+        SendFlags::MORE
+    } else {
+        SendFlags::empty()
+    })
+}
+
+/// Writes all of it, or as much as fits now.
+pub(super) fn write_out(
+    engine: &mut Guard<'_, Engine>,
+    found: &Found,
+    id: SocketId,
+    bufs: &[IoSlice<'_>],
+    flags: SendFlags,
+) -> Result<usize> {
+    let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let waits = !flags.contains(SendFlags::DONTWAIT);
+    let mut done = 0;
+    let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
+        if !engine.still(found) {
+            return Some(Err(Errno::EBADF));
+        }
+        match put(engine, id, bufs, done, flags | SendFlags::DONTWAIT) {
+            Ok(n) => {
+                done += n;
+                (done == wanted).then_some(Ok(done))
+            }
+            Err(Errno::EAGAIN) => None,
+            Err(_) if done > 0 => Some(Ok(done)),
+            Err(error) => Some(Err(error)),
+        }
+    };
+    let first = step(engine);
+    let result = match first {
+        Some(result) => result,
+        None if waits => wait_out(engine, found, id, &mut step),
+        None => Err(Errno::EAGAIN),
+    };
+    let result = match result {
+        Err(Errno::EAGAIN | Errno::EINTR) if done > 0 => Ok(done),
+        result => result,
+    };
+    if !flags.contains(SendFlags::MORE) || result != Ok(wanted) {
+        engine.staged(waits);
+    }
+    result
+}
+
+fn wait_out(
+    engine: &mut Guard<'_, Engine>,
+    found: &Found,
+    id: SocketId,
+    step: &mut impl FnMut(&mut Engine) -> Option<Result<usize>>,
+) -> Result<usize> {
+    let timeout = engine
+        .sockets
+        .get(found.index)
+        .and_then(|socket| socket.send_timeout);
+    let result = wait_until(
+        engine,
+        Pause::call(timeout),
+        &mut [],
+        |engine, _| match step(engine) {
+            Some(result) => Look::Done(result),
+            None => Look::Sleep(Want::Socket(id, Events::OUT)),
+        },
+    );
+    result?.unwrap_or(Err(Errno::EAGAIN))
+}
+
+/// Puts what fits of the buffers, past their first `skip` bytes, into the stream.
+fn put(
+    engine: &mut Engine,
+    id: SocketId,
+    bufs: &[IoSlice<'_>],
+    mut skip: usize,
+    flags: SendFlags,
+) -> Result<usize> {
+    let context = engine.context().ok_or(Errno::ENETDOWN)?;
+    let mut total = 0;
+    let mut asked = false;
+    for buf in bufs {
+        let at = skip.min(buf.len());
+        skip -= at;
+        let Some(rest) = buf.get(at..).filter(|rest| !rest.is_empty()) else {
+            continue;
+        };
+        asked = true;
+        match context.send(id, rest, flags) {
+            Ok(n) => {
+                total += n;
+                if n < rest.len() {
+                    break;
+                }
+            }
+            Err(_) if total > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    if asked {
+        return Ok(total);
+    }
+    context.send(id, &[], flags)
+}

@@ -1,0 +1,81 @@
+//! The thread that runs the stack while no thread of the program waits for it: timers fire and peers get their ACKs while the program
+//! computes, or waits for something else.
+//!
+//! While the program runs it looks from time to time whether anybody has run the stack since. While the program sleeps on the stack it
+//! sleeps too, until the program wakes.
+
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use mtcp::signals;
+
+use crate::engine;
+use crate::wait::{self, Want};
+
+/// How long the stack may go without a turn before the keeper runs it.
+const TICK: Duration = Duration::from_millis(4);
+
+/// What the others know of it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    thread: Option<Thread>,
+    /// It sleeps until `attend`.
+    parked: bool,
+}
+
+impl Keeper {
+    pub(crate) const fn new() -> Self {
+        Self {
+            thread: None,
+            parked: false,
+        }
+    }
+
+    /// The program stopped sleeping on the stack: someone must look after it.
+    #[inline]
+    pub(crate) fn attend(&mut self) {
+        if self.parked
+            && let Some(thread) = &self.thread
+        {
+            self.parked = false;
+            thread.unpark();
+        }
+    }
+}
+
+/// Starts the thread.
+pub(crate) fn start() -> Keeper {
+    let started = signals::without(|| thread::Builder::new().name("mtcp-keeper".into()).spawn(run));
+    Keeper {
+        // Without it, timers wait for the program.
+        thread: started.ok().map(|handle| handle.thread().clone()),
+        parked: false,
+    }
+}
+
+fn run() {
+    let mut seen = 0;
+    while let Ok(mut engine) = engine::lock() {
+        let idle = engine.turns == seen;
+        seen = engine.turns;
+        if !idle {
+            drop(engine);
+            thread::sleep(TICK);
+        } else if engine.waiters.is_driven_by_program() {
+            engine.keeper.parked = true;
+            drop(engine);
+            thread::park();
+        } else {
+            engine.turn();
+            seen = engine.turns;
+            // Ends at the latest when a frame comes; errors are the driver's to tell, which this is not.
+            let _ = wait::sleep(
+                &mut engine,
+                Want::Nothing,
+                &mut [],
+                (None, std::ptr::null()),
+                true,
+            );
+        }
+    }
+}

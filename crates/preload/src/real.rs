@@ -1,0 +1,104 @@
+//! The C library's own functions, which ours stand in front of.
+
+use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, sockaddr,
+    socklen_t, timespec, timeval,
+};
+
+/// Finds the next definition of `name` after this library's.
+#[cold]
+fn resolve(name: &CStr, into: &AtomicPtr<c_void>) -> *mut c_void {
+    // SAFETY: `name` ends with a NUL.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let found = if found.is_null() {
+        missing as *mut c_void
+    } else {
+        found
+    };
+    into.store(found, Ordering::Relaxed);
+    found
+}
+
+/// Stands in for what this C library does not have.
+extern "C" fn missing() -> isize {
+    mtcp::posix::call::set_errno(libc::ENOSYS);
+    -1
+}
+
+macro_rules! real {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(
+            /// The C library's.
+            #[inline]
+            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+                const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                };
+                let mut next = NEXT.load(Ordering::Relaxed);
+                if next.is_null() {
+                    next = resolve(NAME, &NEXT);
+                }
+                // SAFETY: the function of this name has this type. Variable arguments go where fixed ones do, on the machines we run on.
+                let next: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(next) };
+                // SAFETY: the caller's promises are those of the function.
+                unsafe { next($($argument),*) }
+            }
+        )*
+    };
+}
+
+real! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
+    fn listen(fd: c_int, backlog: c_int) -> c_int;
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
+    fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize;
+    fn write(fd: c_int, buf: *const c_void, len: usize) -> isize;
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize;
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize;
+    fn recv(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> isize;
+    fn send(fd: c_int, buf: *const c_void, len: usize, flags: c_int) -> isize;
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: usize, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> isize;
+    fn sendto(fd: c_int, buf: *const c_void, len: usize, flags: c_int, addr: *const sockaddr, addr_len: socklen_t) -> isize;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize;
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize;
+    fn splice(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, len: usize, flags: c_uint) -> isize;
+    fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn dup(fd: c_int) -> c_int;
+    fn dup2(fd: c_int, to: c_int) -> c_int;
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
+    fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_create1(flags: c_int) -> c_int;
+    fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
+    fn epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+}
+
+/// Leaves the process at once.
+pub(crate) fn exit_group(status: c_int) -> ! {
+    loop {
+        // SAFETY: ends the process; touches no memory.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}

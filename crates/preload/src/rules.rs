@@ -1,0 +1,209 @@
+//! Which sockets are ours: what `mtcp run` put into the environment, and what it says of addresses and ports.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::OnceLock;
+
+use mtcp::config::Cidr;
+use mtcp::{Config, Mode};
+
+/// The settings as lines of `mtcp.conf`.
+const SETTINGS: &str = "MTCP_RUN_SETTINGS";
+/// Ports that alone are ours, and ports that are not: `80,8000-8999`.
+const ONLY: &str = "MTCP_RUN_ONLY";
+const EXCEPT: &str = "MTCP_RUN_EXCEPT";
+
+/// What `mtcp run` said.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) config: Config,
+    only: Vec<(u16, u16)>,
+    except: Vec<(u16, u16)>,
+}
+
+/// Where a socket belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Kernel,
+    Ours,
+}
+
+/// What `mtcp run` said; `None`: nothing, and everything is the kernel's.
+pub(crate) fn rules() -> Option<&'static Rules> {
+    static RULES: OnceLock<Option<Rules>> = OnceLock::new();
+    RULES.get_or_init(read).as_ref()
+}
+
+fn read() -> Option<Rules> {
+    let settings = std::env::var(SETTINGS).ok()?;
+    let mut config = Config::default();
+    if let Err(error) = config.read(&settings, SETTINGS) {
+        crate::log::line(format_args!("{error}: all sockets stay the kernel's"));
+        return None;
+    }
+    // Whoever waits runs the stack.
+    config.mode = Mode::Inline;
+    Some(Rules {
+        config,
+        only: ports(ONLY),
+        except: ports(EXCEPT),
+    })
+}
+
+fn ports(variable: &str) -> Vec<(u16, u16)> {
+    let text = std::env::var(variable).unwrap_or_default();
+    text.split(',').filter_map(range).collect()
+}
+
+fn range(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+}
+
+fn holds(ranges: &[(u16, u16)], port: u16) -> bool {
+    ranges
+        .iter()
+        .any(|(first, last)| (*first..=*last).contains(&port))
+}
+
+/// RFC 4291 §2.5.5.2: an IPv4 address in the clothes of IPv6 is an IPv4 address.
+fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    }
+}
+
+fn contains(network: &Cidr, ip: IpAddr) -> bool {
+    let bits = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)) << 96,
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let mask = u128::MAX
+        .checked_shl(128 - u32::from(network.prefix_len))
+        .unwrap_or(0);
+    network.addr.is_ipv4() == ip.is_ipv4() && (bits(network.addr) ^ bits(ip)) & mask == 0
+}
+
+impl Rules {
+    fn is_ours(&self, ip: IpAddr) -> bool {
+        self.config.addresses.iter().any(|cidr| cidr.addr == ip)
+    }
+
+    fn takes_port(&self, port: u16) -> bool {
+        (self.only.is_empty() || holds(&self.only, port)) && !holds(&self.except, port)
+    }
+
+    /// Whose a socket is that is bound to `local`. The unspecified address is ours and the kernel's.
+    pub(crate) fn bind(&self, local: SocketAddr) -> Place {
+        let ip = plain(local.ip());
+        let any = [
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        ];
+        // A port that the kernel is to choose is not known yet, and those are of clients.
+        let port = local.port() == 0 || self.takes_port(local.port());
+        if port && (any.contains(&ip) || self.is_ours(ip)) {
+            Place::Ours
+        } else {
+            Place::Kernel
+        }
+    }
+
+    /// Whose a connection to `remote` is: ours if our routes lead there and it is not a host of ours.
+    pub(crate) fn connect(&self, remote: SocketAddr) -> Place {
+        let ip = plain(remote.ip());
+        let local =
+            ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || self.is_ours(ip);
+        let link_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if !local && !link_local && self.takes_port(remote.port()) && self.routed(ip) {
+            Place::Ours
+        } else {
+            Place::Kernel
+        }
+    }
+
+    fn routed(&self, ip: IpAddr) -> bool {
+        let Config {
+            addresses,
+            gateways,
+            routes,
+            ..
+        } = &self.config;
+        addresses.iter().any(|network| contains(network, ip))
+            || routes.iter().any(|route| contains(&route.network, ip))
+            || gateways
+                .iter()
+                .any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(only: &str, except: &str) -> Rules {
+        let mut config = Config::default();
+        config.set("addr", "10.0.0.2/24 fd00::2/64").unwrap();
+        config.set("route", "10.9.0.0/16@10.0.0.1").unwrap();
+        let list = |text: &str| text.split(',').filter_map(range).collect();
+        Rules {
+            config,
+            only: list(only),
+            except: list(except),
+        }
+    }
+
+    fn binds(rules: &Rules, local: &str) -> bool {
+        rules.bind(local.parse().unwrap()) == Place::Ours
+    }
+
+    fn connects(rules: &Rules, remote: &str) -> bool {
+        rules.connect(remote.parse().unwrap()) == Place::Ours
+    }
+
+    #[test]
+    fn our_addresses_are_ours() {
+        let rules = rules("", "");
+        for local in [
+            "0.0.0.0:80",
+            "[::]:80",
+            "10.0.0.2:0",
+            "[::ffff:10.0.0.2]:1",
+            "[fd00::2]:80",
+        ] {
+            assert!(binds(&rules, local), "{local}");
+        }
+        for local in ["127.0.0.1:80", "[::1]:80", "10.0.0.3:80"] {
+            assert!(!binds(&rules, local), "{local}");
+        }
+    }
+
+    #[test]
+    fn what_our_routes_reach_is_ours() {
+        let rules = rules("", "");
+        for remote in [
+            "10.0.0.1:80",
+            "10.9.8.7:80",
+            "[::ffff:10.0.0.9]:80",
+            "[fd00::1]:80",
+        ] {
+            assert!(connects(&rules, remote), "{remote}");
+        }
+        for remote in [
+            "127.0.0.1:80",
+            "10.0.0.2:80",
+            "10.1.0.1:80",
+            "[fd01::1]:80",
+            "[::1]:80",
+        ] {
+            assert!(!connects(&rules, remote), "{remote}");
+        }
+    }
+
+    #[test]
+    fn ports_narrow_it() {
+        let rules = rules("80,8000-8999", "8080");
+        assert!(binds(&rules, "0.0.0.0:80") && connects(&rules, "10.0.0.1:8000"));
+        assert!(!binds(&rules, "0.0.0.0:81") && !connects(&rules, "10.0.0.1:8080"));
+    }
+}

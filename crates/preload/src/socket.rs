@@ -1,0 +1,112 @@
+//! A TCP socket of the program: one open file description, however many descriptors name it.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mtcp::posix::options;
+use mtcp::{Context, Domain, Result, SocketId};
+
+/// What a socket has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// The kernel's so far: neither connected nor listening.
+    Open,
+    /// A listener, in the kernel and, once the stack runs, in ours.
+    Listener {
+        backlog: u32,
+        ours: Option<SocketId>,
+    },
+    /// A connection of ours; the kernel socket is a placeholder.
+    Stream(SocketId),
+    /// A connection that stayed with the parent of this process.
+    Lost,
+}
+
+/// An option that was set before the socket was ours.
+#[derive(Clone, Debug)]
+struct Saved {
+    level: c_int,
+    name: c_int,
+    value: Vec<u8>,
+}
+
+/// Options remembered at most.
+const SAVED: usize = 64;
+
+/// One socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Socket {
+    /// Descriptors that name it.
+    pub(crate) refs: u32,
+    /// Tells it from those that had its index before.
+    pub(crate) serial: u32,
+    pub(crate) domain: Domain,
+    pub(crate) nonblocking: bool,
+    /// What `bind` said, with the port that the kernel chose.
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) body: Body,
+    pub(crate) recv_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    options: Vec<Saved>,
+}
+
+impl Socket {
+    pub(crate) fn new(domain: Domain, nonblocking: bool, body: Body) -> Self {
+        Self {
+            refs: 1,
+            serial: 0,
+            domain,
+            nonblocking,
+            local: None,
+            body,
+            recv_timeout: None,
+            send_timeout: None,
+            options: Vec::new(),
+        }
+    }
+
+    /// Our side of it, if there is one.
+    pub(crate) fn ours(&self) -> Option<SocketId> {
+        match self.body {
+            Body::Stream(id) => Some(id),
+            Body::Listener { ours, .. } => ours,
+            Body::Open | Body::Lost => None,
+        }
+    }
+
+    /// Remembers an option for when the socket becomes ours.
+    pub(crate) fn save(&mut self, level: c_int, name: c_int, value: &[u8]) {
+        let value = value.to_vec();
+        let same = |saved: &&mut Saved| (saved.level, saved.name) == (level, name);
+        if let Some(saved) = self.options.iter_mut().find(same) {
+            saved.value = value;
+        } else if self.options.len() < SAVED {
+            self.options.push(Saved { level, name, value });
+        }
+    }
+
+    /// Makes a socket of ours like this one: family, options, address.
+    ///
+    /// # Errors
+    /// Those of `socket` and `bind`.
+    pub(crate) fn make(&self, context: &mut Context) -> Result<SocketId> {
+        let id = context.socket(self.domain)?;
+        context.set_nonblocking(id, true)?;
+        for Saved { level, name, value } in &self.options {
+            // What the kernel took and we do not know, we do without.
+            if let Ok(Some(entry)) = options::find(context, id, *level, *name)
+                && let Ok(option) = (entry.parse)(value)
+            {
+                let _ = context.set_option(id, option);
+            }
+        }
+        if let Some(local) = self.local
+            && let Err(error) = context.bind(id, local)
+        {
+            let _ = context.close(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+}

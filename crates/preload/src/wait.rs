@@ -1,0 +1,345 @@
+//! Who waits for the stack, and who of them drives it.
+//!
+//! One of those that wait, the driver, sleeps on the link, and runs a turn when it wakes. The others sleep on a bell of their own; whoever
+//! runs a turn rings for those whose sockets became ready. Who stops waiting while it drives rings for another to take its place.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use libc::{POLLIN, pollfd, sigset_t, timespec};
+use mtcp::{Context, Errno, Events, Result, SocketId, signals};
+
+use crate::engine::Engine;
+use crate::lock::Guard;
+use crate::slots::{self, Slot};
+
+/// What a sleeper sleeps for, besides descriptors of the kernel.
+#[derive(Debug)]
+pub(crate) enum Want {
+    /// To drive.
+    Nothing,
+    Socket(SocketId, Events),
+    Epoll(SocketId),
+    Many {
+        sockets: Vec<(SocketId, Events)>,
+        epolls: Vec<SocketId>,
+    },
+}
+
+impl Want {
+    fn is_there(&self, context: &mut Context) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Socket(id, events) => !context.ready(*id, *events).is_empty(),
+            Self::Epoll(id) => context.epoll_pending(*id).unwrap_or(true),
+            Self::Many { sockets, epolls } => {
+                sockets
+                    .iter()
+                    .any(|(id, events)| !context.ready(*id, *events).is_empty())
+                    || epolls
+                        .iter()
+                        .any(|id| context.epoll_pending(*id).unwrap_or(true))
+            }
+        }
+    }
+}
+
+/// A place to sleep in, reused.
+#[derive(Debug)]
+struct Bed {
+    bell: c_int,
+    /// `None`: nobody sleeps there.
+    want: Option<Want>,
+    woken: bool,
+}
+
+/// Who sleeps on the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    Nobody,
+    /// Bed of a thread of the program.
+    Program(usize),
+    /// Bed of the keeper, whom a thread of the program may relieve.
+    Keeper(usize),
+}
+
+/// All that wait.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    beds: Vec<Bed>,
+    driver: Driver,
+    /// When the driver wakes by itself, in nanoseconds of the monotonic clock.
+    until: u64,
+    asleep: usize,
+}
+
+/// For how long, and how signals end it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    /// `None`: for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// Signals blocked meanwhile, if others than now.
+    pub(crate) mask: *const sigset_t,
+    /// Goes on after a handler with SA_RESTART.
+    pub(crate) restarts: bool,
+}
+
+impl Pause {
+    /// That of a blocking call on a socket: it restarts only without a time limit (signal(7)).
+    pub(crate) fn call(timeout: Option<Duration>) -> Self {
+        Self {
+            timeout,
+            mask: std::ptr::null(),
+            restarts: timeout.is_none(),
+        }
+    }
+}
+
+/// What a look brought.
+#[derive(Debug)]
+pub(crate) enum Look<T> {
+    Done(T),
+    Sleep(Want),
+}
+
+/// Now, in nanoseconds of the monotonic clock.
+pub(crate) fn now() -> u64 {
+    let mut now = timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: room for a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// ppoll(2), past the C library, so that no hook is in the way.
+pub(crate) fn ppoll(
+    fds: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<usize> {
+    let time = timeout.map(|timeout| timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: descriptors with room for answers, a time and a set of signals (8 bytes for the kernel) or NULL.
+    let ready = unsafe {
+        libc::syscall(
+            libc::SYS_ppoll,
+            fds.as_mut_ptr(),
+            fds.len(),
+            time,
+            mask,
+            8usize,
+        )
+    };
+    usize::try_from(ready).map_err(|_| Errno(mtcp::posix::call::errno()))
+}
+
+impl Waiters {
+    pub(crate) const fn new() -> Self {
+        Self {
+            beds: Vec::new(),
+            driver: Driver::Nobody,
+            until: 0,
+            asleep: 0,
+        }
+    }
+
+    /// Whether someone sleeps on the link.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.driver != Driver::Nobody
+    }
+
+    /// Whether a thread of the program does.
+    pub(crate) fn is_driven_by_program(&self) -> bool {
+        matches!(self.driver, Driver::Program(_))
+    }
+
+    fn lie_down(&mut self, want: Want) -> Result<usize> {
+        let free = self.beds.iter().position(|bed| bed.want.is_none());
+        let bed = match free {
+            Some(bed) => bed,
+            None => {
+                // SAFETY: makes a descriptor; no memory is involved.
+                let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+                if bell < 0 {
+                    return Err(Errno(mtcp::posix::call::errno()));
+                }
+                slots::set(bell, Slot::Private);
+                self.beds.push(Bed {
+                    bell,
+                    want: None,
+                    woken: false,
+                });
+                self.beds.len() - 1
+            }
+        };
+        self.asleep += 1;
+        if let Some(bed) = self.beds.get_mut(bed) {
+            bed.want = Some(want);
+            bed.woken = false;
+        }
+        Ok(bed)
+    }
+
+    fn get_up(&mut self, at: usize) {
+        self.asleep -= 1;
+        if let Driver::Program(bed) | Driver::Keeper(bed) = self.driver
+            && bed == at
+        {
+            self.driver = Driver::Nobody;
+        }
+        let Some(bed) = self.beds.get_mut(at) else {
+            return;
+        };
+        bed.want = None;
+        if bed.woken {
+            let mut count = 0u64;
+            // SAFETY: room for the count.
+            unsafe { libc::syscall(libc::SYS_read, bed.bell, &raw mut count, 8usize) };
+        }
+    }
+
+    /// Takes the driver's place, if it is free or the keeper's.
+    fn drive(&mut self, bed: usize, keeper: bool) -> bool {
+        match (self.driver, keeper) {
+            (Driver::Nobody, true) => self.driver = Driver::Keeper(bed),
+            (Driver::Nobody | Driver::Keeper(_), false) => self.driver = Driver::Program(bed),
+            _ => return false,
+        }
+        true
+    }
+
+    fn ring(bed: &mut Bed) {
+        bed.woken = true;
+        let one = 1u64;
+        // SAFETY: 8 bytes are there.
+        unsafe { libc::syscall(libc::SYS_write, bed.bell, &raw const one, 8usize) };
+    }
+
+    /// Wakes those whose sockets became ready.
+    pub(crate) fn wake_ready(&mut self, context: &mut Context) {
+        if self.asleep == 0 {
+            return;
+        }
+        for bed in &mut self.beds {
+            let there = !bed.woken && bed.want.as_ref().is_some_and(|want| want.is_there(context));
+            if there {
+                Self::ring(bed);
+            }
+        }
+    }
+
+    /// Wakes the driver if something is due before it would wake.
+    pub(crate) fn kick(&mut self, context: &mut Context) {
+        let (Driver::Program(bed) | Driver::Keeper(bed)) = self.driver else {
+            return;
+        };
+        let due = context.due().map(|due| now().saturating_add(nanos(due)));
+        if due.is_some_and(|due| due < self.until)
+            && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
+        {
+            Self::ring(bed);
+        }
+    }
+
+    /// Has another drive, if nobody does.
+    fn hand_over(&mut self) {
+        if self.asleep == 0 || self.is_driven() {
+            return;
+        }
+        let sleeper = |bed: &&mut Bed| bed.want.is_some() && !bed.woken;
+        if let Some(bed) = self.beds.iter_mut().find(sleeper) {
+            Self::ring(bed);
+        }
+    }
+}
+
+/// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for `want`. Fills their `revents`.
+///
+/// # Errors
+/// `EINTR`; what ppoll(2) says.
+pub(crate) fn sleep(
+    engine: &mut Guard<'_, Engine>,
+    want: Want,
+    kernel: &mut [pollfd],
+    (timeout, mask): (Option<Duration>, *const sigset_t),
+    keeper: bool,
+) -> Result<()> {
+    let at = engine.waiters.lie_down(want)?;
+    let bell = engine.waiters.beds.get(at).map_or(-1, |bed| bed.bell);
+    let drives = engine.waiters.drive(at, keeper);
+    let mut links = Vec::new();
+    let mut timeout = timeout;
+    if drives && let Some(context) = engine.context() {
+        // A link that is gone leaves nothing to sleep on; its sockets say so.
+        let most = context.prepare_sleep(&mut links).unwrap_or_default();
+        timeout = [timeout, most].into_iter().flatten().min();
+        engine.waiters.until = timeout.map_or(u64::MAX, |time| now().saturating_add(nanos(time)));
+    }
+    let poll_in = |fd| pollfd {
+        fd,
+        events: POLLIN,
+        revents: 0,
+    };
+    let mut fds = kernel.to_vec();
+    fds.push(poll_in(bell));
+    fds.extend(links.into_iter().map(poll_in));
+    let slept = engine.unlocked(|| ppoll(&mut fds, timeout, mask));
+    engine.waiters.get_up(at);
+    if drives && let Some(context) = engine.context() {
+        // The next turn says what became of the link.
+        let _ = context.end_sleep();
+    }
+    for (to, from) in kernel.iter_mut().zip(&fds) {
+        to.revents = from.revents;
+    }
+    slept.map(drop)
+}
+
+/// Runs turns and looks until a look is done, or the time is up: `None`. Starts and ends with the lock.
+///
+/// # Errors
+/// `EINTR`; what ppoll(2) says.
+pub(crate) fn wait_until<T>(
+    engine: &mut Guard<'_, Engine>,
+    pause: Pause,
+    kernel: &mut [pollfd],
+    mut look: impl FnMut(&mut Engine, &mut [pollfd]) -> Look<T>,
+) -> Result<Option<T>> {
+    let deadline = pause
+        .timeout
+        .map(|timeout| now().saturating_add(nanos(timeout)));
+    let mut interrupted = None;
+    let result = loop {
+        engine.turn();
+        let want = match look(engine, kernel) {
+            Look::Done(result) => break Ok(Some(result)),
+            Look::Sleep(want) => want,
+        };
+        if let Some(error) = interrupted {
+            break Err(error);
+        }
+        let left = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now())));
+        if left == Some(Duration::ZERO) {
+            engine.settle();
+            break Ok(None);
+        }
+        match sleep(engine, want, kernel, (left, pause.mask), false) {
+            Err(Errno::EINTR) if pause.restarts && signals::restart() => {}
+            // Looks once more: what came first counts.
+            Err(error) => interrupted = Some(error),
+            Ok(()) => {}
+        }
+    };
+    engine.waiters.hand_over();
+    engine.keeper.attend();
+    result
+}

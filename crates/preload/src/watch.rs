@@ -1,0 +1,368 @@
+//! Epoll instances of the program: a kernel instance for descriptors of the kernel, and one of the stack beside it for our sockets.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
+use mtcp::{Context, Ctl, EpollEvent, Errno, Events, Interest, Result, SocketId};
+
+use crate::engine::Engine;
+use crate::real;
+use crate::socket::Body;
+
+/// Comes back from the kernel when a thread in its `epoll_wait` must look at the stack too.
+const KICK: u64 = 0x6d74_6370_6b69_636b;
+/// Reports of the stack per wait.
+pub(crate) const REPORTS: usize = 32;
+
+/// Interest in a socket that the kernel watches, and that may become ours.
+#[derive(Clone, Copy, Debug)]
+struct Parked {
+    socket: u32,
+    interest: Interest,
+}
+
+/// One epoll instance.
+#[derive(Debug)]
+pub(crate) struct EpollSet {
+    /// Descriptors that name it.
+    pub(crate) names: Vec<c_int>,
+    /// Its side in the stack, made with the first socket of ours.
+    pub(crate) ours: Option<SocketId>,
+    parked: HashMap<c_int, Parked>,
+    /// Instances in this one.
+    nested: HashMap<c_int, (u32, Interest)>,
+    /// Threads that wait in the kernel only.
+    pub(crate) in_kernel: u32,
+    /// A descriptor that ends their wait.
+    kick: Option<c_int>,
+}
+
+fn interest(event: &epoll_event) -> Interest {
+    Interest {
+        events: Events::from_bits_truncate(event.events),
+        data: event.u64,
+    }
+}
+
+impl EpollSet {
+    pub(crate) fn new(name: c_int) -> Self {
+        Self {
+            names: vec![name],
+            ours: None,
+            parked: HashMap::new(),
+            nested: HashMap::new(),
+            in_kernel: 0,
+            kick: None,
+        }
+    }
+
+    /// The instance of the stack.
+    fn instance(&mut self, context: &mut Context) -> Result<SocketId> {
+        if let Some(id) = self.ours {
+            return Ok(id);
+        }
+        let id = context.epoll_create()?;
+        self.ours = Some(id);
+        Ok(id)
+    }
+
+    /// The kernel need not watch `fd` any more.
+    fn leave_kernel(&self, fd: c_int) {
+        if let Some(epoll) = self.names.first() {
+            // SAFETY: no event is needed to delete.
+            unsafe { real::epoll_ctl(*epoll, EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+        }
+    }
+
+    /// Ends the waits of those in the kernel.
+    fn kick(&mut self) {
+        let Some(&epoll) = self.names.first() else {
+            return;
+        };
+        if self.in_kernel == 0 || self.kick.is_some() {
+            return;
+        }
+        // SAFETY: makes a descriptor that is readable at once; no memory is involved.
+        let kick = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        let mut event = epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: KICK,
+        };
+        // SAFETY: an event.
+        if unsafe { real::epoll_ctl(epoll, EPOLL_CTL_ADD, kick, &raw mut event) } == 0 {
+            self.kick = Some(kick);
+        }
+    }
+
+    /// Takes the kicks out of what the kernel reported. Returns how many reports are left.
+    pub(crate) fn sift(&mut self, events: &mut [epoll_event]) -> usize {
+        let kicked = events.iter().position(|event| event.u64 == KICK);
+        let (Some(at), Some(kick)) = (kicked, self.kick) else {
+            return events.len();
+        };
+        events.copy_within(at + 1.., at);
+        if self.in_kernel == 0 {
+            self.kick = None;
+            // SAFETY: a descriptor of ours; the instance forgets it.
+            unsafe { real::close(kick) };
+        }
+        events.len() - 1
+    }
+}
+
+impl Engine {
+    /// Whether a wait on the instance is for something that only a stack can bring.
+    pub(crate) fn needs_stack(&self, index: u32) -> bool {
+        let Some(set) = self.epolls.get(index) else {
+            return false;
+        };
+        let listens = |parked: &Parked| {
+            let socket = self.sockets.get(parked.socket);
+            socket.is_some_and(|socket| matches!(socket.body, Body::Listener { .. }))
+        };
+        set.parked.values().any(listens)
+            || set
+                .nested
+                .values()
+                .any(|(child, _)| *child != index && self.needs_stack(*child))
+    }
+
+    /// The stack's instances that a wait on this one is about: its own, and those in it.
+    pub(crate) fn instances(&self, index: u32) -> Vec<SocketId> {
+        let Some(set) = self.epolls.get(index) else {
+            return Vec::new();
+        };
+        let nested = set
+            .nested
+            .values()
+            .filter_map(|(child, _)| self.epolls.get(*child)?.ours);
+        set.ours.into_iter().chain(nested).collect()
+    }
+
+    /// What the stack has to report for an instance.
+    pub(crate) fn harvest(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
+        let Some(ours) = self.epolls.get(index).map(|set| set.ours) else {
+            return 0;
+        };
+        let mut reports = [EpollEvent::default(); REPORTS];
+        let room = events.len().min(REPORTS);
+        let mut n = 0;
+        if let (Some(id), Some(context)) = (ours, self.context()) {
+            n = context
+                .epoll_take(id, reports.get_mut(..room).unwrap_or_default())
+                .unwrap_or(0);
+        }
+        for (to, from) in events.iter_mut().zip(reports.iter().take(n)) {
+            to.events = from.events.bits();
+            to.u64 = from.data;
+        }
+        n + self.harvest_nested(index, events.get_mut(n..).unwrap_or_default())
+    }
+
+    /// Instances in this one that have something.
+    fn harvest_nested(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
+        let Some(set) = self.epolls.get(index).filter(|set| !set.nested.is_empty()) else {
+            return 0;
+        };
+        let children: Vec<(SocketId, Interest)> = set
+            .nested
+            .values()
+            .filter(|(_, interest)| interest.events.contains(Events::IN))
+            .filter_map(|(child, interest)| Some((self.epolls.get(*child)?.ours?, *interest)))
+            .collect();
+        let Some(context) = self.context() else {
+            return 0;
+        };
+        let ready = children
+            .into_iter()
+            .filter(|(id, _)| context.epoll_pending(*id).unwrap_or(false));
+        let mut n = 0;
+        for (to, (_, interest)) in events.iter_mut().zip(ready) {
+            to.events = Events::IN.bits();
+            to.u64 = interest.data;
+            n += 1;
+        }
+        n
+    }
+
+    /// `epoll_ctl` for one of our sockets. `epoll` is the instance with that index, `fd` names socket number `socket`.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub(crate) fn watch(
+        &mut self,
+        (epoll, index): (c_int, u32),
+        op: c_int,
+        (fd, socket): (c_int, u32),
+        event: Option<&epoll_event>,
+    ) -> Result<()> {
+        let ctl = ctl(op)?;
+        let body = self
+            .sockets
+            .get(socket)
+            .map(|socket| socket.body)
+            .ok_or(Errno::EBADF)?;
+        if !matches!(body, Body::Stream(_)) {
+            self.watch_kernel((epoll, index), op, (fd, socket), event)?;
+        }
+        let id = match body {
+            Body::Stream(id) | Body::Listener { ours: Some(id), .. } => id,
+            _ => return Ok(()),
+        };
+        let interest = match (ctl, event) {
+            (Ctl::Del, _) => Interest::default(),
+            (_, Some(event)) => interest(event),
+            (_, None) => return Err(Errno::EFAULT),
+        };
+        let (Some((context, _)), epolls) = self.split() else {
+            return Err(Errno::EBADF);
+        };
+        let set = epolls.get_mut(index).ok_or(Errno::EBADF)?;
+        let instance = set.instance(context)?;
+        let done = context.epoll_ctl(instance, ctl, id, interest);
+        set.kick();
+        self.rouse();
+        done
+    }
+
+    /// The kernel's part, for sockets that are, or also are, the kernel's.
+    fn watch_kernel(
+        &mut self,
+        (epoll, index): (c_int, u32),
+        op: c_int,
+        (fd, socket): (c_int, u32),
+        event: Option<&epoll_event>,
+    ) -> Result<()> {
+        let mut copy = event.copied();
+        let pointer = copy
+            .as_mut()
+            .map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        // SAFETY: an event or NULL.
+        if unsafe { real::epoll_ctl(epoll, op, fd, pointer) } < 0 {
+            return Err(Errno(mtcp::posix::call::errno()));
+        }
+        if let Some(set) = self.epolls.get_mut(index) {
+            match event {
+                Some(event) if op != EPOLL_CTL_DEL => {
+                    let interest = interest(event);
+                    set.parked.insert(fd, Parked { socket, interest });
+                }
+                _ => {
+                    set.parked.remove(&fd);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An instance inside another: the kernel watches its side, we remember for ours.
+    pub(crate) fn nest(
+        &mut self,
+        index: u32,
+        op: c_int,
+        (fd, child): (c_int, u32),
+        event: Option<&epoll_event>,
+    ) {
+        let Some(set) = self.epolls.get_mut(index) else {
+            return;
+        };
+        match event {
+            Some(event) if op != EPOLL_CTL_DEL => {
+                set.nested.insert(fd, (child, interest(event)));
+            }
+            _ => {
+                set.nested.remove(&fd);
+            }
+        }
+    }
+
+    /// A socket became ours: the stack watches it from now on for whoever had the kernel do so, `alone` if the kernel shall not any more.
+    pub(crate) fn rewatch(&mut self, socket: u32, alone: bool) {
+        let id = self
+            .sockets
+            .get(socket)
+            .and_then(crate::socket::Socket::ours);
+        let (Some((context, _)), epolls) = self.split() else {
+            return;
+        };
+        let Some(id) = id else { return };
+        let indices: Vec<u32> = epolls.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            let Some(set) = epolls.get_mut(index) else {
+                continue;
+            };
+            let mine: Vec<(c_int, Interest)> = set
+                .parked
+                .iter()
+                .filter(|(_, parked)| parked.socket == socket)
+                .map(|(fd, parked)| (*fd, parked.interest))
+                .collect();
+            for (fd, interest) in mine {
+                // Twice under two numbers counts once.
+                let _ = set
+                    .instance(context)
+                    .and_then(|instance| context.epoll_ctl(instance, Ctl::Add, id, interest));
+                if alone {
+                    set.parked.remove(&fd);
+                    set.leave_kernel(fd);
+                }
+                set.kick();
+            }
+        }
+    }
+
+    /// A socket is gone, or the kernel's for good.
+    pub(crate) fn forget(&mut self, socket: u32) {
+        let indices: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            if let Some(set) = self.epolls.get_mut(index)
+                && !set.parked.is_empty()
+            {
+                set.parked.retain(|_, parked| parked.socket != socket);
+            }
+        }
+    }
+
+    /// One descriptor less names the instance.
+    pub(crate) fn release_epoll(&mut self, index: u32, name: c_int) {
+        let Some(set) = self.epolls.get_mut(index) else {
+            return;
+        };
+        set.names.retain(|other| *other != name);
+        if !set.names.is_empty() {
+            return;
+        }
+        let ours = self.epolls.remove(index).and_then(|set| set.ours);
+        let others: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
+        for other in others {
+            if let Some(set) = self.epolls.get_mut(other) {
+                set.nested.retain(|_, (child, _)| *child != index);
+            }
+        }
+        if let (Some(id), Some(context)) = (ours, self.context()) {
+            // It is an instance.
+            let _ = context.close(id);
+        }
+    }
+
+    /// In the child of a `fork`: what was in the stack is not there any more.
+    pub(crate) fn orphan_epolls(&mut self) {
+        let indices: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            if let Some(set) = self.epolls.get_mut(index) {
+                set.ours = None;
+                set.in_kernel = 0;
+            }
+        }
+    }
+}
+
+fn ctl(op: c_int) -> Result<Ctl> {
+    match op {
+        EPOLL_CTL_ADD => Ok(Ctl::Add),
+        EPOLL_CTL_MOD => Ok(Ctl::Mod),
+        EPOLL_CTL_DEL => Ok(Ctl::Del),
+        _ => Err(Errno::EINVAL),
+    }
+}

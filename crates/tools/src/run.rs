@@ -1,0 +1,180 @@
+//! `mtcp run`: an unmodified program over the stack.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+use mtcp::{Config, Mode};
+
+use crate::fail::Failure;
+use crate::link::LinkArgs;
+
+/// What takes the program's calls.
+const LIBRARY: &str = "libmtcp_preload.so";
+/// What the library reads: lines of `mtcp.conf`, and ports.
+const SETTINGS: &str = "MTCP_RUN_SETTINGS";
+const ONLY: &str = "MTCP_RUN_ONLY";
+const EXCEPT: &str = "MTCP_RUN_EXCEPT";
+const PRELOAD: &str = "LD_PRELOAD";
+
+const EXAMPLES: &str = "Examples:
+  mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server --bind 10.0.0.2 --protected-mode no
+  mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1 -- curl http://192.0.2.1/
+  mtcp run --io tap:tap0 --addr 10.0.0.2/24 --only 80,8000-8999 -- python3 -m http.server 80
+
+TCP connections to and from the addresses given here go through the stack, as far as its routes lead; loopback and everything else
+stay with the kernel.";
+
+/// Runs a program, as it is, with its TCP connections on the stack.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Ports of ours, local ones of servers and remote ones of clients; all others are the kernel's
+    #[arg(long, value_name = "PORTS", value_parser = ports)]
+    only: Option<String>,
+    /// Ports that are the kernel's
+    #[arg(long, value_name = "PORTS", value_parser = ports)]
+    except: Option<String>,
+    /// The library to load, if it is not beside this program or in ../lib
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// `80,8000-8999`.
+fn ports(text: &str) -> Result<String, String> {
+    let port = |text: &str| text.parse::<u16>().is_ok();
+    let good = text.split(',').all(|part| match part.split_once('-') {
+        Some((first, last)) => port(first) && port(last),
+        None => port(part),
+    });
+    if good {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("'{text}' is no list of ports like 80,8000-8999"))
+    }
+}
+
+impl RunArgs {
+    /// Becomes the program.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let mut config = self.link.config()?;
+        if config.mode == Mode::Paired {
+            return Err(Failure::error(
+                "the threads of the program run the stack here, so there is no paired mode",
+                "give --mode inline, or leave it out",
+            ));
+        }
+        if self.link.config.is_none() {
+            // The program may have better uses for the processor.
+            config.spin = Duration::ZERO;
+        }
+        let library = self.library()?;
+        let Some((program, arguments)) = self.program.split_first() else {
+            return Err(Failure::error("no program given", "name it after --"));
+        };
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env(SETTINGS, settings(&config))
+            .env(PRELOAD, preload(&library, std::env::var_os(PRELOAD)));
+        for (name, ports) in [(ONLY, &self.only), (EXCEPT, &self.except)] {
+            match ports {
+                Some(ports) => command.env(name, ports),
+                None => command.env_remove(name),
+            };
+        }
+        let error = command.exec();
+        Err(Failure::error(
+            format!("cannot run {}: {error}", program.display()),
+            "check its name and the PATH",
+        ))
+    }
+
+    fn library(&self) -> anyhow::Result<PathBuf> {
+        let places = match &self.library {
+            Some(library) => vec![library.clone()],
+            None => std::env::current_exe()
+                .map(|own| beside(&own))
+                .unwrap_or_default(),
+        };
+        let found = places.iter().find_map(|place| place.canonicalize().ok());
+        found.ok_or_else(|| {
+            Failure::error(
+                format!("there is no {LIBRARY} beside this program or in ../lib"),
+                "build it (cargo build -p preload), or name it with --library",
+            )
+        })
+    }
+}
+
+/// Where the library of a program may be.
+fn beside(own: &Path) -> Vec<PathBuf> {
+    let directory = own.parent().unwrap_or(Path::new("."));
+    vec![
+        directory.join(LIBRARY),
+        directory.join("../lib").join(LIBRARY),
+    ]
+}
+
+/// The library, in front of those that are to be loaded anyway.
+fn preload(library: &Path, others: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        list.push(OsStr::new(":"));
+        list.push(others);
+    }
+    list
+}
+
+/// The settings as lines that read back as the same.
+fn settings(config: &Config) -> String {
+    mtcp::config::keys()
+        .iter()
+        .map(|key| (key.name, key.show(config)))
+        // Threads are the program's own.
+        .filter(|(name, value)| !value.is_empty() && *name != "core_mask")
+        .map(|(name, value)| format!("{name} = {value}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_read_back() {
+        let mut config = Config::default();
+        config.set("addr", "10.0.0.2/24 fd00::2/64").unwrap();
+        config.set("gateway", "10.0.0.1").unwrap();
+        config.set("io", "afxdp:veth0").unwrap();
+        let mut copy = Config::default();
+        copy.read(&settings(&config), "settings").unwrap();
+        assert_eq!(copy, config);
+    }
+
+    #[test]
+    fn other_libraries_stay() {
+        let library = Path::new("/lib/x.so");
+        assert_eq!(preload(library, None), "/lib/x.so");
+        assert_eq!(
+            preload(library, Some("a.so b.so".into())),
+            "/lib/x.so:a.so b.so"
+        );
+    }
+
+    #[test]
+    fn ports_are_numbers_and_ranges() {
+        assert!(ports("80,8000-8999").is_ok());
+        for wrong in ["", "http", "80,", "1-2-3", "70000"] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+    }
+}
