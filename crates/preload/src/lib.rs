@@ -14,7 +14,7 @@
 mod engine;
 mod exit;
 mod fork;
-mod hooks;
+pub mod hooks;
 mod keeper;
 mod lock;
 mod log;

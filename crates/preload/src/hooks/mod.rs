@@ -2,17 +2,17 @@
 //!
 //! Each looks at the table first and goes on to the C library when the descriptor is none of ours.
 
-mod descriptor;
-mod epoll;
-mod listen;
-mod message;
-mod option;
-mod poll;
-mod process;
-mod select;
-mod sendfile;
-mod socket;
-mod stream;
+pub mod descriptor;
+pub mod epoll;
+pub mod listen;
+pub mod message;
+pub mod option;
+pub mod poll;
+pub mod process;
+pub mod select;
+pub mod sendfile;
+pub mod socket;
+pub mod stream;
 
 use std::time::Duration;
 

@@ -13,6 +13,7 @@ hooks! {
     }
 
     /// _Exit(3).
+    #[allow(non_snake_case)]
     fn _Exit(status: c_int) -> () {
         exit::finish();
         real::exit_group(status)

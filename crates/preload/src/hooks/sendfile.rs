@@ -5,11 +5,12 @@ use std::io::IoSlice;
 
 use libc::{loff_t, off_t};
 use mtcp::posix::call::answer;
-use mtcp::{Errno, Result, SendFlags};
+use mtcp::{Errno, Result, SendFlags, SocketId};
 
 use super::stream::write_out;
 use super::{hooks, last};
-use crate::engine;
+use crate::engine::{self, Engine, Found};
+use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::socket::Body;
 use crate::{real, slots};
@@ -71,29 +72,49 @@ unsafe fn send(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Resu
     if start < 0 {
         return Err(Errno::EINVAL);
     }
-    let mut at = start;
+    let (sent, result) = copy(&mut engine, &found, id, (from, start), count);
+    engine.staged(!found.nonblocking);
+    drop(engine);
+    if result == Err(Errno::EPIPE) {
+        // SAFETY: no memory is involved.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    if sent == 0 {
+        result?;
+    }
+    let end = start + sent;
+    // SAFETY: the caller's promise.
+    match unsafe { offset.as_mut() } {
+        Some(offset) => *offset = end,
+        // SAFETY: no memory is involved.
+        None => drop(unsafe { libc::lseek64(from, end, libc::SEEK_SET) }),
+    }
+    isize::try_from(sent).map_err(|_| Errno::EINVAL)
+}
+
+/// Copies from a file into the stream: all, or as much as fits now. Says how much, and what ended it early.
+fn copy(
+    engine: &mut Guard<'_, Engine>,
+    found: &Found,
+    id: SocketId,
+    (file, start): (c_int, off_t),
+    count: usize,
+) -> (off_t, Result<()>) {
+    let waits = if found.nonblocking {
+        SendFlags::DONTWAIT
+    } else {
+        SendFlags::empty()
+    };
     let mut buffer = vec![0; CHUNK.min(count)];
-    let mut left = count;
-    let mut result = Ok(());
+    let (mut at, mut left) = (start, count);
     while left > 0 {
-        let bytes = match read_at(from, &mut buffer, left, at) {
+        let bytes = match read_at(file, &mut buffer, left, at) {
             Ok([]) => break,
             Ok(bytes) => bytes,
-            Err(error) => {
-                result = Err(error);
-                break;
-            }
+            Err(error) => return (at - start, Err(error)),
         };
-        let mut flags = if found.nonblocking {
-            SendFlags::DONTWAIT
-        } else {
-            SendFlags::empty()
-        };
-        flags.set(
-            SendFlags::MORE,
-            bytes.len() < left && bytes.len() == buffer_len(count),
-        );
-        match write_out(&mut engine, &found, id, &[IoSlice::new(bytes)], flags) {
+        let flags = waits | SendFlags::MORE;
+        match write_out(engine, found, id, &[IoSlice::new(bytes)], flags) {
             Ok(n) => {
                 at += n.cast_signed() as off_t;
                 left -= n;
@@ -101,33 +122,10 @@ unsafe fn send(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Resu
                     break;
                 }
             }
-            Err(error) => {
-                result = Err(error);
-                break;
-            }
+            Err(error) => return (at - start, Err(error)),
         }
     }
-    engine.staged(!found.nonblocking);
-    drop(engine);
-    if result == Err(Errno::EPIPE) {
-        // SAFETY: no memory is involved.
-        unsafe { libc::raise(libc::SIGPIPE) };
-    }
-    let sent = at - start;
-    if sent == 0 {
-        result?;
-    }
-    // SAFETY: the caller's promise.
-    match unsafe { offset.as_mut() } {
-        Some(offset) => *offset = at,
-        // SAFETY: no memory is involved.
-        None => drop(unsafe { libc::lseek64(from, at, libc::SEEK_SET) }),
-    }
-    isize::try_from(sent).map_err(|_| Errno::EINVAL)
-}
-
-fn buffer_len(count: usize) -> usize {
-    CHUNK.min(count)
+    (at - start, Ok(()))
 }
 
 /// Bytes of a file.
