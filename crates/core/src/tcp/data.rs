@@ -153,7 +153,10 @@ impl Conn<'_> {
     pub fn process_fin(&mut self, seg: &Segment<'_>) -> Step {
         if seg.has(TcpFlags::FIN) && self.hot.state.may_receive() && !self.has(Flags::PEER_FIN) {
             let fin = seg.data_seq() + seg.payload_len();
-            if fin >= self.hot.rcv_nxt && fin <= self.hot.rcv_adv {
+            // Not if data was received from beyond it: one of the two is a lie, and RCV.NXT could pass the FIN by.
+            let edge = self.hot.rcv_adv;
+            let is_last = self.first_held(fin, edge).is_none();
+            if fin >= self.hot.rcv_nxt && fin <= edge && is_last {
                 self.cold.peer_fin = fin;
                 self.set(Flags::PEER_FIN);
             }

@@ -3,6 +3,7 @@
 use crate::command::Options;
 use crate::drops::Drop;
 use crate::event::Ready;
+use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
 
 const WIN: u16 = 60_000;
@@ -191,4 +192,20 @@ fn buffers_go_back_when_drained() {
     let id = h.id();
     h.execute(crate::Command::Received(id));
     assert_eq!(h.stack.usage().recv_bytes, 0);
+}
+
+/// RCV.NXT would jump over it, and the real one would come in vain.
+#[test]
+fn a_fin_in_front_of_data_that_arrived_is_a_lie() {
+    let mut h = Harness::established();
+    h.send(seg().seq(101).ack(1).win(WIN).len(100));
+    h.send(seg().fin().seq(101).ack(1).win(WIN));
+    h.send(seg().fin().seq(150).ack(1).win(WIN));
+    h.drain();
+    h.send(seg().seq(1).ack(1).win(WIN).len(100));
+    h.drain();
+    h.expect_read(1, 200);
+    h.expect_state(State::Established);
+    h.send(seg().fin().seq(201).ack(1).win(WIN));
+    h.expect_state(State::CloseWait);
 }
