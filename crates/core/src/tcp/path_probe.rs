@@ -66,6 +66,16 @@ impl PathSearch {
         }
     }
 
+    /// What SND.UNA has left behind stays behind, although sequence numbers wrap around.
+    fn forget_before(&mut self, una: SeqNumber) {
+        if self.sent_full && una > self.full_end {
+            self.full_end = una;
+        }
+        if una > self.claimed_seq {
+            self.claimed = 0;
+        }
+    }
+
     /// Nothing more can be gained for now; in ten minutes the path may have changed.
     fn rest(&mut self, now: Instant, link_mtu: u16) {
         self.high = link_mtu;
@@ -193,13 +203,17 @@ impl Conn<'_> {
             return ProbePlan::No;
         }
         self.settle_path_probe(now);
-        let unfit = Flags::SACKED | Flags::RECOVERY | Flags::LOSS | Flags::HOLES | Flags::DUPLICATE;
+        let unfit = Flags::SACKED | Flags::RECOVERY | Flags::LOSS;
         let search = &self.cold.search;
         if search.size != 0 || now < search.next_at || !self.has(Flags::SACK) || self.has(unfit) {
             return ProbePlan::No;
         }
         let len = u32::from(self.mss_for(self.next_size()));
         let mss = u32::from(self.hot.mss);
+        // With options that come and go the packet would be larger than the path is to be tried with.
+        if self.segment_room() < mss {
+            return ProbePlan::No;
+        }
         if len <= mss {
             // The peer does not take more.
             self.cold.search.high = self.cold.path.mtu;
@@ -245,6 +259,7 @@ impl Conn<'_> {
     pub fn on_full_segment_sent(&mut self, plan: &Plan) {
         let range = Range::new(plan.seq, plan.end());
         let search = &mut self.cold.search;
+        search.forget_before(self.hot.snd_una);
         if plan.len <= u32::from(self.hot.mss) {
             if !search.sent_full {
                 search.sent_full = true;
@@ -321,6 +336,25 @@ impl Conn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_acknowledged_once_stays_acknowledged() {
+        let mut search = PathSearch {
+            sent_full: true,
+            full_end: SeqNumber(1000),
+            claimed: 600,
+            claimed_seq: SeqNumber(2000),
+            ..PathSearch::new(1500)
+        };
+        for una in (0..8u32).map(|i| SeqNumber(i.wrapping_mul(1 << 30)) + 3000) {
+            search.forget_before(una);
+            assert_eq!(
+                (una >= search.full_end, search.claimed),
+                (true, 0),
+                "{una:?}"
+            );
+        }
+    }
 
     #[test]
     fn sizes_to_fall_back_on() {

@@ -1,5 +1,7 @@
 //! The path's MTU without trust in ICMP and without ICMP: RFC 5927 §7, RFC 4821, RFC 8899; and what is remembered of it (RFC 1191 §6.3).
 
+use wire::ip::Ecn;
+
 use super::messages::report;
 use crate::command::Options;
 use crate::testing::{Handshake, Harness, Seg, seg};
@@ -110,6 +112,41 @@ fn a_larger_size_is_probed_after_ten_minutes() {
         h.expect(seg().seq(25_041 + i * FULL as u32).len(FULL));
     }
     assert_eq!((h.info().pmtu, h.stack.counters().mtu_probes), (1500, 1));
+}
+
+#[test]
+fn a_probe_takes_no_options_along_that_make_it_larger() {
+    let mut h = Harness::new();
+    let options = Options {
+        nodelay: true,
+        ..Options::default()
+    };
+    h.listen(4, options);
+    h.send(offer(true).syn().ace(0b111));
+    h.pop();
+    let last = h.handshake_ack(&offer(true));
+    h.send(last.ace(0b010).ecn_bytes(1, 0, 1));
+    h.take_accepted();
+    h.write(4 * FULL);
+    let frame = h.sink.frames.back().cloned().unwrap();
+    h.drain();
+    report(&mut h, 4, 1000, &frame);
+    h.send(ack(5841, &[]).ace(5));
+    h.drain();
+    h.advance(600_000);
+    // The counters of what arrives now go with the next segment: 12 bytes.
+    let data = seg().seq(1).ack(5841).ace(5).win(WIN);
+    h.inject(data.len(100).ecn(Ecn::Ect0));
+    h.write(9600);
+    h.expect(
+        seg()
+            .seq(5841)
+            .len(948)
+            .ack(101)
+            .ace(5)
+            .ecn_bytes(101, 0, 1),
+    );
+    h.expect(seg().seq(6789).len(FULL).ack(101).ace(5));
 }
 
 /// RFC 4821 §7.4-2, §7.6.2-1.
