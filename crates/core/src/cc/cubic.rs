@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use super::growth::is_cwnd_limited;
+use super::growth::{echoed, is_cwnd_limited};
 use super::slow_start::SlowStart;
 use super::{AckSample, Window};
 
@@ -114,6 +114,12 @@ impl Cubic {
         self.slow_start.end();
     }
 
+    /// RFC 9438 §4.6: as after a loss, but down to one segment.
+    pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32) {
+        self.on_congestion_event(window, flight, mss);
+        window.cwnd = echoed(shrunk(flight), mss);
+    }
+
     /// RFC 9438 §4.8. `ssthresh` is held when the same data times out again (RFC 5681 §3.1).
     /// RFC 9438 §4.8-1.
     pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
@@ -175,8 +181,11 @@ impl Epoch {
 
 /// max(flight * beta, 2 segments) (RFC 9438 §4.6).
 fn reduced(flight: u32, mss: u32) -> u32 {
-    let reduced = u64::from(flight) * BETA.0 / BETA.1;
-    (reduced as u32).max(mss.saturating_mul(2))
+    shrunk(flight).max(mss.saturating_mul(2))
+}
+
+fn shrunk(flight: u32) -> u32 {
+    (u64::from(flight) * BETA.0 / BETA.1) as u32
 }
 
 /// In 1/1024 s.
@@ -268,6 +277,19 @@ mod tests {
         let mut window = avoiding(2);
         Cubic::default().on_congestion_event(&mut window, MSS, MSS);
         assert_eq!(window.ssthresh, 2 * MSS);
+    }
+
+    /// RFC 9438 §4.6-4.
+    #[test]
+    fn echoes_reduce_it_to_one_segment() {
+        let mut window = avoiding(4);
+        let mut cubic = Cubic::default();
+        for (cwnd, ssthresh) in [(28, 28), (19, 20), (13, 20), (10, 20), (10, 20)] {
+            let flight = window.cwnd;
+            cubic.on_ecn(&mut window, flight, MSS);
+            let tenths = (window.cwnd * 10 / MSS, window.ssthresh * 10 / MSS);
+            assert_eq!(tenths, (cwnd, ssthresh));
+        }
     }
 
     /// RFC 9438 §4.7-1.

@@ -13,6 +13,13 @@ pub(super) fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
     }
 }
 
+/// What an echo of congestion leaves of the window: `reduced`, or one segment, while `ssthresh` and what a loss leaves is two at least
+/// (RFC 3168 §6.1.2, RFC 9438 §4.6).
+/// RFC 9438 §4.6-4.
+pub(super) fn echoed(reduced: u32, mss: u32) -> u32 {
+    reduced.max(mss)
+}
+
 /// RFC 5681 equation (4).
 pub(super) fn half(flight: u32, mss: u32) -> u32 {
     (flight / 2).max(mss.saturating_mul(2))

@@ -196,8 +196,8 @@ impl Algorithm {
     /// during recovery. What to do is in `window` afterwards.
     pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32) {
         match self {
-            Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),
-            Self::NewReno(algorithm) => algorithm.on_congestion_event(window, flight, mss),
+            Self::Cubic(algorithm) => algorithm.on_ecn(window, flight, mss),
+            Self::NewReno(algorithm) => algorithm.on_ecn(window, flight, mss),
             Self::Dctcp(algorithm) => algorithm.on_ecn(window, mss),
             Self::Bbr(algorithm) => algorithm.on_ecn(window, flight, mss),
         }

@@ -1,6 +1,6 @@
 //! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that RFC 6582 adds is `tcp/recovery.rs`.)
 
-use super::growth::{half, is_cwnd_limited};
+use super::growth::{echoed, half, is_cwnd_limited};
 use super::slow_start::SlowStart;
 use super::{AckSample, Window};
 
@@ -41,6 +41,12 @@ impl NewReno {
         window.cwnd = window.ssthresh;
         self.slow_start.end();
         self.bytes_acked = 0;
+    }
+
+    /// RFC 3168 §6.1.2: half the window, and at least one segment.
+    pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32) {
+        self.on_congestion_event(window, flight, mss);
+        window.cwnd = echoed(flight / 2, mss);
     }
 
     /// RFC 5681 §3.1: `cwnd` falls to the loss window of one segment. `ssthresh` is held when the same data times out again.

@@ -153,6 +153,9 @@ impl Tcp {
         cold.segments_in = 1;
         cold.listener = u32::from(record.listener);
         cold.ecn.accept(record.ecn);
+        if record.has(half_open::Options::UNASKED) {
+            cold.ecn.mark_nothing();
+        }
         self.conns.init(slot, hot, cold, record.key);
         self.shared.queues.grow_connections(slot);
     }

@@ -16,6 +16,8 @@ pub(crate) struct Counts {
     ce: u32,
     ect0: u32,
     ect1: u32,
+    /// Segments that arrived with CE since anything was sent.
+    unreported: u8,
     /// The byte counters have changed since they were last sent.
     news: bool,
     /// The option passes: the peer sent one, and gets ours.
@@ -24,6 +26,8 @@ pub(crate) struct Counts {
     pub handshake: Option<Ecn>,
     /// The last ACE field of the peer.
     peer_ace: u8,
+    /// What the peer says counts for nothing.
+    is_ignored: bool,
     /// s.ceb, as last reported.
     reported: u32,
 }
@@ -36,10 +40,12 @@ impl Default for Counts {
             ce: 0,
             ect0: FIRST_ECT_BYTES,
             ect1: FIRST_ECT_BYTES,
+            unreported: 0,
             news: false,
             option: false,
             handshake: None,
             peer_ace: FIRST_CEP,
+            is_ignored: false,
             reported: 0,
         }
     }
@@ -54,9 +60,10 @@ impl Counts {
         self.news = self.option;
     }
 
-    /// The server's side: the client has counted our SYN-ACK or has not.
-    pub fn start(&mut self, syn_ack_was_marked: bool) {
+    /// The server's side: the client has counted our SYN-ACK or has not, if it counts at all.
+    pub fn start(&mut self, syn_ack_was_marked: bool, peer_counts: bool) {
         self.peer_ace = FIRST_CEP + u8::from(syn_ack_was_marked);
+        self.is_ignored = !peer_counts;
     }
 
     /// A segment with `len` bytes of payload arrived (RFC 9768 §3.2.2.2, §3.2.3.1).
@@ -68,11 +75,17 @@ impl Counts {
             Ecn::Ect1 => &mut self.ect1,
             Ecn::Ce => {
                 self.cep = self.cep.wrapping_add(1);
+                self.unreported = self.unreported.saturating_add(1);
                 &mut self.ce
             }
         };
         *bytes = bytes.wrapping_add(len);
         self.news |= len > 0;
+    }
+
+    /// Whether marks on segments that need no ACK want one by now: RFC 9768 §3.2.2.5.1, with an n of 3.
+    pub fn is_ack_due(&self) -> bool {
+        self.unreported >= 3
     }
 
     /// The ACE field to send.
@@ -96,8 +109,9 @@ impl Counts {
         EcnBytes::new(self.ect0, self.ce, self.ect1, ect1_first)
     }
 
-    /// The option was sent, if there was any to send.
+    /// The field was sent, and the option, if there was any to send.
     pub fn on_sent(&mut self) {
+        self.unreported = 0;
         self.news = false;
     }
 
@@ -116,6 +130,9 @@ impl Counts {
     ) -> u32 {
         let delta = u32::from(ace.wrapping_sub(self.peer_ace) & 7);
         self.peer_ace = ace;
+        if self.is_ignored {
+            return 0;
+        }
         if let Some(ce) = option.and_then(|option| option.ce()) {
             return self.take_bytes(ce);
         }

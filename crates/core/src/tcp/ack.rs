@@ -28,7 +28,10 @@ impl Conn<'_> {
             self.complete_simultaneous_open(now, seg)?;
         }
         self.check_ack(now, seg)?;
-        // Not before: its ACK gives a forged segment away (RFC 5961 §5.2), whose timestamp would have PAWS drop the real ones.
+        // Not before: its ACK gives a forged segment away (RFC 5961 §5.2). Its mark would be echoed, its arrival would pass for a sign of
+        // life, and its timestamp would have PAWS drop the real ones.
+        self.note_arrival(now);
+        self.receive_marks(now, seg);
         self.update_ts_recent(seg);
         self.process_progress(now, seg);
         self.update_window(now, seg);
@@ -45,7 +48,7 @@ impl Conn<'_> {
         let rate = self.begin_rate_sample();
         let before = self.delivered_so_far();
         let news = self.process_sack(now, seg);
-        self.process_ecn(seg, news);
+        self.process_ecn(now, seg, news);
         let duplicate = self.reported_duplicate(seg);
         if let Some(report) = duplicate {
             self.on_spurious_retransmission();

@@ -62,13 +62,13 @@ impl Feedback {
     }
 
     /// What both agree on when a SYN that asks for `self` is answered so (RFC 9768 table 2, RFC 3168 §6.1.1).
-    /// RFC 3168 §6.1.1-1; RFC 9768 §3.1.1-1, §3.1.2-2.
+    /// RFC 3168 §6.1.1-1; RFC 9768 §3.1.1-1, §3.1.2-2, §3.1.3-2.
     fn agreed(self, answer: Answer) -> Self {
         match (self, answer.0) {
             (Self::None, _) | (_, 0b000 | 0b111) => Self::None,
             (_, 0b001) => Self::Classic,
             (Self::Classic, _) => Self::None,
-            (Self::Accurate, 0b101) => Self::Classic,
+            // With 101, which nobody has a use for yet (§3.1.3).
             (Self::Accurate, _) => Self::Accurate,
         }
     }
@@ -83,6 +83,9 @@ fn arrival_code(codepoint: Ecn) -> u8 {
         Ecn::Ce => 0b110,
     }
 }
+
+/// An answer for future use: ECN is had, and the SYN arrived as it was sent (RFC 9768 §3.1.3).
+const RESERVED: u8 = 0b101;
 
 /// The ECN bits of a SYN-ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -107,6 +110,21 @@ impl Answer {
         })
     }
 
+    /// The answer to a SYN that is repeated, perhaps with other bits. What was agreed on with the first stays; and where counters were, the
+    /// latest is the one whose arrival is told. `None`: the two questions exclude each other.
+    /// RFC 9768 §3.1.5-1, §3.1.5-2.
+    pub fn again(self, syn: &Segment<'_>) -> Option<Self> {
+        match (self.feedback(), Feedback::asked_by(syn.flags)) {
+            (Feedback::Accurate, Feedback::Classic) | (Feedback::Classic, Feedback::Accurate) => {
+                None
+            }
+            (Feedback::Accurate, _) => Some(Self(arrival_code(syn.ecn))),
+            // RFC 3168 §6.1.1.1: it has given up asking.
+            (Feedback::Classic, Feedback::None) => Some(Self::REFUSAL),
+            _ => Some(self),
+        }
+    }
+
     pub fn flags(self) -> TcpFlags {
         ace_flags(self.0)
     }
@@ -128,7 +146,8 @@ impl Answer {
     /// RFC 9768 §3.2.2.3-1.
     fn is_plausible(self, sent: Ecn) -> bool {
         let marked = sent != Ecn::NotEct && self.0 == arrival_code(Ecn::Ce);
-        self.feedback() != Feedback::Accurate || marked || self.0 == arrival_code(sent)
+        let unchanged = self.0 == arrival_code(sent) || self.0 == RESERVED;
+        self.feedback() != Feedback::Accurate || marked || unchanged
     }
 }
 
@@ -150,6 +169,8 @@ pub(crate) struct EcnState {
     reduced: Option<SeqNumber>,
     /// Bytes that met congestion and that congestion control has not heard of.
     marked: u32,
+    /// How often in a row congestion was echoed to a window of one segment.
+    holds: u8,
     pub counts: Counts,
 }
 
@@ -187,6 +208,12 @@ impl EcnState {
         self.feedback = answer.feedback();
         self.answer = answer;
         self.capable = true;
+    }
+
+    /// A SYN did not ask, or an answer did not say yes, before or after one that did: the peer may not be counting (RFC 9768 §3.1.5).
+    /// RFC 9768 §3.1.5-3.
+    pub fn mark_nothing(&mut self) {
+        self.capable = false;
     }
 
     /// Bytes of the `acked` ones that met congestion.
@@ -276,16 +303,19 @@ impl Conn<'_> {
 
     /// The ACK that completes a passive handshake. With accurate ECN its bits can be a code of how the SYN-ACK arrived
     /// (RFC 9768 §3.2.2.1, table 3); the result has the counter in their place that the peer goes on from.
-    /// RFC 9768 §3.2.2.1-1.
+    /// RFC 9768 §3.2.2.1-1, §3.2.2.1-2.
     pub fn take_handshake_report<'a>(&mut self, seg: &Segment<'a>) -> Segment<'a> {
         let mut seg = *seg;
         let ecn = &mut self.cold.ecn;
         if ecn.feedback == Feedback::Accurate {
             let is_code = seg.payload.is_empty() && seg.options.sack.is_empty();
             if is_code {
-                // 000: something on the path clears the bits. Then there is no feedback (RFC 9768 §3.2.2.4).
-                ecn.capable = ace(seg.flags) != 0;
-                ecn.counts.start(ace(seg.flags) == arrival_code(Ecn::Ce));
+                // 000: the peer does not count after all, or something on the path clears the bits. Then there is no feedback
+                // (RFC 9768 §3.2.2.1, note 1).
+                let counts = ace(seg.flags) != 0;
+                ecn.capable &= counts;
+                ecn.counts
+                    .start(ace(seg.flags) == arrival_code(Ecn::Ce), counts);
             }
             ecn.counts.option = seg.options.ecn_bytes.is_some();
             seg.flags = seg.flags.difference(BITS) | ace_flags(ecn.counts.peer_ace());
@@ -304,7 +334,8 @@ impl Conn<'_> {
         };
     }
 
-    /// The receiver's half: an acceptable segment arrived (RFC 3168 §6.1.5: what is outside of the window says nothing).
+    /// The receiver's half: an acceptable segment arrived (RFC 3168 §6.1.5: what is outside of the window says nothing; RFC 9768 §1.3: nor
+    /// does what RFC 5961 refuses).
     /// RFC 3168 §6.1.5-2.
     pub fn receive_marks(&mut self, now: Instant, seg: &Segment<'_>) {
         self.sh.counters.congestion_marks_in += u64::from(seg.ecn == Ecn::Ce);
@@ -313,10 +344,11 @@ impl Conn<'_> {
             Feedback::Classic if self.cold.congestion.wants_ecn() => self.echo_exactly(now, seg),
             Feedback::Classic => self.echo_until_known(seg),
             Feedback::Accurate => {
-                self.cold.ecn.counts.count(seg.ecn, seg.payload_len());
-                if seg.ecn == Ecn::Ce && !seg.payload.is_empty() {
-                    // RFC 9768 §3.2.2.5.1-1.
-                    // RFC 9768 §3.2.2.5.1: before the counter can have gone round.
+                let counts = &mut self.cold.ecn.counts;
+                counts.count(seg.ecn, seg.payload_len());
+                // RFC 9768 §3.2.2.5.1-1, §3.2.2.5.1-2.
+                // RFC 9768 §3.2.2.5.1: before the counter can have gone round.
+                if seg.ecn == Ecn::Ce && (!seg.payload.is_empty() || counts.is_ack_due()) {
                     self.mark_ack();
                 }
             }
@@ -357,7 +389,7 @@ impl Conn<'_> {
     }
 
     /// The sender's half: what an acceptable ACK says of our data. `sacked`: it reports data that it does not acknowledge.
-    pub fn process_ecn(&mut self, seg: &Segment<'_>, sacked: bool) {
+    pub fn process_ecn(&mut self, now: Instant, seg: &Segment<'_>, sacked: bool) {
         let acked = if seg.ack > self.hot.snd_una {
             seg.ack - self.hot.snd_una
         } else {
@@ -373,7 +405,9 @@ impl Conn<'_> {
         self.end_reduction(seg.ack);
         if let Some(bytes) = met {
             self.cold.ecn.marked = self.cold.ecn.marked.saturating_add(bytes);
-            self.react_to_marks();
+            self.react_to_marks(now);
+        } else if acked > 0 {
+            self.cold.ecn.holds = 0;
         }
         self.predict_flags();
     }
@@ -403,7 +437,7 @@ impl Conn<'_> {
 
     /// RFC 3168 §6.1.2: as if a segment had been lost, but at most once per window, and not on top of a loss.
     /// RFC 3168 §6.1.2-1, §6.1.2-2; RFC 9293 SHLD-8.
-    fn react_to_marks(&mut self) {
+    fn react_to_marks(&mut self, now: Instant) {
         let hot = &mut *self.hot;
         if self.cold.ecn.reduced.is_some()
             || hot.has(Flags::RECOVERY | Flags::LOSS)
@@ -413,11 +447,25 @@ impl Conn<'_> {
         }
         let flight = hot.flight().min(hot.window.cwnd);
         let mss = u32::from(hot.mss);
+        let is_least = hot.window.cwnd <= mss;
         self.cold.congestion.on_ecn(&mut hot.window, flight, mss);
         // What was saved before a loss must not take this reduction back.
         self.cold.doubt = Doubt::default();
         self.sh.counters.congestion_marks_obeyed += 1;
         self.note_reduction();
+        if is_least {
+            self.hold_back(now);
+        }
+    }
+
+    /// A window of one segment cannot shrink: the rate does. The next segment waits for as long as the retransmission timer would, twice as
+    /// long each time in a row.
+    /// RFC 3168 §6.1.2-4; RFC 9438 §4.6-5.
+    fn hold_back(&mut self, now: Instant) {
+        let ecn = &mut self.cold.ecn;
+        let wait = self.hot.rtt.backed_off(ecn.holds, self.sh.config.rto_max);
+        ecn.holds = ecn.holds.saturating_add(1);
+        self.cold.pacing.hold_until(now + wait);
     }
 
     /// The window was reduced, for whatever reason: the receiver is to know (RFC 3168 §6.1.2).
@@ -436,7 +484,7 @@ mod tests {
     use super::*;
 
     /// RFC 9768 table 2, from the client's side: what it asked for, what the SYN-ACK says, what follows.
-    /// RFC 9768 §3.1.1-1, §3.1.2-2.
+    /// RFC 9768 §3.1.1-1, §3.1.2-2, §3.1.3-2.
     #[test]
     fn the_table_of_answers() {
         use Feedback::{Accurate, Classic, None};
@@ -445,7 +493,7 @@ mod tests {
             (Accurate, 0b011, Accurate),
             (Accurate, 0b100, Accurate),
             (Accurate, 0b110, Accurate),
-            (Accurate, 0b101, Classic),
+            (Accurate, 0b101, Accurate),
             (Accurate, 0b001, Classic),
             (Accurate, 0b000, None),
             (Accurate, 0b111, None),

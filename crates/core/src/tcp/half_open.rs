@@ -55,6 +55,8 @@ bitflags::bitflags! {
         const SENT_AGAIN = 16;
         /// The SYN-ACK gives the peer a Fast Open cookie.
         const FAST_OPEN = 32;
+        /// A SYN came that did not ask for ECN, although another did.
+        const UNASKED = 64;
         /// The SYN-ACK was acknowledged; the listener wants data, too.
         const ACKED = 64;
     }
@@ -90,9 +92,8 @@ impl HalfOpen {
         {
             self.ts_recent = stamps.tsval;
         }
-        // RFC 3168 §6.1.1.1: it has given up asking.
         if Feedback::asked_by(syn.flags) == Feedback::None {
-            self.ecn = Answer::REFUSAL;
+            self.agreed.insert(Options::UNASKED);
         }
     }
 
@@ -315,7 +316,7 @@ impl Tcp {
         let Some(&record) = self.half_open.at(slot) else {
             return Err(Drop::TcpNoConnection.into());
         };
-        self.check_repeated_syn(slot, &record, seg)?;
+        self.check_repeated_syn(now, slot, &record, seg)?;
         self.check_half_open_sequence(now, &record, seg)?;
         self.check_half_open_rst(now, slot, &record, seg)?;
         // Fourth, check the SYN bit: "if the connection was initiated with a passive OPEN, then return this connection to the LISTEN
@@ -342,16 +343,30 @@ impl Tcp {
     }
 
     /// The peer did not get our SYN-ACK: again.
-    fn check_repeated_syn(&mut self, slot: u32, record: &HalfOpen, seg: &Segment<'_>) -> Step {
+    /// RFC 9768 §3.1.5-4.
+    fn check_repeated_syn(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: &HalfOpen,
+        seg: &Segment<'_>,
+    ) -> Step {
         let is_syn = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::RST);
-        if is_syn && seg.seq == record.irs {
-            self.shared.queues.push_syn_ack(record.port, slot);
-            if let Some(record) = self.half_open.records.get_mut(slot as usize) {
-                record.note_repeated(seg);
-            }
-            return Err(Stop::Done);
+        if !(is_syn && seg.seq == record.irs) {
+            return Ok(());
         }
-        Ok(())
+        // RFC 9768 §3.1.5: neither end could know what the other has agreed to.
+        let Some(answer) = record.ecn.again(seg) else {
+            self.shared.answer_with_reset(now, seg);
+            self.drop_half_open(slot);
+            return Err(Drop::TcpSyn.into());
+        };
+        self.shared.queues.push_syn_ack(record.port, slot);
+        if let Some(record) = self.half_open.records.get_mut(slot as usize) {
+            record.ecn = answer;
+            record.note_repeated(seg);
+        }
+        Err(Stop::Done)
     }
 
     /// First, check the sequence number, and the timestamp.

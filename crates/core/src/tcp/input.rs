@@ -151,8 +151,6 @@ impl Conn<'_> {
         self.check_sequence(now, seg)?;
         self.check_rst(now, seg)?;
         self.check_syn(now, seg)?;
-        self.note_arrival(now);
-        self.receive_marks(now, seg);
         self.process_ack(now, seg)?;
         self.process_data(now, seg)?;
         self.process_fin(seg)

@@ -50,10 +50,16 @@ impl Pacing {
     }
 
     fn set_rate(&mut self, rate: Option<u64>) {
+        let was_paced = self.rate > 0;
         self.rate = rate.map_or(0, |rate| rate.max(1));
-        if self.rate == 0 {
+        if was_paced && self.rate == 0 {
             self.next_at = Instant::ZERO;
         }
+    }
+
+    /// Nothing leaves before `at`.
+    pub fn hold_until(&mut self, at: Instant) {
+        self.next_at = self.next_at.max(at);
     }
 
     fn on_sent(&mut self, now: Instant, bytes: u32) {

@@ -1,6 +1,7 @@
 //! Accurate ECN: RFC 9768 §3.
 
 use wire::ip::Ecn;
+use wire::tcp::TcpFlags;
 
 use crate::command::Options;
 use crate::config::{CongestionControl, EcnUse};
@@ -138,9 +139,73 @@ fn a_syn_that_cannot_have_been_marked_was_mangled() {
     h.expect(seg().seq(1).len(1000).ace(5).ecn(Ecn::NotEct));
 }
 
+/// RFC 9768 §3.2.2.1-2.
+#[test]
+fn what_such_a_peer_says_of_congestion_is_ignored() {
+    let mut h = accepted(|ack| ack);
+    h.write(20_000);
+    h.drain();
+    h.send(ack(2001, 6));
+    h.send(ack(4001, 1));
+    assert_eq!(h.stack.counters().congestion_marks_obeyed, 0);
+    // As a receiver it goes on.
+    h.send(data(1).ecn(Ecn::Ce));
+    h.drain();
+    h.send(data(1001));
+    assert_eq!(h.stack.counters().congestion_marks_in, 1);
+}
+
+/// RFC 9768 §3.1.3-2.
+#[test]
+fn an_answer_without_a_meaning_is_a_yes() {
+    let mut h = harness();
+    h.start_connect(Options::default());
+    h.expect(seg().syn().ace(0b111));
+    h.send(Handshake::default().syn().ack(1).ace(0b101));
+    h.expect(seg().seq(1).ack(1).ace(0b010));
+    h.write(1000);
+    h.expect(seg().seq(1).len(1000).ace(5).ecn(Ecn::Ect0));
+}
+
+/// RFC 9768 §3.1.5-1, §3.1.5-2, §3.1.5-3.
+#[test]
+fn later_syns_change_what_is_told_and_not_what_was_agreed_on() {
+    let mut h = harness();
+    let offer = Handshake::default();
+    h.listen(16, Options::default());
+    h.send(offer.syn().ace(0b111));
+    h.expect(seg().syn().ack(1).ace(0b010));
+    h.send(offer.syn().ace(0b111).ecn(Ecn::Ce));
+    h.expect(seg().syn().ack(1).ace(0b110));
+    h.send(offer.syn());
+    h.expect(seg().syn().ack(1).ace(0b010));
+    h.send(h.handshake_ack(&offer).ace(0b010));
+    h.take_accepted();
+    // Perhaps the peer does not count: nothing is marked. But it may.
+    h.write(1000);
+    h.expect(seg().seq(1).len(1000).ace(5).ecn(Ecn::NotEct));
+    h.send(data(1).ecn(Ecn::Ce));
+    h.expect(seg().ack(1001).ace(6));
+}
+
+/// RFC 9768 §3.1.5-4.
+#[test]
+fn two_questions_that_exclude_each_other_end_the_handshake() {
+    for (first, second) in [(0b111, 0b011), (0b011, 0b111)] {
+        let mut h = harness();
+        h.listen(16, Options::default());
+        h.send(Handshake::default().syn().ace(first));
+        h.drain();
+        h.send(Handshake::default().syn().ace(second));
+        let (_, _, answer, _) = h.pop().unwrap();
+        assert!(answer.flags.contains(TcpFlags::RST));
+        assert_eq!(h.stack.usage().half_open, 0);
+    }
+}
+
 // ---- the receiver ------------------------------------------------------------------------------------------------------------------------
 
-/// RFC 9768 §3.2.1-1, §3.2.2.2-1.
+/// RFC 9768 §3.2.1-1, §3.2.2.2-1, §3.2.2.5.1-1.
 #[test]
 fn marks_are_counted_in_the_field() {
     let mut h = accepted(|ack| ack.ace(0b010));
@@ -154,6 +219,20 @@ fn marks_are_counted_in_the_field() {
     // CWR of the classic kind is a part of the field, and means nothing by itself.
     h.write(10);
     h.expect(seg().len(10).ace(0).ecn(Ecn::Ect0));
+}
+
+/// RFC 9768 §3.2.2.5.1-2.
+#[test]
+fn marks_on_acks_are_reported_before_the_field_can_go_round() {
+    let mut h = accepted(|ack| ack.ace(0b010));
+    for _ in 0..2 {
+        h.send(ack(1, 5).ecn(Ecn::Ce));
+        h.expect_nothing();
+    }
+    h.send(ack(1, 5).ecn(Ecn::Ce));
+    h.expect(seg().seq(1).ack(1).ace(0));
+    h.send(ack(1, 5).ecn(Ecn::Ce));
+    h.expect_nothing();
 }
 
 /// RFC 9768 §3.2.3-1.

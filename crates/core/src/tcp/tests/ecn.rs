@@ -246,6 +246,41 @@ fn a_loss_is_reported_as_a_reduction_too() {
     h.expect(seg().seq(1001).len(1000).cwr().ecn(Ecn::Ect0));
 }
 
+/// RFC 3168 §6.1.2-4; RFC 9438 §4.6-4, §4.6-5.
+#[test]
+fn an_echo_to_a_window_of_one_segment_waits_for_the_timer() {
+    let mut h = agreed();
+    h.write(40_000);
+    let echo = |n: u32| seg().seq(1).ack(n).win(WIN).ece();
+    for (n, cwnd) in [
+        (1001, 5000),
+        (10_001, 5000),
+        (11_001, 2500),
+        (15_001, 2500),
+        (16_001, 1000),
+        (17_001, 1000),
+    ] {
+        h.send(echo(n));
+        assert_eq!(h.info().cwnd, cwnd, "{n}");
+    }
+    h.drain();
+    h.send(echo(18_001));
+    h.advance(195);
+    h.expect_nothing();
+    h.advance(10);
+    h.expect(seg().seq(18_001).len(1000).cwr());
+    // Twice as long the second time in a row.
+    h.send(echo(19_001));
+    h.advance(395);
+    h.expect_nothing();
+    h.advance(10);
+    h.expect(seg().seq(19_001).len(1000).cwr());
+    // It is over.
+    h.send(seg().seq(1).ack(20_001).win(WIN));
+    h.expect(seg().seq(20_001).len(1000));
+    h.expect(seg().seq(21_001).len(1000));
+}
+
 #[test]
 fn an_echo_on_top_of_a_loss_is_the_same_congestion() {
     let mut h = agreed();
@@ -311,6 +346,17 @@ fn marks_outside_of_the_window_and_on_acks_say_nothing() {
     h.expect_nothing();
     h.write(10);
     h.expect(seg().len(10));
+}
+
+/// RFC 5961 §5.2: it is forged, and would have the peer slow down.
+#[test]
+fn a_mark_on_a_segment_with_a_wrong_ack_is_not_echoed() {
+    let mut h = agreed();
+    h.send(data(1).ack(9999).ecn(Ecn::Ce));
+    h.expect(seg().seq(1).ack(1));
+    h.send(data(1).ecn(Ecn::Ect0));
+    h.advance(50);
+    h.expect(seg().seq(1).ack(1001));
 }
 
 /// RFC 8257 §3.2-1.

@@ -1,10 +1,13 @@
 //! Blind injection (RFC 5961): the attacker knows addresses and ports and guesses numbers.
 
+use std::time::Duration;
+
 use wire::impair::Rng;
 
+use crate::command::Options;
 use crate::drops::Drop;
 use crate::info::State;
-use crate::testing::{Harness, Seg, seg};
+use crate::testing::{Handshake, Harness, Seg, seg};
 
 const WIN: u16 = 60_000;
 /// The window that we offer.
@@ -96,6 +99,25 @@ fn acks_older_than_the_connection() {
     }
     assert_eq!(h.stack.counters().dropped(Drop::TcpAck), 4);
     assert_eq!(h.app.readable(h.slot()), 0);
+}
+
+/// What has an impossible acknowledgment number does not even show that somebody is there.
+#[test]
+fn blind_segments_are_no_sign_of_life() {
+    let mut h = Harness::new();
+    let options = Options {
+        idle_timeout: Some(Duration::from_secs(30)),
+        ..Options::default()
+    };
+    h.listen(4, options);
+    let mut h = h.and_established(&Handshake::default());
+    h.advance(20_000);
+    h.send(seg().seq(1).ack(70_000).win(WIN).len(10));
+    h.drain();
+    h.advance(9_900);
+    h.expect_nothing();
+    h.advance(200);
+    h.expect(seg().rst().any_ack());
 }
 
 /// A forged FIN needs the same numbers as data.
