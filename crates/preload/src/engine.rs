@@ -151,6 +151,12 @@ impl Engine {
         })
     }
 
+    /// Whether the program listens.
+    pub(crate) fn has_listener(&self) -> bool {
+        let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
+        self.sockets.iter().any(|(_, socket)| listens(socket))
+    }
+
     /// The listeners that were made before the stack was.
     fn listen_everywhere(&mut self) {
         let listeners: Vec<u32> = self

@@ -1,12 +1,12 @@
 //! The C library's own functions, which ours stand in front of.
 
-use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, sockaddr,
-    socklen_t, timespec, timeval,
+    epoll_event, fd_set, gid_t, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t,
+    sockaddr, socklen_t, timespec, timeval, uid_t,
 };
 
 /// Finds the next definition of `name` after this library's.
@@ -85,6 +85,14 @@ real! {
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
+    fn setuid(uid: uid_t) -> c_int;
+    fn setgid(gid: gid_t) -> c_int;
+    fn setreuid(real: uid_t, effective: uid_t) -> c_int;
+    fn setregid(real: gid_t, effective: gid_t) -> c_int;
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
+    fn setgroups(count: usize, groups: *const gid_t) -> c_int;
+    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;

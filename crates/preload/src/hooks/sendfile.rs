@@ -113,7 +113,9 @@ fn copy(
             Ok(bytes) => bytes,
             Err(error) => return (at - start, Err(error)),
         };
-        let flags = waits | SendFlags::MORE;
+        let mut flags = waits;
+        // Held back for company of which there is none, the end would be late.
+        flags.set(SendFlags::MORE, bytes.len() == CHUNK && bytes.len() < left);
         match write_out(engine, found, id, &[IoSlice::new(bytes)], flags) {
             Ok(n) => {
                 at += n.cast_signed() as off_t;
