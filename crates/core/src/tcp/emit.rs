@@ -126,7 +126,11 @@ impl Conn<'_> {
         );
         options.fast_open = self.fast_open_option(now);
         if is_reply {
-            // Simultaneous open: answer what the peer's SYN offered.
+            // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for the peer (RFC 7413 §4.1.2), and
+            // ours is from it.
+            options.fast_open = options
+                .fast_open
+                .filter(|_| !self.cold.fast_open.is_client());
             options.sack_permitted = self.has(Flags::SACK);
             options.window_scale = options.window_scale.filter(|_| self.has(Flags::SCALING));
             options.timestamps = self.has(Flags::TIMESTAMPS).then_some(Timestamps {

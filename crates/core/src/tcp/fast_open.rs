@@ -46,6 +46,13 @@ pub(crate) enum FastOpen {
     Sending,
 }
 
+impl FastOpen {
+    /// Whether the connection is one that we open, with it.
+    pub fn is_client(self) -> bool {
+        matches!(self, Self::Asking | Self::Waiting | Self::Sending)
+    }
+}
+
 /// What a host of this name proves by a cookie: that it can receive at its address.
 pub(crate) struct Issuer {
     hasher: SipHasher13,

@@ -226,12 +226,17 @@ impl Tcp {
         if seg.has(TcpFlags::RST) {
             return self.on_reset_in_time_wait(slot, &record, seg);
         }
-        let opens = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK);
+        // As in LISTEN: nobody honest ends a connection in the segment that opens it.
+        let opens = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::FIN);
         if opens
             && is_new_incarnation(&record, seg)
             && let Some(listener) = self.listeners.find(seg.local)
         {
             return self.reopen(now, slot, listener, seg);
+        }
+        // Fifth: "if the ACK bit is off, drop the segment and return". First comes the sequence number.
+        if !seg.has(TcpFlags::ACK | TcpFlags::SYN) && starts_in_window(&record, seg) {
+            return Err(Drop::TcpState.into());
         }
         // "The only thing that can arrive in this state is a retransmission of the remote FIN. Acknowledge it, and restart the 2 MSL
         // timeout."
@@ -338,6 +343,12 @@ impl Tcp {
             ..TcpHeader::default()
         }
     }
+}
+
+/// Whether the segment begins where more could have come. The record has the window field alone, which may have been scaled: a bound
+/// from below.
+fn starts_in_window(record: &TimeWait, seg: &Segment<'_>) -> bool {
+    seg.seq - record.rcv_nxt < u32::from(record.window.max(1))
 }
 
 /// RFC 6191 §2: by timestamp if both connections have them, by sequence number if not.
