@@ -79,8 +79,8 @@ fn parse<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("no {what}: '{text}'"))
 }
 
-/// The flags for a script with these settings.
-pub fn of_script(settings: &Settings) -> String {
+/// The flags for a script with these settings; `defaults` are settings that hold where it does not say otherwise.
+pub fn of_script(settings: &Settings, defaults: &[String]) -> String {
     let Link {
         local,
         prefix_len,
@@ -89,6 +89,9 @@ pub fn of_script(settings: &Settings) -> String {
         mtu,
     } = settings.link();
     let mut flags = format!("{local}/{prefix_len},{gateway},{remote}/{prefix_len},{mtu}");
+    for setting in defaults {
+        let _ = write!(flags, ",{setting}");
+    }
     for (name, value) in settings.stack() {
         let _ = write!(flags, ",{name}={value}");
     }

@@ -5,6 +5,7 @@
 //! milliseconds. `docs/packetdrill.md` says how to use it.
 #![deny(unsafe_code)]
 
+mod commands;
 #[allow(unsafe_code)]
 mod ffi;
 pub mod flags;

@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sim::pkt;
+use sim::pkt::{self, ParseError, Settings};
 
+use crate::commands::without_commands;
 use crate::flags;
 
 /// A run of the tool takes a fraction of a second; one that hangs is ended, seconds.
@@ -17,6 +18,8 @@ const LIMIT: &str = "30";
 pub struct Tool {
     program: PathBuf,
     library: PathBuf,
+    /// Settings of the stack that hold where a script does not say otherwise, as `NAME=VALUE`.
+    pub settings: Vec<String>,
 }
 
 /// How a script ended.
@@ -43,6 +46,7 @@ impl Tool {
         Ok(Self {
             program,
             library: library.ok_or_else(missing)?,
+            settings: Vec::new(),
         })
     }
 
@@ -51,25 +55,29 @@ impl Tool {
         &self.library
     }
 
-    /// Runs a script.
+    /// Runs a script, without its shell commands; settings of Linux that have a counterpart here are taken over.
     ///
     /// # Errors
     /// The script cannot be read, or the tool not started.
     pub fn run(&self, script: &Path) -> io::Result<Verdict> {
         let text = fs::read_to_string(script)?;
-        let settings = match pkt::settings(&text) {
+        let settings = match settings(&text) {
             Ok(settings) => settings,
-            Err(error) => return Ok(Verdict::Failed(format!("not ours: {}", error.what))),
+            Err(error) => return Ok(Verdict::Failed(error.what)),
         };
+        let dir = tempfile::tempdir()?;
+        let safe = dir.path().join(script.file_name().unwrap_or_default());
+        fs::write(&safe, without_commands(&text))?;
         let link = settings.link();
+        let flags = flags::of_script(&settings, &self.settings);
         let output = Command::new("timeout")
             .arg(LIMIT)
             .arg(&self.program)
             .arg(format!("--local_ip={}", link.local))
             .arg(format!("--remote_ip={}/{}", link.remote, link.prefix_len))
-            .arg(format!("--so_flags={}", flags::of_script(&settings)))
+            .arg(format!("--so_flags={flags}"))
             .arg(format!("--so_filename={}", self.library.display()))
-            .arg(script)
+            .arg(&safe)
             .env("LD_PRELOAD", &self.library)
             .output()?;
         if output.status.success() {
@@ -82,6 +90,14 @@ impl Tool {
             None => format!("{}: {said}", output.status),
         }))
     }
+}
+
+/// The settings at the beginning of a script, of which our parser need not know the rest.
+fn settings(text: &str) -> Result<Settings, ParseError> {
+    pkt::settings(text).or_else(|error| {
+        let before = text.split_inclusive('\n').take(error.line - 1);
+        pkt::settings(&before.collect::<String>())
+    })
 }
 
 /// What our own runner says of a script.

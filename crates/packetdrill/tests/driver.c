@@ -276,6 +276,8 @@ static void transfers(int fd, uint32_t isn)
     arrives(PSH | ACK, 5001, isn + 1, "0123456789", 10);
     sent(ACK, at);
     CHECK(f.poll(f.self, &polled, 1, 0) == 1 && polled.revents == (POLLIN | POLLOUT));
+    FAILS(f.read(f.self, fd, NULL, 2), EFAULT);
+    FAILS(f.write(f.self, fd, NULL, 2), EFAULT);
     CHECK(f.recv(f.self, fd, b, 2, MSG_PEEK) == 2 && memcmp(b, "01", 2) == 0);
     CHECK(f.readv(f.self, fd, iov, 2) == 10 && memcmp(a, "0123", 4) == 0 && memcmp(b, "456789", 6) == 0);
     FAILS(f.recvmsg(f.self, fd, &message, MSG_DONTWAIT), EAGAIN);

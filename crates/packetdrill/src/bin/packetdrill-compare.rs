@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use mtcp_packetdrill::tool::{Tool, Verdict, ours};
 use sim::pkt::scripts;
 
-const USAGE: &str = "usage: packetdrill-compare TOOL FILE|DIR...
+const USAGE: &str = "usage: packetdrill-compare [--set=NAME=VALUE]... TOOL FILE|DIR...
 
 Runs each script, and every *.pkt under each folder, with the packetdrill at TOOL and with our own runner.
+--set is a setting of the stack (see `pkt --help`) for the tool, where a script does not say otherwise.
 Exit status: 0 the verdicts are the same, 1 some differ, 2 wrong usage.";
 
 /// Says what each thought, if they differ or both found fault.
@@ -42,12 +43,22 @@ fn compare(tool: &Tool, paths: &[PathBuf]) -> io::Result<bool> {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
-    let (Some(program), paths) = (arguments.next(), arguments.collect::<Vec<_>>()) else {
+    let (settings, paths): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|argument| argument.starts_with("--"));
+    let settings: Option<Vec<String>> = settings
+        .iter()
+        .map(|setting| setting.strip_prefix("--set=").map(str::to_owned))
+        .collect();
+    let mut paths = paths.into_iter().map(PathBuf::from);
+    let (Some(settings), Some(program)) = (settings, paths.next()) else {
         let _ = writeln!(io::stderr(), "{USAGE}");
         return ExitCode::from(2);
     };
-    let compared = Tool::new(program).and_then(|tool| compare(&tool, &paths));
+    let compared = Tool::new(program).and_then(|mut tool| {
+        tool.settings = settings;
+        compare(&tool, &paths.collect::<Vec<_>>())
+    });
     match compared {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
-use libc::{ESPIPE, iovec, loff_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{EFAULT, ESPIPE, iovec, loff_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use sim::calls::{Errno, Kind, Outcome};
 
 use super::{User, address, and_then, call, memory, returned, status};
@@ -20,6 +20,13 @@ fn size(outcome: Outcome) -> ssize_t {
 /// # Safety
 /// As [`call`]; the buffers are writable.
 unsafe fn read_into(user: User, buffers: &[iovec], kind: impl FnOnce(usize) -> Kind) -> Outcome {
+    // What was read is gone, so that room for it has to be there before.
+    if buffers
+        .iter()
+        .any(|buffer| buffer.iov_base.is_null() && buffer.iov_len > 0)
+    {
+        return Err(Errno(EFAULT));
+    }
     let len = memory::room(buffers).min(MOST);
     // SAFETY: the caller's promise.
     let outcome = unsafe { call(user, kind(len)) };

@@ -172,6 +172,8 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
 
 /// Settings of Linux that have a counterpart.
 const SYSCTLS: &[(&str, &str)] = &[
+    ("tcp_ecn", "ecn"),
+    ("tcp_syncookies", "syn_cookies"),
     ("tcp_congestion_control", "cc"),
     ("tcp_timestamps", "timestamps"),
     ("tcp_window_scaling", "window_scaling"),
@@ -181,6 +183,19 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("tcp_retries2", "data_retries"),
     ("tcp_orphan_retries", "orphan_retries"),
 ];
+
+/// Settings whose values have numbers in Linux, and our names for those.
+const NUMBERED: &[(&str, &[&str])] = &[
+    ("ecn", &["off", "on", "passive"]),
+    ("syn_cookies", &["off", "auto", "always"]),
+];
+
+/// Our word for a value of Linux.
+fn named<'a>(setting: &str, value: &'a str) -> &'a str {
+    let names = NUMBERED.iter().find(|(name, _)| *name == setting);
+    let name = names.and_then(|(_, names)| names.get(value.parse::<usize>().ok()?));
+    name.copied().unwrap_or(value)
+}
 
 /// `40ms`, `1s`, `500us`.
 fn time(text: &str) -> Option<Duration> {
@@ -364,7 +379,7 @@ impl Settings {
             };
             let name = path.rsplit(['/', '.']).next().unwrap_or_default();
             let known = SYSCTLS.iter().find(|(sysctl, _)| *sysctl == name);
-            let set = known.map(|(_, name)| self.set(name, value));
+            let set = known.map(|(_, ours)| self.set(ours, named(ours, value)));
             if !matches!(set, Some(Ok(()))) {
                 self.notices.push(format!("setting skipped: {word}"));
             }
