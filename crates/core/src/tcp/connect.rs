@@ -141,8 +141,21 @@ impl Conn<'_> {
             self.mark_output();
             return Err(Stop::Done);
         }
+        if self.answers_our_syn(seg) {
+            self.hot.state = State::SynSent;
+            return self.on_segment_syn_sent(now, seg);
+        }
         let seg = self.strip_repeated_syn(seg);
         self.on_segment(now, &seg)
+    }
+
+    /// In a simultaneous open, the SYN-ACK of somebody else than whose SYN came first. A SYN anybody can send who knows the addresses; but
+    /// who acknowledges ours has seen it. (RFC 9293 §3.10.7.4 would have both of us answer until one sends a RST.)
+    fn answers_our_syn(&self, seg: &Segment<'_>) -> bool {
+        let is_answer =
+            seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK) && !seg.has(TcpFlags::RST);
+        let acknowledges = seg.ack > self.cold.iss && seg.ack <= self.hot.snd_nxt;
+        is_answer && acknowledges && seg.seq != self.cold.irs && !self.may_send_early()
     }
 
     /// In a simultaneous open the SYN-ACK repeats the peer's SYN, which is left of the window by then. What counts is its ACK

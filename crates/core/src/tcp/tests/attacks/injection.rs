@@ -131,6 +131,23 @@ fn blind_fins() {
     h.expect_state(State::Established);
 }
 
+/// A SYN without the number of ours, that crosses it, must not spoil an attempt to connect.
+#[test]
+fn a_blind_syn_at_an_attempt_to_connect() {
+    let mut h = Harness::new();
+    h.start_connect(Options::default());
+    h.drain();
+    for guess in guesses(0).take(100) {
+        h.send(seg().syn().seq(guess).win(WIN));
+        h.drain();
+    }
+    h.send(Handshake::default().syn().ack(1));
+    h.expect_state(State::Established);
+    h.drain();
+    h.send(seg().seq(1).ack(1).win(WIN).len(100));
+    h.expect_read(1, 100);
+}
+
 /// Half-open: what is not exactly right neither completes nor ends it.
 #[test]
 fn blind_segments_at_a_half_open_connection() {
