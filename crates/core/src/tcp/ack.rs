@@ -190,7 +190,7 @@ impl Conn<'_> {
             self.echoed(now, seg).filter(|_| self.hot.backoff > 0)
         };
         if let Some(measured) = measured {
-            self.take_measurement(measured);
+            self.take_measurement(now, measured);
         }
     }
 
@@ -212,7 +212,7 @@ impl Conn<'_> {
         (age < MAX_ECHO_AGE_MS).then(|| Duration::from_millis(u64::from(age)))
     }
 
-    pub fn take_measurement(&mut self, measured: Duration) {
+    pub fn take_measurement(&mut self, now: Instant, measured: Duration) {
         let bounds = Bounds {
             min: self.sh.config.rto_min,
             max: self.sh.config.rto_max,
@@ -224,9 +224,7 @@ impl Conn<'_> {
         let micros = u32::try_from(measured.as_micros())
             .unwrap_or(u32::MAX)
             .max(1);
-        if self.cold.min_rtt == 0 || micros < self.cold.min_rtt {
-            self.cold.min_rtt = micros;
-        }
+        self.cold.min_rtt.take(now, micros);
     }
 
     /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments.

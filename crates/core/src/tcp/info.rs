@@ -27,7 +27,7 @@ impl Conn<'_> {
             rto: self.rto(),
             srtt: hot.rtt.srtt(),
             rttvar: hot.rtt.rttvar(),
-            min_rtt: Duration::from_micros(u64::from(cold.min_rtt)),
+            min_rtt: Duration::from_micros(u64::from(cold.min_rtt.micros())),
             snd_mss: hot.mss,
             rcv_mss: hot.rcv_mss,
             advertised_mss: cold.local_mss - self.fixed_options(),

@@ -24,7 +24,7 @@ use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
-use crate::tcp::rtt::Rtt;
+use crate::tcp::rtt::{MinRtt, Rtt};
 use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tally::Tally;
@@ -212,7 +212,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         keepalive_probes: 0,
         keepalive_at: Instant::FAR,
         timeout_stamp: 0,
-        min_rtt: 0,
+        min_rtt: MinRtt::default(),
         retransmits: 0,
         segments_in: 0,
         segments_out: 0,

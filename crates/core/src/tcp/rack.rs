@@ -142,7 +142,7 @@ impl Conn<'_> {
         let echo_age = stamps.map(|stamps| self.tsval(now).wrapping_sub(stamps.tsecr));
         Arrival {
             now: micros(now),
-            min_rtt: self.cold.min_rtt,
+            min_rtt: self.cold.min_rtt.micros(),
             echo_age: echo_age
                 .filter(|&age| age < MAX_ECHO_AGE_MS)
                 .map(|age| age * 1000),
@@ -162,7 +162,9 @@ impl Conn<'_> {
         }
         let srtt = self.hot.rtt.srtt().as_micros() as u32;
         let quarters = u32::from(self.cold.reo_wnd_mult.max(1));
-        (self.cold.min_rtt / 4).saturating_mul(quarters).min(srtt)
+        (self.cold.min_rtt.micros() / 4)
+            .saturating_mul(quarters)
+            .min(srtt)
     }
 
     /// A duplicate was reported (RFC 2883): what was sent again was not lost, so the window for reordering is too small. Once per round

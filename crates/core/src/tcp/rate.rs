@@ -295,7 +295,7 @@ impl Conn<'_> {
     }
 
     fn rate_sample(&mut self, now: Instant, before: Before) -> Option<RateSample> {
-        let (mss, min_rtt) = (u32::from(self.hot.mss), self.cold.min_rtt);
+        let (mss, min_rtt) = (u32::from(self.hot.mss), self.cold.min_rtt.micros());
         let srtt = self.hot.rtt.srtt().as_micros() as u32;
         let (in_flight, rtt) = (self.in_network(), self.rtt_of_newest(now));
         let (is_cwnd_limited, in_recovery, has_sack) = (

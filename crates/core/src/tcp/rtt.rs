@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use wire::time::Instant;
+
 /// Clock granularity G of RFC 6298, in µs: the tick of the timing wheel.
 const GRANULARITY: u32 = 1_000;
+/// A shortest round trip counts for one to two of these: 2.5 to 5 minutes.
+const MIN_RTT_SPAN_MS: u32 = 150_000;
 /// Longest sample that is believed, in µs, so that the scaled sums below cannot overflow.
 const MAX_SAMPLE: u32 = 1 << 28;
 
@@ -84,6 +88,42 @@ impl Rtt {
     }
 }
 
+/// The shortest round trip of the last few minutes, which a path that has become longer must not keep short for ever.
+/// RFC 8985 §6.2-1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MinRtt {
+    /// Shortest since `since` and in the span before, µs. 0: not measured.
+    current: u32,
+    before: u32,
+    /// Milliseconds, low 32 bits.
+    since: u32,
+}
+
+impl MinRtt {
+    /// Takes a measurement, µs.
+    pub fn take(&mut self, now: Instant, micros: u32) {
+        let now = now.as_millis() as u32;
+        let age = now.wrapping_sub(self.since);
+        if self.current == 0 || age >= MIN_RTT_SPAN_MS {
+            self.before = if age < 2 * MIN_RTT_SPAN_MS {
+                self.current
+            } else {
+                0
+            };
+            (self.current, self.since) = (micros, now);
+        }
+        self.current = self.current.min(micros);
+    }
+
+    /// µs; 0: nothing was measured yet.
+    pub fn micros(&self) -> u32 {
+        match self.before {
+            0 => self.current,
+            before => self.current.min(before),
+        }
+    }
+}
+
 fn micros(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
@@ -145,6 +185,26 @@ mod tests {
         assert_eq!(rtt.rto(), BOUNDS.min);
         rtt.sample(Duration::from_secs(100_000), BOUNDS);
         assert_eq!(rtt.rto(), BOUNDS.max);
+    }
+
+    /// RFC 8985 §6.2-1.
+    #[test]
+    fn the_shortest_is_forgotten_after_minutes() {
+        let mut min = MinRtt::default();
+        let mut at = |s: u64, micros| {
+            min.take(Instant::from_millis(s * 1000), micros);
+            min.micros()
+        };
+        assert_eq!(at(10, 50_000), 50_000);
+        assert_eq!(at(20, 40_000), 40_000);
+        // The path becomes longer.
+        assert_eq!(at(100, 90_000), 40_000);
+        assert_eq!(at(161, 95_000), 40_000);
+        assert_eq!(at(300, 90_000), 40_000);
+        assert_eq!(at(312, 92_000), 90_000);
+        // After a long silence at once.
+        assert_eq!(at(4000, 200_000), 200_000);
+        assert_eq!(at(4001, 100), 100);
     }
 
     #[test]

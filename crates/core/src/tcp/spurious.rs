@@ -225,7 +225,7 @@ impl Conn<'_> {
     fn learn_from(&mut self, took: Option<u32>, sent_at: Option<u32>, now: Instant) {
         let took = took.or_else(|| sent_at.map(|at| micros(now).wrapping_sub(at)));
         if let Some(took) = took {
-            self.take_measurement(Duration::from_micros(u64::from(took)));
+            self.take_measurement(now, Duration::from_micros(u64::from(took)));
         }
     }
 

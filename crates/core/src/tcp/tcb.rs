@@ -22,7 +22,7 @@ use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
-use crate::tcp::rtt::Rtt;
+use crate::tcp::rtt::{MinRtt, Rtt};
 use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tally::Tally;
@@ -247,8 +247,7 @@ pub(crate) struct Cold {
     pub keepalive_at: Instant,
     /// Our timestamp when the retransmission timer last expired; counts with `Hot::backoff`.
     pub timeout_stamp: u32,
-    /// µs; 0: unknown.
-    pub min_rtt: u32,
+    pub min_rtt: MinRtt,
     pub retransmits: u32,
     pub segments_in: u32,
     pub segments_out: u32,
