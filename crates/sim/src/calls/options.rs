@@ -247,7 +247,10 @@ impl Socket {
             TCP_QUICKACK => options.delay_acks = !on,
             TCP_FASTOPEN => options.fast_open = Some(size()?).filter(|most| *most > 0),
             TCP_FASTOPEN_CONNECT => options.fast_open_connect = on,
-            TCP_NOTSENT_LOWAT => options.unsent_low_water = Some(size()?).filter(|low| *low > 0),
+            TCP_NOTSENT_LOWAT => {
+                // Linux takes it for unsigned.
+                options.unsent_low_water = Some(value as u32).filter(|low| *low > 0);
+            }
             TCP_WINDOW_CLAMP => {
                 // Linux: half of SOCK_MIN_RCVBUF.
                 let clamp = Some(size()?).filter(|clamp| *clamp > 0);
