@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
+use crate::process::output;
 use crate::signals::Stop;
 
-use super::process::output;
 use super::steps::Rate;
 
 /// No step takes longer, unless something hangs.

@@ -2,21 +2,18 @@
 
 mod lab;
 mod measure;
-mod process;
 mod shm;
 mod steps;
 mod veth;
 
-use std::path::Path;
-
-use anyhow::Context as _;
 use clap::Args;
 
+use crate::directory::Directory;
 use crate::doctor::capabilities::has_net_admin;
 use crate::fail::Failure;
+use crate::programs::require;
 use crate::signals::Stop;
 
-use lab::{Directory, search_path};
 use steps::Steps;
 
 const EXAMPLES: &str = "Examples:
@@ -69,10 +66,10 @@ impl DemoArgs {
         // Children die with their guards once a step sees the flag.
         let stop = Stop::watch(|| {})?;
         let mut steps = Steps::new(stop.clone());
-        let directory = Directory::new()?;
+        let directory = Directory::new("demo")?;
         steps.step(
             &format!("a file of {} MB of random bytes", size.megabytes),
-            || Ok((directory.fill(size.megabytes)?, String::new())),
+            || Ok((lab::fill(&directory, size.megabytes)?, String::new())),
         );
         if privileged {
             veth::run(&mut steps, &directory, size, &stop)?;
@@ -96,57 +93,7 @@ impl DemoArgs {
     }
 }
 
-/// This program, to run again.
-fn program() -> anyhow::Result<String> {
-    let path = std::env::current_exe().context("cannot tell where this program is")?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
 /// The words of a command line without quotes.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split_ascii_whitespace()
-}
-
-/// Which package of Debian has a program.
-const PACKAGES: &[(&str, &str)] = &[
-    ("ip", "iproute2"),
-    ("ethtool", "ethtool"),
-    ("curl", "curl"),
-    ("ab", "apache2-utils"),
-    ("sha256sum", "coreutils"),
-];
-
-/// Refuses if a program is missing, with the package that has it.
-fn require(programs: &[&str]) -> anyhow::Result<()> {
-    let path = search_path();
-    let missing = programs.iter().filter(|program| {
-        !path
-            .split(':')
-            .any(|directory| Path::new(directory).join(program).is_file())
-    });
-    let missing: Vec<&str> = missing.copied().collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let packages: Vec<&str> = PACKAGES
-        .iter()
-        .filter(|(program, _)| missing.contains(program))
-        .map(|(_, package)| *package)
-        .collect();
-    Err(Failure::error(
-        format!("not installed: {}", missing.join(", ")),
-        format!("apt-get install {}", packages.join(" ")),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_program_names_its_package() {
-        assert!(require(&["sh"]).is_ok());
-        let error = require(&["sh", "no-such-program"]).unwrap_err().to_string();
-        assert!(error.contains("no-such-program"), "{error}");
-    }
 }

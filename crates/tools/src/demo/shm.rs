@@ -5,15 +5,17 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::directory::Directory;
 use crate::machine::two_cores;
+use crate::process::start;
+use crate::programs::program;
 use crate::signals::Stop;
 
-use super::lab::Directory;
 use super::measure::{MEASURES, Measure, load, same, speed};
-use super::process::start;
+
 use super::steps::{Rate, Steps, table};
 use super::veth::stop_server;
-use super::{Size, program, words};
+use super::{Size, words};
 
 /// The demonstration with all it needs.
 struct Demo<'a> {

@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::directory::Directory;
 use crate::machine::two_cores;
+use crate::process::{Running, start};
+use crate::programs::program;
 use crate::signals::Stop;
 
-use super::lab::{Directory, KERNEL_HERE, KERNEL_THERE, Lab};
+use super::lab::{KERNEL_HERE, KERNEL_THERE, Lab};
 use super::measure::{MEASURES, Measure, ab, curl, load, same, speed};
-use super::process::{Running, start};
+
 use super::steps::{Rate, Steps, table};
-use super::{Size, program, words};
+use super::{Size, words};
 
 /// Last part of the addresses that mTCP owns.
 const OURS: u32 = 1;

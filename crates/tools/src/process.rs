@@ -1,4 +1,4 @@
-//! Child processes that do not outlive the demonstration.
+//! Child processes that do not outlive their owner.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -10,13 +10,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::signals::Stop;
 
-/// How often a waiting demonstration looks whether it shall stop.
+/// How often whoever waits looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running child; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
+    /// What it printed first.
+    first: String,
+    /// What it printed after its first line, once it has ended.
+    rest: Option<mpsc::Receiver<String>>,
 }
 
 impl Drop for Running {
@@ -28,6 +32,37 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its first line.
+    pub(crate) fn first_line(&self) -> &str {
+        &self.first
+    }
+
+    /// Ends its input and waits until it has ended, for at most `limit`; what it printed after its first line.
+    ///
+    /// # Errors
+    /// It failed, took too long, or `stop` was requested.
+    pub(crate) fn finish(mut self, limit: Duration, stop: &Stop) -> anyhow::Result<String> {
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            check(stop, deadline)?;
+            std::thread::sleep(LOOK);
+        };
+        let rest = self.rest.take().and_then(|rest| rest.recv().ok());
+        match rest {
+            Some(rest) if status.success() => Ok(rest),
+            _ => bail!("it failed ({status})"),
+        }
+    }
+
     /// Asks it to stop and waits for at most five seconds; whether it ended well by itself.
     pub(crate) fn stop(mut self) -> bool {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -43,22 +78,30 @@ impl Running {
     }
 }
 
-/// A server, once it has said that it listens.
+/// A child, once it has printed its first line: for a server, that it listens.
 pub(crate) fn start(mut command: Command, stop: &Stop) -> anyhow::Result<Running> {
     let child = command
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {command:?}"))?;
-    let mut running = Running { child };
-    let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || first_line(stdout, stderr, &sender));
+    let (rest_sender, rest) = mpsc::channel();
+    let mut running = Running {
+        child,
+        first: String::new(),
+        rest: Some(rest),
+    };
+    let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
+    std::thread::spawn(move || first_line(stdout, stderr, &sender, &rest_sender));
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match receiver.recv_timeout(LOOK) {
-            Ok(Ok(())) => return Ok(running),
+            Ok(Ok(line)) => {
+                running.first = line;
+                return Ok(running);
+            }
             Ok(Err(line)) => bail!("{line}"),
             Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the server ended without a word"),
             Err(mpsc::RecvTimeoutError::Timeout) => check(stop, deadline)?,
@@ -66,11 +109,12 @@ pub(crate) fn start(mut command: Command, stop: &Stop) -> anyhow::Result<Running
     }
 }
 
-/// Says whether the server listens, or its complaint; then drains what it says later.
+/// Says whether the server listens, or its complaint; then collects what it says later.
 fn first_line(
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    sender: &mpsc::Sender<Result<(), String>>,
+    sender: &mpsc::Sender<Result<String, String>>,
+    rest_sender: &mpsc::Sender<String>,
 ) {
     let (Some(stdout), Some(mut stderr)) = (stdout, stderr) else {
         return;
@@ -79,8 +123,10 @@ fn first_line(
     let mut line = String::new();
     // Whoever asked may have gone away meanwhile.
     if stdout.read_line(&mut line).is_ok_and(|read| read > 0) {
-        let _ = sender.send(Ok(()));
-        let _ = std::io::copy(&mut stdout, &mut std::io::sink());
+        let _ = sender.send(Ok(line.trim().to_owned()));
+        let mut rest = String::new();
+        let _ = stdout.read_to_string(&mut rest);
+        let _ = rest_sender.send(rest);
         return;
     }
     let mut complaint = String::new();
@@ -101,7 +147,7 @@ fn check(stop: &Stop, deadline: Instant) -> anyhow::Result<()> {
 /// Runs a command to its end, for at most `limit`; what it printed.
 ///
 /// # Errors
-/// It failed (with its last complaint), took too long, or the demonstration was interrupted.
+/// It failed (with its last complaint), took too long, or `stop` was requested.
 pub(crate) fn output(mut command: Command, limit: Duration, stop: &Stop) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command
@@ -110,7 +156,11 @@ pub(crate) fn output(mut command: Command, limit: Duration, stop: &Stop) -> anyh
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {name}"))?;
-    let mut running = Running { child };
+    let mut running = Running {
+        child,
+        first: String::new(),
+        rest: None,
+    };
     let stdout = collect(running.child.stdout.take());
     let stderr = collect(running.child.stderr.take());
     let deadline = Instant::now() + limit;
@@ -187,6 +237,17 @@ mod tests {
             .to_string();
         assert_eq!(error, "no such thing");
         let running = start(shell("echo listening; exec sleep 60"), &Stop::default()).unwrap();
+        assert_eq!(running.first_line(), "listening");
         assert!(!running.stop());
+    }
+
+    #[test]
+    fn what_follows_the_first_line_is_kept() {
+        let stop = Stop::default();
+        let limit = Duration::from_secs(20);
+        let running = start(shell("echo one; read line; echo two"), &stop).unwrap();
+        assert_eq!(running.finish(limit, &stop).unwrap(), "two\n");
+        let running = start(shell("echo one; exit 3"), &stop).unwrap();
+        assert!(running.finish(limit, &stop).is_err());
     }
 }
