@@ -11,6 +11,7 @@ mod context;
 mod driver;
 pub mod epoll;
 mod errno;
+pub mod kernel;
 mod lent;
 mod link;
 mod pipe;

@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
+use crate::bench::BenchArgs;
+use crate::bench::end::client::ClientArgs;
+use crate::bench::end::server::ServerArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::fail;
@@ -18,9 +21,10 @@ const EXAMPLES: &str = "Examples:
   mtcp serve /srv/www --io afxdp:veth0 --addr 10.0.0.2/24     a web server on AF_XDP
   mtcp load http://10.0.0.2/ --io kernel -c 100 -n 10000      load it from kernel sockets
   mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server  an unmodified program over the stack
+  mtcp bench short --pairs 7                                  short connections: mTCP beside the kernel
   mtcp doctor --io afxdp:eth0                                 what is missing on this machine";
 
-/// A user-level TCP/IP stack: web server, load generator, unmodified programs, demonstration, doctor.
+/// A user-level TCP/IP stack: web server, load generator, benchmark, unmodified programs, demonstration, doctor.
 #[derive(Parser, Debug)]
 #[command(name = "mtcp", version, after_help = EXAMPLES, max_term_width = 120)]
 struct Cli {
@@ -36,6 +40,14 @@ enum Command {
     Load(Box<LoadArgs>),
     /// Run a program, as it is, with its TCP connections on the stack
     Run(Box<RunArgs>),
+    /// Measure mTCP and the kernel in turn on the same two processors
+    Bench(Box<BenchArgs>),
+    /// The server of a benchmark
+    #[command(hide = true)]
+    BenchServer(Box<ServerArgs>),
+    /// The client of a benchmark
+    #[command(hide = true)]
+    BenchClient(Box<ClientArgs>),
     /// Show all of it on this machine: server, client, both IP versions, rates beside the kernel's
     Demo(DemoArgs),
     /// Say what on this machine helps or hinders, with remedies
@@ -57,6 +69,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(serve) => serve.run().map(|()| true),
         Command::Load(load) => load.run(),
         Command::Run(run) => run.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::BenchServer(server) => server.run().map(|()| true),
+        Command::BenchClient(client) => client.run().map(|()| true),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
     };

@@ -1,19 +1,24 @@
-//! The `mtcp` command: a static web server, a load generator, a demonstration and a doctor over the mTCP stack or, as the baseline
-//! of every comparison, over the kernel's.
+//! The `mtcp` command: a static web server, a load generator, a benchmark, a demonstration and a doctor over the mTCP stack or, as the
+//! baseline of every comparison, over the kernel's.
 //!
 //! `serve` and `load` are written once against a small socket trait in epoll style; `--io` picks who implements it.
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod demo;
+mod directory;
 mod doctor;
 mod fail;
 mod http;
 mod link;
 mod load;
 mod machine;
+mod namespaces;
 mod net;
+mod process;
+mod programs;
 mod run;
 mod serve;
 mod signals;

@@ -54,6 +54,16 @@ pub(crate) enum Mode {
     Inline,
 }
 
+impl Mode {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Paired => "paired",
+            Self::Inline => "inline",
+        }
+    }
+}
+
 /// Which sockets.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sockets")]
@@ -88,6 +98,9 @@ pub(crate) struct LinkArgs {
     /// Settings file (mtcp.conf); options given here win
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Connections that the stack must have room for, beyond what every tool has.
+    #[arg(skip)]
+    pub(crate) room: u32,
 }
 
 /// Opened sockets.
@@ -263,7 +276,7 @@ impl LinkArgs {
 
     /// What a tool wants and the library's defaults, which are the paper's, do not give: many connections and wide windows.
     fn tool_defaults(&self, config: &mut Config) {
-        config.max_concurrency = config.max_concurrency.max(65_536);
+        config.max_concurrency = config.max_concurrency.max(65_536).max(self.room);
         config.rcvbuf = config.rcvbuf.max(1 << 20);
         config.sndbuf = config.sndbuf.max(1 << 20);
     }

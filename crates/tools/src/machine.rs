@@ -83,6 +83,20 @@ pub(crate) fn cpu_seconds() -> (f64, f64) {
     (ticks(11) / per_second, ticks(12) / per_second)
 }
 
+/// The machine, for reports: processor, how many of them, kernel.
+pub(crate) fn description() -> serde_json::Value {
+    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    serde_json::json!({
+        "processor": model.unwrap_or("unknown").trim(),
+        "processors": allowed().count(),
+        "kernel": kernel.trim(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Child processes that do not outlive their owner.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use crate::signals::Stop;
 
 /// How often whoever waits looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a child may take until it says its first line: a client of a benchmark fills up before.
+const START: Duration = Duration::from_secs(60);
 
 /// A running child; killed when dropped.
 #[derive(Debug)]
@@ -19,8 +21,8 @@ pub(crate) struct Running {
     child: Child,
     /// What it printed first.
     first: String,
-    /// What it printed after its first line, once it has ended.
-    rest: Option<mpsc::Receiver<String>>,
+    /// What it prints after its first line.
+    lines: mpsc::Receiver<Result<String, String>>,
 }
 
 impl Drop for Running {
@@ -42,7 +44,17 @@ impl Running {
         &self.first
     }
 
-    /// Ends its input and waits until it has ended, for at most `limit`; what it printed after its first line.
+    /// Gives it an empty line, and waits for what it says next, for at most `limit`.
+    ///
+    /// # Errors
+    /// It does not listen, it ended, took too long, or `stop` was requested.
+    pub(crate) fn ask(&mut self, limit: Duration, stop: &Stop) -> anyhow::Result<String> {
+        let input = self.child.stdin.as_mut().context("it has no input")?;
+        input.write_all(b"\n").context("it does not listen")?;
+        next(&self.lines, Instant::now() + limit, stop)
+    }
+
+    /// Ends its input and waits until it has ended, for at most `limit`; what it printed that nobody has asked for.
     ///
     /// # Errors
     /// It failed, took too long, or `stop` was requested.
@@ -56,11 +68,11 @@ impl Running {
             check(stop, deadline)?;
             std::thread::sleep(LOOK);
         };
-        let rest = self.rest.take().and_then(|rest| rest.recv().ok());
-        match rest {
-            Some(rest) if status.success() => Ok(rest),
-            _ => bail!("it failed ({status})"),
+        if !status.success() {
+            bail!("it failed ({status})");
         }
+        let lines: Vec<String> = self.lines.iter().map_while(Result::ok).collect();
+        Ok(lines.join("\n"))
     }
 
     /// Asks it to stop and waits for at most five seconds; whether it ended well by itself.
@@ -86,52 +98,54 @@ pub(crate) fn start(mut command: Command, stop: &Stop) -> anyhow::Result<Running
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {command:?}"))?;
-    let (sender, receiver) = mpsc::channel();
-    let (rest_sender, rest) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     let mut running = Running {
         child,
         first: String::new(),
-        rest: Some(rest),
+        lines,
     };
     let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
-    std::thread::spawn(move || first_line(stdout, stderr, &sender, &rest_sender));
-    let deadline = Instant::now() + Duration::from_secs(20);
+    std::thread::spawn(move || listen(stdout, stderr, &sender));
+    running.first = next(&running.lines, Instant::now() + START, stop)?;
+    Ok(running)
+}
+
+/// The next line of a child, or its complaint as an error.
+fn next(
+    lines: &mpsc::Receiver<Result<String, String>>,
+    deadline: Instant,
+    stop: &Stop,
+) -> anyhow::Result<String> {
     loop {
-        match receiver.recv_timeout(LOOK) {
-            Ok(Ok(line)) => {
-                running.first = line;
-                return Ok(running);
-            }
-            Ok(Err(line)) => bail!("{line}"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the server ended without a word"),
+        match lines.recv_timeout(LOOK) {
+            Ok(Ok(line)) => return Ok(line),
+            Ok(Err(complaint)) => bail!("{complaint}"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("it ended without a word"),
             Err(mpsc::RecvTimeoutError::Timeout) => check(stop, deadline)?,
         }
     }
 }
 
-/// Says whether the server listens, or its complaint; then collects what it says later.
-fn first_line(
+/// Passes on what a child prints, line by line; if it prints nothing at all, its complaint.
+fn listen(
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     sender: &mpsc::Sender<Result<String, String>>,
-    rest_sender: &mpsc::Sender<String>,
 ) {
     let (Some(stdout), Some(mut stderr)) = (stdout, stderr) else {
         return;
     };
-    let mut stdout = BufReader::new(stdout);
-    let mut line = String::new();
-    // Whoever asked may have gone away meanwhile.
-    if stdout.read_line(&mut line).is_ok_and(|read| read > 0) {
+    let mut silent = true;
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        silent = false;
+        // Whoever asked may have gone away meanwhile; the child shall not wait for us.
         let _ = sender.send(Ok(line.trim().to_owned()));
-        let mut rest = String::new();
-        let _ = stdout.read_to_string(&mut rest);
-        let _ = rest_sender.send(rest);
-        return;
     }
-    let mut complaint = String::new();
-    let _ = stderr.read_to_string(&mut complaint);
-    let _ = sender.send(Err(complaint.trim().to_owned()));
+    if silent {
+        let mut complaint = String::new();
+        let _ = stderr.read_to_string(&mut complaint);
+        let _ = sender.send(Err(complaint.trim().to_owned()));
+    }
 }
 
 fn check(stop: &Stop, deadline: Instant) -> anyhow::Result<()> {
@@ -159,7 +173,7 @@ pub(crate) fn output(mut command: Command, limit: Duration, stop: &Stop) -> anyh
     let mut running = Running {
         child,
         first: String::new(),
-        rest: None,
+        lines: mpsc::channel().1,
     };
     let stdout = collect(running.child.stdout.take());
     let stderr = collect(running.child.stderr.take());
@@ -242,11 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_first_line_is_kept() {
+    fn a_child_is_asked_line_by_line() {
         let stop = Stop::default();
         let limit = Duration::from_secs(20);
-        let running = start(shell("echo one; read line; echo two"), &stop).unwrap();
-        assert_eq!(running.finish(limit, &stop).unwrap(), "two\n");
+        let running = start(
+            shell("echo one; read line; echo two; read line; echo three"),
+            &stop,
+        );
+        let mut running = running.unwrap();
+        assert_eq!(running.ask(limit, &stop).unwrap(), "two");
+        assert_eq!(running.finish(limit, &stop).unwrap(), "three");
         let running = start(shell("echo one; exit 3"), &stop).unwrap();
         assert!(running.finish(limit, &stop).is_err());
     }

@@ -10,7 +10,6 @@ use clap::Args;
 
 use crate::directory::Directory;
 use crate::doctor::capabilities::has_net_admin;
-use crate::fail::Failure;
 use crate::programs::require;
 use crate::signals::Stop;
 

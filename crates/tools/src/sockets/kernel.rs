@@ -43,6 +43,12 @@ impl Kernel {
         })
     }
 
+    /// TCP_DEFER_ACCEPT of tcp(7) on a listener: connections are announced with their first bytes.
+    pub(crate) fn defer_accept(&self, listener: Handle) -> Result<(), Errno> {
+        mtcp::kernel::defer_accept(self.fd(listener)?, 1)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+    }
+
     fn own(&mut self, fd: OwnedFd) -> Result<Handle, Errno> {
         let number = u32::try_from(fd.as_raw_fd()).map_err(|_| Errno::BADF)?;
         let index = number as usize;

@@ -1,0 +1,126 @@
+//! The options of `mtcp bench`.
+
+use clap::{Args, ValueEnum};
+
+use crate::fail::Failure;
+use crate::link::Mode;
+use crate::machine;
+
+const EXAMPLES: &str = "Examples:
+  mtcp bench short --pairs 7 --json
+  mtcp bench short --messages 1,8,32,64,128
+  mtcp bench short --concurrency 1,1000,100000 --mode paired
+  mtcp bench latency --rate 20000
+  mtcp bench memory --concurrency 100000";
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// Connections per second, each with its messages, and what one costs the server's processor
+    Short,
+    /// Connections per second that the server accepts and resets
+    Reset,
+    /// Response times: one connection spinning and sleeping, a fixed rate, a closed loop
+    Latency,
+    /// Bytes per second, one flow and a hundred
+    Bulk,
+    /// What the server's processor does for one message: user, system, interrupts
+    Cpu,
+    /// Bytes per idle connection, and per one in TIME_WAIT
+    Memory,
+    /// How evenly 8,000 flows share the link
+    Fairness,
+}
+
+impl What {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+}
+
+/// Where mTCP's frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinkKind {
+    /// Shared memory between two processes; the kernel uses its loopback
+    Shm,
+}
+
+impl LinkKind {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+}
+
+/// Measures the kernel and mTCP in turn, on the same two processors, with the same programs. Exits with 1 if a run failed.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) what: What,
+    /// Times to run each side, in turn
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) pairs: u32,
+    /// Seconds of a run that count
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Messages per connection (several allowed) [default: 1]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) messages: Vec<u32>,
+    /// Bytes of a message (several allowed) [default: 64]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) size: Vec<u32>,
+    /// Connections at a time (several allowed) [default: 1000; bulk: 1,100; latency, fairness: 8000; memory: 20000]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) concurrency: Vec<u32>,
+    /// latency: connections per second of the fixed rate
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) rate: u32,
+    /// Where mTCP's frames go
+    #[arg(long, value_enum, default_value_t = LinkKind::Shm)]
+    pub(crate) link: LinkKind,
+    /// How mTCP runs
+    #[arg(long, value_enum, default_value_t = Mode::Inline)]
+    pub(crate) mode: Mode,
+    /// Processors of the server and of the client [default: the first two]
+    #[arg(long, value_name = "S,C", value_delimiter = ',', num_args = 1)]
+    pub(crate) cores: Vec<usize>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl BenchArgs {
+    /// Processors of the server and of the client.
+    pub(crate) fn processors(&self) -> anyhow::Result<[usize; 2]> {
+        let chosen = match self.cores[..] {
+            [] => {
+                let (server, client) = machine::two_cores();
+                [server, client]
+            }
+            [server, client] => [server, client],
+            _ => {
+                return Err(Failure::error(
+                    "--cores names two processors",
+                    "write --cores 0,1",
+                ));
+            }
+        };
+        for core in chosen {
+            machine::check_core(core)?;
+        }
+        if chosen[0] == chosen[1] {
+            return Err(Failure::error(
+                "server and client need a processor each, and this process may use but one",
+                "run it where there are two",
+            ));
+        }
+        Ok(chosen)
+    }
+}

@@ -1,0 +1,189 @@
+//! `mtcp bench`: one short run of each kind over shared memory, and what programs read of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::run;
+use serde_json::Value;
+
+/// One pair of `what`, unless `more` says otherwise; the object it printed.
+fn bench(what: &str, more: &[&str]) -> Value {
+    let mut arguments = vec!["bench", what, "--seconds", "0.1", "--json"];
+    if !more.contains(&"--pairs") {
+        arguments.extend(["--pairs", "1"]);
+    }
+    arguments.extend_from_slice(more);
+    let output = run(&arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let value: Value =
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("'{text}' '{complaint}'"));
+    assert!(output.status.success(), "{value}");
+    value
+}
+
+/// Whether this machine can run it at all.
+fn two_processors() -> bool {
+    std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2)
+}
+
+/// Every side has a positive number under each of `keys`.
+fn check(value: &Value, sides: &[&str], keys: &[&str]) {
+    for side in sides {
+        for key in keys {
+            let number = value[*side][*key].as_f64();
+            assert!(
+                number.is_some_and(|number| number > 0.0),
+                "{side} {key}: {value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn short_has_both_sides_their_ratio_and_the_spread() {
+    if !two_processors() {
+        return;
+    }
+    let value = bench("short", &["--pairs", "2", "--concurrency", "50"]);
+    let keys = ["connections_per_s", "server_cpu_ns_per_connection"];
+    check(&value, &["kernel", "mtcp", "kernel_tuned"], &keys);
+    for side in ["kernel", "mtcp", "kernel_tuned"] {
+        for key in keys {
+            let (side, median) = (&value[side], value[side][key].as_f64().unwrap());
+            let (low, high) = (&side["spread"][key]["min"], &side["spread"][key]["max"]);
+            assert!(low.as_f64().unwrap() <= median && median <= high.as_f64().unwrap());
+            assert_eq!(side["runs"][key].as_array().unwrap().len(), 2);
+        }
+    }
+    for ratio in ["ratio", "ratio_tuned"] {
+        assert!(value[ratio].as_f64().unwrap() > 0.0, "{value}");
+    }
+    assert_eq!(value["ratio"], value["ratios"]["connections_per_s"]);
+    assert!(value["noise"]["quiet"].is_boolean());
+    assert_eq!(value["cases"][0]["concurrency"], 50);
+    assert_eq!(value["pairs"], 2);
+}
+
+#[test]
+fn every_combination_of_messages_and_sizes_is_a_case() {
+    if !two_processors() {
+        return;
+    }
+    let value = bench(
+        "short",
+        &[
+            "--messages",
+            "1,8",
+            "--size",
+            "8192",
+            "--concurrency",
+            "2",
+            "--mode",
+            "paired",
+        ],
+    );
+    let cases = value["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2);
+    for (case, messages) in cases.iter().zip([1.0, 8.0]) {
+        check(
+            case,
+            &["kernel", "mtcp"],
+            &["connections_per_s", "messages_per_s"],
+        );
+        let side = &case["mtcp"];
+        let per_connection =
+            side["messages_per_s"].as_f64().unwrap() / side["connections_per_s"].as_f64().unwrap();
+        // Those that the ends of the window cut count in part.
+        let range = messages / 2.0..messages * 2.0;
+        assert!(range.contains(&per_connection), "{case}");
+        assert_eq!(case["size"], 8192);
+    }
+}
+
+#[test]
+fn every_other_kind_has_its_figures() {
+    if !two_processors() {
+        return;
+    }
+    let sides = ["kernel", "mtcp"];
+    let value = bench("reset", &["--concurrency", "20"]);
+    check(&value, &sides, &["connections_per_s"]);
+    let value = bench("bulk", &["--concurrency", "4"]);
+    check(&value, &sides, &["gbit_per_s", "server_cpu_ns_per_kb"]);
+    let value = bench("fairness", &["--concurrency", "20"]);
+    check(&value, &sides, &["jain_index"]);
+    assert!(value["mtcp"]["jain_index"].as_f64().unwrap() <= 1.0);
+    let value = bench("cpu", &["--concurrency", "20", "--messages", "4"]);
+    check(&value, &sides, &["server_cpu_ns_per_message"]);
+    let value = bench("latency", &["--concurrency", "20", "--rate", "500"]);
+    assert_eq!(value["cases"].as_array().unwrap().len(), 4);
+    for case in value["cases"].as_array().unwrap() {
+        check(case, &sides, &["p50_us", "p99_us", "max_us", "mean_us"]);
+    }
+}
+
+#[test]
+fn memory_says_what_a_connection_costs_and_that_it_still_answers() {
+    if !two_processors() {
+        return;
+    }
+    let value = bench("memory", &["--concurrency", "4000"]);
+    let [idle, closed] = &value["cases"].as_array().unwrap()[..] else {
+        panic!("{value}");
+    };
+    check(
+        idle,
+        &["kernel", "mtcp"],
+        &["bytes_per_connection", "startup_mb"],
+    );
+    assert_eq!(idle["mtcp"]["answered_percent"], 100.0);
+    assert_eq!(idle["kernel"]["answered_percent"], 100.0);
+    assert_eq!(closed["state"], "time_wait");
+}
+
+#[test]
+fn tables_have_every_side_and_say_how_quiet_the_machine_was() {
+    if !two_processors() {
+        return;
+    }
+    let output = run(&[
+        "bench",
+        "short",
+        "--pairs",
+        "1",
+        "--seconds",
+        "0.1",
+        "--concurrency",
+        "20",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in [
+        "connections/s",
+        "kernel, tuned",
+        "mTCP / kernel",
+        "machine was",
+    ] {
+        assert!(
+            text.to_lowercase().contains(&word.to_lowercase()),
+            "{word}: {text}"
+        );
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    for arguments in [
+        &["bench", "nonsense"][..],
+        &["bench", "reset", "--messages", "8"],
+        &["bench", "short", "--cores", "0"],
+        &["bench", "short", "--cores", "0,0"],
+        &["bench", "short", "--pairs", "0"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+    }
+}
