@@ -322,7 +322,7 @@ impl Conn<'_> {
     /// RFC 5681 §3.1: one segment if the SYN was lost, the initial window otherwise; RFC 6298 §5.7: an RTO of 3 s if it was lost and
     /// nothing could be measured.
     /// RFC 6298 §5-8; RFC 5681 §3.1-2, §3.1-3.
-    /// RFC 6928 §2-2.
+    /// RFC 7413 §4.2.2-7.
     pub fn start_windows(&mut self, now: Instant) {
         let mss = u32::from(self.hot.mss);
         let segments = self.sh.config.initial_window;

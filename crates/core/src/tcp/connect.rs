@@ -51,6 +51,7 @@ impl Conn<'_> {
     }
 
     /// Second, check the RST bit. Without an acceptable ACK anybody could have sent it.
+    /// RFC 5961 §3.2-5.
     fn check_rst_of_syn(&mut self, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::RST) {
             return Ok(());

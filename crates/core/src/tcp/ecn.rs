@@ -372,8 +372,9 @@ impl Conn<'_> {
         }
     }
 
-    /// RFC 8257 §3.2: each ACK says whether what it acknowledges met congestion, so what came before a change is acknowledged before it.
-    /// RFC 8257 §3.2-1.
+    /// RFC 8257 §3.2: each ACK says whether what it acknowledges met congestion, so what came before a change is acknowledged before it,
+    /// and the change at once.
+    /// RFC 8257 §3.2-1, §3.2-2.
     fn echo_exactly(&mut self, now: Instant, seg: &Segment<'_>) {
         let met = seg.ecn == Ecn::Ce;
         if seg.payload.is_empty() || met == self.cold.ecn.echo {
@@ -386,6 +387,7 @@ impl Conn<'_> {
             self.hot.last_ack_sent = self.hot.rcv_nxt;
         }
         self.cold.ecn.echo = met;
+        self.mark_ack();
     }
 
     /// The sender's half: what an acceptable ACK says of our data. `sacked`: it reports data that it does not acknowledge.

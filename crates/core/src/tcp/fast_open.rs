@@ -217,12 +217,13 @@ impl Conn<'_> {
             && matches!(self.cold.fast_open, FastOpen::Pending { .. })
     }
 
-    /// The option of our SYN or SYN-ACK. A SYN that goes again goes without: perhaps the option is why the first was lost.
+    /// The option of our SYN or SYN-ACK. What goes again goes without: perhaps the option is why the first was lost.
+    /// RFC 7413 §4.2.2-5, §4.2.2-6.
     pub fn fast_open_option(&self, now: Instant) -> Option<FastOpenCookie> {
         let remote = self.key.remote().ip();
         match self.cold.fast_open {
-            FastOpen::Pending { outdated: true } => Some(self.sh.issuer.issue(now, remote)),
             _ if self.syn_went_before() => None,
+            FastOpen::Pending { outdated: true } => Some(self.sh.issuer.issue(now, remote)),
             FastOpen::Asking => Some(FastOpenCookie::REQUEST),
             FastOpen::Sending => self.sh.server_cookies.cookie(remote),
             _ => None,

@@ -76,11 +76,13 @@ impl Tcp {
         reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
         reply.timestamps = self.half_open_stamps(now, record);
         let remote = record.key.remote().ip();
-        reply.fast_open = record
-            .has(Options::FAST_OPEN)
+        // RFC 7413 §4.2.2-6.
+        // What is not in every SYN-ACK goes once: perhaps that was lost because of it.
+        let is_first = record.retries == 0;
+        reply.fast_open = (is_first && record.has(Options::FAST_OPEN))
             .then(|| self.shared.issuer.issue(now, remote));
-        // RFC 9768 §3.2.3.2: once, to see whether the option gets through; perhaps it was lost because of it.
-        if record.ecn.feedback() == Feedback::Accurate && record.retries == 0 {
+        // RFC 9768 §3.2.3.2: to see whether the option gets through.
+        if is_first && record.ecn.feedback() == Feedback::Accurate {
             reply.ecn_bytes = Some(Counts::default().bytes());
         }
         TcpHeader {

@@ -1,4 +1,4 @@
-//! The client's side of Fast Open (RFC 7413 §4.2.1): the first bytes go with the SYN, if the server's cookie is known.
+//! The client's side of Fast Open (RFC 7413 §4.2.2): the first bytes go with the SYN, if the server's cookie is known.
 
 use wire::time::Instant;
 
@@ -37,8 +37,8 @@ impl Conn<'_> {
         self.hot.retries > 0 || self.cold.syn_repeated
     }
 
-    /// Bytes of data that go with the SYN: what fits into a segment as large as the server's last SYN-ACK let it be (RFC 7413 §4.2.1).
-    /// RFC 7413 §4.2.1-1.
+    /// Bytes of data that go with the SYN: what fits into a segment as large as the server's last SYN-ACK let it be (RFC 7413 §4.2.2).
+    /// RFC 7413 §4.2.2-3.
     pub fn syn_data_len(&self, now: Instant) -> u32 {
         let sends = self.hot.state == State::SynSent && self.cold.fast_open == FastOpen::Sending;
         if !sends || self.syn_went_before() {
@@ -54,7 +54,7 @@ impl Conn<'_> {
     }
 
     /// The SYN-ACK: what it acknowledges of the SYN's data has arrived, the rest goes again; what it says about cookies is remembered.
-    /// RFC 7413 §4.2.1-2.
+    /// RFC 7413 §4.2.2-4.
     pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
         let data = seg.ack - self.cold.iss - 1;
         self.release(data);

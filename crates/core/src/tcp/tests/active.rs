@@ -106,6 +106,7 @@ fn refused() {
     h.expect_gone();
 }
 
+/// RFC 5961 §3.2-5.
 #[test]
 fn a_reset_without_our_ack_is_ignored() {
     let mut h = syn_sent();
@@ -189,7 +190,6 @@ fn the_syn_is_sent_again_until_it_times_out() {
 }
 
 /// RFC 6298 §5-8; RFC 5681 §3.1-3.
-/// RFC 6928 §2-2.
 #[test]
 fn a_lost_syn_costs_the_initial_window() {
     let mut h = syn_sent();

@@ -377,6 +377,27 @@ fn dctcp_says_of_each_segment_whether_it_was_marked() {
     h.expect_nothing();
 }
 
+/// RFC 8257 §3.2-2.
+#[test]
+fn dctcp_says_at_once_what_has_changed() {
+    let h = Harness::with(|config| {
+        config.congestion = CongestionControl::Dctcp;
+        config.quick_acks = 0;
+    });
+    let mut h = agreed_with_capable_answer(h);
+    let small = |seq: u32| seg().seq(seq).ack(1).win(WIN).len(10);
+    h.send(small(1).ecn(Ecn::Ect0));
+    h.expect_nothing();
+    h.send(small(11).ecn(Ecn::Ce));
+    h.expect(seg().ack(11));
+    h.expect(seg().ack(21).ece());
+    h.send(small(21).ecn(Ecn::Ce));
+    h.expect_nothing();
+    h.send(small(31).ecn(Ecn::Ect0));
+    h.expect(seg().ack(31).ece());
+    h.expect(seg().ack(41));
+}
+
 /// With DCTCP, everything is ECN-capable (RFC 8257 §3.6), except what has no control block.
 fn agreed_with_capable_answer(mut h: Harness) -> Harness {
     let offer = Handshake::default();

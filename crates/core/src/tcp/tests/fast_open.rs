@@ -66,6 +66,16 @@ fn listeners_have_to_ask_for_it() {
     assert_eq!(h.expect(seg().syn().ack(1)).options.fast_open, None);
 }
 
+/// RFC 7413 §4.2.2-6.
+#[test]
+fn an_answer_that_goes_again_goes_without_a_cookie() {
+    let mut h = server(8);
+    h.send(syn_with(FastOpenCookie::REQUEST));
+    assert!(h.expect(seg().syn().ack(1)).options.fast_open.is_some());
+    h.advance(1000);
+    assert_eq!(h.expect(seg().syn().ack(1)).options.fast_open, None);
+}
+
 #[test]
 fn cookies_are_given_to_those_who_ask() {
     let mut h = server(8);
@@ -340,7 +350,7 @@ fn data_that_the_syn_ack_acknowledges_has_arrived() {
     h.expect_nothing();
 }
 
-/// RFC 7413 §4.2.1-2.
+/// RFC 7413 §4.2.2-4.
 #[test]
 fn data_that_it_does_not_acknowledge_goes_again_at_once() {
     let (mut h, _) = sent();
@@ -394,7 +404,7 @@ fn data_of_a_repeated_syn_counts() {
     assert_eq!(h.stack.counters().fast_open_losses, 0);
 }
 
-/// RFC 7413 §4.2.1-1.
+/// RFC 7413 §4.2.2-3.
 #[test]
 fn a_syn_carries_no_more_than_a_segment() {
     for (mss, room) in [(1000, 1000), (1460, 1460), (9000, 1460), (100, 100)] {
