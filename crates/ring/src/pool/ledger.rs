@@ -214,6 +214,20 @@ impl Ledger {
             .find_map(|class| self.allocate(class))
     }
 
+    /// The largest class that one owner of many may grow to: the fuller the pool, the smaller, so that who never gives anything back
+    /// leaves something for a great many others.
+    pub(crate) fn fair_class(&self) -> usize {
+        let eighths = self.in_use / (self.bytes / 8).max(1);
+        let most = match eighths {
+            0..4 => return self.levels.len(),
+            4..6 => (self.bytes >> 11).max(MIN_BLOCK << 4),
+            6 => (self.bytes >> 13).max(MIN_BLOCK << 2),
+            _ => (self.bytes >> 15).max(MIN_BLOCK << 2),
+        };
+        let fits = |&class: &usize| class_bytes(class) as usize <= most;
+        (0..self.levels.len()).rev().find(fits).unwrap_or(0)
+    }
+
     /// A block of a class above `floor` (any, if `None`) can be had now, without joining.
     pub(crate) fn can_allocate(&self, floor: Option<usize>) -> bool {
         let lowest = floor.map_or(0, |floor| floor + 1);

@@ -164,12 +164,20 @@ impl AppStreams {
             record.app.wants_space.store(0, Relaxed);
             return written;
         }
-        // Short of the limit: it was the pool.
-        if writer.used() < limit && record.app.starved.load(Relaxed) == 0 {
+        let starves = limit > 0 && writer.used() == 0;
+        self.note_starved(slot, starves);
+        written
+    }
+
+    /// Nothing of the slot is on its way that could be acknowledged, and still there was no room: the pool is exhausted.
+    fn note_starved(&mut self, slot: u32, starves: bool) {
+        let record = self.shared.records.record(slot);
+        if let Some(record) =
+            record.filter(|record| starves && record.app.starved.load(Relaxed) == 0)
+        {
             record.app.starved.store(1, Relaxed);
             self.starved.push_back(slot);
         }
-        written
     }
 
     /// Bytes that a write would take now, if the pool has the memory; 0 when it surely has not, or when writes are refused.
@@ -205,10 +213,8 @@ impl AppStreams {
         // Pairs with the fence in `StackStreams::app_wants_space`, as in `write_rest`.
         fence(SeqCst);
         let limit = send_limit(record);
-        if writer.used() < limit && record.app.starved.load(Relaxed) == 0 {
-            record.app.starved.store(1, Relaxed);
-            self.starved.push_back(slot);
-        }
+        let starves = limit > 0 && writer.used() == 0;
+        self.note_starved(slot, starves);
         self.writable(slot) > 0
     }
 

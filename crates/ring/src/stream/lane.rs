@@ -279,14 +279,15 @@ impl<'a> Writer<'a> {
         Ok(self.replace(used, block))
     }
 
-    /// As `grow_to`, but content with less when there is no more.
+    /// As `grow_to`, but content with less when there is no more, or no more than is fair.
     #[cold]
     #[inline(never)]
     fn grow_towards(&mut self, used: u32, capacity: u32) {
         let current = Block::from_descriptor(self.producer.buffer.load(Relaxed));
         let floor = current.map(|block| block.class());
-        let block =
-            class_for(capacity).and_then(|class| self.side.ledger.allocate_down_to(class, floor));
+        let ledger = &mut self.side.ledger;
+        let class = class_for(capacity).map(|class| class.min(ledger.fair_class()));
+        let block = class.and_then(|class| ledger.allocate_down_to(class, floor));
         if let Some(block) = block {
             self.replace(used, block);
         }

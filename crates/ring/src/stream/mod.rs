@@ -25,11 +25,11 @@
 //!
 //! # Waiting for room
 //! An application whose write came up short learns that there is room again in one of two ways:
-//! - the *limit* was reached: [`AppStreams::write`] leaves a note, and [`StackStreams::app_wants_space`], asked by the stack after
+//! - bytes are on their way: [`AppStreams::write`] leaves a note, and [`StackStreams::app_wants_space`], asked by the stack after
 //!   each [`StackStreams::consume`], answers true once a quarter of the limit is free; the stack then sends a writable event.
 //!   Both ends put a sequentially consistent fence between their write (note; head) and their look at the other's (head; note), and
 //!   the application tries again after leaving the note: at least one of the two sees the other, so no wake-up is lost.
-//! - the *pool* was exhausted: that is the application's own affair, for it owns the pool. [`AppStreams::poll_starved`], asked
+//! - there are none, and the *pool* was exhausted: that is the application's own affair, for it owns the pool. [`AppStreams::poll_starved`], asked
 //!   whenever it is about to wait (after a [`AppStreams::sweep`]), names the slots that can be written again.
 //!
 //! # Processes and threads

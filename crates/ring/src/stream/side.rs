@@ -145,13 +145,15 @@ impl Side {
         self.attached.len()
     }
 
-    /// A slot of which `used` bytes are not consumed has room in its buffer, or could have a larger one.
+    /// A slot of which `used` bytes are not consumed has room in its buffer, or could have a larger one without being unfair.
     pub(super) fn has_room(&self, words: &ProducerWords, used: u32) -> bool {
         let current = Block::from_descriptor(words.buffer.load(Relaxed));
         let room = current
             .as_ref()
             .is_some_and(|block| block.capacity() > used);
-        room || self.ledger.can_allocate(current.map(|block| block.class()))
+        let floor = current.map(|block| block.class());
+        let fair = floor.is_none_or(|class| class < self.ledger.fair_class());
+        room || (fair && self.ledger.can_allocate(floor))
     }
 
     /// Puts an outgrown block in front of those before it; returns the new front.
