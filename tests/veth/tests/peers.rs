@@ -84,7 +84,8 @@ fn mean_frame(lab: &Lab) -> u64 {
     count("bytes") / count("packets").max(1)
 }
 
-fn without(settings: &[&str], fault: Option<&str>) {
+/// `fault` says what is done to the frames, and how many bytes a reduced run moves over IPv4 then.
+fn without(settings: &[&str], fault: Option<(&str, u64)>) {
     let Some(_gate) = Gate::alone() else { return };
     for kind in [Kind::Afxdp, Kind::Tap] {
         let lab = Lab::new(kind);
@@ -94,14 +95,10 @@ fn without(settings: &[&str], fault: Option<&str>) {
         }
         let neighbours = lab.acquaint();
         let mut words = vec!["--neighbour", &neighbours];
-        words.extend(fault.iter().flat_map(|fault| ["--fault", fault]));
-        let length = if fault.is_some() {
-            2_000_000
-        } else {
-            8_000_000
-        };
-        exchange(&lab, Family::V4, sized(100_000_000, length), &words);
-        exchange(&lab, Family::V6, sized(100_000_000, length / 4), &words);
+        words.extend(fault.iter().flat_map(|(fault, _)| ["--fault", fault]));
+        let length = fault.map_or(2_000_000, |(_, length)| length);
+        exchange(&lab, Family::V4, sized(50 * length, length), &words);
+        exchange(&lab, Family::V6, sized(50 * length, length) / 4, &words);
     }
 }
 
@@ -133,8 +130,27 @@ fn a_peer_without_any_option_on_a_bad_network() {
     let settings = ["tcp_timestamps=0", "tcp_window_scaling=0", "tcp_sack=0"];
     without(
         &settings,
-        Some("loss=1%,reorder=1%,dup=1%,corrupt=1%,seed=3"),
+        Some(("loss=1%,reorder=1%,dup=1%,corrupt=1%,seed=3", 2_000_000)),
     );
+}
+
+const LOSSY: (&str, u64) = ("loss=10%,seed=4", 400_000);
+
+#[test]
+fn a_peer_without_any_option_at_10_percent_loss() {
+    let settings = ["tcp_timestamps=0", "tcp_window_scaling=0", "tcp_sack=0"];
+    without(&settings, Some(LOSSY));
+}
+
+#[test]
+fn a_peer_that_offers_ecn_at_10_percent_loss() {
+    without(&["tcp_ecn=1"], Some(LOSSY));
+}
+
+#[test]
+fn a_peer_with_tiny_buffers_at_10_percent_loss() {
+    let buffers = ["tcp_rmem=4096 4096 8192", "tcp_wmem=4096 4096 8192"];
+    without(&buffers, Some(LOSSY));
 }
 
 #[test]

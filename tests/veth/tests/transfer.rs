@@ -195,3 +195,13 @@ fn afxdp_with_5_percent_loss_and_more() {
 fn tap_with_5_percent_loss_and_more() {
     bad(Kind::Tap, "5%", sized(100 * MB, 10 * MB));
 }
+
+#[test]
+fn afxdp_with_10_percent_loss_and_more() {
+    bad(Kind::Afxdp, "10%", sized(20 * MB, 2 * MB));
+}
+
+#[test]
+fn tap_with_10_percent_loss_and_more() {
+    bad(Kind::Tap, "10%", sized(20 * MB, 2 * MB));
+}
