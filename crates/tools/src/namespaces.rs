@@ -66,6 +66,18 @@ impl Namespaces {
         Ok(())
     }
 
+    /// Makes a TAP device in the first (0) or second (1) of them; the program that opens it is its other end.
+    ///
+    /// # Errors
+    /// `ip` refused.
+    pub(crate) fn tap(&self, side: usize, end: &End<'_>) -> anyhow::Result<()> {
+        let name = self.name(side);
+        ip(&[
+            "-n", name, "tuntap", "add", "dev", end.device, "mode", "tap", "vnet_hdr",
+        ])?;
+        bring_up(name, end)
+    }
+
     /// Runs ethtool in the first (0) or second (1) namespace.
     ///
     /// # Errors

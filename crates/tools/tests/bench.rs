@@ -143,6 +143,60 @@ fn memory_says_what_a_connection_costs_and_that_it_still_answers() {
     assert_eq!(closed["state"], "time_wait");
 }
 
+/// Root only, as AF_XDP and TAP are; elsewhere it says so.
+#[test]
+fn links_between_namespaces_are_made_measured_and_removed() {
+    let namespaces = || {
+        let entries = std::fs::read_dir("/run/netns").into_iter().flatten();
+        entries
+            .flatten()
+            .map(|entry| entry.file_name())
+            .filter(|name| name.to_string_lossy().starts_with("mtcp-bench-"))
+            .count()
+    };
+    if !two_processors() {
+        return;
+    }
+    for (what, link, client) in [
+        ("short", "afxdp", "kernel"),
+        ("short", "afxdp", "mtcp"),
+        ("short", "tap", "kernel"),
+        ("bulk", "afxdp", "kernel"),
+    ] {
+        let arguments = ["--link", link, "--client", client, "--concurrency", "10"];
+        if !rustix::process::geteuid().is_root() {
+            let output = run(&["bench", what, "--link", link, "--client", client]);
+            assert_eq!(output.status.code(), Some(2));
+            continue;
+        }
+        let value = bench(what, &arguments);
+        assert_eq!(
+            (&value["link"], &value["client"]),
+            (&link.into(), &client.into())
+        );
+        assert!(value["ratio"].as_f64().unwrap() > 0.0, "{value}");
+        if what == "bulk" {
+            assert!(value["ratio_no_offload"].as_f64().unwrap() > 0.0, "{value}");
+        }
+    }
+    assert_eq!(namespaces(), 0);
+}
+
+#[test]
+fn plots_are_written_where_they_are_asked_for() {
+    if !two_processors() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let plots = directory.path().join("plots");
+    bench(
+        "reset",
+        &["--concurrency", "5", "--svg", plots.to_str().unwrap()],
+    );
+    let plot = std::fs::read_to_string(plots.join("reset-connections_per_s-shm-inline.svg"));
+    assert!(plot.unwrap().starts_with("<svg"));
+}
+
 #[test]
 fn tables_have_every_side_and_say_how_quiet_the_machine_was() {
     if !two_processors() {
@@ -180,6 +234,10 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         &["bench", "short", "--cores", "0"],
         &["bench", "short", "--cores", "0,0"],
         &["bench", "short", "--pairs", "0"],
+        &["bench", "short", "--client", "kernel"],
+        &["bench", "short", "--link", "tap", "--client", "mtcp"],
+        &["bench"],
+        &["bench", "--all", "--into", "/nonexistent/page"],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

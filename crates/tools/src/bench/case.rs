@@ -12,6 +12,8 @@ pub(crate) enum Side {
     Kernel,
     /// The kernel's sockets with TCP_DEFER_ACCEPT on the listener and MSG_MORE on the last message.
     KernelTuned,
+    /// The kernel's sockets over interfaces whose segmentation and receive offloads are off.
+    KernelPlain,
     /// mTCP.
     Mtcp,
 }
@@ -22,6 +24,7 @@ impl Side {
         match self {
             Self::Kernel => "kernel",
             Self::KernelTuned => "kernel_tuned",
+            Self::KernelPlain => "kernel_no_offload",
             Self::Mtcp => "mtcp",
         }
     }
@@ -31,6 +34,7 @@ impl Side {
         match self {
             Self::Kernel => "kernel",
             Self::KernelTuned => "kernel, tuned",
+            Self::KernelPlain => "kernel, no offload",
             Self::Mtcp => "mTCP",
         }
     }

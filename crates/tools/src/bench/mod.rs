@@ -1,7 +1,9 @@
 //! `mtcp bench`: the kernel and mTCP in turn, on the same two processors, with the same programs.
 
+mod all;
 mod case;
 pub(crate) mod end;
+mod network;
 mod noise;
 mod options;
 mod pairs;
@@ -18,28 +20,22 @@ use crate::signals::Stop;
 
 pub(crate) use options::BenchArgs;
 use pairs::Runner;
-use place::Place;
+use place::{Place, Setting};
 use report::Report;
 
 impl BenchArgs {
     /// Measures; whether every run went well.
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
-        let cases = self.cases()?;
-        let cores = self.processors()?;
-        crate::machine::raise_open_files();
         // Children end with their guards once a run sees the flag.
         let stop = Stop::watch(|| {})?;
-        let directory = Directory::new("bench")?;
-        let place = Place::new(self.link, self.mode, cores, &directory)?;
-        let mut runner = Runner::new(place, self.pairs, &stop);
-        let measured = runner.run(cases);
-        let report = Report {
-            what: self.what,
-            options: self,
-            cores,
-            noise: runner.noise(),
-            cases: &measured,
-        };
+        if self.all {
+            return all::run(self, &self.into, &stop);
+        }
+        let report = self.measure(&stop)?;
+        if let Some(directory) = &self.svg {
+            let path = report.plot(directory)?;
+            eprintln!("plotted to {}", path.display());
+        }
         let text = if self.json {
             format!("{}\n", report.json())
         } else {
@@ -47,6 +43,28 @@ impl BenchArgs {
         };
         // Nobody may be reading.
         let _ = std::io::stdout().write_all(text.as_bytes());
-        Ok(measured.iter().all(|case| case.failures.is_empty()) && !stop.requested())
+        Ok(report.went_well() && !stop.requested())
+    }
+
+    fn measure(&self, stop: &Stop) -> anyhow::Result<Report> {
+        let cases = self.cases()?;
+        let setting = Setting {
+            link: self.link,
+            mode: self.mode,
+            client: self.client(),
+            cores: self.processors()?,
+        };
+        crate::machine::raise_open_files();
+        let directory = Directory::new("bench")?;
+        let place = Place::new(setting, &directory)?;
+        let mut runner = Runner::new(place, self.pairs, stop);
+        let cases = runner.run(cases);
+        Ok(Report {
+            what: self.what(),
+            options: self.clone(),
+            cores: setting.cores,
+            noise: runner.noise().clone(),
+            cases,
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! The options of `mtcp bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use crate::fail::Failure;
@@ -10,8 +12,10 @@ const EXAMPLES: &str = "Examples:
   mtcp bench short --pairs 7 --json
   mtcp bench short --messages 1,8,32,64,128
   mtcp bench short --concurrency 1,1000,100000 --mode paired
+  mtcp bench short --link afxdp --client mtcp
   mtcp bench latency --rate 20000
-  mtcp bench memory --concurrency 100000";
+  mtcp bench memory --concurrency 100000
+  mtcp bench --all";
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,6 +50,19 @@ impl What {
 pub(crate) enum LinkKind {
     /// Shared memory between two processes; the kernel uses its loopback
     Shm,
+    /// AF_XDP on a veth pair between two namespaces; the kernel uses a veth pair, too (root)
+    Afxdp,
+    /// A TAP device; the kernel uses a veth pair (root)
+    Tap,
+}
+
+/// Who connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stack {
+    /// The kernel
+    Kernel,
+    /// mTCP
+    Mtcp,
 }
 
 impl LinkKind {
@@ -57,13 +74,29 @@ impl LinkKind {
     }
 }
 
+impl Stack {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Mtcp => "mtcp",
+        }
+    }
+}
+
 /// Measures the kernel and mTCP in turn, on the same two processors, with the same programs. Exits with 1 if a run failed.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
     /// What to measure
-    #[arg(value_enum)]
-    pub(crate) what: What,
+    #[arg(value_enum, required_unless_present = "all")]
+    what: Option<What>,
+    /// Measure everything that docs/performance.md has figures of, and put them there
+    #[arg(long, conflicts_with_all = ["what", "json", "svg"])]
+    pub(crate) all: bool,
+    /// The page that --all puts its figures into
+    #[arg(long, value_name = "FILE", default_value = "docs/performance.md")]
+    pub(crate) into: PathBuf,
     /// Times to run each side, in turn
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) pairs: u32,
@@ -85,6 +118,9 @@ pub(crate) struct BenchArgs {
     /// Where mTCP's frames go
     #[arg(long, value_enum, default_value_t = LinkKind::Shm)]
     pub(crate) link: LinkKind,
+    /// Who connects to mTCP's server [default: mtcp over shm, kernel otherwise]
+    #[arg(long, value_enum)]
+    client: Option<Stack>,
     /// How mTCP runs
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     pub(crate) mode: Mode,
@@ -94,9 +130,25 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a plot of the first figure to this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 impl BenchArgs {
+    /// What to measure; short connections where only everything was asked for.
+    pub(crate) fn what(&self) -> What {
+        self.what.unwrap_or(What::Short)
+    }
+
+    /// Who connects to mTCP's server.
+    pub(crate) fn client(&self) -> Stack {
+        self.client.unwrap_or(match self.link {
+            LinkKind::Shm => Stack::Mtcp,
+            LinkKind::Afxdp | LinkKind::Tap => Stack::Kernel,
+        })
+    }
+
     /// Processors of the server and of the client.
     pub(crate) fn processors(&self) -> anyhow::Result<[usize; 2]> {
         let chosen = match self.cores[..] {

@@ -5,31 +5,53 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use crate::directory::Directory;
+use crate::fail::Failure;
 use crate::link::Mode;
 use crate::programs::program;
 
 use super::case::Side;
 use super::end::work::WorkArgs;
-use super::options::LinkKind;
+use super::network::{self, Network};
+use super::options::{LinkKind, Stack};
 
-/// Addresses of a server on the loopback: as many ports as one client can use are too few for one address.
-const LOOPBACKS: u32 = 32;
-/// Addresses of an mTCP server, for the same reason.
+/// Addresses of a server, at least: as many ports as one client can use towards one address are too few.
 const ADDRESSES: u32 = 8;
+/// Connections that one address is for: half of a client's ports.
+const PER_ADDRESS: u32 = 14_000;
+/// Most addresses of a server: clients have the rest of the network.
+const MOST_ADDRESSES: u32 = 100;
 
-/// Sockets of a kernel server, on any port that is free.
-const KERNEL: [&str; 6] = ["--io", "kernel", "--addr", "0.0.0.0", "--port", "0"];
+/// How mTCP's frames travel and who is at the ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// The link.
+    pub(crate) link: LinkKind,
+    /// How mTCP runs.
+    pub(crate) mode: Mode,
+    /// Who connects to mTCP's server.
+    pub(crate) client: Stack,
+    /// Processors of the server and of the client.
+    pub(crate) cores: [usize; 2],
+}
 
-/// A place for runs; each run has a link of its own.
+/// A place for runs.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     program: String,
     directory: &'a Directory,
-    mode: Mode,
-    cores: [usize; 2],
+    setting: Setting,
+    /// Where frames leave shared memory.
+    network: Option<Network>,
     runs: u32,
     /// Clients of this run so far; each has an address of its own, as each would be a machine of its own.
     clients: u32,
+}
+
+/// One end: its namespace (`None`: that of this process), its sockets, its addresses.
+struct Seat {
+    namespace: Option<usize>,
+    io: String,
+    addresses: String,
 }
 
 impl<'a> Place<'a> {
@@ -37,20 +59,28 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     /// The link cannot be had here.
-    pub(crate) fn new(
-        link: LinkKind,
-        mode: Mode,
-        cores: [usize; 2],
-        directory: &'a Directory,
-    ) -> anyhow::Result<Self> {
-        match link {
-            LinkKind::Shm => {}
-        }
+    pub(crate) fn new(setting: Setting, directory: &'a Directory) -> anyhow::Result<Self> {
+        let network = match (setting.link, setting.client) {
+            (LinkKind::Shm, Stack::Kernel) => {
+                return Err(Failure::error(
+                    "the kernel has no end of a shared-memory link",
+                    "use --client mtcp, or --link afxdp or tap",
+                ));
+            }
+            (LinkKind::Tap, Stack::Mtcp) => {
+                return Err(Failure::error(
+                    "the other end of a TAP device is the kernel",
+                    "use --client kernel, or --link afxdp or shm",
+                ));
+            }
+            (LinkKind::Shm, Stack::Mtcp) => None,
+            (LinkKind::Afxdp | LinkKind::Tap, _) => Some(Network::new(setting.link)?),
+        };
         Ok(Self {
             program: program()?,
             directory,
-            mode,
-            cores,
+            setting,
+            network,
             runs: 0,
             clients: 0,
         })
@@ -58,25 +88,32 @@ impl<'a> Place<'a> {
 
     /// Processors of the server and of the client.
     pub(crate) fn cores(&self) -> [usize; 2] {
-        self.cores
+        self.setting.cores
     }
 
     /// The server of the next run.
     pub(crate) fn server(&mut self, side: Side, work: &WorkArgs) -> Command {
         self.runs += 1;
         self.clients = 0;
-        let mut command = Command::new(&self.program);
-        command.arg("bench-server").args(work.words());
-        command.args(["--core", &self.cores[0].to_string()]);
-        match side {
-            Side::Kernel => command.args(KERNEL),
-            Side::KernelTuned => command.args(KERNEL).arg("--tuned"),
-            Side::Mtcp => {
-                let addresses = (1..=ADDRESSES).map(|host| format!("10.9.0.{host}/24"));
-                let addresses: Vec<String> = addresses.collect();
-                self.shm(&mut command, &addresses.join(","))
-            }
+        let seat = match (side, &self.network) {
+            (Side::Mtcp, network) => Seat {
+                namespace: network.as_ref().map(|_| 0),
+                io: self.link(0),
+                addresses: network::server_addresses(addresses(work)),
+            },
+            (_, network) => kernel(network.as_ref().map(|_| 0)),
         };
+        let mut command = self.command("bench-server", &seat, 0);
+        command.args(work.words());
+        match side {
+            Side::Mtcp => {}
+            Side::Kernel | Side::KernelPlain => {
+                command.args(["--port", "0"]);
+            }
+            Side::KernelTuned => {
+                command.args(["--port", "0", "--tuned"]);
+            }
+        }
         command
     }
 
@@ -92,33 +129,73 @@ impl<'a> Place<'a> {
     ) -> anyhow::Result<Command> {
         let port: u16 = port.parse().context("the server named no port")?;
         self.clients += 1;
-        let mut command = Command::new(&self.program);
-        command.arg("bench-client").args(work.words());
-        command
-            .args(["--core", &self.cores[1].to_string()])
-            .args(["--server-core", &self.cores[0].to_string()]);
-        let (target, spread) = match side {
-            Side::Kernel | Side::KernelTuned => {
-                command.args(["--io", "kernel"]);
-                ("127.0.0.1", LOOPBACKS)
-            }
-            Side::Mtcp => {
-                let address = format!("10.9.0.{}/24", 200 + self.clients);
-                self.shm(&mut command, &address);
-                ("10.9.0.1", ADDRESSES)
-            }
+        let seat = self.client_seat(side);
+        let mut command = self.command("bench-client", &seat, 1);
+        let target = match (side, &self.network) {
+            (_, Some(network)) => network.target(side),
+            (Side::Mtcp, None) => network::OURS,
+            (_, None) => network::LOOPBACK,
         };
         command
+            .args(work.words())
+            .args(["--server-core", &self.setting.cores[0].to_string()])
             .arg(format!("{target}:{port}"))
-            .args(["--spread", &spread.to_string()]);
+            .args(["--spread", &addresses(work).to_string()]);
         Ok(command)
     }
 
-    fn shm<'c>(&self, command: &'c mut Command, addresses: &str) -> &'c mut Command {
-        let link = self.directory.path(&format!("link-{}", self.runs));
-        command
-            .arg("--io")
-            .arg(format!("shm:{}", link.display()))
-            .args(["--addr", addresses, "--mode", self.mode.name()])
+    fn client_seat(&self, side: Side) -> Seat {
+        match (side, self.setting.link, self.setting.client) {
+            (Side::Mtcp, LinkKind::Tap, _) => kernel(Some(0)),
+            (Side::Mtcp, _, Stack::Mtcp) => Seat {
+                namespace: self.network.as_ref().map(|_| 1),
+                io: self.link(1),
+                addresses: network::client_address(self.clients),
+            },
+            _ => kernel(self.network.as_ref().map(|_| 1)),
+        }
     }
+
+    /// mTCP's link, seen from the server (0) or the client (1). Each run over shared memory has one of its own.
+    fn link(&self, end: usize) -> String {
+        match self.setting.link {
+            LinkKind::Shm => {
+                let path = self.directory.path(&format!("link-{}", self.runs));
+                format!("shm:{}", path.display())
+            }
+            LinkKind::Afxdp => format!("afxdp:{}", network::AFXDP[end.min(1)]),
+            LinkKind::Tap => format!("tap:{}", network::TAP),
+        }
+    }
+
+    fn command(&self, what: &str, seat: &Seat, end: usize) -> Command {
+        let mut command = match (&self.network, seat.namespace) {
+            (Some(network), Some(namespace)) => network.command(namespace, &self.program),
+            _ => Command::new(&self.program),
+        };
+        command
+            .args([what, "--io", &seat.io])
+            .args(["--core", &self.setting.cores[end.min(1)].to_string()]);
+        if !seat.addresses.is_empty() {
+            command.args(["--addr", &seat.addresses]);
+        }
+        if seat.io != "kernel" {
+            command.args(["--mode", self.setting.mode.name()]);
+        }
+        command
+    }
+}
+
+/// An end with the kernel's sockets.
+fn kernel(namespace: Option<usize>) -> Seat {
+    Seat {
+        namespace,
+        io: "kernel".to_owned(),
+        addresses: "0.0.0.0".to_owned(),
+    }
+}
+
+/// Addresses that a server needs for so many connections at a time.
+fn addresses(work: &WorkArgs) -> u32 {
+    (work.concurrency / PER_ADDRESS + 1).clamp(ADDRESSES, MOST_ADDRESSES)
 }

@@ -87,7 +87,7 @@ impl Held {
     fn now(side: Side, server: &Running) -> anyhow::Result<Self> {
         let kernel = match side {
             Side::Mtcp => 0,
-            Side::Kernel | Side::KernelTuned => kernel_bytes()?,
+            Side::Kernel | Side::KernelTuned | Side::KernelPlain => kernel_bytes()?,
         };
         let process = process_bytes(server.pid(), "Anonymous:")?
             + process_bytes(server.pid(), "Private_Hugetlb:")?;

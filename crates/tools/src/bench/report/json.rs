@@ -7,14 +7,15 @@ use crate::bench::statistics::Series;
 
 use super::Report;
 
-impl Report<'_> {
+impl Report {
     /// The object: how it was measured, the first case as `kernel`, `mtcp` and `ratio`, and all of them as `cases`.
     pub(crate) fn json(&self) -> Value {
-        let options = self.options;
+        let options = &self.options;
         let mut object = Map::new();
         let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
         put("what", json!(self.what.name()));
         put("link", json!(options.link.name()));
+        put("client", json!(options.client().name()));
         put("mode", json!(options.mode.name()));
         put("pairs", json!(options.pairs));
         put("seconds", json!(options.seconds));
@@ -49,6 +50,7 @@ fn case(measured: &Measured) -> Map<String, Value> {
     for (side, one, all) in [
         (Side::Kernel, "ratio", "ratios"),
         (Side::KernelTuned, "ratio_tuned", "ratios_tuned"),
+        (Side::KernelPlain, "ratio_no_offload", "ratios_no_offload"),
     ] {
         let row: Vec<Series> = (0..measured.case.metrics.len())
             .filter_map(|metric| measured.ratios(side, metric))

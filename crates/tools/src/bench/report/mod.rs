@@ -1,6 +1,7 @@
 //! The result of a benchmark, for people and for programs.
 
 mod json;
+mod svg;
 mod table;
 
 use super::case::Measured;
@@ -8,15 +9,22 @@ use super::noise::Noise;
 use super::options::{BenchArgs, What};
 
 /// A finished benchmark.
-pub(crate) struct Report<'a> {
+pub(crate) struct Report {
     /// What was measured.
     pub(crate) what: What,
     /// As asked for.
-    pub(crate) options: &'a BenchArgs,
+    pub(crate) options: BenchArgs,
     /// Processors of the server and of the client.
     pub(crate) cores: [usize; 2],
     /// What the machine did meanwhile.
-    pub(crate) noise: &'a Noise,
+    pub(crate) noise: Noise,
     /// What came out.
-    pub(crate) cases: &'a [Measured],
+    pub(crate) cases: Vec<Measured>,
+}
+
+impl Report {
+    /// Whether every run counted.
+    pub(crate) fn went_well(&self) -> bool {
+        self.cases.iter().all(|case| case.failures.is_empty())
+    }
 }

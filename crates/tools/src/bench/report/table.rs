@@ -3,25 +3,30 @@
 use std::fmt::Write as _;
 
 use crate::bench::case::{Measured, Side};
+use crate::bench::options::Stack;
 use crate::bench::statistics::Series;
 
 use super::Report;
 
-impl Report<'_> {
+impl Report {
     /// A table per case, then what the machine did meanwhile.
     pub(crate) fn text(&self) -> String {
-        let options = self.options;
+        let options = &self.options;
         let mut text = format!(
-            "{}: mTCP over {}, {}; {} pairs of {} s; server on processor {}, client on {}\n",
+            "{}: mTCP over {} to {}, {}; {} pairs of {} s; server on processor {}, client on {}\n",
             self.what.name(),
             options.link.name(),
+            match options.client() {
+                Stack::Kernel => "the kernel",
+                Stack::Mtcp => "mTCP",
+            },
             options.mode.name(),
             options.pairs,
             options.seconds,
             self.cores[0],
             self.cores[1],
         );
-        for measured in self.cases {
+        for measured in &self.cases {
             // Writing to a string cannot fail.
             let _ = write!(text, "\n{}", align(&rows(measured)));
             for failure in &measured.failures {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::bench::case::{Case, Metric, Side};
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::{Work, WorkArgs};
-use crate::bench::options::BenchArgs;
+use crate::bench::options::{BenchArgs, LinkKind};
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
 
@@ -40,10 +40,15 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     } else {
         &options.concurrency
     };
+    // Over shared memory there is no interface whose offloads could be off.
+    let sides = match options.link {
+        LinkKind::Shm => vec![Side::Kernel, Side::Mtcp],
+        LinkKind::Afxdp | LinkKind::Tap => vec![Side::Kernel, Side::Mtcp, Side::KernelPlain],
+    };
     let case = |flows: &u32| Case {
         title: format!("bulk, {flows} flows"),
         parameters: vec![("flows", json!(flows))],
-        sides: vec![Side::Kernel, Side::Mtcp],
+        sides: sides.clone(),
         probe: Probe::Window(window(options.seconds, *flows, figures)),
         metrics: METRICS,
     };

@@ -19,18 +19,18 @@ impl BenchArgs {
     /// # Errors
     /// An option means nothing to what is measured.
     pub(crate) fn cases(&self) -> anyhow::Result<Vec<Case>> {
-        let exchanges = matches!(self.what, What::Short | What::Cpu);
+        let exchanges = matches!(self.what(), What::Short | What::Cpu);
         let given = !self.messages.is_empty() || !self.size.is_empty();
         if given && !exchanges {
             return Err(Failure::error(
                 format!(
                     "--messages and --size mean nothing to '{}'",
-                    self.what.name()
+                    self.what().name()
                 ),
                 "leave them out, or measure 'short' or 'cpu'",
             ));
         }
-        Ok(match self.what {
+        Ok(match self.what() {
             What::Short => short::cases(self),
             What::Reset => reset::cases(self),
             What::Latency => latency::cases(self),

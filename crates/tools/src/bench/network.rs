@@ -1,0 +1,135 @@
+//! Two namespaces for measurements over frames that leave shared memory: the server's and the client's, joined by a veth pair for mTCP
+//! and by others for the kernel, whose own settings differ.
+
+use std::process::Command;
+
+use crate::doctor::capabilities::has_net_admin;
+use crate::fail::Failure;
+use crate::namespaces::{End, Namespaces};
+use crate::programs::require;
+
+use super::case::Side;
+use super::options::LinkKind;
+
+/// The first address of mTCP's server.
+pub(crate) const OURS: &str = "10.9.0.1";
+/// The first address of a kernel server without a network.
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
+/// The pair whose ends mTCP can drive.
+pub(crate) const AFXDP: [&str; 2] = ["mtcp0", "mtcp1"];
+/// The device of mTCP's server, if that is its link.
+pub(crate) const TAP: &str = "mtcp0";
+
+/// Addresses of each server.
+const SERVERS: u32 = 100;
+/// Last part of the kernel's address at the client's end.
+const CLIENT: u32 = 250;
+/// The first kernel pair, as the kernel makes it.
+const KERNEL: Pair = Pair {
+    devices: ["kern0", "kern1"],
+    network: "10.10.0",
+};
+/// The second, with segmentation and receive offloads turned off, so that its packets are cut as those of a network are.
+const PLAIN: Pair = Pair {
+    devices: ["plain0", "plain1"],
+    network: "10.11.0",
+};
+
+struct Pair {
+    devices: [&'static str; 2],
+    network: &'static str,
+}
+
+/// The namespaces with what joins them.
+#[derive(Debug)]
+pub(crate) struct Network(Namespaces);
+
+impl Network {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// No privilege, a program is missing, or one of them refused.
+    pub(crate) fn new(link: LinkKind) -> anyhow::Result<Self> {
+        if !has_net_admin() {
+            return Err(Failure::error(
+                "network namespaces need CAP_NET_ADMIN",
+                "run it as root, or use --link shm",
+            ));
+        }
+        require(&["ip", "ethtool"])?;
+        let namespaces = Namespaces::new("bench")?;
+        let kernel = End {
+            device: AFXDP[1],
+            addresses: vec![format!("10.9.0.{CLIENT}/24")],
+        };
+        match link {
+            LinkKind::Shm => {}
+            LinkKind::Afxdp => {
+                let ours = End {
+                    device: AFXDP[0],
+                    addresses: Vec::new(),
+                };
+                namespaces.join(&[ours, kernel])?;
+                // The kernel leaves checksums to hardware that a veth pair does not have; and its end must poll (GRO) to get our frames.
+                namespaces.ethtool(1, &["-K", AFXDP[1], "tx", "off", "gro", "on"])?;
+            }
+            LinkKind::Tap => namespaces.tap(
+                0,
+                &End {
+                    device: TAP,
+                    ..kernel
+                },
+            )?,
+        }
+        for pair in [KERNEL, PLAIN] {
+            pair.join(&namespaces)?;
+        }
+        for (side, device) in PLAIN.devices.iter().enumerate() {
+            let off = ["-K", device, "tso", "off", "gso", "off", "gro", "off"];
+            namespaces.ethtool(side, &off)?;
+        }
+        Ok(Self(namespaces))
+    }
+
+    /// The first address of a side's server.
+    pub(crate) fn target(&self, side: Side) -> &'static str {
+        match side {
+            Side::Mtcp => OURS,
+            Side::Kernel | Side::KernelTuned => "10.10.0.1",
+            Side::KernelPlain => "10.11.0.1",
+        }
+    }
+
+    /// A command in the namespace of the servers (0) or the clients (1).
+    pub(crate) fn command(&self, namespace: usize, program: &str) -> Command {
+        self.0.command(namespace, program)
+    }
+}
+
+impl Pair {
+    fn join(&self, namespaces: &Namespaces) -> anyhow::Result<()> {
+        let servers = (1..=SERVERS).map(|host| format!("{}.{host}/24", self.network));
+        let server = End {
+            device: self.devices[0],
+            addresses: servers.collect(),
+        };
+        let client = End {
+            device: self.devices[1],
+            addresses: vec![format!("{}.{CLIENT}/24", self.network)],
+        };
+        namespaces.join(&[server, client])
+    }
+}
+
+/// So many addresses of mTCP's server, with the length of their network.
+pub(crate) fn server_addresses(count: u32) -> String {
+    let addresses: Vec<String> = (1..=count)
+        .map(|host| format!("10.9.0.{host}/24"))
+        .collect();
+    addresses.join(",")
+}
+
+/// The address of mTCP's n-th client.
+pub(crate) fn client_address(client: u32) -> String {
+    format!("10.9.0.{}/24", 200 + client)
+}
