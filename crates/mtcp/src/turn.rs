@@ -79,6 +79,19 @@ impl Context {
         Ok(self.watch.queued(self.instance(ep)?) > 0)
     }
 
+    /// Whether `epoll_wait` on the instance `ep` would report something now.
+    ///
+    /// # Errors
+    /// As [`Context::epoll_pending`].
+    pub fn epoll_ready(&mut self, ep: SocketId) -> Result<bool> {
+        let queue = self.watch.queue_of(self.instance(ep)?);
+        let mut any = false;
+        for (id, armed) in queue {
+            any |= !armed.is_empty() && !(self.ready(id, armed) & armed).is_empty();
+        }
+        Ok(any)
+    }
+
     /// What `epoll_wait` would report now, at most as many as `events` has room for, and how many that is. Runs nothing.
     ///
     /// # Errors

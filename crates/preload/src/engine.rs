@@ -201,6 +201,21 @@ impl Engine {
         Ok(())
     }
 
+    /// A listener was shut down.
+    pub(crate) fn stop_listening(&mut self, index: u32) {
+        let Some(socket) = self.sockets.get_mut(index) else {
+            return;
+        };
+        let Body::Listener { ours, .. } = socket.body else {
+            return;
+        };
+        socket.body = Body::Open;
+        if let Some(id) = ours {
+            self.close(id);
+            self.staged(true);
+        }
+    }
+
     /// Makes a connection of ours out of a socket that was the kernel's so far.
     ///
     /// # Errors

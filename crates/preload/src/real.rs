@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    epoll_event, fd_set, gid_t, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t,
-    sockaddr, socklen_t, timespec, timeval, uid_t,
+    FILE, epoll_event, fd_set, gid_t, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd,
+    sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
 };
 
 /// Finds the next definition of `name` after this library's.
@@ -85,6 +85,8 @@ real! {
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn fileno(file: *mut FILE) -> c_int;
     fn setuid(uid: uid_t) -> c_int;
     fn setgid(gid: gid_t) -> c_int;
     fn setreuid(real: uid_t, effective: uid_t) -> c_int;

@@ -43,6 +43,8 @@ pub(crate) struct Socket {
     pub(crate) serial: u32,
     pub(crate) domain: Domain,
     pub(crate) nonblocking: bool,
+    /// What F_SETFL set besides.
+    pub(crate) status: c_int,
     /// What `bind` said, with the port that the kernel chose.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) body: Body,
@@ -58,6 +60,7 @@ impl Socket {
             serial: 0,
             domain,
             nonblocking,
+            status: 0,
             local: None,
             body,
             recv_timeout: None,
@@ -84,6 +87,15 @@ impl Socket {
         } else if self.options.len() < SAVED {
             self.options.push(Saved { level, name, value });
         }
+    }
+
+    /// The value of an option that was remembered.
+    pub(crate) fn saved(&self, level: c_int, name: c_int) -> Option<&[u8]> {
+        let same = |saved: &&Saved| (saved.level, saved.name) == (level, name);
+        self.options
+            .iter()
+            .find(same)
+            .map(|saved| saved.value.as_slice())
     }
 
     /// Makes a socket of ours like this one: family, options, address.

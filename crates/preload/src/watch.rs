@@ -32,6 +32,8 @@ pub(crate) struct EpollSet {
     parked: HashMap<c_int, Parked>,
     /// Instances in this one.
     nested: HashMap<c_int, (u32, Interest)>,
+    /// The kernel's descriptors go first in the next wait.
+    pub(crate) kernel_first: bool,
     /// Threads that wait in the kernel only.
     pub(crate) in_kernel: u32,
     /// A descriptor that ends their wait.
@@ -52,6 +54,7 @@ impl EpollSet {
             ours: None,
             parked: HashMap::new(),
             nested: HashMap::new(),
+            kernel_first: false,
             in_kernel: 0,
             kick: None,
         }
@@ -176,7 +179,7 @@ impl Engine {
         };
         let ready = children
             .into_iter()
-            .filter(|(id, _)| context.epoll_pending(*id).unwrap_or(false));
+            .filter(|(id, _)| context.epoll_ready(*id).unwrap_or(false));
         let mut n = 0;
         for (to, (_, interest)) in events.iter_mut().zip(ready) {
             to.events = Events::IN.bits();

@@ -223,6 +223,20 @@ impl Watch {
         }
     }
 
+    /// The ready list: each socket, and what to report of it.
+    pub(crate) fn queue_of(&self, instance: u32) -> Vec<(SocketId, Events)> {
+        let mut next = self
+            .instances
+            .get(instance)
+            .map_or(NONE, |instance| instance.head);
+        let mut list = Vec::new();
+        while let Some(entry) = self.entries.get(next) {
+            list.push((entry.socket, entry.armed));
+            next = entry.next;
+        }
+        list
+    }
+
     /// Takes the first of the ready list.
     pub(crate) fn pop(&mut self, instance: u32) -> Option<u32> {
         let head = self.instances.get(instance)?.head;

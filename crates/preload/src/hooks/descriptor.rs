@@ -16,6 +16,8 @@ use crate::socket::Body;
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
+/// What F_SETFL may change, besides whether calls wait.
+const STATUS: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
 /// SIOCOUTQ of linux/sockios.h.
 const SIOCOUTQ: c_ulong = 0x5411;
 
@@ -221,6 +223,9 @@ fn status_flags(fd: c_int, command: c_int, argument: c_ulong) -> Result<c_int> {
         if wanted & libc::O_ASYNC != 0 && matches!(found.body, Body::Stream(_)) {
             unsupported(Unsupported::Async, format_args!("fcntl(F_SETFL, O_ASYNC)"));
         }
+        if let Some(socket) = engine.sockets.get_mut(found.index) {
+            socket.status = wanted & STATUS;
+        }
         return match found.body {
             // SAFETY: the same arguments.
             Body::Open | Body::Lost => Ok(unsafe { real::fcntl64(fd, command, argument) }),
@@ -232,11 +237,12 @@ fn status_flags(fd: c_int, command: c_int, argument: c_ulong) -> Result<c_int> {
     if flags < 0 {
         return Ok(flags);
     }
-    Ok(if found.nonblocking {
-        flags | O_NONBLOCK
-    } else {
-        flags & !O_NONBLOCK
-    })
+    let status = engine
+        .sockets
+        .get(found.index)
+        .map_or(0, |socket| socket.status);
+    let wait = if found.nonblocking { O_NONBLOCK } else { 0 };
+    Ok(flags & !(O_NONBLOCK | STATUS) | status | wait)
 }
 
 /// # Safety

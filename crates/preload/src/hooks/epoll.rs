@@ -15,9 +15,6 @@ use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::wait::{Look, Pause, Want, wait_until};
 
-/// While the stack always has something, the kernel is asked once in so many turns.
-const KERNEL_TURNS: u64 = 8;
-
 hooks! {
     /// epoll_create(2).
     fn epoll_create(size: c_int) -> c_int {
@@ -186,19 +183,36 @@ fn wait_for_both(
         restarts: false,
     };
     let result = wait_until(engine, pause, &mut kernel, |engine, _| {
-        let ours = engine.harvest(index, events);
-        let rest = events.get_mut(ours..).unwrap_or_default();
-        let theirs = if ours == 0 || engine.turns.is_multiple_of(KERNEL_TURNS) {
-            harvest_kernel(engine, (epoll, index), rest)
-        } else {
-            0
-        };
-        match ours + theirs {
+        match harvest_both(engine, (epoll, index), events) {
             0 => Look::Sleep(want(engine, index)),
             n => Look::Done(n),
         }
     })?;
     c_int::try_from(result.unwrap_or(0)).map_err(|_| Errno::EINVAL)
+}
+
+/// What both have now. Where one of them fills all the room, they take turns at being first.
+fn harvest_both(
+    engine: &mut Engine,
+    (epoll, index): (c_int, u32),
+    events: &mut [epoll_event],
+) -> usize {
+    let kernel_first = engine.epolls.get(index).is_some_and(|set| set.kernel_first);
+    let mut n = 0;
+    for kernel in [kernel_first, !kernel_first] {
+        let rest = events.get_mut(n..).unwrap_or_default();
+        n += if kernel {
+            harvest_kernel(engine, (epoll, index), rest)
+        } else {
+            engine.harvest(index, rest)
+        };
+    }
+    if n == events.len()
+        && let Some(set) = engine.epolls.get_mut(index)
+    {
+        set.kernel_first = !kernel_first;
+    }
+    n
 }
 
 fn want(engine: &Engine, index: u32) -> Want {

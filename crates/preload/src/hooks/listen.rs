@@ -48,6 +48,9 @@ hooks! {
 fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    if matches!(found.body, Body::Stream(_)) {
+        return Err(Errno::EINVAL);
+    }
     // SAFETY: no memory is involved.
     if unsafe { real::listen(fd, backlog) } < 0 {
         return Err(last());

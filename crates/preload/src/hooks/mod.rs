@@ -12,6 +12,7 @@ pub mod process;
 pub mod select;
 pub mod sendfile;
 pub mod socket;
+pub mod stdio;
 pub mod stream;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libc::{SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET, socklen_t, timeval};
 use mtcp::posix::call::answer;
-use mtcp::posix::{memory, options};
+use mtcp::posix::{memory, option_table, options};
 use mtcp::{Errno, Result, SocketId};
 
 use super::{duration, hooks};
@@ -65,7 +65,13 @@ unsafe fn set(
         return engine.set_timeout(&found, name, bytes).map(|()| 0);
     }
     match found.body {
-        Body::Stream(id) => engine.set_option(id, (level, name), bytes)?,
+        Body::Stream(id) => match engine.set_option(id, (level, name), bytes) {
+            Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
+                // SAFETY: the same arguments.
+                return unsafe { remember(&mut engine, (fd, &found), (level, name), (value, len)) };
+            }
+            result => result?,
+        },
         Body::Open | Body::Listener { .. } => {
             if let Some(socket) = engine.sockets.get_mut(found.index) {
                 socket.save(level, name, bytes);
@@ -81,6 +87,36 @@ unsafe fn set(
     Ok(0)
 }
 
+/// Whether the stack has no such option.
+fn is_unknown(level: c_int, name: c_int) -> bool {
+    option_table::find(level, name).is_none()
+}
+
+/// An option that the stack has not: the kernel's placeholder says whether its value is one, and it reads as it was set.
+///
+/// # Safety
+/// As for setsockopt(2).
+unsafe fn remember(
+    engine: &mut Engine,
+    (fd, found): (c_int, &Found),
+    (level, name): (c_int, c_int),
+    (value, len): (*const c_void, socklen_t),
+) -> Result<c_int> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { real::setsockopt(fd, level, name, value, len) };
+    if result < 0 {
+        return Ok(result);
+    }
+    let what = format_args!("setsockopt(level {level}, option {name}), which has no effect,");
+    unsupported(Unsupported::Option, what);
+    // SAFETY: the kernel has read them.
+    let bytes = unsafe { memory::bytes(value.cast(), (len as usize).min(options::MAX_LEN)) }?;
+    if let Some(socket) = engine.sockets.get_mut(found.index) {
+        socket.save(level, name, bytes);
+    }
+    Ok(0)
+}
+
 impl Engine {
     fn set_option(
         &mut self,
@@ -89,14 +125,29 @@ impl Engine {
         value: &[u8],
     ) -> Result<()> {
         let context = self.context().ok_or(Errno::EBADF)?;
-        let Some(entry) = options::find(context, id, level, name)? else {
-            unsupported(
-                Unsupported::Option,
-                format_args!("setsockopt(level {level}, option {name})"),
-            );
-            return Err(Errno::ENOPROTOOPT);
-        };
+        let entry = options::find(context, id, level, name)?.ok_or(Errno::ENOPROTOOPT)?;
         context.set_option(id, (entry.parse)(value)?)
+    }
+
+    fn option(
+        &mut self,
+        found: &Found,
+        id: SocketId,
+        (level, name): (c_int, c_int),
+        room: usize,
+    ) -> Result<Vec<u8>> {
+        let saved = self
+            .sockets
+            .get(found.index)
+            .and_then(|socket| socket.saved(level, name));
+        if is_unknown(level, name)
+            && let Some(saved) = saved
+        {
+            return Ok(saved.to_vec());
+        }
+        let context = self.context().ok_or(Errno::EBADF)?;
+        let entry = options::known(context, id, level, name)?;
+        options::value(context, id, entry, room)
     }
 
     fn set_timeout(&mut self, found: &Found, name: c_int, value: &[u8]) -> Result<()> {
@@ -151,14 +202,12 @@ unsafe fn ask(
     let bytes = if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
         time(engine.timeout(&found, name).unwrap_or_default())
     } else {
-        let context = engine.context().ok_or(Errno::EBADF)?;
-        match options::known(context, id, level, name) {
-            Ok(entry) => options::value(context, id, entry, room)?,
-            Err(error) => {
-                let what = format_args!("getsockopt(level {level}, option {name})");
-                unsupported(Unsupported::Option, what);
-                return Err(error);
+        match engine.option(&found, id, (level, name), room) {
+            Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
+                // SAFETY: the same arguments.
+                return Ok(unsafe { real::getsockopt(fd, level, name, value, len) });
             }
+            result => result?,
         }
     };
     // SAFETY: the caller's promise.

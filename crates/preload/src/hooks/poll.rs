@@ -204,7 +204,7 @@ impl Engine {
                 let ready = context.ready(id, events(wanted)).bits();
                 u16::try_from(ready).unwrap_or(0).cast_signed()
             }
-            Side::Epoll(id) if context.epoll_pending(id).unwrap_or(false) => {
+            Side::Epoll(id) if context.epoll_ready(id).unwrap_or(false) => {
                 wanted & (POLLIN | POLLRDNORM)
             }
             Side::Epoll(_) => 0,

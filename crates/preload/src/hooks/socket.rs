@@ -135,13 +135,19 @@ fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) 
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let place = rules().map_or(Place::Kernel, |rules| rules.bind(local));
-    if place == Place::Ours && found.body == Body::Open {
-        free_bind(fd, local);
+    let foreign = place == Place::Ours && found.body == Body::Open && !local.ip().is_unspecified();
+    if foreign {
+        free_bind(fd, local, true);
     }
     // The kernel's socket holds the address too: it says who else has it, chooses a port, and serves the addresses that are not ours.
     // SAFETY: the same arguments as the program's.
-    if unsafe { real::bind(fd, addr, len) } < 0 {
-        return Err(last());
+    let bound = unsafe { real::bind(fd, addr, len) };
+    let error = last();
+    if foreign {
+        free_bind(fd, local, false);
+    }
+    if bound < 0 {
+        return Err(error);
     }
     match place {
         Place::Kernel => engine.disown(fd, found.index),
@@ -151,15 +157,12 @@ fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) 
 }
 
 /// Has the kernel take an address that is ours and not its own.
-fn free_bind(fd: c_int, local: SocketAddr) {
-    if local.ip().is_unspecified() {
-        return;
-    }
+fn free_bind(fd: c_int, local: SocketAddr, on: bool) {
     let (level, name) = match local {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_FREEBIND),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, IPV6_FREEBIND),
     };
-    let on: c_int = 1;
+    let on = c_int::from(on);
     // Where that fails, so does `bind`, and says why.
     // SAFETY: an int.
     unsafe { real::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
@@ -252,9 +255,12 @@ fn shut(fd: c_int, how: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
-        drop(engine);
         // SAFETY: no memory is involved.
-        return Ok(unsafe { real::shutdown(fd, how) });
+        let result = unsafe { real::shutdown(fd, how) };
+        if result == 0 && how != libc::SHUT_WR {
+            engine.stop_listening(found.index);
+        }
+        return Ok(result);
     };
     let how = match how {
         libc::SHUT_RD => How::Read,

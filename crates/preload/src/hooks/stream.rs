@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use libc::{
     MSG_CMSG_CLOEXEC, MSG_CONFIRM, MSG_DONTROUTE, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL,
-    MSG_OOB, MSG_PEEK, MSG_WAITALL, iovec, sockaddr, socklen_t,
+    MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec, sockaddr, socklen_t,
 };
 use mtcp::posix::call::answer;
 use mtcp::posix::memory;
@@ -165,6 +165,9 @@ unsafe fn one_in(
     kernel: impl FnOnce() -> isize,
 ) -> isize {
     answer(|| {
+        if flags & (MSG_TRUNC | MSG_PEEK) == MSG_TRUNC && super::socket::stream(fd).is_some() {
+            return discard(fd, len, flags);
+        }
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory::bytes_mut(buf.cast(), len) }?;
         receive(fd, &mut [IoSliceMut::new(bytes)], flags, kernel)
@@ -233,7 +236,30 @@ pub(super) fn receive(
         None => wait_in(&mut engine, &found, id, step),
     };
     engine.staged(false);
-    count(result?)
+    match result {
+        // What MSG_WAITALL has got by then.
+        Err(Errno::EAGAIN | Errno::EINTR) if done > 0 => count(done),
+        result => count(result?),
+    }
+}
+
+/// MSG_TRUNC: takes bytes away without giving them to anyone (tcp(7)).
+fn discard(fd: c_int, len: usize, flags: c_int) -> Result<isize> {
+    let mut total = 0;
+    let mut scratch = [0; 4096];
+    let mut wait = flags & !MSG_TRUNC;
+    while total < len {
+        let room = scratch.len().min(len - total);
+        let rest = scratch.get_mut(..room).unwrap_or_default();
+        match receive(fd, &mut [IoSliceMut::new(rest)], wait, || -1) {
+            Ok(n @ 1..) => total += n.unsigned_abs(),
+            Ok(_) => break,
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        }
+        wait |= MSG_DONTWAIT;
+    }
+    count(total)
 }
 
 fn wait_in(
@@ -290,8 +316,10 @@ fn take(
     if asked {
         return Ok(total);
     }
-    // A read of nothing still says whether there is a connection.
-    context.recv(id, &mut [], flags)
+    // As in Linux, a read of nothing waits for something.
+    context
+        .recv(id, &mut [0], flags | RecvFlags::PEEK)
+        .map(|_| 0)
 }
 
 fn recv_flags(flags: c_int) -> Result<RecvFlags> {
