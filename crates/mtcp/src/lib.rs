@@ -16,6 +16,7 @@ mod lent;
 mod link;
 mod pipe;
 pub mod posix;
+mod prepared;
 mod runner;
 mod runtime;
 pub mod signals;
@@ -32,6 +33,7 @@ pub use errno::{Errno, Result};
 pub use mtcp_core::TcpInfo;
 pub use mtcp_core::config::CongestionControl;
 pub use mtcp_core::info::{LossState, State};
+pub use prepared::Prepared;
 pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{
     Domain, How, Kind, OptionName, RecvFlags, SendFlags, SocketId, SocketOption, SourceRange,

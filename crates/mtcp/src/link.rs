@@ -7,7 +7,7 @@ use ::io::fault::FaultSpec;
 use ::io::pcap::PcapFile;
 use ::io::shm::{ShmConfig, ShmPort, ShmRole};
 use ::io::tap::{TapConfig, TapPort};
-use ::io::xdp::{XdpConfig, XdpInterface};
+use ::io::xdp::{XdpConfig, XdpPrepared};
 use ::io::{AnyLink, AnyPort, netlink};
 
 use crate::config::{Config, IoSpec};
@@ -22,8 +22,31 @@ pub(crate) struct Opened {
     pub(crate) facts: Vec<(&'static str, String)>,
 }
 
-/// Opens the link of a checked configuration with as many queues as contexts are wanted, wrapped as it says.
-pub(crate) fn open(config: &Config, spec: &IoSpec, processors: usize) -> Result<Opened, String> {
+/// What of a link is there before it is open.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    Xdp(Box<XdpPrepared>),
+    /// Links that take nothing before.
+    Other,
+}
+
+/// Prepares the link of a checked configuration.
+pub(crate) fn prepare(config: &Config, spec: &IoSpec, processors: usize) -> io::Result<Prepared> {
+    match spec {
+        IoSpec::Afxdp(name) => {
+            let prepared = XdpPrepared::new(&xdp_config(config, name, processors))?;
+            Ok(Prepared::Xdp(Box::new(prepared)))
+        }
+        IoSpec::Shm(_) | IoSpec::Tap(_) => Ok(Prepared::Other),
+    }
+}
+
+/// Opens a link with as many queues as contexts are wanted, wrapped as the configuration says.
+pub(crate) fn open(
+    config: &Config,
+    spec: &IoSpec,
+    prepared: &mut Prepared,
+) -> Result<Opened, LinkError> {
     let fault = parse_fault(config)?;
     let capture = match &config.pcap {
         Some(path) => Some(
@@ -32,7 +55,7 @@ pub(crate) fn open(config: &Config, spec: &IoSpec, processors: usize) -> Result<
         ),
         None => None,
     };
-    let (links, mut facts) = links(config, spec, processors).map_err(|error| error.to_string())?;
+    let (links, mut facts) = links(config, spec, prepared)?;
     if let Some(spec) = &fault {
         facts.push(("fault", spec.to_string()));
     }
@@ -51,6 +74,29 @@ pub(crate) fn open(config: &Config, spec: &IoSpec, processors: usize) -> Result<
     })
 }
 
+/// Why a link was not opened.
+#[derive(Debug)]
+pub(crate) struct LinkError {
+    pub(crate) text: String,
+    /// Other processes have all of it.
+    pub(crate) busy: bool,
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        Self {
+            text: error.to_string(),
+            busy: error.kind() == io::ErrorKind::ResourceBusy,
+        }
+    }
+}
+
+impl From<String> for LinkError {
+    fn from(text: String) -> Self {
+        Self { text, busy: false }
+    }
+}
+
 fn parse_fault(config: &Config) -> Result<Option<FaultSpec>, String> {
     let Some(text) = &config.fault else {
         return Ok(None);
@@ -63,7 +109,11 @@ fn parse_fault(config: &Config) -> Result<Option<FaultSpec>, String> {
 
 type Facts = Vec<(&'static str, String)>;
 
-fn links(config: &Config, spec: &IoSpec, processors: usize) -> io::Result<(Vec<AnyLink>, Facts)> {
+fn links(
+    config: &Config,
+    spec: &IoSpec,
+    prepared: &mut Prepared,
+) -> io::Result<(Vec<AnyLink>, Facts)> {
     match spec {
         IoSpec::Shm(path) => {
             let queues = queues(config);
@@ -86,7 +136,10 @@ fn links(config: &Config, spec: &IoSpec, processors: usize) -> io::Result<(Vec<A
             let ports = TapPort::open(&tap)?;
             Ok((ports.into_iter().map(AnyLink::from).collect(), Vec::new()))
         }
-        IoSpec::Afxdp(name) => xdp(config, name, processors),
+        IoSpec::Afxdp(_) => match prepared {
+            Prepared::Xdp(prepared) => xdp(prepared),
+            Prepared::Other => Err(io::ErrorKind::InvalidInput.into()),
+        },
     }
 }
 
@@ -95,7 +148,7 @@ fn queues(config: &Config) -> u16 {
     u16::try_from(config.cores.clamp(1, MAX_QUEUES)).unwrap_or(1)
 }
 
-fn xdp(config: &Config, name: &str, processors: usize) -> io::Result<(Vec<AnyLink>, Facts)> {
+fn xdp_config(config: &Config, name: &str, processors: usize) -> XdpConfig {
     let addresses: Vec<IpAddr> = config.addresses.iter().map(|cidr| cidr.addr).collect();
     let mut xdp = XdpConfig::new(name, addresses);
     let wanted = match config.cores {
@@ -105,7 +158,12 @@ fn xdp(config: &Config, name: &str, processors: usize) -> io::Result<(Vec<AnyLin
         cores => cores,
     };
     xdp.ports = u16::try_from(wanted).ok();
-    let interface = XdpInterface::open(&xdp)?;
+    xdp.processes = config.processes;
+    xdp
+}
+
+fn xdp(prepared: &mut XdpPrepared) -> io::Result<(Vec<AnyLink>, Facts)> {
+    let interface = prepared.open()?;
     let mode = interface.mode();
     let facts = vec![
         ("xdp", format!("{:?}", mode.attachment).to_lowercase()),

@@ -8,10 +8,11 @@ use ::io::{AnyPort, Port};
 use mtcp_core::Stack;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::config::{Config, ConfigError, Mode};
+use crate::config::{Config, ConfigError, IoSpec, Mode};
 use crate::context::{Context, Settings};
 use crate::driver::{Driver, Inline, Paired};
 use crate::lent::{Lent, Ports};
+use crate::prepared::Prepared;
 use crate::runner::Runner;
 use crate::stats::{Board, Reporter};
 use crate::{affinity, link};
@@ -66,10 +67,16 @@ impl Mtcp {
     /// # Errors
     /// One line with cause and remedy.
     pub fn init(config: Config) -> Result<Self, SetupError> {
-        config.check()?;
-        let spec = config.link()?;
-        let processors = processors(&config)?;
-        let opened = link::open(&config, &spec, processors.len())?;
+        Prepared::new(config)?.open()
+    }
+
+    /// Puts an opened link together.
+    pub(crate) fn assemble(
+        config: Config,
+        spec: &IoSpec,
+        processors: Vec<usize>,
+        opened: link::Opened,
+    ) -> Result<Self, SetupError> {
         let cores = opened.ports.len();
         if config.cores > cores {
             let text = format!(
@@ -242,7 +249,7 @@ impl Context {
 }
 
 /// Processors that logical cores map to.
-fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
+pub(crate) fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
     let allowed = affinity::processors();
     if config.core_list.is_empty() {
         return Ok(allowed);

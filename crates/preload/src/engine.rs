@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::ffi::c_int;
+use std::time::Duration;
 
 use mtcp::slab::Slab;
-use mtcp::{Context, Errno, Mtcp, Result, SocketId, SocketOption};
+use mtcp::{Context, Errno, Mtcp, Prepared, Result, SocketId, SocketOption};
 
 use crate::keeper::Keeper;
 use crate::lock::{Guard, Lock};
@@ -13,7 +14,11 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{exit, fork, keeper, log, real};
+use crate::{exit, fork, keeper, log, real, wait};
+
+/// How often to ask for a queue that another process has.
+pub(crate) const RETRY: Duration = Duration::from_millis(50);
+const RETRY_NANOS: u64 = RETRY.as_nanos() as u64;
 
 /// How far the stack is.
 #[derive(Debug)]
@@ -33,6 +38,12 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Engine {
     stage: Stage,
+    /// What children may open too.
+    prepared: Option<Box<Prepared>>,
+    /// Its descriptors.
+    inherited: Vec<c_int>,
+    /// When to ask for a queue again, in nanoseconds; 0: it was not refused.
+    next_try: u64,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<EpollSet>,
     pub(crate) waiters: Waiters,
@@ -48,6 +59,9 @@ pub(crate) struct Engine {
 
 static ENGINE: Lock<Engine> = Lock::new(Engine {
     stage: Stage::Idle,
+    prepared: None,
+    inherited: Vec::new(),
+    next_try: 0,
     sockets: Slab::new(),
     epolls: Slab::new(),
     waiters: Waiters::new(),
@@ -113,17 +127,14 @@ impl Engine {
         }
     }
 
-    /// Starts the stack, once. Returns whether it runs.
+    /// Starts the stack, once. Returns whether it runs. While other processes have all queues it does not, and is to be asked again.
     pub(crate) fn start(&mut self) -> bool {
-        if let Stage::Idle = self.stage {
+        if let Stage::Idle = self.stage
+            && wait::now() >= self.next_try
+        {
             self.stage = match self.open() {
                 Ok(stage) => stage,
-                Err(error) => {
-                    log::line(format_args!(
-                        "{error}: sockets of this process stay the kernel's"
-                    ));
-                    Stage::Failed
-                }
+                Err(error) => self.refused(&error),
             };
             if matches!(self.stage, Stage::Running { .. }) {
                 self.keeper = keeper::start();
@@ -134,21 +145,71 @@ impl Engine {
         matches!(self.stage, Stage::Running { .. })
     }
 
+    fn refused(&mut self, error: &str) -> Stage {
+        if self
+            .prepared
+            .as_ref()
+            .is_some_and(|prepared| prepared.is_busy())
+        {
+            if self.next_try == 0 {
+                log::line(format_args!("{error}: waiting until its owner ends"));
+            }
+            self.next_try = wait::now() + RETRY_NANOS;
+            return Stage::Idle;
+        }
+        log::line(format_args!(
+            "{error}: sockets of this process stay the kernel's"
+        ));
+        Stage::Failed
+    }
+
+    /// Whether the stack waits for a queue.
+    pub(crate) fn is_starved(&self) -> bool {
+        matches!(self.stage, Stage::Idle) && self.next_try != 0
+    }
+
     fn open(&mut self) -> std::result::Result<Stage, String> {
-        let config = rules().ok_or("no settings")?.config.clone();
+        self.prepare()?;
         let before = descriptors();
-        let mtcp = Mtcp::init(config).map_err(|error| error.to_string())?;
+        let prepared = self.prepared.as_mut().ok_or("no settings")?;
+        let mtcp = prepared.open().map_err(|error| error.to_string())?;
         let context = mtcp.context(0).map_err(|error| error.to_string())?;
         // SAFETY: makes a socket; no memory is involved.
         self.blank =
             unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-        for fd in descriptors().difference(&before) {
-            slots::set(*fd, Slot::Private);
-        }
+        keep_private(&before);
         Ok(Stage::Running {
             context: Box::new(context),
             _mtcp: Box::new(mtcp),
         })
+    }
+
+    /// Does what opening the link takes privileges for, once for this process and its children.
+    pub(crate) fn prepare(&mut self) -> std::result::Result<(), String> {
+        if self.prepared.is_some() || !matches!(self.stage, Stage::Idle) {
+            return Ok(());
+        }
+        let config = rules().ok_or("no settings")?.config.clone();
+        let before = descriptors();
+        let prepared = Prepared::new(config).map_err(|error| error.to_string())?;
+        self.inherited = keep_private(&before);
+        self.prepared = Some(Box::new(prepared));
+        Ok(())
+    }
+
+    /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
+    pub(crate) fn arm(&mut self) {
+        if self.is_borrowed() || !self.has_listener() || !matches!(self.stage, Stage::Idle) {
+            return;
+        }
+        let before = descriptors();
+        // What fails here fails again when the stack starts, which tells.
+        if self.prepare().is_ok()
+            && let Some(prepared) = &mut self.prepared
+        {
+            let _ = prepared.arm();
+        }
+        keep_private(&before);
     }
 
     /// Whether the program listens.
@@ -364,6 +425,9 @@ impl Engine {
 
     /// Runs the first half of a turn, and wakes who waited for what it brought.
     pub(crate) fn turn(&mut self) {
+        if self.is_starved() {
+            self.start();
+        }
         let Some((context, waiters)) = self.parts() else {
             return;
         };
@@ -380,13 +444,20 @@ impl Engine {
             Box::leak(context);
             Box::leak(_mtcp);
         }
-        for (fd, slot) in slots::used(0, u32::MAX) {
-            if slot == Slot::Private {
-                slots::set(fd, Slot::Kernel);
-                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
-                unsafe { real::close(fd) };
-            }
+        let own = |fd: &c_int| !self.inherited.contains(fd);
+        let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
+        let gone: Vec<c_int> = private.map(|(fd, _)| fd).filter(own).collect();
+        for fd in &gone {
+            slots::set(*fd, Slot::Kernel);
         }
+        if let Some(prepared) = &mut self.prepared {
+            prepared.disarm();
+        }
+        for fd in gone {
+            // SAFETY: a descriptor of the library's own, which nothing here uses any more.
+            unsafe { real::close(fd) };
+        }
+        self.next_try = 0;
         self.blank = -1;
         self.owner = fork::pid();
         self.waiters = Waiters::new();
@@ -411,16 +482,25 @@ impl Engine {
     }
 }
 
+/// Keeps descriptors that were made since from the program. Returns them.
+fn keep_private(before: &HashSet<c_int>) -> Vec<c_int> {
+    let made: Vec<c_int> = descriptors().difference(before).copied().collect();
+    for fd in &made {
+        slots::set(*fd, Slot::Private);
+    }
+    made
+}
+
 /// The open descriptors of the process.
 fn descriptors() -> HashSet<c_int> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return HashSet::new();
     };
-    entries
+    let listed: Vec<c_int> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        // The directory itself is among them, and gone.
-        .filter(|fd| is_open(*fd))
-        .collect()
+        .collect();
+    // The directory itself is among them, and closed by now.
+    listed.into_iter().filter(|fd| is_open(*fd)).collect()
 }
 
 fn is_open(fd: c_int) -> bool {

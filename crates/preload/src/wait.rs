@@ -9,7 +9,7 @@ use std::time::Duration;
 use libc::{POLLIN, pollfd, sigset_t, timespec};
 use mtcp::{Context, Errno, Events, Result, SocketId, signals};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
 use crate::slots::{self, Slot};
 
@@ -278,6 +278,9 @@ pub(crate) fn sleep(
     let drives = engine.waiters.drive(at, keeper);
     let mut links = Vec::new();
     let mut timeout = timeout;
+    if engine.is_starved() {
+        timeout = Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY)));
+    }
     if drives && let Some(context) = engine.context() {
         // A link that is gone leaves nothing to sleep on; its sockets say so.
         let most = context.prepare_sleep(&mut links).unwrap_or_default();

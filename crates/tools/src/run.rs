@@ -22,6 +22,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 
 const EXAMPLES: &str = "Examples:
   mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server --bind 10.0.0.2 --protected-mode no
+  mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --workers 2 -- nginx -g 'daemon off; worker_processes 2;'
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1 -- curl http://192.0.2.1/
   mtcp run --io tap:tap0 --addr 10.0.0.2/24 --only 80,8000-8999 -- python3 -m http.server 80
 
@@ -40,6 +41,9 @@ pub(crate) struct RunArgs {
     /// Ports that are the kernel's
     #[arg(long, value_name = "PORTS", value_parser = ports)]
     except: Option<String>,
+    /// Processes of the program that serve, with a part of the queues of an AF_XDP interface each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: u16,
     /// The library to load, if it is not beside this program or in ../lib
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -76,6 +80,7 @@ impl RunArgs {
             // The program may have better uses for the processor.
             config.spin = Duration::ZERO;
         }
+        config.processes = config.processes.max(self.workers);
         let library = self.library()?;
         let Some((program, arguments)) = self.program.split_first() else {
             return Err(Failure::error("no program given", "name it after --"));

@@ -63,6 +63,8 @@ pub struct XdpConfig {
     pub addresses: Vec<IpAddr>,
     /// Number of ports; none: one per receive queue of the interface. With fewer ports than queues a port serves several queues.
     pub ports: Option<u16>,
+    /// Processes that share the queues of the interface, each with a part of them: one and those that it forks.
+    pub processes: u16,
     /// Where the program runs.
     pub mode: AttachMode,
     /// Whether the driver may use our frames itself.
@@ -81,6 +83,7 @@ impl XdpConfig {
             interface: interface.into(),
             addresses: addresses.into(),
             ports: None,
+            processes: 1,
             mode: AttachMode::Auto,
             zero_copy: ZeroCopy::Auto,
             frames: None,
@@ -94,6 +97,7 @@ impl XdpConfig {
             interface,
             addresses,
             ports,
+            processes: _,
             mode: _,
             zero_copy: _,
             frames,

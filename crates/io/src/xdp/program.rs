@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapError, XskMap};
 use aya::programs::xdp::XdpLink;
@@ -53,7 +54,7 @@ impl fmt::Display for Mode {
 pub(super) struct Program {
     // Goes first: nothing is steered to sockets that are going.
     _link: XdpLink,
-    ebpf: Ebpf,
+    ebpf: Mutex<Ebpf>,
     /// Keeps the interface listening to our multicast groups.
     _groups: Option<OwnedFd>,
     /// Where it runs.
@@ -84,18 +85,16 @@ impl Program {
         let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
         Ok(Self {
             _link: link,
-            ebpf,
+            ebpf: Mutex::new(ebpf),
             _groups: groups,
             attachment,
         })
     }
 
     /// Steers our frames of `queue` to `socket`, which is bound to that queue. It leaves the map by itself when it closes.
-    pub(super) fn steer(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), MapError> {
-        let map = self
-            .ebpf
-            .map_mut("sockets")
-            .ok_or(MapError::ElementNotFound)?;
+    pub(super) fn steer(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), MapError> {
+        let mut ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = ebpf.map_mut("sockets").ok_or(MapError::ElementNotFound)?;
         XskMap::try_from(map)?.set(queue, socket.as_raw_fd(), 0)
     }
 }

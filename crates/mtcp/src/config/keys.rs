@@ -96,6 +96,8 @@ table! {
         |c, v| { c.mac = Some(value::mac(v)?); Ok(()) }, |c| c.mac.map(|m| m.to_string()).unwrap_or_default();
     old num_cores: "0..=1024", "Contexts; 0: as many as processors and queues allow.",
         |c, v| { c.cores = value::integer(v, 0, 1024)? as usize; Ok(()) }, |c| c.cores.to_string();
+    new processes: "1..=64", "Processes that share the queues of an AF_XDP interface: one and those that it forks (mtcp run).",
+        |c, v| { c.processes = value::integer(v, 1, 64)? as u16; Ok(()) }, |c| c.processes.to_string();
     old core_mask: "HEX", "Processors that contexts 0, 1, ... run on.",
         |c, v| { c.core_list = value::core_mask(v)?; Ok(()) }, |c| join(&c.core_list, ToString::to_string);
     new mode: "paired | inline", "Whether a stack thread runs beside each application thread, or calls that wait run the stack.",

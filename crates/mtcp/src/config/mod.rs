@@ -77,6 +77,8 @@ pub struct Config {
     pub mac: Option<MacAddr>,
     /// Contexts; 0: one per processor, or as many as the link has queues if those are fewer.
     pub cores: usize,
+    /// Processes that share the queues of an interface.
+    pub processes: u16,
     /// Processors that logical cores map to, in order; empty: 0, 1, 2, …
     pub core_list: Vec<usize>,
     /// How contexts are driven.
@@ -142,6 +144,7 @@ impl Default for Config {
             neighbours: Vec::new(),
             mac: None,
             cores: 0,
+            processes: 1,
             core_list: Vec::new(),
             mode: Mode::Paired,
             max_concurrency: 10_000,

@@ -126,7 +126,7 @@ unsafe fn wait(
         engine.start();
     }
     let mut timeout = timeout;
-    while engine.instances(index).is_empty() {
+    while engine.instances(index).is_empty() && !engine.is_starved() {
         let (n, kicked) = wait_in_kernel(&mut engine, (epoll, index), events, (timeout, mask))?;
         if n > 0 || !kicked {
             return c_int::try_from(n).map_err(|_| Errno::EINVAL);

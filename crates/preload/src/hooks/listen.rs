@@ -76,6 +76,8 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
         };
     }
     engine.listen(found.index)?;
+    // What fails here fails again when the stack starts, which tells.
+    let _ = engine.prepare();
     engine.staged(true);
     Ok(0)
 }

@@ -8,7 +8,7 @@ use mtcp::posix::call::answer;
 use mtcp::{Errno, Events, Result, SocketId};
 
 use super::{hooks, limit, millis};
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, RETRY};
 use crate::lock::Guard;
 use crate::real;
 use crate::slots::{self, Slot};
@@ -98,15 +98,36 @@ pub(super) fn poll_all(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<c_int> {
-    let mut engine = engine::lock()?;
+    let mut left = timeout;
+    loop {
+        let engine = engine::lock()?;
+        // While the stack waits for a queue, it asks again from time to time.
+        let step = if engine.is_starved() {
+            Some(left.map_or(RETRY, |left| left.min(RETRY)))
+        } else {
+            left
+        };
+        let n = poll_once(engine, fds, step, mask)?;
+        left = left.map(|left| left.saturating_sub(step.unwrap_or_default()));
+        if n > 0 || step.is_none() || left == Some(Duration::ZERO) {
+            return c_int::try_from(n).map_err(|_| Errno::EINVAL);
+        }
+    }
+}
+
+fn poll_once(
+    mut engine: Guard<'_, Engine>,
+    fds: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<usize> {
     if fds.iter().any(|entry| engine.poll_needs_stack(entry.fd)) {
         engine.start();
     }
     let sides: Vec<Side> = fds.iter().map(|entry| engine.side(entry.fd)).collect();
     if sides.iter().all(|side| matches!(side, Side::Kernel)) {
         drop(engine);
-        let n = wait::ppoll(fds, timeout, mask)?;
-        return c_int::try_from(n).map_err(|_| Errno::EINVAL);
+        return wait::ppoll(fds, timeout, mask);
     }
     let mut kernel: Vec<pollfd> = fds.to_vec();
     for (entry, side) in kernel.iter_mut().zip(&sides) {
@@ -119,8 +140,7 @@ pub(super) fn poll_all(
         mask,
         restarts: false,
     };
-    let n = wait_mixed(&mut engine, fds, &sides, &mut kernel, pause)?;
-    c_int::try_from(n).map_err(|_| Errno::EINVAL)
+    wait_mixed(&mut engine, fds, &sides, &mut kernel, pause)
 }
 
 fn wait_mixed(

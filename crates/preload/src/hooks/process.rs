@@ -78,12 +78,9 @@ hooks! {
     }
 }
 
-/// A server that has its listeners and gives up privileges is about to serve: the link needs them, so it is opened before.
+/// Opening the link takes privileges.
 fn before_drop() {
-    if let Ok(mut engine) = engine::lock()
-        && !engine.is_borrowed()
-        && engine.has_listener()
-    {
-        engine.start();
+    if let Ok(mut engine) = engine::lock() {
+        engine.arm();
     }
 }

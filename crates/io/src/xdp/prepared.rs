@@ -1,0 +1,296 @@
+//! What opening an interface takes privileges for, done before: the program is attached, sockets and their memory exist. Binding them to
+//! queues takes none. A process and the children that it forks can share the queues of an interface this way.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::context::{error, invalid};
+use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
+
+use super::config::{ChecksumPolicy, XdpConfig, frame_size};
+use super::error::{ATTACH, BIND, LOAD, REGISTER, SOCKET, errno, explain};
+use super::interface::XdpInterface;
+use super::lanes::Lanes;
+use super::port::{Trust, XdpPort};
+use super::program::{Mode, Program};
+use super::queue::Queue;
+use super::socket::XskSocket;
+use super::umem::Umem;
+
+/// An interface with the steering program on it and none of its queues open. The program stays attached while this or any port of it
+/// lives, in any process.
+#[derive(Debug)]
+pub struct XdpPrepared {
+    config: XdpConfig,
+    link: Link,
+    queues: u32,
+    /// Number and size.
+    frames: (u32, u32),
+    conflicts: Vec<IpAddr>,
+    program: Arc<Program>,
+    /// Sockets that are bound to no queue yet.
+    armed: Vec<(XskSocket, Lanes)>,
+}
+
+impl XdpPrepared {
+    /// Attaches the program.
+    ///
+    /// # Errors
+    /// Which step failed, why, and what to do.
+    pub fn new(config: &XdpConfig) -> io::Result<Self> {
+        config.check()?;
+        let name = config.interface.as_str();
+        let link = netlink::link(name)?;
+        check_link(&link)?;
+        let queues = ethtool::queues(name)
+            .map_err(|cause| error(format_args!("XDP on {name}"), cause))?
+            .rx;
+        let frames = (config.frames_per_queue(queues), frame_size(name, link.mtu)?);
+        let prepared = Self {
+            conflicts: conflicts(config),
+            program: Arc::new(attach(config, &link, queues)?),
+            config: config.clone(),
+            link,
+            queues,
+            frames,
+            armed: Vec::new(),
+        };
+        port_count(config, prepared.hand(0).len())?;
+        Ok(prepared)
+    }
+
+    /// The queues of one process of those that share the interface.
+    fn hand(&self, number: u32) -> Vec<u32> {
+        let processes = u32::from(self.config.processes).max(1);
+        (0..self.queues)
+            .filter(|queue| queue % processes == number)
+            .collect()
+    }
+
+    /// Makes the sockets, for a process that is about to give up its privileges.
+    ///
+    /// # Errors
+    /// As [`XdpPrepared::new`].
+    pub fn arm(&mut self) -> io::Result<()> {
+        let name = &self.link.name;
+        while self.armed.len() < self.hand(0).len() {
+            let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
+            let lanes = register(&socket, self.frames.0, self.frames.1)
+                .map_err(|error| explain(name, REGISTER, &error))?;
+            self.armed.push((socket, lanes));
+        }
+        Ok(())
+    }
+
+    /// Gives up sockets that were made by another process: their memory is not this one's.
+    pub fn disarm(&mut self) {
+        self.armed.clear();
+    }
+
+    /// Binds the sockets to the first share of the queues that no other process has.
+    ///
+    /// # Errors
+    /// As [`XdpPrepared::new`]; of the kind `ResourceBusy` when all are taken.
+    pub fn open(&mut self) -> io::Result<XdpInterface> {
+        self.arm()?;
+        let name = self.link.name.clone();
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        for number in 0..u32::from(self.config.processes).max(1) {
+            let queues = self.hand(number);
+            if !queues.is_empty() && self.bind(&queues)? {
+                return self.assemble(&queues);
+            }
+        }
+        Err(explain(&name, BIND, &busy))
+    }
+
+    /// Binds to these queues. Returns false when another process has them.
+    fn bind(&self, queues: &[u32]) -> io::Result<bool> {
+        for (at, (number, (socket, _))) in queues.iter().zip(&self.armed).enumerate() {
+            match socket.bind(self.link.index, *number, self.config.zero_copy) {
+                Ok(()) => {}
+                Err(error) if at == 0 && errno(&error) == Some(libc::EBUSY) => return Ok(false),
+                Err(error) => return Err(explain(&self.link.name, BIND, &error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The interface of the sockets that are bound to these queues.
+    fn assemble(&mut self, queues: &[u32]) -> io::Result<XdpInterface> {
+        let bound: Vec<Queue> = queues
+            .iter()
+            .zip(self.armed.drain(..))
+            .map(|(number, (socket, lanes))| Queue::new(*number, socket, lanes))
+            .collect();
+        let name = &self.link.name;
+        for queue in &bound {
+            self.program
+                .steer(queue.number(), queue.as_fd())
+                .map_err(|error| explain(name, BIND, &error))?;
+        }
+        let mode = Mode {
+            attachment: self.program.attachment,
+            zero_copy: zero_copy(&bound)?,
+        };
+        let (frames, size) = self.frames;
+        log::info!(
+            "XDP on {name}: {mode}, {} queues, {frames} frames of {size} bytes each",
+            bound.len()
+        );
+        let ports = port_count(&self.config, bound.len())?;
+        let trust = trust(&self.config, &self.link);
+        let port = |queues| XdpPort::new(&self.link, queues, ports, mode, trust, &self.program);
+        Ok(XdpInterface {
+            ports: deal(bound, ports).into_iter().map(port).collect(),
+            mode,
+            link: self.link.clone(),
+            conflicts: self.conflicts.clone(),
+        })
+    }
+}
+
+fn check_link(link: &Link) -> io::Result<()> {
+    let name = &link.name;
+    if link.loopback {
+        return Err(invalid(format_args!(
+            "XDP on {name}: the loopback interface has no hardware addresses; use a veth pair"
+        )));
+    }
+    if !link.admin_up {
+        return Err(explain(
+            name,
+            BIND,
+            &io::Error::from_raw_os_error(libc::ENETDOWN),
+        ));
+    }
+    if link.state == OperState::Down {
+        log::warn!("XDP on {name}: no carrier yet");
+    }
+    if link.xdp != XdpAttachment::None {
+        return Err(explain(
+            name,
+            ATTACH,
+            &io::Error::from_raw_os_error(libc::EBUSY),
+        ));
+    }
+    Ok(())
+}
+
+fn port_count(config: &XdpConfig, queues: usize) -> io::Result<u16> {
+    let name = &config.interface;
+    let ports = config.ports.map_or(queues, usize::from);
+    if ports > queues {
+        return Err(invalid(format_args!(
+            "XDP on {name}: {ports} ports asked for, but it has {queues} receive queues; \
+             ask for fewer, or give it more (`ethtool -L {name} combined {ports}`, on a veth `rx {ports} tx {ports}`)"
+        )));
+    }
+    u16::try_from(ports).map_err(|_| {
+        invalid(format_args!(
+            "XDP on {name}: {ports} queues are more than one process can serve"
+        ))
+    })
+}
+
+/// Our addresses that the kernel owns, with a warning for each.
+fn conflicts(config: &XdpConfig) -> Vec<IpAddr> {
+    let owned = netlink::addresses().unwrap_or_else(|error| {
+        log::warn!("cannot list the kernel's addresses: {error}");
+        Vec::new()
+    });
+    let both: Vec<IpAddr> = config
+        .addresses
+        .iter()
+        .copied()
+        .filter(|ours| owned.iter().any(|owned| owned.address == *ours))
+        .collect();
+    for address in &both {
+        log::warn!(
+            "XDP on {}: the kernel owns {address} too: its own traffic from there will get no answers (`ip address del` it)",
+            config.interface
+        );
+    }
+    both
+}
+
+/// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+fn attach(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
+    let attach = || {
+        Program::attach(
+            &link.name,
+            link.index,
+            &config.addresses,
+            queues,
+            config.mode,
+        )
+    };
+    match attach() {
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && error.to_string().contains(LOAD) =>
+        {
+            if raise_memlock() {
+                attach()
+            } else {
+                Err(error)
+            }
+        }
+        result => result,
+    }
+}
+
+/// Registers frames; once more with the limit on locked memory raised when that is what is in the way.
+fn register(socket: &XskSocket, frames: u32, size: u32) -> io::Result<Lanes> {
+    match socket.register(Umem::new(frames, size)?) {
+        Err(error) if errno(&error) == Some(libc::ENOBUFS) && raise_memlock() => {
+            socket.register(Umem::new(frames, size)?)
+        }
+        result => result,
+    }
+}
+
+/// Lifts the limit on locked memory of this process. Returns whether that was allowed.
+fn raise_memlock() -> bool {
+    setrlimit(
+        Resource::Memlock,
+        Rlimit {
+            current: None,
+            maximum: None,
+        },
+    )
+    .is_ok()
+}
+
+/// Whether all queues are zero copy.
+fn zero_copy(queues: &[Queue]) -> io::Result<bool> {
+    for queue in queues {
+        if !queue.socket().is_zero_copy()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn trust(config: &XdpConfig, link: &Link) -> Trust {
+    match config.checksums {
+        ChecksumPolicy::Trust => Trust::All,
+        ChecksumPolicy::Auto if link.is_veth() => Trust::Unfinished,
+        ChecksumPolicy::Auto | ChecksumPolicy::Verify => Trust::None,
+    }
+}
+
+/// Deals `queues` out to `ports` ports in turn.
+fn deal(queues: Vec<Queue>, ports: u16) -> Vec<Vec<Queue>> {
+    let mut hands: Vec<Vec<Queue>> = (0..ports).map(|_| Vec::new()).collect();
+    for (position, queue) in queues.into_iter().enumerate() {
+        if let Some(hand) = hands.get_mut(position % usize::from(ports)) {
+            hand.push(queue);
+        }
+    }
+    hands
+}

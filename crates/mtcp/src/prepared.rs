@@ -1,0 +1,75 @@
+//! An interface before it is open: what takes privileges is done, for programs that give them up, and that fork.
+
+use crate::config::{Config, IoSpec};
+use crate::link;
+use crate::runtime::{Mtcp, SetupError, processors};
+
+/// An interface that can be opened without privileges. A child that is forked has it too; the processes share the queues as
+/// `processes` of the configuration says, each taking what it needs when it opens them.
+#[derive(Debug)]
+pub struct Prepared {
+    config: Config,
+    spec: IoSpec,
+    processors: Vec<usize>,
+    link: link::Prepared,
+    busy: bool,
+}
+
+impl Prepared {
+    /// Does what takes privileges and belongs to all processes.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub fn new(config: Config) -> Result<Self, SetupError> {
+        config.check()?;
+        let spec = config.link()?;
+        let processors = processors(&config)?;
+        let link = link::prepare(&config, &spec, processors.len())
+            .map_err(|error| SetupError(error.to_string()))?;
+        Ok(Self {
+            config,
+            spec,
+            processors,
+            link,
+            busy: false,
+        })
+    }
+
+    /// Does what takes privileges and belongs to one process: the one that calls.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub fn arm(&mut self) -> Result<(), SetupError> {
+        match &mut self.link {
+            link::Prepared::Xdp(prepared) => prepared
+                .arm()
+                .map_err(|error| SetupError(error.to_string())),
+            link::Prepared::Other => Ok(()),
+        }
+    }
+
+    /// In a forked child: gives up what [`Prepared::arm`] did for the parent.
+    pub fn disarm(&mut self) {
+        if let link::Prepared::Xdp(prepared) = &mut self.link {
+            prepared.disarm();
+        }
+    }
+
+    /// Opens the queues of this process.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub fn open(&mut self) -> Result<Mtcp, SetupError> {
+        let opened = link::open(&self.config, &self.spec, &mut self.link).map_err(|error| {
+            self.busy = error.busy;
+            SetupError(error.text)
+        })?;
+        let (config, processors) = (self.config.clone(), self.processors.clone());
+        Mtcp::assemble(config, &self.spec, processors, opened)
+    }
+
+    /// Whether [`Prepared::open`] failed because other processes have all queues: it may succeed when one of them ends.
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+}
