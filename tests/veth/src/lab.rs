@@ -250,8 +250,13 @@ impl Lab {
         command.arg(self.www()).arg("--upload").arg(self.uploads());
         command.args(suitable(words));
         let server = listening(command);
-        wait_hearing(self.peer(), PEER6);
+        self.wait_peer_hears();
         server
+    }
+
+    /// Waits until the peer can be solicited: opening our end may have taken the link down for a moment.
+    pub fn wait_peer_hears(&self) {
+        wait_hearing(self.peer(), PEER6);
     }
 
     /// A server of our directory on the peer's kernel, listening.

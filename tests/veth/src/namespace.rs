@@ -16,7 +16,7 @@ const PREFIX: &str = "mtcp-interop-";
 /// Longest that a program which only changes settings may take.
 const SETTING: Duration = Duration::from_secs(30);
 
-/// A network namespace.
+/// A network namespace. What still runs inside ends with it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -105,6 +105,8 @@ impl Default for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
+        // Servers have children that nobody else knows of.
+        end_processes(&self.name);
         remove(&self.name);
     }
 }
