@@ -25,7 +25,8 @@ build:
 demo: setup build
 	target/release/mtcp demo
 
-test: setup
+test:
+	@WITH_PROGRAMS=1 sh scripts/setup.sh
 	$(CARGO) xtask test
 
 bench: setup build

@@ -1,11 +1,14 @@
 #!/bin/sh
 # Installs what the build, the tests and the demonstration need beyond a Rust toolchain.
 # As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install and goes on.
+# WITH_CLANG=1: also what changes the XDP program. WITH_PROGRAMS=1: also the programs that tests/preload runs, whose services stay off.
 set -eu
 
 # program:package
 needed="cc:gcc make:make pkg-config:pkg-config ip:iproute2 ethtool:ethtool curl:curl ab:apache2-utils objcopy:binutils tcpdump:tcpdump ping:iputils-ping"
 [ "${WITH_CLANG:-0}" = 1 ] && needed="$needed clang:clang llvm-objcopy:llvm"
+[ "${WITH_PROGRAMS:-0}" = 1 ] && needed="$needed nginx:nginx lighttpd:lighttpd redis-server:redis-server redis-benchmark:redis-tools
+    memcached:memcached wrk:wrk h2load:nghttp2-client iperf3:iperf3 python3:python3 openssl:openssl wget:wget git:git"
 missing=
 for entry in $needed; do
     program=${entry%%:*}
@@ -16,12 +19,29 @@ if [ "${WITH_CLANG:-0}" = 1 ] && [ ! -e /usr/include/bpf/bpf_helpers.h ]; then
 fi
 [ -n "$missing" ] || exit 0
 
+# A server that is installed to be tested shall start neither now nor with the machine.
+keep_services_off() {
+    policy=/usr/sbin/policy-rc.d
+    [ ! -e "$policy" ] || return 0
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+}
+disable_services() {
+    command -v systemctl >/dev/null 2>&1 || return 0
+    for package in $missing; do
+        systemctl disable "$package" >/dev/null 2>&1 || true
+    done
+}
+
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing:$missing"
     export DEBIAN_FRONTEND=noninteractive
+    keep_services_off
     apt-get update -qq
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    disable_services
 else
     echo "not installed:$missing (as root: apt-get install$missing); what needs them is skipped" >&2
 fi

@@ -42,6 +42,7 @@ const ARROWS: &[Arrows] = &[
     arrows("preload", &["mtcp"], Some(&["libc"])),
     arrows("tools", &["mtcp"], None),
     arrows("interop", &[], None),
+    arrows("applications", &["interop"], None),
     arrows("xtask", &[], None),
 ];
 

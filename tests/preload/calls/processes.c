@@ -1,0 +1,120 @@
+/* fork, exec, posix_spawn: what a child has of our sockets. */
+#include "calls.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+static unsigned char buffer[4096];
+
+static void wait_for(const char *what, pid_t child)
+{
+	int status;
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid: %m");
+	say(what, "%s %d", WIFEXITED(status) ? "exit" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+/* A master that binds, and a worker that accepts. */
+static void inherited_listener(void)
+{
+	int port = fresh_port(), waiting_fd = listener(0, port);
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		int fd = accept(waiting_fd, NULL, NULL);
+		fill(buffer, 0, 100);
+		_exit(fd != -1 && write(fd, buffer, 100) == 100 && read(fd, buffer, 100) == 0 ? 0 : 1);
+	}
+	result("peer connects", peer("connect 0 %d", port));
+	result("peer receives", peer("receive 0 100"));
+	peer("shut 0");
+	wait_for("worker", child);
+	close(waiting_fd);
+}
+
+static void connection_of_a_child(void)
+{
+	int port = fresh_port();
+	peer("listen %d", port);
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		int fd = tcp(0);
+		fill(buffer, 0, 100);
+		if (connect(fd, at(&theirs, port), address_length) == -1)
+			_exit(2);
+		_exit(write(fd, buffer, 100) == 100 && read(fd, buffer, 100) == 0 ? 0 : 1);
+	}
+	result("peer accepts", peer("accept 0"));
+	result("peer receives", peer("receive 0 100"));
+	peer("shut 0");
+	wait_for("child", child);
+}
+
+/* A child that has nothing to do with our sockets leaves them alone. */
+static void child_that_ends(void)
+{
+	int fd = pair(0), status;
+	pid_t child = fork();
+	if (child == 0)
+		_exit(7);
+	wait_for("child", child);
+	peer("send 0 10");
+	result("read", recv(fd, buffer, 10, MSG_WAITALL));
+	child = vfork();
+	if (child == 0)
+		_exit(8);
+	wait_for("child of vfork", child);
+	status = system("exit 9");
+	say("system", "%d", WEXITSTATUS(status));
+	send_all(fd, 0, 10);
+	result("peer receives", peer("receive 0 10"));
+	close(fd);
+	result("peer at the end", peer("receive 0 1"));
+}
+
+static void spawned(void)
+{
+	int fd = pair(0), pipes[2];
+	pid_t child;
+	char *words[] = {"sh", "-c", "echo hello", NULL};
+	posix_spawn_file_actions_t actions;
+	if (pipe(pipes) == -1)
+		fail("pipe: %m");
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
+	posix_spawn_file_actions_addclose(&actions, fd);
+	say("posix_spawn", "%d", posix_spawn(&child, "/bin/sh", &actions, NULL, words, environ));
+	posix_spawn_file_actions_destroy(&actions);
+	result("read", read(pipes[0], buffer, 6));
+	wait_for("child", child);
+	close(pipes[0]);
+	close(pipes[1]);
+	peer("send 0 10");
+	result("the connection works", recv(fd, buffer, 10, MSG_WAITALL));
+	close(fd);
+}
+
+static void closed_by_exec(void)
+{
+	int fd = pair(0);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	char test[100];
+	snprintf(test, sizeof test, "test ! -e /proc/self/fd/%d", fd);
+	pid_t child = fork();
+	if (child == 0) {
+		execl("/bin/sh", "sh", "-c", test, (char *)NULL);
+		_exit(99);
+	}
+	wait_for("a program without it", child);
+	peer("send 0 10");
+	result("the connection works", recv(fd, buffer, 10, MSG_WAITALL));
+	close(fd);
+}
+
+const struct test processes[] = {{"inherited listener", inherited_listener},
+								 {"connection of a child", connection_of_a_child},
+								 {"child that ends", child_that_ends},
+								 {"spawned", spawned},
+								 {"closed by exec", closed_by_exec},
+								 {0}};

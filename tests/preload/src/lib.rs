@@ -1,0 +1,29 @@
+//! Programs that know nothing of mTCP, from their Debian packages, on mTCP against real kernels: where they run and how they are judged.
+//!
+//! With `INTEROP_BASELINE=1` every program runs on the kernel on both sides: the proof that a test asks for nothing odd.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a library of tests
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+pub mod nginx;
+pub mod resp;
+pub mod site;
+pub mod tls;
+pub mod web;
+
+pub use interop::{Family, Process, baseline, files, process};
+pub use site::Site;
+
+/// `SCHEME://HOST:PORT/PATH`.
+pub fn url(scheme: &str, family: Family, ours: bool, port: u16, path: &str) -> String {
+    let host = if ours { family.ours() } else { family.peer() };
+    format!("{scheme}://{}/{path}", SocketAddr::new(host, port))
+}
+
+/// A figure worth keeping, past the test runner.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stdout(), "\nmeasured: {text}");
+}

@@ -1,0 +1,108 @@
+//! Where a program runs: our end, where `mtcp run` gives it sockets of mTCP, or the peer's, where a kernel answers.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use interop::process::{self, Finished, PROMPT};
+use interop::{Family, Gate, Kind, Lab, Namespace, Process, baseline, programs};
+
+/// Longest that a client may take for all of its work.
+pub const WITHIN: Duration = Duration::from_secs(90);
+
+/// Two stations joined by a veth pair, and room for files.
+#[derive(Debug)]
+pub struct Site {
+    lab: Lab,
+    _gate: Gate,
+}
+
+impl Site {
+    /// Ready for these programs. `None`, with a printed reason: this test cannot run here.
+    pub fn new(needed: &[&str]) -> Option<Self> {
+        let gate = Gate::beside_others()?;
+        programs::require(needed);
+        let lab = Lab::new(Kind::Afxdp);
+        Some(Self { lab, _gate: gate })
+    }
+
+    /// A program on our end: its name and its words.
+    pub fn ours(&self, words: &str) -> Command {
+        let mut words = words.split_whitespace();
+        let program = programs::find(words.next().unwrap()).unwrap();
+        let mut command = if baseline() {
+            self.lab.ours().command(program)
+        } else {
+            let mut command = self.lab.mtcp(&["run"]);
+            command.arg("--").arg(program);
+            command
+        };
+        command.args(words);
+        command
+    }
+
+    /// A program on the peer's kernel.
+    pub fn peer(&self, words: &str) -> Command {
+        let mut words = words.split_whitespace();
+        let program = programs::find(words.next().unwrap()).unwrap();
+        let mut command = self.lab.peer().command(program);
+        command.args(words);
+        command
+    }
+
+    /// Starts a server on our end; it answers on `port` when this returns.
+    pub fn start_ours(&self, command: Command, port: u16) -> Process {
+        let mut server = Process::start(command);
+        let at = SocketAddr::new(Family::V4.ours(), port);
+        wait_answers(&mut server, self.lab.peer(), at);
+        self.lab.wait_peer_hears();
+        server
+    }
+
+    /// Starts a server on the peer's kernel; it answers on `port` when this returns.
+    pub fn start_peer(&self, command: Command, port: u16) -> Process {
+        let mut server = Process::start(command);
+        let at = SocketAddr::new(Family::V4.peer(), port);
+        wait_answers(&mut server, self.lab.peer(), at);
+        server
+    }
+
+    /// The two stations.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// A file of this test.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.lab.files().join(name)
+    }
+
+    /// Writes a file of this test: its name.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let file = self.file(name);
+        std::fs::write(&file, text).unwrap();
+        spell(&file)
+    }
+}
+
+/// A path as a word.
+pub fn spell(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// Runs a client to its good end.
+pub fn succeed(command: Command) -> Finished {
+    process::finish(command, WITHIN).must_succeed()
+}
+
+fn wait_answers(server: &mut Process, from: &Namespace, at: SocketAddr) {
+    let end = Instant::now() + PROMPT;
+    let try_once = || TcpStream::connect_timeout(&at, Duration::from_secs(1)).is_ok();
+    while !from.enter(try_once) {
+        assert!(server.is_running(), "ended before it listened: {server:?}");
+        assert!(Instant::now() < end, "no answer from {at}: {server:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

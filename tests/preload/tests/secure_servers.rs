@@ -1,0 +1,31 @@
+//! TLS on mTCP.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use applications::web::{Web, publish, publish_large};
+use applications::{Family, Site, tls};
+
+#[test]
+fn openssl_s_server() {
+    let Some(site) = Site::new(&["openssl", "curl"]) else {
+        return;
+    };
+    publish(&site);
+    publish_large(&site);
+    let identity = tls::identity(&site);
+    let words = format!(
+        "openssl s_server -quiet -WWW -accept 443 -cert {} -key {}",
+        identity.certificate, identity.key
+    );
+    let mut command = site.ours(&words);
+    command.current_dir(site.lab().www());
+    let _server = site.start_ours(command, 443);
+    let web = Web {
+        scheme: "https",
+        port: 443,
+        ..Web::default()
+    };
+    for name in ["small", "medium", "large"] {
+        web.fetch(&site, Family::V4, name);
+    }
+}
