@@ -211,6 +211,9 @@ pub(super) fn receive(
     let blocking = !found.nonblocking && flags & MSG_DONTWAIT == 0;
     let all = blocking && flags & (MSG_WAITALL | MSG_PEEK) == MSG_WAITALL;
     let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+    if wanted == 0 && flags & MSG_DONTWAIT == 0 {
+        return Ok(0);
+    }
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
         if !engine.still(&found) {
@@ -316,7 +319,7 @@ fn take(
     if asked {
         return Ok(total);
     }
-    // As in Linux, a read of nothing waits for something.
+    // As in Linux, to receive nothing takes that something is there.
     context
         .recv(id, &mut [0], flags | RecvFlags::PEEK)
         .map(|_| 0)
