@@ -119,7 +119,7 @@ impl Counts {
     ///
     /// Without the option, one ACK for more than seven segments may hide a round of the ACE field. RFC 9768 §3.2.2.5.2 has the sender
     /// assume what is safest but likely: so many marks in one ACK are likely while the path is `congested`.
-    /// RFC 9768 §3.2.2.5.2-1.
+    /// RFC 9768 §3.2.2.5.2-1, §3.2.3.2.5-1.
     pub fn take_report(
         &mut self,
         ace: u8,
@@ -190,6 +190,7 @@ mod tests {
         assert_eq!(ace_only(&mut Counts::default(), 5, 7, true), 0);
     }
 
+    /// RFC 9768 §3.2.3.2.5-1.
     #[test]
     fn bytes_are_exact_however_the_field_goes_round() {
         let mut counts = Counts::default();

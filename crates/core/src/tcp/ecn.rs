@@ -251,6 +251,7 @@ impl Conn<'_> {
     }
 
     /// The ECN bits of a segment that is about to be sent.
+    /// RFC 9768 §3.1.5-5.
     pub fn ecn_flags(&self, plan: &Plan) -> TcpFlags {
         let ecn = &self.cold.ecn;
         match ecn.feedback {

@@ -75,7 +75,7 @@ pub(crate) fn window_scale_for(max_buffer: u32) -> u8 {
 }
 
 /// Fills in our side of the options of a SYN.
-/// RFC 9293 MUST-14, SHLD-5, MAY-3.
+/// RFC 9293 MUST-14, SHLD-5, MAY-3; RFC 9768 §3.2.3.2.1-1.
 pub(crate) fn syn_options(config: &Config, mss: u16, wscale: u8, tsval: u32) -> TcpOptions {
     TcpOptions {
         mss: Some(mss),

@@ -67,13 +67,10 @@ impl EcnBytes {
         self.counter(if self.ect1_first { 0 } else { 2 })
     }
 
-    /// A value with none to three whole counters; what is longer counts for its beginning, and another length for nothing
-    /// (RFC 9768 §3.2.3).
-    pub(super) fn parse(kind: u8, value: &[u8]) -> Option<Self> {
-        let (counters, rest) = value.as_chunks::<3>();
-        if !rest.is_empty() && counters.len() < 3 {
-            return None;
-        }
+    /// As many whole counters as the value has, three at most. What is left over is padding (RFC 9768 §3.2.3).
+    /// RFC 9768 §3.2.3-2.
+    pub(super) fn parse(kind: u8, value: &[u8]) -> Self {
+        let (counters, _) = value.as_chunks::<3>();
         let mut parsed = Self {
             ect1_first: kind == ECT1_FIRST,
             len: counters.len().min(3) as u8,
@@ -82,7 +79,7 @@ impl EcnBytes {
         for (into, &[a, b, c]) in parsed.counters.iter_mut().zip(counters) {
             *into = u32::from_be_bytes([0, a, b, c]);
         }
-        Some(parsed)
+        parsed
     }
 
     /// What of it fits into `room` bytes.

@@ -211,7 +211,7 @@ impl TcpOptions {
             // RFC 7413 §4.1.1: a cookie of another length is ignored.
             (FAST_OPEN, cookie) => self.fast_open = FastOpenCookie::new(cookie).or(self.fast_open),
             (accurate_ecn::ECT0_FIRST | accurate_ecn::ECT1_FIRST, counters) => {
-                self.ecn_bytes = EcnBytes::parse(kind, counters).or(self.ecn_bytes);
+                self.ecn_bytes = Some(EcnBytes::parse(kind, counters));
             }
             (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS, _) => return false,
             _ => {}
@@ -248,6 +248,7 @@ impl TcpOptions {
     }
 
     /// The counters that fit: RFC 9768 §3.2.3.3 gives SACK the precedence.
+    /// RFC 9768 §3.2.3.3-1.
     fn ecn_room(&self) -> Option<EcnBytes> {
         let room = MAX_LEN.saturating_sub(self.len_with_sack());
         self.ecn_bytes?.fitting(room)

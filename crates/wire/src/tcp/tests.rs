@@ -278,6 +278,7 @@ fn counters_of_accurate_ecn_in_both_orders() {
     );
 }
 
+/// RFC 9768 §3.2.3-2.
 #[test]
 fn shortened_counters_of_accurate_ecn() {
     let two = parsed(&[172, 8, 0, 0, 7, 0, 0, 9]).ecn_bytes.unwrap();
@@ -288,14 +289,19 @@ fn shortened_counters_of_accurate_ecn() {
         parsed(&[172, 2]).ecn_bytes,
         Some(EcnBytes::new(0, 0, 0, false).truncated(0))
     );
-    // Half a counter is no counter, and no reason to distrust the rest of the options.
-    let odd = parsed(&[172, 4, 0, 0, 2, 4, 1, 2]);
-    assert_eq!(
-        (odd.ecn_bytes, odd.mss, odd.malformed),
-        (None, Some(258), false)
-    );
+    // Half a counter is padding, and no reason to distrust the rest of the options.
+    for (value, ect0) in [
+        (&[172, 4, 0, 0][..], None),
+        (&[172, 7, 0, 0, 7, 0, 0], Some(7)),
+    ] {
+        let odd = parsed(&[value, &[2, 4, 1, 2]].concat());
+        let counters = odd.ecn_bytes.unwrap();
+        assert_eq!((counters.ect0(), counters.ce()), (ect0, None));
+        assert_eq!((odd.mss, odd.malformed), (Some(258), false));
+    }
 }
 
+/// RFC 9768 §3.2.3.3-1.
 #[test]
 fn counters_of_accurate_ecn_make_way_for_sack() {
     let mut options = TcpOptions {

@@ -94,12 +94,14 @@ fn the_ack_says_how_the_syn_ack_arrived() {
     }
 }
 
+/// RFC 9768 §3.2.3.2.1-1.
 #[test]
 fn the_ack_of_the_syn_ack_goes_alone_even_if_there_is_data() {
     // §3.2.2.1: only a pure ACK can carry the code.
     let mut h = harness();
     h.start_connect(Options::default());
-    h.expect(seg().syn().ace(0b111));
+    let syn = h.expect(seg().syn().ace(0b111));
+    assert_eq!(syn.options.ecn_bytes, None);
     h.write(10);
     h.send(Handshake::default().syn().ack(1).ace(0b010));
     h.expect(seg().seq(1).ack(1).ace(0b010));
@@ -272,6 +274,7 @@ fn unmarked_data_takes_the_short_way() {
 
 // ---- the sender --------------------------------------------------------------------------------------------------------------------------
 
+/// RFC 9768 §3.1.5-5.
 #[test]
 fn a_counter_that_moves_is_congestion_once_per_window() {
     let mut h = accepted(|ack| ack.ace(0b010));
