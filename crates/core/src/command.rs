@@ -42,11 +42,11 @@ pub struct Options {
     /// On a listener: take data in SYNs (TCP_FASTOPEN, RFC 7413), for so many connections at a time whose handshake is not complete.
     pub fast_open: Option<u32>,
     /// On a connection that is opened: send the first bytes with the SYN, if the peer has given us a cookie (TCP_FASTOPEN_CONNECT). The SYN
-    /// then waits for `Send`, and an event says `WRITABLE` at once. They may be delivered twice (RFC 7413 §2.1).
+    /// then waits for `Send`, the reply is `Deferred`, and an event says `WRITABLE` at once. They may be delivered twice (RFC 7413 §2.1).
     pub fast_open_connect: bool,
     /// Congestion control (TCP_CONGESTION).
     pub congestion: Option<CongestionControl>,
-    /// Most bytes per second to send data at, however large the windows (SO_MAX_PACING_RATE).
+    /// Most bytes per second to send data at, however large the windows (SO_MAX_PACING_RATE); 0, as on Linux: no limit.
     pub max_pacing_rate: Option<u64>,
     /// Hold back segments that are not full, for 200 ms at most (TCP_CORK).
     pub cork: bool,
@@ -97,8 +97,8 @@ pub enum Command {
     /// Stop listening; connections not yet accepted are reset. Those announced with `Event::Accepted` still have to be given back:
     /// release their streams and `Abort` them. Replies `Done`.
     Unlisten(ListenerId),
-    /// Open a connection. `local` with port 0 picks a port (RFC 6056), `None` picks the address too. Replies `Connecting`; then an
-    /// event says `CONNECTED` or `ERROR`.
+    /// Open a connection. `local` with port 0 picks a port (RFC 6056), `None` picks the address too. Replies `Connecting`, or
+    /// `Deferred`; then an event says `CONNECTED` or `ERROR`.
     Connect {
         /// Comes back with every event.
         token: Token,
@@ -165,6 +165,8 @@ pub enum Reply {
     Listening(ListenerId, SocketAddr),
     /// The connection, and its local address. Its streams are open: bytes written now go out once it is established.
     Connecting(ConnId, SocketAddr),
+    /// The same, with a SYN that waits for the first bytes ([`Options::fast_open_connect`]).
+    Deferred(ConnId, SocketAddr),
     /// What TCP knows.
     Info(TcpInfo),
 }

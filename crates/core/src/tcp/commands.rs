@@ -13,6 +13,7 @@ use crate::id::{ConnId, ListenerId, Token};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::fast_open::FastOpen;
 use crate::tcp::half_open::beyond;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{Opening, control_block, limits, marked};
@@ -212,7 +213,12 @@ impl Tcp {
         };
         let slot = self.open_active(now, &opening)?;
         self.shared.counters.connects += 1;
-        Ok(Reply::Connecting(self.id_of(slot), key.local()))
+        let (id, local) = (self.id_of(slot), key.local());
+        Ok(if self.live(id)?.cold.fast_open == FastOpen::Waiting {
+            Reply::Deferred(id, local)
+        } else {
+            Reply::Connecting(id, local)
+        })
     }
 
     /// The local port, and where sequence numbers between the endpoints ended if a TIME_WAIT record had to go for it.

@@ -103,7 +103,7 @@ impl Conn<'_> {
             .congestion
             .pacing_rate()
             .or_else(|| self.window_rate());
-        let most = self.cold.options.max_pacing_rate;
+        let most = self.cold.options.max_pacing_rate.filter(|&most| most > 0);
         let rate = match (wanted, most) {
             (Some(wanted), Some(most)) => Some(wanted.min(most)),
             (wanted, most) => wanted.or(most),

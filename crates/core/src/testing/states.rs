@@ -90,7 +90,7 @@ impl Harness {
             remote: self.peer,
             options,
         });
-        let Reply::Connecting(conn, local) = reply else {
+        let (Reply::Connecting(conn, local) | Reply::Deferred(conn, local)) = reply else {
             panic!("Connect replied {reply:?}");
         };
         self.conn = Some(conn);

@@ -108,9 +108,6 @@ impl Socket {
     pub fn on_ready(&mut self, ready: Ready) {
         let both = Ready::CONNECTED | Ready::ERROR | Ready::CLOSED;
         self.drained |= ready.contains(Ready::DRAINED);
-        // Writable before it is connected: RFC 7413 §4.2.1.
-        let waits = self.connecting && !ready.intersects(both);
-        self.deferred |= waits && ready.contains(Ready::WRITABLE);
         self.news.reading += u64::from(ready.intersects(Ready::READABLE | Ready::EOF | both));
         self.news.writing += u64::from(ready.intersects(Ready::WRITABLE | both));
     }

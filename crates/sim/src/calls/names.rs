@@ -160,6 +160,7 @@ impl Process {
                 Ok(()) => self.is_deferred(fd).then(|| Ok(Reply::default())),
                 Err(error) => Some(Err(error)),
             },
+            Body::Stream(_) if self.is_deferred(fd) => Some(Err(ALREADY)),
             Body::Stream(conn) if connecting => {
                 let ended = self.connected(fd, conn);
                 ended.or_else(|| (first && nonblocking).then(|| fail(EALREADY)))
@@ -216,13 +217,15 @@ impl Process {
         };
         // Its events come with a turn: the socket has to be known by then.
         let reply = self.stack.execute(self.now, command)?;
-        let Answer::Connecting(conn, local) = reply else {
-            return fail(EINVAL);
+        let (conn, local, deferred) = match reply {
+            Answer::Connecting(conn, local) => (conn, local, false),
+            Answer::Deferred(conn, local) => (conn, local, true),
+            _ => return fail(EINVAL),
         };
         let socket = self.table.socket_mut(fd)?;
         socket.body = Body::Stream(conn);
         socket.connecting = true;
-        socket.deferred = false;
+        socket.deferred = deferred;
         socket.local = socket.outward(local);
         socket.remote = Some(addr);
         socket.error_taken = false;

@@ -328,7 +328,7 @@ fn time_value(value: &[u8]) -> Result<Option<Duration>, Errno> {
     Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
-/// SO_MAX_PACING_RATE: an `int` or a `long`, bytes per second; all ones (and 0, as Linux takes it): no limit.
+/// SO_MAX_PACING_RATE: an `int` or a `long`, bytes per second; all ones: no limit.
 fn rate(value: &[u8]) -> Result<Option<u64>, Errno> {
     let rate = match value.first_chunk::<8>() {
         Some(long) => u64::from_le_bytes(*long),
@@ -337,7 +337,7 @@ fn rate(value: &[u8]) -> Result<Option<u64>, Errno> {
             rate => rate.into(),
         },
     };
-    Ok(Some(rate).filter(|rate| !matches!(rate, 0 | &u64::MAX)))
+    Ok(Some(rate).filter(|&rate| rate != u64::MAX))
 }
 
 fn rate_bytes(rate: Option<u64>, room: usize) -> Vec<u8> {

@@ -50,6 +50,9 @@ impl Process {
         if no_reads {
             events |= READABLE | POLLRDHUP;
         }
+        if socket.deferred {
+            events |= WRITABLE;
+        }
         if status.contains(Status::CONNECTED) || over {
             if self.streams.readable(slot) > 0 {
                 events |= READABLE;

@@ -85,14 +85,17 @@ impl Process {
             }
             return Some(Err(self.take_error(fd).unwrap_or(Errno(EPIPE))));
         }
-        // Linux has writers wait for the handshake too, unless it waits for them.
+        // Linux has writers wait for the handshake too, unless it waits for one.
         if !status.contains(Status::CONNECTED) && !deferred {
             return None;
         }
         let rest = bytes.get(*written..).unwrap_or_default();
         let n = self.streams.write(conn.slot, rest);
         *written += n;
-        if n > 0 {
+        if let Ok(socket) = self.table.socket_mut(fd) {
+            socket.deferred = false;
+        }
+        if n > 0 || deferred {
             let more = flags & MSG_MORE != 0;
             let _ = self.execute(if more {
                 Command::SendMore(conn)

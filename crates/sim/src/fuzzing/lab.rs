@@ -199,7 +199,7 @@ impl Lab {
             remote,
             options: Self::options(input),
         };
-        if let Some(Reply::Connecting(id, _)) = self.execute(command) {
+        if let Some(Reply::Connecting(id, _) | Reply::Deferred(id, _)) = self.execute(command) {
             self.conns.push(id);
         }
     }
