@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 /// The states of RFC 9293 §3.3.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[allow(missing_docs)]
 #[repr(u8)]
 pub enum State {
+    #[default]
     Closed,
     Listen,
     SynSent,
@@ -29,14 +30,47 @@ pub enum LossState {
     Open,
     /// Something arrived out of order at the peer.
     Disorder,
+    /// The window was reduced for what the network marked (RFC 3168 §6.1.2), and what was in flight then still is.
+    Reduced,
     /// Fast recovery.
     Recovery,
     /// Recovery after a time-out.
     Loss,
 }
 
+/// What is known of congestion marks. Bytes are counted only where both sides count them (RFC 9768).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct EcnInfo {
+    /// Both sides agreed to use ECN.
+    pub used: bool,
+    /// Something ECN-capable has come.
+    pub seen: bool,
+    /// The peer sends the option with its counters.
+    pub option_seen: bool,
+    /// Bytes of ours that met congestion, says the peer.
+    pub delivered_ce: u32,
+    /// Bytes of the peer's that arrived with CE, ECT(0) and ECT(1).
+    pub received_ce: u32,
+    pub received_ect0: u32,
+    pub received_ect1: u32,
+}
+
+/// How fast data goes, bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RateInfo {
+    /// What it is paced at, if it is, ...
+    pub pacing: Option<u64>,
+    /// ... and at most, if the application has a limit.
+    pub most: Option<u64>,
+    /// What the path delivered lately; 0: the algorithm does not ask.
+    pub delivery: u64,
+    /// The application had no more to send then.
+    pub app_limited: bool,
+}
+
 /// A snapshot of one connection. Times are zero and counts 0 where nothing is known yet.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[allow(missing_docs)]
 pub struct TcpInfo {
     pub state: State,
@@ -68,8 +102,6 @@ pub struct TcpInfo {
     pub ssthresh: u32,
     /// Bytes in flight.
     pub flight: u32,
-    /// Bytes per second, if data is paced.
-    pub pacing_rate: Option<u64>,
     /// Of those, bytes that the peer holds out of order, that are taken for lost, and that were sent again.
     pub sacked: u32,
     pub lost: u32,
@@ -108,6 +140,10 @@ pub struct TcpInfo {
     pub busy: Duration,
     pub window_limited: Duration,
     pub buffer_limited: Duration,
+    pub rates: RateInfo,
+    pub ecn: EcnInfo,
+    /// Data that went with our SYN arrived, or came with the peer's (RFC 7413).
+    pub syn_data: bool,
     /// How long ACKs are delayed; zero before the first data.
     pub ack_delay: Duration,
     /// Bytes written by the application and not acknowledged.

@@ -32,7 +32,7 @@ pub use epoll::{Ctl, EpollEvent, Events, Interest};
 pub use errno::{Errno, Result};
 pub use mtcp_core::TcpInfo;
 pub use mtcp_core::config::CongestionControl;
-pub use mtcp_core::info::{LossState, State};
+pub use mtcp_core::info::{EcnInfo, LossState, RateInfo, State};
 pub use prepared::Prepared;
 pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{

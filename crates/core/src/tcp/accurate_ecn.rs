@@ -3,6 +3,8 @@
 use wire::ip::Ecn;
 use wire::tcp::EcnBytes;
 
+use crate::info::EcnInfo;
+
 /// RFC 9768 §3.2.1: counters do not start at 0, so that something that clears the bits is found out.
 const FIRST_CEP: u8 = 5;
 const FIRST_ECT_BYTES: u32 = 1;
@@ -107,6 +109,17 @@ impl Counts {
     pub fn bytes(&self) -> EcnBytes {
         let ect1_first = self.ect1 > FIRST_ECT_BYTES && self.ect0 == FIRST_ECT_BYTES;
         EcnBytes::new(self.ect0, self.ce, self.ect1, ect1_first)
+    }
+
+    pub fn info(&self) -> EcnInfo {
+        EcnInfo {
+            option_seen: self.option,
+            delivered_ce: self.reported,
+            received_ce: self.ce,
+            received_ect0: self.ect0.wrapping_sub(FIRST_ECT_BYTES),
+            received_ect1: self.ect1.wrapping_sub(FIRST_ECT_BYTES),
+            ..EcnInfo::default()
+        }
     }
 
     /// The field was sent, and the option, if there was any to send.

@@ -8,7 +8,7 @@ use wire::time::Instant;
 
 use crate::cc::Algorithm;
 use crate::config::{Config, EcnUse};
-use crate::info::State;
+use crate::info::{EcnInfo, State};
 use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::conn::Conn;
 use crate::tcp::output::{Kind, Plan};
@@ -171,6 +171,8 @@ pub(crate) struct EcnState {
     marked: u32,
     /// How often in a row congestion was echoed to a window of one segment.
     holds: u8,
+    /// Something ECN-capable has come.
+    seen: bool,
     pub counts: Counts,
 }
 
@@ -219,6 +221,23 @@ impl EcnState {
     /// Bytes of the `acked` ones that met congestion.
     pub fn take_marked(&mut self, acked: u32) -> u32 {
         std::mem::take(&mut self.marked).min(acked)
+    }
+
+    /// Whether the window was reduced, and the peer has not acknowledged what was in flight then.
+    pub fn is_reduced(&self) -> bool {
+        self.reduced.is_some()
+    }
+
+    pub fn info(&self) -> EcnInfo {
+        let counted = match self.feedback {
+            Feedback::Accurate => self.counts.info(),
+            _ => EcnInfo::default(),
+        };
+        EcnInfo {
+            used: self.feedback != Feedback::None,
+            seen: self.seen,
+            ..counted
+        }
     }
 
     /// Whether the SYN-ACK still has to be answered with an ACK of its own, which says how it arrived (RFC 9768 §3.2.2.1).
@@ -340,6 +359,8 @@ impl Conn<'_> {
     /// RFC 3168 §6.1.5-2.
     pub fn receive_marks(&mut self, now: Instant, seg: &Segment<'_>) {
         self.sh.counters.congestion_marks_in += u64::from(seg.ecn == Ecn::Ce);
+        let ecn = &mut self.cold.ecn;
+        ecn.seen |= ecn.feedback != Feedback::None && seg.ecn != Ecn::NotEct;
         match self.cold.ecn.feedback {
             Feedback::None => {}
             Feedback::Classic if self.cold.congestion.wants_ecn() => self.echo_exactly(now, seg),

@@ -204,10 +204,12 @@ impl Conn<'_> {
         self.greet();
         self.mark_output();
         let len = seg.payload_len().min(self.hot.rcv_wnd()) as usize;
-        if let Some(bytes) = seg.payload.get(..len).filter(|bytes| !bytes.is_empty())
-            && let Err(stop) = self.take_text(now, seg.data_seq(), bytes)
-        {
-            self.sh.count(stop);
+        let Some(bytes) = seg.payload.get(..len).filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
+        match self.take_text(now, seg.data_seq(), bytes) {
+            Ok(()) => self.cold.tally.syn_data = true,
+            Err(stop) => self.sh.count(stop),
         }
     }
 

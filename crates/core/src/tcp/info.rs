@@ -11,9 +11,8 @@ use crate::tcp::tcb::Flags;
 
 impl Conn<'_> {
     pub fn info(&self, now: Instant) -> TcpInfo {
-        let (hot, cold, tally) = (&*self.hot, &*self.cold, &self.cold.tally);
-        let (sacked, (lost, resent)) = (self.sacked_bytes(), self.lost_and_resent());
-        let (busy, window_limited, buffer_limited) = self.busy_times(now);
+        let (hot, cold) = (&*self.hot, &*self.cold);
+        let (lost, resent) = self.lost_and_resent();
         TcpInfo {
             state: hot.state,
             snd_wscale: hot.snd_wscale,
@@ -35,12 +34,29 @@ impl Conn<'_> {
             cwnd: hot.window.cwnd,
             ssthresh: hot.window.ssthresh,
             flight: hot.flight(),
-            pacing_rate: cold.pacing.rate(),
-            sacked,
+            sacked: self.sacked_bytes(),
             lost,
             resent,
             snd_wnd: hot.snd_wnd,
             rcv_wnd: self.receive_window(),
+            ack_delay: self.ack_delay(),
+            unacked: self.sh.streams.send_len(self.slot),
+            not_sent: self.unsent(),
+            unread: self.sh.streams.recv_unread(self.slot),
+            last_sent: now - cold.last_sent,
+            last_received: now - near(now, hot.last_received),
+            last_data_received: now - near(now, cold.tally.data_at),
+            rates: self.rate_info(),
+            ecn: cold.ecn.info(),
+            ..self.totals(now)
+        }
+    }
+
+    /// What grows as long as the connection lives.
+    fn totals(&self, now: Instant) -> TcpInfo {
+        let (cold, tally) = (&*self.cold, &self.cold.tally);
+        let (busy, window_limited, buffer_limited) = self.busy_times(now);
+        TcpInfo {
             retransmits: cold.retransmits,
             bytes_acked: cold.bytes_acked,
             bytes_received: cold.bytes_received,
@@ -52,7 +68,7 @@ impl Conn<'_> {
             segments_out: cold.segments_out,
             data_segments_in: tally.data_segments_in,
             data_segments_out: tally.data_segments_out,
-            delivered: self.delivered(sacked),
+            delivered: self.delivered(self.sacked_bytes()),
             duplicates_reported: tally.duplicates_reported,
             reorderings: tally.reorderings,
             out_of_order: tally.out_of_order,
@@ -62,13 +78,8 @@ impl Conn<'_> {
             busy,
             window_limited,
             buffer_limited,
-            ack_delay: self.ack_delay(),
-            unacked: self.sh.streams.send_len(self.slot),
-            not_sent: self.unsent(),
-            unread: self.sh.streams.recv_unread(self.slot),
-            last_sent: now - cold.last_sent,
-            last_received: now - near(now, hot.last_received),
-            last_data_received: now - near(now, tally.data_at),
+            syn_data: tally.syn_data,
+            ..TcpInfo::default()
         }
     }
 
@@ -77,6 +88,8 @@ impl Conn<'_> {
             LossState::Loss
         } else if self.has(Flags::RECOVERY) {
             LossState::Recovery
+        } else if self.cold.ecn.is_reduced() {
+            LossState::Reduced
         } else if self.has(Flags::SACKED) || self.hot.dup_acks > 0 {
             LossState::Disorder
         } else {

@@ -8,6 +8,7 @@
 use wire::time::Instant;
 
 use crate::cc::{Loss, RateSample};
+use crate::info::RateInfo;
 use crate::tcp::conn::Conn;
 use crate::tcp::rack::micros;
 use crate::tcp::tcb::Flags;
@@ -40,6 +41,8 @@ pub(crate) struct Rates {
     /// When the newest segment known to be delivered was sent.
     first_sent: u32,
     len: u8,
+    /// The last sample, bytes per second, and whether the application held it back.
+    last: (u64, bool),
     moments: [Moment; MAX_MOMENTS],
 }
 
@@ -52,6 +55,7 @@ impl Default for Rates {
             delivered_at: 0,
             first_sent: 0,
             len: 0,
+            last: (0, false),
             moments: [Moment::default(); MAX_MOMENTS],
         }
     }
@@ -144,6 +148,7 @@ impl Rates {
         // A shorter interval than any round trip: a segment was acknowledged that had been sent again for nothing.
         if interval >= min_rtt.max(1) {
             sample.delivery_rate = u64::from(sample.delivered) * 1_000_000 / u64::from(interval);
+            self.last = (sample.delivery_rate, moment.is_app_limited);
         }
     }
 }
@@ -171,6 +176,16 @@ impl Conn<'_> {
 
     fn rates_mut(&mut self) -> Option<&mut Rates> {
         self.sh.rates.at_mut(self.cold.rate.log?)
+    }
+
+    pub fn rate_info(&self) -> RateInfo {
+        let (delivery, app_limited) = self.rates().map_or((0, false), |rates| rates.last);
+        RateInfo {
+            pacing: self.cold.pacing.rate(),
+            most: self.cold.options.max_pacing_rate,
+            delivery,
+            app_limited,
+        }
     }
 
     /// Begins to keep rates, if the algorithm wants them.

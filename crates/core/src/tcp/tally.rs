@@ -49,6 +49,8 @@ impl Watch {
 pub(crate) struct Tally {
     /// We sent the first SYN.
     pub active: bool,
+    /// Data came with the SYN, or ours went with it and arrived.
+    pub syn_data: bool,
     pub data_segments_in: u32,
     pub data_segments_out: u32,
     /// Segments with data or FIN that were not sent before.
@@ -75,6 +77,7 @@ impl Tally {
     pub fn new(now: Instant) -> Self {
         Self {
             active: false,
+            syn_data: false,
             data_segments_in: 0,
             data_segments_out: 0,
             new_segments_out: 0,

@@ -8,6 +8,9 @@ use crate::{LossState, State, TcpInfo};
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
+const ECN: u8 = 8;
+const ECN_SEEN: u8 = 16;
+const SYN_DATA: u8 = 32;
 
 /// Linux: how many segments later one is not thought to be late any more. RACK counts time instead.
 const DUP_THRESH: u32 = 3;
@@ -131,6 +134,7 @@ fn loss_state(state: LossState) -> u8 {
     match state {
         LossState::Open => 0,
         LossState::Disorder => 1,
+        LossState::Reduced => 2,
         LossState::Recovery => 3,
         LossState::Loss => 4,
     }
@@ -158,12 +162,25 @@ impl LinuxTcpInfo {
     }
 }
 
+/// tcpi_options.
+fn options(info: &TcpInfo) -> u8 {
+    let scaling = info.snd_wscale > 0 || info.rcv_wscale > 0;
+    let option = |on: bool, bit: u8| if on { bit } else { 0 };
+    option(info.timestamps, TIMESTAMPS)
+        | option(info.sack, SACK)
+        | option(scaling, WINDOW_SCALING)
+        | option(info.ecn.used, ECN)
+        | option(info.ecn.seen, ECN_SEEN)
+        | option(info.syn_data, SYN_DATA)
+}
+
 /// What grows as long as the connection lives, what waits, and the windows in bytes.
 fn totals(info: &TcpInfo) -> LinuxTcpInfo {
     LinuxTcpInfo {
         total_retrans: info.retransmits,
-        pacing_rate: info.pacing_rate.unwrap_or(u64::MAX),
-        max_pacing_rate: u64::MAX,
+        pacing_rate: info.rates.pacing.unwrap_or(u64::MAX),
+        max_pacing_rate: info.rates.most.unwrap_or(u64::MAX),
+        delivery_rate: info.rates.delivery,
         bytes_acked: info.sequence_acked,
         bytes_received: info.sequence_received,
         segs_out: info.segments_out,
@@ -190,6 +207,11 @@ fn totals(info: &TcpInfo) -> LinuxTcpInfo {
         total_rto: u16::try_from(info.timeouts).unwrap_or(u16::MAX),
         total_rto_recoveries: u16::try_from(info.timeout_runs).unwrap_or(u16::MAX),
         total_rto_time: millis(info.timeout_time),
+        delivered_ce_bytes: info.ecn.delivered_ce,
+        received_e1_bytes: info.ecn.received_ect1,
+        received_e0_bytes: info.ecn.received_ect0,
+        received_ce_bytes: info.ecn.received_ce,
+        accecn_opt_seen: info.ecn.option_seen.into(),
         ..LinuxTcpInfo::default()
     }
 }
@@ -197,17 +219,14 @@ fn totals(info: &TcpInfo) -> LinuxTcpInfo {
 impl From<TcpInfo> for LinuxTcpInfo {
     fn from(info: TcpInfo) -> Self {
         let mss = u32::from(info.snd_mss).max(1);
-        let scaling = info.snd_wscale > 0 || info.rcv_wscale > 0;
-        let option = |on: bool, bit: u8| if on { bit } else { 0 };
         Self {
             state: state(info.state),
             ca_state: loss_state(info.loss_state),
             retransmits: if info.probes > 0 { 0 } else { info.backoff },
             probes: info.probes,
             backoff: info.doublings,
-            options: option(info.timestamps, TIMESTAMPS)
-                | option(info.sack, SACK)
-                | option(scaling, WINDOW_SCALING),
+            options: options(&info),
+            delivery_rate_app_limited: info.rates.app_limited.into(),
             // Two bit fields: the first is the low half where the first byte is the low one.
             wscales: if cfg!(target_endian = "little") {
                 info.snd_wscale & 15 | info.rcv_wscale << 4
@@ -245,6 +264,8 @@ impl From<TcpInfo> for LinuxTcpInfo {
 
 #[cfg(test)]
 mod tests {
+    use crate::{EcnInfo, RateInfo};
+
     use super::*;
 
     fn info() -> TcpInfo {
@@ -253,15 +274,10 @@ mod tests {
             snd_wscale: 7,
             rcv_wscale: 9,
             timestamps: true,
-            sack: false,
             loss_state: LossState::Recovery,
-            backoff: 0,
-            doublings: 0,
-            probes: 0,
             rto: Duration::from_millis(201),
             srtt: Duration::from_micros(800),
             rttvar: Duration::from_micros(400),
-            min_rtt: Duration::ZERO,
             snd_mss: 1448,
             rcv_mss: 1448,
             advertised_mss: 1448,
@@ -269,10 +285,8 @@ mod tests {
             cwnd: 14_480,
             ssthresh: u32::MAX,
             flight: 1449,
-            pacing_rate: None,
             sacked: 1448,
             lost: 1,
-            resent: 0,
             snd_wnd: 65_535,
             rcv_wnd: 70_000,
             retransmits: 3,
@@ -296,13 +310,22 @@ mod tests {
             busy: Duration::from_micros(13),
             window_limited: Duration::from_micros(14),
             buffer_limited: Duration::from_micros(15),
+            rates: RateInfo {
+                most: Some(16),
+                ..RateInfo::default()
+            },
+            ecn: EcnInfo {
+                used: true,
+                received_ect0: 17,
+                ..EcnInfo::default()
+            },
+            syn_data: true,
             ack_delay: Duration::from_millis(40),
             unacked: 2000,
             not_sent: 551,
-            unread: 0,
             last_sent: Duration::from_secs(2),
-            last_received: Duration::ZERO,
             last_data_received: Duration::from_secs(3),
+            ..TcpInfo::default()
         }
     }
 
@@ -311,7 +334,7 @@ mod tests {
         let linux = LinuxTcpInfo::from(info());
         assert_eq!(
             (linux.state, linux.options),
-            (8, TIMESTAMPS | WINDOW_SCALING)
+            (8, TIMESTAMPS | WINDOW_SCALING | ECN | SYN_DATA)
         );
         assert_eq!(
             (linux.snd_cwnd, linux.unacked, linux.notsent_bytes),
@@ -324,6 +347,8 @@ mod tests {
         assert_eq!((linux.ca_state, linux.sacked, linux.lost), (3, 1, 1));
         assert_eq!((linux.ato, linux.last_data_recv), (40_000, 3000));
         assert_eq!((linux.busy_time, linux.total_rto), (13, u16::MAX));
+        assert_eq!((linux.pacing_rate, linux.max_pacing_rate), (u64::MAX, 16));
+        assert_eq!((linux.received_e0_bytes, linux.received_ce_bytes), (17, 0));
         assert_eq!(
             (linux.snd_ssthresh, linux.min_rtt),
             (NO_THRESHOLD, u32::MAX)

@@ -6,9 +6,9 @@ use mtcp_core::TcpInfo;
 use mtcp_core::info::{LossState, State};
 
 use super::constants::{
-    TCP_CA_Disorder, TCP_CA_Loss, TCP_CA_Open, TCP_CA_Recovery, TCP_CLOSE, TCP_CLOSE_WAIT,
-    TCP_CLOSING, TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_LAST_ACK, TCP_LISTEN,
-    TCP_SYN_RECV, TCP_SYN_SENT, TCP_TIME_WAIT,
+    TCP_CA_CWR, TCP_CA_Disorder, TCP_CA_Loss, TCP_CA_Open, TCP_CA_Recovery, TCP_CLOSE,
+    TCP_CLOSE_WAIT, TCP_CLOSING, TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_LAST_ACK,
+    TCP_LISTEN, TCP_SYN_RECV, TCP_SYN_SENT, TCP_TIME_WAIT,
 };
 use super::descriptors::{Body, Socket};
 
@@ -49,6 +49,7 @@ const fn loss_number(state: LossState) -> i32 {
     match state {
         LossState::Open => TCP_CA_Open,
         LossState::Disorder => TCP_CA_Disorder,
+        LossState::Reduced => TCP_CA_CWR,
         LossState::Recovery => TCP_CA_Recovery,
         LossState::Loss => TCP_CA_Loss,
     }
@@ -86,7 +87,10 @@ fn states(info: &TcpInfo) -> Vec<InfoField> {
     let scales = u64::from(info.snd_wscale) | u64::from(info.rcv_wscale) << 4;
     let options = u64::from(info.timestamps)
         | u64::from(info.sack) << 1
-        | u64::from(info.snd_wscale != 0 || info.rcv_wscale != 0) << 2;
+        | u64::from(info.snd_wscale != 0 || info.rcv_wscale != 0) << 2
+        | u64::from(info.ecn.used) << 3
+        | u64::from(info.ecn.seen) << 4
+        | u64::from(info.syn_data) << 5;
     let retransmits = if info.probes > 0 { 0 } else { info.backoff };
     vec![
         field("state", 1, state_number(info.state) as u64),
@@ -98,7 +102,11 @@ fn states(info: &TcpInfo) -> Vec<InfoField> {
         field("wscales", 1, scales),
         field("snd_wscale", 0, info.snd_wscale.into()),
         field("rcv_wscale", 0, info.rcv_wscale.into()),
-        none("delivery_rate_app_limited", 1),
+        field(
+            "delivery_rate_app_limited",
+            1,
+            info.rates.app_limited.into(),
+        ),
         micros("rto", 4, info.rto),
         micros("ato", 4, info.ack_delay),
         field("snd_mss", 4, info.snd_mss.into()),
@@ -144,8 +152,8 @@ fn sizes(info: &TcpInfo) -> Vec<InfoField> {
 fn totals(info: &TcpInfo) -> Vec<InfoField> {
     vec![
         field("total_retrans", 4, info.retransmits.into()),
-        field("pacing_rate", 8, info.pacing_rate.unwrap_or(u64::MAX)),
-        field("max_pacing_rate", 8, u64::MAX),
+        field("pacing_rate", 8, info.rates.pacing.unwrap_or(u64::MAX)),
+        field("max_pacing_rate", 8, info.rates.most.unwrap_or(u64::MAX)),
         field("bytes_acked", 8, info.sequence_acked),
         field("bytes_received", 8, info.sequence_received),
         field("segs_out", 4, info.segments_out.into()),
@@ -154,7 +162,7 @@ fn totals(info: &TcpInfo) -> Vec<InfoField> {
         micros("min_rtt", 4, info.min_rtt),
         field("data_segs_in", 4, info.data_segments_in.into()),
         field("data_segs_out", 4, info.data_segments_out.into()),
-        none("delivery_rate", 8),
+        field("delivery_rate", 8, info.rates.delivery),
         micros("busy_time", 8, info.busy),
         micros("rwnd_limited", 8, info.window_limited),
         micros("sndbuf_limited", 8, info.buffer_limited),
@@ -176,6 +184,15 @@ fn newer(info: &TcpInfo) -> Vec<InfoField> {
         field("total_rto", 2, info.timeouts.into()),
         field("total_rto_recoveries", 2, info.timeout_runs.into()),
         millis("total_rto_time", info.timeout_time),
+        none("received_ce", 4),
+        none("delivered_e1_bytes", 4),
+        none("delivered_e0_bytes", 4),
+        field("delivered_ce_bytes", 4, info.ecn.delivered_ce.into()),
+        field("received_e1_bytes", 4, info.ecn.received_ect1.into()),
+        field("received_e0_bytes", 4, info.ecn.received_ect0.into()),
+        field("received_ce_bytes", 4, info.ecn.received_ce.into()),
+        none("accecn_fail_mode", 2),
+        field("accecn_opt_seen", 2, info.ecn.option_seen.into()),
     ]
 }
 

@@ -64,6 +64,7 @@ impl Conn<'_> {
         if self.cold.fast_open == FastOpen::Off {
             return;
         }
+        self.cold.tally.syn_data = data > 0;
         self.sh.counters.fast_opens_out += u64::from(data > 0);
         if data == 0 && self.hot.retries > 0 {
             self.sh.counters.fast_open_losses += 1;
