@@ -72,6 +72,7 @@ struct functions
 	int (*shutdown)(mctx_t, int, int);
 	int (*accept4)(mctx_t, int, struct sockaddr *, socklen_t *, int);
 	ssize_t (*send)(mctx_t, int, const char *, size_t, int);
+	ssize_t (*sendto)(mctx_t, int, const char *, size_t, int, const struct sockaddr *, socklen_t);
 	const char *(*last_error)(void);
 };
 
@@ -81,7 +82,8 @@ const struct functions functions = {
 	mtcp_setsock_nonblock, mtcp_socket_ioctl, mtcp_socket, mtcp_bind, mtcp_listen, mtcp_accept,
 	mtcp_init_rss, mtcp_connect, mtcp_close, mtcp_getsockname, mtcp_getpeername, mtcp_read, mtcp_recv,
 	mtcp_readv, mtcp_write, mtcp_writev, mtcp_epoll_create, mtcp_epoll_create1, mtcp_epoll_ctl,
-	mtcp_epoll_wait, EventToString, mtcp_abort, mtcp_shutdown, mtcp_accept4, mtcp_send, mtcp_last_error
+	mtcp_epoll_wait, EventToString, mtcp_abort, mtcp_shutdown, mtcp_accept4, mtcp_send, mtcp_sendto,
+	mtcp_last_error
 };
 
 int

@@ -174,6 +174,9 @@ all_integers(void)
 	INTEGERS(AF_INET, IPPROTO_TCP, TCP_LINGER2);
 	INTEGERS(AF_INET, IPPROTO_TCP, TCP_WINDOW_CLAMP);
 	INTEGERS(AF_INET, IPPROTO_TCP, TCP_NOTSENT_LOWAT);
+	INTEGERS(AF_INET, IPPROTO_TCP, TCP_FASTOPEN);
+	INTEGERS(AF_INET, IPPROTO_TCP, TCP_FASTOPEN_CONNECT);
+	INTEGERS(AF_INET, SOL_SOCKET, SO_MAX_PACING_RATE);
 	INTEGERS(AF_INET, IPPROTO_IP, IP_TOS);
 	INTEGERS(AF_INET, IPPROTO_IP, IP_TTL);
 	INTEGERS(AF_INET6, IPPROTO_IP, IP_TTL);
@@ -195,6 +198,35 @@ syn_count(void)
 
 	for (i = 0; i < sizeof values / sizeof *values; i++)
 		same_set(s, "TCP_SYNCNT", IPPROTO_TCP, TCP_SYNCNT, &values[i], sizeof values[i], "a number");
+	done(s);
+}
+
+/* The processor is the kernel's business, or that of the context, until a program says one. */
+static void
+incoming_processor(void)
+{
+	static const int values[] = { 0, 3, -1, 70000 };
+	struct twins s = fresh(AF_INET);
+	size_t i;
+
+	for (i = 0; i < sizeof values / sizeof *values; i++)
+		same_set(s, "SO_INCOMING_CPU", SOL_SOCKET, SO_INCOMING_CPU, &values[i], sizeof values[i], "a number");
+	done(s);
+}
+
+/* A rate may be a long. */
+static void
+pacing(void)
+{
+	static const unsigned long values[] = { 1, 0x123456789, 0, ~0UL };
+	struct twins s = fresh(AF_INET);
+	size_t i;
+
+	for (i = 0; i < sizeof values / sizeof *values; i++) {
+		same_set(s, "SO_MAX_PACING_RATE", SOL_SOCKET, SO_MAX_PACING_RATE, &values[i], sizeof values[i], "a long");
+		same_value(s, "SO_MAX_PACING_RATE", SOL_SOCKET, SO_MAX_PACING_RATE, 4, "a long");
+		same_value(s, "SO_MAX_PACING_RATE", SOL_SOCKET, SO_MAX_PACING_RATE, 7, "a long");
+	}
 	done(s);
 }
 
@@ -302,7 +334,7 @@ information(void)
 static void
 queues(void)
 {
-	static const int requests[] = { FIONREAD, SIOCOUTQ, SIOCOUTQNSD };
+	static const int requests[] = { FIONREAD, SIOCOUTQ, SIOCOUTQNSD }, some = 5, one = 1;
 	struct twins s = fresh(AF_INET);
 	size_t i;
 
@@ -322,6 +354,8 @@ queues(void)
 	}
 	same_value(s, "SO_ACCEPTCONN", SOL_SOCKET, SO_ACCEPTCONN, 4, "listen");
 	same_value(s, "IP_MTU", IPPROTO_IP, IP_MTU, 4, "listen");
+	same_set(s, "TCP_FASTOPEN", IPPROTO_TCP, TCP_FASTOPEN, &some, sizeof some, "5, listening");
+	same_set(s, "TCP_FASTOPEN_CONNECT", IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &one, sizeof one, "1, listening");
 	done(s);
 }
 
@@ -336,6 +370,8 @@ main(int argc, char **argv)
 	}
 	all_integers();
 	syn_count();
+	incoming_processor();
+	pacing();
 	low_water();
 	time_outs();
 	lingering();

@@ -407,7 +407,7 @@ last_words(int listener, int port)
 
 static void (*const scenarios[])(int listener, int port) = {
 	names, information, vectors, bulk_both_ways, resets, connects_without_blocking, accepts_without_blocking, fills_up,
-	events_one_by_one, time_outs, low_water, corks, deferred, last_words,
+	events_one_by_one, time_outs, low_water, corks, deferred, opens_fast, last_words,
 };
 #define SCENARIOS (int)(sizeof scenarios / sizeof *scenarios)
 

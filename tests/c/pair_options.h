@@ -257,4 +257,44 @@ deferred(int listener, int port)
 	CHECK(mtcp_close(ctx, silent) == 0 && mtcp_close(ctx, s) == 0);
 }
 
+/* Whether data came along with the SYN. */
+static int
+came_with_syn(int s)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof info;
+
+	CHECK(mtcp_getsockopt(ctx, s, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
+	return (info.tcpi_options & TCPI_OPT_SYN_DATA) != 0;
+}
+
+/* The first connection brings the cookie, the second takes data along with its SYN. */
+static void
+opens_fast(int listener, int port)
+{
+	const struct sockaddr *to = (const struct sockaddr *)&server;
+	int s, i, some = 16;
+	char buf[5];
+
+	if (is_client) {
+		/* Time for the other side to allow it. */
+		usleep(300000);
+		set_port(&server, port);
+	} else {
+		CHECK(set(listener, IPPROTO_TCP, TCP_FASTOPEN, &some, sizeof some) == 0);
+	}
+	for (i = 0; i < 2; i++) {
+		if (is_client) {
+			s = socket_of_family(0);
+			CHECK(mtcp_sendto(ctx, s, "hello", 5, MSG_FASTOPEN, to, server_len) == 5);
+			until_eof(s);
+		} else {
+			s = accept_one(listener);
+			CHECK(read_all(s, buf, 5) == 5 && memcmp(buf, "hello", 5) == 0);
+		}
+		CHECK(came_with_syn(s) == (i == 1));
+		CHECK(mtcp_close(ctx, s) == 0);
+	}
+}
+
 #endif

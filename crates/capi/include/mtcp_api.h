@@ -147,9 +147,9 @@ int mtcp_getpeername(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *
 
 /*
  * Constants, sizes and errors of Linux. SOL_SOCKET: SO_REUSEADDR SO_REUSEPORT SO_LINGER SO_KEEPALIVE SO_RCVBUF SO_SNDBUF SO_RCVLOWAT
- * SO_RCVTIMEO SO_SNDTIMEO SO_ERROR SO_TYPE SO_PROTOCOL SO_DOMAIN SO_ACCEPTCONN SO_SNDLOWAT SO_INCOMING_CPU. IPPROTO_TCP: TCP_NODELAY
+ * SO_RCVTIMEO SO_SNDTIMEO SO_ERROR SO_TYPE SO_PROTOCOL SO_DOMAIN SO_ACCEPTCONN SO_SNDLOWAT SO_INCOMING_CPU SO_MAX_PACING_RATE. IPPROTO_TCP: TCP_NODELAY
  * TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_USER_TIMEOUT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT
- * TCP_WINDOW_CLAMP TCP_NOTSENT_LOWAT TCP_CONGESTION TCP_INFO. IPPROTO_IP: IP_TOS IP_TTL IP_MTU. IPPROTO_IPV6: IPV6_V6ONLY IPV6_TCLASS
+ * TCP_WINDOW_CLAMP TCP_NOTSENT_LOWAT TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_CONGESTION TCP_INFO. IPPROTO_IP: IP_TOS IP_TTL IP_MTU. IPPROTO_IPV6: IPV6_V6ONLY IPV6_TCLASS
  * IPV6_UNICAST_HOPS IPV6_MTU. Any other: mtcp_getsockopt fails with ENOPROTOOPT; mtcp_setsockopt does nothing and returns 0, with
  * strict_options = yes in the configuration ENOPROTOOPT. SO_RCVBUF and SO_SNDBUF read as they were set, not doubled; TCP_QUICKACK
  * reads as it was set last.
@@ -180,6 +180,12 @@ ssize_t mtcp_write(mctx_t mctx, int sockid, const char *buf, size_t len);
 
 /* flags: MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL. With MSG_MORE what does not fill a segment waits for the next call, 200 ms at most. */
 ssize_t mtcp_send(mctx_t mctx, int sockid, const char *buf, size_t len, int flags);
+
+/*
+ * As mtcp_send. With MSG_FASTOPEN in flags it connects to addr first, and what is written goes with the SYN if addr has given us a
+ * cookie; else, non-blocking, it fails with EINPROGRESS, and nothing was written. Without MSG_FASTOPEN addr does not count.
+ */
+ssize_t mtcp_sendto(mctx_t mctx, int sockid, const char *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addrlen);
 
 int mtcp_writev(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);
 

@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use libc::{
-    FIONBIO, FIONREAD, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, TIOCOUTQ, iovec,
+    FIONBIO, FIONREAD, MSG_DONTWAIT, MSG_FASTOPEN, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL,
+    TIOCOUTQ, iovec, sockaddr, socklen_t,
 };
 use mtcp::{Errno, RecvFlags, Result, SendFlags};
 
 use crate::handle::{Handle, with};
-use crate::socket::id;
+use crate::socket::{id, peer};
 use mtcp::posix::call::{answer, done};
 use mtcp::posix::memory;
 
@@ -107,6 +108,21 @@ pub unsafe extern "C" fn mtcp_send(
     len: usize,
     flags: c_int,
 ) -> isize {
+    // SAFETY: the same promises.
+    unsafe { mtcp_sendto(mctx, sockid, buf, len, flags, std::ptr::null(), 0) }
+}
+
+/// See `mtcp_api.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_sendto(
+    mctx: *mut Handle,
+    sockid: c_int,
+    buf: *const c_char,
+    len: usize,
+    flags: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> isize {
     answer(|| {
         with(mctx, |inner| {
             let id = id(sockid)?;
@@ -115,18 +131,22 @@ pub unsafe extern "C" fn mtcp_send(
             let bytes = unsafe { memory::bytes(buf.cast(), len) };
             // A wrong socket is wrong first.
             let bytes = bytes.or_else(|errno| inner.context.kind(id).and(Err(errno)))?;
-            count(inner.context.send(id, bytes, flags)?)
+            let fast = flags.contains(SendFlags::FASTOPEN) && !addr.is_null();
+            // SAFETY: an address of this length, says the header.
+            let remote = fast.then(|| unsafe { peer(addr, addrlen) }).transpose()?;
+            count(inner.context.send_to(id, bytes, flags, remote)?)
         })
     })
 }
 
 fn send_flags(flags: c_int) -> Result<SendFlags> {
-    if flags & !(MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL) != 0 {
+    if flags & !(MSG_DONTWAIT | MSG_FASTOPEN | MSG_MORE | MSG_NOSIGNAL) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let mut known = SendFlags::empty();
     known.set(SendFlags::DONTWAIT, flags & MSG_DONTWAIT != 0);
     known.set(SendFlags::MORE, flags & MSG_MORE != 0);
+    known.set(SendFlags::FASTOPEN, flags & MSG_FASTOPEN != 0);
     Ok(known)
 }
 

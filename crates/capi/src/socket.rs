@@ -1,7 +1,7 @@
 //! Sockets: making, connecting and closing them.
 
 use std::ffi::c_int;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, in_addr_t, sockaddr, socklen_t};
 use mtcp::{Domain, Errno, How, Result, SocketId, SourceRange};
@@ -164,6 +164,19 @@ pub extern "C" fn mtcp_init_rss(
     })
 }
 
+/// An address to connect to.
+///
+/// # Safety
+/// As [`address::parse`].
+pub(crate) unsafe fn peer(addr: *const sockaddr, len: socklen_t) -> Result<SocketAddr> {
+    // SAFETY: the caller's promise.
+    unsafe { address::parse(addr, len) }.map_err(|bad| match bad {
+        BadAddress::Null => Errno::EFAULT,
+        BadAddress::Short => Errno::EINVAL,
+        BadAddress::Family => Errno::EAFNOSUPPORT,
+    })
+}
+
 /// See `mtcp_api.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_connect(
@@ -177,12 +190,7 @@ pub unsafe extern "C" fn mtcp_connect(
             let id = id(sockid)?;
             inner.context.kind(id)?;
             // SAFETY: an address of this length, says the header.
-            let remote = unsafe { address::parse(addr, addrlen) };
-            let remote = remote.map_err(|bad| match bad {
-                BadAddress::Null => Errno::EFAULT,
-                BadAddress::Short => Errno::EINVAL,
-                BadAddress::Family => Errno::EAFNOSUPPORT,
-            })?;
+            let remote = unsafe { peer(addr, addrlen) }?;
             inner.context.connect(id, remote)
         })
     })

@@ -70,7 +70,9 @@ fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId, low_water: u32) -
         return events;
     }
     if !status.contains(Status::CONNECTED) {
-        return events;
+        // The SYN waits for a write.
+        let deferred = socket.flags.contains(Flags::DEFERRED);
+        return if deferred { WRITABLE } else { events };
     }
     let no_more = status.contains(Status::EOF) || socket.flags.contains(Flags::SHUT_RD);
     let shut = socket.flags.contains(Flags::SHUT_WR);

@@ -1,6 +1,6 @@
 //! The socket options: constants of Linux, and how each value is read and shown.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint, c_ulong};
 use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
@@ -27,7 +27,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub(super) level: c_int,
-    name: c_int,
+    pub(super) name: c_int,
     /// Where its value comes from.
     pub source: Source,
     /// Reads a value; `ENOPROTOOPT` if it can only be asked for.
@@ -69,7 +69,8 @@ table! {
     SOL_SOCKET SO_SNDLOWAT: Fixed(1), read_only;
     SOL_SOCKET SO_RCVTIMEO: Option(RecvTimeout), |v| Ok(SocketOption::RecvTimeout(timeout(v)?));
     SOL_SOCKET SO_SNDTIMEO: Option(SendTimeout), |v| Ok(SocketOption::SendTimeout(timeout(v)?));
-    SOL_SOCKET SO_INCOMING_CPU: Option(IncomingCpu), read_only;
+    SOL_SOCKET SO_INCOMING_CPU: Option(IncomingCpu), |v| Ok(SocketOption::IncomingCpu(Some(int(v)?)));
+    SOL_SOCKET SO_MAX_PACING_RATE: Option(MaxPacingRate), pacing_rate;
     IPPROTO_IP IP_TOS: Option(Tos), |v| Ok(SocketOption::Tos(byte_or_int(v)? as u8));
     IPPROTO_IP IP_TTL: Option(Ttl), ttl;
     IPPROTO_IP IP_MTU: Option(Mtu), read_only_ip;
@@ -80,6 +81,8 @@ table! {
     IPPROTO_TCP TCP_LINGER2: Option(FinWait2), fin_wait_2;
     IPPROTO_TCP TCP_WINDOW_CLAMP: Option(WindowClamp), window_clamp;
     IPPROTO_TCP TCP_NOTSENT_LOWAT: Option(UnsentLowWater), |v| Ok(SocketOption::UnsentLowWater(size(v)?));
+    IPPROTO_TCP TCP_FASTOPEN: Option(FastOpen), |v| Ok(SocketOption::FastOpen(number(v)?));
+    IPPROTO_TCP TCP_FASTOPEN_CONNECT: Option(FastOpenConnect), zero_or_one;
     IPPROTO_IPV6 IPV6_TCLASS: Option(TrafficClass), |v| Ok(SocketOption::TrafficClass(octet(v)?.unwrap_or(0)));
     IPPROTO_IPV6 IPV6_UNICAST_HOPS: Option(HopLimit), |v| Ok(SocketOption::HopLimit(octet(v)?));
     IPPROTO_IPV6 IPV6_MTU: Option(Mtu), read_only_ip;
@@ -133,6 +136,36 @@ fn not_negative(value: &[u8]) -> Result<Duration> {
 /// Linux: what is negative is as much as there may be.
 fn low_water(value: &[u8]) -> Result<u32> {
     Ok(u32::try_from(int(value)?).unwrap_or(u32::MAX))
+}
+
+/// 0 or 1, and nothing else.
+fn zero_or_one(value: &[u8]) -> Result<SocketOption> {
+    match int(value)? {
+        on @ 0..=1 => Ok(SocketOption::FastOpenConnect(on == 1)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// An `int` or a `long`, unsigned; all ones is no limit.
+fn pacing_rate(value: &[u8]) -> Result<SocketOption> {
+    let rate = match value.first_chunk() {
+        Some(long) => c_ulong::from_ne_bytes(*long),
+        None => match int(value)?.cast_unsigned() {
+            c_uint::MAX => c_ulong::MAX,
+            rate => rate.into(),
+        },
+    };
+    let rate = (rate != c_ulong::MAX).then_some(rate);
+    Ok(SocketOption::MaxPacingRate(rate))
+}
+
+/// SO_MAX_PACING_RATE for who has no room for a `long`: an `int`, as near as it comes.
+pub(crate) fn narrow(rate: &[u8]) -> Vec<u8> {
+    let rate = rate
+        .first_chunk()
+        .map_or(0, |long| c_ulong::from_ne_bytes(*long));
+    let rate = c_uint::try_from(rate).unwrap_or(c_uint::MAX);
+    rate.to_ne_bytes().to_vec()
 }
 
 /// Options of IPv4 are also taken in one byte.
@@ -234,6 +267,7 @@ pub fn show(option: SocketOption) -> Vec<u8> {
             name.resize(NAME_LEN, 0);
             name
         }
+        SocketOption::MaxPacingRate(rate) => rate.unwrap_or(c_ulong::MAX).to_ne_bytes().to_vec(),
         SocketOption::RecvTimeout(time) | SocketOption::SendTimeout(time) => {
             show_timeout(time.unwrap_or_default())
         }
@@ -256,8 +290,10 @@ fn show_int(option: SocketOption) -> c_int {
         | SocketOption::NoDelay(on)
         | SocketOption::Cork(on)
         | SocketOption::QuickAck(on)
+        | SocketOption::FastOpenConnect(on)
         | SocketOption::AcceptConn(on) => on.into(),
         SocketOption::RecvBuffer(bytes) | SocketOption::SendBuffer(bytes) => saturated(bytes),
+        SocketOption::FastOpen(most) => saturated(most),
         SocketOption::MaxSegment(bytes) => bytes.into(),
         SocketOption::KeepIdle(time) | SocketOption::KeepInterval(time) => {
             saturated(time.as_secs())
@@ -272,7 +308,7 @@ fn show_int(option: SocketOption) -> c_int {
             hops.unwrap_or(DEFAULT_HOPS).into()
         }
         SocketOption::Mtu(bytes) => bytes.into(),
-        SocketOption::IncomingCpu(cpu) => cpu.map_or(-1, saturated),
+        SocketOption::IncomingCpu(cpu) => cpu.unwrap_or(-1),
         SocketOption::KeepCount(count) | SocketOption::SynCount(count) => count.into(),
         SocketOption::UserTimeout(time) => saturated(time.as_millis()),
         SocketOption::Error(error) => error.map_or(0, |errno| errno.0),
@@ -281,6 +317,7 @@ fn show_int(option: SocketOption) -> c_int {
         // Not numbers.
         SocketOption::Linger(_)
         | SocketOption::Congestion(_)
+        | SocketOption::MaxPacingRate(_)
         | SocketOption::RecvTimeout(_)
         | SocketOption::SendTimeout(_) => 0,
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use libc::{IPPROTO_IP, IPPROTO_IPV6};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, SO_MAX_PACING_RATE, SOL_SOCKET};
 
 use super::option_table::{self, Entry, Source};
 use super::tcp_info::LinuxTcpInfo;
@@ -71,6 +71,9 @@ pub fn value(context: &mut Context, id: SocketId, entry: &Entry, room: usize) ->
     if entry.level == IPPROTO_IP && room < value.len() && is_octet(&value) {
         // Linux: an option of IPv4 that fits one byte comes in one, to who has no room for an int.
         value.truncate(1);
+    }
+    if entry.name == SO_MAX_PACING_RATE && entry.level == SOL_SOCKET && room < value.len() {
+        value = option_table::narrow(&value);
     }
     Ok(value)
 }

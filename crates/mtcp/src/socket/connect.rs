@@ -62,7 +62,8 @@ impl Context {
         Ok(())
     }
 
-    /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it ended, once, as Linux does.
+    /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it ended, once, as Linux does. With
+    /// [`SocketOption::FastOpenConnect`](super::SocketOption) and a cookie of the peer it succeeds at once: the first write opens.
     ///
     /// # Errors
     /// `EBADF`, `ENOTSOCK`, `EAFNOSUPPORT`, `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`, `ENETUNREACH`,
@@ -72,7 +73,8 @@ impl Context {
         let (body, flags) = (socket.body, socket.flags);
         let blocking = !socket.nonblocking();
         let conn = match body {
-            Body::Idle => self.start_connect(id, remote)?,
+            Body::Idle => self.start_connect(id, remote, false)?,
+            Body::Stream(_) if flags.contains(Flags::DEFERRED) => return Err(Errno::EISCONN),
             Body::Stream(conn) if flags.contains(Flags::CONNECTING) => {
                 if let Some(result) = self.connected(id, conn) {
                     return result;
@@ -87,9 +89,17 @@ impl Context {
             }
             _ => return Err(Errno::EISCONN),
         };
+        if self.is_deferred(id) {
+            return Ok(());
+        }
         if !blocking {
             return Err(Errno::EINPROGRESS);
         }
+        self.wait_connected(id, conn)
+    }
+
+    /// Blocks until the handshake has ended.
+    fn wait_connected(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
         let patience = self.table.look(id)?.1.send_timeout;
         let result = self.wait_until(patience, false, |context| context.connected(id, conn))?;
         // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
@@ -97,12 +107,50 @@ impl Context {
         result.unwrap_or(Err(Errno::EINPROGRESS))
     }
 
-    fn start_connect(&mut self, id: SocketId, remote: SocketAddr) -> Result<ConnId> {
+    /// Whether the SYN waits for a write.
+    fn is_deferred(&self, id: SocketId) -> bool {
+        let socket = self.table.get(id);
+        socket.is_ok_and(|socket| socket.flags.contains(Flags::DEFERRED))
+    }
+
+    /// MSG_FASTOPEN: connects, for the write that follows.
+    pub(super) fn open_fast(
+        &mut self,
+        id: SocketId,
+        remote: Option<SocketAddr>,
+        blocking: bool,
+    ) -> Result<()> {
+        let (socket, _) = self.table.look(id)?;
+        match socket.body {
+            Body::Idle => {}
+            Body::Stream(_) if socket.flags.contains(Flags::DEFERRED) => return Ok(()),
+            Body::Stream(conn) if socket.flags.contains(Flags::CONNECTING) => {
+                return match self.connected(id, conn) {
+                    Some(result) => result,
+                    None if blocking => self.wait_connected(id, conn),
+                    None => Err(Errno::EALREADY),
+                };
+            }
+            _ => return Err(Errno::EISCONN),
+        }
+        let conn = self.start_connect(id, remote.ok_or(Errno::EINVAL)?, true)?;
+        if self.is_deferred(id) {
+            Ok(())
+        } else if blocking {
+            self.wait_connected(id, conn)
+        } else {
+            Err(Errno::EINPROGRESS)
+        }
+    }
+
+    /// `fast`: with Fast Open, whatever the socket's option says.
+    fn start_connect(&mut self, id: SocketId, remote: SocketAddr, fast: bool) -> Result<ConnId> {
         let (socket, details) = self.table.look(id)?;
         let remote_inner = inward(socket.domain(), remote)?;
         let bound = socket.flags.contains(Flags::BOUND);
         let v6 = socket.flags.contains(Flags::V6);
-        let options = details.options;
+        let mut options = details.options;
+        options.fast_open_connect |= fast;
         let local = if bound {
             Some(source(
                 inward(socket.domain(), details.local)?,
@@ -117,13 +165,16 @@ impl Context {
             remote: remote_inner,
             options,
         };
-        let Reply::Connecting(conn, local) = self.driver.call(connect)? else {
-            return Err(Errno::EINVAL);
+        let (conn, local, deferred) = match self.driver.call(connect)? {
+            Reply::Connecting(conn, local) => (conn, local, false),
+            Reply::Deferred(conn, local) => (conn, local, true),
+            _ => return Err(Errno::EINVAL),
         };
         let (socket, details) = self.table.both(id)?;
         socket.body = Body::Stream(conn);
         socket.flags |= Flags::CONNECTING;
         socket.flags -= Flags::SHUT_RD | Flags::SHUT_WR | Flags::ERROR_TAKEN | Flags::DRAINED;
+        socket.flags.set(Flags::DEFERRED, deferred);
         details.local = Self::outward(v6, local);
         details.remote = remote;
         self.own(conn, id);
@@ -156,7 +207,7 @@ impl Context {
         self.driver.ring(Doorbell::Close(conn));
         if let Ok(socket) = self.table.get_mut(id) {
             socket.body = Body::Idle;
-            socket.flags -= Flags::CONNECTING;
+            socket.flags -= Flags::CONNECTING | Flags::DEFERRED;
         }
     }
 }

@@ -74,6 +74,8 @@ bitflags! {
         const DONTWAIT = 2;
         /// More follows: this write need not leave now.
         const MORE = 4;
+        /// Connect first, and take the bytes along with the SYN if the peer has given us a cookie (TCP Fast Open).
+        const FASTOPEN = 8;
     }
 }
 
@@ -122,6 +124,12 @@ pub enum SocketOption {
     WindowClamp(u32),
     /// TCP_NOTSENT_LOWAT, bytes; 0: no bound.
     UnsentLowWater(u32),
+    /// TCP_FASTOPEN on a listener: connections that data in a SYN may have opened at a time; 0: none.
+    FastOpen(u32),
+    /// TCP_FASTOPEN_CONNECT: with a cookie of the peer `connect` returns at once, and the SYN takes along what is written first.
+    FastOpenConnect(bool),
+    /// SO_MAX_PACING_RATE, bytes per second; `None`: no limit.
+    MaxPacingRate(Option<u64>),
     /// SO_RCVLOWAT, bytes.
     RecvLowWater(u32),
     /// SO_RCVTIMEO: `None` waits for ever.
@@ -138,8 +146,9 @@ pub enum SocketOption {
     HopLimit(Option<u8>),
     /// IP_MTU and IPV6_MTU of the path, bytes; only to read.
     Mtu(u16),
-    /// SO_INCOMING_CPU, if threads are pinned; only to read.
-    IncomingCpu(Option<u32>),
+    /// SO_INCOMING_CPU: the processor of the context, if threads are pinned, unless another was set. Steers nothing: contexts have
+    /// processors, sockets have not.
+    IncomingCpu(Option<i32>),
     /// SO_ERROR, taken by reading; only to read.
     Error(Option<Errno>),
     /// SO_ACCEPTCONN; only to read.
@@ -173,6 +182,9 @@ pub enum OptionName {
     FinWait2,
     WindowClamp,
     UnsentLowWater,
+    FastOpen,
+    FastOpenConnect,
+    MaxPacingRate,
     RecvLowWater,
     RecvTimeout,
     SendTimeout,

@@ -24,6 +24,8 @@ const MIN_BUFFER: u32 = 2048;
 const MAX_BUFFER: u32 = 8 << 20;
 /// Linux: half of SOCK_MIN_RCVBUF.
 const MIN_CLAMP: u32 = 1152;
+/// Linux: net.core.somaxconn.
+const MAX_BACKLOG: u32 = 4096;
 /// Linux: TCP_FIN_TIMEOUT_MAX.
 const MAX_FIN_WAIT_2: Duration = Duration::from_secs(120);
 
@@ -57,6 +59,12 @@ pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> 
         SocketOption::UnsentLowWater(bytes) => {
             options.unsent_low_water = Some(bytes).filter(|&bytes| bytes > 0);
         }
+        SocketOption::FastOpen(most) => {
+            options.fast_open = Some(most.min(MAX_BACKLOG)).filter(|&most| most > 0);
+        }
+        SocketOption::FastOpenConnect(on) => options.fast_open_connect = on,
+        SocketOption::MaxPacingRate(rate) => options.max_pacing_rate = rate,
+        SocketOption::IncomingCpu(cpu) => details.incoming_cpu = cpu,
         SocketOption::RecvTimeout(time) => details.recv_timeout = time,
         SocketOption::SendTimeout(time) => details.send_timeout = time,
         SocketOption::Tos(class) => options.v4.class = class & !3,
@@ -111,6 +119,9 @@ pub(super) fn show(
         OptionName::UnsentLowWater => {
             SocketOption::UnsentLowWater(options.unsent_low_water.unwrap_or(0))
         }
+        OptionName::FastOpen => SocketOption::FastOpen(options.fast_open.unwrap_or(0)),
+        OptionName::FastOpenConnect => SocketOption::FastOpenConnect(options.fast_open_connect),
+        OptionName::MaxPacingRate => SocketOption::MaxPacingRate(options.max_pacing_rate),
         _ => return Err(Errno::ENOPROTOOPT),
     })
 }

@@ -118,6 +118,13 @@ impl Context {
             SocketOption::WindowClamp(0) if socket.body != Body::Idle => {
                 return Err(Errno::EINVAL);
             }
+            // Linux: how a connection opens is settled before.
+            SocketOption::FastOpen(_) if matches!(socket.body, Body::Stream(_)) => {
+                return Err(Errno::EINVAL);
+            }
+            SocketOption::FastOpenConnect(_) if socket.body != Body::Idle => {
+                return Err(Errno::EINVAL);
+            }
             SocketOption::RecvLowWater(bytes) => {
                 set_low_water(details, bytes, self.settings.rcvbuf);
                 let several = details.recv_low_water > 1;
@@ -194,7 +201,9 @@ impl Context {
             OptionName::TrafficClass => SocketOption::TrafficClass(marking.1.class),
             OptionName::HopLimit => SocketOption::HopLimit(marking.1.hop_limit),
             OptionName::Mtu => SocketOption::Mtu(self.path_mtu(id)?),
-            OptionName::IncomingCpu => SocketOption::IncomingCpu(self.processor()),
+            OptionName::IncomingCpu => {
+                SocketOption::IncomingCpu(details.incoming_cpu.or(self.processor()))
+            }
             OptionName::Error => SocketOption::Error(self.take_error(id)?),
             OptionName::AcceptConn => SocketOption::AcceptConn(socket.kind() == Kind::Listener),
             OptionName::Domain => SocketOption::Domain(socket.domain()),
@@ -214,9 +223,9 @@ impl Context {
     }
 
     /// The processor that works for this context: the one its threads are pinned to.
-    fn processor(&self) -> Option<u32> {
-        let pinned = self.settings.pinned;
-        pinned.then(affinity::current)
+    fn processor(&self) -> Option<i32> {
+        let pinned = self.settings.pinned.then(affinity::current);
+        pinned.and_then(|cpu| i32::try_from(cpu).ok())
     }
 
     /// The segment size in use, or else the one asked for, or else what everybody can take.

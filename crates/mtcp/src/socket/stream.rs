@@ -1,6 +1,7 @@
 //! Reading and writing.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mtcp_core::{ConnId, Status};
@@ -263,6 +264,26 @@ impl Context {
     /// # Errors
     /// As `write`.
     pub fn send(&mut self, id: SocketId, bytes: &[u8], flags: SendFlags) -> Result<usize> {
+        self.send_to(id, bytes, flags, None)
+    }
+
+    /// [`Context::send`] with the peer to connect to first if `flags` say so ([`SendFlags::FASTOPEN`]); without, `remote` does not count.
+    ///
+    /// # Errors
+    /// As `write`; with `FASTOPEN` also as [`Context::connect`], `EISCONN`, `EINVAL` (no peer), and `EINPROGRESS` if there is no cookie:
+    /// then the socket connects, and took nothing.
+    pub fn send_to(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        flags: SendFlags,
+        remote: Option<SocketAddr>,
+    ) -> Result<usize> {
+        if flags.contains(SendFlags::FASTOPEN) {
+            let blocking =
+                !self.table.get(id)?.nonblocking() && !flags.contains(SendFlags::DONTWAIT);
+            self.open_fast(id, remote, blocking)?;
+        }
         let sent = self.put(id, bytes, flags);
         self.hand_over(id);
         sent
@@ -372,6 +393,9 @@ impl Context {
         if self.driver.failure().is_some() {
             return Some(Err(Errno::ENETDOWN));
         }
+        if flags.contains(Flags::DEFERRED) {
+            return Some(Ok(self.put_first(id, conn, bytes)));
+        }
         if bytes.is_empty() {
             return Some(Ok(0));
         }
@@ -390,6 +414,16 @@ impl Context {
             Doorbell::Send(conn)
         });
         Some(Ok(n))
+    }
+
+    /// Bytes for the SYN to take along: as Linux, it goes with the first write, whatever there is in it.
+    fn put_first(&mut self, id: SocketId, conn: ConnId, bytes: &[u8]) -> usize {
+        let n = self.streams.write(conn.slot, bytes);
+        if let Ok(socket) = self.table.get_mut(id) {
+            socket.flags -= Flags::DEFERRED;
+        }
+        self.driver.ring(Doorbell::Send(conn));
+        n
     }
 
     fn write_error(&mut self, id: SocketId, conn: ConnId) -> Errno {

@@ -46,6 +46,8 @@ bitflags! {
         const WRITER = 1 << 12;
         /// `Details::recv_low_water` is more than one byte.
         const LOW_WATER = 1 << 13;
+        /// Its SYN waits for the first bytes (TCP Fast Open).
+        const DEFERRED = 1 << 14;
     }
 }
 
@@ -87,6 +89,8 @@ pub(crate) struct Details {
     /// How long calls wait; `None`: for ever.
     pub(crate) recv_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
+    /// SO_INCOMING_CPU as it was set.
+    pub(crate) incoming_cpu: Option<i32>,
 }
 
 /// All sockets of a context.
@@ -117,6 +121,7 @@ impl Details {
             recv_low_water: 1,
             recv_timeout: None,
             send_timeout: None,
+            incoming_cpu: None,
         }
     }
 }

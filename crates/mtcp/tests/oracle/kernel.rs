@@ -18,6 +18,8 @@ pub struct Kernel {
     epolls: [[OwnedFd; 2]; 2],
     at: SocketAddr,
     patience: Duration,
+    /// Fast Open as if there were a cookie: whether a kernel gives any is up to its administrator.
+    met: bool,
 }
 
 impl Kernel {
@@ -30,6 +32,7 @@ impl Kernel {
             epolls: [two(), two()],
             at: addr("127.0.0.1", 1),
             patience,
+            met: false,
         }
     }
 
@@ -82,6 +85,43 @@ impl Kernel {
         .map(|()| 0)
     }
 
+    /// What makes ends.
+    fn open(&mut self, step: Step) -> rustix::io::Result<usize> {
+        match step {
+            Listen => {
+                self.listen();
+                Ok(0)
+            }
+            Socket(end) => {
+                let fd = Self::socket();
+                if self.met {
+                    assert_eq!(
+                        set_number(&fd, (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE), 1),
+                        Ok(0)
+                    );
+                }
+                self.ends.insert(end, fd);
+                Ok(0)
+            }
+            Meet => {
+                self.met = true;
+                Ok(0)
+            }
+            Send(end, n) => {
+                let (fd, bytes) = (&self.ends[&end], vec![7; n]);
+                let flags = net::SendFlags::NOSIGNAL
+                    | net::SendFlags::from_bits_retain(libc::MSG_FASTOPEN as u32);
+                net::sendto(fd, &bytes, flags, &self.at)
+            }
+            Connect(end) => net::connect(&self.ends[&end], &self.at).map(|()| 0),
+            Accept => net::accept_with(&self.ends[&L], net::SocketFlags::NONBLOCK).map(|fd| {
+                self.ends.insert(S, fd);
+                0
+            }),
+            _ => unreachable!(),
+        }
+    }
+
     fn listen(&mut self) {
         let fd = Self::socket();
         net::bind(&fd, &SocketAddrV4::new([127, 0, 0, 1].into(), 0)).unwrap();
@@ -109,11 +149,13 @@ fn name(opt: Opt) -> (i32, i32) {
         Opt::QuickAck => (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
         Opt::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
         Opt::WindowClamp => (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
+        Opt::FastOpen => (libc::IPPROTO_TCP, libc::TCP_FASTOPEN),
+        Opt::FastOpenConnect => (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT),
+        Opt::PacingRate => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
     }
 }
 
-fn set(fd: &OwnedFd, opt: Opt, value: i32) -> Answer {
-    let (level, name) = name(opt);
+fn set_number(fd: &OwnedFd, (level, name): (i32, i32), value: i32) -> Answer {
     let at = (&raw const value).cast();
     // SAFETY: the value is an int of the length that is said.
     answer(
@@ -141,19 +183,7 @@ fn unacked(fd: &OwnedFd) -> Answer {
 impl Net for Kernel {
     fn step(&mut self, step: Step) -> Answer {
         let result = match step {
-            Listen => {
-                self.listen();
-                Ok(0)
-            }
-            Socket(end) => {
-                self.ends.insert(end, Self::socket());
-                Ok(0)
-            }
-            Connect(end) => net::connect(&self.ends[&end], &self.at).map(|()| 0),
-            Accept => net::accept_with(&self.ends[&L], net::SocketFlags::NONBLOCK).map(|fd| {
-                self.ends.insert(S, fd);
-                0
-            }),
+            Listen | Socket(_) | Meet | Connect(_) | Accept | Send(..) => self.open(step),
             Add(..) | Add2(..) | Mod(..) | Del(_) => self.ctl(step),
             Write(end, n) => net::send(&self.ends[&end], &vec![7; n], net::SendFlags::NOSIGNAL),
             Read(end, n) => rustix::io::read(&self.ends[&end], &mut vec![0; n][..]),
@@ -184,7 +214,7 @@ impl Net for Kernel {
                 let error = sockopt::socket_error(&self.ends[&end]).unwrap();
                 Ok(error.err().map_or(0, |error| error.raw_os_error() as usize))
             }
-            Set(end, opt, value) => return set(&self.ends[&end], opt, value),
+            Set(end, opt, value) => return set_number(&self.ends[&end], name(opt), value),
             Get(end, opt) => return get(&self.ends[&end], opt),
             Unacked(end) => return unacked(&self.ends[&end]),
             Wait(_) | Wait2(_) => unreachable!(),

@@ -323,6 +323,76 @@ fn quick_acks_and_clamps() {
     connected("not taken back", "set C clamp 5000; set C clamp 0");
 }
 
+/// Fast Open with the server's cookie: the SYN waits for the first write.
+fn fast(name: &str, text: &str) {
+    both(
+        name,
+        &format!("listen; set L fastopen 5; meet; socket C; {text}"),
+    );
+}
+
+#[test]
+fn fast_opens() {
+    fast(
+        "deferred",
+        "set C fastconnect 1; get C fastconnect; add C all; wait C; connect C; wait C; connect C; read C 1; write C 5; \
+         connect C; wait C; accept; read S 9; write S 3; read C 9; connect C",
+    );
+    fast(
+        "watched late",
+        "set C fastconnect 1; connect C; add C edge; wait C; wait C; write C 5; wait C; wait C; accept; read S 9",
+    );
+    fast(
+        "never written",
+        "set C fastconnect 1; add L all; connect C; wait L; accept; close C; wait L; accept",
+    );
+    fast(
+        "refused",
+        "close L; set C fastconnect 1; connect C; add C all; write C 5; wait C; read C 1; read C 1; write C 1; error C",
+    );
+    fast(
+        "sent",
+        "send C 5; add C all; wait C; accept; read S 9; send C 5; send C 5; read S 9",
+    );
+    fast("sent and refused", "close L; send C 5; read C 1; read C 1");
+    fast("sent after", "connect C; accept; connect C; send C 5");
+}
+
+#[test]
+fn fast_opens_without_a_cookie() {
+    let unmet = |name, text| both(name, &format!("listen; set L fastopen 5; socket C; {text}"));
+    unmet(
+        "connecting",
+        "set C fastconnect 1; add C all; connect C; wait C; accept; connect C; write C 5; read S 9",
+    );
+    unmet(
+        "sent",
+        "add C all; send C 5; wait C; accept; read S 9; send C 5; read S 9; send C 5",
+    );
+    unmet("refused", "close L; send C 5; read C 1; read C 1; send C 5");
+}
+
+#[test]
+fn fast_open_is_settled_before() {
+    both(
+        "values",
+        "socket C; get C fastopen; get C fastconnect; set C fastopen 100000; get C fastopen; set C fastconnect 1; \
+         get C fastconnect; set C fastconnect 0; get C fastconnect",
+    );
+    connected(
+        "too late",
+        "set C fastconnect 1; set C fastopen 3; set L fastconnect 1; set L fastopen 9; get L fastopen; get C fastconnect",
+    );
+}
+
+#[test]
+fn pacing_rates() {
+    connected(
+        "set",
+        "set C pacing 100000; get C pacing; write C 5; read S 9; set C pacing 0; get C pacing; write C 5; read S 9",
+    );
+}
+
 #[test]
 fn listeners_shut() {
     both(

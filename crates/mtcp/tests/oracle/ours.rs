@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use mtcp::{
-    Context, Ctl, Domain, EpollEvent, Events, Interest, OptionName, SocketId, SocketOption,
+    Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, OptionName, SendFlags, SocketId,
+    SocketOption,
 };
 
 use crate::script::*;
@@ -55,6 +56,60 @@ impl Ours {
         done.map(|()| 0).map_err(|error| error.0)
     }
 
+    /// What makes ends.
+    fn open(&mut self, step: Step) -> mtcp::Result<usize> {
+        match step {
+            Listen => {
+                let listener = self.world.listen(80);
+                self.ids.insert(L, listener);
+                Ok(0)
+            }
+            Socket(end) => {
+                let socket = self.context(end).socket(Domain::V4).unwrap();
+                self.context(end).set_nonblocking(socket, true).unwrap();
+                self.ids.insert(end, socket);
+                Ok(0)
+            }
+            Connect(end) => {
+                let id = self.ids[&end];
+                let connected = self.context(end).connect(id, addr(SERVER, 80));
+                connected.map(|()| 0)
+            }
+            Accept => {
+                let accepted = self.world.server.accept(self.ids[&L]);
+                accepted.map(|(socket, _)| {
+                    self.world.server.set_nonblocking(socket, true).unwrap();
+                    self.ids.insert(S, socket);
+                    0
+                })
+            }
+            Meet => {
+                self.meet();
+                Ok(0)
+            }
+            Send(end, n) => {
+                let (id, peer) = (self.ids[&end], Some(addr(SERVER, 80)));
+                self.context(end)
+                    .send_to(id, &vec![7; n], SendFlags::FASTOPEN, peer)
+            }
+            _ => unreachable!(),
+        }
+    }
+
+    /// A connection that nobody sees.
+    fn meet(&mut self) {
+        let socket = self.world.client.socket(Domain::V4).unwrap();
+        let ask = SocketOption::FastOpenConnect(true);
+        self.world.client.set_option(socket, ask).unwrap();
+        self.world.client.set_nonblocking(socket, true).unwrap();
+        let connecting = self.world.client.connect(socket, addr(SERVER, 80));
+        assert_eq!(connecting, Err(Errno::EINPROGRESS));
+        let accepted = self.world.accept(self.ids[&L]);
+        self.world.client.abort(socket).unwrap();
+        self.world.server.abort(accepted).unwrap();
+        self.world.settle();
+    }
+
     fn repeat(
         &mut self,
         end: End,
@@ -93,6 +148,9 @@ fn option(opt: Opt, value: i32) -> SocketOption {
         Opt::QuickAck => SocketOption::QuickAck(value != 0),
         Opt::DeferAccept => SocketOption::DeferAccept(Duration::from_secs(number.into())),
         Opt::WindowClamp => SocketOption::WindowClamp(number),
+        Opt::FastOpen => SocketOption::FastOpen(number),
+        Opt::FastOpenConnect => SocketOption::FastOpenConnect(value != 0),
+        Opt::PacingRate => SocketOption::MaxPacingRate(Some(number.into())),
     }
 }
 
@@ -105,6 +163,9 @@ fn name(opt: Opt) -> OptionName {
         Opt::QuickAck => OptionName::QuickAck,
         Opt::DeferAccept => OptionName::DeferAccept,
         Opt::WindowClamp => OptionName::WindowClamp,
+        Opt::FastOpen => OptionName::FastOpen,
+        Opt::FastOpenConnect => OptionName::FastOpenConnect,
+        Opt::PacingRate => OptionName::MaxPacingRate,
     }
 }
 
@@ -117,7 +178,10 @@ fn shown(option: SocketOption) -> usize {
     match option {
         SocketOption::RecvLowWater(n)
         | SocketOption::UnsentLowWater(n)
+        | SocketOption::FastOpen(n)
         | SocketOption::WindowClamp(n) => n as usize,
+        SocketOption::MaxPacingRate(Some(rate)) => rate as usize,
+        SocketOption::FastOpenConnect(on) => usize::from(on),
         SocketOption::Cork(on) | SocketOption::NoDelay(on) | SocketOption::QuickAck(on) => {
             usize::from(on)
         }
@@ -131,29 +195,7 @@ impl Net for Ours {
         let ids = self.ids.clone();
         let id = |end: End| ids[&end];
         let result = match step {
-            Listen => {
-                let listener = self.world.listen(80);
-                self.ids.insert(L, listener);
-                Ok(0)
-            }
-            Socket(end) => {
-                let socket = self.context(end).socket(Domain::V4).unwrap();
-                self.context(end).set_nonblocking(socket, true).unwrap();
-                self.ids.insert(end, socket);
-                Ok(0)
-            }
-            Connect(end) => self
-                .context(end)
-                .connect(id(end), addr(SERVER, 80))
-                .map(|()| 0),
-            Accept => {
-                let accepted = self.world.server.accept(id(L));
-                accepted.map(|(socket, _)| {
-                    self.world.server.set_nonblocking(socket, true).unwrap();
-                    self.ids.insert(S, socket);
-                    0
-                })
-            }
+            Listen | Socket(_) | Meet | Connect(_) | Accept | Send(..) => self.open(step),
             Add(end, events) => return self.ctl(Ctl::Add, end, events, false),
             Mod(end, events) => return self.ctl(Ctl::Mod, end, events, false),
             Del(end) => return self.ctl(Ctl::Del, end, Events::empty(), false),

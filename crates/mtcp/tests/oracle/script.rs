@@ -30,6 +30,9 @@ pub enum Opt {
     /// Seconds.
     DeferAccept,
     WindowClamp,
+    FastOpen,
+    FastOpenConnect,
+    PacingRate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,8 @@ pub enum Step {
     /// Non-blocking, to the listener's port.
     Connect(End),
     Accept,
+    /// The client gets the server's cookie.
+    Meet,
     /// Register in the side's first instance.
     Add(End, Events),
     Mod(End, Events),
@@ -49,6 +54,8 @@ pub enum Step {
     Wait(End),
     Wait2(End),
     Write(End, usize),
+    /// With MSG_FASTOPEN, to the listener's port.
+    Send(End, usize),
     Read(End, usize),
     /// Write until it would block.
     Fill(End),
@@ -130,6 +137,9 @@ fn parse_step(text: &str) -> Option<Step> {
         "quickack" => Some(Opt::QuickAck),
         "defer" => Some(Opt::DeferAccept),
         "clamp" => Some(Opt::WindowClamp),
+        "fastopen" => Some(Opt::FastOpen),
+        "fastconnect" => Some(Opt::FastOpenConnect),
+        "pacing" => Some(Opt::PacingRate),
         _ => None,
     };
     Some(match (name, end, argument) {
@@ -138,6 +148,7 @@ fn parse_step(text: &str) -> Option<Step> {
         ("unacked", Some(end), None) => Unacked(end),
         ("listen", None, None) => Listen,
         ("accept", None, None) => Accept,
+        ("meet", None, None) => Meet,
         ("socket", Some(end), None) => Socket(end),
         ("connect", Some(end), None) => Connect(end),
         ("add", Some(end), Some(events)) => Add(end, parse_events(events)),
@@ -147,6 +158,7 @@ fn parse_step(text: &str) -> Option<Step> {
         ("wait", Some(end), None) => Wait(end),
         ("wait2", Some(end), None) => Wait2(end),
         ("write", Some(end), Some(n)) => Write(end, n.parse().ok()?),
+        ("send", Some(end), Some(n)) => Send(end, n.parse().ok()?),
         ("read", Some(end), Some(n)) => Read(end, n.parse().ok()?),
         ("fill", Some(end), None) => Fill(end),
         ("drain", Some(end), None) => Drain(end),
