@@ -175,7 +175,7 @@ impl Conn {
             options: self.plan.options,
         };
         match env.execute(command) {
-            Ok(Reply::Connecting(id, local)) => {
+            Ok(Reply::Connecting(id, local) | Reply::Deferred(id, local)) => {
                 self.open(id, local, self.record.remote, env);
                 self.again = true;
                 false
@@ -510,11 +510,18 @@ impl Conn {
         self.check_room(streams, now)
     }
 
-    /// A writer that found the stream full is woken when a quarter of it is free.
+    /// A writer that found the stream full is woken when a quarter of it is free. One that found the pool short hears from the next
+    /// acknowledgment, if there is anything to be acknowledged.
     fn check_room(&self, streams: &AppStreams, now: Instant) -> Result<(), String> {
         let slot = self.id.slot;
         let waits = self.stuck && self.pending() > 0 && self.write_at.is_none_or(|at| at < now);
-        let room = streams.unsent(slot) <= self.send_limit - self.send_limit / 4;
+        let was_short = streams.send_bytes_high_water() > streams.send_pool_bytes() / 2;
+        let most = if was_short {
+            0
+        } else {
+            self.send_limit - self.send_limit / 4
+        };
+        let room = streams.unsent(slot) <= most;
         if waits && room && streams.writable(slot) > 0 {
             let (unsent, limit) = (streams.unsent(slot), self.send_limit);
             return Err(format!(
