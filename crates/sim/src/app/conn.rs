@@ -68,6 +68,8 @@ pub(crate) struct Conn {
     abort_at: Option<Instant>,
     /// The last write came up short.
     stuck: bool,
+    /// Bytes that were in use then.
+    stuck_at: u32,
     send_limit: u32,
     /// Bytes read since the last event that said READABLE.
     unannounced: u64,
@@ -112,6 +114,7 @@ impl Conn {
             hold_at: None,
             abort_at: None,
             stuck: false,
+            stuck_at: 0,
             send_limit: 0,
             unannounced: 0,
         }
@@ -290,6 +293,7 @@ impl Conn {
             self.record.sent += n as u64;
             self.stuck = n < buffer.len();
             if self.stuck {
+                self.stuck_at = env.streams.unsent(self.id.slot);
                 break;
             }
             if !self.plan.write_pause.is_zero() {
@@ -510,20 +514,14 @@ impl Conn {
         self.check_room(streams, now)
     }
 
-    /// A writer that found the stream full is woken when a quarter of it is free. One that found the pool short hears from the next
-    /// acknowledgment, if there is anything to be acknowledged.
+    /// A writer that found no room is woken when something was acknowledged and a quarter of what it may use is free; with nothing to be
+    /// acknowledged, when the pool has memory.
     fn check_room(&self, streams: &AppStreams, now: Instant) -> Result<(), String> {
         let slot = self.id.slot;
         let waits = self.stuck && self.pending() > 0 && self.write_at.is_none_or(|at| at < now);
-        let was_short = streams.send_bytes_high_water() > streams.send_pool_bytes() / 2;
-        let most = if was_short {
-            0
-        } else {
-            self.send_limit - self.send_limit / 4
-        };
-        let room = streams.unsent(slot) <= most;
-        if waits && room && streams.writable(slot) > 0 {
-            let (unsent, limit) = (streams.unsent(slot), self.send_limit);
+        let (unsent, limit) = (streams.unsent(slot), self.send_limit);
+        let told = unsent == 0 || unsent < self.stuck_at;
+        if waits && told && unsent <= limit - limit / 4 && streams.writable(slot) > 0 {
             return Err(format!(
                 "{}: sleeps although {unsent} of {limit} bytes are in use",
                 self.name()
