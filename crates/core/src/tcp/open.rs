@@ -24,6 +24,7 @@ use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
+use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
 use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
@@ -189,7 +190,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         doubt: Doubt::default(),
         search: PathSearch::new(opening.path.mtu),
         dsack_seen: false,
-        dup_bytes: 0,
+        departed: Departed::default(),
         round_end: opening.start.iss,
         congestion,
         ecn: EcnState::new(config, &congestion),

@@ -235,7 +235,7 @@ impl Conn<'_> {
 
     /// C.inflight. Without SACK, what duplicate ACKs say has left is not known to be delivered yet.
     fn in_network(&self) -> u32 {
-        self.pipe().saturating_add(self.cold.dup_bytes)
+        self.pipe().saturating_add(self.cold.departed.bytes)
     }
 
     /// OnPacketSent (§4.1.2.2). `was_idle`: nothing was in flight.

@@ -18,6 +18,14 @@ use crate::tcp::sent::SentLog;
 use crate::tcp::spurious::{Doubt, Frto};
 use crate::tcp::tcb::Flags;
 
+/// What duplicate ACKs say has left the network, without SACK.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Departed {
+    pub bytes: u32,
+    /// No more than that, during recovery.
+    most: u32,
+}
+
 impl Conn<'_> {
     /// SetPipe (RFC 6675 §4), bytes.
     /// RFC 6675 §4-3.
@@ -28,7 +36,7 @@ impl Conn<'_> {
             return flight;
         }
         let lost = self.sent_log().map_or(0, SentLog::lost_bytes);
-        let gone = self.sacked_bytes() + lost + self.cold.dup_bytes;
+        let gone = self.sacked_bytes() + lost + self.cold.departed.bytes;
         flight.saturating_sub(gone)
     }
 
@@ -46,7 +54,7 @@ impl Conn<'_> {
             return;
         }
         self.hot.dup_acks = 0;
-        self.cold.dup_bytes = 0;
+        self.cold.departed.bytes = 0;
         if self.has(Flags::LOSS) && una >= self.cold.recover {
             self.recover_the_rest(now);
         }
@@ -62,7 +70,8 @@ impl Conn<'_> {
         if !self.has(Flags::SACK) {
             let mss = u32::from(self.hot.mss);
             let deflate = acked.saturating_sub(mss);
-            self.cold.dup_bytes = self.cold.dup_bytes.saturating_sub(deflate);
+            self.cold.departed.bytes = self.cold.departed.bytes.saturating_sub(deflate);
+            self.cold.departed.most = self.hot.flight();
             self.lose_first();
         }
         self.mark_output();
@@ -93,7 +102,7 @@ impl Conn<'_> {
             window.cwnd = window.ssthresh.min(flight.max(mss) + mss);
         }
         self.hot.dup_acks = 0;
-        self.cold.dup_bytes = 0;
+        self.cold.departed.bytes = 0;
         self.recover_the_rest(now);
     }
 
@@ -130,8 +139,7 @@ impl Conn<'_> {
         if !self.has(Flags::SACK) {
             self.hot.dup_acks = self.hot.dup_acks.saturating_add(1);
             if !self.has(Flags::LOSS) {
-                let mss = u32::from(self.hot.mss);
-                self.cold.dup_bytes = (self.cold.dup_bytes + mss).min(self.hot.flight());
+                self.note_departure();
             }
             if self.should_recover() {
                 self.enter_recovery(now);
@@ -140,6 +148,20 @@ impl Conn<'_> {
         // RFC 5681 §3.2-2, §3.2-3, §3.2-7; RFC 3042 §2-1, §2-2.
         // New data during the first duplicates is limited transmit (RFC 3042): `pipe` makes room for one segment each.
         self.mark_output();
+    }
+
+    /// A duplicate says that a segment has left the network. No more can have left than were outstanding when SND.UNA last moved (RFC 5681
+    /// §3.2 step 4), and before recovery limited transmit is for the first of them: duplicates that are made up let nothing more go.
+    /// RFC 5681 §3.2-6, §3.2-7.
+    fn note_departure(&mut self) {
+        let mss = u32::from(self.hot.mss);
+        let most = if self.has(Flags::RECOVERY) {
+            self.cold.departed.most
+        } else {
+            u32::from(DUP_THRESH) * mss
+        };
+        let noted = self.cold.departed.bytes;
+        self.cold.departed.bytes = (noted + mss).min(most.min(self.hot.flight())).max(noted);
     }
 
     /// RFC 6582 §3.2 step 2: not for duplicates of what was retransmitted before.
@@ -157,6 +179,7 @@ impl Conn<'_> {
         // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2).
         let flight = self.hot.flight().min(self.hot.window.cwnd);
         self.cold.recover = self.hot.snd_nxt;
+        self.cold.departed.most = self.hot.flight();
         let doubt = self.doubt(Frto::Off);
         self.reduce_window(now, flight);
         self.cold.doubt = doubt;
@@ -218,7 +241,7 @@ impl Conn<'_> {
             log.lose_older_than(age, micros(now), sacked);
         }
         self.cold.recover = self.hot.snd_nxt;
-        self.cold.dup_bytes = 0;
+        self.cold.departed.bytes = 0;
         self.cold.prr = Prr::default();
         self.cold.doubt = Doubt::default();
         self.hot.dup_acks = 0;

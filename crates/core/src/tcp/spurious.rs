@@ -214,7 +214,7 @@ impl Conn<'_> {
             }
             self.clear(Flags::RECOVERY | Flags::LOSS | Flags::FORCE_RETRANSMIT);
             self.hot.dup_acks = 0;
-            self.cold.dup_bytes = 0;
+            self.cold.departed.bytes = 0;
             self.cold.prr = Prr::default();
             self.hot.backoff = 0;
         }

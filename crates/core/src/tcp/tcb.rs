@@ -22,6 +22,7 @@ use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
+use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
 use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
@@ -214,7 +215,7 @@ pub(crate) struct Cold {
     /// The peer reports duplicates (RFC 2883).
     pub dsack_seen: bool,
     /// Bytes that duplicate ACKs say have left the network, without SACK.
-    pub dup_bytes: u32,
+    pub departed: Departed,
     pub congestion: Algorithm,
     /// SND.NXT when the current round of congestion control began.
     pub round_end: SeqNumber,

@@ -47,6 +47,20 @@ fn divided_acks() {
     assert!(divided <= honest, "{divided} > {honest}");
 }
 
+/// Duplicate ACKs by the thousand, without SACK: they let go what a window of honest ones would, once.
+#[test]
+fn spoofed_duplicate_acks_without_sack() {
+    let mut h = Harness::established();
+    h.write(60_000);
+    assert_eq!(h.drain(), 10);
+    for _ in 0..5000 {
+        h.send(seg().seq(1).ack(1).win(WIN));
+    }
+    // The retransmission, and no more new segments than there were outstanding.
+    assert!(h.drain() <= 11);
+    assert!(h.info().flight <= 20_000);
+}
+
 /// Duplicate ACKs by the thousand: with SACK, those that report nothing count for nothing.
 #[test]
 fn spoofed_duplicate_acks() {
