@@ -51,8 +51,11 @@ impl Rtt {
             self.rttvar_x4 = self.rttvar_x4 - self.rttvar_x4 / 4 + deviation;
             self.srtt_x8 = self.srtt_x8 - self.srtt_x8 / 8 + r;
         }
-        // RTO <- SRTT + max(G, 4 * RTTVAR).
-        let rto = self.srtt_x8 / 8 + self.rttvar_x4.max(GRANULARITY);
+        // RTO <- SRTT + max(G, 4 * RTTVAR). On a path so steady that this is hardly more than a round trip, the time-out would come before
+        // the ACK of a fast retransmission, which takes a second one: as long as that is short, it is waited for.
+        let srtt = self.srtt_x8 / 8;
+        let second = srtt.min(micros(bounds.min));
+        let rto = srtt + self.rttvar_x4.max(GRANULARITY).max(second);
         self.rto = rto.max(micros(bounds.min)).min(micros(bounds.max));
     }
 
@@ -141,6 +144,18 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// RFC 6298 §2-6.
+    #[test]
+    fn a_fast_retransmission_has_time_to_be_acknowledged() {
+        for (round_trip, rto) in [(50, 200), (100, 200), (180, 360), (500, 700)] {
+            let mut rtt = Rtt::new(ms(1000));
+            for _ in 0..100 {
+                rtt.sample(ms(round_trip), BOUNDS);
+            }
+            assert_eq!(rtt.rto(), ms(rto), "{round_trip} ms");
+        }
+    }
+
     /// RFC 6298 §2-1, §2-2, §2-6.
     #[test]
     fn first_measurement() {
@@ -173,8 +188,8 @@ mod tests {
             rtt.sample(ms(500), BOUNDS);
         }
         assert_eq!(rtt.srtt(), ms(500));
-        // The variance is gone; what is left is the granularity of the clock.
-        assert_eq!(rtt.rto(), ms(501));
+        // The variance is gone; what is left is the time for a second round trip, no longer than the least time-out.
+        assert_eq!(rtt.rto(), ms(700));
     }
 
     /// RFC 6298 §2-8.
