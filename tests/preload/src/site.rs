@@ -1,6 +1,8 @@
 //! Where a program runs: our end, where `mtcp run` gives it sockets of mTCP, or the peer's, where a kernel answers.
 
+use std::fs::Permissions;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -77,6 +79,12 @@ impl Site {
     /// A file of this test.
     pub fn file(&self, name: &str) -> PathBuf {
         self.lab.files().join(name)
+    }
+
+    /// Lets other users than root see the files.
+    pub fn open_to_all(&self) {
+        let mode = Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.lab.files(), mode).unwrap();
     }
 
     /// Writes a file of this test: its name.

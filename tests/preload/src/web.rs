@@ -16,6 +16,8 @@ pub struct Web<'a> {
     pub scheme: &'a str,
     /// Where it listens.
     pub port: u16,
+    /// Before the names of files.
+    pub path: &'a str,
     /// Protocols that it listens on.
     pub families: &'a [Family],
     /// Whether it keeps connections open.
@@ -29,6 +31,7 @@ impl Default for Web<'_> {
         Self {
             scheme: "http",
             port: 80,
+            path: "",
             families: &Family::BOTH,
             keeps_alive: true,
             load: (3000, 50),
@@ -109,7 +112,8 @@ impl Web<'_> {
     }
 
     fn url(&self, family: Family, name: &str) -> String {
-        url(self.scheme, family, true, self.port, name)
+        let path = format!("{}{name}", self.path);
+        url(self.scheme, family, true, self.port, &path)
     }
 }
 

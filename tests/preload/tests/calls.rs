@@ -100,15 +100,15 @@ macro_rules! groups {
 }
 
 groups! {
-    connecting but ["unanswered", "binding", "from a bound port"];
-    accepting but ["plain", "closed listener"];
-    data but ["reading", "waits for all", "large", "full", "splicing", "as a file"];
+    connecting but ["unanswered", "from a bound port"];
+    accepting but ["plain"];
+    data but ["large", "full", "splicing", "as a file"];
     messages but ["one message"];
     closing but [];
-    descriptors but ["with fcntl"];
+    descriptors but [];
     processes but ["inherited listener"];
     waiting but ["together"];
-    epolling but ["exclusive", "together", "nested", "copies"];
+    epolling but ["exclusive", "copies"];
     options but ["connected", "of IP", "inherited"];
     threads but [];
 }

@@ -1,4 +1,4 @@
-//! Key-value stores on mTCP: values compared.
+//! Key-value stores on mTCP: their own benchmarks, and values compared.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::thread;
 
 use applications::resp::Store;
-use applications::{Family, Site};
+use applications::site::succeed;
+use applications::{Family, Site, note};
 use interop::Process;
 
 fn redis(site: &Site) -> Process {
@@ -14,6 +15,23 @@ fn redis(site: &Site) -> Process {
     let mut command = site.ours(words);
     command.args(["--save", ""]);
     site.start_ours(command, 6379)
+}
+
+/// Every line of the report is a figure, none an error.
+fn benchmark(site: &Site, words: &str) {
+    let host = Family::V4.ours();
+    let command = site.peer(&format!("redis-benchmark -h {host} --csv {words}"));
+    let report = succeed(command).stdout;
+    let rows: Vec<_> = report
+        .lines()
+        .filter(|line| line.starts_with('"'))
+        .collect();
+    assert!(rows.len() >= 2, "{report}");
+    assert!(!report.contains("rror"), "{report}");
+    for row in rows {
+        let words: Vec<_> = row.split(',').collect();
+        note(&format!("redis {words:.2?}"));
+    }
 }
 
 /// Clients of one store at once, each with keys of its own.
@@ -31,7 +49,7 @@ fn together(site: &Site, port: u16, clients: u64, round: impl Fn(&mut Store, u64
 
 #[test]
 fn redis_keeps_what_it_is_told() {
-    let Some(site) = Site::new(&["redis-server"]) else {
+    let Some(site) = Site::new(&["redis-server", "redis-benchmark"]) else {
         return;
     };
     let _server = redis(&site);
@@ -43,6 +61,17 @@ fn redis_keeps_what_it_is_told() {
     site.lab().peer().enter(|| {
         Store::open(six).redis_round(99, 2, 20_000_000);
     });
+}
+
+#[test]
+fn redis_benchmark_in_full() {
+    let Some(site) = Site::new(&["redis-server", "redis-benchmark"]) else {
+        return;
+    };
+    let _server = redis(&site);
+    benchmark(&site, "-n 3000 -c 50");
+    benchmark(&site, "-n 50000 -c 50 -P 16 -t set,get");
+    benchmark(&site, "-n 10000 -c 1000 -t set,get");
 }
 
 #[test]

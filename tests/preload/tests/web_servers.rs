@@ -1,8 +1,45 @@
 //! Web servers on mTCP: files compared, connections kept and not kept, alone and together.
 
-use applications::Site;
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use applications::nginx::Nginx;
 use applications::site::spell;
 use applications::web::{Web, publish, publish_large};
+use applications::{Family, Site};
+
+/// Files of its own, and those of an nginx on the peer's kernel.
+#[test]
+fn nginx_with_a_worker() {
+    let Some(site) = Site::new(&["nginx", "curl", "ab"]) else {
+        return;
+    };
+    publish(&site);
+    publish_large(&site);
+    let upstream = Nginx {
+        name: "upstream",
+        workers: 1,
+        port: 81,
+        identity: None,
+        more: "",
+    };
+    let _upstream = site.start_peer(site.peer(&upstream.words(&site)), 81);
+    let front = Nginx {
+        name: "front",
+        workers: 1,
+        port: 80,
+        identity: None,
+        more: "location /up/ { proxy_pass http://10.77.0.2:81/; }",
+    };
+    let _front = site.start_ours(site.ours(&front.words(&site)), 80);
+    Web::default().exercise(&site);
+    let proxied = Web {
+        path: "up/",
+        families: &[Family::V4],
+        load: (1000, 20),
+        ..Web::default()
+    };
+    proxied.exercise(&site);
+}
 
 #[test]
 fn lighttpd() {
@@ -13,11 +50,66 @@ fn lighttpd() {
     publish_large(&site);
     let www = spell(&site.lab().www());
     let configuration = format!(
-        "server.document-root = \"{www}\"\nserver.port = 80\nserver.bind = \"0.0.0.0\"\n\
-         server.max-keep-alive-requests = 100000\n\
+        "server.document-root = \"{www}\"\nserver.port = 80\n\
+         server.max-keep-alive-requests = 100000\nserver.bind = \"0.0.0.0\"\n\
          $SERVER[\"socket\"] == \"[::]:80\" {{ server.use-ipv6 = \"enable\" }}\n"
     );
     let file = site.write("lighttpd.conf", &configuration);
     let _server = site.start_ours(site.ours(&format!("lighttpd -D -f {file}")), 80);
     Web::default().exercise(&site);
+}
+
+#[test]
+fn apache_with_its_event_module() {
+    let Some(site) = Site::new(&["apache2", "curl", "ab"]) else {
+        return;
+    };
+    publish(&site);
+    publish_large(&site);
+    let (www, files) = (spell(&site.lab().www()), spell(site.lab().files()));
+    let modules: String = ["mpm_event", "authz_core", "authz_host"]
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .concat();
+    let configuration = format!(
+        "ServerName interop\nServerRoot /etc/apache2\nPidFile {files}/apache.pid\nListen 0.0.0.0:80\nListen [::]:80\n\
+         DefaultRuntimeDir {files}\nMutex sem\nErrorLog /dev/stderr\n{modules}\
+         User www-data\nGroup www-data\nDocumentRoot {www}\n\
+         ServerLimit 1\nStartServers 1\nThreadsPerChild 25\nMaxRequestWorkers 25\n\
+         MaxKeepAliveRequests 0\n<Directory />\nRequire all granted\n</Directory>\n"
+    );
+    site.open_to_all();
+    let file = site.write("apache.conf", &configuration);
+    let _server = site.start_ours(site.ours(&format!("apache2 -D FOREGROUND -f {file}")), 80);
+    Web::default().exercise(&site);
+}
+
+#[test]
+fn haproxy_with_two_threads() {
+    let Some(site) = Site::new(&["haproxy", "nginx", "curl", "ab"]) else {
+        return;
+    };
+    publish(&site);
+    publish_large(&site);
+    let upstream = Nginx {
+        name: "upstream",
+        workers: 1,
+        port: 81,
+        identity: None,
+        more: "",
+    };
+    let _upstream = site.start_peer(site.peer(&upstream.words(&site)), 81);
+    let configuration = "global\n nbthread 2\n maxconn 2000\n\
+         defaults\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+         listen plain\n mode tcp\n bind :::80 v4v6\n server one 10.77.0.2:81\n\
+         listen web\n mode http\n bind :::82 v4v6\n server one 10.77.0.2:81\n";
+    let file = site.write("haproxy.conf", configuration);
+    let _server = site.start_ours(site.ours(&format!("haproxy -db -f {file}")), 80);
+    for port in [80, 82] {
+        let web = Web {
+            port,
+            load: (1500, 50),
+            ..Web::default()
+        };
+        web.exercise(&site);
+    }
 }
