@@ -92,8 +92,10 @@ unsigned char pattern(long place);
 void fill(void *buffer, long from, long count);
 int matches(const void *buffer, long from, long count);
 void set_blocking(int fd, int blocking);
-/* SIGUSR1 with these sigaction flags, whose handler does nothing but interrupt. */
+/* SIGUSR1 with these sigaction flags, whose handler does nothing but interrupt; again and again, since the first may come before the call
+ * that it is for, until `no_interrupts`. */
 void interrupt_after(int milliseconds, int flags);
+void no_interrupts(void);
 
 /* --- peer.c --- */
 int run_peer(const char *control, const char *address, const char *others);

@@ -66,8 +66,8 @@ static void interrupted(void)
 	result("read, interrupted", read(fd, buffer, 10));
 	holds("waited", now() - start >= 40);
 	interrupt_after(50, SA_RESTART);
-	peer("after 150 send 0 10");
 	start = now();
+	peer("after 150 send 0 10");
 	result("read, restarted", read(fd, buffer, 10));
 	holds("waited", now() - start >= 120);
 	close(fd);

@@ -23,8 +23,8 @@ static void with_poll(void)
 	long start = now();
 	look("with a timeout", fd, POLLIN, 60);
 	holds("waited", now() - start >= 50);
-	peer("after 50 send 0 10");
 	start = now();
+	peer("after 50 send 0 10");
 	look("until data comes", fd, POLLIN | POLLRDNORM, PATIENCE);
 	holds("waited", now() - start >= 30);
 	look("nothing wanted", fd, 0, 0);

@@ -173,15 +173,27 @@ static void nothing(int signal)
 	(void)signal;
 }
 
+static timer_t interrupts;
+static int has_interrupts;
+
 void interrupt_after(int milliseconds, int flags)
 {
 	struct sigaction action = {.sa_handler = nothing, .sa_flags = flags};
-	sigaction(SIGUSR1, &action, NULL);
-	timer_t timer;
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
-	struct itimerspec once = {.it_value = {milliseconds / 1000, milliseconds % 1000 * 1000000L}};
-	if (timer_create(CLOCK_MONOTONIC, &event, &timer) == -1 || timer_settime(timer, 0, &once, NULL) == -1)
+	struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+	struct itimerspec repeated = {time, time};
+	no_interrupts();
+	sigaction(SIGUSR1, &action, NULL);
+	if (timer_create(CLOCK_MONOTONIC, &event, &interrupts) == -1 || timer_settime(interrupts, 0, &repeated, NULL) == -1)
 		fail("timer: %m");
+	has_interrupts = 1;
+}
+
+void no_interrupts(void)
+{
+	if (has_interrupts)
+		timer_delete(interrupts);
+	has_interrupts = 0;
 }
 
 static void parse(const char *text, struct sockaddr_storage *into)
@@ -225,6 +237,7 @@ static void run_group(const struct test *group, char **skipped)
 				continue;
 			begin(test->name, is_server ? "server" : "client");
 			test->run();
+			no_interrupts();
 			peer("clear");
 		}
 }
