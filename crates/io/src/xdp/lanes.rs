@@ -1,7 +1,9 @@
 //! The life of the frames of one queue.
 //!
 //! The first half of the frames goes round fill ring → kernel → rx ring → lent to the stack → fill ring, the second half free
-//! list → tx ring → kernel → completion ring → free list. Each ring holds all the frames of its half, so none can overflow.
+//! list → tx ring → kernel → completion ring → free list. The kernel's rings hold all the frames of their half. Ours hold twice
+//! as many: the kernel hands a frame on before it says that it has taken it (it moves the fill ring's consumer index after the rx
+//! ring's producer index), so a frame may come round while its last entry still counts.
 
 use libc::xdp_desc;
 use wire::frame::{BURST, RxFrame, RxMeta, TxMeta};
@@ -22,7 +24,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Hands the first half of the frames to the kernel. Each ring has room for half of the frames.
+    /// Hands the first half of the frames to the kernel. Fill and tx ring have room for all frames, the others for half of them.
     pub(super) fn new(umem: Umem, fill: Fill, rx: Rx, tx: Tx, completion: Completion) -> Self {
         let frames = umem.frames();
         let mut lanes = Self {

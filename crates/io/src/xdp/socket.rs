@@ -40,9 +40,9 @@ impl XskSocket {
         })
     }
 
-    /// Registers `umem` and makes the four rings, each with room for half of the frames.
+    /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for half of them.
     pub(super) fn register(&self, umem: Umem) -> io::Result<Lanes> {
-        let size = umem.frames() / 2;
+        let (all, half) = (umem.frames(), umem.frames() / 2);
         self.set(
             libc::XDP_UMEM_REG,
             &xdp_umem_reg {
@@ -54,22 +54,22 @@ impl XskSocket {
                 tx_metadata_len: 0,
             },
         )?;
-        for ring in [
-            libc::XDP_UMEM_FILL_RING,
-            libc::XDP_UMEM_COMPLETION_RING,
-            libc::XDP_RX_RING,
-            libc::XDP_TX_RING,
+        for (ring, size) in [
+            (libc::XDP_UMEM_FILL_RING, all),
+            (libc::XDP_UMEM_COMPLETION_RING, half),
+            (libc::XDP_RX_RING, half),
+            (libc::XDP_TX_RING, all),
         ] {
             self.set(ring, &size)?;
         }
         let offsets = self.mmap_offsets()?;
         let fd = self.fd.as_fd();
-        let fill = Fill::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)?;
+        let fill = Fill::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, all)?;
         let completion =
-            Completion::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size)?;
-        let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, size)?;
-        let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, size)?;
-        self.widen(size, umem.frame_size());
+            Completion::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, half)?;
+        let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, half)?;
+        let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, all)?;
+        self.widen(half, umem.frame_size());
         Ok(Lanes::new(umem, fill, rx, tx, completion))
     }
 

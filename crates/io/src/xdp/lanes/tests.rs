@@ -42,18 +42,18 @@ fn pair() -> (Lanes, Kernel) {
     file.set_len(64 << 10).unwrap();
     let fd = file.as_fd();
     let kernel = Kernel {
-        fill: FromKernel::map(fd, FILL, &LAYOUT, HALF).unwrap(),
+        fill: FromKernel::map(fd, FILL, &LAYOUT, FRAMES).unwrap(),
         completion: ToKernel::map(fd, COMPLETION, &LAYOUT, HALF).unwrap(),
         rx: ToKernel::map(fd, RX, &LAYOUT, HALF).unwrap(),
-        tx: FromKernel::map(fd, TX, &LAYOUT, HALF).unwrap(),
+        tx: FromKernel::map(fd, TX, &LAYOUT, FRAMES).unwrap(),
         empty: VecDeque::new(),
         sending: VecDeque::new(),
     };
     let lanes = Lanes::new(
         Umem::new(FRAMES, FRAME_SIZE).unwrap(),
-        ToKernel::map(fd, FILL, &LAYOUT, HALF).unwrap(),
+        ToKernel::map(fd, FILL, &LAYOUT, FRAMES).unwrap(),
         FromKernel::map(fd, RX, &LAYOUT, HALF).unwrap(),
-        ToKernel::map(fd, TX, &LAYOUT, HALF).unwrap(),
+        ToKernel::map(fd, TX, &LAYOUT, FRAMES).unwrap(),
         FromKernel::map(fd, COMPLETION, &LAYOUT, HALF).unwrap(),
     );
     (lanes, kernel)
@@ -62,10 +62,20 @@ fn pair() -> (Lanes, Kernel) {
 impl Kernel {
     /// Receives up to `count` frames that say their number; returns how many it had room for.
     fn receive(&mut self, lanes: &mut Lanes, first: u32, count: u32) -> u32 {
-        let ready = self.fill.available(HALF);
+        let taken = self.take();
+        self.fill.release(taken);
+        self.hand_on(lanes, first, count)
+    }
+
+    /// Takes all frames of the fill ring and does not say so yet.
+    fn take(&mut self) -> u32 {
+        let ready = self.fill.available(FRAMES);
         self.empty
             .extend((0..ready).map(|offset| self.fill.read(offset).unwrap()));
-        self.fill.release(ready);
+        ready
+    }
+
+    fn hand_on(&mut self, lanes: &mut Lanes, first: u32, count: u32) -> u32 {
         let mut done = 0;
         while done < count
             && let Some(address) = self.empty.pop_front()
@@ -169,6 +179,20 @@ fn the_kernel_never_gets_more_frames_than_its_half() {
     assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
     assert_eq!(kernel.receive(&mut lanes, 0, 1000), 0);
     assert_eq!(receive(&mut lanes).len(), HALF as usize);
+    assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
+}
+
+/// As Linux does: the rx ring's producer index moves first, the fill ring's consumer index after it.
+#[test]
+fn a_frame_that_comes_back_before_the_kernel_said_it_took_it_is_not_lost() {
+    let (mut lanes, mut kernel) = pair();
+    for round in 0..10 {
+        let taken = kernel.take();
+        assert_eq!(kernel.hand_on(&mut lanes, round, 40), 40);
+        assert_eq!(receive(&mut lanes).len(), 40);
+        kernel.fill.release(taken);
+        check(&lanes);
+    }
     assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
 }
 
