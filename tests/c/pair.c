@@ -30,6 +30,8 @@ static int is_client;
 static struct sockaddr_storage server;
 static socklen_t server_len;
 static char bulk[BULK];
+static int kernel_listener;
+static struct sockaddr_in kernel_addr;
 
 static void
 set_port(struct sockaddr_storage *addr, int port)
@@ -442,6 +444,19 @@ run(const char *conf)
 	return check_result(is_client ? "pair, client" : "pair, server");
 }
 
+/* The kernel's listener that both processes know, on a port that nobody else has. */
+static int
+listen_in_kernel(void)
+{
+	socklen_t len = sizeof kernel_addr;
+
+	kernel_addr.sin_family = AF_INET;
+	kernel_addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	kernel_listener = socket(AF_INET, SOCK_STREAM, 0);
+	return bind(kernel_listener, (struct sockaddr *)&kernel_addr, len) == 0 && listen(kernel_listener, 2) == 0
+	    && getsockname(kernel_listener, (struct sockaddr *)&kernel_addr, &len) == 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -456,6 +471,10 @@ main(int argc, char **argv)
 	server_len = server.ss_family == AF_INET ? sizeof *v4 : sizeof *v6;
 	if (server.ss_family == AF_INET6 && inet_pton(AF_INET6, argv[3], &v6->sin6_addr) != 1)
 		return 2;
+	if (!listen_in_kernel()) {
+		perror("pair: a listener on the loopback");
+		return 2;
+	}
 	child = fork();
 	if (child < 0)
 		return 2;

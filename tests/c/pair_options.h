@@ -4,23 +4,19 @@
 
 /* ---- TCP_INFO: the same short transfer over the kernel's loopback says the same ---- */
 
-/* A connection of the kernel's between the two processes. */
+/* A connection of the kernel's between the two processes, and no others: the listener's port is of this run alone. */
 static int
-kernel_connection(int port)
+kernel_connection(void)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), s, tries, one = 1;
+	int s;
 
-	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (is_client) {
-		for (tries = 0; tries < 500 && connect(listener, (struct sockaddr *)&addr, sizeof addr) < 0; tries++)
-			usleep(10000);
-		return listener;
+	if (!is_client) {
+		s = accept(kernel_listener, NULL, NULL);
+		CHECK(s >= 0);
+		return s;
 	}
-	CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
-	CHECK(bind(listener, (struct sockaddr *)&addr, sizeof addr) == 0 && listen(listener, 1) == 0);
-	s = accept(listener, NULL, NULL);
-	CHECK(s >= 0 && close(listener) == 0);
+	s = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(connect(s, (struct sockaddr *)&kernel_addr, sizeof kernel_addr) == 0);
 	return s;
 }
 
@@ -99,7 +95,7 @@ static void
 information(int listener, int port)
 {
 	int s = is_client ? connect_to(port) : accept_one(listener);
-	int side = kernel_connection(20000 + port), k = kernel_connection(21000 + port), i;
+	int side = kernel_connection(), k = kernel_connection(), i;
 	char buf[1000];
 
 	meet(side, 0);
