@@ -7,6 +7,7 @@ use std::time::Duration;
 use mtcp_core::Config;
 use sim::calls::constants::EMFILE;
 use sim::calls::{Call, Errno, Kind, Outcome, Process, Reply, Sent};
+use sim::ethernet;
 use sim::pkt::{OUR_MAC, PEER_MAC};
 use wire::ethernet::{EtherType, EthernetHeader};
 use wire::time::Instant;
@@ -187,14 +188,7 @@ impl Machine {
             Some(6) => EtherType::IPV6,
             _ => EtherType::IPV4,
         };
-        let header = EthernetHeader {
-            dst: OUR_MAC,
-            src: PEER_MAC,
-            ether_type,
-            vlan: None,
-        };
-        let mut frame = vec![0; EthernetHeader::LEN];
-        header.emit(&mut frame);
+        let mut frame = ethernet(PEER_MAC, OUR_MAC, ether_type);
         frame.extend_from_slice(packet);
         self.process.receive(&frame);
         self.settle();

@@ -338,6 +338,18 @@ impl Engine {
             .is_some_and(|socket| socket.serial == found.serial)
     }
 
+    /// SO_RCVTIMEO of the socket found there.
+    pub(crate) fn recv_timeout(&self, found: &Found) -> Option<Duration> {
+        let socket = self.sockets.get(found.index);
+        socket.and_then(|socket| socket.recv_timeout)
+    }
+
+    /// SO_SNDTIMEO of the socket found there.
+    pub(crate) fn send_timeout(&self, found: &Found) -> Option<Duration> {
+        let socket = self.sockets.get(found.index);
+        socket.and_then(|socket| socket.send_timeout)
+    }
+
     /// A new descriptor to stand for an accepted connection.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     /// That of a blocking call on a socket: it restarts only without a time limit (signal(7)).
-    pub(crate) fn call(timeout: Option<Duration>) -> Self {
+    fn call(timeout: Option<Duration>) -> Self {
         Self {
             timeout,
             mask: std::ptr::null(),
@@ -305,6 +305,30 @@ pub(crate) fn sleep(
         to.revents = from.revents;
     }
     slept.map(drop)
+}
+
+/// What a blocking call on a socket waits for: tries `step` until it has a result, or the socket's time limit is up: `EAGAIN`. Starts and
+/// ends with the lock.
+///
+/// # Errors
+/// That of the step; `EINTR`; what ppoll(2) says.
+pub(crate) fn wait_for<T>(
+    engine: &mut Guard<'_, Engine>,
+    timeout: Option<Duration>,
+    kernel: &mut [pollfd],
+    want: impl Fn(&Engine) -> Want,
+    mut step: impl FnMut(&mut Engine) -> Option<Result<T>>,
+) -> Result<T> {
+    let result = wait_until(
+        engine,
+        Pause::call(timeout),
+        kernel,
+        |engine, _| match step(engine) {
+            Some(result) => Look::Done(result),
+            None => Look::Sleep(want(engine)),
+        },
+    );
+    result?.unwrap_or(Err(Errno::EAGAIN))
 }
 
 /// Runs turns and looks until a look is done, or the time is up: `None`. Starts and ends with the lock.

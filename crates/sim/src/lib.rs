@@ -42,5 +42,5 @@ pub use network::{Direction, LinkConfig, Network};
 pub use pattern::Pattern;
 pub use peer::{Peer, PeerConfig, Reaction};
 pub use pipe::{BurstLoss, Outages, Pipe, PipeConfig, PipeStats};
-pub use segment::{Arrival, Segment};
+pub use segment::{Arrival, Segment, ethernet};
 pub use wire::impair::{Impairments, Rng};

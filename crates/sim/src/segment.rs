@@ -220,7 +220,7 @@ pub(crate) fn ip_frame(
 }
 
 /// An Ethernet header.
-pub(crate) fn ethernet(from: MacAddr, to: MacAddr, ether_type: EtherType) -> Vec<u8> {
+pub fn ethernet(from: MacAddr, to: MacAddr, ether_type: EtherType) -> Vec<u8> {
     let header = EthernetHeader {
         dst: to,
         src: from,

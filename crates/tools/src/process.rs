@@ -1,7 +1,7 @@
 //! Child processes that do not outlive their owner.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -60,14 +60,7 @@ impl Running {
     /// It failed, took too long, or `stop` was requested.
     pub(crate) fn finish(mut self, limit: Duration, stop: &Stop) -> anyhow::Result<String> {
         drop(self.child.stdin.take());
-        let deadline = Instant::now() + limit;
-        let status = loop {
-            if let Some(status) = self.child.try_wait()? {
-                break status;
-            }
-            check(stop, deadline)?;
-            std::thread::sleep(LOOK);
-        };
+        let status = ended(&mut self.child, limit, stop)?;
         if !status.success() {
             bail!("it failed ({status})");
         }
@@ -148,6 +141,18 @@ fn listen(
     }
 }
 
+/// Waits until a child has ended, for at most `limit`.
+fn ended(child: &mut Child, limit: Duration, stop: &Stop) -> anyhow::Result<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        check(stop, deadline)?;
+        std::thread::sleep(LOOK);
+    }
+}
+
 fn check(stop: &Stop, deadline: Instant) -> anyhow::Result<()> {
     if stop.requested() {
         bail!("interrupted");
@@ -177,14 +182,7 @@ pub(crate) fn output(mut command: Command, limit: Duration, stop: &Stop) -> anyh
     };
     let stdout = collect(running.child.stdout.take());
     let stderr = collect(running.child.stderr.take());
-    let deadline = Instant::now() + limit;
-    let status = loop {
-        if let Some(status) = running.child.try_wait()? {
-            break status;
-        }
-        check(stop, deadline)?;
-        std::thread::sleep(LOOK);
-    };
+    let status = ended(&mut running.child, limit, stop)?;
     let stdout = stdout
         .recv_timeout(Duration::from_secs(5))
         .unwrap_or_default();

@@ -53,6 +53,14 @@ pub fn publish_large(site: &Site) -> PathBuf {
     file
 }
 
+/// A site with all files, if the programs are there.
+pub fn published(programs: &[&str]) -> Option<Site> {
+    let site = Site::new(programs)?;
+    publish(&site);
+    publish_large(&site);
+    Some(site)
+}
+
 impl Web<'_> {
     /// All of it.
     pub fn exercise(&self, site: &Site) {

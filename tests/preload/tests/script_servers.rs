@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use applications::Site;
 use applications::site::spell;
-use applications::web::{Web, publish, publish_large};
+use applications::web::{Web, published};
 use interop::programs;
 
 fn program(name: &str) -> String {
@@ -17,11 +16,9 @@ fn program(name: &str) -> String {
 
 #[test]
 fn python_http_server() {
-    let Some(site) = Site::new(&["python3", "curl", "ab"]) else {
+    let Some(site) = published(&["python3", "curl", "ab"]) else {
         return;
     };
-    publish(&site);
-    publish_large(&site);
     let www = spell(&site.lab().www());
     let words = format!("/usr/bin/python3 -m http.server 80 --bind :: --directory {www}");
     let _server = site.start_ours(site.ours(&words), 80);
@@ -35,11 +32,9 @@ fn python_http_server() {
 
 #[test]
 fn python_asyncio() {
-    let Some(site) = Site::new(&["python3", "curl", "ab"]) else {
+    let Some(site) = published(&["python3", "curl", "ab"]) else {
         return;
     };
-    publish(&site);
-    publish_large(&site);
     let words = format!(
         "/usr/bin/python3 {} 80 {}",
         program("asyncio_server.py"),

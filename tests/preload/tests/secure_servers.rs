@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use applications::web::{Web, publish, publish_large};
-use applications::{Family, Site, tls};
+use applications::web::{Web, published};
+use applications::{Family, tls};
 
 #[test]
 fn openssl_s_server() {
-    let Some(site) = Site::new(&["openssl", "curl"]) else {
+    let Some(site) = published(&["openssl", "curl"]) else {
         return;
     };
-    publish(&site);
-    publish_large(&site);
     let identity = tls::identity(&site);
     let words = format!(
         "openssl s_server -quiet -WWW -accept 443 -cert {} -key {}",

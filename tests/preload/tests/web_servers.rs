@@ -4,25 +4,28 @@
 
 use applications::nginx::Nginx;
 use applications::site::spell;
-use applications::web::{Web, publish, publish_large};
-use applications::{Family, Site};
+use applications::web::{Web, published};
+use applications::{Family, Process, Site};
 
-/// Files of its own, and those of an nginx on the peer's kernel.
-#[test]
-fn nginx_with_a_worker() {
-    let Some(site) = Site::new(&["nginx", "curl", "ab"]) else {
-        return;
-    };
-    publish(&site);
-    publish_large(&site);
-    let upstream = Nginx {
+/// An nginx on the peer's kernel.
+fn upstream(site: &Site) -> Process {
+    let nginx = Nginx {
         name: "upstream",
         workers: 1,
         port: 81,
         identity: None,
         more: "",
     };
-    let _upstream = site.start_peer(site.peer(&upstream.words(&site)), 81);
+    site.start_peer(site.peer(&nginx.words(site)), nginx.port)
+}
+
+/// Files of its own, and those of an nginx on the peer's kernel.
+#[test]
+fn nginx_with_a_worker() {
+    let Some(site) = published(&["nginx", "curl", "ab"]) else {
+        return;
+    };
+    let _upstream = upstream(&site);
     let front = Nginx {
         name: "front",
         workers: 1,
@@ -43,11 +46,9 @@ fn nginx_with_a_worker() {
 
 #[test]
 fn lighttpd() {
-    let Some(site) = Site::new(&["lighttpd", "curl", "ab"]) else {
+    let Some(site) = published(&["lighttpd", "curl", "ab"]) else {
         return;
     };
-    publish(&site);
-    publish_large(&site);
     let www = spell(&site.lab().www());
     let configuration = format!(
         "server.document-root = \"{www}\"\nserver.port = 80\n\
@@ -61,11 +62,9 @@ fn lighttpd() {
 
 #[test]
 fn apache_with_its_event_module() {
-    let Some(site) = Site::new(&["apache2", "curl", "ab"]) else {
+    let Some(site) = published(&["apache2", "curl", "ab"]) else {
         return;
     };
-    publish(&site);
-    publish_large(&site);
     let (www, files) = (spell(&site.lab().www()), spell(site.lab().files()));
     let modules: String = ["mpm_event", "authz_core", "authz_host"]
         .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
@@ -85,19 +84,10 @@ fn apache_with_its_event_module() {
 
 #[test]
 fn haproxy_with_two_threads() {
-    let Some(site) = Site::new(&["haproxy", "nginx", "curl", "ab"]) else {
+    let Some(site) = published(&["haproxy", "nginx", "curl", "ab"]) else {
         return;
     };
-    publish(&site);
-    publish_large(&site);
-    let upstream = Nginx {
-        name: "upstream",
-        workers: 1,
-        port: 81,
-        identity: None,
-        more: "",
-    };
-    let _upstream = site.start_peer(site.peer(&upstream.words(&site)), 81);
+    let _upstream = upstream(&site);
     let configuration = "global\n nbthread 2\n maxconn 2000\n\
          defaults\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
          listen plain\n mode tcp\n bind :::80 v4v6\n server one 10.77.0.2:81\n\

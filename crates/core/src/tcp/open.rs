@@ -22,6 +22,7 @@ use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, windo
 use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
+use crate::tcp::rack::Reordering;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
@@ -92,8 +93,6 @@ pub(crate) fn control_block(config: &Config, opening: &Opening, now: Instant) ->
 
 fn hot(config: &Config, opening: &Opening) -> Hot {
     let Start { iss, ts_offset } = opening.start;
-    let is_ipv4 = opening.key.is_ipv4();
-    let peer = peer_mss(&TcpOptions::default(), is_ipv4);
     let nodelay = if opening.options.nodelay {
         Flags::NODELAY
     } else {
@@ -126,14 +125,7 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         last_received: 0,
         rtt: Rtt::new(config.rto_initial),
         flags: nodelay,
-        mss: effective_mss(
-            config,
-            peer,
-            opening.path.mtu,
-            is_ipv4,
-            false,
-            &opening.options,
-        ),
+        mss: unheard_mss(config, opening),
         rcv_mss: MIN_RCV_MSS,
         state: State::Closed,
         snd_wscale: 0,
@@ -142,14 +134,25 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         dup_acks: 0,
         dup_acks_due: 0,
         backoff: 0,
-        quick_acks: if opening.options.delay_acks {
-            0
-        } else {
-            config.quick_acks
-        },
+        quick_acks: quick_acks(config, &opening.options),
         retries: 0,
         ready: Ready::empty(),
         predicted: TcpFlags::ACK,
+    }
+}
+
+/// The MSS before the peer's SYN says one.
+fn unheard_mss(config: &Config, opening: &Opening) -> u16 {
+    let (is_ipv4, mtu) = (opening.key.is_ipv4(), opening.path.mtu);
+    let peer = peer_mss(&TcpOptions::default(), is_ipv4);
+    effective_mss(config, peer, mtu, is_ipv4, false, &opening.options)
+}
+
+fn quick_acks(config: &Config, options: &Options) -> u8 {
+    if options.delay_acks {
+        0
+    } else {
+        config.quick_acks
     }
 }
 
@@ -182,10 +185,7 @@ fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         probe: Probe::None,
         probe_end: opening.start.iss,
         probe_measured: false,
-        reordering: false,
-        reo_wnd_mult: 1,
-        reo_wnd_persist: 0,
-        dsack_round: opening.start.iss,
+        reordering: Reordering::new(opening.start.iss),
         prr: Prr::default(),
         doubt: Doubt::default(),
         search: PathSearch::new(opening.path.mtu),

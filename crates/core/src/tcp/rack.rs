@@ -17,6 +17,46 @@ const MAX_ECHO_AGE_MS: u32 = 60_000;
 /// RFC 8985 §6.2 step 4: recoveries after which the window for reordering is small again.
 const REO_WND_PERSIST: u8 = 16;
 
+/// What RACK knows of reordering on the path (RFC 8985 §6.2 step 4).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reordering {
+    /// Segments were seen out of order (RACK.reordering_seen).
+    seen: bool,
+    /// How much of it is allowed for, in quarters of the shortest round trip, and for how many more recoveries.
+    reo_wnd_mult: u8,
+    reo_wnd_persist: u8,
+    /// SND.NXT when that was last raised.
+    dsack_round: SeqNumber,
+}
+
+impl Reordering {
+    pub fn new(iss: SeqNumber) -> Self {
+        Self {
+            seen: false,
+            reo_wnd_mult: 1,
+            reo_wnd_persist: 0,
+            dsack_round: iss,
+        }
+    }
+
+    /// A duplicate was reported; once per round trip, and a round that ends beyond SND.NXT is from before sequence numbers wrapped around.
+    fn widen(&mut self, snd_una: SeqNumber, snd_nxt: SeqNumber) {
+        if snd_una >= self.dsack_round || self.dsack_round > snd_nxt {
+            self.dsack_round = snd_nxt;
+            self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
+            self.reo_wnd_persist = REO_WND_PERSIST;
+        }
+    }
+
+    /// A recovery ended.
+    fn relax(&mut self) {
+        self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
+        if self.reo_wnd_persist == 0 {
+            self.reo_wnd_mult = 1;
+        }
+    }
+}
+
 /// The clock of the log: µs, low 32 bits.
 pub(crate) fn micros(now: Instant) -> u32 {
     now.as_micros() as u32
@@ -124,7 +164,7 @@ impl Conn<'_> {
             };
             let reordered = log.deliver(gap, &arrival);
             let newest = log.newest();
-            self.cold.reordering |= reordered;
+            self.cold.reordering.seen |= reordered;
             if let Some(at) = newest {
                 self.note_newest(at);
             }
@@ -157,41 +197,32 @@ impl Conn<'_> {
             self.scoreboard()
                 .is_some_and(|set| has_dup_thresh(set, mss))
         };
-        if !self.cold.reordering && (self.has(Flags::RECOVERY | Flags::LOSS) || many()) {
+        if !self.cold.reordering.seen && (self.has(Flags::RECOVERY | Flags::LOSS) || many()) {
             return 0;
         }
         let srtt = self.hot.rtt.srtt().as_micros() as u32;
-        let quarters = u32::from(self.cold.reo_wnd_mult.max(1));
+        let quarters = u32::from(self.cold.reordering.reo_wnd_mult);
         (self.cold.min_rtt.micros() / 4)
             .saturating_mul(quarters)
             .min(srtt)
     }
 
-    /// A duplicate was reported (RFC 2883): what was sent again was not lost, so the window for reordering is too small. Once per round
-    /// trip.
+    /// A duplicate was reported (RFC 2883): what was sent again was not lost, so the window for reordering is too small.
     /// RFC 8985 §4-4, §6.2-5.
     pub fn on_spurious_retransmission(&mut self) {
         self.sh.counters.spurious_retransmits += 1;
         let tally = &mut self.cold.tally;
         tally.duplicates_reported = tally.duplicates_reported.saturating_add(1);
         // What a recovery sends again and arrives twice had been overtaken. A probe, or what a time-out repeats, may have missed its ACK only.
-        self.cold.reordering |= self.cold.probe == Probe::None && !self.has(Flags::LOSS);
-        // A round that ends beyond SND.NXT is from before sequence numbers wrapped around.
-        let round = self.cold.dsack_round;
-        if self.hot.snd_una >= round || round > self.hot.snd_nxt {
-            self.cold.dsack_round = self.hot.snd_nxt;
-            self.cold.reo_wnd_mult = self.cold.reo_wnd_mult.max(1).saturating_add(1);
-            self.cold.reo_wnd_persist = REO_WND_PERSIST;
-        }
+        self.cold.reordering.seen |= self.cold.probe == Probe::None && !self.has(Flags::LOSS);
+        let (una, nxt) = (self.hot.snd_una, self.hot.snd_nxt);
+        self.cold.reordering.widen(una, nxt);
     }
 
     /// A recovery ended.
     /// RFC 8985 §6.2-5.
     pub fn relax_reordering_window(&mut self) {
-        self.cold.reo_wnd_persist = self.cold.reo_wnd_persist.saturating_sub(1);
-        if self.cold.reo_wnd_persist == 0 {
-            self.cold.reo_wnd_mult = 1;
-        }
+        self.cold.reordering.relax();
     }
 
     /// How long ago a segment must have been sent to be lost when the timer expires (RFC 8985 §6.3), µs.

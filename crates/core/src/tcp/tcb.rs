@@ -20,6 +20,7 @@ use crate::tcp::fast_open::FastOpen;
 use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
+use crate::tcp::rack::Reordering;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
@@ -199,13 +200,8 @@ pub(crate) struct Cold {
     pub probe_end: SeqNumber,
     /// A round trip was measured since the last tail loss probe.
     pub probe_measured: bool,
-    /// Segments were seen out of order (RACK.reordering_seen) ...
-    pub reordering: bool,
-    /// ... and how much of that is allowed for, in quarters of the shortest round trip, for how many more recoveries; SND.NXT when that
-    /// was last raised (RFC 8985 §6.2 step 4).
-    pub reo_wnd_mult: u8,
-    pub reo_wnd_persist: u8,
-    pub dsack_round: SeqNumber,
+    /// Reordering on the path, and what is allowed for it.
+    pub reordering: Reordering,
     /// The reduction of the window during recovery.
     pub prr: Prr,
     /// The last reaction to loss, as long as it may turn out to be wrong.

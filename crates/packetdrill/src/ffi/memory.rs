@@ -49,7 +49,7 @@ pub(super) unsafe fn copy_out(to: *mut u8, room: usize, bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// The array of `readv` and `writev`.
+/// An array of buffers.
 ///
 /// # Safety
 /// As [`elements`].
@@ -61,9 +61,14 @@ pub(super) unsafe fn buffers<'a>(iov: *const iovec, count: usize) -> Result<&'a 
     unsafe { elements(iov, count) }
 }
 
-/// The number of buffers that `readv` and `writev` get.
-pub(super) fn count(count: c_int) -> Result<usize, Errno> {
-    usize::try_from(count).map_err(|_| Errno(EINVAL))
+/// The same with the number as `readv` and `writev` get it.
+///
+/// # Safety
+/// As [`elements`].
+pub(super) unsafe fn counted<'a>(iov: *const iovec, count: c_int) -> Result<&'a [iovec], Errno> {
+    let count = usize::try_from(count).map_err(|_| Errno(EINVAL))?;
+    // SAFETY: the caller's promise.
+    unsafe { buffers(iov, count) }
 }
 
 /// The bytes of all buffers, one after the other.

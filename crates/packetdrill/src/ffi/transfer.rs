@@ -60,7 +60,7 @@ pub(super) unsafe extern "C" fn readv(
     count: c_int,
 ) -> ssize_t {
     // SAFETY: the tool's array.
-    let buffers = memory::count(count).and_then(|count| unsafe { memory::buffers(iov, count) });
+    let buffers = unsafe { memory::counted(iov, count) };
     size(buffers.and_then(|buffers| {
         // SAFETY: the tool's userdata and buffers.
         unsafe { read_into(user, buffers, |len| Kind::Read { fd, len }) }
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C" fn writev(
     count: c_int,
 ) -> ssize_t {
     // SAFETY: the tool's array.
-    let buffers = memory::count(count).and_then(|count| unsafe { memory::buffers(iov, count) });
+    let buffers = unsafe { memory::counted(iov, count) };
     size(buffers.and_then(|buffers| {
         // SAFETY: the tool's userdata and buffers.
         unsafe { write_from(user, buffers, |bytes| Kind::Write { fd, bytes }) }

@@ -13,7 +13,7 @@ use crate::engine::{self, Engine, Found};
 use crate::real;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::wait::{Look, Pause, Want, wait_until};
+use crate::wait::{Want, wait_for};
 
 /// SOMAXCONN of Linux.
 const BACKLOG: c_int = 4096;
@@ -96,55 +96,57 @@ unsafe fn take(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int
         return Err(Errno::EINVAL);
     }
     engine.start();
-    let look = |engine: &mut Engine| -> Option<Result<c_int>> {
+    let step = |engine: &mut Engine| -> Option<Result<c_int>> {
         if !engine.still(&found) {
             return Some(Err(Errno::EBADF));
         }
-        match engine.accept(fd, flags) {
-            Err(Errno::EAGAIN) => {}
-            Err(error) => return Some(Err(error)),
-            Ok((new, remote, domain)) => {
-                if !addr.is_null() {
-                    // SAFETY: the caller's promise.
-                    let stored = unsafe { address::store(remote, domain, addr, len) };
-                    return Some(stored.map(|()| new));
-                }
-                return Some(Ok(new));
-            }
-        }
-        // SAFETY: the same arguments; the kernel's listener does not wait.
-        match unsafe { real::accept4(fd, addr, len, flags) } {
-            new @ 0.. => Some(Ok(new)),
-            _ if last() == Errno::EAGAIN => None,
-            _ => Some(Err(last())),
-        }
+        // SAFETY: the caller's promises.
+        unsafe { next(engine, fd, addr, len, flags) }
     };
-    if let Some(result) = look(&mut engine) {
+    if let Some(result) = step(&mut engine) {
         return result;
     }
     if found.nonblocking {
         engine.rouse();
         return Err(Errno::EAGAIN);
     }
-    let timeout = engine
-        .sockets
-        .get(found.index)
-        .and_then(|socket| socket.recv_timeout);
+    let timeout = engine.recv_timeout(&found);
     let mut kernel = [pollfd {
         fd,
         events: POLLIN,
         revents: 0,
     }];
-    let result = wait_until(
-        &mut engine,
-        Pause::call(timeout),
-        &mut kernel,
-        |engine, _| match look(engine) {
-            Some(result) => Look::Done(result),
-            None => Look::Sleep(want(engine, &found)),
-        },
-    );
-    result?.unwrap_or(Err(Errno::EAGAIN))
+    let want = |engine: &Engine| want(engine, &found);
+    wait_for(&mut engine, timeout, &mut kernel, want, step)
+}
+
+/// The next connection, ours before the kernel's, if there is one.
+///
+/// # Safety
+/// As for accept4(2).
+unsafe fn next(
+    engine: &mut Engine,
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Option<Result<c_int>> {
+    match engine.accept(fd, flags) {
+        Err(Errno::EAGAIN) => {}
+        Err(error) => return Some(Err(error)),
+        Ok((new, ..)) if addr.is_null() => return Some(Ok(new)),
+        Ok((new, remote, domain)) => {
+            // SAFETY: the caller's promise.
+            let stored = unsafe { address::store(remote, domain, addr, len) };
+            return Some(stored.map(|()| new));
+        }
+    }
+    // SAFETY: the same arguments; the kernel's listener does not wait.
+    match unsafe { real::accept4(fd, addr, len, flags) } {
+        new @ 0.. => Some(Ok(new)),
+        _ if last() == Errno::EAGAIN => None,
+        _ => Some(Err(last())),
+    }
 }
 
 fn want(engine: &Engine, found: &Found) -> Want {

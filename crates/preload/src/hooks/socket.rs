@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_NONBLOCK, SOCK_STREAM, sockaddr, socklen_t};
 use mtcp::posix::address;
 use mtcp::posix::call::{answer, done};
-use mtcp::{Domain, Errno, Events, How, Result, SocketId};
+use mtcp::{Context, Domain, Errno, Events, How, Result, SocketId};
 
 use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
@@ -15,7 +15,7 @@ use crate::real;
 use crate::rules::{Place, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::wait::{Look, Pause, Want, wait_until};
+use crate::wait::{Want, wait_for};
 
 /// `IPV6_FREEBIND` of linux/in6.h.
 const IPV6_FREEBIND: c_int = 78;
@@ -78,13 +78,8 @@ hooks! {
     /// getsockname(2).
     fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         if let Some(id) = stream(fd) {
-            return done(|| {
-                let mut engine = engine::lock()?;
-                let context = engine.context().ok_or(Errno::EBADF)?;
-                let (local, domain) = (context.local_addr(id)?, context.domain(id)?);
-                // SAFETY: the caller's promise.
-                unsafe { address::store(local, domain, addr, len) }
-            });
+            // SAFETY: the caller's promise.
+            return unsafe { name(id, Context::local_addr, addr, len) };
         }
         // SAFETY: the same arguments.
         unsafe { real::getsockname(fd, addr, len) }
@@ -93,17 +88,31 @@ hooks! {
     /// getpeername(2).
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         if let Some(id) = stream(fd) {
-            return done(|| {
-                let mut engine = engine::lock()?;
-                let context = engine.context().ok_or(Errno::EBADF)?;
-                let (remote, domain) = (context.peer_addr(id)?, context.domain(id)?);
-                // SAFETY: the caller's promise.
-                unsafe { address::store(remote, domain, addr, len) }
-            });
+            // SAFETY: the caller's promise.
+            return unsafe { name(id, Context::peer_addr, addr, len) };
         }
         // SAFETY: the same arguments.
         unsafe { real::getpeername(fd, addr, len) }
     }
+}
+
+/// Stores one end of a connection.
+///
+/// # Safety
+/// As for getsockname(2).
+unsafe fn name(
+    id: SocketId,
+    end: impl FnOnce(&Context, SocketId) -> Result<SocketAddr>,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    done(|| {
+        let mut engine = engine::lock()?;
+        let context = engine.context().ok_or(Errno::EBADF)?;
+        let (end, domain) = (end(context, id)?, context.domain(id)?);
+        // SAFETY: the caller's promise.
+        unsafe { address::store(end, domain, addr, len) }
+    })
 }
 
 /// The connection of ours that `fd` names.
@@ -231,24 +240,23 @@ fn start_connect(
     if found.nonblocking || !matches!(first, Err(Errno::EINPROGRESS | Errno::EALREADY)) {
         return first;
     }
-    let timeout = engine
-        .sockets
-        .get(found.index)
-        .and_then(|socket| socket.send_timeout);
-    let connected = wait_until(engine, Pause::call(timeout), &mut [], |engine, _| {
+    let step = |engine: &mut Engine| -> Option<Result<()>> {
         if !engine.still(found) {
-            return Look::Done(Err(Errno::EBADF));
+            return Some(Err(Errno::EBADF));
         }
-        let result = engine
-            .context()
-            .ok_or(Errno::ENETDOWN)
-            .and_then(|context| context.connect(id, remote));
-        match result {
-            Err(Errno::EINPROGRESS | Errno::EALREADY) => Look::Sleep(Want::Socket(id, Events::OUT)),
-            result => Look::Done(result),
+        let context = engine.context().ok_or(Errno::ENETDOWN);
+        match context.and_then(|context| context.connect(id, remote)) {
+            Err(Errno::EINPROGRESS | Errno::EALREADY) => None,
+            // Nothing else than the time limit says so here.
+            result => Some(result),
         }
-    });
-    connected?.unwrap_or(Err(Errno::EINPROGRESS))
+    };
+    let want = |_: &Engine| Want::Socket(id, Events::OUT);
+    let timeout = engine.send_timeout(found);
+    match wait_for(engine, timeout, &mut [], want, step) {
+        Err(Errno::EAGAIN) => Err(Errno::EINPROGRESS),
+        result => result,
+    }
 }
 
 fn shut(fd: c_int, how: c_int) -> Result<c_int> {

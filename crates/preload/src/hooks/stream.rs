@@ -16,7 +16,7 @@ use crate::engine::{self, Engine, Found};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::socket::Body;
-use crate::wait::{Look, Pause, Want, wait_until};
+use crate::wait::{Want, wait_for};
 use crate::{real, slots};
 
 hooks! {
@@ -236,7 +236,11 @@ pub(super) fn receive(
             engine.rouse();
             return Err(Errno::EAGAIN);
         }
-        None => wait_in(&mut engine, &found, id, step),
+        None => {
+            let want = |_: &Engine| Want::Socket(id, Events::IN | Events::RDHUP);
+            let timeout = engine.recv_timeout(&found);
+            wait_for(&mut engine, timeout, &mut [], want, step)
+        }
     };
     engine.staged(false);
     match result {
@@ -263,28 +267,6 @@ fn discard(fd: c_int, len: usize, flags: c_int) -> Result<isize> {
         wait |= MSG_DONTWAIT;
     }
     count(total)
-}
-
-fn wait_in(
-    engine: &mut Guard<'_, Engine>,
-    found: &Found,
-    id: SocketId,
-    mut step: impl FnMut(&mut Engine) -> Option<Result<usize>>,
-) -> Result<usize> {
-    let timeout = engine
-        .sockets
-        .get(found.index)
-        .and_then(|socket| socket.recv_timeout);
-    let result = wait_until(
-        engine,
-        Pause::call(timeout),
-        &mut [],
-        |engine, _| match step(engine) {
-            Some(result) => Look::Done(result),
-            None => Look::Sleep(Want::Socket(id, Events::IN | Events::RDHUP)),
-        },
-    );
-    result?.unwrap_or(Err(Errno::EAGAIN))
 }
 
 /// Takes what is there into the buffers, past their first `skip` bytes.
@@ -427,7 +409,11 @@ pub(super) fn write_out(
     let first = step(engine);
     let result = match first {
         Some(result) => result,
-        None if waits => wait_out(engine, found, id, &mut step),
+        None if waits => {
+            let want = |_: &Engine| Want::Socket(id, Events::OUT);
+            let timeout = engine.send_timeout(found);
+            wait_for(engine, timeout, &mut [], want, &mut step)
+        }
         None => Err(Errno::EAGAIN),
     };
     let result = match result {
@@ -438,28 +424,6 @@ pub(super) fn write_out(
         engine.staged(waits);
     }
     result
-}
-
-fn wait_out(
-    engine: &mut Guard<'_, Engine>,
-    found: &Found,
-    id: SocketId,
-    step: &mut impl FnMut(&mut Engine) -> Option<Result<usize>>,
-) -> Result<usize> {
-    let timeout = engine
-        .sockets
-        .get(found.index)
-        .and_then(|socket| socket.send_timeout);
-    let result = wait_until(
-        engine,
-        Pause::call(timeout),
-        &mut [],
-        |engine, _| match step(engine) {
-            Some(result) => Look::Done(result),
-            None => Look::Sleep(Want::Socket(id, Events::OUT)),
-        },
-    );
-    result?.unwrap_or(Err(Errno::EAGAIN))
 }
 
 /// Puts what fits of the buffers, past their first `skip` bytes, into the stream.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::checksum;
-use wire::ethernet::{EtherType, EthernetHeader};
+use wire::ethernet::EtherType;
 use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
 use wire::ipv6::Ipv6Header;
@@ -15,6 +15,7 @@ use super::icmp;
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
 use super::settings::Settings;
 use super::{OUR_MAC, PEER_MAC};
+use crate::segment::ethernet;
 
 /// What a byte of the peer's data is: any function of its place will do.
 fn pattern(seq: u32, len: u16) -> Vec<u8> {
@@ -197,14 +198,7 @@ fn frame(settings: &Settings, ip: &IpSpec, protocol: Protocol, payload: &[u8]) -
     } else {
         EtherType::IPV6
     };
-    let header = EthernetHeader {
-        dst: OUR_MAC,
-        src: PEER_MAC,
-        ether_type,
-        vlan: None,
-    };
-    let mut frame = vec![0; EthernetHeader::LEN];
-    header.emit(&mut frame);
+    let mut frame = ethernet(PEER_MAC, OUR_MAC, ether_type);
     frame.extend(ip_header(ends, ip, protocol, payload.len()));
     frame.extend_from_slice(payload);
     frame
