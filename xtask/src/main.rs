@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod deps;
+mod instructions;
 mod rfc;
 mod security;
 mod style;
@@ -21,6 +22,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   security every attack in docs/security.md has a test that exists
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above
+  instructions  a short transaction takes as many on the server as SPECIFICATION says (needs valgrind)
   test     every test suite, summed up as `N passed, N failed`
 ";
 
@@ -50,6 +52,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
             security::check(&root)?;
             xdp::check(&root)
         }
+        "instructions" => instructions::check(&root),
         "test" => suites::run(&root),
         _ => bail!("unknown command '{command}'\n{USAGE}"),
     }

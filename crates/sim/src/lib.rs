@@ -32,6 +32,7 @@ pub mod settings;
 mod sink;
 mod switch;
 mod trace;
+pub mod transactions;
 
 pub use app::{Content, Ending, Expect, ListenPlan, LoadPlan, Plan, Record};
 pub use end::{End, HostId, LinkId, PeerId, SwitchId};
