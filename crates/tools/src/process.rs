@@ -119,7 +119,7 @@ fn next(
     }
 }
 
-/// Passes on what a child prints, line by line; if it prints nothing at all, its complaint.
+/// Passes on what a child prints, line by line, and its complaint in the end.
 fn listen(
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -128,15 +128,13 @@ fn listen(
     let (Some(stdout), Some(mut stderr)) = (stdout, stderr) else {
         return;
     };
-    let mut silent = true;
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-        silent = false;
         // Whoever asked may have gone away meanwhile; the child shall not wait for us.
         let _ = sender.send(Ok(line.trim().to_owned()));
     }
-    if silent {
-        let mut complaint = String::new();
-        let _ = stderr.read_to_string(&mut complaint);
+    let mut complaint = String::new();
+    let _ = stderr.read_to_string(&mut complaint);
+    if !complaint.is_empty() {
         let _ = sender.send(Err(complaint.trim().to_owned()));
     }
 }

@@ -109,7 +109,7 @@ pub(crate) struct BenchArgs {
     /// Bytes of a message (several allowed) [default: 64]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) size: Vec<u32>,
-    /// Connections at a time (several allowed) [default: 1000; bulk: 1,100; latency, fairness: 8000; memory: 20000]
+    /// Connections at a time (several allowed) [default: 1000; bulk: 1,100; latency, fairness: 8000; memory: 10000]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) concurrency: Vec<u32>,
     /// latency: connections per second of the fixed rate

@@ -77,6 +77,8 @@ pub(crate) struct Client<'a, S> {
     /// By handle: handles are small numbers.
     flows: Vec<Option<Flow>>,
     live: u32,
+    /// Most that were live at a time.
+    peak: u32,
     launched: usize,
     totals: Totals,
     recorder: Recorder,
@@ -99,6 +101,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             plan,
             flows: Vec::new(),
             live: 0,
+            peak: 0,
             launched: 0,
             totals: Totals::default(),
             recorder: Recorder::new()?,
@@ -130,7 +133,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             self.turn()?;
         }
         let (before, from, first) = (self.totals, self.now, self.usage());
-        let open = u64::from(self.live);
+        let open = u64::from(self.peak);
         self.recorder.clear();
         for flow in self.flows.iter_mut().flatten() {
             flow.bytes = 0;
@@ -241,6 +244,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             });
         }
         self.live += 1;
+        self.peak = self.peak.max(self.live);
         Ok(())
     }
 

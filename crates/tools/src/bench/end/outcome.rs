@@ -18,7 +18,7 @@ pub(crate) struct Outcome {
     pub(crate) bytes: u64,
     /// Connections that failed.
     pub(crate) errors: u64,
-    /// Connections that were open when the window began.
+    /// Most connections that were open at a time before the window began.
     pub(crate) open: u64,
     /// Of the server's processor.
     pub(crate) server: Usage,

@@ -52,13 +52,22 @@ impl Window {
         let text = output(command, limit, stop).context("the client")?;
         server.stop();
         let outcome: Outcome = serde_json::from_str(&text).context("the client said no outcome")?;
-        check(&outcome)?;
+        check(&outcome, self.wanted())?;
         Ok((self.figures)(&outcome))
+    }
+
+    /// Connections that must be open when the window begins; at a fixed rate there are as many as it takes.
+    fn wanted(&self) -> u32 {
+        if self.client.iter().any(|word| word == "--rate") {
+            0
+        } else {
+            self.work.concurrency
+        }
     }
 }
 
-/// Refuses a run that did not measure what it should have.
-fn check(outcome: &Outcome) -> anyhow::Result<()> {
+/// Refuses a run that did not measure what it should have, `wanted` connections at a time among it.
+fn check(outcome: &Outcome, wanted: u32) -> anyhow::Result<()> {
     let Outcome {
         connections,
         messages,
@@ -68,6 +77,13 @@ fn check(outcome: &Outcome) -> anyhow::Result<()> {
     } = outcome;
     if *connections == 0 && *messages == 0 && *bytes == 0 {
         bail!("nothing was transferred in the window ({errors} errors)");
+    }
+    // Some are always about to be replaced.
+    if outcome.open * 10 < u64::from(wanted) * 9 {
+        bail!(
+            "only {} of {wanted} connections were open: raise the limit of open files (ulimit -n)",
+            outcome.open
+        );
     }
     let all = outcome.open + connections;
     if errors * 1000 > all * FAILURES_PER_MILLE {
@@ -88,12 +104,15 @@ mod tests {
             errors: 1,
             ..Outcome::default()
         };
-        assert!(check(&good).is_ok());
+        assert!(check(&good, 0).is_ok());
         let lossy = Outcome {
             errors: 101,
             ..good
         };
-        assert!(check(&lossy).is_err());
-        assert!(check(&Outcome::default()).is_err());
+        assert!(check(&lossy, 0).is_err());
+        assert!(check(&Outcome::default(), 0).is_err());
+        let few = Outcome { open: 89, ..lossy };
+        let error = check(&few, 100).unwrap_err().to_string();
+        assert!(error.contains("ulimit"), "{error}");
     }
 }

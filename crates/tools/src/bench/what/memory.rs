@@ -24,10 +24,10 @@ const METRICS: &[Metric] = &[
     },
 ];
 
-/// Both, with 20,000 connections unless asked otherwise.
+/// Both, with 10,000 connections unless asked otherwise: more than many users may have open files for.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     let mut cases = Vec::new();
-    for connections in or(&options.concurrency, 20_000) {
+    for connections in or(&options.concurrency, 10_000) {
         for (closed, state) in [(false, "idle"), (true, "time_wait")] {
             cases.push(Case {
                 title: format!("{connections} connections, {state}"),
