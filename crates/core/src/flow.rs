@@ -32,7 +32,7 @@ pub const fn index(id: u32) -> usize {
 
 /// The addresses and ports of a connection. IPv4 addresses are kept IPv4-mapped; input drops IPv6 packets with such addresses, so that
 /// the two families cannot be taken for one another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FlowKey {
     local: [u8; 16],
     remote: [u8; 16],
@@ -88,7 +88,8 @@ impl FlowKey {
             .starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
     }
 
-    fn bytes(&self) -> [u8; 36] {
+    /// All of it, for keyed hashes.
+    pub(crate) fn bytes(&self) -> [u8; 36] {
         let mut bytes = [0; 36];
         bytes[..16].copy_from_slice(&self.local);
         bytes[16..32].copy_from_slice(&self.remote);

@@ -3,7 +3,7 @@
 //! and SACK are not offered.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
 use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
@@ -78,7 +78,7 @@ impl Cookies {
         let mut rotated = self.hasher;
         rotated.write_u64(period);
         let mut hasher = SipHasher13::new_with_keys(rotated.finish(), period);
-        key.hash(&mut hasher);
+        hasher.write(&key.bytes());
         hasher.write_u32(irs.0);
         hasher.write_u32(index);
         SeqNumber(hasher.finish() as u32 & !MSS_MASK | index)

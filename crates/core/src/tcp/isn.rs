@@ -1,7 +1,6 @@
 //! Initial sequence numbers and timestamp offsets: unpredictable from outside, increasing for one pair of endpoints.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use siphasher::sip::SipHasher13;
 use wire::seq::SeqNumber;
@@ -44,9 +43,7 @@ impl IsnGenerator {
     /// RFC 9293 MUST-8, SHLD-1, MUST-9.
     /// RFC 6528 §3-1, §3-2.
     pub fn start(&self, now: Instant, key: &FlowKey) -> Start {
-        let mut hasher = self.hasher;
-        key.hash(&mut hasher);
-        let f = hasher.finish();
+        let f = self.hasher.hash(&key.bytes());
         let m = (now.as_micros() / 4) as u32;
         Start {
             iss: SeqNumber(m.wrapping_add(f as u32)),
