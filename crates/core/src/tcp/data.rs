@@ -151,15 +151,12 @@ impl Conn<'_> {
 
     /// Eighth, check the FIN bit. A FIN beyond a gap is remembered until the gap is filled.
     pub fn process_fin(&mut self, seg: &Segment<'_>) -> Step {
-        if seg.has(TcpFlags::FIN) && self.hot.state.may_receive() && !self.has(Flags::PEER_FIN) {
+        if seg.has(TcpFlags::FIN) && self.hot.state.may_receive() {
             let fin = seg.data_seq() + seg.payload_len();
-            // Not if data was received from beyond it: one of the two is a lie, and RCV.NXT could pass the FIN by.
-            let edge = self.hot.rcv_adv;
-            let is_last = self.first_held(fin, edge).is_none();
-            if fin >= self.hot.rcv_nxt && fin <= edge && is_last {
-                self.cold.peer_fin = fin;
-                self.set(Flags::PEER_FIN);
+            if !self.has(Flags::PEER_FIN) {
+                self.note_fin(fin);
             }
+            // Each time it comes, as for data (RFC 5681 §4.2): the peer learns what is missing from the answer.
             if seg.payload.is_empty() && fin > self.hot.rcv_nxt {
                 self.owe_duplicate_ack();
             }
@@ -168,6 +165,16 @@ impl Conn<'_> {
             self.take_fin();
         }
         Ok(())
+    }
+
+    /// Not if data was received from beyond it: one of the two is a lie, and RCV.NXT could pass the FIN by.
+    fn note_fin(&mut self, fin: SeqNumber) {
+        let edge = self.hot.rcv_adv;
+        let is_last = self.first_held(fin, edge).is_none();
+        if fin >= self.hot.rcv_nxt && fin <= edge && is_last {
+            self.cold.peer_fin = fin;
+            self.set(Flags::PEER_FIN);
+        }
     }
 
     /// The peer's FIN is next: "advance RCV.NXT over the FIN, and send an acknowledgment for the FIN".
