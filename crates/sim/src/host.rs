@@ -210,7 +210,9 @@ impl Host {
         let (apps, parts) = self.parts(now);
         let busy = apps.turn(parts)?;
         let waiting = self.ports.iter().any(|port| !port.received.is_empty());
-        if busy || full || waiting {
+        // What the applications just asked for: a RST, say.
+        let more = (0..self.ports.len()).any(|port| self.stack.has_output(PortId(port as u8)));
+        if busy || full || waiting || more {
             self.turn_by(now + BUSY);
         }
         self.check(now)

@@ -210,7 +210,8 @@ impl Network {
         }
     }
 
-    /// Runs until applications have nothing more to do, stacks hold no connection in any form, and no frame is under way.
+    /// Runs until applications have nothing more to do, stacks hold no connection in any form and nothing to send, and no frame is under
+    /// way.
     ///
     /// # Errors
     /// As [`run_until`](Self::run_until).
@@ -221,7 +222,8 @@ impl Network {
     fn is_idle(&self) -> bool {
         let quiet = |host: &crate::Host| {
             let usage = host.stack().usage();
-            host.apps().is_idle() && usage.connections + usage.half_open + usage.time_wait == 0
+            let held = usage.connections + usage.half_open + usage.time_wait + usage.queued;
+            host.apps().is_idle() && held == 0
         };
         self.due.is_empty() && self.hosts.iter().all(quiet)
     }
