@@ -397,6 +397,7 @@ impl Conn<'_> {
         self.set(Flags::TIMING);
     }
 
+    /// RFC 6675 §6-1.
     pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
         // Karn: what was sent twice cannot be timed.
         if plan.seq < self.hot.rtt_seq {
@@ -415,7 +416,12 @@ impl Conn<'_> {
         self.cold.retransmits = self.cold.retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
         self.cold.last_sent = now;
-        self.ensure_rtx_timer(now);
+        if self.has(Flags::RECOVERY) && plan.seq == self.hot.snd_una {
+            // Its ACK takes a round trip from now, however long ago the last one came; meanwhile there are ACKs that say what is lost.
+            self.start_rtx_timer(now);
+        } else {
+            self.ensure_rtx_timer(now);
+        }
     }
 
     /// RFC 9293 SHLD-30.

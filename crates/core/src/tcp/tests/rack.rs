@@ -103,6 +103,21 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     assert!(h.info().ssthresh < window);
 }
 
+/// The last ACK that advanced came when the reordering timer was started, 10 ms earlier.
+/// RFC 6675 §6-1.
+#[test]
+fn the_timeout_counts_from_the_retransmission() {
+    let mut h = in_flight(4);
+    h.send(ack(1001, &[(2001, 3001)]));
+    h.expect_silence(9);
+    h.advance(1);
+    h.expect(seg().seq(1001).len(1000));
+    h.expect_silence(199);
+    h.advance(1);
+    h.expect(seg().seq(1001).len(1000));
+    assert_eq!(h.stack.counters().timeouts, 1);
+}
+
 /// RFC 8985 §6.2-2.
 #[test]
 fn an_ack_that_comes_too_soon_is_not_for_the_retransmission() {
