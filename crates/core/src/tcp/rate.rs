@@ -142,6 +142,7 @@ impl Rates {
         let ack_elapsed = now.wrapping_sub(moment.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
         self.first_sent = newest;
+        (sample.send_elapsed, sample.interval) = (send_elapsed, interval);
         sample.prior_delivered = moment.delivered;
         sample.delivered = (self.delivered - moment.delivered).min(u64::from(u32::MAX)) as u32;
         sample.at_send = moment.loss(self.lost);
@@ -343,6 +344,8 @@ impl Conn<'_> {
             in_recovery,
             has_sack,
             delivery_rate: 0,
+            send_elapsed: 0,
+            interval: 0,
             delivered: 0,
             prior_delivered: 0,
             at_send: Loss::default(),

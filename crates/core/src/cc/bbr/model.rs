@@ -66,7 +66,7 @@ impl Bbr {
     }
 
     pub(super) fn update_latest_delivery_signals(&mut self, rs: &RateSample) {
-        self.bw_latest = self.bw_latest.max(rs.delivery_rate);
+        self.bw_latest = self.bw_latest.max(self.bw_shown(rs));
         self.inflight_latest = self.inflight_latest.max(rs.delivered);
         self.loss_round_start = rs.prior_delivered >= self.loss_round_delivered;
         if self.loss_round_start {
@@ -74,9 +74,26 @@ impl Bbr {
         }
     }
 
+    /// The bandwidth that a sample shows. The draft takes the delivery rate; but what is sent more slowly than the model allows, because of
+    /// PacingMarginPercent, of the pacing gain, of ProbeRTT or of the application, cannot be delivered faster, and with a loss in every
+    /// round that would be taken off `bw_shortterm` again and again. So the model is believed as far as the path delivered all that was
+    /// sent, as fast as it was sent. Where the window held the sender back, the queue may have: there the rate counts.
+    fn bw_shown(&self, rs: &RateSample) -> u64 {
+        if rs.delivery_rate == 0 || (self.uses_window() && !rs.at_send.is_app_limited) {
+            return rs.delivery_rate;
+        }
+        let delivered = u128::from(rs.delivered) * u128::from(rs.send_elapsed.min(rs.interval));
+        let sent = u128::from(rs.delivered) + u128::from(rs.at_send.lost);
+        let whole = (sent * u128::from(rs.interval)).max(1);
+        let share = u128::from(self.bw()).saturating_mul(delivered) / whole;
+        u64::try_from(share)
+            .unwrap_or(NO_RATE)
+            .max(rs.delivery_rate)
+    }
+
     pub(super) fn advance_latest_delivery_signals(&mut self, rs: &RateSample) {
         if self.loss_round_start {
-            self.bw_latest = rs.delivery_rate;
+            self.bw_latest = self.bw_shown(rs);
             self.inflight_latest = rs.delivered;
             self.loss_events_in_round = 0;
         }

@@ -167,7 +167,7 @@ impl Bbr {
     }
 
     /// C.is_cwnd_limited.
-    fn uses_window(&self) -> bool {
+    pub(super) fn uses_window(&self) -> bool {
         self.is_cwnd_limited || self.was_cwnd_limited
     }
 

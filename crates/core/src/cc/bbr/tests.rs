@@ -210,6 +210,8 @@ impl Path {
             in_recovery: self.recover.is_some(),
             has_sack: true,
             delivery_rate: delivered * 1_000_000 / interval.max(1),
+            send_elapsed: send_elapsed as u32,
+            interval: interval as u32,
             delivered: delivered as u32,
             prior_delivered: packet.delivered,
             at_send: loss(packet),
@@ -341,6 +343,19 @@ fn random_loss_costs_what_it_takes_and_what_is_given_up_until_the_next_probe() {
     }
 }
 
+/// Each round has two: what is given up for them is what was lost, not the margin of the pacing rate, and not what ProbeRTT held back.
+#[test]
+fn a_loss_in_every_round_costs_no_more_than_was_lost() {
+    let run = |lose_every| {
+        let mut path = Path::new(10_000_000, 40, 1_000_000);
+        path.lose_every = lose_every;
+        path.run(3000);
+        path.run(12_000)
+    };
+    let (without, with) = (run(0), run(200));
+    assert!(with * 100 > without * 93, "{with} of {without}");
+}
+
 #[test]
 fn an_application_that_holds_back_does_not_shrink_the_model() {
     let mut path = Path::new(10_000_000, 40, 1_000_000);
@@ -400,7 +415,7 @@ prop_compose! {
     fn any_sample()(
         millis in 0u64..1 << 40,
         mss in 1u32..=65_535,
-        [srtt, newly_acked, in_flight, delivered] in any::<[u32; 4]>(),
+        [srtt, newly_acked, in_flight, delivered, send_elapsed, interval] in any::<[u32; 6]>(),
         rtt in any::<Option<u32>>(),
         [total_delivered, total_lost, prior_delivered, delivery_rate] in any::<[u64; 4]>(),
         [is_cwnd_limited, in_recovery, has_sack] in any::<[bool; 3]>(),
@@ -409,7 +424,8 @@ prop_compose! {
     ) -> RateSample {
         RateSample {
             now: Instant::from_millis(millis), mss, srtt, rtt, total_delivered, total_lost, newly_acked, in_flight,
-            is_cwnd_limited, in_recovery, has_sack, delivery_rate, delivered, prior_delivered, at_send, of_lost,
+            is_cwnd_limited, in_recovery, has_sack, delivery_rate, send_elapsed, interval, delivered,
+            prior_delivered, at_send, of_lost,
         }
     }
 }
