@@ -259,7 +259,7 @@ impl Default for Config {
             send_pool: 256 << 20,
             recv_buffer: 1 << 20,
             send_buffer: 1 << 20,
-            max_buffer: 16 << 20,
+            max_buffer: 32 << 20,
             autotune: true,
             ephemeral: (32_768, 60_999),
             timestamps: true,

@@ -110,7 +110,7 @@ table! {
         |c, v| { c.rcvbuf = value::bytes(v, 64, 32 << 20)? as u32; Ok(()) }, |c| c.rcvbuf.to_string();
     old sndbuf: "BYTES, 64..=32M", "Most bytes one connection may have written and not sent, to begin with.",
         |c, v| { c.sndbuf = value::bytes(v, 64, 32 << 20)? as u32; Ok(()) }, |c| c.sndbuf.to_string();
-    new autotune: "yes | no", "Let rcvbuf and sndbuf grow with what a connection needs, up to 16M or an eighth of their memory. SO_RCVBUF and SO_SNDBUF end that.",
+    new autotune: "yes | no", "Let rcvbuf and sndbuf grow with what a connection needs, up to 32M or an eighth of their memory. SO_RCVBUF and SO_SNDBUF end that.",
         |c, v| { c.autotune = value::switch(v)?; Ok(()) }, |c| show_switch(c.autotune);
     new buffer_memory: "BYTES, 1M..=1024G", "Most memory for receive buffers, and again for send buffers, per context.",
         |c, v| { c.buffer_memory = value::bytes(v, 1 << 20, 1 << 40)? as usize; Ok(()) }, |c| c.buffer_memory.to_string();

@@ -240,6 +240,7 @@ pub fn small_config() -> Config {
         max_listeners: 16,
         recv_pool: 64 << 20,
         send_pool: 64 << 20,
+        max_buffer: 16 << 20,
         max_neighbours: 16,
         huge_pages: false,
         ..Config::default()
