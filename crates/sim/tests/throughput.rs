@@ -74,11 +74,13 @@ fn with_random_loss(kind: CongestionControl, rate: u64, warm_up: u64, time: u64)
     run(&bottleneck)
 }
 
-/// It does not take single losses for congestion.
+/// It does not take single losses for congestion, though there be some in every round trip.
 #[test]
 fn bbr_fills_a_long_path_that_loses_segments() {
-    let shares = with_random_loss(CongestionControl::Bbr, 100 * MBPS, 5, 10);
-    assert!(shares.utilisation() >= 0.80, "{shares:?}");
+    let rate = if full() { 1000 } else { 100 };
+    let shares = with_random_loss(CongestionControl::Bbr, rate * MBPS, 5, 10);
+    assert!(shares.utilisation() >= 0.88, "{shares:?}");
+    assert_eq!(shares.timeouts, 0);
 }
 
 /// RFC 9438 §5.1: 1.054 * (RTT / p)^0.75 are 33 segments, and what Reno would have, 1.22 / sqrt(p), is more: 38.6 a round trip, however
