@@ -30,7 +30,9 @@ test:
 	$(CARGO) xtask test
 
 bench: setup build
+	$(CARGO) bench -p wire --bench headers
 	$(CARGO) bench -p ring --bench ring
+	$(CARGO) bench -p mtcp-core --features testing --bench tables --bench segments
 	$(CARGO) bench -p io --bench shm
 	sh scripts/compare.sh
 

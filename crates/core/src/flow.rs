@@ -204,7 +204,7 @@ impl FlowTable {
     }
 
     /// Ids in the table.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.entries.len()
     }
 }
@@ -299,7 +299,7 @@ mod tests {
                     }
                     _ => prop_assert!(!table.remove(hash, u32::MAX)),
                 }
-                prop_assert_eq!(table.len(), oracle.len());
+                prop_assert_eq!(table.count(), oracle.len());
             }
         }
     }

@@ -112,7 +112,7 @@ impl Wheel {
     }
 
     /// Timers that are set.
-    pub fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.len
     }
 
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(wheel.next_deadline(), Some(ms(2)));
         assert_eq!(wheel.pop_due(ms(2)), Some(1));
         assert_eq!(
-            (wheel.pop_due(ms(2)), wheel.next_deadline(), wheel.len()),
+            (wheel.pop_due(ms(2)), wheel.next_deadline(), wheel.count()),
             (None, None, 0)
         );
     }
@@ -390,7 +390,7 @@ mod tests {
                         advance(&mut wheel, &mut oracle, now);
                     }
                 }
-                prop_assert_eq!(wheel.len() as usize, oracle.len());
+                prop_assert_eq!(wheel.count() as usize, oracle.len());
                 let first = oracle.values().min().copied();
                 prop_assert_eq!(wheel.next_deadline().is_some(), first.is_some());
                 if let (Some(at), Some(first)) = (wheel.next_deadline(), first) {
