@@ -21,7 +21,8 @@ pub(crate) fn fill(directory: &Directory, megabytes: u64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Two namespaces joined by a veth pair: `mtcp0` in the one whose interface mTCP drives, `peer0` in the one where the kernel is.
+/// Two namespaces joined by two veth pairs: `mtcp0` and `peer0`, whose first end mTCP drives, and `kern0` and `kern1` as the kernel makes
+/// them, over which its own server is measured.
 #[derive(Debug)]
 pub(crate) struct Lab(Namespaces);
 
@@ -32,13 +33,21 @@ impl Lab {
     /// `ip` or `ethtool` refused.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let namespaces = Namespaces::new("demo")?;
-        let end = |device, host| End {
-            device,
-            addresses: vec![format!("10.77.0.{host}/24"), format!("fd77::{host}/64")],
-        };
-        namespaces.join(&[end("mtcp0", KERNEL_HERE), end("peer0", KERNEL_THERE)])?;
+        let end = |device, addresses| End { device, addresses };
+        let here = end("mtcp0", Vec::new());
+        let there = end(
+            "peer0",
+            vec![
+                format!("{OUR_NETWORK}.{KERNEL_THERE}/24"),
+                format!("fd77::{KERNEL_THERE}/64"),
+            ],
+        );
+        namespaces.join(&[here, there])?;
         // The kernel leaves checksums to hardware that a veth pair does not have; and its end must poll (GRO) to get our frames.
         namespaces.ethtool(1, &["-K", "peer0", "tx", "off", "gro", "on"])?;
+        let here = end("kern0", vec![format!("{KERNEL_SERVER}/24")]);
+        let there = end("kern1", vec![format!("10.78.0.{KERNEL_THERE}/24")]);
+        namespaces.join(&[here, there])?;
         Ok(Self(namespaces))
     }
 
@@ -53,7 +62,9 @@ impl Lab {
     }
 }
 
-/// Last part of the kernel's addresses on our end: what is measured beside mTCP.
-pub(crate) const KERNEL_HERE: u32 = 3;
+/// The network of the pair that mTCP drives.
+pub(crate) const OUR_NETWORK: &str = "10.77.0";
+/// The kernel's server that is measured beside mTCP.
+pub(crate) const KERNEL_SERVER: &str = "10.78.0.1";
 /// Last part of the kernel's addresses on the other end.
 pub(crate) const KERNEL_THERE: u32 = 2;

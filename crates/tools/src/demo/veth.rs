@@ -9,7 +9,7 @@ use crate::process::{Running, start};
 use crate::programs::program;
 use crate::signals::Stop;
 
-use super::lab::{KERNEL_HERE, KERNEL_THERE, Lab};
+use super::lab::{KERNEL_SERVER, KERNEL_THERE, Lab, OUR_NETWORK};
 use super::measure::{MEASURES, Measure, ab, curl, load, same, speed};
 
 use super::steps::{Rate, Steps, table};
@@ -25,6 +25,13 @@ struct Demo<'a> {
     program: String,
     size: Size,
     stop: &'a Stop,
+}
+
+/// Whose server is measured.
+#[derive(Clone, Copy)]
+enum Measured {
+    Ours,
+    Kernel,
 }
 
 /// IPv4 or IPv6.
@@ -51,7 +58,7 @@ impl Family {
         if self.v6 {
             format!("[fd77::{host}]")
         } else {
-            format!("10.77.0.{host}")
+            format!("{OUR_NETWORK}.{host}")
         }
     }
 }
@@ -81,7 +88,10 @@ pub(super) fn run(
     if rates.iter().any(|rate| rate.ours.is_some()) {
         println!(
             "{}",
-            table("rates to the kernel's client over the veth pair", &rates)
+            table("rates to the kernel's client, a veth pair each", &rates)
+        );
+        println!(
+            "mTCP: AF_XDP on one pair, whose other end computes its checksums. Kernel: a pair of its own with the kernel's settings."
         );
     }
     Ok(())
@@ -109,7 +119,7 @@ impl Demo<'_> {
     /// Options for AF_XDP with the addresses ending in `host`.
     fn link(host: u32) -> String {
         format!(
-            "--io afxdp:mtcp0 --addr 10.77.0.{host}/24 --addr fd77::{host}/64 --core {}",
+            "--io afxdp:mtcp0 --addr {OUR_NETWORK}.{host}/24 --addr fd77::{host}/64 --core {}",
             two_cores().0
         )
     }
@@ -201,17 +211,20 @@ impl Demo<'_> {
     fn rates(&self, steps: &mut Steps) -> Vec<Rate> {
         let mut rates: Vec<Rate> = MEASURES.iter().map(|measure| measure.rate()).collect();
         for (measure, rate) in MEASURES.iter().zip(&mut rates) {
-            rate.kernel = self.measure(steps, *measure, KERNEL_HERE);
-            rate.ours = self.measure(steps, *measure, OURS);
+            rate.kernel = self.measure(steps, *measure, Measured::Kernel);
+            rate.ours = self.measure(steps, *measure, Measured::Ours);
         }
         rates
     }
 
-    fn measure(&self, steps: &mut Steps, measure: Measure, host: u32) -> Option<f64> {
-        let (name, link) = if host == OURS {
-            ("mTCP", Self::link(OURS))
-        } else {
-            ("kernel", format!("--io kernel --core {}", two_cores().0))
+    fn measure(&self, steps: &mut Steps, measure: Measure, who: Measured) -> Option<f64> {
+        let (name, link, host) = match who {
+            Measured::Ours => ("mTCP", Self::link(OURS), FAMILIES[0].host(OURS)),
+            Measured::Kernel => (
+                "kernel",
+                format!("--io kernel --core {}", two_cores().0),
+                KERNEL_SERVER.to_owned(),
+            ),
         };
         let title = format!("{name}: {}", measure.what());
         steps.step(&title, || {
@@ -220,11 +233,7 @@ impl Demo<'_> {
                 _ => format!("{} {link}", self.web()),
             };
             let server = start(self.ours(&server), self.stop)?;
-            let arguments = measure.arguments(
-                &FAMILIES[0].host(host),
-                self.size.seconds,
-                &self.path("big"),
-            );
+            let arguments = measure.arguments(&host, self.size.seconds, &self.path("big"));
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let report = load(
                 self.theirs(&format!("load --io kernel --core {}", two_cores().1)),
