@@ -1,15 +1,16 @@
 //! Everything that `docs/performance.md` has figures of, in one go.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Parser;
+use serde_json::json;
 
 use crate::doctor::capabilities::has_net_admin;
 use crate::fail::Failure;
 use crate::signals::Stop;
 
 use super::options::BenchArgs;
+use super::report::SUMMARY_HEAD;
 
 /// Command lines over shared memory.
 const SHM: &[&str] = &[
@@ -43,37 +44,96 @@ struct Line {
     bench: BenchArgs,
 }
 
-/// Runs all of it and puts what came out between the marks of `page`; whether every run went well.
+/// What came out, in the forms it is kept in.
+#[derive(Default)]
+struct Figures {
+    summary: String,
+    sections: String,
+    json: Vec<String>,
+}
+
+/// Runs all of it and puts what came out between the marks of `page`, plots and JSON into the directory beside it; whether every run
+/// went well.
 pub(super) fn run(options: &BenchArgs, page: &Path, stop: &Stop) -> anyhow::Result<bool> {
     // What cannot be written need not be measured.
     let text = std::fs::read_to_string(page).map_err(|error| no_page(page, &error.to_string()))?;
     if replace(&text, "").is_none() {
         return Err(no_page(page, &format!("it has no '{}'", BEGIN.trim())));
     }
+    let directory = page.with_extension("");
+    std::fs::create_dir_all(&directory).map_err(|error| no_page(page, &error.to_string()))?;
     let mut lines = SHM.to_vec();
     if has_net_admin() {
         lines.extend(VETH);
     }
-    let (mut figures, mut well) = (String::new(), true);
+    let (mut figures, mut well) = (Figures::default(), true);
     for line in lines {
-        let bench = parse(line, options)?;
-        let report = bench.measure(stop)?;
-        well &= report.went_well();
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            figures,
-            "### `mtcp bench {line}`\n\n```\n{}```\n",
-            report.text()
-        );
+        eprintln!("mtcp bench {line}");
+        well &= figures.add(line, options, &directory, stop)?;
         if stop.requested() {
             return Ok(false);
         }
     }
-    let machine = crate::machine::description();
-    let figures = format!("Machine: {machine}.\n\n{figures}");
-    let text = replace(&text, &figures).unwrap_or(text);
-    std::fs::write(page, text).map_err(|error| no_page(page, &error.to_string()))?;
+    let json = format!("[\n{}\n]\n", figures.json.join(",\n"));
+    let written = std::fs::write(directory.join("figures.json"), json).and_then(|()| {
+        let text = replace(&text, &figures.text(&options.command())).unwrap_or(text);
+        std::fs::write(page, text)
+    });
+    written.map_err(|error| no_page(page, &error.to_string()))?;
     Ok(well)
+}
+
+impl Figures {
+    /// Measures one line of the lists; whether every run of it went well. A line that cannot be measured here leaves its reason.
+    fn add(
+        &mut self,
+        line: &str,
+        options: &BenchArgs,
+        directory: &Path,
+        stop: &Stop,
+    ) -> anyhow::Result<bool> {
+        let report = match parse(line, options)?.measure(stop) {
+            Ok(report) => report,
+            Err(error) => {
+                let error = format!("### `mtcp bench {line}`\n\nNot measured: {error:#}\n\n");
+                self.sections.push_str(&error);
+                return Ok(false);
+            }
+        };
+        let plot = format!("{}.svg", slug(line));
+        report.plot(directory, &plot)?;
+        let folder = directory.file_name().unwrap_or_default().to_string_lossy();
+        let section = report.section(line, &format!("{folder}/{plot}"));
+        self.summary.push_str(&report.summary(line));
+        self.sections.push_str(&section);
+        self.sections.push('\n');
+        let object = json!({ "command": format!("mtcp bench {line}"), "result": report.json() });
+        self.json.push(object.to_string());
+        Ok(report.went_well())
+    }
+
+    /// What goes onto the page.
+    fn text(&self, command: &str) -> String {
+        let machine = crate::machine::description();
+        let word = |key| machine[key].to_string().replace('"', "");
+        format!(
+            "`{command}` on a machine with {} processors ({}), Linux {}.\n\n{SUMMARY_HEAD}{}\n{}",
+            word("processors"),
+            word("processor"),
+            word("kernel"),
+            self.summary,
+            self.sections
+        )
+    }
+}
+
+/// A command line as the name of a file.
+fn slug(line: &str) -> String {
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric());
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }
 
 /// A line of the lists with the pairs, seconds and processors that were asked for.
@@ -112,6 +172,26 @@ mod tests {
             assert_eq!(bench.pairs, 3);
             assert!(!bench.cases().unwrap().is_empty(), "{line}");
         }
+    }
+
+    #[test]
+    fn every_line_has_a_file_of_its_own() {
+        let mut names: Vec<String> = SHM.iter().chain(VETH).map(|line| slug(line)).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SHM.len() + VETH.len());
+        assert_eq!(slug("short --messages 1,8"), "short-messages-1-8");
+    }
+
+    #[test]
+    fn everything_runs_for_a_second_each_unless_asked_otherwise() {
+        let seconds = |words: &[&str]| {
+            let line = Line::try_parse_from([&["bench"], words].concat()).unwrap();
+            line.bench.seconds
+        };
+        assert_eq!(seconds(&["--all"]), 1.0);
+        assert_eq!(seconds(&["--all", "--seconds", "3"]), 3.0);
+        assert_eq!(seconds(&["short"]), 2.0);
     }
 
     #[test]

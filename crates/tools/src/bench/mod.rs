@@ -33,7 +33,7 @@ impl BenchArgs {
         }
         let report = self.measure(&stop)?;
         if let Some(directory) = &self.svg {
-            let path = report.plot(directory)?;
+            let path = report.plot(directory, &report.plot_name())?;
             eprintln!("plotted to {}", path.display());
         }
         let text = if self.json {

@@ -91,7 +91,7 @@ pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(value_enum, required_unless_present = "all")]
     what: Option<What>,
-    /// Measure everything that docs/performance.md has figures of, and put them there
+    /// Measure everything that docs/performance.md has figures of, and put them there, as JSON and SVG in the directory beside it
     #[arg(long, conflicts_with_all = ["what", "json", "svg"])]
     pub(crate) all: bool,
     /// The page that --all puts its figures into
@@ -100,8 +100,13 @@ pub(crate) struct BenchArgs {
     /// Times to run each side, in turn
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) pairs: u32,
-    /// Seconds of a run that count
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    /// Seconds of a run that count; 1 with --all
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 2.0,
+        default_value_if("all", "true", "1")
+    )]
     pub(crate) seconds: f64,
     /// Messages per connection (several allowed) [default: 1]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -139,6 +144,14 @@ impl BenchArgs {
     /// What to measure; short connections where only everything was asked for.
     pub(crate) fn what(&self) -> What {
         self.what.unwrap_or(What::Short)
+    }
+
+    /// The command that measures everything as these options ask for it.
+    pub(crate) fn command(&self) -> String {
+        format!(
+            "mtcp bench --all --pairs {} --seconds {}",
+            self.pairs, self.seconds
+        )
     }
 
     /// Who connects to mTCP's server.

@@ -1,8 +1,11 @@
 //! The result of a benchmark, for people and for programs.
 
 mod json;
+mod page;
 mod svg;
 mod table;
+
+pub(crate) use page::SUMMARY_HEAD;
 
 use super::case::Measured;
 use super::noise::Noise;

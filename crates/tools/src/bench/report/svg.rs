@@ -16,34 +16,38 @@ const HEIGHT: f64 = 260.0;
 const MARGIN: f64 = 60.0;
 
 impl Report {
-    /// Writes a plot of the first figure of all cases to `directory`; its path.
+    /// What its plot is called, unless its caller knows better.
+    pub(crate) fn plot_name(&self) -> String {
+        format!(
+            "{}-{}-{}-{}.svg",
+            self.what.name(),
+            self.plotted().key,
+            self.options.link.name(),
+            self.options.mode.name()
+        )
+    }
+
+    fn plotted(&self) -> Metric {
+        let first = self.cases.first();
+        let metric = first.and_then(|first| first.case.metrics.first());
+        metric.copied().unwrap_or(Metric {
+            key: "nothing",
+            title: "nothing",
+        })
+    }
+
+    /// Writes a plot of the first figure of all cases to `name` in `directory`; its path.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn plot(&self, directory: &Path) -> anyhow::Result<PathBuf> {
-        let metric = self
-            .cases
-            .first()
-            .and_then(|first| first.case.metrics.first());
-        let metric = metric.copied().unwrap_or(Metric {
-            key: "nothing",
-            title: "nothing",
-        });
-        let options = &self.options;
-        let name = format!(
-            "{}-{}-{}-{}.svg",
-            self.what.name(),
-            metric.key,
-            options.link.name(),
-            options.mode.name()
-        );
+    pub(crate) fn plot(&self, directory: &Path, name: &str) -> anyhow::Result<PathBuf> {
         let path = directory.join(name);
         let title = format!(
             "{}, {} ({}, {})",
             self.what.name(),
-            metric.title,
-            options.link.name(),
-            options.mode.name()
+            self.plotted().title,
+            self.options.link.name(),
+            self.options.mode.name()
         );
         let written = std::fs::create_dir_all(directory)
             .and_then(|()| std::fs::write(&path, plot(&title, &self.cases)));

@@ -67,7 +67,7 @@ fn rows(measured: &Measured) -> Vec<Vec<String>> {
     rows
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value {
         value if value.is_nan() => "-".to_owned(),
         value if value >= 1000.0 => format!("{value:.0}"),
@@ -76,7 +76,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn ratio(value: f64) -> String {
+pub(super) fn ratio(value: f64) -> String {
     if value.is_nan() {
         "-".to_owned()
     } else {
@@ -93,7 +93,7 @@ fn spread(series: &Series) -> String {
     }
 }
 
-fn range(series: &Series) -> String {
+pub(super) fn range(series: &Series) -> String {
     if series.0.is_empty() || series.median().is_nan() {
         return "-".to_owned();
     }
