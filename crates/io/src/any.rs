@@ -32,6 +32,11 @@ macro_rules! impl_port {
             fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
                 each_variant!(self, Self: $($variant)*, port => port.send(fill))
             }
+
+            #[inline]
+            fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+                each_variant!(self, Self: $($variant)*, port => port.send_bundle(len, fill))
+            }
         }
 
         impl Port for $type {

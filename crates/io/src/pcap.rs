@@ -240,21 +240,38 @@ impl<P> Drop for Pcap<P> {
     }
 }
 
+/// Does what `fill` does, and captures what came of it.
+fn captured(
+    file: &PcapFile,
+    stamp: Stamp,
+    dirty: &mut bool,
+    fill: impl FnOnce(&mut [u8]) -> TxMeta,
+) -> impl FnOnce(&mut [u8]) -> TxMeta {
+    move |frame| {
+        let meta = fill(frame);
+        if let Some(bytes) = frame.get(..meta.len)
+            && !bytes.is_empty()
+        {
+            let finish = |copy: &mut [u8]| checksum::finish(copy, meta.checksum);
+            file.lock().write(stamp, bytes, finish);
+            *dirty = true;
+        }
+        meta
+    }
+}
+
 impl<P: Port> FrameSink for Pcap<P> {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let stamp = self.stamp(OUTBOUND);
         let (file, dirty) = (&self.file, &mut self.dirty);
-        self.inner.send(|frame| {
-            let meta = fill(frame);
-            if let Some(bytes) = frame.get(..meta.len)
-                && !bytes.is_empty()
-            {
-                let finish = |copy: &mut [u8]| checksum::finish(copy, meta.checksum);
-                file.lock().write(stamp, bytes, finish);
-                *dirty = true;
-            }
-            meta
-        })
+        self.inner.send(captured(file, stamp, dirty, fill))
+    }
+
+    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let stamp = self.stamp(OUTBOUND);
+        let (file, dirty) = (&self.file, &mut self.dirty);
+        let fill = captured(file, stamp, dirty, fill);
+        self.inner.send_bundle(len, fill)
     }
 }
 

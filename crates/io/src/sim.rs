@@ -277,6 +277,7 @@ impl Port for SimPort {
             mtu: self.config.mtu,
             queues: 1,
             tx_checksum: self.config.tx_checksum,
+            tx_bundle: 0,
         }
     }
 
@@ -305,6 +306,7 @@ mod tests {
             TxMeta {
                 len: bytes.len(),
                 checksum,
+                ..TxMeta::default()
             }
         })
     }

@@ -62,6 +62,7 @@ fn send(port: &mut impl Port, frame: &[u8]) {
         TxMeta {
             len: frame.len(),
             checksum: PARTIAL,
+            ..TxMeta::default()
         }
     }));
     port.flush().unwrap();

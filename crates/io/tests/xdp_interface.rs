@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use io::Port;
 use io::netlink::{self, XdpAttachment, ethtool};
 use io::xdp::{XdpConfig, XdpPort, ZeroCopy};
-use wire::frame::{FrameSink, TxChecksum, TxMeta};
+use wire::frame::{FrameSink, TxMeta};
 use wire::ip::Protocol;
 
 use xdp_support::frames::{self, carries, udp_to_us};
@@ -229,7 +229,7 @@ fn a_removed_interface_ends_wait_and_flush() {
     assert!(station.port.wait(None, None).is_err());
     assert!(station.port.send(|_| TxMeta {
         len: 60,
-        checksum: TxChecksum::Complete
+        ..TxMeta::default()
     }));
     assert!(station.port.flush().is_err());
 }
@@ -299,7 +299,7 @@ fn many_frames_go_out_and_come_back_whole() {
                 room[..ping.len()].copy_from_slice(&ping);
                 TxMeta {
                     len: ping.len(),
-                    checksum: TxChecksum::Complete,
+                    ..TxMeta::default()
                 }
             };
             if !station.port.send(fill) {

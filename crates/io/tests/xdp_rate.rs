@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use io::Port;
 use io::xdp::{XdpConfig, XdpInterface, XdpPort};
 use wire::ethernet::EtherType;
-use wire::frame::{BURST, FrameSink, TxChecksum, TxMeta};
+use wire::frame::{BURST, FrameSink, TxMeta};
 
 use xdp_support::frames::{ethernet, udp_to_us};
 use xdp_support::{PEER, Pair, is_root};
@@ -39,7 +39,7 @@ fn flood(port: &mut XdpPort, frame: &[u8], stop: impl Fn() -> bool) -> u64 {
                 room[..frame.len()].copy_from_slice(frame);
                 TxMeta {
                     len: frame.len(),
-                    checksum: TxChecksum::Complete,
+                    ..TxMeta::default()
                 }
             };
             if !port.send(fill) {

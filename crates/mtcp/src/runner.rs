@@ -230,4 +230,11 @@ impl<P: Port> FrameSink for Watched<'_, P> {
         self.refused |= !sent;
         sent
     }
+
+    #[inline]
+    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let sent = self.port.send_bundle(len, fill);
+        self.refused |= !sent;
+        sent
+    }
 }

@@ -81,6 +81,8 @@ pub struct TxMeta {
     pub len: usize,
     /// State of the transport checksum.
     pub checksum: TxChecksum,
+    /// Bytes of payload of each TCP segment in a frame that holds several, less than that in the last; 0: the frame is one packet.
+    pub segment: u16,
 }
 
 /// What a port can do.
@@ -92,6 +94,9 @@ pub struct Capabilities {
     pub queues: u16,
     /// The link finishes or does not need transport checksums: the stack may send [`TxChecksum::Partial`].
     pub tx_checksum: bool,
+    /// Most bytes of TCP payload that the link takes in one frame, to cut it into segments itself or to carry it whole
+    /// ([`FrameSink::send_bundle`]); 0: a frame is one packet. Only with `tx_checksum`.
+    pub tx_bundle: u32,
 }
 
 /// Where the stack puts frames.
@@ -99,6 +104,13 @@ pub trait FrameSink {
     /// Lends a free frame of at least MTU + 18 bytes to `fill`, which writes a frame into it and says how long it is.
     /// Returns false, and does not call `fill`, when no frame is free now: stop, and go on after the port's next flush.
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool;
+
+    /// The same for a frame of up to `len` bytes that holds several segments ([`TxMeta::segment`]), on links whose capabilities say
+    /// `tx_bundle`. What is lent may be shorter, but not than what [`send`](Self::send) lends.
+    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let _ = len;
+        self.send(fill)
+    }
 }
 
 #[cfg(test)]

@@ -285,6 +285,7 @@ impl Net {
                     TxMeta {
                         len: packet.len(),
                         checksum: TxChecksum::Complete,
+                        segment: 0,
                     }
                 }
                 // The port lends less than it promised.

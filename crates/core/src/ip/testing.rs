@@ -25,6 +25,7 @@ pub fn interface(index: u8, addresses: &[&str]) -> Interface {
             mtu: 1500,
             queues: 1,
             tx_checksum: false,
+            tx_bundle: 0,
         },
         addresses: addresses.iter().map(address).collect(),
     }

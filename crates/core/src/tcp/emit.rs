@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::frame::{MacAddr, TxChecksum, TxMeta};
+use wire::frame::{FrameSink, MacAddr, TxChecksum, TxMeta};
 use wire::ip::{Ecn, Protocol};
 use wire::seq::SeqNumber;
 use wire::tcp::{
@@ -69,7 +69,25 @@ pub(crate) fn write_frame(
     TxMeta {
         len: start + segment_len,
         checksum,
+        segment: 0,
     }
+}
+
+/// Writes a segment into a frame that `sink` lends; its length in bytes, `None` if there was no frame.
+pub(crate) fn send_segment(
+    sink: &mut impl FrameSink,
+    net: &Net,
+    target: &Target,
+    header: &TcpHeader,
+    payload: (&[u8], &[u8]),
+) -> Option<usize> {
+    let mut len = 0;
+    let sent = sink.send(|frame| {
+        let meta = write_frame(frame, net, target, header, payload);
+        len = meta.len;
+        meta
+    });
+    sent.then_some(len)
 }
 
 fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {

@@ -9,6 +9,7 @@ mod accurate_ecn;
 mod ack;
 mod autotune;
 mod bare;
+mod bundle;
 mod challenge;
 mod check;
 mod close;

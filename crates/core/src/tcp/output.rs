@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     /// Bytes of payload.
     pub len: u32,
     pub flags: TcpFlags,
+    /// Bytes of payload of each segment of a bundle (see [`crate::tcp::bundle`]); 0: it is one segment.
+    pub cut: u16,
 }
 
 impl Plan {
@@ -105,6 +107,7 @@ impl Conn<'_> {
             seq: self.cold.iss,
             len: self.syn_data_len(now),
             flags,
+            cut: 0,
         }
     }
 
@@ -235,7 +238,15 @@ impl Conn<'_> {
         } else {
             len > 0 && self.is_worth_sending(len, available, usable) && self.cwnd_allows(len)
         };
-        sendable.then(|| self.segment(Kind::New, nxt, len))
+        if !sendable {
+            return None;
+        }
+        let plan = self.segment(Kind::New, nxt, len);
+        Some(if len < available.min(usable) {
+            self.bundle(plan, available, usable)
+        } else {
+            plan
+        })
     }
 
     /// Sender's silly window avoidance with Nagle's algorithm (RFC 9293 §3.8.6.2.1, §3.7.4). `len` is min(D, U, Eff.snd.MSS).
@@ -288,6 +299,7 @@ impl Conn<'_> {
             seq,
             len,
             flags,
+            cut: 0,
         };
         let is_new = kind == Kind::New || kind == Kind::TailProbe;
         if is_new && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
@@ -312,6 +324,7 @@ impl Conn<'_> {
             seq: self.hot.snd_nxt,
             len: 0,
             flags: TcpFlags::ACK,
+            cut: 0,
         }
     }
 
@@ -323,6 +336,7 @@ impl Conn<'_> {
             seq: self.hot.snd_nxt - 1,
             len: 0,
             flags: TcpFlags::ACK,
+            cut: 0,
         }
     }
 }

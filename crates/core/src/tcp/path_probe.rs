@@ -260,7 +260,7 @@ impl Conn<'_> {
         let range = Range::new(plan.seq, plan.end());
         let search = &mut self.cold.search;
         search.forget_before(self.hot.snd_una);
-        if plan.len <= u32::from(self.hot.mss) {
+        if plan.cut != 0 || plan.len <= u32::from(self.hot.mss) {
             if !search.sent_full {
                 search.sent_full = true;
                 search.full_end = range.end;

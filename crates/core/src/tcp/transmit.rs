@@ -10,8 +10,9 @@ use crate::info::State;
 use crate::ip::Resolution;
 use crate::neigh::cache::Ended;
 use crate::tcp::Tcp;
+use crate::tcp::bundle::send_bundle;
 use crate::tcp::conn::Conn;
-use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::emit::{Target, send_segment};
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::queues::Output;
 use crate::tcp::ranges::Range;
@@ -120,11 +121,13 @@ impl Tcp {
 impl Conn<'_> {
     /// Sends up to a quantum of segments.
     fn take_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
-        for _ in 0..QUANTUM {
+        let mut sent = 0;
+        while sent < QUANTUM {
             let Some(plan) = self.plan(now) else {
                 return self.end_turn(now, sink);
             };
-            match self.send(now, &plan, sink) {
+            sent += plan.segments();
+            match self.send(now, plan, sink) {
                 Sent::Yes => {}
                 Sent::Full => return Turn::Full,
                 Sent::Not => return Turn::Off,
@@ -184,14 +187,14 @@ impl Conn<'_> {
     fn send_due_acks(&mut self, now: Instant, sink: &mut impl FrameSink) -> Sent {
         if self.has(Flags::KEEPALIVE_DUE) {
             let probe = self.plan_keepalive();
-            match self.send(now, &probe, sink) {
+            match self.send(now, probe, sink) {
                 Sent::Yes => self.clear(Flags::KEEPALIVE_DUE),
                 other => return other,
             }
         }
         while self.has(Flags::ACK_NOW) {
             let ack = self.plan_ack();
-            match self.send(now, &ack, sink) {
+            match self.send(now, ack, sink) {
                 Sent::Yes => {}
                 other => return other,
             }
@@ -199,13 +202,13 @@ impl Conn<'_> {
         Sent::Yes
     }
 
-    fn send(&mut self, now: Instant, plan: &Plan, sink: &mut impl FrameSink) -> Sent {
+    fn send(&mut self, now: Instant, mut plan: Plan, sink: &mut impl FrameSink) -> Sent {
         let mac = match self.resolve(now) {
             Ok(mac) => mac,
             Err(sent) => return sent,
         };
-        let header = self.header(now, plan);
-        let target = self.target(mac, plan);
+        let mut header = self.header(now, &plan);
+        let target = self.target(mac, &plan);
         let offset = plan.data_seq() - self.hot.stream_start();
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
@@ -214,18 +217,17 @@ impl Conn<'_> {
             (&[][..], &[][..])
         };
         let net = &shared.net;
-        let mut len = 0;
-        let sent = sink.send(|frame| {
-            let meta = write_frame(frame, net, &target, &header, payload);
-            len = meta.len;
-            meta
-        });
-        if !sent {
+        let sent = if plan.cut == 0 {
+            send_segment(sink, net, &target, &header, payload)
+        } else {
+            send_bundle(sink, net, &target, &mut header, &mut plan, payload)
+        };
+        let Some(len) = sent else {
             return Sent::Full;
-        }
+        };
         self.sh.counters.frames_out += 1;
         self.sh.counters.bytes_out += len as u64;
-        self.on_sent(now, plan);
+        self.on_sent(now, &plan);
         Sent::Yes
     }
 

@@ -22,6 +22,11 @@ pub use pair::{End, Fate, Pair};
 pub use seg::{Seg, seg};
 pub use sink::Sink;
 
+/// For benchmarks of the tables themselves.
+pub use crate::flow::{FlowKey, FlowTable};
+/// As above.
+pub use crate::wheel::Wheel;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::frame::{Capabilities, MacAddr};
@@ -60,6 +65,7 @@ pub fn config(index: u8, peer: u8) -> Config {
                 mtu: 1500,
                 queues: 1,
                 tx_checksum: false,
+                tx_bundle: 0,
             },
             addresses: vec![
                 Address {

@@ -13,6 +13,8 @@ pub struct Sink {
     pub room: usize,
     /// Length of the frames that are lent, bytes.
     pub frame_len: usize,
+    /// Length of the longest frames that are lent for bundles, bytes.
+    pub bundle_len: usize,
 }
 
 impl Default for Sink {
@@ -21,6 +23,7 @@ impl Default for Sink {
             frames: VecDeque::new(),
             room: usize::MAX,
             frame_len: 1518,
+            bundle_len: usize::MAX,
         }
     }
 }
@@ -31,7 +34,23 @@ impl FrameSink for Sink {
             return false;
         }
         self.room -= 1;
-        let mut frame = vec![0xee; self.frame_len];
+        self.lend(self.frame_len, fill);
+        true
+    }
+
+    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        self.room -= 1;
+        self.lend(len.min(self.bundle_len).max(self.frame_len), fill);
+        true
+    }
+}
+
+impl Sink {
+    fn lend(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) {
+        let mut frame = vec![0xee; len];
         let meta = fill(&mut frame);
         assert!(meta.len <= frame.len(), "frame longer than what was lent");
         assert_eq!(
@@ -43,6 +62,5 @@ impl FrameSink for Sink {
         if !frame.is_empty() {
             self.frames.push_back(frame);
         }
-        true
     }
 }

@@ -21,6 +21,8 @@ use crate::{Port, checksum};
 
 /// Ethernet header and one VLAN tag.
 const LINK_HEADERS: usize = 18;
+/// Longest frame that holds several segments: an IP packet of the largest size there is.
+const BUNDLE: usize = LINK_HEADERS + u16::MAX as usize;
 /// Frames held back in each direction, at most; more are lost, as in a router with a queue of this length.
 const SLOTS: u32 = 8192;
 /// Bursts taken from the inner port by one `receive`, at most, while none of their frames is due.
@@ -49,7 +51,7 @@ impl<P: Port> Fault<P> {
         Self {
             inner,
             now: Instant::ZERO,
-            rx: Lane::new(spec.rx, seed, SLOTS, frame_len),
+            rx: Lane::new(spec.rx, seed, SLOTS, frame_len.max(BUNDLE)),
             tx: Lane::new(spec.tx, seed | 1, SLOTS, frame_len),
             outgoing: vec![0; frame_len].into_boxed_slice(),
         }
@@ -145,6 +147,13 @@ fn lend(lane: &mut Lane, now: Instant, each: impl FnOnce(&[RxFrame<'_>])) -> usi
 }
 
 impl<P: Port> FrameSink for Fault<P> {
+    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        if self.tx.is_none() {
+            return self.inner.send_bundle(len, fill);
+        }
+        self.send(fill)
+    }
+
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if self.tx.is_none() {
             return self.inner.send(fill);
@@ -217,6 +226,12 @@ impl<P: Port> Port for Fault<P> {
         let inner = self.inner.capabilities();
         Capabilities {
             tx_checksum: inner.tx_checksum && self.tx.is_none(),
+            // What happens to frames that we send happens to one packet at a time.
+            tx_bundle: if self.tx.is_none() {
+                inner.tx_bundle
+            } else {
+                0
+            },
             ..inner
         }
     }

@@ -27,6 +27,7 @@ fn send(port: &mut impl FrameSink, bytes: &[u8], checksum: TxChecksum) -> bool {
         TxMeta {
             len: bytes.len(),
             checksum,
+            ..TxMeta::default()
         }
     })
 }

@@ -122,6 +122,16 @@ impl Queue {
         fits
     }
 
+    pub(super) fn send_bundle(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> TxMeta,
+    ) -> bool {
+        let fits = self.tx.push_bundle(len, fill);
+        self.blocked |= !fits;
+        fits
+    }
+
     /// Publishes and wakes the peer if it sleeps for what changed: at most one system call.
     pub(super) fn flush(&mut self) -> Result<(), Corrupt> {
         let sent = self.tx.publish();

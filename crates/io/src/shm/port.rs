@@ -311,6 +311,13 @@ impl FrameSink for ShmPort {
         }
         true
     }
+
+    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        match &mut self.queue {
+            Some(queue) => queue.send_bundle(len, fill),
+            None => self.send(fill),
+        }
+    }
 }
 
 impl Port for ShmPort {
@@ -393,6 +400,7 @@ impl Port for ShmPort {
             mtu: self.config.mtu,
             queues: self.config.queues,
             tx_checksum: true,
+            tx_bundle: self.config.bundle(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The two ends of one ring of frames in shared memory.
 //!
-//! Slot *k* holds frame *k* and nothing moves it: there is no free list. An entry of the ring (see [`ring::cursor`]) is the length of
-//! the frame in the slot of the same index. Beside the indices are two flags by which an end says that it sleeps.
+//! A frame stays in the slot it was written to: there is no free list. An entry of the ring (see [`ring::cursor`]) is the length of the
+//! frame in the slot of the same index; one that is longer than its slot goes on in those behind it, but not beyond the end of the ring.
+//! Beside the indices are two flags by which an end says that it sleeps.
 //!
 //! The other process may write anything anywhere at any time. What it writes is checked (indices by the cursor, lengths here) and at
 //! worst gives wrong bytes.
@@ -14,7 +15,9 @@ use ring::cursor::{Consumer, Producer, RawRing};
 use ring::region::Shared;
 use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta, TxMeta};
 
-use super::config::{CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL};
+use super::config::{
+    BUNDLE, CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL,
+};
 use crate::context;
 
 /// The other side broke the rules of the ring.
@@ -117,12 +120,26 @@ struct Slots {
 }
 
 impl Slots {
-    /// Room for a frame, in bytes.
-    const fn room(&self) -> usize {
-        self.bytes - SLOT_LEAD
+    /// Room for a frame in so many slots, in bytes.
+    const fn room(&self, slots: u32) -> usize {
+        self.bytes * slots as usize - SLOT_LEAD
     }
 
-    /// The first byte of frame `index`, which is free-running. [`Self::room`] bytes follow.
+    /// Slots that a frame of so many bytes takes.
+    const fn taken_by(&self, len: usize) -> u32 {
+        // Nearly always; and dividing takes longer than all the rest.
+        if len <= self.room(1) {
+            return 1;
+        }
+        (len + SLOT_LEAD).div_ceil(self.bytes) as u32
+    }
+
+    /// Slots from frame `index` on that lie one behind the other: up to the end of the ring.
+    const fn run(&self, index: u32) -> u32 {
+        self.mask + 1 - (index & self.mask)
+    }
+
+    /// The first byte of frame `index`, which is free-running. [`Self::room`] bytes follow for as many slots as [`Self::run`] says.
     fn frame(&self, index: u32) -> *mut u8 {
         let slot = (index & self.mask) as usize;
         self.first.wrapping_add(slot * self.bytes + SLOT_LEAD)
@@ -170,21 +187,36 @@ impl TxRing {
     }
 
     /// Lends the next free slot; false when there is none.
+    #[inline]
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-        if self.producer.free(self.pending + 1) <= self.pending {
+        self.push_slots(1, fill)
+    }
+
+    /// Lends slots for a frame of up to `len` bytes, or as many as are free, at least one.
+    pub(super) fn push_bundle(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> TxMeta,
+    ) -> bool {
+        self.push_slots(self.slots.taken_by(len.min(BUNDLE)), fill)
+    }
+
+    #[inline]
+    fn push_slots(&mut self, wanted: u32, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let first = self.next.wrapping_add(self.pending);
+        let wanted = wanted.min(self.slots.run(first));
+        let free = self.producer.free(self.pending + wanted);
+        if free <= self.pending {
             return false;
         }
-        let frame = self.slots.frame(self.next.wrapping_add(self.pending));
-        // SAFETY: in the mapping (`Slots`), and not lent to anyone: the cursor says that the consumer has given this slot back, and
-        // we are the only producer.
-        let frame = unsafe { std::slice::from_raw_parts_mut(frame, self.slots.room()) };
+        let room = self.slots.room(wanted.min(free - self.pending));
+        // SAFETY: in the mapping (`Slots`: not beyond `run`), and not lent to anyone: the cursor says that the consumer has given these
+        // slots back, and we are the only producer.
+        let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
         let meta = fill(frame);
-        // Lengths fit: a slot has at most 2^17 bytes.
-        if meta.len > 0
-            && meta.len <= self.slots.room()
-            && self.producer.write(self.pending, meta.len as u32)
-        {
-            self.pending += 1;
+        // Lengths fit: a slot has at most 2^17 bytes, and a bundle not more. Entries of further slots are never looked at.
+        if meta.len > 0 && meta.len <= room && self.producer.write(self.pending, meta.len as u32) {
+            self.pending += self.slots.taken_by(meta.len);
         }
         true
     }
@@ -266,38 +298,43 @@ impl RxRing {
             },
         };
         let mut frames = [empty; BURST];
-        let n = self.gather(&mut frames)?;
+        let (n, slots) = self.gather(&mut frames)?;
         if n > 0 {
             each(frames.get(..n).unwrap_or_default());
-            // At most BURST.
-            self.consumer.release(n as u32);
-            self.next = self.next.wrapping_add(n as u32);
+            self.consumer.release(slots);
+            self.next = self.next.wrapping_add(slots);
         }
         Ok(n)
     }
 
-    /// The frames of the next burst. Their bytes stay ours until they are released, which only `lend` does, after the last use.
-    fn gather<'a>(&mut self, frames: &mut [RxFrame<'a>; BURST]) -> Result<usize, Corrupt> {
+    /// The frames of the next burst, and the slots that they take. Their bytes stay ours until they are released, which only `lend`
+    /// does, after the last use.
+    fn gather<'a>(&mut self, frames: &mut [RxFrame<'a>; BURST]) -> Result<(usize, u32), Corrupt> {
         let available = self.consumer.available(BURST as u32);
         self.check()?;
-        let mut n = 0;
-        for (offset, frame) in (0..available).zip(frames.iter_mut()) {
-            let Some(len) = self.consumer.read(offset) else {
+        let (mut n, mut slots) = (0, 0);
+        for frame in frames.iter_mut() {
+            let Some(len) = self.consumer.read(slots).filter(|_| slots < available) else {
                 break;
             };
-            if len == 0 || len as usize > self.slots.room() {
+            let first = self.next.wrapping_add(slots);
+            let taken = self.slots.taken_by(len as usize);
+            // A frame is published whole, and does not go beyond the end of the ring.
+            let whole = taken <= self.slots.run(first) && taken <= available - slots;
+            if len == 0 || !whole {
                 if n == 0 {
                     return Err(Corrupt::Length(len));
                 }
                 break;
             }
-            let first = self.slots.frame(self.next.wrapping_add(offset));
+            let first = self.slots.frame(first);
             // SAFETY: in the mapping (`Slots`, and the length was just checked as the value used here); the producer gave the
-            // slot to us and does not write there until we release it.
+            // slots to us and does not write there until we release them.
             frame.bytes = unsafe { std::slice::from_raw_parts(first, len as usize) };
             n += 1;
+            slots += taken;
         }
-        Ok(n)
+        Ok((n, slots))
     }
 
     /// Whether frames are waiting.

@@ -146,6 +146,60 @@ fn a_length_beyond_the_frame_is_not_sent() {
     assert!(receive(&mut b).is_empty());
 }
 
+/// Sends as much of `bytes` as the lent frame holds; how much that is.
+fn send_bundle(port: &mut ShmPort, bytes: &[u8]) -> Option<usize> {
+    let mut len = 0;
+    let sent = port.send_bundle(bytes.len(), |frame| {
+        len = bytes.len().min(frame.len());
+        frame[..len].copy_from_slice(&bytes[..len]);
+        TxMeta {
+            len,
+            ..TxMeta::default()
+        }
+    });
+    sent.then_some(len)
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| ((at + seed) % 251) as u8).collect()
+}
+
+#[test]
+fn a_bundle_takes_several_slots_and_arrives_as_one_frame() {
+    let (mut a, mut b) = pair(ShmConfig { slots: 8, ..SMALL });
+    // Around the ring several times: what does not fit before its end is cut there.
+    let mut seed = 0;
+    for len in [5000, 2038, 2039, 6000, 100, 4086, 16_000].repeat(9) {
+        seed += 1;
+        let bytes = pattern(len, seed);
+        let mut sent = 0;
+        while sent < len {
+            sent += send_bundle(&mut a, &bytes[sent..]).unwrap();
+            assert!(send(&mut a, b"between"));
+            a.flush().unwrap();
+            let got = receive(&mut b);
+            assert_eq!(got.last().unwrap(), b"between");
+            assert!(bytes[..sent].ends_with(&got[0]));
+        }
+    }
+}
+
+#[test]
+fn a_bundle_takes_what_is_free_and_gives_it_back() {
+    let (mut a, mut b) = pair(ShmConfig { slots: 8, ..SMALL });
+    for n in 0..5u8 {
+        assert!(send(&mut a, &[n]));
+    }
+    let room = 3 * 2048 - SLOT_LEAD;
+    assert_eq!(send_bundle(&mut a, &pattern(10_000, 0)), Some(room));
+    assert_eq!(send_bundle(&mut a, &pattern(10_000, 0)), None);
+    a.flush().unwrap();
+    let got = receive(&mut b);
+    assert_eq!((got.len(), &got[5]), (6, &pattern(room, 0)));
+    let all = 8 * 2048 - SLOT_LEAD;
+    assert_eq!(send_bundle(&mut a, &pattern(all, 1)), Some(all));
+}
+
 #[test]
 fn queues_do_not_mix() {
     let config = ShmConfig { queues: 3, ..SMALL };

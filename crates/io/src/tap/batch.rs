@@ -91,7 +91,7 @@ impl Batch {
         };
         let meta = fill(frame);
         if meta.len > 0 && meta.len <= frame.len() {
-            *head = header::emit(meta.checksum);
+            *head = header::emit(frame, &meta);
             self.lens[self.count] = header::LEN + meta.len;
             self.count += 1;
         }
@@ -119,7 +119,7 @@ impl Batch {
     }
 }
 
-/// Whole, with a header, and not a bundle of segments.
+/// Whole, with a header, and nothing that we did not ask for.
 fn usable(slot: &[u8], len: usize) -> bool {
     len > header::LEN && len < slot.len() && slot.first_chunk().and_then(header::parse).is_some()
 }

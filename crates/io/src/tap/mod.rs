@@ -1,7 +1,8 @@
 //! TAP: a link to this machine's kernel, through /dev/net/tun.
 //!
 //! The kernel sees an interface, we are the only other station on it. Checksums need not be computed in either direction: each frame
-//! has a header (`IFF_VNET_HDR`) that says that its checksum is unfinished.
+//! has a header (`IFF_VNET_HDR`) that says that its checksum is unfinished. The same header says of a frame that it holds several TCP
+//! segments, in either direction: nobody cuts them unless the kernel sends them on elsewhere.
 //!
 //! The interface is looked up in the network namespace of the thread that opens it.
 
@@ -23,8 +24,10 @@ use crate::{Port, context, poll};
 
 /// Ethernet header and one VLAN tag.
 const LINK_HEADERS: usize = 18;
-/// Buffers take frames of at least this size, so that raising the interface's MTU a little costs nothing.
-const MIN_FRAME: usize = 2048 - header::LEN - 1;
+/// Longest frame: several segments in an IP packet of the largest size there is, whatever the MTU. Memory is touched as it is used.
+const FRAME: usize = LINK_HEADERS + u16::MAX as usize;
+/// Most bytes of payload in one frame: what headers leave of that packet.
+const BUNDLE: u32 = u16::MAX as u32 - 40 - 60;
 /// The kernel's limit (MAX_TAP_QUEUES).
 const MAX_QUEUES: u16 = 256;
 
@@ -103,16 +106,15 @@ impl TapPort {
             )
         };
         sys::set_header_len(fd.as_fd(), header::LEN).map_err(explain)?;
-        sys::set_checksum_offload(fd.as_fd()).map_err(explain)?;
-        let frame = (usize::from(link.mtu) + LINK_HEADERS).max(MIN_FRAME);
+        sys::set_offloads(fd.as_fd()).map_err(explain)?;
         Ok(Self {
             fd,
             name: link.name.clone(),
             mac: link.mac,
             mtu: link.mtu,
             queues: link.queues,
-            rx: Batch::new(frame),
-            tx: Batch::new(frame),
+            rx: Batch::new(FRAME),
+            tx: Batch::new(FRAME),
             rx_lost: 0,
             tx_lost: 0,
             gone: None,
@@ -261,6 +263,7 @@ impl Port for TapPort {
             mtu: self.mtu,
             queues: self.queues,
             tx_checksum: true,
+            tx_bundle: BUNDLE,
         }
     }
 

@@ -95,14 +95,14 @@ pub(super) fn set_interface(
     Ok(request.name())
 }
 
-/// Lets the kernel leave checksums to us, and nothing else (no segmentation offload).
-pub(super) fn set_checksum_offload(fd: BorrowedFd<'_>) -> io::Result<()> {
+/// Lets the kernel leave checksums to us, and hand over several TCP segments in one frame.
+pub(super) fn set_offloads(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     let rc = unsafe {
         libc::ioctl(
             fd.as_raw_fd(),
             libc::TUNSETOFFLOAD,
-            libc::c_ulong::from(libc::TUN_F_CSUM),
+            libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6),
         )
     };
     if rc < 0 {

@@ -87,6 +87,7 @@ impl XdpPort {
                 mtu,
                 queues: ports,
                 tx_checksum: false,
+                tx_bundle: 0,
             },
             mac: link.mac,
             mode,

@@ -16,7 +16,7 @@ use io_crate::xdp::{XdpConfig, XdpInterface, XdpPort};
 use io_crate::{Port, netlink};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-use wire::frame::{FrameSink, MacAddr, RxMeta, TxChecksum, TxMeta};
+use wire::frame::{FrameSink, MacAddr, RxMeta, TxMeta};
 
 use ::io as io_crate;
 
@@ -182,7 +182,7 @@ impl Station {
             room[..frame.len()].copy_from_slice(frame);
             TxMeta {
                 len: frame.len(),
-                checksum: TxChecksum::Complete,
+                ..TxMeta::default()
             }
         });
         assert!(sent, "no free frame");

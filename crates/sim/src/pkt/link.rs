@@ -41,6 +41,7 @@ impl Link {
                 mtu: self.mtu,
                 queues: 1,
                 tx_checksum: false,
+                tx_bundle: 0,
             },
             addresses: vec![Address {
                 addr: self.local,

@@ -5,6 +5,7 @@ mod acks;
 mod active;
 mod attacks;
 mod autotune;
+mod bundles;
 mod challenge;
 mod close;
 mod cookies;

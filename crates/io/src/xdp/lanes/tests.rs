@@ -5,7 +5,6 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use libc::xdp_ring_offset;
-use wire::frame::TxChecksum;
 
 use super::super::rings::{FromKernel, ToKernel};
 use super::*;
@@ -133,7 +132,7 @@ fn send(lanes: &mut Lanes, number: u32) -> bool {
         frame[..4].copy_from_slice(&number.to_ne_bytes());
         TxMeta {
             len: 64,
-            checksum: TxChecksum::Complete,
+            ..TxMeta::default()
         }
     })
 }
@@ -222,7 +221,7 @@ fn nothing_and_too_much_are_not_sent() {
             assert_eq!(frame.len(), 1518);
             TxMeta {
                 len,
-                checksum: TxChecksum::Complete,
+                ..TxMeta::default()
             }
         }));
     }

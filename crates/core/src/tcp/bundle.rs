@@ -1,0 +1,116 @@
+//! Several full segments in one frame, for links that cut it themselves or carry it whole (segmentation offload): their headers are
+//! written once, and they pass the link as one.
+//!
+//! A bundle counts as one segment in the counters of segments; all else (windows, pacing, the log of the flight) goes by its bytes.
+
+use std::time::Duration;
+
+use wire::frame::FrameSink;
+use wire::tcp::{TcpFlags, TcpHeader};
+
+use crate::ip::Net;
+use crate::tcp::conn::Conn;
+use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::output::{Kind, Plan};
+use crate::tcp::tcb::Flags;
+
+/// What makes each segment matter by itself.
+const UNFIT: Flags = Flags::SACKED
+    .union(Flags::RECOVERY)
+    .union(Flags::LOSS)
+    .union(Flags::HOLES)
+    .union(Flags::DUPLICATE);
+/// Headers of a frame at most, bytes: Ethernet with a tag, IPv6, TCP with options.
+const HEADERS: usize = 18 + 40 + 60;
+/// Of a paced connection, a bundle holds what may leave in this time, as on Linux: more at once would be the burst that pacing prevents.
+const PACED: Duration = Duration::from_millis(1);
+
+impl Plan {
+    /// Segments that it is on the wire.
+    pub fn segments(&self) -> u32 {
+        match self.cut {
+            0 => 1,
+            cut => self.len.div_ceil(u32::from(cut)),
+        }
+    }
+
+    /// Leaves out what a frame of `room` bytes does not hold; one segment fits any frame.
+    fn fit(&mut self, room: usize) {
+        let cut = u32::from(self.cut);
+        let most = room.saturating_sub(HEADERS).min(u16::MAX.into()) as u32;
+        if self.len > most {
+            self.len = (most - most % cut.max(1)).max(cut);
+            self.flags.remove(TcpFlags::PSH | TcpFlags::FIN);
+        }
+    }
+}
+
+impl Conn<'_> {
+    /// As many segments like `plan`, a full one of new data, as may go together with it: of `available` bytes of data that the peer's
+    /// window has `usable` bytes of room for.
+    pub fn bundle(&self, plan: Plan, available: u32, usable: u32) -> Plan {
+        let most = self.bundle_limit();
+        let cut = plan.len;
+        if most < 2 * cut || self.has(UNFIT) {
+            return plan;
+        }
+        let congestion = self.hot.window.cwnd.saturating_sub(self.pipe());
+        let limit = available.min(usable).min(most).min(congestion);
+        // Behind the last full segment nothing goes that would not go by itself.
+        let at_once = self.has(Flags::NODELAY | Flags::FIN_QUEUED) && !self.is_corked();
+        let len = if limit == available && at_once {
+            limit
+        } else {
+            limit - limit % cut
+        };
+        // CWR is the first segment's alone (RFC 3168 §6.1.2), and one of the bits of a counter (RFC 9768 §3.2.2): no link is trusted with it.
+        if len <= cut || self.ecn_flags(&plan).contains(TcpFlags::CWR) {
+            return plan;
+        }
+        Plan {
+            cut: cut as u16,
+            ..self.segment(Kind::New, plan.seq, len)
+        }
+    }
+
+    /// Bytes that the link takes at a time, and pacing lets go.
+    fn bundle_limit(&self) -> u32 {
+        let port = usize::from(self.hot.port.0);
+        let interface = self.sh.config.interfaces.get(port);
+        let most = interface.map_or(0, |interface| interface.capabilities.tx_bundle);
+        match self.cold.pacing.rate() {
+            Some(rate) => {
+                most.min((rate / (1000 / PACED.as_millis() as u64)).min(u32::MAX.into()) as u32)
+            }
+            None => most,
+        }
+    }
+}
+
+/// Writes as much of a bundle as the frame that `sink` lends holds; its length in bytes, 0 if there was no frame. `plan` says afterwards
+/// what went.
+pub(crate) fn send_bundle(
+    sink: &mut impl FrameSink,
+    net: &Net,
+    target: &Target,
+    header: &mut TcpHeader,
+    plan: &mut Plan,
+    (first, second): (&[u8], &[u8]),
+) -> Option<usize> {
+    let mut written = 0;
+    let sent = sink.send_bundle(HEADERS + plan.len as usize, |frame| {
+        let flags = plan.flags;
+        plan.fit(frame.len());
+        header.flags.remove(flags.difference(plan.flags));
+        let len = plan.len as usize;
+        let first = first.get(..len).unwrap_or(first);
+        let second = second.get(..len - first.len()).unwrap_or(second);
+        let mut meta = write_frame(frame, net, target, header, (first, second));
+        if plan.segments() > 1 {
+            meta.segment = plan.cut;
+        }
+        written = meta.len;
+        meta
+    });
+    sent.then_some(written)
+}
