@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mtcp_core::command::Options;
 use mtcp_core::{AppStreams, ConnId, Event, Ready, Token};
 use wire::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::slab::Slab;
 use crate::socket::bindings::Bindings;
 use crate::socket::connect::Sources;
 use crate::socket::listen::{Listener, Waiting};
-use crate::socket::table::{Body, Flags, NONE, Table};
+use crate::socket::table::{Body, Choices, Flags, NONE, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
 use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
@@ -94,11 +95,15 @@ impl Context {
         driver: Driver,
         streams: AppStreams,
     ) -> Self {
+        let usual = Choices::new(Options {
+            idle_timeout: settings.idle_timeout,
+            ..Options::default()
+        });
         Self {
             settings,
             driver,
             streams,
-            table: Table::new(sockets),
+            table: Table::new(sockets, usual),
             listeners: Slab::new(),
             pipes: Slab::new(),
             watch: Watch::new(),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::epoll::Events;
-use crate::socket::table::{Body, Details, Flags};
+use crate::socket::table::{Body, Flags};
 use crate::{Context, Domain, Errno, Result, SocketId};
 
 /// Bytes that a pipe holds, as Linux has it.
@@ -77,9 +77,8 @@ impl Context {
             writer: None,
         });
         let end = |context: &mut Self, flags| {
-            context
-                .table
-                .insert(Body::Pipe(index), flags, Details::new(Domain::V4))
+            let details = context.table.blank(Domain::V4);
+            context.table.insert(Body::Pipe(index), flags, details)
         };
         let reader = end(self, Flags::empty());
         let writer = reader.and_then(|_| end(self, Flags::WRITER));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bitflags::bitflags;
 
-use crate::socket::table::{Body, Details, Flags, NONE};
+use crate::socket::table::{Body, Flags, NONE};
 use crate::{Context, Domain, Errno, Result, SocketId};
 
 mod ready;
@@ -76,11 +76,10 @@ impl Context {
     /// `ENFILE`.
     pub fn epoll_create(&mut self) -> Result<SocketId> {
         let instance = self.watch.create();
-        let id = self.table.insert(
-            Body::Epoll(instance),
-            Flags::empty(),
-            Details::new(Domain::V4),
-        );
+        let details = self.table.blank(Domain::V4);
+        let id = self
+            .table
+            .insert(Body::Epoll(instance), Flags::empty(), details);
         if id.is_err() {
             self.watch.destroy(instance);
         }

@@ -113,6 +113,7 @@ impl Context {
             .table
             .look(id)?
             .1
+            .choices
             .options
             .linger
             .unwrap_or(Duration::ZERO);

@@ -100,7 +100,7 @@ impl Context {
 
     /// Blocks until the handshake has ended.
     fn wait_connected(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
-        let patience = self.table.look(id)?.1.send_timeout;
+        let patience = self.table.look(id)?.1.choices.send_timeout;
         let result = self.wait_until(patience, false, |context| context.connected(id, conn))?;
         // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
         let _ = self.driver.settle();
@@ -149,7 +149,7 @@ impl Context {
         let remote_inner = inward(socket.domain(), remote)?;
         let bound = socket.flags.contains(Flags::BOUND);
         let v6 = socket.flags.contains(Flags::V6);
-        let mut options = details.options;
+        let mut options = details.choices.options;
         options.fast_open_connect |= fast;
         let local = if bound {
             Some(source(

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use mtcp_core::{Command, ConnId, ListenerId, Reply, Token};
 
@@ -55,8 +56,7 @@ impl Context {
         } else {
             Flags::empty()
         };
-        let mut details = Details::new(domain);
-        details.options.idle_timeout = self.settings.idle_timeout;
+        let details = self.table.blank(domain);
         self.table.insert(Body::Idle, flags, details)
     }
 
@@ -108,8 +108,12 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `EINVAL` (connected or connecting, backlog 0), `EADDRINUSE`, `ENOMEM`.
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
         let (socket, details) = self.table.both(id)?;
-        let (body, flags, options, local) =
-            (socket.body, socket.flags, details.options, details.local);
+        let (body, flags, options, local) = (
+            socket.body,
+            socket.flags,
+            details.choices.options,
+            details.local,
+        );
         match body {
             Body::Listener(_) => return Ok(()),
             Body::Idle if backlog > 0 => {}
@@ -193,12 +197,17 @@ impl Context {
         let flags = socket.flags & (Flags::V6 | Flags::KEEPALIVE | Flags::LOW_WATER);
         let v6 = flags.contains(Flags::V6);
         let remote = Self::outward(v6, remote);
-        let mut details = Details {
+        let mut choices = Arc::clone(&details.choices);
+        if choices.options.defer_accept != 0 {
+            let mut own = *choices;
+            own.options.defer_accept = 0;
+            choices = self.table.share(own);
+        }
+        let details = Details {
             local: Self::outward(v6, local),
             remote,
-            ..*details
+            choices,
         };
-        details.options.defer_accept = 0;
         let accepted = match self.table.insert(Body::Stream(conn), flags, details) {
             Ok(accepted) => accepted,
             Err(error) => return Some(Err(error)),

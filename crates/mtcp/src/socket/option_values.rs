@@ -6,7 +6,7 @@ use mtcp_core::command::Options;
 use mtcp_core::config::Config;
 use mtcp_core::deferral;
 
-use super::table::Details;
+use super::table::Choices;
 use super::{OptionName, SocketOption};
 use crate::context::Settings;
 use crate::{Errno, Result};
@@ -30,10 +30,10 @@ const MAX_BACKLOG: u32 = 4096;
 const MAX_FIN_WAIT_2: Duration = Duration::from_secs(120);
 
 /// Changes an option that is a value and nothing else.
-pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> {
-    let Details {
+pub(super) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> {
+    let Choices {
         options, keepalive, ..
-    } = details;
+    } = choices;
     match option {
         SocketOption::Linger(linger) => options.linger = linger,
         SocketOption::RecvBuffer(bytes) => options.recv_buffer = Some(bytes.max(MIN_BUFFER)),
@@ -64,9 +64,9 @@ pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> 
         }
         SocketOption::FastOpenConnect(on) => options.fast_open_connect = on,
         SocketOption::MaxPacingRate(rate) => options.max_pacing_rate = rate,
-        SocketOption::IncomingCpu(cpu) => details.incoming_cpu = cpu,
-        SocketOption::RecvTimeout(time) => details.recv_timeout = time,
-        SocketOption::SendTimeout(time) => details.send_timeout = time,
+        SocketOption::IncomingCpu(cpu) => choices.incoming_cpu = cpu,
+        SocketOption::RecvTimeout(time) => choices.recv_timeout = time,
+        SocketOption::SendTimeout(time) => choices.send_timeout = time,
         SocketOption::Tos(class) => options.v4.class = class & !3,
         SocketOption::Ttl(hops) => options.v4.hop_limit = hops,
         SocketOption::TrafficClass(class) => options.v6.class = class & !3,
@@ -77,12 +77,12 @@ pub(super) fn change(details: &mut Details, option: SocketOption) -> Result<()> 
 }
 
 /// SO_RCVLOWAT: at most half of the buffer, which grows for it unless the application has chosen its size. `default`: of a buffer.
-pub(super) fn set_low_water(details: &mut Details, bytes: u32, default: u32) {
-    let most = details.options.recv_buffer.unwrap_or(MAX_BUFFER) / 2;
+pub(super) fn set_low_water(choices: &mut Choices, bytes: u32, default: u32) {
+    let most = choices.options.recv_buffer.unwrap_or(MAX_BUFFER) / 2;
     let bytes = bytes.clamp(1, most.max(1));
-    details.recv_low_water = bytes;
-    if bytes > details.options.recv_buffer.unwrap_or(default) / 2 {
-        details.options.recv_buffer = Some(2 * bytes);
+    choices.recv_low_water = bytes;
+    if bytes > choices.options.recv_buffer.unwrap_or(default) / 2 {
+        choices.options.recv_buffer = Some(2 * bytes);
     }
 }
 
@@ -146,12 +146,11 @@ fn keep_time(time: Duration) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Domain;
 
     #[test]
     fn ranges_are_those_of_linux() {
-        let mut details = Details::new(Domain::V4);
-        let mut try_one = |option| change(&mut details, option);
+        let mut choices = Choices::new(Options::default());
+        let mut try_one = |option| change(&mut choices, option);
         assert_eq!(
             try_one(SocketOption::KeepIdle(Duration::ZERO)),
             Err(Errno::EINVAL)
@@ -174,18 +173,18 @@ mod tests {
 
     #[test]
     fn a_low_water_mark_fits_the_buffer() {
-        let mut details = Details::new(Domain::V4);
-        set_low_water(&mut details, 0, 1000);
+        let mut choices = Choices::new(Options::default());
+        set_low_water(&mut choices, 0, 1000);
         assert_eq!(
-            (details.recv_low_water, details.options.recv_buffer),
+            (choices.recv_low_water, choices.options.recv_buffer),
             (1, None)
         );
-        set_low_water(&mut details, 600, 1000);
+        set_low_water(&mut choices, 600, 1000);
         assert_eq!(
-            (details.recv_low_water, details.options.recv_buffer),
+            (choices.recv_low_water, choices.options.recv_buffer),
             (600, Some(1200))
         );
-        set_low_water(&mut details, u32::MAX, 1000);
-        assert_eq!(details.recv_low_water, 600);
+        set_low_water(&mut choices, u32::MAX, 1000);
+        assert_eq!(choices.recv_low_water, 600);
     }
 }

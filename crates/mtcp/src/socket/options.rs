@@ -103,7 +103,8 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `EINVAL` (out of range, or too late), `ENOPROTOOPT` (only to read).
     pub fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<()> {
         let (socket, details) = self.table.both(id)?;
-        let before = details.options;
+        let before = *details.choices;
+        let mut choices = before;
         match option {
             SocketOption::ReuseAddr(on) => socket.flags.set(Flags::REUSE_ADDR, on),
             SocketOption::ReusePort(on) => socket.flags.set(Flags::REUSE_PORT, on),
@@ -126,19 +127,22 @@ impl Context {
                 return Err(Errno::EINVAL);
             }
             SocketOption::RecvLowWater(bytes) => {
-                set_low_water(details, bytes, self.settings.rcvbuf);
-                let several = details.recv_low_water > 1;
+                set_low_water(&mut choices, bytes, self.settings.rcvbuf);
+                let several = choices.recv_low_water > 1;
                 socket.flags.set(Flags::LOW_WATER, several);
             }
-            other => change(details, other)?,
+            other => change(&mut choices, other)?,
         }
-        details.options.keepalive = socket
+        choices.options.keepalive = socket
             .flags
             .contains(Flags::KEEPALIVE)
-            .then_some(details.keepalive);
-        let (body, options) = (socket.body, details.options);
-        if options != before {
-            self.tell_options(body, options)?;
+            .then_some(choices.keepalive);
+        let body = socket.body;
+        if choices != before {
+            self.table.choose(id, choices);
+        }
+        if choices.options != before.options {
+            self.tell_options(body, choices.options)?;
         }
         match (option, body) {
             (SocketOption::QuickAck(true), Body::Stream(conn)) => {
@@ -178,7 +182,8 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `ENOTCONN` (what only connections have).
     pub fn option(&mut self, id: SocketId, name: OptionName) -> Result<SocketOption> {
         let (socket, details) = self.table.look(id)?;
-        let (flags, options, keep) = (socket.flags, details.options, details.keepalive);
+        let (flags, choices) = (socket.flags, *details.choices);
+        let (options, keep) = (choices.options, choices.keepalive);
         let marking = (options.v4, options.v6);
         Ok(match name {
             OptionName::ReuseAddr => SocketOption::ReuseAddr(flags.contains(Flags::REUSE_ADDR)),
@@ -193,16 +198,16 @@ impl Context {
             OptionName::KeepIdle => SocketOption::KeepIdle(keep.idle),
             OptionName::KeepInterval => SocketOption::KeepInterval(keep.interval),
             OptionName::KeepCount => SocketOption::KeepCount(keep.count),
-            OptionName::RecvLowWater => SocketOption::RecvLowWater(details.recv_low_water),
-            OptionName::RecvTimeout => SocketOption::RecvTimeout(details.recv_timeout),
-            OptionName::SendTimeout => SocketOption::SendTimeout(details.send_timeout),
+            OptionName::RecvLowWater => SocketOption::RecvLowWater(choices.recv_low_water),
+            OptionName::RecvTimeout => SocketOption::RecvTimeout(choices.recv_timeout),
+            OptionName::SendTimeout => SocketOption::SendTimeout(choices.send_timeout),
             OptionName::Tos => SocketOption::Tos(marking.0.class),
             OptionName::Ttl => SocketOption::Ttl(marking.0.hop_limit),
             OptionName::TrafficClass => SocketOption::TrafficClass(marking.1.class),
             OptionName::HopLimit => SocketOption::HopLimit(marking.1.hop_limit),
             OptionName::Mtu => SocketOption::Mtu(self.path_mtu(id)?),
             OptionName::IncomingCpu => {
-                SocketOption::IncomingCpu(details.incoming_cpu.or(self.processor()))
+                SocketOption::IncomingCpu(choices.incoming_cpu.or(self.processor()))
             }
             OptionName::Error => SocketOption::Error(self.take_error(id)?),
             OptionName::AcceptConn => SocketOption::AcceptConn(socket.kind() == Kind::Listener),

@@ -1,6 +1,7 @@
 //! The table of sockets: one small record per id for what every call needs, one larger for the rest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bitflags::bitflags;
@@ -12,6 +13,9 @@ use crate::{Errno, Result};
 
 /// End of a list.
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// Records of choices that are looked through for the same.
+const RECENT: usize = 4;
 
 /// Linux: 2 hours, 75 seconds, 9 probes.
 /// RFC 9293 MUST-28.
@@ -78,10 +82,16 @@ pub(crate) struct Socket {
 }
 
 /// The rest, for streams and listeners.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Details {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    pub(crate) choices: Arc<Choices>,
+}
+
+/// What the application chose for a socket. Mostly the same for very many: one record for all that were set alike one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choices {
     pub(crate) options: Options,
     pub(crate) keepalive: Keepalive,
     /// Bytes without which a stream is not readable.
@@ -98,6 +108,10 @@ pub(crate) struct Details {
 pub(crate) struct Table {
     sockets: Vec<Socket>,
     details: Vec<Details>,
+    /// Of sockets that nothing was chosen for.
+    usual: Arc<Choices>,
+    /// The choices made last: programs choose the same few things, one after the other, for each socket.
+    recent: [Arc<Choices>; RECENT],
     free: u32,
     limit: u32,
 }
@@ -110,13 +124,11 @@ pub(crate) fn unspecified(domain: Domain) -> SocketAddr {
     }
 }
 
-impl Details {
-    pub(crate) fn new(domain: Domain) -> Self {
-        let none = unspecified(domain);
+impl Choices {
+    /// `options`, and what Linux does.
+    pub(crate) fn new(options: Options) -> Self {
         Self {
-            local: none,
-            remote: none,
-            options: Options::default(),
+            options,
             keepalive: KEEPALIVE,
             recv_low_water: 1,
             recv_timeout: None,
@@ -127,12 +139,43 @@ impl Details {
 }
 
 impl Table {
-    pub(crate) fn new(limit: u32) -> Self {
+    pub(crate) fn new(limit: u32, usual: Choices) -> Self {
+        let usual = Arc::new(usual);
         Self {
             sockets: Vec::new(),
             details: Vec::new(),
+            recent: std::array::from_fn(|_| Arc::clone(&usual)),
+            usual,
             free: NONE,
             limit,
+        }
+    }
+
+    /// Of a socket that nothing was done with.
+    pub(crate) fn blank(&self, domain: Domain) -> Details {
+        let none = unspecified(domain);
+        Details {
+            local: none,
+            remote: none,
+            choices: Arc::clone(&self.usual),
+        }
+    }
+
+    /// A record of `choices`.
+    pub(crate) fn share(&mut self, choices: Choices) -> Arc<Choices> {
+        if let Some(same) = self.recent.iter().find(|recent| ***recent == choices) {
+            return Arc::clone(same);
+        }
+        self.recent.rotate_right(1);
+        self.recent[0] = Arc::new(choices);
+        Arc::clone(&self.recent[0])
+    }
+
+    /// Changes what was chosen for a socket.
+    pub(crate) fn choose(&mut self, id: SocketId, choices: Choices) {
+        let choices = self.share(choices);
+        if let Some(details) = self.details.get_mut(id.0 as usize) {
+            details.choices = choices;
         }
     }
 
@@ -231,7 +274,7 @@ impl Table {
     /// Bytes without which the stream is not readable.
     pub(crate) fn recv_low_water(&self, id: SocketId) -> u32 {
         let details = self.details.get(id.0 as usize);
-        details.map_or(1, |details| details.recv_low_water)
+        details.map_or(1, |details| details.choices.recv_low_water)
     }
 
     /// Whether this is that connection's socket.
@@ -279,12 +322,13 @@ mod tests {
     use super::*;
 
     fn insert(table: &mut Table) -> Result<SocketId> {
-        table.insert(Body::Idle, Flags::empty(), Details::new(Domain::V4))
+        let blank = table.blank(Domain::V4);
+        table.insert(Body::Idle, Flags::empty(), blank)
     }
 
     #[test]
     fn ids_are_small_and_reused() {
-        let mut table = Table::new(3);
+        let mut table = Table::new(3, Choices::new(Options::default()));
         let ids: Vec<_> = (0..3).map(|_| insert(&mut table).unwrap().0).collect();
         assert_eq!(ids, [0, 1, 2]);
         assert_eq!(insert(&mut table), Err(Errno::ENFILE));
@@ -299,14 +343,31 @@ mod tests {
 
     #[test]
     fn ids_out_of_range_are_bad() {
-        let mut table = Table::new(1);
+        let mut table = Table::new(1, Choices::new(Options::default()));
         assert_eq!(table.get(SocketId(u32::MAX)).err(), Some(Errno::EBADF));
         assert_eq!(table.both(SocketId(7)).err(), Some(Errno::EBADF));
         table.remove(SocketId(7));
     }
 
     #[test]
-    fn the_hot_record_is_small() {
+    fn records_are_small() {
         assert!(size_of::<Socket>() <= 24, "{}", size_of::<Socket>());
+        assert!(size_of::<Details>() <= 72, "{}", size_of::<Details>());
+    }
+
+    #[test]
+    fn sockets_that_were_set_alike_share_a_record() {
+        let mut table = Table::new(8, Choices::new(Options::default()));
+        let ids = [(); 3].map(|()| insert(&mut table).unwrap());
+        let record = |table: &Table, id| Arc::as_ptr(&table.look(id).unwrap().1.choices);
+        assert_eq!(record(&table, ids[0]), record(&table, ids[1]));
+        for id in ids {
+            let mut choices = *table.look(id).unwrap().1.choices;
+            choices.options.nodelay = id != ids[2];
+            table.choose(id, choices);
+        }
+        assert_eq!(record(&table, ids[0]), record(&table, ids[1]));
+        assert!(table.look(ids[0]).unwrap().1.choices.options.nodelay);
+        assert!(!table.look(ids[2]).unwrap().1.choices.options.nodelay);
     }
 }
