@@ -1,9 +1,10 @@
 //! From the addresses of a segment to what it belongs to.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use hashbrown::HashTable;
+use ring::region::{Column, PagePolicy};
 use siphasher::sip::SipHasher13;
 
 /// The two highest bits of an id say what it names; the rest is a slot.
@@ -105,31 +106,29 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// 32 bits of hash and the id. The owner keeps the keys; with the hash at hand, a lookup touches a key only when it is very probably the
-/// right one, and moving entries (which room reserved beforehand makes rare) touches none.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    hash: u32,
-    id: u32,
-}
-
 /// The hash of a [`FlowKey`] under the secret of one stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHash(u32);
 
-impl FlowHash {
-    /// The table takes its position from the low bits and its tag from the highest: 32 bits are enough for both if spread over both ends.
-    fn spread(self) -> u64 {
-        u64::from(self.0) << 32 | u64::from(self.0)
-    }
-}
+/// Entries of a bucket.
+const PLACES: usize = 7;
+/// Where a bucket keeps how many entries were put behind it because it was full.
+const BEHIND: usize = PLACES;
+
+/// One cache line: hashes, with the count of entries put behind it as the last word, and ids plus one (0: free).
+type Bucket = [[u32; PLACES + 1]; 2];
+
+const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// Ids by the hash of their keys: SipHash-1-3 with a secret key, so that chosen addresses and ports cannot make it slow.
 ///
-/// All room is reserved when it is made, for twice the expected entries: entries are never moved while the table is at most half full,
-/// so no insertion is slower than others.
+/// A look-up reads one cache line, which [`prefetch`](Self::prefetch) can have fetched. The owner keeps the keys; with the hash at hand, a
+/// look-up touches a key only when it is very probably the right one. An entry that finds its bucket full goes to the next that is not.
+///
+/// There is room for twice the expected entries from the start: entries never move, so no insertion is slower than others.
 pub struct FlowTable {
-    entries: HashTable<Entry>,
+    buckets: Column<Bucket>,
+    len: usize,
     hasher: SipHasher13,
 }
 
@@ -137,20 +136,35 @@ impl fmt::Debug for FlowTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the hasher: it holds the secret.
         f.debug_struct("FlowTable")
-            .field("entries", &self.entries.len())
+            .field("entries", &self.len)
             .finish_non_exhaustive()
     }
 }
 
+/// The place of `id` in a bucket.
+fn place_in([_, ids]: &Bucket, id: u32) -> Option<usize> {
+    ids.iter().position(|&other| other == id + 1)
+}
+
+/// A free place in a bucket.
+fn free_in([_, ids]: &Bucket) -> Option<usize> {
+    ids.iter().take(PLACES).position(|&id| id == 0)
+}
+
 impl FlowTable {
     /// For `max` ids, hashed with a key from `secret`.
-    pub fn new(max: usize, secret: &[u8; 32]) -> Self {
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(max: usize, secret: &[u8; 32], pages: PagePolicy) -> io::Result<Self> {
         let mut key = [0; 16];
         key.copy_from_slice(&secret[..16]);
-        Self {
-            entries: HashTable::with_capacity(max.saturating_mul(2)),
+        let buckets = max.saturating_mul(2).div_ceil(PLACES).next_power_of_two();
+        Ok(Self {
+            buckets: Column::new(buckets, pages)?,
+            len: 0,
             hasher: SipHasher13::new_with_key(&key),
-        }
+        })
     }
 
     /// The hash to find, insert and remove `key` with.
@@ -159,53 +173,97 @@ impl FlowTable {
         FlowHash((hash >> 32) as u32 ^ hash as u32)
     }
 
-    /// The id inserted with `hash` whose key is the wanted one, says `is_key`.
-    pub fn find(&self, hash: FlowHash, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.entries
-            .find(hash.spread(), |entry| {
-                entry.hash == hash.0 && is_key(entry.id)
-            })
-            .map(|entry| entry.id)
+    /// The buckets to look into, each once.
+    fn probe(&self, hash: FlowHash) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.buckets.len() - 1;
+        (0..=mask).map(move |step| (hash.0 as usize).wrapping_add(step) & mask)
     }
 
-    /// Adds `id`; the caller made sure that its key is not in the table.
+    /// Hints the processor to load what [`find`](Self::find) will look at.
+    pub fn prefetch(&self, hash: FlowHash) {
+        let home = hash.0 as usize & (self.buckets.len() - 1);
+        self.buckets.prefetch(home);
+    }
+
+    /// The id inserted with `hash` whose key is the wanted one, says `is_key`.
+    pub fn find(&self, hash: FlowHash, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
+        for at in self.probe(hash) {
+            let [hashes, ids] = self.buckets.get(at)?;
+            for (&other, &id) in hashes.iter().zip(ids) {
+                if other == hash.0 && id != 0 && is_key(id - 1) {
+                    return Some(id - 1);
+                }
+            }
+            if hashes[BEHIND] == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Adds `id`; the caller made sure that its key is not in the table, and that there are not more ids than it was made for.
     pub fn insert(&mut self, hash: FlowHash, id: u32) {
-        let entry = Entry { hash: hash.0, id };
-        self.entries
-            .insert_unique(hash.spread(), entry, |entry| FlowHash(entry.hash).spread());
+        for at in self.probe(hash) {
+            let Some(bucket) = self.buckets.get_mut(at) else {
+                return;
+            };
+            if let Some(place) = free_in(bucket) {
+                bucket[0][place] = hash.0;
+                bucket[1][place] = id + 1;
+                self.len += 1;
+                return;
+            }
+            bucket[0][BEHIND] += 1;
+        }
+    }
+
+    /// The bucket and the place of `id`, inserted with `hash`.
+    fn locate(&self, hash: FlowHash, id: u32) -> Option<(usize, usize)> {
+        for at in self.probe(hash) {
+            let bucket = self.buckets.get(at)?;
+            if let Some(place) = place_in(bucket, id) {
+                return Some((at, place));
+            }
+            if bucket[0][BEHIND] == 0 {
+                return None;
+            }
+        }
+        None
     }
 
     /// Replaces `old` (inserted with `hash`) by `new`, which has the same key. False if it was not there.
     pub fn replace(&mut self, hash: FlowHash, old: u32, new: u32) -> bool {
-        match self
-            .entries
-            .find_mut(hash.spread(), |entry| entry.id == old)
-        {
-            Some(entry) => {
-                entry.id = new;
-                true
-            }
-            None => false,
+        let Some((at, place)) = self.locate(hash, old) else {
+            return false;
+        };
+        if let Some([_, ids]) = self.buckets.get_mut(at) {
+            ids[place] = new + 1;
         }
+        true
     }
 
     /// Takes `id` out; false if it was not inserted with `hash`.
     pub fn remove(&mut self, hash: FlowHash, id: u32) -> bool {
-        match self
-            .entries
-            .find_entry(hash.spread(), |entry| entry.id == id)
-        {
-            Ok(entry) => {
-                entry.remove();
-                true
+        let Some((found, place)) = self.locate(hash, id) else {
+            return false;
+        };
+        for at in self.probe(hash) {
+            let Some([hashes, ids]) = self.buckets.get_mut(at) else {
+                break;
+            };
+            if at == found {
+                ids[place] = 0;
+                break;
             }
-            Err(_) => false,
+            hashes[BEHIND] -= 1;
         }
+        self.len -= 1;
+        true
     }
 
     /// Ids in the table.
     pub fn count(&self) -> usize {
-        self.entries.len()
+        self.len
     }
 }
 
@@ -237,10 +295,13 @@ mod tests {
         assert!(v4.is_ipv4() && !v6.is_ipv4());
     }
 
+    fn table(max: usize, secret: u8) -> FlowTable {
+        FlowTable::new(max, &[secret; 32], PagePolicy::Small).unwrap()
+    }
+
     #[test]
     fn the_hash_depends_on_the_secret_and_on_every_part_of_the_key() {
-        let table = FlowTable::new(8, &[1; 32]);
-        let other = FlowTable::new(8, &[2; 32]);
+        let (table, other) = (table(8, 1), table(8, 2));
         assert_ne!(table.hash(&key(9)), other.hash(&key(9)));
         assert_ne!(table.hash(&key(9)), table.hash(&key(10)));
         let swapped = FlowKey::new(key(80).remote(), key(80).local());
@@ -255,25 +316,31 @@ mod tests {
         assert_eq!(tag(id(HALF_OPEN, u32::MAX)), HALF_OPEN as usize);
     }
 
+    /// However full its bucket is.
     #[test]
-    fn room_for_the_configured_entries_never_moves() {
-        let mut table = FlowTable::new(1000, &[0; 32]);
-        let before = table.entries.capacity();
-        for round in 0..20u16 {
-            for i in 0..1000 {
-                table.insert(table.hash(&key(round * 1000 + i)), u32::from(i));
+    fn as_many_as_were_promised_find_room_with_one_hash() {
+        let mut table = table(100, 0);
+        let hash = table.hash(&key(1));
+        for round in 0..3 {
+            for id in 0..100 {
+                table.insert(hash, id);
             }
-            for i in 0..1000 {
-                assert!(table.remove(table.hash(&key(round * 1000 + i)), u32::from(i)));
+            for id in 0..100 {
+                assert_eq!(table.find(hash, |other| other == id), Some(id), "{round}");
             }
+            for id in 0..100 {
+                assert!(table.remove(hash, id) && !table.remove(hash, id));
+            }
+            assert_eq!(table.find(hash, |_| true), None);
         }
-        assert_eq!(table.entries.capacity(), before);
+        let empty = |bucket: &Bucket| bucket[0][BEHIND] == 0 && bucket[1] == [0; PLACES + 1];
+        assert!(table.count() == 0 && table.buckets.iter().all(empty));
     }
 
     proptest! {
         #[test]
         fn behaves_like_a_map(ops in prop::collection::vec((0u8..3, 0u16..40, 0u32..1000), 0..300)) {
-            let mut table = FlowTable::new(4, &[3; 32]);
+            let mut table = table(40, 3);
             let mut oracle = BTreeMap::new();
             // The owner's column of keys.
             let mut keys = BTreeMap::new();
@@ -297,7 +364,7 @@ mod tests {
                         keys.insert(new, port);
                         oracle.insert(port, new);
                     }
-                    _ => prop_assert!(!table.remove(hash, u32::MAX)),
+                    _ => prop_assert!(!table.remove(hash, u32::MAX - 1)),
                 }
                 prop_assert_eq!(table.count(), oracle.len());
             }

@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::error::Error;
+use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::limit::RateLimiter;
 use crate::neigh::announce::Claims;
@@ -226,6 +227,26 @@ impl Net {
         if src.is_some_and(|src| !self.is_local(src) || src.is_ipv4() != dst.is_ipv4()) {
             return Err(Error::AddressNotAvailable);
         }
+        self.route(dst, src)
+    }
+
+    /// How to answer what came to the local end of `key`.
+    ///
+    /// # Errors
+    /// As [`path`](Self::path).
+    pub fn way_back(&self, key: &FlowKey) -> Result<Path, Error> {
+        let (local, remote) = (key.local().ip(), key.remote().ip());
+        if key.is_ipv4() {
+            // Input took it because both ends are what they have to be.
+            self.route(remote, Some(local))
+        } else {
+            // It may have been sent to a group.
+            self.path(remote, Some(local))
+        }
+    }
+
+    /// Where packets for `dst` leave.
+    fn route(&self, dst: IpAddr, src: Option<IpAddr>) -> Result<Path, Error> {
         let has_source = |port: PortId| match (src, self.addresses.link(port)) {
             (Some(src), Some(link)) => link.has(src),
             _ => false,

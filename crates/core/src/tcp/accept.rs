@@ -4,7 +4,7 @@ use ring::stream::StreamError;
 use wire::time::Instant;
 
 use crate::drops::Drop;
-use crate::flow;
+use crate::flow::{self, FlowHash};
 use crate::id::Token;
 use crate::info::State;
 use crate::ip::Path;
@@ -12,7 +12,7 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::Step;
 use crate::tcp::half_open::{self, HalfOpen};
 use crate::tcp::isn::Start;
-use crate::tcp::open::{Opening, control_block, limits, synchronize};
+use crate::tcp::open::{self, Opening, limits, synchronize};
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -33,10 +33,9 @@ impl Tcp {
             }
             Err(reason) => return Err(reason.into()),
         };
-        let hash = self.flows.hash(&record.key);
         let old = flow::id(flow::HALF_OPEN, record_slot);
         self.flows
-            .replace(hash, old, flow::id(flow::CONNECTION, slot));
+            .replace(seg.hash, old, flow::id(flow::CONNECTION, slot));
         self.free_half_open(record_slot);
         self.enter_backlog(slot, record.listener);
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
@@ -86,12 +85,8 @@ impl Tcp {
             }
             return Err(Drop::TcpBacklog);
         }
-        let (local, remote) = (record.key.local(), record.key.remote());
-        let path = self
-            .shared
-            .net
-            .path(remote.ip(), Some(local.ip()))
-            .map_err(|_| Drop::ReplyNoRoute)?;
+        let path = self.shared.net.way_back(&record.key);
+        let path = path.map_err(|_| Drop::ReplyNoRoute)?;
         let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
         let reserved = self
             .shared
@@ -102,7 +97,7 @@ impl Tcp {
             return Err(drop_for(error));
         }
         let opening = self.opening(now, record, path, options);
-        self.init_accepted(now, slot, record, &opening);
+        self.init_accepted(now, slot, record, &opening, seg.hash);
         Ok(slot)
     }
 
@@ -125,8 +120,16 @@ impl Tcp {
         }
     }
 
-    fn init_accepted(&mut self, now: Instant, slot: u32, record: &HalfOpen, opening: &Opening) {
-        let (mut hot, mut cold) = control_block(&self.shared.config, opening, now);
+    fn init_accepted(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: &HalfOpen,
+        opening: &Opening,
+        hash: FlowHash,
+    ) {
+        let mut hot = open::hot(&self.shared.config, opening, now);
+        let mut cold = open::cold(&self.shared.config, opening, now);
         synchronize(
             &self.shared.config,
             &mut hot,
@@ -156,7 +159,7 @@ impl Tcp {
         if record.has(half_open::Options::UNASKED) {
             cold.ecn.mark_nothing();
         }
-        self.conns.init(slot, hot, cold, record.key);
+        self.conns.init(slot, &hot, &cold, record.key, hash);
         self.shared.queues.grow_connections(slot);
     }
 }

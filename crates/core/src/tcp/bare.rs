@@ -151,8 +151,7 @@ pub(crate) enum Outcome {
 impl Shared {
     /// Has a segment without payload sent, along the route there is.
     pub fn send_bare(&mut self, key: &FlowKey, header: &TcpHeader) {
-        let (local, remote) = (key.local(), key.remote());
-        let Ok(path) = self.net.path(remote.ip(), Some(local.ip())) else {
+        let Ok(path) = self.net.way_back(key) else {
             return self.counters.drop(Drop::ReplyNoRoute);
         };
         if !self.answers.push(path.port, Bare::new(*key, header)) {
@@ -163,8 +162,7 @@ impl Shared {
     /// Sends the bare segments that are due. False when the sink is full.
     pub fn send_answers(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(bare) = self.answers.front(port) {
-            let (local, remote) = (bare.key.local(), bare.key.remote());
-            if let Ok(path) = self.net.path(remote.ip(), Some(local.ip()))
+            if let Ok(path) = self.net.way_back(&bare.key)
                 && !self.send_or_wait(now, &path, &bare.key, bare.header(), sink)
             {
                 return false;

@@ -122,8 +122,9 @@ impl Tcp {
 
     /// Takes the connection out of the flow table, or leaves a TIME_WAIT record there.
     fn release_flow(&mut self, now: Instant, slot: u32) {
-        let key = self.conns.key(slot);
-        let hash = self.flows.hash(&key);
+        let Some(hash) = self.conns.hash(slot) else {
+            return;
+        };
         let id = flow::id(flow::CONNECTION, slot);
         let waits = self
             .conns

@@ -16,7 +16,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::half_open::beyond;
 use crate::tcp::listen::Listener;
-use crate::tcp::open::{Opening, control_block, limits, marked};
+use crate::tcp::open::{self, Opening, limits, marked};
 use crate::tcp::pacing::Pacing;
 use crate::tcp::tcb::Flags;
 
@@ -284,12 +284,13 @@ impl Tcp {
             self.conns.slots.free(slot);
             return Err(Error::NoMemory);
         }
-        let (mut hot, mut cold) = control_block(&self.shared.config, opening, now);
+        let mut hot = open::hot(&self.shared.config, opening, now);
+        let mut cold = open::cold(&self.shared.config, opening, now);
         cold.tally.active = true;
         hot.state = State::SynSent;
-        self.conns.init(slot, hot, cold, opening.key);
-        self.shared.queues.grow_connections(slot);
         let hash = self.flows.hash(&opening.key);
+        self.conns.init(slot, &hot, &cold, opening.key, hash);
+        self.shared.queues.grow_connections(slot);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
             conn.start_cold_timers(now);

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use ring::prefetch::prefetch;
 use ring::region::Column;
 use ring::stream::Status;
 use wire::time::Instant;
@@ -12,7 +13,7 @@ use crate::config::Config;
 use crate::drops::Drop;
 use crate::error::Error;
 use crate::event::Ready;
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowHash, FlowKey};
 use crate::info::State;
 use crate::tcp::queues::Output;
 use crate::tcp::shared::{Shared, page_policy};
@@ -42,7 +43,15 @@ pub(crate) struct Conns {
     pub slots: Slots,
     hot: Column<Hot>,
     cold: Column<Cold>,
-    keys: Column<FlowKey>,
+    names: Column<Name>,
+}
+
+/// How segments name a connection.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    key: FlowKey,
+    /// Of the key, in the flow table.
+    hash: FlowHash,
 }
 
 impl Conns {
@@ -53,22 +62,26 @@ impl Conns {
             slots: Slots::new(config.max_connections)?,
             hot: Column::with_capacity(max, pages)?,
             cold: Column::with_capacity(max, pages)?,
-            keys: Column::with_capacity(max, pages)?,
+            names: Column::with_capacity(max, pages)?,
         })
     }
 
     /// Fills in the columns of a slot that was just allocated.
-    pub fn init(&mut self, slot: u32, hot: Hot, cold: Cold, key: FlowKey) {
+    pub fn init(&mut self, slot: u32, hot: &Hot, cold: &Cold, key: FlowKey, hash: FlowHash) {
         set(&mut self.hot, slot, hot);
         set(&mut self.cold, slot, cold);
-        set(&mut self.keys, slot, key);
+        set(&mut self.names, slot, &Name { key, hash });
     }
 
     pub fn key(&self, slot: u32) -> FlowKey {
-        self.keys
+        self.names
             .get(slot as usize)
-            .copied()
-            .unwrap_or(FlowKey::NONE)
+            .map_or(FlowKey::NONE, |name| name.key)
+    }
+
+    /// The hash of its key.
+    pub fn hash(&self, slot: u32) -> Option<FlowHash> {
+        self.names.get(slot as usize).map(|name| name.hash)
     }
 
     pub fn hot(&self, slot: u32) -> Option<&Hot> {
@@ -77,7 +90,11 @@ impl Conns {
 
     pub fn prefetch(&self, slot: u32) {
         self.hot.prefetch(slot as usize);
-        self.keys.prefetch(slot as usize);
+        self.names.prefetch(slot as usize);
+        if let Some(cold) = self.cold.get(slot as usize) {
+            // Every segment is counted.
+            prefetch(&cold.segments_in);
+        }
     }
 
     /// The connection in `slot`, which was given out once.
@@ -87,18 +104,18 @@ impl Conns {
             slot,
             hot: self.hot.get_mut(index)?,
             cold: self.cold.get_mut(index)?,
-            key: self.keys.get(index)?,
+            key: &self.names.get(index)?.key,
             sh,
         })
     }
 }
 
-fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: T) {
+fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: &T) {
     match column.get_mut(slot as usize) {
-        Some(entry) => *entry = value,
+        Some(entry) => *entry = *value,
         // Slots are given out in ascending order before they are used again, up to the capacity of the column.
         None => {
-            let _ = column.push(value);
+            let _ = column.push(*value);
         }
     }
 }

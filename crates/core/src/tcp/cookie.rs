@@ -154,17 +154,16 @@ impl Tcp {
         if off || seg.has(TcpFlags::SYN) || !self.cookies.is_expected(now) {
             return None;
         }
-        let key = seg.key();
-        let Some(mss) = self.cookies.check(now, &key, seg.seq - 1, seg.ack - 1) else {
+        let Some(mss) = self.cookies.check(now, &seg.key, seg.seq - 1, seg.ack - 1) else {
             self.shared.counters.syn_cookies_failed += 1;
             return None;
         };
-        let record = self.recall(&key, listener, mss, seg);
+        let record = self.recall(listener, mss, seg);
         Some(self.promote_cookie(now, &record, seg))
     }
 
     /// The half-open record that the cookie stands for.
-    fn recall(&self, key: &FlowKey, listener: u32, peer_mss: u16, seg: &Segment<'_>) -> HalfOpen {
+    fn recall(&self, listener: u32, peer_mss: u16, seg: &Segment<'_>) -> HalfOpen {
         let config = &self.shared.config;
         let stamps = seg.options.timestamps.filter(|_| config.timestamps);
         let told = stamps.map_or(NO_SCALE, |Timestamps { tsecr, .. }| tsecr);
@@ -175,7 +174,7 @@ impl Tcp {
         let ecn = config.ecn != EcnUse::Off && told & ECN_BIT != 0;
         agreed.set(Options::SCALING, scaling);
         HalfOpen {
-            key: *key,
+            key: seg.key,
             iss: seg.ack - 1,
             irs: seg.seq - 1,
             ts_recent: stamps.map_or(0, |stamps| stamps.tsval),
@@ -206,8 +205,8 @@ impl Tcp {
 
     fn promote_cookie(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> Step {
         let slot = self.take_control_block(now, record, seg)?;
-        let hash = self.flows.hash(&record.key);
-        self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        self.flows
+            .insert(seg.hash, flow::id(flow::CONNECTION, slot));
         self.shared.counters.syn_cookies_accepted += 1;
         self.enter_backlog(slot, record.listener);
         self.complete_passive_open(now, slot, seg)

@@ -135,7 +135,7 @@ impl Tcp {
     /// RFC 7413 §2.1-1, §4.2.2-1, §4.2.2-2.
     pub fn open_fast(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> bool {
         let cookie = seg.options.fast_open.filter(|cookie| !cookie.is_request());
-        let host = seg.remote.ip();
+        let host = seg.key.remote().ip();
         let Some(fast_open) =
             cookie.and_then(|cookie| self.shared.issuer.check(now, host, &cookie))
         else {
@@ -163,8 +163,8 @@ impl Tcp {
         fast_open: FastOpen,
         seg: &Segment<'_>,
     ) {
-        let hash = self.flows.hash(&record.key);
-        self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        self.flows
+            .insert(seg.hash, flow::id(flow::CONNECTION, slot));
         if let Some(listener) = self.listeners.at_mut(u32::from(record.listener)) {
             listener.pending.pending += 1;
         }

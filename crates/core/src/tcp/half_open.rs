@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ring::prefetch::prefetch;
 use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 use wire::time::Instant;
@@ -9,7 +10,7 @@ use wire::time::Instant;
 use crate::arena::Slots;
 use crate::config::{Config, SynCookies};
 use crate::drops::Drop;
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
@@ -58,7 +59,7 @@ bitflags::bitflags! {
         /// A SYN came that did not ask for ECN, although another did.
         const UNASKED = 64;
         /// The SYN-ACK was acknowledged; the listener wants data, too.
-        const ACKED = 64;
+        const ACKED = 128;
     }
 }
 
@@ -140,6 +141,13 @@ impl HalfOpens {
         self.records.get(slot as usize)
     }
 
+    /// Hints the processor to load a record early.
+    pub fn prefetch(&self, slot: u32) {
+        if let Some(record) = self.at(slot) {
+            prefetch(record);
+        }
+    }
+
     /// A SYN-ACK was sent.
     pub fn note_sent(&mut self, slot: u32, now: Instant) {
         if let Some(record) = self.records.get_mut(slot as usize) {
@@ -171,34 +179,27 @@ impl Tcp {
         after: Option<SeqNumber>,
     ) -> Result<(), Drop> {
         let admission = self.admit(listener, after.is_some())?;
-        let key = seg.key();
         // Replies leave where the route says, which need not be where the SYN came in.
-        let path = self.shared.net.path(seg.remote.ip(), Some(seg.local.ip()));
+        let path = self.shared.net.way_back(&seg.key);
         let path = path.map_err(|_| Drop::ReplyNoRoute)?;
-        let iss = beyond(self.isn.start(now, &key).iss, after);
+        let iss = beyond(self.isn.start(now, &seg.key).iss, after);
         let record = self.half_open_record(listener, seg, iss, path.port);
         if self.open_fast(now, &record, seg) {
             return Ok(());
         }
         match admission {
-            Admission::Record => self.remember(now, record)?,
+            Admission::Record => self.remember(now, record, seg.hash)?,
             Admission::Cookie => self.answer_with_cookie(now, record, path.mtu),
         }
         Ok(())
     }
 
-    fn remember(&mut self, now: Instant, record: HalfOpen) -> Result<(), Drop> {
-        let HalfOpen {
-            key,
-            port,
-            listener,
-            ..
-        } = record;
+    fn remember(&mut self, now: Instant, record: HalfOpen, hash: FlowHash) -> Result<(), Drop> {
+        let HalfOpen { port, listener, .. } = record;
         let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
         if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
             entry.half_open += 1;
         }
-        let hash = self.flows.hash(&key);
         self.flows.insert(hash, flow::id(flow::HALF_OPEN, slot));
         self.shared.queues.grow_half_open(slot);
         self.shared.queues.push_syn_ack(port, slot);
@@ -231,7 +232,7 @@ impl Tcp {
         port: PortId,
     ) -> HalfOpen {
         let config = &self.shared.config;
-        let key = seg.key();
+        let key = seg.key;
         let wscale = window_scale_for(config.max_buffer);
         let agreed = Agreed::new(config, wscale, &seg.options, key.is_ipv4());
         let mut facts = Options::new(&agreed);

@@ -12,14 +12,6 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, Step};
 use crate::tcp::segment::Segment;
 
-/// A parsed segment, and where to look for its connection.
-#[derive(Clone, Copy, Debug)]
-struct Parsed<'a> {
-    segment: Segment<'a>,
-    key: FlowKey,
-    hash: FlowHash,
-}
-
 impl Tcp {
     pub fn receive(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {
         for burst in frames.chunks(BURST) {
@@ -28,15 +20,15 @@ impl Tcp {
         self.wake_resolved(now);
     }
 
-    /// Three passes, so that the memory each needs is on its way before it is needed.
+    /// Passes, so that the memory each needs is on its way before it is needed.
     fn receive_burst(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {
         let mut datagrams = [const { None }; BURST];
         self.parse_ip(now, port, frames, &mut datagrams);
         let mut segments = [const { None }; BURST];
         self.parse_tcp(&datagrams, &mut segments);
         self.prefetch(&segments);
-        for parsed in segments.iter().flatten() {
-            self.process(now, parsed);
+        for segment in segments.iter().flatten() {
+            self.process(now, segment);
         }
     }
 
@@ -60,15 +52,14 @@ impl Tcp {
     fn parse_tcp<'a>(
         &mut self,
         datagrams: &'a [Option<Datagram<'_>>; BURST],
-        segments: &mut [Option<Parsed<'a>>; BURST],
+        segments: &mut [Option<Segment<'a>>; BURST],
     ) {
         for (datagram, place) in datagrams.iter().flatten().zip(segments) {
             self.shared.counters.segments_in += 1;
-            match Segment::parse(datagram) {
+            match Segment::parse(datagram, &self.flows) {
                 Ok(segment) => {
-                    let key = segment.key();
-                    let hash = self.flows.hash(&key);
-                    *place = Some(Parsed { segment, key, hash });
+                    self.flows.prefetch(segment.hash);
+                    *place = Some(segment);
                 }
                 Err(reason) => self.shared.counters.drop(reason),
             }
@@ -76,20 +67,25 @@ impl Tcp {
     }
 
     /// Finds the connections of a burst once before they are needed, so that their misses overlap.
-    fn prefetch(&self, segments: &[Option<Parsed<'_>>; BURST]) {
-        for parsed in segments.iter().flatten() {
-            if let Some(id) = self.flows.find(parsed.hash, |_| true)
-                && flow::tag(id) == flow::CONNECTION as usize
-            {
-                self.conns.prefetch(flow::index(id) as u32);
-                self.shared.streams.prefetch(flow::index(id) as u32);
+    fn prefetch(&self, segments: &[Option<Segment<'_>>; BURST]) {
+        for segment in segments.iter().flatten() {
+            let Some(id) = self.flows.find(segment.hash, |_| true) else {
+                continue;
+            };
+            let slot = flow::index(id) as u32;
+            match flow::tag(id) as u32 {
+                flow::HALF_OPEN => self.half_open.prefetch(slot),
+                flow::CONNECTION => {
+                    self.conns.prefetch(slot);
+                    self.shared.streams.prefetch(slot);
+                }
+                _ => {}
             }
         }
     }
 
-    fn process(&mut self, now: Instant, parsed: &Parsed<'_>) {
-        let Parsed { segment, key, hash } = parsed;
-        let step = match self.lookup(*hash, key) {
+    fn process(&mut self, now: Instant, segment: &Segment<'_>) {
+        let step = match self.lookup(segment.hash, &segment.key) {
             None => self.on_listen(now, segment),
             Some(id) => {
                 let slot = flow::index(id) as u32;

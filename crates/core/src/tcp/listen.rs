@@ -197,7 +197,7 @@ impl Listeners {
 impl Tcp {
     /// LISTEN, or CLOSED if nobody listens.
     pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        let Some(listener) = self.listeners.find(seg.local) else {
+        let Some(listener) = self.listeners.find(seg.key.local()) else {
             return Err(self.on_closed(now, seg).into());
         };
         // First, check for a RST.

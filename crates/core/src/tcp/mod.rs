@@ -109,12 +109,13 @@ impl Tcp {
             config.max_half_open,
             config.max_time_wait,
         ];
+        let flows = flows.iter().map(|&n| n as usize).sum();
         let tcp = Self {
             conns: Conns::new(&config)?,
             half_open: HalfOpens::new(&config)?,
             time_wait: TimeWaits::new(&config)?,
             listeners: Listeners::new(&config)?,
-            flows: FlowTable::new(flows.iter().map(|&n| n as usize).sum(), &config.secret),
+            flows: FlowTable::new(flows, &config.secret, page_policy(&config))?,
             isn: IsnGenerator::new(&config.secret),
             cookies: Cookies::new(&config.secret),
             ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),

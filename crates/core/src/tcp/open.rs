@@ -84,14 +84,8 @@ pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 
     u16::try_from(limit).unwrap_or(u16::MAX)
 }
 
-/// A control block before any segment was sent or received.
-pub(crate) fn control_block(config: &Config, opening: &Opening, now: Instant) -> (Hot, Cold) {
-    let mut hot = hot(config, opening);
-    hot.last_received = now.as_millis() as u32;
-    (hot, cold(config, opening, now))
-}
-
-fn hot(config: &Config, opening: &Opening) -> Hot {
+/// The part of a control block that is always needed, before any segment was sent or received.
+pub(crate) fn hot(config: &Config, opening: &Opening, now: Instant) -> Hot {
     let Start { iss, ts_offset } = opening.start;
     let nodelay = if opening.options.nodelay {
         Flags::NODELAY
@@ -122,7 +116,7 @@ fn hot(config: &Config, opening: &Opening) -> Hot {
         fin_seq: iss,
         rtt_seq: iss,
         rtt_at: 0,
-        last_received: 0,
+        last_received: now.as_millis() as u32,
         rtt: Rtt::new(config.rto_initial),
         flags: nodelay,
         mss: unheard_mss(config, opening),
@@ -161,7 +155,8 @@ fn algorithm(config: &Config, opening: &Opening) -> Algorithm {
     Algorithm::new(kind, opening.start.iss.0)
 }
 
-fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
+/// The rest of it.
+pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
     let (options, is_ipv4) = (opening.options, opening.key.is_ipv4());
     let congestion = algorithm(config, opening);
     Cold {

@@ -42,7 +42,7 @@ impl Shared {
         let allowed = self.resets.allow(now);
         if allowed {
             self.counters.resets_out += 1;
-            self.send_bare(&seg.key(), &header);
+            self.send_bare(&seg.key, &header);
         } else {
             self.counters.drop(Drop::ReplyLimited);
         }

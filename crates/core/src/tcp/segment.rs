@@ -9,14 +9,15 @@ use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 
 use crate::drops::Drop;
-use crate::flow::FlowKey;
+use crate::flow::{FlowHash, FlowKey, FlowTable};
 use crate::ip::Datagram;
 
 /// RFC 9293 §3.3.1: SEG.SEQ, SEG.ACK, SEG.WND and the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
-    pub local: SocketAddr,
-    pub remote: SocketAddr,
+    pub key: FlowKey,
+    /// Of `key`, in the table of this stack.
+    pub hash: FlowHash,
     pub seq: SeqNumber,
     pub ack: SeqNumber,
     pub flags: TcpFlags,
@@ -29,9 +30,10 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Parses and verifies the payload of `datagram`.
+    /// Parses and verifies the payload of `datagram`, for who looks for it in `flows`.
     /// RFC 9293 MUST-3, MUST-5.
-    pub fn parse(datagram: &'a Datagram<'_>) -> Result<Self, Drop> {
+    #[inline]
+    pub fn parse(datagram: &'a Datagram<'_>, flows: &FlowTable) -> Result<Self, Drop> {
         let bytes = &*datagram.payload;
         let (header, payload) = TcpHeader::parse(bytes).map_err(|_| Drop::TcpMalformed)?;
         if datagram.checksum == RxChecksum::Unverified
@@ -43,9 +45,11 @@ impl<'a> Segment<'a> {
         if header.src_port == 0 || header.dst_port == 0 {
             return Err(Drop::TcpMalformed);
         }
+        let local = SocketAddr::new(datagram.dst, header.dst_port);
+        let key = FlowKey::new(local, SocketAddr::new(datagram.src, header.src_port));
         Ok(Self {
-            local: SocketAddr::new(datagram.dst, header.dst_port),
-            remote: SocketAddr::new(datagram.src, header.src_port),
+            key,
+            hash: flows.hash(&key),
             seq: header.seq,
             ack: header.ack,
             flags: header.flags,
@@ -54,10 +58,6 @@ impl<'a> Segment<'a> {
             ecn: datagram.ecn,
             payload,
         })
-    }
-
-    pub fn key(&self) -> FlowKey {
-        FlowKey::new(self.local, self.remote)
     }
 
     pub fn has(&self, flags: TcpFlags) -> bool {

@@ -35,8 +35,7 @@ impl Tcp {
         let Some(&record) = self.half_open.at(slot) else {
             return Outcome::Lost;
         };
-        let (local, remote) = (record.key.local(), record.key.remote());
-        let Ok(path) = self.shared.net.path(remote.ip(), Some(local.ip())) else {
+        let Ok(path) = self.shared.net.way_back(&record.key) else {
             self.shared.counters.drop(Drop::ReplyNoRoute);
             return Outcome::Lost;
         };

@@ -230,7 +230,7 @@ impl Tcp {
         let opens = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::FIN);
         if opens
             && is_new_incarnation(&record, seg)
-            && let Some(listener) = self.listeners.find(seg.local)
+            && let Some(listener) = self.listeners.find(seg.key.local())
         {
             return self.reopen(now, slot, listener, seg);
         }
@@ -312,8 +312,7 @@ impl Tcp {
         record: &TimeWait,
         sink: &mut impl FrameSink,
     ) -> bool {
-        let (local, remote) = (record.key.local().ip(), record.key.remote().ip());
-        let Ok(path) = self.shared.net.path(remote, Some(local)) else {
+        let Ok(path) = self.shared.net.way_back(&record.key) else {
             self.shared.counters.drop(Drop::ReplyNoRoute);
             return true;
         };
