@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use divan::Bencher;
 use mtcp_core::testing::{FlowKey, FlowTable, Wheel, v4};
+use ring::region::PagePolicy;
 use wire::time::Instant;
 
 /// Operations per measured call, so that its own cost does not count.
@@ -20,7 +21,8 @@ fn main() {
 
 /// A table of `count` connections, and their keys by id, as the stack keeps them.
 fn table(count: u32) -> (FlowTable, Vec<FlowKey>) {
-    let mut table = FlowTable::new(count as usize, &[7; 32]);
+    let mut table =
+        FlowTable::new(count as usize, &[7; 32], PagePolicy::Transparent).expect("memory");
     let local = SocketAddr::new(v4(1), 80);
     let keys: Vec<FlowKey> = (0..count)
         .map(|id| {

@@ -4,6 +4,7 @@ use wire::frame::FrameSink;
 use wire::tcp::{TcpFlags, TcpHeader, Timestamps};
 use wire::time::Instant;
 
+use crate::command::Options as CommandOptions;
 use crate::drops::Drop;
 use crate::id::PortId;
 use crate::tcp::Tcp;
@@ -65,11 +66,15 @@ impl Tcp {
     /// RFC 7323 §2.2-2, §3.2-4.
     pub fn syn_ack(&self, now: Instant, record: &HalfOpen, mtu: u16) -> TcpHeader {
         let config = &self.shared.config;
-        let listener = self.listeners.at(u32::from(record.listener));
-        let options = listener
-            .map(|listener| listener.options)
-            .unwrap_or_default();
-        let mss = advertised_mss(&self.shared.config, mtu, record.key.is_ipv4(), &options);
+        let none;
+        let options = match self.listeners.at(u32::from(record.listener)) {
+            Some(listener) => &listener.options,
+            None => {
+                none = CommandOptions::default();
+                &none
+            }
+        };
+        let mss = advertised_mss(config, mtu, record.key.is_ipv4(), options);
         let mut reply = syn_options(config, mss, record.rcv_wscale, 0);
         reply.sack_permitted = record.has(Options::SACK);
         reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
@@ -88,7 +93,7 @@ impl Tcp {
             seq: record.iss,
             ack: record.rcv_nxt(),
             flags: TcpFlags::SYN | TcpFlags::ACK | record.ecn.flags(),
-            window: initial_receive_window(config, &options),
+            window: initial_receive_window(config, options),
             options: reply,
             ..TcpHeader::default()
         }
