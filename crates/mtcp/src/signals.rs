@@ -15,9 +15,30 @@ const SYNCHRONOUS: [i32; 8] = [
     libc::SIGPROF,
 ];
 
-/// Runs `body` with signals blocked: a thread that it starts inherits that, and signals to the process come to the threads of the program,
-/// whose calls they interrupt.
-pub fn without<T>(body: impl FnOnce() -> T) -> T {
+/// Signals are blocked on this thread while it lives: those that come meanwhile come when it is dropped, or where a call lets them in.
+#[derive(Debug)]
+pub struct Held {
+    before: Option<libc::sigset_t>,
+}
+
+impl Held {
+    /// The mask from before, for a call that is to be interrupted as if nothing were blocked; NULL: nothing is.
+    pub fn before(&self) -> *const libc::sigset_t {
+        self.before.as_ref().map_or(ptr::null(), ptr::from_ref)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // SAFETY: a set of signals.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+        }
+    }
+}
+
+/// Blocks signals on this thread.
+pub fn hold() -> Held {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigfillset` initialises the set that the others change and read; the last call initialises `before`.
@@ -28,12 +49,17 @@ pub fn without<T>(body: impl FnOnce() -> T) -> T {
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr())
     };
-    let result = body();
-    if blocked == 0 {
+    Held {
         // SAFETY: the call that blocked them succeeded, and initialised `before`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+        before: (blocked == 0).then(|| unsafe { before.assume_init() }),
     }
-    result
+}
+
+/// Runs `body` with signals blocked: a thread that it starts inherits that, and signals to the process come to the threads of the program,
+/// whose calls they interrupt.
+pub fn without<T>(body: impl FnOnce() -> T) -> T {
+    let _held = hold();
+    body()
 }
 
 /// Whether a call that a handler interrupted goes on, as after a handler with SA_RESTART. Nobody says which handler ran; so this is the

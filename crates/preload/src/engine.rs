@@ -398,7 +398,7 @@ impl Engine {
     }
 
     /// Closes a socket of the stack. What lingers does so without the program.
-    fn close(&mut self, id: SocketId) {
+    pub(crate) fn close(&mut self, id: SocketId) {
         let Some(context) = self.context() else {
             return;
         };

@@ -18,8 +18,6 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
 #[repr(u8)]
 pub(crate) enum Unsupported {
     Option,
-    Ioctl,
-    Splice,
     Flags,
     Async,
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mtcp::posix::options;
@@ -41,6 +42,8 @@ pub(crate) struct Socket {
     pub(crate) refs: u32,
     /// Tells it from those that had its index before.
     pub(crate) serial: u32,
+    /// The descriptor that named it first.
+    pub(crate) number: c_int,
     pub(crate) domain: Domain,
     pub(crate) nonblocking: bool,
     /// What F_SETFL set besides.
@@ -50,14 +53,16 @@ pub(crate) struct Socket {
     pub(crate) body: Body,
     pub(crate) recv_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
-    options: Vec<Saved>,
+    /// Shared with the connections of a listener.
+    options: Arc<Vec<Saved>>,
 }
 
 impl Socket {
-    pub(crate) fn new(domain: Domain, nonblocking: bool, body: Body) -> Self {
+    pub(crate) fn new(number: c_int, domain: Domain, nonblocking: bool, body: Body) -> Self {
         Self {
             refs: 1,
             serial: 0,
+            number,
             domain,
             nonblocking,
             status: 0,
@@ -65,8 +70,28 @@ impl Socket {
             body,
             recv_timeout: None,
             send_timeout: None,
-            options: Vec::new(),
+            options: Arc::default(),
         }
+    }
+
+    /// A connection of this listener: what it was told holds for them, as on Linux.
+    pub(crate) fn child(&self, number: c_int, nonblocking: bool, body: Body) -> Self {
+        Self {
+            recv_timeout: self.recv_timeout,
+            send_timeout: self.send_timeout,
+            options: self.inherited(),
+            ..Self::new(number, self.domain, nonblocking, body)
+        }
+    }
+
+    fn inherited(&self) -> Arc<Vec<Saved>> {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
+        let mut options = Arc::clone(&self.options);
+        if self.saved(level, name).is_some() {
+            // Not on Linux.
+            Arc::make_mut(&mut options).retain(|saved| (saved.level, saved.name) != (level, name));
+        }
+        options
     }
 
     /// Our side of it, if there is one.
@@ -82,10 +107,11 @@ impl Socket {
     pub(crate) fn save(&mut self, level: c_int, name: c_int, value: &[u8]) {
         let value = value.to_vec();
         let same = |saved: &&mut Saved| (saved.level, saved.name) == (level, name);
-        if let Some(saved) = self.options.iter_mut().find(same) {
+        let options = Arc::make_mut(&mut self.options);
+        if let Some(saved) = options.iter_mut().find(same) {
             saved.value = value;
-        } else if self.options.len() < SAVED {
-            self.options.push(Saved { level, name, value });
+        } else if options.len() < SAVED {
+            options.push(Saved { level, name, value });
         }
     }
 
@@ -105,7 +131,7 @@ impl Socket {
     pub(crate) fn make(&self, context: &mut Context) -> Result<SocketId> {
         let id = context.socket(self.domain)?;
         context.set_nonblocking(id, true)?;
-        for Saved { level, name, value } in &self.options {
+        for Saved { level, name, value } in self.options.iter() {
             // What the kernel took and we do not know, we do without.
             if let Ok(Some(entry)) = options::find(context, id, *level, *name)
                 && let Ok(option) = (entry.parse)(value)

@@ -7,7 +7,8 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use libc::{POLLIN, pollfd, sigset_t, timespec};
-use mtcp::{Context, Errno, Events, Result, SocketId, signals};
+use mtcp::signals::{self, Held};
+use mtcp::{Context, Errno, Events, Result, SocketId};
 
 use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
@@ -345,6 +346,8 @@ pub(crate) fn wait_until<T>(
         .timeout
         .map(|timeout| now().saturating_add(nanos(timeout)));
     let mut interrupted = None;
+    // From the first sleep on, a signal comes in a sleep, which it ends: one that came during a turn would not.
+    let mut held: Option<Held> = None;
     let result = loop {
         engine.turn();
         let want = match look(engine, kernel) {
@@ -359,7 +362,11 @@ pub(crate) fn wait_until<T>(
             engine.settle();
             break Ok(None);
         }
-        match sleep(engine, want, kernel, (left, pause.mask), false) {
+        let mut mask = pause.mask;
+        if mask.is_null() {
+            mask = held.get_or_insert_with(signals::hold).before();
+        }
+        match sleep(engine, want, kernel, (left, mask), false) {
             Err(Errno::EINTR) if pause.restarts && signals::restart() => {}
             // Looks once more: what came first counts.
             Err(error) => interrupted = Some(error),
@@ -368,5 +375,9 @@ pub(crate) fn wait_until<T>(
     };
     engine.waiters.hand_over();
     engine.keeper.attend();
+    if held.is_some() {
+        // Handlers may use our sockets.
+        engine.unlocked(|| drop(held));
+    }
     result
 }

@@ -1,6 +1,6 @@
 //! Epoll instances of the program: a kernel instance for descriptors of the kernel, and one of the stack beside it for our sockets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
@@ -12,8 +12,26 @@ use crate::socket::Body;
 
 /// Comes back from the kernel when a thread in its `epoll_wait` must look at the stack too.
 const KICK: u64 = 0x6d74_6370_6b69_636b;
+const EPOLLEXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE.cast_unsigned();
+/// What may stand beside EPOLLEXCLUSIVE.
+const WITH_EXCLUSIVE: u32 = EPOLLEXCLUSIVE
+    | (libc::EPOLLIN
+        | libc::EPOLLOUT
+        | libc::EPOLLERR
+        | libc::EPOLLHUP
+        | libc::EPOLLWAKEUP
+        | libc::EPOLLET)
+        .cast_unsigned();
 /// Reports of the stack per wait.
 pub(crate) const REPORTS: usize = 32;
+
+/// A socket of the engine.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    index: u32,
+    /// The descriptor that named it first.
+    number: c_int,
+}
 
 /// Interest in a socket that the kernel watches, and that may become ours.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +47,11 @@ pub(crate) struct EpollSet {
     pub(crate) names: Vec<c_int>,
     /// Its side in the stack, made with the first socket of ours.
     pub(crate) ours: Option<SocketId>,
+    /// One more for each further descriptor of a socket that is watched too.
+    copies: HashMap<(c_int, u32), SocketId>,
     parked: HashMap<c_int, Parked>,
+    /// Descriptors of connections of ours that are watched with EPOLLEXCLUSIVE.
+    exclusive: HashSet<c_int>,
     /// Instances in this one.
     nested: HashMap<c_int, (u32, Interest)>,
     /// The kernel's descriptors go first in the next wait.
@@ -52,7 +74,9 @@ impl EpollSet {
         Self {
             names: vec![name],
             ours: None,
+            copies: HashMap::new(),
             parked: HashMap::new(),
+            exclusive: HashSet::new(),
             nested: HashMap::new(),
             kernel_first: false,
             in_kernel: 0,
@@ -60,14 +84,64 @@ impl EpollSet {
         }
     }
 
-    /// The instance of the stack.
-    fn instance(&mut self, context: &mut Context) -> Result<SocketId> {
-        if let Some(id) = self.ours {
+    /// The instance of the stack that watches a socket for its descriptor `fd`. A set watches the same socket once per descriptor (epoll(7)),
+    /// an instance only once.
+    fn instance(
+        &mut self,
+        context: &mut Context,
+        (fd, socket): (c_int, &Name),
+    ) -> Result<SocketId> {
+        let known = if fd == socket.number {
+            self.ours
+        } else {
+            self.copies.get(&(fd, socket.index)).copied()
+        };
+        if let Some(id) = known {
             return Ok(id);
         }
         let id = context.epoll_create()?;
-        self.ours = Some(id);
+        if fd == socket.number {
+            self.ours = Some(id);
+        } else {
+            self.copies.insert((fd, socket.index), id);
+        }
         Ok(id)
+    }
+
+    /// All instances of the stack that are part of this one.
+    fn all_ours(&self) -> impl Iterator<Item = SocketId> {
+        self.ours.into_iter().chain(self.copies.values().copied())
+    }
+
+    /// Has no instance watch for a further descriptor any more.
+    fn forget_copies(&mut self, context: &mut Context, gone: impl Fn(c_int, u32) -> bool) {
+        self.copies.retain(|(fd, socket), id| {
+            let over = gone(*fd, *socket);
+            if over {
+                // It is an instance.
+                let _ = context.close(*id);
+            }
+            !over
+        });
+    }
+
+    /// What epoll_ctl(2) says of EPOLLEXCLUSIVE.
+    fn check_exclusive(&self, ctl: Ctl, fd: c_int, events: u32) -> Result<()> {
+        let exclusive = events & EPOLLEXCLUSIVE != 0;
+        let refused = match ctl {
+            Ctl::Mod => exclusive || self.exclusive.contains(&fd),
+            Ctl::Add => exclusive && events & !WITH_EXCLUSIVE != 0,
+            Ctl::Del => false,
+        };
+        if refused { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    fn note_exclusive(&mut self, ctl: Ctl, fd: c_int, events: u32) {
+        if ctl == Ctl::Add && events & EPOLLEXCLUSIVE != 0 {
+            self.exclusive.insert(fd);
+        } else if ctl != Ctl::Mod && !self.exclusive.is_empty() {
+            self.exclusive.remove(&fd);
+        }
     }
 
     /// The kernel need not watch `fd` any more.
@@ -139,26 +213,22 @@ impl Engine {
         let nested = set
             .nested
             .values()
-            .filter_map(|(child, _)| self.epolls.get(*child)?.ours);
-        set.ours.into_iter().chain(nested).collect()
+            .filter_map(|(child, _)| self.epolls.get(*child))
+            .flat_map(EpollSet::all_ours);
+        set.all_ours().chain(nested).collect()
     }
 
     /// What the stack has to report for an instance.
     pub(crate) fn harvest(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
-        let Some(ours) = self.epolls.get(index).map(|set| set.ours) else {
+        let (Some((context, _)), epolls) = self.split() else {
             return 0;
         };
-        let mut reports = [EpollEvent::default(); REPORTS];
-        let room = events.len().min(REPORTS);
+        let Some(set) = epolls.get(index) else {
+            return 0;
+        };
         let mut n = 0;
-        if let (Some(id), Some(context)) = (ours, self.context()) {
-            n = context
-                .epoll_take(id, reports.get_mut(..room).unwrap_or_default())
-                .unwrap_or(0);
-        }
-        for (to, from) in events.iter_mut().zip(reports.iter().take(n)) {
-            to.events = from.events.bits();
-            to.u64 = from.data;
+        for id in set.all_ours() {
+            n += take(context, id, events.get_mut(n..).unwrap_or_default());
         }
         n + self.harvest_nested(index, events.get_mut(n..).unwrap_or_default())
     }
@@ -168,18 +238,15 @@ impl Engine {
         let Some(set) = self.epolls.get(index).filter(|set| !set.nested.is_empty()) else {
             return 0;
         };
-        let children: Vec<(SocketId, Interest)> = set
+        let children: Vec<(u32, Interest)> = set
             .nested
             .values()
             .filter(|(_, interest)| interest.events.contains(Events::IN))
-            .filter_map(|(child, interest)| Some((self.epolls.get(*child)?.ours?, *interest)))
+            .copied()
             .collect();
-        let Some(context) = self.context() else {
-            return 0;
-        };
         let ready = children
             .into_iter()
-            .filter(|(id, _)| context.epoll_ready(*id).unwrap_or(false));
+            .filter(|(child, _)| self.is_ready(*child));
         let mut n = 0;
         for (to, (_, interest)) in events.iter_mut().zip(ready) {
             to.events = Events::IN.bits();
@@ -187,6 +254,17 @@ impl Engine {
             n += 1;
         }
         n
+    }
+
+    /// Whether a wait on an instance would report something of ours.
+    pub(crate) fn is_ready(&mut self, index: u32) -> bool {
+        let instances = self.instances(index);
+        let Some(context) = self.context() else {
+            return false;
+        };
+        instances
+            .into_iter()
+            .any(|id| context.epoll_ready(id).unwrap_or(false))
     }
 
     /// `epoll_ctl` for one of our sockets. `epoll` is the instance with that index, `fd` names socket number `socket`.
@@ -201,11 +279,15 @@ impl Engine {
         event: Option<&epoll_event>,
     ) -> Result<()> {
         let ctl = ctl(op)?;
-        let body = self
+        let (body, number) = self
             .sockets
             .get(socket)
-            .map(|socket| socket.body)
+            .map(|socket| (socket.body, socket.number))
             .ok_or(Errno::EBADF)?;
+        let name = Name {
+            index: socket,
+            number,
+        };
         if !matches!(body, Body::Stream(_)) {
             self.watch_kernel((epoll, index), op, (fd, socket), event)?;
         }
@@ -222,8 +304,18 @@ impl Engine {
             return Err(Errno::EBADF);
         };
         let set = epolls.get_mut(index).ok_or(Errno::EBADF)?;
-        let instance = set.instance(context)?;
+        let events = event.map_or(0, |event| event.events);
+        if let Body::Stream(_) = body {
+            set.check_exclusive(ctl, fd, events)?;
+        }
+        let instance = set.instance(context, (fd, &name))?;
         let done = context.epoll_ctl(instance, ctl, id, interest);
+        if done.is_ok() {
+            set.note_exclusive(ctl, fd, events);
+        }
+        if ctl == Ctl::Del || done == Err(Errno::ENOENT) {
+            set.forget_copies(context, |copy, of| (copy, of) == (fd, socket));
+        }
         set.kick();
         self.rouse();
         done
@@ -282,14 +374,18 @@ impl Engine {
 
     /// A socket became ours: the stack watches it from now on for whoever had the kernel do so, `alone` if the kernel shall not any more.
     pub(crate) fn rewatch(&mut self, socket: u32, alone: bool) {
-        let id = self
+        let found = self
             .sockets
             .get(socket)
-            .and_then(crate::socket::Socket::ours);
+            .and_then(|socket| Some((socket.ours()?, socket.number)));
         let (Some((context, _)), epolls) = self.split() else {
             return;
         };
-        let Some(id) = id else { return };
+        let Some((id, number)) = found else { return };
+        let name = Name {
+            index: socket,
+            number,
+        };
         let indices: Vec<u32> = epolls.iter().map(|(index, _)| index).collect();
         for index in indices {
             let Some(set) = epolls.get_mut(index) else {
@@ -302,9 +398,9 @@ impl Engine {
                 .map(|(fd, parked)| (*fd, parked.interest))
                 .collect();
             for (fd, interest) in mine {
-                // Twice under two numbers counts once.
+                // Without memory it is not watched.
                 let _ = set
-                    .instance(context)
+                    .instance(context, (fd, &name))
                     .and_then(|instance| context.epoll_ctl(instance, Ctl::Add, id, interest));
                 if alone {
                     set.parked.remove(&fd);
@@ -318,11 +414,18 @@ impl Engine {
     /// A socket is gone, or the kernel's for good.
     pub(crate) fn forget(&mut self, socket: u32) {
         let indices: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
+        let (mut parts, epolls) = self.split();
         for index in indices {
-            if let Some(set) = self.epolls.get_mut(index)
-                && !set.parked.is_empty()
-            {
+            let Some(set) = epolls.get_mut(index) else {
+                continue;
+            };
+            if !set.parked.is_empty() {
                 set.parked.retain(|_, parked| parked.socket != socket);
+            }
+            if !set.copies.is_empty()
+                && let Some((context, _)) = &mut parts
+            {
+                set.forget_copies(context, |_, of| of == socket);
             }
         }
     }
@@ -336,16 +439,18 @@ impl Engine {
         if !set.names.is_empty() {
             return;
         }
-        let ours = self.epolls.remove(index).and_then(|set| set.ours);
+        let gone = self.epolls.remove(index);
         let others: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
         for other in others {
             if let Some(set) = self.epolls.get_mut(other) {
                 set.nested.retain(|_, (child, _)| *child != index);
             }
         }
-        if let (Some(id), Some(context)) = (ours, self.context()) {
-            // It is an instance.
-            let _ = context.close(id);
+        if let (Some(gone), Some(context)) = (gone, self.context()) {
+            for id in gone.all_ours() {
+                // It is an instance.
+                let _ = context.close(id);
+            }
         }
     }
 
@@ -355,10 +460,24 @@ impl Engine {
         for index in indices {
             if let Some(set) = self.epolls.get_mut(index) {
                 set.ours = None;
+                set.copies.clear();
                 set.in_kernel = 0;
             }
         }
     }
+}
+
+/// What an instance of the stack has to report.
+fn take(context: &mut Context, id: SocketId, events: &mut [epoll_event]) -> usize {
+    let mut reports = [EpollEvent::default(); REPORTS];
+    let room = events.len().min(REPORTS);
+    let reports = reports.get_mut(..room).unwrap_or_default();
+    let n = context.epoll_take(id, reports).unwrap_or(0);
+    for (to, from) in events.iter_mut().zip(reports.iter().take(n)) {
+        to.events = from.events.bits();
+        to.u64 = from.data;
+    }
+    n
 }
 
 fn ctl(op: c_int) -> Result<Ctl> {

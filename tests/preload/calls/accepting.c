@@ -57,6 +57,24 @@ static void little_room(void)
 	close(waiting_fd);
 }
 
+/* Where there is no room for an address, there is no connection either: its descriptor is free again. */
+static void no_room(void)
+{
+	struct sockaddr_storage name;
+	char byte;
+	int port = fresh_port(), waiting_fd = listener(0, port), next = dup(0);
+	close(next);
+	peer("connect 0 %d", port);
+	settled(waiting_fd, POLLIN);
+	result("accept", accept(waiting_fd, (struct sockaddr *)&name, NULL));
+	int other = dup(0);
+	holds("no descriptor is left", other == next);
+	close(other);
+	result("peer at the end", peer("receive 0 1") <= 0 ? 0 : -2);
+	result("and nobody else waits", read(waiting_fd, &byte, 1));
+	close(waiting_fd);
+}
+
 static void waits(void)
 {
 	int port = fresh_port(), waiting_fd = listener(0, port);
@@ -214,6 +232,7 @@ static void closed_listener(void)
 const struct test accepting[] = {{"plain", plain},
 								 {"with flags", with_flags},
 								 {"little room", little_room},
+								 {"no room", no_room},
 								 {"waits", waits},
 								 {"on what does not listen", on_what_does_not_listen},
 								 {"same port", same_port},

@@ -178,6 +178,26 @@ static void from_a_bound_port(void)
 	close(fd);
 }
 
+/* A cookie is not there: the handshake comes first, for who does not wait for it as well (RFC 7413 §4.1.1). */
+static void fast(void)
+{
+	int port = fresh_port(), fd = tcp(0);
+	char bytes[10];
+	fill(bytes, 0, 10);
+	peer("listen %d", port);
+	result("MSG_FASTOPEN", sendto(fd, bytes, 10, MSG_FASTOPEN, at(&theirs, port), address_length));
+	result("peer accepts", peer("accept 0"));
+	result("peer receives", peer("receive 0 10"));
+	result("on a connection", sendto(fd, bytes, 10, MSG_FASTOPEN, at(&theirs, port), address_length));
+	close(fd);
+	fd = tcp(SOCK_NONBLOCK);
+	port = fresh_port();
+	result("to nobody", sendto(fd, bytes, 10, MSG_FASTOPEN, at(&theirs, port), address_length));
+	wait_connected(fd);
+	option("SO_ERROR", fd, SOL_SOCKET, SO_ERROR);
+	close(fd);
+}
+
 static void wrong_addresses(void)
 {
 	struct sockaddr_storage odd = theirs;
@@ -219,6 +239,7 @@ const struct test connecting[] = {{"kinds", kinds},
 								  {"not connected", not_connected},
 								  {"binding", binding},
 								  {"from a bound port", from_a_bound_port},
+								  {"fast", fast},
 								  {"wrong addresses", wrong_addresses},
 								  {"many at once", many_at_once},
 								  {0}};

@@ -254,7 +254,11 @@ static void as_a_file(void)
 	result("fileno", fileno(file) == fd ? 0 : -2);
 	result("fclose", fclose(file));
 	result("peer at the end", peer("receive 0 1"));
-	fd = pair(0);
+}
+
+static void printed(void)
+{
+	int fd = pair(0);
 	result("dprintf", dprintf(fd, "%c%c", pattern(0), pattern(1)));
 	result("peer receives", peer("receive 0 2"));
 	close(fd);
@@ -271,4 +275,5 @@ const struct test data[] = {{"reading", reading},
 							{"with ioctl", with_ioctl},
 							{"other calls", other_calls},
 							{"as a file", as_a_file},
+							{"printed", printed},
 							{0}};

@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static unsigned char buffer[4096];
 
@@ -111,6 +112,23 @@ static void numbers_come_back(void)
 	close(again);
 }
 
+/* Some libraries make system calls themselves: what they close is closed. */
+static void past_the_library(void)
+{
+	int fd = pair(0);
+	result("close", syscall(SYS_close, fd));
+	result("peer at the end", peer("receive 0 1"));
+	int file = open("/proc/self/exe", O_RDONLY), again = fcntl(file, F_DUPFD, fd);
+	holds("the number is used again", again == fd);
+	result("read of the file", read(again, buffer, 4));
+	holds("its bytes", !memcmp(buffer, "\177ELF", 4));
+	close(again);
+	close(file);
+	fd = pair(0);
+	result("close_range", syscall(SYS_close_range, fd, fd, 0));
+	result("peer at the end", peer("receive 0 1"));
+}
+
 static void ranges(void)
 {
 	int fd = pair(0), one = fcntl(fd, F_DUPFD, 200), two = fcntl(fd, F_DUPFD, 201), three = fcntl(fd, F_DUPFD, 202);
@@ -157,6 +175,7 @@ const struct test descriptors[] = {{"copies", copies},
 								   {"with fcntl", with_fcntl},
 								   {"what it is", what_it_is},
 								   {"numbers come back", numbers_come_back},
+								   {"past the library", past_the_library},
 								   {"ranges", ranges},
 								   {"kernel ones beside", kernel_ones_beside},
 								   {0}};

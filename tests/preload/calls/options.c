@@ -159,16 +159,43 @@ static void congestion(void)
 /* What a listener was told holds for its connections. */
 static void inherited(void)
 {
-	int port = fresh_port(), waiting_fd = listener(0, port), on = 1, idle = 77;
-	setsockopt(waiting_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	setsockopt(waiting_fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-	setsockopt(waiting_fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	static const struct {
+		const char *name;
+		int level, option, value;
+	} table[] = {
+		{"SO_REUSEADDR", SOL_SOCKET, SO_REUSEADDR, 1},
+		{"SO_REUSEPORT", SOL_SOCKET, SO_REUSEPORT, 1},
+		{"SO_KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE, 1},
+		{"SO_OOBINLINE", SOL_SOCKET, SO_OOBINLINE, 1},
+		{"SO_RCVBUF", SOL_SOCKET, SO_RCVBUF, 60000},
+		{"SO_SNDBUF", SOL_SOCKET, SO_SNDBUF, 70000},
+		{"SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, 9},
+		{"SO_PRIORITY", SOL_SOCKET, SO_PRIORITY, 4},
+		{"TCP_NODELAY", IPPROTO_TCP, TCP_NODELAY, 1},
+		{"TCP_KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE, 77},
+		{"TCP_KEEPINTVL", IPPROTO_TCP, TCP_KEEPINTVL, 17},
+		{"TCP_KEEPCNT", IPPROTO_TCP, TCP_KEEPCNT, 7},
+		{"TCP_LINGER2", IPPROTO_TCP, TCP_LINGER2, 20},
+		{"TCP_USER_TIMEOUT", IPPROTO_TCP, TCP_USER_TIMEOUT, 30000},
+		{"TCP_NOTSENT_LOWAT", IPPROTO_TCP, TCP_NOTSENT_LOWAT, 20000},
+	};
+	int port = fresh_port(), waiting_fd = listener(0, port);
+	struct linger linger = {.l_onoff = 1, .l_linger = 3};
+	struct timeval limit = {.tv_sec = 7};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		setsockopt(waiting_fd, table[i].level, table[i].option, &table[i].value, sizeof(int));
+	setsockopt(waiting_fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+	setsockopt(waiting_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	peer("connect 0 %d", port);
 	int fd = accept(waiting_fd, NULL, NULL);
-	option("TCP_NODELAY", fd, IPPROTO_TCP, TCP_NODELAY);
-	option("SO_KEEPALIVE", fd, SOL_SOCKET, SO_KEEPALIVE);
-	option("TCP_KEEPIDLE", fd, IPPROTO_TCP, TCP_KEEPIDLE);
-	option("SO_REUSEADDR", fd, SOL_SOCKET, SO_REUSEADDR);
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		option(table[i].name, fd, table[i].level, table[i].option);
+	memset(&linger, 0, sizeof linger);
+	result("SO_LINGER", getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &(socklen_t){sizeof linger}));
+	say("value", "%d %d", linger.l_onoff, linger.l_linger);
+	limit.tv_sec = 0;
+	result("SO_RCVTIMEO", getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &(socklen_t){sizeof limit}));
+	say("value", "%ld", (long)limit.tv_sec);
 	close(fd);
 	close(waiting_fd);
 }

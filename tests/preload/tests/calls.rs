@@ -100,15 +100,15 @@ macro_rules! groups {
 }
 
 groups! {
-    connecting but ["unanswered", "from a bound port"];
+    connecting but [];
     accepting but ["plain"];
-    data but ["large", "full", "splicing", "as a file"];
-    messages but ["one message"];
+    data but ["printed"];
+    messages but [];
     closing but [];
     descriptors but [];
     processes but ["inherited listener"];
-    waiting but ["together"];
-    epolling but ["exclusive", "copies"];
-    options but ["connected", "of IP", "inherited"];
+    waiting but [];
+    epolling but [];
+    options but [];
     threads but [];
 }

@@ -33,6 +33,13 @@ pub(crate) struct Listener {
 
 /// Bits of a token that are the index.
 const INDEX_BITS: u32 = 16;
+/// What a connection has of its listener, as on Linux.
+const INHERITED: Flags = Flags::V6
+    .union(Flags::ONLY_V6)
+    .union(Flags::REUSE_ADDR)
+    .union(Flags::REUSE_PORT)
+    .union(Flags::KEEPALIVE)
+    .union(Flags::LOW_WATER);
 
 impl Listener {
     /// Where the listener with this token is, if it still is.
@@ -194,7 +201,7 @@ impl Context {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        let flags = socket.flags & (Flags::V6 | Flags::KEEPALIVE | Flags::LOW_WATER);
+        let flags = socket.flags & INHERITED;
         let v6 = flags.contains(Flags::V6);
         let remote = Self::outward(v6, remote);
         let mut choices = Arc::clone(&details.choices);

@@ -108,8 +108,11 @@ impl Context {
         match option {
             SocketOption::ReuseAddr(on) => socket.flags.set(Flags::REUSE_ADDR, on),
             SocketOption::ReusePort(on) => socket.flags.set(Flags::REUSE_PORT, on),
+            // Linux: not once it has a port.
             SocketOption::OnlyV6(on)
-                if socket.flags.contains(Flags::V6) && !socket.flags.contains(Flags::BOUND) =>
+                if socket.flags.contains(Flags::V6)
+                    && !socket.flags.contains(Flags::BOUND)
+                    && socket.body == Body::Idle =>
             {
                 socket.flags.set(Flags::ONLY_V6, on);
             }

@@ -18,8 +18,9 @@ use crate::socket::Body;
 const RANGE_CLOEXEC: c_int = 4;
 /// What F_SETFL may change, besides whether calls wait.
 const STATUS: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
-/// SIOCOUTQ of linux/sockios.h.
+/// SIOCOUTQ and SIOCOUTQNSD of linux/sockios.h.
 const SIOCOUTQ: c_ulong = 0x5411;
+const SIOCOUTQNSD: c_ulong = 0x894b;
 
 hooks! {
     /// close(2).
@@ -99,7 +100,7 @@ hooks! {
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
         // The request is an int for the kernel.
         let request = request & c_ulong::from(c_uint::MAX);
-        if slots::is_socket(fd) && [FIONREAD, FIONBIO, SIOCOUTQ].contains(&request) {
+        if slots::is_socket(fd) && [FIONREAD, FIONBIO, SIOCOUTQ, SIOCOUTQNSD].contains(&request) {
             // SAFETY: the caller's promise.
             return answer(|| unsafe { control(fd, request, argument.cast()) });
         }
@@ -161,6 +162,13 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int) -> Result<()> {
 }
 
 impl Engine {
+    /// Closes a number of ours that the program never heard of.
+    pub(super) fn drop_number(&mut self, fd: c_int) {
+        self.forget_number(fd, slots::look(fd));
+        // SAFETY: no memory is involved.
+        unsafe { real::close(fd) };
+    }
+
     /// A number of ours is about to be closed.
     fn forget_number(&mut self, fd: c_int, slot: Slot) {
         if self.is_borrowed() {
@@ -264,13 +272,13 @@ unsafe fn control(fd: c_int, request: c_ulong, argument: *mut c_int) -> Result<c
         return Ok(unsafe { real::ioctl(fd, request, argument.cast()) });
     };
     let context = engine.context().ok_or(Errno::EBADF)?;
-    if request != FIONREAD {
-        unsupported(Unsupported::Ioctl, format_args!("ioctl(SIOCOUTQ)"));
-        return Err(Errno::EINVAL);
-    }
-    let unread = context.available(id)?;
+    let count = match request {
+        SIOCOUTQ => context.unacknowledged(id)?.0 as usize,
+        SIOCOUTQNSD => context.unacknowledged(id)?.1 as usize,
+        _ => context.available(id)?,
+    };
     // SAFETY: the caller's promise.
-    unsafe { memory::store(argument, c_int::try_from(unread).unwrap_or(c_int::MAX)) }?;
+    unsafe { memory::store(argument, c_int::try_from(count).unwrap_or(c_int::MAX)) }?;
     engine.rouse();
     Ok(0)
 }

@@ -138,6 +138,9 @@ unsafe fn next(
         Ok((new, remote, domain)) => {
             // SAFETY: the caller's promise.
             let stored = unsafe { address::store(remote, domain, addr, len) };
+            if stored.is_err() {
+                engine.drop_number(new);
+            }
             return Some(stored.map(|()| new));
         }
     }
@@ -199,11 +202,13 @@ impl Engine {
         new: c_int,
         nonblocking: bool,
     ) -> Result<(SocketAddr, Domain)> {
-        let domain = self.sockets.get(listener).ok_or(Errno::EBADF)?.domain;
         let context = self.context().ok_or(Errno::EAGAIN)?;
         let (accepted, remote) = context.accept(id)?;
         context.set_nonblocking(accepted, true)?;
-        let index = self.insert(Socket::new(domain, nonblocking, Body::Stream(accepted)));
+        let listener = self.sockets.get(listener).ok_or(Errno::EBADF)?;
+        let socket = listener.child(new, nonblocking, Body::Stream(accepted));
+        let domain = socket.domain;
+        let index = self.insert(socket);
         if !slots::set(new, Slot::Socket(index)) {
             self.release(index);
             return Err(Errno(libc::EMFILE));

@@ -103,8 +103,12 @@ unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Result<isiz
     }
 }
 
+/// How many parts a message has: at most UIO_MAXIOV.
 fn buffers(message: &msghdr) -> Result<c_int> {
-    c_int::try_from(message.msg_iovlen).map_err(|_| Errno(libc::EMSGSIZE))
+    let count = c_int::try_from(message.msg_iovlen).ok();
+    count
+        .filter(|count| *count <= 1024)
+        .ok_or(Errno(libc::EMSGSIZE))
 }
 
 /// Moves messages until one fails or, sent, does not fit. Returns how many were moved.

@@ -3,6 +3,7 @@
 //! Each looks at the table first and goes on to the C library when the descriptor is none of ours.
 
 pub mod descriptor;
+pub mod direct;
 pub mod epoll;
 pub mod listen;
 pub mod message;
@@ -12,6 +13,7 @@ pub mod process;
 pub mod select;
 pub mod sendfile;
 pub mod socket;
+pub mod splice;
 pub mod stdio;
 pub mod stream;
 

@@ -3,10 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-use libc::{SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET, socklen_t, timeval};
+use libc::{SO_RCVBUF, SO_RCVTIMEO, SO_SNDBUF, SO_SNDTIMEO, SOL_SOCKET, socklen_t, timeval};
 use mtcp::posix::call::answer;
 use mtcp::posix::{memory, option_table, options};
-use mtcp::{Errno, Result, SocketId};
+use mtcp::{Context, Domain, Errno, Result, SocketId};
 
 use super::{duration, hooks};
 use crate::engine::{self, Engine, Found};
@@ -14,6 +14,10 @@ use crate::log::{Unsupported, unsupported};
 use crate::real;
 use crate::slots;
 use crate::socket::Body;
+
+/// The least that Linux says of SO_RCVBUF and SO_SNDBUF.
+const MIN_RCVBUF: c_int = 2304;
+const MIN_SNDBUF: c_int = 4608;
 
 hooks! {
     /// setsockopt(2).
@@ -87,6 +91,18 @@ unsafe fn set(
     Ok(0)
 }
 
+/// Levels that Linux knows for TCP; of others it says something else for IPv6 than for IPv4, which the placeholder may be of.
+const LEVELS: [c_int; 4] = [
+    SOL_SOCKET,
+    libc::IPPROTO_TCP,
+    libc::IPPROTO_IP,
+    libc::IPPROTO_IPV6,
+];
+
+fn is_v6(context: &mut Context, id: SocketId) -> bool {
+    context.domain(id) == Ok(Domain::V6)
+}
+
 /// Whether the stack has no such option.
 fn is_unknown(level: c_int, name: c_int) -> bool {
     option_table::find(level, name).is_none()
@@ -147,7 +163,12 @@ impl Engine {
         }
         let context = self.context().ok_or(Errno::EBADF)?;
         let entry = options::known(context, id, level, name)?;
-        options::value(context, id, entry, room)
+        let value = options::value(context, id, entry, room)?;
+        Ok(match (level, name) {
+            (SOL_SOCKET, SO_RCVBUF) => twice(&value, MIN_RCVBUF),
+            (SOL_SOCKET, SO_SNDBUF) => twice(&value, MIN_SNDBUF),
+            _ => value,
+        })
     }
 
     fn set_timeout(&mut self, found: &Found, name: c_int, value: &[u8]) -> Result<()> {
@@ -204,6 +225,9 @@ unsafe fn ask(
     } else {
         match engine.option(&found, id, (level, name), room) {
             Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
+                if !LEVELS.contains(&level) && engine.context().is_some_and(|c| is_v6(c, id)) {
+                    return Err(Errno::ENOPROTOOPT);
+                }
                 // SAFETY: the same arguments.
                 return Ok(unsafe { real::getsockopt(fd, level, name, value, len) });
             }
@@ -215,6 +239,12 @@ unsafe fn ask(
     // SAFETY: the caller's promise. Values are short.
     unsafe { memory::store(len, copied as socklen_t) }?;
     Ok(0)
+}
+
+/// Linux counts what it needs to manage them among the bytes of a buffer, and tells twice what it was told (socket(7)).
+fn twice(value: &[u8], least: c_int) -> Vec<u8> {
+    let bytes = value.first_chunk().copied().map_or(0, c_int::from_ne_bytes);
+    bytes.saturating_mul(2).max(least).to_ne_bytes().to_vec()
 }
 
 /// `struct timeval`.

@@ -84,7 +84,7 @@ enum Side {
     Stream(SocketId),
     /// The kernel is asked as well.
     Listener(SocketId),
-    Epoll(SocketId),
+    Epoll(u32),
 }
 
 /// The event bits of poll(2) are those of epoll(7).
@@ -131,6 +131,8 @@ fn poll_once(
     }
     let mut kernel: Vec<pollfd> = fds.to_vec();
     for (entry, side) in kernel.iter_mut().zip(&sides) {
+        // What an earlier call left there.
+        entry.revents = 0;
         if matches!(side, Side::Stream(_)) {
             entry.fd = -1;
         }
@@ -161,7 +163,7 @@ fn wait_mixed(
             n += usize::from(entry.revents != 0);
         }
         match n {
-            0 => Look::Sleep(want(fds, sides)),
+            0 => Look::Sleep(want(engine, fds, sides)),
             n => Look::Done(n),
         }
     })?;
@@ -171,14 +173,14 @@ fn wait_mixed(
     Ok(result.unwrap_or(0))
 }
 
-fn want(fds: &[pollfd], sides: &[Side]) -> Want {
+fn want(engine: &Engine, fds: &[pollfd], sides: &[Side]) -> Want {
     let mut sockets = Vec::new();
     let mut epolls = Vec::new();
     for (entry, side) in fds.iter().zip(sides) {
         match side {
             Side::Kernel => {}
             Side::Stream(id) | Side::Listener(id) => sockets.push((*id, events(entry.events))),
-            Side::Epoll(id) => epolls.push(*id),
+            Side::Epoll(index) => epolls.extend(engine.instances(*index)),
         }
     }
     match (&sockets[..], &epolls[..]) {
@@ -206,28 +208,23 @@ impl Engine {
                 Some(Body::Listener { ours: Some(id), .. }) => Side::Listener(id),
                 _ => Side::Kernel,
             },
-            Slot::Epoll(index) => match self.instances(index).first() {
-                Some(id) => Side::Epoll(*id),
-                None => Side::Kernel,
-            },
+            Slot::Epoll(index) if !self.instances(index).is_empty() => Side::Epoll(index),
+            Slot::Epoll(_) => Side::Kernel,
             Slot::Kernel | Slot::Private => Side::Kernel,
         }
     }
 
     fn revents(&mut self, side: Side, wanted: i16) -> i16 {
-        let Some(context) = self.context() else {
-            return 0;
-        };
         match side {
-            Side::Kernel => 0,
             Side::Stream(id) | Side::Listener(id) => {
-                let ready = context.ready(id, events(wanted)).bits();
-                u16::try_from(ready).unwrap_or(0).cast_signed()
+                let ready = self
+                    .context()
+                    .map(|context| context.ready(id, events(wanted)));
+                let bits = ready.unwrap_or_default().bits();
+                u16::try_from(bits).unwrap_or(0).cast_signed()
             }
-            Side::Epoll(id) if context.epoll_ready(id).unwrap_or(false) => {
-                wanted & (POLLIN | POLLRDNORM)
-            }
-            Side::Epoll(_) => 0,
+            Side::Epoll(index) if self.is_ready(index) => wanted & (POLLIN | POLLRDNORM),
+            Side::Epoll(_) | Side::Kernel => 0,
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `sendfile` and `splice`.
+//! `sendfile`.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::c_int;
 use std::io::IoSlice;
 
-use libc::{loff_t, off_t};
+use libc::off_t;
 use mtcp::posix::call::answer;
 use mtcp::{Errno, Result, SendFlags, SocketId};
 
@@ -11,7 +11,6 @@ use super::stream::write_out;
 use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
 use crate::lock::Guard;
-use crate::log::{Unsupported, unsupported};
 use crate::socket::Body;
 use crate::{real, slots};
 
@@ -33,23 +32,6 @@ hooks! {
         }
         // SAFETY: the same arguments.
         unsafe { real::sendfile64(to, from, offset, count) }
-    }
-
-    /// splice(2): not with a connection of ours.
-    fn splice(
-        from: c_int,
-        from_offset: *mut loff_t,
-        to: c_int,
-        to_offset: *mut loff_t,
-        len: usize,
-        flags: c_uint,
-    ) -> isize {
-        if super::socket::stream(from).or_else(|| super::socket::stream(to)).is_some() {
-            unsupported(Unsupported::Splice, format_args!("splice"));
-            return answer(|| Err(Errno::EINVAL));
-        }
-        // SAFETY: the same arguments.
-        unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
     }
 }
 

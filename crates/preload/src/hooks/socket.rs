@@ -1,12 +1,12 @@
 //! Making sockets and deciding whose they are: `socket`, `bind`, `connect`, `shutdown`, and what their addresses are.
 
 use std::ffi::c_int;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_NONBLOCK, SOCK_STREAM, sockaddr, socklen_t};
 use mtcp::posix::address;
 use mtcp::posix::call::{answer, done};
-use mtcp::{Context, Domain, Errno, Events, How, Result, SocketId};
+use mtcp::{Context, Domain, Errno, Events, How, Result, SocketId, SocketOption, State};
 
 use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
@@ -34,7 +34,7 @@ hooks! {
         };
         let tcp = kind & TYPE == SOCK_STREAM && [0, IPPROTO_TCP].contains(&protocol);
         if fd >= 0 && tcp && rules().is_some() {
-            note(fd, Socket::new(family, kind & SOCK_NONBLOCK != 0, Body::Open));
+            note(fd, Socket::new(fd, family, kind & SOCK_NONBLOCK != 0, Body::Open));
         }
         fd
     }
@@ -144,6 +144,9 @@ fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) 
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let place = rules().map_or(Place::Kernel, |rules| rules.bind(local));
+    if matches!(found.body, Body::Stream(_)) {
+        return Err(Errno::EINVAL);
+    }
     let foreign = place == Place::Ours && found.body == Body::Open && !local.ip().is_unspecified();
     if foreign {
         free_bind(fd, local, true);
@@ -191,6 +194,12 @@ pub(super) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<(
     let local = unsafe { address::parse(at, len) }.map_err(|_| Errno::EINVAL)?;
     if let Some(socket) = engine.sockets.get_mut(index) {
         socket.local = Some(local);
+        if matches!(local.ip(), IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none())
+        {
+            // Linux: who has an address of IPv6 speaks nothing else.
+            let yes: c_int = 1;
+            socket.save(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &yes.to_ne_bytes());
+        }
     }
     Ok(())
 }
@@ -214,6 +223,44 @@ fn connect_to(fd: c_int, remote: SocketAddr, kernel: impl FnOnce() -> c_int) -> 
     let result = start_connect(&mut engine, &found, id, remote);
     engine.staged(true);
     result.map(|()| 0)
+}
+
+/// MSG_FASTOPEN: connects, so that what is sent next can go along with the SYN. Says whose the connection is.
+///
+/// # Errors
+/// Those of connect(2).
+///
+/// # Safety
+/// `addr`, unless NULL, points to `len` bytes.
+pub(super) unsafe fn open_fast(
+    fd: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+    flags: c_int,
+) -> Result<Place> {
+    let mut engine = engine::lock()?;
+    let mut found = engine.find(fd).ok_or(Errno::EBADF)?;
+    if matches!(found.body, Body::Stream(_)) {
+        return Err(Errno(libc::EISCONN));
+    }
+    // SAFETY: the caller's promise.
+    let remote = unsafe { address::parse(addr, len) };
+    let ours = |remote| place(&engine, found.index, remote) == Place::Ours;
+    let Some(remote) = remote.ok().filter(|remote| ours(*remote)) else {
+        return Ok(Place::Kernel);
+    };
+    if found.body != Body::Open || !engine.start() {
+        return Ok(Place::Kernel);
+    }
+    let id = engine.adopt(found.index)?;
+    found.nonblocking |= flags & libc::MSG_DONTWAIT != 0;
+    if let Some(context) = engine.context() {
+        // Without it the SYN goes alone.
+        let _ = context.set_option(id, SocketOption::FastOpenConnect(true));
+    }
+    let result = start_connect(&mut engine, &found, id, remote);
+    engine.staged(true);
+    result.map(|()| Place::Ours)
 }
 
 /// Whose the connection is.
@@ -259,6 +306,24 @@ fn start_connect(
     }
 }
 
+impl Engine {
+    /// Whether the handshake of a connection of ours has begun and not ended.
+    fn is_connecting(&mut self, id: SocketId) -> bool {
+        let context = self.context();
+        let info = context.and_then(|context| context.info(id).ok());
+        info.is_some_and(|info| info.state == State::SynSent)
+    }
+
+    /// A connection that was to be made is not: as on Linux, the socket is as it was before.
+    fn give_up(&mut self, index: u32, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(index) {
+            socket.body = Body::Open;
+        }
+        self.close(id);
+        self.staged(true);
+    }
+}
+
 fn shut(fd: c_int, how: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
@@ -277,6 +342,10 @@ fn shut(fd: c_int, how: c_int) -> Result<c_int> {
         _ => return Err(Errno::EINVAL),
     };
     let result = engine.context().ok_or(Errno::EBADF)?.shutdown(id, how);
+    if result == Err(Errno::ENOTCONN) && engine.is_connecting(id) {
+        engine.give_up(found.index, id);
+        return Ok(0);
+    }
     engine.rouse();
     engine.staged(!found.nonblocking);
     result.map(|()| 0)

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 
 use libc::{
-    MSG_CMSG_CLOEXEC, MSG_CONFIRM, MSG_DONTROUTE, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL,
-    MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec, sockaddr, socklen_t,
+    MSG_CMSG_CLOEXEC, MSG_CONFIRM, MSG_DONTROUTE, MSG_DONTWAIT, MSG_EOR, MSG_FASTOPEN, MSG_MORE,
+    MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec, sockaddr, socklen_t,
 };
 use mtcp::posix::call::answer;
 use mtcp::posix::memory;
@@ -15,6 +15,7 @@ use super::hooks;
 use crate::engine::{self, Engine, Found};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
+use crate::rules::Place;
 use crate::socket::Body;
 use crate::wait::{Want, wait_for};
 use crate::{real, slots};
@@ -134,11 +135,20 @@ hooks! {
     ) -> isize {
         // SAFETY: the same arguments.
         let kernel = || unsafe { real::sendto(fd, buf, len, flags, addr, addr_len) };
-        if slots::is_socket(fd) {
-            // SAFETY: the caller's promises.
-            return unsafe { one_out(fd, buf, len, flags, kernel) };
+        if !slots::is_socket(fd) {
+            return kernel();
         }
-        kernel()
+        let mut flags = flags;
+        if flags & MSG_FASTOPEN != 0 {
+            // SAFETY: the caller's promise.
+            match unsafe { super::socket::open_fast(fd, addr, addr_len, flags) } {
+                Ok(Place::Kernel) => return kernel(),
+                Ok(Place::Ours) => flags &= !MSG_FASTOPEN,
+                Err(error) => return answer(|| Err(error)),
+            }
+        }
+        // SAFETY: the caller's promises.
+        unsafe { one_out(fd, buf, len, flags, kernel) }
     }
 
     /// writev(2).

@@ -1,0 +1,30 @@
+//! `syscall`: programs that go past the C library's functions. libuv closes descriptors so.
+
+use std::ffi::{c_int, c_long, c_uint};
+
+use super::descriptor::{close, close_range};
+use super::hooks;
+use crate::real;
+
+hooks! {
+    /// syscall(2): what takes descriptors away, which leaves their numbers to others, is seen here too.
+    fn syscall(
+        number: c_long,
+        a: c_long,
+        b: c_long,
+        c: c_long,
+        d: c_long,
+        e: c_long,
+        f: c_long,
+    ) -> c_long {
+        // The kernel looks at as many bits as the argument has.
+        // SAFETY: the same promises.
+        unsafe {
+            match number {
+                libc::SYS_close => close(a as c_int).into(),
+                libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int).into(),
+                _ => real::syscall(number, a, b, c, d, e, f),
+            }
+        }
+    }
+}
