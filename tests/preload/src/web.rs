@@ -136,6 +136,17 @@ pub fn judge_ab(report: &str, requests: u32) {
     assert_eq!(number("Non-2xx responses:"), None, "{report}");
 }
 
+/// No socket failed under `wrk`, and no answer but 200 came. Returns the number of requests.
+pub fn judge_wrk(report: &str) -> u64 {
+    assert!(!report.contains("Socket errors"), "{report}");
+    assert!(!report.contains("Non-2xx"), "{report}");
+    let line = report
+        .lines()
+        .find_map(|line| line.trim().split_once(" requests in "));
+    let requests = line.and_then(|(number, _)| number.parse().ok());
+    requests.unwrap_or_else(|| panic!("{report}"))
+}
+
 fn curl(site: &Site) -> Command {
     site.peer("curl --silent --show-error --fail --insecure --max-time 60")
 }

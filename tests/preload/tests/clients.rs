@@ -7,7 +7,7 @@ use std::process::Command;
 use applications::nginx::Nginx;
 use applications::site::{spell, succeed};
 use applications::tls::Identity;
-use applications::web::{judge_ab, publish, publish_large, same};
+use applications::web::{judge_ab, judge_wrk, publish, publish_large, same};
 use applications::{Family, Process, Site, note, tls, url};
 
 /// A site whose peer serves files on port 80, and with TLS on 81.
@@ -127,15 +127,9 @@ fn wrk_with_two_threads() {
         return;
     };
     let from = theirs("http", Family::V4, "small");
-    let report = succeed(site.ours(&format!("wrk -t 2 -c 50 -d 3 {from}"))).stdout;
-    assert!(!report.contains("Socket errors"), "{report}");
-    assert!(!report.contains("Non-2xx"), "{report}");
-    let requests: u64 = report
-        .lines()
-        .find_map(|line| line.trim().split_once(" requests in "))
-        .and_then(|(number, _)| number.parse().ok())
-        .unwrap_or_else(|| panic!("{report}"));
-    assert!(requests > 500, "{report}");
+    let report = succeed(site.ours(&format!("wrk -t 2 -c 50 -d 3 {from}")));
+    let requests = judge_wrk(&report.stdout);
+    assert!(requests > 500, "{report:?}");
     note(&format!("wrk {requests} requests in 3 s"));
 }
 

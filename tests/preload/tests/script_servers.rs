@@ -1,9 +1,10 @@
-//! Servers in languages with sockets of their own: Python's threads and asyncio.
+//! Servers in languages with sockets of their own: Python's threads and asyncio, node.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use applications::site::spell;
-use applications::web::{Web, published};
+use applications::site::{spell, succeed};
+use applications::web::{Web, judge_wrk, published};
+use applications::{Family, url};
 use interop::programs;
 
 fn program(name: &str) -> String {
@@ -28,6 +29,27 @@ fn python_http_server() {
         ..Web::default()
     };
     web.exercise(&site);
+}
+
+#[test]
+fn node() {
+    let Some(site) = published(&["node", "curl", "ab", "wrk"]) else {
+        return;
+    };
+    let words = format!(
+        "node {} 80 {}",
+        program("node_server.js"),
+        spell(&site.lab().www())
+    );
+    let _server = site.start_ours(site.ours(&words), 80);
+    Web::default().exercise(&site);
+    // What came after many others is as whole as what came first.
+    for family in Family::BOTH {
+        let to = url("http", family, true, 80, "small");
+        let report = succeed(site.peer(&format!("wrk -t 2 -c 20 -d 2 {to}")));
+        judge_wrk(&report.stdout);
+        Web::default().fetch(&site, family, "large");
+    }
 }
 
 #[test]
