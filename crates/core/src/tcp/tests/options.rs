@@ -196,6 +196,22 @@ fn deferred_accept_ends_with_one_more_question() {
 }
 
 #[test]
+fn a_syn_that_comes_again_does_not_defer_the_syn_ack() {
+    // Who repeats its SYN has not got the SYN-ACK.
+    let mut h = listening(Options {
+        defer_accept: 3,
+        ..Options::default()
+    });
+    let offer = Handshake::default();
+    h.syn_received(&offer);
+    h.send(offer.syn());
+    h.expect(seg().syn().ack(1).seq(0));
+    h.expect_silence(999);
+    h.advance(1);
+    h.expect(seg().syn().ack(1).seq(0));
+}
+
+#[test]
 fn a_syn_is_repeated_as_often_as_asked() {
     let mut h = Harness::new();
     h.connect(Options {
