@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ring::region::{Column, PagePolicy};
 use siphasher::sip::SipHasher13;
@@ -43,15 +43,30 @@ pub struct FlowKey {
 
 const _: () = assert!(size_of::<FlowKey>() == 36);
 
+/// What is in front of an IPv4 address in an IPv6 address that stands for it (RFC 4291 §2.5.5.2).
+const MAPPED: u128 = 0xffff;
+
+#[inline]
 fn octets(addr: IpAddr) -> [u8; 16] {
     match addr {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V4(v4) => (MAPPED << 32 | u128::from(v4.to_bits())).to_be_bytes(),
         IpAddr::V6(v6) => v6.octets(),
     }
 }
 
+#[inline]
+fn is_mapped(octets: [u8; 16]) -> bool {
+    u128::from_be_bytes(octets) >> 32 == MAPPED
+}
+
+#[inline]
 fn address(octets: [u8; 16]) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::from(octets)).to_canonical()
+    let bits = u128::from_be_bytes(octets);
+    if is_mapped(octets) {
+        Ipv4Addr::from_bits(bits as u32).into()
+    } else {
+        Ipv6Addr::from_bits(bits).into()
+    }
 }
 
 impl FlowKey {
@@ -64,6 +79,7 @@ impl FlowKey {
     };
 
     /// The key of the segments from `remote` to `local`.
+    #[inline]
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
         Self {
             local: octets(local.ip()),
@@ -74,19 +90,20 @@ impl FlowKey {
     }
 
     /// Our end.
+    #[inline]
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(address(self.local), self.local_port)
     }
 
     /// The other end.
+    #[inline]
     pub fn remote(&self) -> SocketAddr {
         SocketAddr::new(address(self.remote), self.remote_port)
     }
 
     /// Whether the connection runs over IPv4.
     pub fn is_ipv4(&self) -> bool {
-        self.local
-            .starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
+        is_mapped(self.local)
     }
 
     /// All of it, for keyed hashes.
@@ -141,6 +158,16 @@ impl fmt::Debug for FlowTable {
     }
 }
 
+/// The places of a bucket that have this hash, as bits: all compared at once.
+#[inline]
+fn equal_in(hashes: &[u32; PLACES + 1], hash: FlowHash) -> u32 {
+    let mut equal = 0;
+    for (place, &other) in (0..).zip(hashes) {
+        equal |= u32::from(other == hash.0) << place;
+    }
+    equal & ((1 << PLACES) - 1)
+}
+
 /// The place of `id` in a bucket.
 fn place_in([_, ids]: &Bucket, id: u32) -> Option<usize> {
     ids.iter().position(|&other| other == id + 1)
@@ -189,10 +216,13 @@ impl FlowTable {
     pub fn find(&self, hash: FlowHash, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
         for at in self.probe(hash) {
             let [hashes, ids] = self.buckets.get(at)?;
-            for (&other, &id) in hashes.iter().zip(ids) {
-                if other == hash.0 && id != 0 && is_key(id - 1) {
+            let mut equal = equal_in(hashes, hash);
+            while equal != 0 {
+                let id = ids[equal.trailing_zeros() as usize % PLACES];
+                if id != 0 && is_key(id - 1) {
                     return Some(id - 1);
                 }
+                equal &= equal - 1;
             }
             if hashes[BEHIND] == 0 {
                 return None;

@@ -233,8 +233,17 @@ impl TcpOptions {
         true
     }
 
+    /// Neither SACK blocks nor counters, of which only so much is written as fits.
+    #[inline]
+    fn is_fixed(&self) -> bool {
+        self.sack.is_empty() && self.ecn_bytes.is_none()
+    }
+
     /// Bytes that `emit` writes: a multiple of 4, at most 40.
     pub fn emitted_len(&self) -> usize {
+        if self.is_fixed() {
+            return self.len_without_sack();
+        }
         let len = self.len_with_sack();
         len + self.ecn_room().map_or(0, |counters| counters.emitted_len())
     }
@@ -289,9 +298,11 @@ impl TcpOptions {
         if let Some(shift) = self.window_scale {
             rest = put(rest, [NOP, WINDOW_SCALE, 3, shift])?;
         }
-        rest = self.emit_sack(rest)?;
-        if let Some(counters) = self.ecn_room() {
-            rest = counters.emit(rest)?;
+        if !self.is_fixed() {
+            rest = self.emit_sack(rest)?;
+            if let Some(counters) = self.ecn_room() {
+                rest = counters.emit(rest)?;
+            }
         }
         if let Some(cookie) = self.fast_open {
             emit_cookie(cookie, rest);
