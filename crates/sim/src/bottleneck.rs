@@ -129,6 +129,8 @@ impl Bottleneck {
     /// It cannot be built, or a host did something wrong.
     pub fn run(&self) -> Result<Shares, Failure> {
         let mut network = Network::new(self.seed);
+        // It ends after a time.
+        network.set_max_steps(1 << 40);
         let (senders, receiver, link) = self.hosts(&mut network)?;
         self.start(&mut network, &senders, receiver)?;
         network.run_for(self.warm_up)?;
