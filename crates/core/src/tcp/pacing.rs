@@ -1,7 +1,8 @@
 //! Pacing: data leaves at a rate, not as fast as the window allows.
 //!
 //! Each segment moves the time at which the next may leave. The wheel ticks in milliseconds, so what became due since the last tick leaves
-//! together: at most [`CREDIT`] of it. Acknowledgments that arrive in between release what is due by then.
+//! together. Acknowledgments that arrive in between release what is due by then. A driver that comes later still, because the machine is
+//! busy, sends all that became due meanwhile, up to a part of a round trip: the rate is what the path carries, however coarse the clock.
 
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
 
-/// A sender that comes late may catch up by so much: a tick of the wheel, and as much again for a driver that oversleeps.
+/// A sender that had nothing to send, or no window, may catch up by so much: a tick of the wheel, and as much again.
 const CREDIT: Duration = Duration::from_millis(2);
+/// One that waited for its time and was called late catches up by this part of a round trip.
+const LATE_SHARE: u32 = 4;
 
 /// What loss-based algorithms are paced at if the configuration asks for it, in percent of `cwnd` per round trip: enough to double in
 /// slow start, and to fill the window afterwards.
@@ -24,8 +27,10 @@ pub(crate) struct Pacing {
     rate: u64,
     /// When the next segment may leave.
     next_at: Instant,
-    /// When to look again because one waits. `FAR`: none does.
-    pub release_at: Instant,
+    /// One waits for that.
+    waits: bool,
+    /// It was called late, and what became due since has not all left yet.
+    late: bool,
 }
 
 impl Default for Pacing {
@@ -33,7 +38,8 @@ impl Default for Pacing {
         Self {
             rate: 0,
             next_at: Instant::ZERO,
-            release_at: Instant::FAR,
+            waits: false,
+            late: false,
         }
     }
 }
@@ -46,7 +52,24 @@ impl Pacing {
 
     /// Whether a segment waits.
     pub fn is_waiting(&self) -> bool {
-        self.release_at < Instant::FAR
+        self.waits
+    }
+
+    /// When to look again because one waits. `FAR`: none does.
+    pub fn release_at(&self) -> Instant {
+        if self.waits {
+            self.next_at
+        } else {
+            Instant::FAR
+        }
+    }
+
+    /// Whether a segment may leave now. If not, it waits.
+    fn may_depart(&mut self, now: Instant) -> bool {
+        let may = self.next_at <= now;
+        self.late = may && (self.late || self.waits);
+        self.waits |= !may;
+        may
     }
 
     fn set_rate(&mut self, rate: Option<u64>) {
@@ -62,38 +85,41 @@ impl Pacing {
         self.next_at = self.next_at.max(at);
     }
 
-    fn on_sent(&mut self, now: Instant, bytes: u32) {
-        self.release_at = Instant::FAR;
+    /// `late_credit`: by how much it may catch up if it was called late.
+    fn on_sent(&mut self, now: Instant, bytes: u32, late_credit: Duration) {
+        self.waits = false;
         if self.rate == 0 {
             return;
         }
         let nanos = u64::from(bytes).saturating_mul(1_000_000_000) / self.rate;
-        let since = now.as_nanos().saturating_sub(CREDIT.as_nanos() as u64);
+        let credit = if self.late { late_credit } else { CREDIT };
+        let since = now.as_nanos().saturating_sub(credit.as_nanos() as u64);
         let from = self.next_at.max(Instant::from_nanos(since));
         self.next_at = from + Duration::from_nanos(nanos);
+        self.late &= self.next_at <= now;
     }
 }
 
 impl Conn<'_> {
     /// Whether a data segment may leave now. If not, the connection is looked at again when it may.
     pub fn may_depart(&mut self, now: Instant) -> bool {
-        let at = self.cold.pacing.next_at;
-        if at <= now {
-            return true;
+        let may = self.cold.pacing.may_depart(now);
+        if !may {
+            self.wake_at(self.cold.pacing.release_at());
         }
-        self.cold.pacing.release_at = at;
-        self.wake_at(at);
-        false
+        may
     }
 
     /// What waited may leave.
     pub fn on_release_timer(&mut self) {
-        self.cold.pacing.release_at = Instant::FAR;
+        let pacing = &mut self.cold.pacing;
+        (pacing.waits, pacing.late) = (false, true);
         self.mark_output();
     }
 
     pub fn on_departed(&mut self, now: Instant, bytes: u32) {
-        self.cold.pacing.on_sent(now, bytes);
+        let late_credit = (self.hot.rtt.srtt() / LATE_SHARE).max(CREDIT);
+        self.cold.pacing.on_sent(now, bytes, late_credit);
     }
 
     /// Sets the rate: that of the algorithm, or one that spreads its window, and no more than the application allows (SO_MAX_PACING_RATE).
@@ -132,6 +158,8 @@ impl Conn<'_> {
 mod tests {
     use super::*;
 
+    const LATE: Duration = Duration::from_millis(25);
+
     fn ms(ms: u64) -> Instant {
         Instant::from_millis(ms)
     }
@@ -144,8 +172,8 @@ mod tests {
         for i in 1..=1_000_000 / step {
             let now = Instant::from_micros(5_000_000 + i * step);
             let mut burst = 0;
-            while pacing.next_at <= now {
-                pacing.on_sent(now, 1000);
+            while pacing.may_depart(now) {
+                pacing.on_sent(now, 1000, LATE);
                 burst += 1000;
             }
             // Whoever comes for the first time has credit.
@@ -158,13 +186,15 @@ mod tests {
     #[test]
     fn the_rate_holds_at_any_tick() {
         for rate in [100_000, 1_000_000, 125_000_000, 1_250_000_000] {
-            for step in [10, 100, 1000, 1700] {
+            for step in [10, 100, 1000, 1700, 20_000] {
                 let (bytes, most) = send(rate, step);
                 // What is due in the tick, and the rest of a segment.
                 let expected = rate * step / 1_000_000 + 1000;
+                // Nothing waited before the first look.
+                let due = rate * (1_000_000 - step) / 1_000_000;
                 assert!(
-                    bytes.abs_diff(rate) < rate / 200 + 3000,
-                    "{bytes} of {rate}"
+                    bytes.abs_diff(due) < rate / 200 + 3000,
+                    "{bytes} of {due} at {rate}, {step}"
                 );
                 assert!(most <= expected + 1000, "{most} at once at {rate}, {step}");
             }
@@ -175,24 +205,43 @@ mod tests {
     fn a_silence_earns_no_more_than_the_credit() {
         let mut pacing = Pacing::default();
         pacing.set_rate(Some(1_000_000));
-        pacing.on_sent(ms(100), 1000);
+        pacing.on_sent(ms(100), 1000, LATE);
         let mut burst = 0;
-        while pacing.next_at <= ms(10_000) {
-            pacing.on_sent(ms(10_000), 1000);
+        while pacing.may_depart(ms(10_000)) {
+            pacing.on_sent(ms(10_000), 1000, LATE);
             burst += 1;
         }
         assert_eq!(burst, 3);
+    }
+
+    /// However late it is called: by no more than that.
+    #[test]
+    fn one_that_waited_catches_up() {
+        let late = |credit| {
+            let mut pacing = Pacing::default();
+            pacing.set_rate(Some(1_000_000));
+            pacing.on_sent(ms(100), 3000, CREDIT);
+            assert!(!pacing.may_depart(ms(100)));
+            let mut burst = 0;
+            while pacing.may_depart(ms(130)) {
+                pacing.on_sent(ms(130), 1000, Duration::from_millis(credit));
+                burst += 1;
+            }
+            burst
+        };
+        assert_eq!(late(100), 30);
+        assert_eq!(late(10), 11);
     }
 
     #[test]
     fn without_a_rate_nothing_waits() {
         let mut pacing = Pacing::default();
         pacing.set_rate(Some(1));
-        pacing.on_sent(ms(1), 1000);
+        pacing.on_sent(ms(1), 1000, CREDIT);
         assert!(pacing.next_at > ms(900_000));
         pacing.set_rate(None);
         assert_eq!((pacing.next_at, pacing.rate()), (Instant::ZERO, None));
-        pacing.on_sent(ms(2), u32::MAX);
+        pacing.on_sent(ms(2), u32::MAX, CREDIT);
         assert_eq!(pacing.next_at, Instant::ZERO);
     }
 }

@@ -58,7 +58,7 @@ impl Conn<'_> {
     fn on_timer(&mut self, now: Instant) {
         self.hot.wheel_at = Instant::FAR;
         let in_flight = self.modelled_flight();
-        if self.cold.pacing.release_at <= now {
+        if self.cold.pacing.release_at() <= now {
             self.on_release_timer();
         }
         if self.hot.early_at <= now {
@@ -82,7 +82,7 @@ impl Conn<'_> {
 
     fn earliest(&self, now: Instant) -> Instant {
         let mut at = self.hot.rtx_at.min(self.hot.early_at);
-        at = at.min(self.cold.pacing.release_at);
+        at = at.min(self.cold.pacing.release_at());
         if self.has(Flags::ACK_DELAYED) {
             at = at.min(near(now, self.hot.ack_at));
         }
