@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use wire::frame::{Capabilities, MacAddr};
+use wire::handed::Handed;
 
 use crate::id::PortId;
 
@@ -147,6 +148,16 @@ pub struct StaticNeighbour {
     pub port: PortId,
 }
 
+/// A stack's place among those that have the same addresses, each with a queue of the same interface. Which queue a frame comes to is not
+/// for them to say, so they hand each other what they do not know, on [`PortId::SIBLINGS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Counted from 0.
+    pub index: u8,
+    /// How many there are, at most [`wire::handed::Handed::MAX_STACKS`].
+    pub seats: u8,
+}
+
 /// All settings of a stack. `Config::default()` serves a small machine; sizes are bounds, memory is taken as it is used.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -156,6 +167,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Static neighbours.
     pub neighbours: Vec<StaticNeighbour>,
+    /// Which of several stacks with these addresses this is; `None`: there are no others.
+    pub seat: Option<Seat>,
     /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528), ports (RFC 6056) and
     /// timestamp offsets. Fixed in simulations.
     pub secret: [u8; 32],
@@ -249,6 +262,7 @@ impl Default for Config {
             interfaces: Vec::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
+            seat: None,
             secret: [0; 32],
             fast_open_secret: None,
             max_connections: 65_536,
@@ -302,7 +316,13 @@ impl Config {
         let wrong = [
             (self.max_connections == 0, "max_connections is 0"),
             (self.max_buffer == 0, "max_buffer is 0"),
-            (self.interfaces.len() > 256, "more than 256 interfaces"),
+            (self.interfaces.len() > 255, "more than 255 interfaces"),
+            (
+                self.seat.is_some_and(|seat| {
+                    seat.index >= seat.seats || seat.seats > Handed::MAX_STACKS
+                }),
+                "the seat is none of at most 64",
+            ),
             (
                 self.max_listeners > u32::from(u16::MAX),
                 "max_listeners is more than 65535",

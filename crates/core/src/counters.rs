@@ -162,6 +162,10 @@ counters! {
     failures;
     /// Attempts to connect that failed.
     connect_failures;
+    /// Frames handed to other stacks with our addresses.
+    handed_out;
+    /// Frames that other stacks with our addresses handed to us.
+    handed_in;
     /// TIME_WAIT records that went early to make room.
     time_wait_evictions;
 }

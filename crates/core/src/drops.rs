@@ -96,6 +96,8 @@ drops! {
     NeighbourQueueFull = "neighbour_queue_full";
     /// The neighbour did not answer: what waited for its hardware address is dropped.
     NeighbourFailed = "neighbour_failed";
+    /// The frame is for another stack with our addresses, and too many wait to be handed over.
+    HandoverFull = "handover_full";
     /// The TCP header is malformed.
     TcpMalformed = "tcp_malformed";
     /// The TCP checksum is wrong.

@@ -4,6 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PortId(pub u8);
 
+impl PortId {
+    /// The link to the other stacks with the same addresses: see [`crate::config::Seat`]. Its frames end with [`wire::handed::Handed`].
+    pub const SIBLINGS: Self = Self(u8::MAX);
+}
+
 /// A name that the application gives to a listener or connection and gets back with every event (mtcp: its socket id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);

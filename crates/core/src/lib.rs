@@ -13,6 +13,7 @@ pub mod drops;
 pub mod error;
 pub mod event;
 mod flow;
+mod handover;
 mod icmp;
 pub mod id;
 pub mod info;

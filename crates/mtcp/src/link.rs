@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ::io::fault::FaultSpec;
 use ::io::pcap::PcapFile;
-use ::io::shm::{ShmConfig, ShmPort, ShmRole};
+use ::io::shm::{Exchange, ShmConfig, ShmPort, ShmRole};
 use ::io::tap::{TapConfig, TapPort};
 use ::io::xdp::{XdpConfig, XdpPrepared};
 use ::io::{AnyLink, AnyPort, netlink};
@@ -20,6 +21,8 @@ const MAX_QUEUES: usize = 64;
 pub(crate) struct Opened {
     pub(crate) ports: Vec<AnyPort>,
     pub(crate) facts: Vec<(&'static str, String)>,
+    /// Which of the processes that share the link this is.
+    pub(crate) share: u32,
 }
 
 /// What of a link is there before it is open.
@@ -28,6 +31,24 @@ pub(crate) enum Prepared {
     Xdp(Box<XdpPrepared>),
     /// Links that take nothing before.
     Other,
+}
+
+impl Prepared {
+    /// What joins the stacks of the processes that share the link; `None`: it has one process.
+    pub(crate) fn exchange(&self) -> io::Result<Option<Arc<Exchange>>> {
+        match self {
+            Self::Xdp(xdp) if xdp.processes() > 1 => {
+                let seats = usize::from(xdp.processes()) * usize::from(xdp.ports());
+                exchange(seats, u16::try_from(xdp.link().mtu).unwrap_or(u16::MAX)).map(Some)
+            }
+            Self::Xdp(_) | Self::Other => Ok(None),
+        }
+    }
+}
+
+/// What joins so many stacks.
+pub(crate) fn exchange(seats: usize, mtu: u16) -> io::Result<Arc<Exchange>> {
+    Exchange::new(u8::try_from(seats).unwrap_or(u8::MAX), mtu)
 }
 
 /// Prepares the link of a checked configuration.
@@ -55,7 +76,11 @@ pub(crate) fn open(
         ),
         None => None,
     };
-    let (links, mut facts) = links(config, spec, prepared)?;
+    let Links {
+        links,
+        mut facts,
+        share,
+    } = links(config, spec, prepared)?;
     if let Some(spec) = &fault {
         facts.push(("fault", spec.to_string()));
     }
@@ -71,6 +96,7 @@ pub(crate) fn open(
     Ok(Opened {
         ports: (0..).zip(links).map(wrap).collect(),
         facts,
+        share,
     })
 }
 
@@ -107,13 +133,24 @@ fn parse_fault(config: &Config) -> Result<Option<FaultSpec>, String> {
     Ok(Some(spec))
 }
 
-type Facts = Vec<(&'static str, String)>;
+/// A link's queues without wrappers.
+struct Links {
+    links: Vec<AnyLink>,
+    facts: Vec<(&'static str, String)>,
+    share: u32,
+}
 
-fn links(
-    config: &Config,
-    spec: &IoSpec,
-    prepared: &mut Prepared,
-) -> io::Result<(Vec<AnyLink>, Facts)> {
+impl Links {
+    fn of<P: Into<AnyLink>>(ports: Vec<P>) -> Self {
+        Self {
+            links: ports.into_iter().map(Into::into).collect(),
+            facts: Vec::new(),
+            share: 0,
+        }
+    }
+}
+
+fn links(config: &Config, spec: &IoSpec, prepared: &mut Prepared) -> io::Result<Links> {
     match spec {
         IoSpec::Shm(path) => {
             let queues = queues(config);
@@ -125,7 +162,7 @@ fn links(
                     ..ShmConfig::default()
                 },
             )?;
-            Ok((ports.into_iter().map(AnyLink::from).collect(), Vec::new()))
+            Ok(Links::of(ports))
         }
         IoSpec::Tap(name) => {
             let tap = TapConfig {
@@ -134,7 +171,7 @@ fn links(
                 ..TapConfig::new(name)
             };
             let ports = TapPort::open(&tap)?;
-            Ok((ports.into_iter().map(AnyLink::from).collect(), Vec::new()))
+            Ok(Links::of(ports))
         }
         IoSpec::Afxdp(_) => match prepared {
             Prepared::Xdp(prepared) => xdp(prepared),
@@ -162,9 +199,10 @@ fn xdp_config(config: &Config, name: &str, processors: usize) -> XdpConfig {
     xdp
 }
 
-fn xdp(prepared: &mut XdpPrepared) -> io::Result<(Vec<AnyLink>, Facts)> {
+fn xdp(prepared: &mut XdpPrepared) -> io::Result<Links> {
     let interface = prepared.open()?;
     let mode = interface.mode();
+    let share = interface.share();
     let facts = vec![
         ("xdp", format!("{:?}", mode.attachment).to_lowercase()),
         (
@@ -181,8 +219,9 @@ fn xdp(prepared: &mut XdpPrepared) -> io::Result<(Vec<AnyLink>, Facts)> {
                 .join(" "),
         ),
     ];
-    Ok((
-        interface.ports().into_iter().map(AnyLink::from).collect(),
+    Ok(Links {
         facts,
-    ))
+        share,
+        ..Links::of(interface.ports())
+    })
 }

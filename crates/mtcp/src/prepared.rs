@@ -1,5 +1,9 @@
 //! An interface before it is open: what takes privileges is done, for programs that give them up, and that fork.
 
+use std::sync::Arc;
+
+use io::shm::Exchange;
+
 use crate::config::{Config, IoSpec};
 use crate::link;
 use crate::runtime::{Mtcp, SetupError, processors};
@@ -12,6 +16,8 @@ pub struct Prepared {
     spec: IoSpec,
     processors: Vec<usize>,
     link: link::Prepared,
+    /// Joins the stacks of the processes.
+    exchange: Option<Arc<Exchange>>,
     busy: bool,
 }
 
@@ -24,9 +30,10 @@ impl Prepared {
         config.check()?;
         let spec = config.link()?;
         let processors = processors(&config)?;
-        let link = link::prepare(&config, &spec, processors.len())
-            .map_err(|error| SetupError(error.to_string()))?;
+        let failed = |error: std::io::Error| SetupError(error.to_string());
+        let link = link::prepare(&config, &spec, processors.len()).map_err(failed)?;
         Ok(Self {
+            exchange: link.exchange().map_err(failed)?,
             config,
             spec,
             processors,
@@ -65,7 +72,8 @@ impl Prepared {
             SetupError(error.text)
         })?;
         let (config, processors) = (self.config.clone(), self.processors.clone());
-        Mtcp::assemble(config, &self.spec, processors, opened)
+        let exchange = self.exchange.clone();
+        Mtcp::assemble(config, &self.spec, processors, opened, exchange)
     }
 
     /// Whether [`Prepared::open`] failed because other processes have all queues: it may succeed when one of them ends.

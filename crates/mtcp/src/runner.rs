@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use ::io::Port;
+use ::io::shm::Desk;
 use io::ErrorKind;
 use mtcp_core::{Command, Error, Event, PortId, Reply, Stack};
 use wire::frame::{FrameSink, TxMeta};
@@ -28,6 +29,8 @@ const PORT: PortId = PortId(0);
 pub(crate) struct Runner {
     stack: Stack,
     port: Lent,
+    /// To the other stacks with our addresses.
+    desk: Option<Desk>,
     now: Instant,
     /// When frames last came.
     busy: Instant,
@@ -39,11 +42,12 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(stack: Stack, port: Lent, spin: Duration) -> Self {
+    pub(crate) fn new(stack: Stack, port: Lent, desk: Option<Desk>, spin: Duration) -> Self {
         let now = clock::now();
         Self {
             stack,
             port,
+            desk,
             now,
             busy: now,
             spin,
@@ -94,6 +98,11 @@ impl Runner {
                 break;
             }
         }
+        if let Some(desk) = &mut self.desk {
+            for _ in 0..bursts {
+                frames += desk.receive(|frames| stack.receive(now, PortId::SIBLINGS, frames));
+            }
+        }
         if frames > 0 {
             self.busy = now;
         }
@@ -129,6 +138,10 @@ impl Runner {
         self.backlog = sink.refused;
         let sent = self.port.flush();
         self.port.busy = false;
+        if let Some(desk) = &mut self.desk {
+            self.stack.transmit(self.now, PortId::SIBLINGS, desk);
+            desk.flush();
+        }
         sent
     }
 
@@ -154,7 +167,11 @@ impl Runner {
         if timeout == Some(Duration::ZERO) {
             return Ok(Wake::Look);
         }
-        match self.port.wait(timeout, Some(wake)) {
+        let slept = match &mut self.desk {
+            Some(desk) => desk.wait_beside(&mut *self.port, timeout, wake),
+            None => self.port.wait(timeout, Some(wake)),
+        };
+        match slept {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Wake::Signal),
             result => result.map(|()| Wake::Look),
         }
@@ -193,6 +210,11 @@ impl Runner {
         if due == Some(Duration::ZERO) {
             return Ok(due);
         }
+        if let Some(desk) = &mut self.desk
+            && !desk.prepare_wait(fds)
+        {
+            return Ok(Some(Duration::ZERO));
+        }
         let most = self.port.prepare_wait(fds)?;
         Ok([due, most].into_iter().flatten().min())
     }
@@ -202,6 +224,9 @@ impl Runner {
     /// # Errors
     /// The link is gone.
     pub(crate) fn end_sleep(&mut self) -> io::Result<()> {
+        if let Some(desk) = &mut self.desk {
+            desk.end_wait();
+        }
         match self.port.wait(Some(Duration::ZERO), None) {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             result => result,
@@ -213,7 +238,9 @@ impl Runner {
     }
 
     pub(crate) fn losses(&self) -> (u64, u64) {
-        self.port.losses()
+        let (dropped, unsent) = self.port.losses();
+        let desk = self.desk.as_ref().map_or(0, Desk::dropped);
+        (dropped + desk, unsent)
     }
 }
 

@@ -4,9 +4,12 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use ::io::shm::{Desk, Exchange};
 use ::io::{AnyPort, Port};
 use mtcp_core::Stack;
+use mtcp_core::config::Seat;
 use rustix::rand::{GetRandomFlags, getrandom};
+use wire::handed::Handed;
 
 use crate::config::{Config, ConfigError, IoSpec, Mode};
 use crate::context::{Context, Settings};
@@ -59,6 +62,10 @@ pub struct Mtcp {
     facts: Vec<(&'static str, String)>,
     /// A secret that all contexts have in common.
     common: [u8; 32],
+    /// Joins the stacks that share the interface, if there are several ...
+    exchange: Option<Arc<Exchange>>,
+    /// ... of which those of this process begin with this.
+    first_seat: usize,
 }
 
 impl Mtcp {
@@ -76,8 +83,13 @@ impl Mtcp {
         spec: &IoSpec,
         processors: Vec<usize>,
         opened: link::Opened,
+        exchange: Option<Arc<Exchange>>,
     ) -> Result<Self, SetupError> {
         let cores = opened.ports.len();
+        let exchange = match exchange {
+            Some(exchange) => Some(exchange),
+            None => among_contexts(&opened)?,
+        };
         if config.cores > cores {
             let text = format!(
                 "{spec} has {cores} queues, {} contexts are wanted: set num_cores = {cores}, or give it more queues",
@@ -116,6 +128,8 @@ impl Mtcp {
             ports.push((port, random()?));
         }
         Ok(Self {
+            exchange,
+            first_seat: opened.share as usize * cores,
             board: Board::new(spec.name(), cores),
             ports: Ports::new(ports),
             config,
@@ -190,8 +204,27 @@ impl Mtcp {
             .stat_print
             .then(|| Reporter::new(core, Arc::clone(&self.board)));
         let cpu = self.config.pin.then_some(cpu);
-        assemble(&self.config, port, secrets, core, cpu, reporter)
-            .map_err(|error| SetupError(format!("context {core}: {error}")))
+        let failed = |error: io::Error| SetupError(format!("context {core}: {error}"));
+        let desk = self.desk(core).map_err(failed)?;
+        assemble(
+            &self.config,
+            port,
+            secrets,
+            core,
+            Joined {
+                cpu,
+                reporter,
+                desk,
+            },
+        )
+        .map_err(failed)
+    }
+
+    /// The seat of logical core `core` among the stacks that share the interface.
+    fn desk(&self, core: usize) -> io::Result<Option<Desk>> {
+        let seat = u8::try_from(self.first_seat + core).unwrap_or(u8::MAX);
+        let exchange = self.exchange.as_ref();
+        exchange.map(|exchange| exchange.sit(seat)).transpose()
     }
 
     /// What was opened.
@@ -242,10 +275,23 @@ impl Context {
                     own: secret,
                     common: secret,
                 };
-                assemble(config, port, secrets, core, None, None)
+                assemble(config, port, secrets, core, Joined::default())
             })
             .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
+}
+
+/// What joins the contexts of a process that has the link alone; `None`: there is one, or there are more than can tell each other apart.
+fn among_contexts(opened: &link::Opened) -> Result<Option<Arc<Exchange>>, SetupError> {
+    let cores = opened.ports.len();
+    let several = 2..=usize::from(Handed::MAX_STACKS);
+    let Some(port) = opened.ports.first().filter(|_| several.contains(&cores)) else {
+        return Ok(None);
+    };
+    let exchange = link::exchange(cores, port.capabilities().mtu);
+    exchange
+        .map(Some)
+        .map_err(|error| SetupError(error.to_string()))
 }
 
 /// Processors that logical cores map to.
@@ -270,19 +316,35 @@ struct Secrets {
     common: [u8; 32],
 }
 
+/// What a context shares with others, besides its port.
+#[derive(Default)]
+struct Joined {
+    cpu: Option<usize>,
+    reporter: Option<Reporter>,
+    desk: Option<Desk>,
+}
+
 fn assemble(
     config: &Config,
     port: Lent,
     secrets: Secrets,
     core: usize,
-    cpu: Option<usize>,
-    reporter: Option<Reporter>,
+    joined: Joined,
 ) -> io::Result<Context> {
+    let Joined {
+        cpu,
+        reporter,
+        desk,
+    } = joined;
     let [a, b, ..] = secrets.own;
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
     stack_config.fast_open_secret = Some(secrets.common);
+    stack_config.seat = desk.as_ref().map(|desk| Seat {
+        index: desk.seat(),
+        seats: desk.seats(),
+    });
     let (stack, streams) = Stack::new(stack_config)?;
-    let runner = Runner::new(stack, port, config.spin).with_reporter(reporter);
+    let runner = Runner::new(stack, port, desk, config.spin).with_reporter(reporter);
     let driver = match config.mode {
         Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
         Mode::Paired => Driver::Paired(Box::new(Paired::start(

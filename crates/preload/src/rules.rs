@@ -42,6 +42,8 @@ fn read() -> Option<Rules> {
     }
     // Whoever waits runs the stack.
     config.mode = Mode::Inline;
+    // One stack, on all queues of the process.
+    config.cores = 1;
     Some(Rules {
         config,
         only: ports(ONLY),

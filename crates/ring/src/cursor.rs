@@ -206,6 +206,11 @@ impl<T: Copy> Producer<T> {
         self.ring.size
     }
 
+    /// Index of the next entry to be published, free-running.
+    pub fn index(&self) -> u32 {
+        self.tail
+    }
+
     /// The consumer's index was seen at a place where it cannot be.
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
@@ -333,6 +338,11 @@ impl<T: Copy> Consumer<T> {
     /// Number of entries.
     pub fn size(&self) -> u32 {
         self.ring.size
+    }
+
+    /// Index of the next entry to be read, free-running.
+    pub fn index(&self) -> u32 {
+        self.head
     }
 
     /// The producer's index was seen at a place where it cannot be.

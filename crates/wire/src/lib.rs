@@ -12,6 +12,7 @@ pub mod ethernet;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod handed;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod impair;

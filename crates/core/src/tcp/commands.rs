@@ -262,9 +262,14 @@ impl Tcp {
                 self.lookup(self.flows.hash(&key), &key),
             )
         };
-        let unused = |port| matches!(state(port), (None, None));
+        let is_ours = |port| {
+            self.handover
+                .as_ref()
+                .is_none_or(|handover| handover.owns(port))
+        };
+        let unused = |port| is_ours(port) && matches!(state(port), (None, None));
         let reusable = |port| match state(port) {
-            (None, Some(id)) => {
+            (None, Some(id)) if is_ours(port) => {
                 flow::tag(id) == flow::TIME_WAIT as usize
                     && self.time_wait.may_reuse(now, flow::index(id) as u32)
             }

@@ -24,6 +24,8 @@ use crate::tcp::tcb::{Cold, Flags, Hot};
 pub(crate) enum Stop {
     /// The segment is dropped.
     Drop(Drop),
+    /// The segment belongs to nothing here. It is dropped, if no other stack knows it either.
+    Stray(Drop),
     /// The segment did what it had to do.
     Done,
 }

@@ -331,8 +331,7 @@ impl Tcp {
             return Err(Drop::TcpState.into());
         }
         if seg.ack != record.iss + 1 {
-            self.shared.answer_with_reset(now, seg);
-            return Err(Drop::TcpAck.into());
+            return Err(Stop::Stray(Drop::TcpAck));
         }
         if self.is_deferred(&record, seg) {
             if let Some(record) = self.half_open.records.get_mut(slot as usize) {

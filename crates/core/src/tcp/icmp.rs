@@ -5,6 +5,7 @@ use wire::time::Instant;
 
 use crate::drops::Drop;
 use crate::flow::{self, FlowKey};
+use crate::handover::Origin;
 use crate::info::State;
 use crate::ip::{ErrorKind, TransportError};
 use crate::tcp::Tcp;
@@ -17,12 +18,18 @@ const MIN_MTU_V4: u16 = 552;
 
 impl Tcp {
     /// RFC 9293 MUST-54.
-    pub fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
+    pub fn on_transport_error(
+        &mut self,
+        now: Instant,
+        error: &TransportError,
+        origin: &Origin<'_>,
+    ) {
         let key = FlowKey::new(error.quoted.src, error.quoted.dst);
         let hash = self.flows.hash(&key);
         let id = self.lookup(hash, &key);
         let slot = match id {
             Some(id) if flow::tag(id) == flow::CONNECTION as usize => flow::index(id) as u32,
+            _ if self.hand_over(origin, error.quoted.src.port()) => return,
             _ => return self.shared.counters.drop(Drop::IcmpQuote),
         };
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {

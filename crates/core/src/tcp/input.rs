@@ -1,49 +1,138 @@
 //! Input: frames in, a list of named steps in the order of RFC 9293 §3.10.7.
 
-use wire::frame::{BURST, RxFrame};
+use std::borrow::Cow;
+
+use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta};
+use wire::handed::Handed;
 use wire::time::Instant;
 
 use crate::drops::Drop;
 use crate::flow::{self, FlowHash, FlowKey};
+use crate::handover::Origin;
 use crate::id::PortId;
 use crate::info::State;
 use crate::ip::{Datagram, Input};
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Conn, Step};
+use crate::tcp::conn::{Conn, Step, Stop};
 use crate::tcp::segment::Segment;
+
+/// A burst: where it came from, and who has seen it.
+#[derive(Clone, Copy, Debug)]
+struct Burst<'a> {
+    port: PortId,
+    frames: &'a [RxFrame<'a>],
+    tried: u64,
+}
+
+/// What a segment came in.
+#[derive(Clone, Copy, Debug)]
+struct Carrier<'a> {
+    burst: &'a Burst<'a>,
+    frame: &'a RxFrame<'a>,
+    datagram: &'a Datagram<'a>,
+}
+
+impl<'a> Burst<'a> {
+    fn origin(&self, frame: &RxFrame<'a>) -> Origin<'a> {
+        Origin {
+            port: self.port,
+            frame: frame.bytes,
+            tried: self.tried,
+        }
+    }
+}
+
+impl<'a> Carrier<'a> {
+    /// `None`: it came in several frames, of which this is the last.
+    fn origin(&self) -> Option<Origin<'a>> {
+        let is_whole = matches!(self.datagram.payload, Cow::Borrowed(_));
+        is_whole.then(|| self.burst.origin(self.frame))
+    }
+}
 
 impl Tcp {
     pub fn receive(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {
-        for burst in frames.chunks(BURST) {
-            self.receive_burst(now, port, burst);
+        if port == PortId::SIBLINGS {
+            self.receive_handed(now, frames);
+        } else {
+            self.spread(port, frames);
+            let tried = 0;
+            for frames in frames.chunks(BURST) {
+                let burst = Burst {
+                    port,
+                    frames,
+                    tried,
+                };
+                self.receive_burst(now, &burst);
+            }
         }
         self.wake_resolved(now);
     }
 
+    fn spread(&mut self, port: PortId, frames: &[RxFrame<'_>]) {
+        if let Some(handover) = &mut self.handover {
+            for frame in frames {
+                handover.spread(port, frame, &mut self.shared.counters);
+            }
+        }
+    }
+
+    /// Frames from other stacks with our addresses. Who hands on a segment has verified its checksum.
+    fn receive_handed(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
+        for frame in frames {
+            let Some((bytes, words)) = Handed::split(frame.bytes) else {
+                self.shared.counters.drop(Drop::FrameShort);
+                continue;
+            };
+            self.shared.counters.handed_in += 1;
+            let checksum = if words.for_all {
+                RxChecksum::Unverified
+            } else {
+                RxChecksum::Trusted
+            };
+            let meta = RxMeta { checksum };
+            let burst = Burst {
+                port: PortId(words.port),
+                frames: &[RxFrame { bytes, meta }],
+                tried: words.tried,
+            };
+            self.receive_burst(now, &burst);
+        }
+    }
+
     /// Passes, so that the memory each needs is on its way before it is needed.
-    fn receive_burst(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {
+    fn receive_burst(&mut self, now: Instant, burst: &Burst<'_>) {
         let mut datagrams = [const { None }; BURST];
-        self.parse_ip(now, port, frames, &mut datagrams);
+        self.parse_ip(now, burst, &mut datagrams);
         let mut segments = [const { None }; BURST];
         self.parse_tcp(&datagrams, &mut segments);
         self.prefetch(&segments);
-        for segment in segments.iter().flatten() {
-            self.process(now, segment);
+        for ((frame, datagram), segment) in burst.frames.iter().zip(&datagrams).zip(&segments) {
+            if let (Some(datagram), Some(segment)) = (datagram, segment) {
+                let carrier = Carrier {
+                    burst,
+                    frame,
+                    datagram,
+                };
+                self.process(now, &carrier, segment);
+            }
         }
     }
 
     fn parse_ip<'a>(
         &mut self,
         now: Instant,
-        port: PortId,
-        frames: &[RxFrame<'a>],
+        burst: &Burst<'a>,
         datagrams: &mut [Option<Datagram<'a>>; BURST],
     ) {
-        for (frame, place) in frames.iter().zip(datagrams) {
+        for (frame, place) in burst.frames.iter().zip(datagrams) {
             let shared = &mut self.shared;
-            match shared.net.input(now, port, frame, &mut shared.counters) {
+            let counters = &mut shared.counters;
+            match shared.net.input(now, burst.port, frame, counters) {
                 Input::Tcp(datagram) => *place = Some(datagram),
-                Input::Error(error) => self.on_transport_error(now, &error),
+                Input::Error(error) => {
+                    self.on_transport_error(now, &error, &burst.origin(frame));
+                }
                 Input::Consumed => {}
             }
         }
@@ -54,7 +143,10 @@ impl Tcp {
         datagrams: &'a [Option<Datagram<'_>>; BURST],
         segments: &mut [Option<Segment<'a>>; BURST],
     ) {
-        for (datagram, place) in datagrams.iter().flatten().zip(segments) {
+        for (datagram, place) in datagrams.iter().zip(segments) {
+            let Some(datagram) = datagram else {
+                continue;
+            };
             self.shared.counters.segments_in += 1;
             match Segment::parse(datagram, &self.flows) {
                 Ok(segment) => {
@@ -84,7 +176,7 @@ impl Tcp {
         }
     }
 
-    fn process(&mut self, now: Instant, segment: &Segment<'_>) {
+    fn process(&mut self, now: Instant, carrier: &Carrier<'_>, segment: &Segment<'_>) {
         let step = match self.lookup(segment.hash, &segment.key) {
             None => self.on_listen(now, segment),
             Some(id) => {
@@ -96,9 +188,31 @@ impl Tcp {
                 }
             }
         };
-        if let Err(stop) = step {
-            self.shared.count(stop);
+        match step {
+            Ok(()) => {}
+            Err(Stop::Stray(reason)) => self.on_stray(now, carrier, segment, reason),
+            Err(stop) => self.shared.count(stop),
         }
+    }
+
+    /// A segment that belongs to nothing here: another stack with our addresses may know it. If none does, the state is CLOSED
+    /// (RFC 9293 §3.10.7.1).
+    #[cold]
+    fn on_stray(&mut self, now: Instant, carrier: &Carrier<'_>, seg: &Segment<'_>, reason: Drop) {
+        let port = seg.key.local().port();
+        let origin = carrier.origin();
+        if origin.is_some_and(|origin| self.hand_over(&origin, port)) {
+            return;
+        }
+        self.shared.answer_with_reset(now, seg);
+        self.shared.counters.drop(reason);
+    }
+
+    /// Hands a frame on that is for the local `port` and unknown here. False: there is nobody to ask.
+    pub(super) fn hand_over(&mut self, origin: &Origin<'_>, port: u16) -> bool {
+        let counters = &mut self.shared.counters;
+        let handover = self.handover.as_mut();
+        handover.is_some_and(|handover| handover.pass(origin, port, counters))
     }
 
     /// What has these endpoints.

@@ -198,19 +198,18 @@ impl Tcp {
     /// LISTEN, or CLOSED if nobody listens.
     pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let Some(listener) = self.listeners.find(seg.key.local()) else {
-            return Err(self.on_closed(now, seg).into());
+            return Err(Stop::Stray(Drop::TcpNoConnection));
         };
         // First, check for a RST.
         if seg.has(TcpFlags::RST) {
-            return Err(Drop::TcpNoConnection.into());
+            return Err(Stop::Stray(Drop::TcpNoConnection));
         }
         // Second, check for an ACK: there is nothing it could acknowledge but a cookie.
         if seg.has(TcpFlags::ACK) {
             if let Some(step) = self.take_cookie(now, listener, seg) {
                 return step;
             }
-            self.shared.answer_with_reset(now, seg);
-            return Err(Drop::TcpNoConnection.into());
+            return Err(Stop::Stray(Drop::TcpNoConnection));
         }
         // Third, check for a SYN. Nobody honest ends a connection in the segment that opens it.
         if !seg.has(TcpFlags::SYN) || seg.has(TcpFlags::FIN) {

@@ -70,6 +70,7 @@ use ring::stream::{AppStreams, StreamsConfig, streams_with};
 
 use crate::config::Config;
 use crate::flow::FlowTable;
+use crate::handover::Handover;
 use crate::ports::EphemeralPorts;
 use crate::stack::Usage;
 use crate::tcp::conn::Conns;
@@ -93,6 +94,8 @@ pub(crate) struct Tcp {
     cookies: Cookies,
     /// Only `None` while a port is being picked.
     ports: Option<EphemeralPorts>,
+    /// To the other stacks with our addresses, if there are any.
+    handover: Option<Box<Handover>>,
 }
 
 impl Tcp {
@@ -118,6 +121,7 @@ impl Tcp {
             flows: FlowTable::new(flows, &config.secret, page_policy(&config))?,
             isn: IsnGenerator::new(&config.secret),
             cookies: Cookies::new(&config.secret),
+            handover: Handover::new(&config).map(Box::new),
             ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
             shared: Shared::new(config, stack_streams)?,
         };

@@ -5,7 +5,6 @@ use wire::time::Instant;
 
 use crate::drops::Drop;
 use crate::info::State;
-use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::segment::Segment;
 use crate::tcp::shared::Shared;
@@ -47,14 +46,6 @@ impl Shared {
             self.counters.drop(Drop::ReplyLimited);
         }
         allowed
-    }
-}
-
-impl Tcp {
-    /// CLOSED (RFC 9293 §3.10.7.1).
-    pub fn on_closed(&mut self, now: Instant, seg: &Segment<'_>) -> Drop {
-        self.shared.answer_with_reset(now, seg);
-        Drop::TcpNoConnection
     }
 }
 

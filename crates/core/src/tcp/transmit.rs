@@ -42,6 +42,12 @@ enum Turn {
 
 impl Tcp {
     pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {
+        if port == PortId::SIBLINGS {
+            if let Some(handover) = &mut self.handover {
+                handover.transmit(sink);
+            }
+            return;
+        }
         self.shared
             .net
             .transmit(port, sink, &mut self.shared.counters);

@@ -23,7 +23,7 @@ pub(super) const HEAD: usize = 128;
 pub(super) const CONSUMER_SLEEPS: usize = 256;
 pub(super) const PRODUCER_SLEEPS: usize = 260;
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 /// Two event descriptors per queue and the memory go over in one message, which takes 253 (SCM_MAX_FD).
 pub(super) const MAX_QUEUES: u16 = 64;
 const MAX_SLOTS: u32 = 1 << 16;

@@ -12,6 +12,8 @@
 //!
 //! Nothing leaves memory, so checksums need not be computed: frames arrive as trusted.
 //!
+//! The same rings join stacks that have the same addresses: [`Exchange`].
+//!
 //! **Trust.** The socket is only for its owner. Indices and lengths from the peer are checked, and a peer that breaks them is cut
 //! off (`InvalidData`); it cannot make us read or write outside the link's memory. A peer that rewrites a frame while it is lent to us
 //! can make us see other bytes than we checked before, as any process of the same user that writes our memory could.
@@ -19,12 +21,15 @@
 mod config;
 mod connection;
 mod endpoint;
+mod exchange;
 mod handshake;
 mod port;
+mod returned;
 mod ring;
 mod socket;
 
 pub use config::ShmConfig;
+pub use exchange::{Desk, Exchange};
 pub use port::{ShmPort, ShmRole};
 
 #[cfg(test)]

@@ -167,8 +167,10 @@ pub(super) struct TxRing {
 unsafe impl Send for TxRing {}
 
 impl TxRing {
+    /// Goes on where the one before ended.
+    ///
     /// # Safety
-    /// There is no other `TxRing` of this place in this process, and has not been: indices start at 0.
+    /// There is no other `TxRing` of this place in this process.
     ///
     /// # Errors
     /// The memory is too small for it.
@@ -176,10 +178,12 @@ impl TxRing {
         // SAFETY: `raw_ring` checked that indices and entries are in the mapping, which `_memory` keeps; the caller vouches that
         // this is the only producer here.
         let producer = unsafe { Producer::from_raw(place.raw_ring()?) };
+        let producer = producer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?;
+        let next = producer.index();
         Ok(Self {
-            producer: producer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?,
+            producer,
             slots: place.slots()?,
-            next: 0,
+            next,
             pending: 0,
             consumer_sleeps: place.flag(CONSUMER_SLEEPS)?,
             producer_sleeps: place.flag(PRODUCER_SLEEPS)?,
@@ -232,6 +236,11 @@ impl TxRing {
         n > 0
     }
 
+    /// Whether frames have been published that the consumer has not given back.
+    pub(super) fn is_waiting(&mut self) -> bool {
+        self.producer.outstanding() > 0
+    }
+
     /// Whether a slot is free.
     pub(super) fn has_room(&mut self) -> bool {
         self.producer.free(self.pending + 1) > self.pending
@@ -282,18 +291,22 @@ pub(super) struct RxRing {
 unsafe impl Send for RxRing {}
 
 impl RxRing {
+    /// Goes on where the one before ended.
+    ///
     /// # Safety
-    /// There is no other `RxRing` of this place in this process, and has not been: indices start at 0.
+    /// There is no other `RxRing` of this place in this process.
     ///
     /// # Errors
     /// The memory is too small for it.
     pub(super) unsafe fn new(place: Place<'_>) -> io::Result<Self> {
         // SAFETY: as in `TxRing::new`, for the consumer.
         let consumer = unsafe { Consumer::from_raw(place.raw_ring()?) };
+        let consumer = consumer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?;
+        let next = consumer.index();
         Ok(Self {
-            consumer: consumer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?,
+            consumer,
             slots: place.slots()?,
-            next: 0,
+            next,
             consumer_sleeps: place.flag(CONSUMER_SLEEPS)?,
             producer_sleeps: place.flag(PRODUCER_SLEEPS)?,
             _memory: Arc::clone(place.memory),
@@ -348,6 +361,13 @@ impl RxRing {
             slots += taken;
         }
         Ok((n, slots))
+    }
+
+    /// Gives back what waits, unseen.
+    pub(super) fn discard(&mut self) {
+        let waiting = self.consumer.available(u32::MAX);
+        self.consumer.release(waiting);
+        self.next = self.next.wrapping_add(waiting);
     }
 
     /// Whether frames are waiting.

@@ -14,6 +14,7 @@ use super::program::Mode;
 #[derive(Debug)]
 pub struct XdpInterface {
     pub(super) ports: Vec<XdpPort>,
+    pub(super) share: u32,
     pub(super) mode: Mode,
     pub(super) link: Link,
     pub(super) conflicts: Vec<IpAddr>,
@@ -32,6 +33,11 @@ impl XdpInterface {
     /// The ports: as many as were asked for, or one per queue. Port `i` of `n` serves the queues `i`, `i + n`, …
     pub fn ports(self) -> Vec<XdpPort> {
         self.ports
+    }
+
+    /// Which share of the queues this is, of those that processes have: counted from 0.
+    pub fn share(&self) -> u32 {
+        self.share
     }
 
     /// How frames come in and go out.

@@ -63,6 +63,22 @@ impl XdpPrepared {
         Ok(prepared)
     }
 
+    /// Processes that share the interface.
+    pub fn processes(&self) -> u16 {
+        self.config.processes.max(1)
+    }
+
+    /// Ports that each of them gets at most: the first has as many queues as any.
+    pub fn ports(&self) -> u16 {
+        let queues = u16::try_from(self.hand(0).len()).unwrap_or(u16::MAX);
+        self.config.ports.map_or(queues, |ports| ports.min(queues))
+    }
+
+    /// The interface.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
     /// The queues of one process of those that share the interface.
     fn hand(&self, number: u32) -> Vec<u32> {
         let processes = u32::from(self.config.processes).max(1);
@@ -102,7 +118,7 @@ impl XdpPrepared {
         for number in 0..u32::from(self.config.processes).max(1) {
             let queues = self.hand(number);
             if !queues.is_empty() && self.bind(&queues)? {
-                return self.assemble(&queues);
+                return self.assemble(number, &queues);
             }
         }
         Err(explain(&name, BIND, &busy))
@@ -121,7 +137,7 @@ impl XdpPrepared {
     }
 
     /// The interface of the sockets that are bound to these queues.
-    fn assemble(&mut self, queues: &[u32]) -> io::Result<XdpInterface> {
+    fn assemble(&mut self, share: u32, queues: &[u32]) -> io::Result<XdpInterface> {
         let bound: Vec<Queue> = queues
             .iter()
             .zip(self.armed.drain(..))
@@ -147,6 +163,7 @@ impl XdpPrepared {
         let port = |queues| XdpPort::new(&self.link, queues, ports, mode, trust, &self.program);
         Ok(XdpInterface {
             ports: deal(bound, ports).into_iter().map(port).collect(),
+            share,
             mode,
             link: self.link.clone(),
             conflicts: self.conflicts.clone(),

@@ -11,6 +11,7 @@ mod close;
 mod cookies;
 mod ecn;
 mod fast_open;
+mod handover;
 mod hostile;
 mod info;
 mod keepalive;

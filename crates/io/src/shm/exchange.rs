@@ -1,0 +1,476 @@
+//! How stacks with the same addresses hand each other frames: each has a queue of one interface, in one process or in several that were
+//! forked, and not every frame comes to the queue of the stack that knows it.
+//!
+//! Memory that all of them map has a ring for each ordered pair of seats. A stack sits down at one ([`Exchange::sit`]) and gets a [`Desk`]:
+//! frames go in with the words of [`wire::handed`] behind them, which say who has seen them; the desk gives each to a stack that has not,
+//! or back, if there is none. Whose process has ended leaves the seat to the next, with what was under way.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use ring::region::Shared;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, getpid, test_kill_process};
+use wire::frame::{FrameSink, RxFrame, TxMeta};
+use wire::handed::Handed;
+
+use super::config::{Layout, PAGE, ShmConfig};
+use super::connection::ring_bell;
+use super::endpoint::new_bells;
+use super::returned::Returned;
+use super::ring::{Place, RxRing, TxRing};
+use crate::{Port, context, poll};
+
+/// Frames per ring: several bursts of a peer that sends fast.
+const SLOTS: u32 = 512;
+/// Ethernet header, one VLAN tag, and what a slot keeps free.
+const HEADERS: usize = 18 + 10;
+
+/// The memory, and what wakes each seat. Processes that are forked have it, too.
+#[derive(Debug)]
+pub struct Exchange {
+    memory: Arc<Shared>,
+    config: ShmConfig,
+    /// Where the words are that say who sits where.
+    taken_at: usize,
+    bells: Vec<OwnedFd>,
+    seats: u8,
+}
+
+/// One seat's end of all its rings.
+#[derive(Debug)]
+pub struct Desk {
+    exchange: Arc<Exchange>,
+    seat: u8,
+    /// By seat; none to itself.
+    tx: Vec<Option<TxRing>>,
+    rx: Vec<Option<RxRing>>,
+    /// The seat to receive from next.
+    next: usize,
+    scratch: Box<[u8]>,
+    returned: Returned,
+    dropped: u64,
+}
+
+impl Exchange {
+    /// For so many seats and frames of `mtu` bytes and their headers.
+    ///
+    /// # Errors
+    /// More than 64 seats, or no memory or descriptors.
+    pub fn new(seats: u8, mtu: u16) -> io::Result<Arc<Self>> {
+        if seats > Handed::MAX_STACKS {
+            let most = Handed::MAX_STACKS;
+            return Err(context::invalid(format_args!(
+                "{seats} stacks are to share an address: at most {most} can"
+            )));
+        }
+        let count = u16::from(seats);
+        let bytes = (usize::from(mtu) + HEADERS + Handed::LEN).next_multiple_of(64);
+        let config = ShmConfig {
+            queues: count * count.saturating_sub(1) / 2,
+            slots: SLOTS,
+            slot_bytes: bytes as u32,
+            mtu,
+        };
+        let taken_at = Layout::new(&config).len;
+        Ok(Arc::new(Self {
+            memory: Arc::new(Shared::create("mtcp-exchange", taken_at + PAGE)?),
+            config,
+            taken_at,
+            bells: new_bells(count)?,
+            seats,
+        }))
+    }
+
+    /// Takes a seat, whoever had it before: it is for who has the queue.
+    ///
+    /// # Errors
+    /// There is no such seat.
+    pub fn sit(self: &Arc<Self>, seat: u8) -> io::Result<Desk> {
+        if seat >= self.seats {
+            return Err(context::invalid(format_args!("no seat {seat}")));
+        }
+        let other = |other: u8| (other != seat).then_some(other);
+        let tx = |to| other(to).map(|to| self.outgoing(seat, to)).transpose();
+        let rx = |from| {
+            other(from)
+                .map(|from| self.incoming(from, seat))
+                .transpose()
+        };
+        let mut desk = Desk {
+            tx: (0..self.seats).map(tx).collect::<io::Result<_>>()?,
+            rx: (0..self.seats).map(rx).collect::<io::Result<_>>()?,
+            seat,
+            next: 0,
+            scratch: vec![0; self.config.slot_bytes as usize].into(),
+            returned: Returned::new(self.config.slot_bytes as usize),
+            dropped: 0,
+            exchange: Arc::clone(self),
+        };
+        // What is left of the one before is old.
+        desk.rx.iter_mut().flatten().for_each(RxRing::discard);
+        let pid = getpid().as_raw_nonzero().get().unsigned_abs();
+        self.holder(seat).store(pid, Ordering::Release);
+        Ok(desk)
+    }
+
+    fn outgoing(&self, seat: u8, to: u8) -> io::Result<TxRing> {
+        // SAFETY: the queue that a seat belongs to has one owner at a time, and so have its ends of the rings.
+        unsafe { TxRing::new(self.place(seat, to)) }
+    }
+
+    fn incoming(&self, from: u8, seat: u8) -> io::Result<RxRing> {
+        // SAFETY: as above.
+        unsafe { RxRing::new(self.place(from, seat)) }
+    }
+
+    /// The ring in which the one seat gives to the other.
+    fn place(&self, from: u8, to: u8) -> Place<'_> {
+        let (low, high) = (u16::from(from.min(to)), u16::from(from.max(to)));
+        Place {
+            memory: &self.memory,
+            config: &self.config,
+            queue: high * high.saturating_sub(1) / 2 + low,
+            direction: usize::from(from > to),
+        }
+    }
+
+    /// The process that has a seat; 0: none.
+    fn holder(&self, seat: u8) -> &AtomicU32 {
+        let at = self.taken_at + usize::from(seat) * size_of::<AtomicU32>();
+        let word = self.memory.as_ptr().wrapping_add(at);
+        // SAFETY: in the mapping, which has a page behind the rings and lives as long as `self`; aligned, and only accessed atomically.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// Whether somebody has the seat. One whose process is gone has it no more.
+    fn is_taken(&self, seat: u8, doubtful: bool) -> bool {
+        let holder = self.holder(seat).load(Ordering::Acquire);
+        let pid = i32::try_from(holder).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else {
+            return false;
+        };
+        if doubtful && test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+            let gone =
+                self.holder(seat)
+                    .compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
+            return gone.is_err();
+        }
+        true
+    }
+}
+
+impl Desk {
+    /// Which seat it is.
+    pub fn seat(&self) -> u8 {
+        self.seat
+    }
+
+    /// How many there are.
+    pub fn seats(&self) -> u8 {
+        self.exchange.seats
+    }
+
+    /// Lends the next burst of one other seat, or of what nobody took.
+    pub fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
+        if self.returned.has_frames() {
+            return self.returned.lend(each);
+        }
+        let count = self.rx.len();
+        for step in 0..count {
+            let at = (self.next + step) % count;
+            let ring = self.rx.get_mut(at).and_then(Option::as_mut);
+            if let Some(ring) = ring
+                && ring.has_frames()
+            {
+                self.next = at + 1;
+                // A ring in disorder gives nothing any more.
+                return ring.lend(each).unwrap_or_default();
+            }
+        }
+        0
+    }
+
+    /// Shows the others what was sent, and wakes who sleeps.
+    pub fn flush(&mut self) {
+        for (tx, bell) in self.tx.iter_mut().zip(&self.exchange.bells) {
+            let Some(tx) = tx else {
+                continue;
+            };
+            if tx.publish() {
+                // Pairs with the fence in `prepare_wait`.
+                fence(Ordering::SeqCst);
+                if tx.take_sleeper() {
+                    ring_bell(bell);
+                }
+            }
+        }
+    }
+
+    /// Says that we are about to sleep, and adds what wakes us. False: there is something to do.
+    pub fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> bool {
+        for rx in self.rx.iter().flatten() {
+            rx.set_asleep(true);
+        }
+        // Pairs with the fence in `flush`: either the other sees that we sleep, or we see the frame.
+        fence(Ordering::SeqCst);
+        let has_frames = self.rx.iter_mut().flatten().any(RxRing::has_frames);
+        if has_frames || self.returned.has_frames() {
+            self.end_wait();
+            return false;
+        }
+        fds.extend(self.bell().map(AsRawFd::as_raw_fd));
+        true
+    }
+
+    /// The sleep is over.
+    pub fn end_wait(&mut self) {
+        for rx in self.rx.iter().flatten() {
+            rx.set_asleep(false);
+        }
+        if let Some(bell) = self.bell() {
+            // It is only a bell.
+            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        }
+    }
+
+    /// Sleeps as [`Port::wait`], on `port` and for frames from the others.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_beside(
+        &mut self,
+        port: &mut impl Port,
+        timeout: Option<Duration>,
+        wake: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut links = Vec::new();
+        if !self.prepare_wait(&mut links) {
+            return Ok(());
+        }
+        let most = port.prepare_wait(&mut links)?;
+        let timeout = [timeout, most].into_iter().flatten().min();
+        let poll_in = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        // SAFETY: they are the port's and ours, neither of which goes away meanwhile.
+        let link = |fd: &RawFd| poll_in(unsafe { BorrowedFd::borrow_raw(*fd) });
+        let mut fds: Vec<PollFd<'_>> = links.iter().map(link).collect();
+        fds.push(poll_in(wake));
+        let slept = poll::sleep_or_signal(&mut fds, timeout);
+        self.end_wait();
+        port.wait(Some(Duration::ZERO), None)?;
+        slept.map(drop)
+    }
+
+    fn bell(&self) -> Option<&OwnedFd> {
+        self.exchange.bells.get(usize::from(self.seat))
+    }
+
+    /// Frames that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn route(&mut self, bytes: &[u8]) {
+        let Some((frame, words)) = Handed::split(bytes) else {
+            return;
+        };
+        if words.for_all {
+            for seat in 0..self.exchange.seats {
+                if seat != self.seat && self.can_take(seat) {
+                    self.push(seat, bytes);
+                }
+            }
+        } else if let Some(seat) = self.next_to_ask(&words) {
+            self.push(seat, bytes);
+        } else {
+            let tried = u64::MAX;
+            let back = |into: &mut [u8]| Handed { tried, ..words }.emit(frame, into);
+            self.dropped += u64::from(!self.returned.push(back));
+        }
+    }
+
+    /// Who is most likely to know it, of those that have not been asked; else the next of them.
+    fn next_to_ask(&mut self, words: &Handed) -> Option<u8> {
+        let (own, seats) = (self.seat, self.exchange.seats);
+        let others = (1..seats).map(|step| (own + step) % seats);
+        std::iter::once(words.likely)
+            .chain(others)
+            .find(|&seat| seat < seats && words.tried & 1 << seat == 0 && self.can_take(seat))
+    }
+
+    /// Whether somebody sits there. Who has not taken what he got may be gone.
+    fn can_take(&mut self, seat: u8) -> bool {
+        let tx = self.tx.get_mut(usize::from(seat)).and_then(Option::as_mut);
+        tx.is_some_and(|tx| self.exchange.is_taken(seat, tx.is_waiting()))
+    }
+
+    fn push(&mut self, seat: u8, bytes: &[u8]) {
+        let tx = self.tx.get_mut(usize::from(seat)).and_then(Option::as_mut);
+        let fill = |into: &mut [u8]| {
+            let len = bytes.len().min(into.len());
+            into[..len].copy_from_slice(&bytes[..len]);
+            TxMeta {
+                len,
+                ..TxMeta::default()
+            }
+        };
+        if !tx.is_some_and(|tx| tx.push(fill)) {
+            self.dropped += 1;
+        }
+    }
+}
+
+impl FrameSink for Desk {
+    /// Takes all: what finds no room is dropped and counted, so that one that does not listen is in nobody's way.
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let len = fill(&mut scratch).len;
+        self.route(scratch.get(..len).unwrap_or_default());
+        self.scratch = scratch;
+        true
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.exchange.holder(self.seat).store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(tried: u64, likely: u8) -> Handed {
+        Handed {
+            tried,
+            likely,
+            port: 0,
+            for_all: false,
+        }
+    }
+
+    fn give(desk: &mut Desk, frame: &[u8], words: Handed) {
+        assert!(desk.send(|into| TxMeta {
+            len: words.emit(frame, into),
+            ..TxMeta::default()
+        }));
+        desk.flush();
+    }
+
+    fn take(desk: &mut Desk) -> Vec<(Vec<u8>, u64)> {
+        let mut got = Vec::new();
+        while desk.receive(|frames| {
+            got.extend(frames.iter().filter_map(|frame| {
+                let (frame, words) = Handed::split(frame.bytes)?;
+                Some((frame.to_vec(), words.tried))
+            }));
+        }) > 0
+        {}
+        got
+    }
+
+    #[test]
+    fn a_frame_goes_where_it_is_likely_known_then_to_the_others() {
+        let exchange = Exchange::new(3, 1500).unwrap();
+        let mut desks: Vec<Desk> = (0..3).map(|seat| exchange.sit(seat).unwrap()).collect();
+        give(&mut desks[0], b"one", words(1, 2));
+        assert_eq!(take(&mut desks[1]), []);
+        assert_eq!(take(&mut desks[2]), [(b"one".to_vec(), 1)]);
+        // Unknown there, too.
+        give(&mut desks[2], b"one", words(0b101, 2));
+        assert_eq!(take(&mut desks[1]), [(b"one".to_vec(), 0b101)]);
+        // Unknown everywhere: whoever asks last gets it back.
+        give(&mut desks[1], b"one", words(0b111, 2));
+        assert_eq!(take(&mut desks[1]), [(b"one".to_vec(), u64::MAX)]);
+    }
+
+    #[test]
+    fn what_is_for_all_reaches_all() {
+        let exchange = Exchange::new(3, 1500).unwrap();
+        let mut desks: Vec<Desk> = (0..3).map(|seat| exchange.sit(seat).unwrap()).collect();
+        let for_all = true;
+        give(
+            &mut desks[1],
+            b"arp",
+            Handed {
+                for_all,
+                ..words(2, 1)
+            },
+        );
+        assert_eq!(take(&mut desks[0]).len(), 1);
+        assert_eq!(take(&mut desks[1]).len(), 0);
+        assert_eq!(take(&mut desks[2]).len(), 1);
+    }
+
+    #[test]
+    fn empty_seats_are_passed_over() {
+        let exchange = Exchange::new(3, 1500).unwrap();
+        let mut alone = exchange.sit(1).unwrap();
+        give(&mut alone, b"one", words(2, 0));
+        assert_eq!(take(&mut alone), [(b"one".to_vec(), u64::MAX)]);
+        let mut other = exchange.sit(0).unwrap();
+        give(&mut alone, b"two", words(2, 0));
+        assert_eq!(take(&mut other), [(b"two".to_vec(), 2)]);
+        drop(other);
+        give(&mut alone, b"three", words(2, 0));
+        assert_eq!(take(&mut alone).len(), 1);
+    }
+
+    #[test]
+    fn who_sits_down_starts_with_nothing() {
+        let exchange = Exchange::new(2, 1500).unwrap();
+        let mut one = exchange.sit(0).unwrap();
+        let two = exchange.sit(1).unwrap();
+        give(&mut one, b"old", words(1, 1));
+        drop(two);
+        let mut two = exchange.sit(1).unwrap();
+        give(&mut one, b"new", words(1, 1));
+        assert_eq!(take(&mut two), [(b"new".to_vec(), 1)]);
+        give(&mut two, b"answer", words(2, 0));
+        assert_eq!(take(&mut one), [(b"answer".to_vec(), 2)]);
+    }
+
+    #[test]
+    fn a_full_ring_drops_and_counts() {
+        let exchange = Exchange::new(2, 1500).unwrap();
+        let mut one = exchange.sit(0).unwrap();
+        let mut two = exchange.sit(1).unwrap();
+        for _ in 0..SLOTS + 3 {
+            give(&mut one, b"frame", words(1, 1));
+        }
+        assert_eq!(one.dropped(), 3);
+        assert_eq!(take(&mut two).len(), SLOTS as usize);
+    }
+
+    #[test]
+    fn a_sleeper_is_woken() {
+        let exchange = Exchange::new(2, 1500).unwrap();
+        let mut one = exchange.sit(0).unwrap();
+        let mut two = exchange.sit(1).unwrap();
+        let mut fds = Vec::new();
+        assert!(two.prepare_wait(&mut fds));
+        assert_eq!(fds.len(), 1);
+        let rings = |desk: &Desk| {
+            let none = Some(std::time::Duration::ZERO);
+            let bell = std::os::fd::AsFd::as_fd(desk.bell().unwrap());
+            !crate::poll::readable(bell, None, none).unwrap().is_empty()
+        };
+        assert!(!rings(&two));
+        give(&mut one, b"frame", words(1, 1));
+        assert!(rings(&two));
+        two.end_wait();
+        assert!(!rings(&two));
+        assert!(!two.prepare_wait(&mut fds));
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        assert!(Exchange::new(65, 1500).is_err());
+        let exchange = Exchange::new(2, 1500).unwrap();
+        assert!(exchange.sit(2).is_err());
+    }
+}
