@@ -37,13 +37,15 @@ impl Conn<'_> {
         }
         self.refuse_after_close(now)?;
         self.refuse_after_shutdown(now)?;
-        self.note_duplicate(seg.data_seq(), start);
         let skip = (start - seg.data_seq()) as usize;
         let bytes = seg
             .payload
             .get(skip..skip + (end - start) as usize)
             .unwrap_or_default();
-        self.take_text(now, start, bytes)
+        let taken = self.take_text(now, start, bytes);
+        // Of what the segment brings again, the first is reported, so not what is held beyond the gap.
+        self.note_duplicate(seg.data_seq(), start);
+        taken
     }
 
     /// The edge beyond which no byte is taken: the window, or the peer's FIN.

@@ -154,6 +154,11 @@ fn parts_that_came_twice_are_reported() {
     // In order, into what is held.
     h.send(data(1501, 1000));
     h.expect(seg().ack(4001).sack(&[(2001, 2501)]));
+    // Below the ACK, and again beyond a gap: the first of the two parts.
+    h.send(data(5001, 500));
+    h.expect(seg().ack(4001).sack(&[(5001, 5501)]));
+    h.send(data(3501, 2500));
+    h.expect(seg().ack(6001).sack(&[(3501, 4001)]));
 }
 
 #[test]
