@@ -99,8 +99,8 @@ impl CookieCache {
         }
     }
 
-    /// A SYN with the option was lost, and one without it was answered.
-    /// RFC 7413 §4.1.3.1-1.
+    /// A SYN with the option was lost and one without it answered, or the server does not take the data.
+    /// RFC 7413 §4.1.3.1-1, §4.1.3.1-2.
     pub fn note_loss(&mut self, now: Instant, addr: IpAddr) {
         if let Some(server) = self.entry(now, addr) {
             let ban = FIRST_BAN * (1 << server.losses.min(MAX_DOUBLINGS));

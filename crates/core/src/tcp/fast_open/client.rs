@@ -54,9 +54,10 @@ impl Conn<'_> {
     }
 
     /// The SYN-ACK: what it acknowledges of the SYN's data has arrived, the rest goes again; what it says about cookies is remembered.
-    /// RFC 7413 §4.2.2-4.
+    /// RFC 7413 §4.1.3.1-2, §4.2.2-4.
     pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
         let data = seg.ack - self.cold.iss - 1;
+        let refused = data == 0 && self.hot.snd_nxt > seg.ack;
         self.release(data);
         self.hot.snd_una = seg.ack;
         self.hot.snd_nxt = seg.ack;
@@ -69,9 +70,13 @@ impl Conn<'_> {
         if data == 0 && self.hot.retries > 0 {
             self.sh.counters.fast_open_losses += 1;
             self.sh.server_cookies.note_loss(now, remote);
-        } else {
-            let (cookie, mss) = (seg.options.fast_open, self.cold.peer_mss);
-            self.sh.server_cookies.learn(now, remote, cookie, mss);
+            return;
+        }
+        let (cookie, mss) = (seg.options.fast_open, self.cold.peer_mss);
+        self.sh.server_cookies.learn(now, remote, cookie, mss);
+        // With a cookie it means that ours was too old, not that the server does not want the data.
+        if refused && cookie.is_none_or(|cookie| cookie.is_request()) {
+            self.sh.server_cookies.note_loss(now, remote);
         }
     }
 }

@@ -393,6 +393,32 @@ fn behind_a_black_hole_it_falls_back() {
     h.expect_nothing();
 }
 
+/// RFC 7413 §4.1.3.1: that the server does not take the data is remembered, unless it hands out another cookie.
+/// RFC 7413 §4.1.3.1-2.
+#[test]
+fn a_server_that_takes_no_data_is_spared_for_a_while() {
+    let syn_ack = seg().syn().ack(1).win(WIN).mss(1000);
+    let (mut h, _) = sent();
+    h.send(syn_ack.clone());
+    h.expect(seg().seq(1).ack(1).len(300));
+    h.abort();
+    h.drain();
+    connect(&mut h);
+    assert_eq!(h.expect(seg().syn()).options.fast_open, None);
+
+    let (mut h, _) = sent();
+    let renewed = FastOpenCookie::new(&[7; 8]).unwrap();
+    h.send(syn_ack.fast_open(renewed));
+    h.expect(seg().seq(1).ack(1).len(300));
+    h.abort();
+    h.drain();
+    connect(&mut h);
+    h.expect_nothing();
+    h.write(100);
+    let cookie = h.expect(seg().syn().len(100)).options.fast_open;
+    assert_eq!(cookie, Some(renewed));
+}
+
 /// The SYN was answered, and the answer lost: the answer to the second SYN still acknowledges the data of the first.
 #[test]
 fn data_of_a_repeated_syn_counts() {
