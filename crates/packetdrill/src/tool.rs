@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sim::pkt::{self, ParseError, Settings};
+use sim::pkt::{self, Dialect, ParseError, Settings};
 
 use crate::commands::without_commands;
 use crate::flags;
@@ -20,6 +20,8 @@ pub struct Tool {
     library: PathBuf,
     /// Settings of the stack that hold where a script does not say otherwise, as `NAME=VALUE`.
     pub settings: Vec<String>,
+    /// For whom the scripts were written.
+    pub dialect: Dialect,
 }
 
 /// How a script ended.
@@ -47,6 +49,7 @@ impl Tool {
             program,
             library: library.ok_or_else(missing)?,
             settings: Vec::new(),
+            dialect: Dialect::default(),
         })
     }
 
@@ -61,13 +64,16 @@ impl Tool {
     /// The script cannot be read, or the tool not started.
     pub fn run(&self, script: &Path) -> io::Result<Verdict> {
         let text = fs::read_to_string(script)?;
-        let settings = match settings(&text) {
+        let settings = match settings(&text, self.dialect) {
             Ok(settings) => settings,
             Err(error) => return Ok(Verdict::Failed(error.what)),
         };
         let dir = tempfile::tempdir()?;
         let safe = dir.path().join(script.file_name().unwrap_or_default());
-        fs::write(&safe, without_commands(&text))?;
+        fs::write(
+            &safe,
+            without_commands(&self.dialect.translate_for_tool(&text)),
+        )?;
         let link = settings.link();
         let flags = flags::of_script(&settings, &self.settings);
         let output = Command::new("timeout")
@@ -93,16 +99,20 @@ impl Tool {
 }
 
 /// The settings at the beginning of a script, of which our parser need not know the rest.
-fn settings(text: &str) -> Result<Settings, ParseError> {
-    pkt::settings(text).or_else(|error| {
+fn settings(text: &str, dialect: Dialect) -> Result<Settings, ParseError> {
+    pkt::settings(text, dialect).or_else(|error| {
         let before = text.split_inclusive('\n').take(error.line - 1);
-        pkt::settings(&before.collect::<String>())
+        pkt::settings(&before.collect::<String>(), dialect)
     })
 }
 
 /// What our own runner says of a script.
-pub fn ours(script: &Path) -> Verdict {
-    match pkt::run_file(script, pkt::Mode { ignore_rest: true }) {
+pub fn ours(script: &Path, dialect: Dialect) -> Verdict {
+    let mode = pkt::Mode {
+        ignore_rest: true,
+        dialect,
+    };
+    match pkt::run_file(script, mode) {
         Ok(_) => Verdict::Passed,
         Err(failure) => Verdict::Failed(failure.to_string()),
     }

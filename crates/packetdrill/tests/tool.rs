@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use mtcp_packetdrill::tool::{Tool, Verdict, ours};
-use sim::pkt::scripts;
+use sim::pkt::{Dialect, scripts};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -43,7 +43,8 @@ fn the_tool_agrees_with_our_runner() {
     let mut wrong = Vec::new();
     for script in scripts(&root().join("tests/pkt")).unwrap() {
         let (name, verdict) = (name(&script), tool.run(&script).unwrap());
-        let agree = (verdict == Verdict::Passed) == (ours(&script) == Verdict::Passed);
+        let agree =
+            (verdict == Verdict::Passed) == (ours(&script, Dialect::default()) == Verdict::Passed);
         if agree == known.contains(&name) {
             wrong.push(format!("{name}: {verdict:?}"));
         }

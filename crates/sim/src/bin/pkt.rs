@@ -2,18 +2,21 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sim::pkt::{Mode, OPTIONS, SETTINGS, run_file, scripts};
+use sim::pkt::{Mode, OPTIONS, Reason, SETTINGS, reasons, run_file, scripts};
 
-const USAGE: &str = "usage: pkt [--ignore-rest] [--quiet] FILE|DIR...
+const USAGE: &str = "usage: pkt [--ignore-rest] [--quiet] [--dialect=NAME] [--reasons=FILE] FILE|DIR...
 
 Runs each script, and every *.pkt under each folder, against a stack of its own in virtual time.
 Exit status: 0 all passed, 1 some failed, 2 wrong usage.
 
   --ignore-rest  packets after the last expected one are no failure
-  --quiet        say nothing of scripts that pass, nor of skipped commands";
+  --quiet        say nothing of scripts that pass, nor of skipped commands
+  --dialect      linux, freebsd: the scripts were written for that stack
+  --reasons      a text with tables of why scripts fail: one that fails for a reason there is no failure; implies --quiet, and
+                 the numbers in the tables have to be right";
 
 /// What the command line says.
 #[derive(Debug, Default)]
@@ -21,12 +24,21 @@ struct Arguments {
     mode: Mode,
     quiet: bool,
     help: bool,
+    reasons: Option<PathBuf>,
     paths: Vec<PathBuf>,
 }
 
 fn arguments() -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     for argument in std::env::args().skip(1) {
+        if let Some(name) = argument.strip_prefix("--dialect=") {
+            arguments.mode.dialect = name.parse()?;
+            continue;
+        }
+        if let Some(file) = argument.strip_prefix("--reasons=") {
+            arguments.reasons = Some(file.into());
+            continue;
+        }
         match argument.as_str() {
             "--ignore-rest" => arguments.mode.ignore_rest = true,
             "--quiet" => arguments.quiet = true,
@@ -79,6 +91,73 @@ fn run(arguments: &Arguments) -> std::io::Result<bool> {
     Ok(failed == 0)
 }
 
+/// Scripts that fail for each reason, and those that fail for none.
+#[derive(Debug)]
+struct Account {
+    reasons: Vec<(Reason, usize)>,
+    passed: usize,
+    unexplained: usize,
+}
+
+impl Account {
+    fn play(&mut self, out: &mut impl Write, folder: &Path, mode: Mode) -> std::io::Result<()> {
+        for file in scripts(folder)? {
+            let Err(failure) = run_file(&file, mode) else {
+                self.passed += 1;
+                continue;
+            };
+            let name = file.strip_prefix(folder).unwrap_or(&file).to_string_lossy();
+            let mut reasons = self.reasons.iter_mut();
+            match reasons.find(|(reason, _)| reason.covers(&name)) {
+                Some((_, scripts)) => *scripts += 1,
+                None => {
+                    self.unexplained += 1;
+                    writeln!(out, "{failure}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each failure has a reason and the tables are right, as far as they speak of these scripts.
+    fn close(&self, out: &mut impl Write) -> std::io::Result<bool> {
+        let mut right = true;
+        let mut explained = 0;
+        for (reason, scripts) in self.reasons.iter().filter(|(_, scripts)| *scripts > 0) {
+            explained += scripts;
+            if reason.scripts != *scripts {
+                right = false;
+                let (why, said) = (&reason.why, reason.scripts);
+                writeln!(out, "{scripts} scripts, not {said}, fail for: {why}")?;
+            }
+        }
+        let Self {
+            passed,
+            unexplained,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "{passed} passed, {explained} failed for a reason, {unexplained} without one"
+        )?;
+        Ok(right && *unexplained == 0)
+    }
+}
+
+fn account(arguments: &Arguments, tables: &Path) -> std::io::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    let reasons = reasons(&std::fs::read_to_string(tables)?);
+    let mut account = Account {
+        reasons: reasons.into_iter().map(|reason| (reason, 0)).collect(),
+        passed: 0,
+        unexplained: 0,
+    };
+    for folder in &arguments.paths {
+        account.play(&mut out, folder, arguments.mode)?;
+    }
+    account.close(&mut out)
+}
+
 fn main() -> ExitCode {
     let say = |text: &str| {
         let _ = writeln!(std::io::stderr(), "{text}");
@@ -92,7 +171,11 @@ fn main() -> ExitCode {
         let _ = writeln!(std::io::stdout(), "{}", help());
         return ExitCode::SUCCESS;
     }
-    match run(&arguments) {
+    let done = match &arguments.reasons {
+        Some(tables) => account(&arguments, tables),
+        None => run(&arguments),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => say(&error.to_string()),

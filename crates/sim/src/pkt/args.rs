@@ -16,6 +16,8 @@ pub(super) struct Scope<'a> {
     pub settings: &'a Settings,
     /// The script's descriptors and ours.
     pub fds: HashMap<i64, i32>,
+    /// A line that expects -1 need not say which error.
+    pub any_error: bool,
 }
 
 /// A descriptor that nobody has.
@@ -151,6 +153,17 @@ fn message(expr: &Expr) -> Result<Vec<u8>> {
         Expr::Struct(fields) => vectors(field(fields, "msg_iov").ok_or("no msg_iov")?),
         _ => Err("expected a message".to_owned()),
     }
+}
+
+/// Whom a message is for.
+fn receiver(scope: &Scope<'_>, expr: &Expr) -> Result<Option<SocketAddr>> {
+    let Expr::Struct(fields) = expr else {
+        return Ok(None);
+    };
+    let settings = scope.settings;
+    let (ip, port) = (settings.remote_ip, settings.connect_port);
+    let name = field(fields, "msg_name").map(|name| scope.addr(name, ip, port));
+    name.transpose()
 }
 
 /// The value of an option: numbers, a structure of numbers, or a name.
@@ -329,7 +342,7 @@ fn transfer(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
                 fd: scope.fd(fd)?,
                 bytes: message(msg)?,
                 flags: int32(flags)?,
-                to: None,
+                to: receiver(scope, msg)?,
             },
             _ => return Ok(None),
         }))

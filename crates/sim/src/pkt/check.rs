@@ -2,6 +2,7 @@
 
 use wire::tcp::{TcpFlags, TcpHeader};
 
+use super::dialect::Leniency;
 use super::flows::{Cookies, Flow};
 use super::observe::{Seen, in_script};
 use super::script::{
@@ -24,7 +25,7 @@ pub(super) fn tcp(
     seen: &Seen,
     (header, options, len): (&TcpHeader, &[TcpOption], u16),
     (ip, spec): (&IpSpec, &TcpSpec),
-    tick: Tick,
+    (tick, lenient): (Tick, Leniency),
 ) -> Verdict {
     if header.flags.contains(TcpFlags::SYN) && spec.flags.contains(TcpFlags::SYN) {
         flow.see_syn(spec.seq, header.seq.0);
@@ -39,7 +40,12 @@ pub(super) fn tcp(
             wrong.push(name);
         }
     };
-    check(actual.flags == spec.flags, "flags");
+    let push = if lenient.push {
+        TcpFlags::PSH
+    } else {
+        TcpFlags::empty()
+    };
+    check(actual.flags - push == spec.flags - push, "flags");
     check(actual.seq == spec.seq, "sequence number");
     check(actual.len == spec.len, "length");
     // Without ACK the field means nothing.
@@ -50,12 +56,12 @@ pub(super) fn tcp(
         "acknowledgment number",
     );
     check(
-        spec.window.is_none() || actual.window == spec.window,
+        lenient.window || spec.window.is_none() || actual.window == spec.window,
         "window",
     );
     check(actual.urgent == spec.urgent, "urgent pointer");
     check(
-        spec.options.is_none() || same_options(&actual, spec),
+        spec.options.is_none() || same_options(&actual, spec, lenient.options),
         "options",
     );
     check(stamps_fit, "TS val");
@@ -70,8 +76,25 @@ pub(super) fn tcp(
     }
 }
 
+/// An ACK that brings nothing else.
+pub(super) fn is_bare_ack(tcp: &TcpSpec) -> bool {
+    tcp.flags == TcpFlags::ACK && tcp.len == 0
+}
+
+/// An ACK that brings nothing else, and is not the one that the line expects.
+pub(super) fn is_spare(actual: &TcpSpec, spec: &TcpSpec) -> bool {
+    let expected = is_bare_ack(spec)
+        && (actual.seq, actual.ack) == (spec.seq, spec.ack)
+        && same_options(actual, spec, true);
+    is_bare_ack(actual) && !expected
+}
+
 /// Timestamps are compared by themselves.
-fn same_options(actual: &TcpSpec, spec: &TcpSpec) -> bool {
+fn same_options(actual: &TcpSpec, spec: &TcpSpec, lenient: bool) -> bool {
+    if lenient {
+        let (ours, theirs) = (essential(actual), essential(spec));
+        return theirs.iter().all(|option| ours.contains(option));
+    }
     let blank = |tcp: &TcpSpec| -> Vec<TcpOption> {
         let options = tcp.options.iter().flatten();
         options
@@ -82,6 +105,21 @@ fn same_options(actual: &TcpSpec, spec: &TcpSpec) -> bool {
             .collect()
     };
     blank(actual) == blank(spec)
+}
+
+/// The options that mean the same to every stack.
+fn essential(tcp: &TcpSpec) -> Vec<&TcpOption> {
+    let options = tcp.options.iter().flatten();
+    let chosen = options.filter(|option| {
+        matches!(
+            option,
+            TcpOption::Mss(_)
+                | TcpOption::SackPermitted
+                | TcpOption::Sack(_)
+                | TcpOption::FastOpen(_)
+        )
+    });
+    chosen.collect()
 }
 
 fn stamp(options: &[TcpOption]) -> Option<u32> {
@@ -119,6 +157,15 @@ fn check_cookies(cookies: &mut Cookies, options: &[TcpOption], spec: &TcpSpec) -
         .entry(script.clone())
         .or_insert_with(|| wire.clone());
     known == wire
+}
+
+/// A cookie that the peer hands us is what it says.
+pub(super) fn learn_cookie(cookies: &mut Cookies, spec: &TcpSpec) {
+    if let Some(bytes) = spec.options.as_deref().and_then(cookie) {
+        cookies
+            .entry(bytes.clone())
+            .or_insert_with(|| bytes.clone());
+    }
 }
 
 fn translate_cookies(cookies: &Cookies, actual: &mut TcpSpec) {

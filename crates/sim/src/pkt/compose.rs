@@ -10,7 +10,7 @@ use wire::ipv6::Ipv6Header;
 use wire::seq::SeqNumber;
 use wire::tcp::{self, TcpFlags, TcpHeader};
 
-use super::flows::{Cookies, Flow, Ports, peer_to_wire};
+use super::flows::{Cookies, Flow, Ports};
 use super::icmp;
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
 use super::settings::Settings;
@@ -33,11 +33,12 @@ pub(super) fn tcp(
     spec: &TcpSpec,
 ) -> Result<Vec<u8>, String> {
     let (local, remote) = ports;
+    let syn = spec.flags.contains(TcpFlags::SYN);
     let header = TcpHeader {
         src_port: remote,
         dst_port: local,
-        seq: SeqNumber(peer_to_wire(spec.seq)),
-        ack: SeqNumber(spec.ack.map_or(0, |ack| flow.local_to_wire(ack))),
+        seq: SeqNumber(flow.peer_to_wire(spec.seq, syn)),
+        ack: SeqNumber(spec.ack.map_or(0, |ack| flow.local_to_wire(ack, syn))),
         flags: spec.flags,
         window: spec.window.unwrap_or(0),
         urgent: spec.urgent.unwrap_or(0),
@@ -95,7 +96,7 @@ fn option_value(flow: &Flow, cookies: &Cookies, option: &TcpOption) -> (u8, Vec<
             (
                 5,
                 edges
-                    .flat_map(|edge| flow.local_to_wire(edge).to_be_bytes())
+                    .flat_map(|edge| flow.local_to_wire(edge, false).to_be_bytes())
                     .collect(),
             )
         }
@@ -159,7 +160,7 @@ pub(super) fn icmp(
     message.extend(rest.to_be_bytes());
     if !echo {
         let (seq, len) = spec.quoted.unwrap_or((0, 0));
-        message.extend(quoted(settings, ports, flow.local_to_wire(seq), len));
+        message.extend(quoted(settings, ports, flow.local_to_wire(seq, false), len));
     }
     let sum = match (settings.remote_ip, settings.local_ip) {
         (IpAddr::V4(_), _) => checksum::checksum(&message),

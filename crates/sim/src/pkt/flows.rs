@@ -13,8 +13,10 @@ const FIRST_PORT: u16 = 40_001;
 /// One connection, by what the two sides call its numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// Our sequence number on the wire where the script says 0, once a SYN was seen.
-    local: Option<u32>,
+    /// Our SYN, once it was seen: what the script calls it, and its number on the wire.
+    local: Option<(u32, u32)>,
+    /// What the script calls the peer's first SYN. Once there was a SYN of ours too, its numbers count from there, but not in SYNs.
+    remote: Option<u32>,
     /// A SYN of ours may have another number from now on.
     reopened: bool,
     /// TS val of ours: script and wire.
@@ -26,21 +28,46 @@ pub(super) struct Flow {
 pub(super) type Cookies = HashMap<Vec<u8>, Vec<u8>>;
 
 impl Flow {
-    /// What the wire says for a number of ours.
-    pub fn local_to_wire(&self, seq: u32) -> u32 {
-        seq.wrapping_add(self.local.unwrap_or(0))
+    /// What the wire says for a number of ours, in a segment with or without SYN.
+    pub fn local_to_wire(&self, seq: u32, syn: bool) -> u32 {
+        seq.wrapping_add(self.local_zero(syn))
     }
 
-    pub fn local_to_script(&self, seq: u32) -> u32 {
-        seq.wrapping_sub(self.local.unwrap_or(0))
+    pub fn local_to_script(&self, seq: u32, syn: bool) -> u32 {
+        seq.wrapping_sub(self.local_zero(syn))
+    }
+
+    fn local_zero(&self, syn: bool) -> u32 {
+        let (script, wire) = self.local.unwrap_or_default();
+        wire.wrapping_sub(if syn { script } else { 0 })
     }
 
     /// A SYN of ours with this number, where the script says `script`.
     pub fn see_syn(&mut self, script: u32, wire: u32) {
         if self.local.is_none() || self.reopened {
-            self.local = Some(wire.wrapping_sub(script));
+            self.local = Some((script, wire));
             self.reopened = false;
         }
+    }
+
+    /// A SYN of the peer with this number.
+    pub fn see_peer_syn(&mut self, script: u32) {
+        self.remote.get_or_insert(script);
+    }
+
+    /// What the wire says for a number of the peer, in a segment with or without SYN.
+    pub fn peer_to_wire(&self, seq: u32, syn: bool) -> u32 {
+        seq.wrapping_add(self.peer_zero(syn))
+    }
+
+    pub fn peer_to_script(&self, seq: u32, syn: bool) -> u32 {
+        seq.wrapping_sub(self.peer_zero(syn))
+    }
+
+    fn peer_zero(&self, syn: bool) -> u32 {
+        let open = self.local.is_some();
+        let isn = self.remote.filter(|_| open && !syn).unwrap_or(0);
+        PEER_ISS.wrapping_add(isn)
     }
 
     /// A new connection may begin.
@@ -86,15 +113,6 @@ impl Flow {
             _ => wire,
         }
     }
-}
-
-/// What the wire says for a number of the peer.
-pub(super) fn peer_to_wire(seq: u32) -> u32 {
-    seq.wrapping_add(PEER_ISS)
-}
-
-pub(super) fn peer_to_script(seq: u32) -> u32 {
-    seq.wrapping_sub(PEER_ISS)
 }
 
 /// Who is to be named next.

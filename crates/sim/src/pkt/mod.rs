@@ -7,11 +7,14 @@ mod args;
 mod check;
 mod code;
 mod compose;
+mod cookie;
+mod dialect;
 mod flows;
 mod icmp;
 mod link;
 mod observe;
 mod parse;
+mod reasons;
 mod results;
 mod runner;
 mod script;
@@ -21,7 +24,9 @@ mod show;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use dialect::Dialect;
 pub use link::{Link, OUR_MAC, PEER_MAC};
+pub use reasons::{Reason, reasons};
 pub use settings::{OPTIONS, SETTINGS, Settings, set, small_config};
 
 /// The text is not a script.
@@ -55,6 +60,8 @@ impl fmt::Display for Failure {
 pub struct Mode {
     /// Packets that no line expected, sent after the last expected one, are no failure (as in packetdrill itself).
     pub ignore_rest: bool,
+    /// For whom scripts were written.
+    pub dialect: Dialect,
 }
 
 /// Runs the script in a file. Returns what it said: commands that were skipped.
@@ -79,8 +86,9 @@ pub fn run_file(file: &Path, mode: Mode) -> Result<Vec<String>, Failure> {
 /// # Errors
 /// It is no script, or failed.
 pub fn run(text: &str, mode: Mode) -> Result<Vec<String>, ParseError> {
+    let text = &mode.dialect.translate(text);
     let script = parse::parse(text)?;
-    let settings = Settings::new(&script)?;
+    let settings = Settings::new(&script, &mode.dialect.settings(text))?;
     runner::Runner::new(&script, &settings, mode)?.run()
 }
 
@@ -88,8 +96,9 @@ pub fn run(text: &str, mode: Mode) -> Result<Vec<String>, ParseError> {
 ///
 /// # Errors
 /// It is no script.
-pub fn settings(text: &str) -> Result<Settings, ParseError> {
-    Settings::new(&parse::parse(text)?)
+pub fn settings(text: &str, dialect: Dialect) -> Result<Settings, ParseError> {
+    let text = &dialect.translate(text);
+    Settings::new(&parse::parse(text)?, &dialect.settings(text))
 }
 
 /// All scripts under `path`, which may be one itself, in order of their names.

@@ -7,10 +7,10 @@ use wire::ethernet::{EtherType, EthernetHeader};
 use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
 use wire::ipv6::Ipv6Header;
-use wire::tcp::{RawOption, RawOptions, TcpHeader};
+use wire::tcp::{RawOption, RawOptions, TcpFlags, TcpHeader};
 use wire::time::Instant;
 
-use super::flows::{Flow, peer_to_script};
+use super::flows::Flow;
 use super::icmp;
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
 
@@ -159,12 +159,14 @@ pub(super) fn in_script(
     options: &[TcpOption],
     len: u16,
 ) -> TcpSpec {
+    let syn = header.flags.contains(TcpFlags::SYN);
+    let peer = |number: u32| flow.peer_to_script(number, syn);
     let options = options.iter().map(|option| match option {
         TcpOption::Sack(blocks) => {
             let blocks = blocks.iter();
             TcpOption::Sack(
                 blocks
-                    .map(|(left, right)| (peer_to_script(*left), peer_to_script(*right)))
+                    .map(|(left, right)| (peer(*left), peer(*right)))
                     .collect(),
             )
         }
@@ -174,14 +176,14 @@ pub(super) fn in_script(
         },
         other => other.clone(),
     });
-    let acks = header.flags.contains(wire::tcp::TcpFlags::ACK);
-    let urgent = header.flags.contains(wire::tcp::TcpFlags::URG);
+    let acks = header.flags.contains(TcpFlags::ACK);
+    let urgent = header.flags.contains(TcpFlags::URG);
     TcpSpec {
         ports: None,
         flags: header.flags,
-        seq: flow.local_to_script(header.seq.0),
+        seq: flow.local_to_script(header.seq.0, syn),
         len,
-        ack: acks.then(|| peer_to_script(header.ack.0)),
+        ack: acks.then(|| peer(header.ack.0)),
         window: Some(header.window),
         urgent: urgent.then_some(header.urgent),
         options: Some(options.collect()),

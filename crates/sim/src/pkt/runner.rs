@@ -11,7 +11,7 @@ use super::check::{self, Verdict};
 use super::flows::Flows;
 use super::observe::{Seen, SeenBody, in_script, look};
 use super::script::{Action, BodySpec, CallSpec, Event, IpSpec, PacketSpec, Script, TcpSpec, Time};
-use super::{Mode, ParseError, Settings, code, compose, results};
+use super::{Mode, ParseError, Settings, code, compose, cookie, results};
 use crate::calls::constants::{MSG_FASTOPEN, by_name};
 use crate::calls::{Call, Kind, Process, info_fields};
 
@@ -60,6 +60,8 @@ pub(super) struct Runner<'a> {
     waiting: Option<Waiting<'a>>,
     /// The descriptor that assertions speak of.
     subject: i32,
+    /// The last packet of the peer brought data, or completed our handshake, and nothing else.
+    ack_is_due: bool,
     notices: Vec<String>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Runner<'a> {
             scope: Scope {
                 settings,
                 fds: HashMap::new(),
+                any_error: mode.dialect.leniency().any_error,
             },
             process,
             mode,
@@ -88,6 +91,7 @@ impl<'a> Runner<'a> {
             inbox: VecDeque::new(),
             waiting: None,
             subject: -1,
+            ack_is_due: false,
             notices: settings.notices.clone(),
         };
         runner.begin();
@@ -97,6 +101,12 @@ impl<'a> Runner<'a> {
     fn begin(&mut self) {
         self.process.settle_in();
         self.start = self.process.now();
+        let mut events = self.script.events.iter();
+        if events.any(|event| event.text.contains(cookie::VALID))
+            && let Some(cookie) = cookie::valid(self.settings)
+        {
+            self.flows.cookies.insert(cookie::VALID.into(), cookie);
+        }
     }
 
     /// Plays it all.
@@ -337,12 +347,17 @@ impl<'a> Runner<'a> {
 
     fn inject(&mut self, packet: &PacketSpec) -> Result<()> {
         let PacketSpec { ip, body, .. } = packet;
+        self.ack_is_due = matches!(body, BodySpec::Tcp(tcp) if brings_data(tcp) || opens(tcp));
         let listening = self.settings.bind_port;
         let frame = match body {
             BodySpec::Tcp(tcp) => {
                 let syn = tcp.flags.contains(TcpFlags::SYN);
                 let ports = self.flows.inbound(tcp.ports, listening, syn);
                 let (flow, cookies) = self.flows.with_cookies(ports);
+                if syn {
+                    flow.see_peer_syn(tcp.seq);
+                }
+                check::learn_cookie(cookies, tcp);
                 compose::tcp(self.settings, ports, (flow, cookies), ip, tcp)?
             }
             BodySpec::Icmp(icmp) => {
@@ -367,8 +382,7 @@ impl<'a> Runner<'a> {
         to: i64,
     ) -> std::result::Result<i64, Trouble> {
         let latest = to + self.settings.tolerance;
-        while self.inbox.is_empty() && self.step(latest)? {}
-        let Some(seen) = self.inbox.pop_front() else {
+        let Some(seen) = self.next_packet(packet, latest)? else {
             let by = seconds(latest.min(to));
             return Err(Trouble::Here(format!(
                 "expected a packet by {by}, but nothing was sent\nscript packet: {packet}"
@@ -377,7 +391,8 @@ impl<'a> Runner<'a> {
         let at = self.since_start(seen.at);
         let verdict = self.judge(packet, &seen);
         self.report(packet, &verdict, at)?;
-        if at < from - self.settings.tolerance || at > latest {
+        let early = at < from - self.settings.tolerance && !self.may_be_early(packet);
+        if early || at > latest {
             let expected = if from == to {
                 seconds(from)
             } else {
@@ -390,6 +405,46 @@ impl<'a> Runner<'a> {
             )));
         }
         Ok(at)
+    }
+
+    /// What the stack sends next, up to `latest`; without ACKs that may be spare.
+    fn next_packet(
+        &mut self,
+        packet: &PacketSpec,
+        latest: i64,
+    ) -> std::result::Result<Option<Seen>, Trouble> {
+        loop {
+            while self.inbox.is_empty() && self.step(latest)? {}
+            let Some(seen) = self.inbox.pop_front() else {
+                return Ok(None);
+            };
+            if !self.is_spare(packet, &seen) {
+                return Ok(Some(seen));
+            }
+        }
+    }
+
+    fn is_spare(&mut self, packet: &PacketSpec, seen: &Seen) -> bool {
+        let (BodySpec::Tcp(spec), SeenBody::Tcp(header, options, payload)) =
+            (&packet.body, &seen.body)
+        else {
+            return false;
+        };
+        let lenient = self.mode.dialect.leniency();
+        let ports = (header.src_port, header.dst_port);
+        if spec.flags == TcpFlags::SYN && !header.flags.contains(TcpFlags::SYN) {
+            return lenient.others;
+        }
+        if !(lenient.spare_acks && self.ack_is_due && payload.is_empty()) {
+            return false;
+        }
+        let flow = self.flows.flow(ports);
+        check::is_spare(&in_script(flow, header, options, 0), spec)
+    }
+
+    fn may_be_early(&self, packet: &PacketSpec) -> bool {
+        let bare = matches!(&packet.body, BodySpec::Tcp(tcp) if check::is_bare_ack(tcp));
+        bare && self.mode.dialect.leniency().spare_acks
     }
 
     fn report(&self, packet: &PacketSpec, verdict: &Verdict, at: i64) -> Result<()> {
@@ -420,7 +475,7 @@ impl<'a> Runner<'a> {
                     seen,
                     (&header, options, len),
                     (&packet.ip, tcp),
-                    tick,
+                    (tick, self.mode.dialect.leniency()),
                 );
                 if ports != actual {
                     verdict.wrong.push("ports");
@@ -508,6 +563,14 @@ impl<'a> Runner<'a> {
         }
         Ok(())
     }
+}
+
+fn brings_data(tcp: &TcpSpec) -> bool {
+    tcp.len > 0 && (TcpFlags::ACK | TcpFlags::PSH).contains(tcp.flags)
+}
+
+fn opens(tcp: &TcpSpec) -> bool {
+    tcp.flags == TcpFlags::SYN | TcpFlags::ACK
 }
 
 /// Nanoseconds, for people.

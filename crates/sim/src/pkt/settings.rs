@@ -280,7 +280,8 @@ impl Settings {
             .collect()
     }
 
-    pub(super) fn new(script: &Script) -> Result<Self, ParseError> {
+    /// `given` are settings of the stack that hold where the script does not say otherwise.
+    pub(super) fn new(script: &Script, given: &[(String, String)]) -> Result<Self, ParseError> {
         let mut settings = Self::of_version(IpVersion::V4);
         let version = script
             .options
@@ -294,6 +295,11 @@ impl Settings {
                 other => return Err(wrong(option, &format!("unknown IP version '{other}'"))),
             };
             settings = Self::of_version(version);
+        }
+        for (name, value) in given {
+            settings
+                .set(name, value)
+                .map_err(|what| ParseError { line: 1, what })?;
         }
         for option in &script.options {
             settings

@@ -48,8 +48,8 @@ fn ip(at: &mut Cursor<'_>) -> Result<IpSpec> {
             "ect0" => ip.ecn = Some(EcnSpec::Bits(2)),
             "ce" => ip.ecn = Some(EcnSpec::Bits(3)),
             "ect01" => ip.ecn = Some(EcnSpec::Ect01),
-            "tos" => ip.tos = Some(at.small("tos")?),
-            "ttl" => ip.ttl = Some(at.small("ttl")?),
+            "tos" | "class" => ip.tos = Some(at.small("tos")?),
+            "ttl" | "hlim" => ip.ttl = Some(at.small("ttl")?),
             "flowlabel" => ip.flow_label = Some(at.small("flowlabel")?),
             _ => return Err(at.error(&format!("unknown IP annotation '{word}'"))),
         }
