@@ -55,7 +55,7 @@ impl SlowStart {
     }
 
     /// New data was acknowledged, below `ssthresh`.
-    /// RFC 9406 §4.3-1; RFC 9438 §4.10-2.
+    /// RFC 9406 §4.3-1, §4.3-3; RFC 9438 §4.10-2.
     pub fn grow(&mut self, window: &mut Window, sample: &AckSample) {
         if self.phase != Phase::Known {
             self.take_sample(sample);
@@ -106,7 +106,7 @@ impl SlowStart {
         last != INFINITE && self.current_round_min >= last.saturating_add(threshold)
     }
 
-    /// RFC 9406 §4.2-2.
+    /// RFC 9406 §4.2-2, §4.3-4.
     fn begin_round(&mut self, window: &mut Window) {
         self.last_round_min = self.current_round_min;
         self.current_round_min = INFINITE;
@@ -124,7 +124,7 @@ impl SlowStart {
 /// Appropriate byte counting (RFC 3465 §2.2) with the L of RFC 9406, which also suits receivers that acknowledge a burst of frames with one
 /// ACK; after a time-out one segment (RFC 3465 §2.3).
 /// RFC 9293 MUST-19; RFC 5681 §3.1-7.
-/// RFC 9438 §4.10-1.
+/// RFC 9438 §4.10-1; RFC 9406 §4.2-4.
 fn most_acked(sample: &AckSample) -> u32 {
     let limit = if sample.after_timeout {
         sample.mss
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// RFC 9406 §4.2-1, §4.2-2; RFC 9438 §4.10-2.
+    /// RFC 9406 §4.2-1, §4.2-2, §4.3-3, §4.3-4; RFC 9438 §4.10-2.
     #[test]
     fn it_slows_down_when_the_delay_grows_and_ends_when_it_stays() {
         let mut flow = Flow::new();
@@ -254,6 +254,7 @@ mod tests {
         assert_eq!(flow.slow_start.phase, Phase::Known);
     }
 
+    /// RFC 9406 §4.2-4.
     #[test]
     fn after_a_timeout_one_segment_for_each_ack() {
         let mut flow = Flow::new();

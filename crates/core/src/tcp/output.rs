@@ -208,14 +208,16 @@ impl Conn<'_> {
         self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
     }
 
-    /// RFC 6675 §5-10; RFC 5681 §3.1-13, §3-2, §4.3-2; RFC 8985 §9.3-1.
+    /// RFC 6675 §5-10; RFC 5681 §3.1-13, §3-2, §4.3-2; RFC 8985 §9.3-1;
+    /// RFC 9937 §3-2.
     pub fn cwnd_allows(&self, len: u32) -> bool {
         let pipe = self.pipe();
         pipe == 0 || pipe.saturating_add(len) <= self.hot.window.cwnd
     }
 
     /// NextSeg (2): data that was never sent, and the FIN behind the last of it.
-    /// RFC 9293 MUST-34, SHLD-15, SHLD-28, MUST-60; RFC 7323 §2.4-3, §2.4-4; RFC 5681 §2-1.
+    /// RFC 9293 MUST-34, SHLD-15, SHLD-28, MUST-60; RFC 7323 §2.4-3, §2.4-4; RFC 5681 §2-1;
+    /// RFC 9937 §3-1.
     fn plan_new(&mut self, now: Instant) -> Option<Plan> {
         let nxt = self.hot.snd_nxt;
         let end = self.stream_end();

@@ -45,7 +45,7 @@ impl Prr {
     }
 
     /// sndcnt: bytes that may be sent now.
-    /// RFC 9937 §6-3.
+    /// RFC 9937 §6.2-2.
     fn on_ack(&mut self, ack: &Delivery) -> u32 {
         self.delivered = self.delivered.saturating_add(ack.delivered);
         if ack.inflight > ack.ssthresh {
@@ -61,7 +61,7 @@ impl Prr {
     }
 
     /// CEIL(prr_delivered * ssthresh / RecoverFS) - prr_out, the ceiling in whole segments: less cannot be sent.
-    /// RFC 9937 §6-2.
+    /// RFC 9937 §6.2-1.
     fn proportional(&self, ack: &Delivery) -> u32 {
         let product = u64::from(self.delivered) * u64::from(ack.ssthresh);
         let share = product.div_ceil(u64::from(self.recover_fs.max(1)));
@@ -80,7 +80,7 @@ impl Conn<'_> {
 
     /// A recovery began, or another reduction in the course of it. Until an ACK says more, nothing but the first retransmission goes.
     /// Algorithms that model the path decide themselves.
-    /// RFC 9937 §6-1, §6-4; RFC 8985 §9.3-2.
+    /// RFC 9937 §6.1-1, §6.2-3; RFC 8985 §9.3-2.
     pub fn start_prr(&mut self) {
         if !self.has(Flags::SACK) || self.cold.congestion.models_path() {
             self.cold.prr = Prr::default();
@@ -122,7 +122,7 @@ impl Conn<'_> {
     }
 
     /// The recovery is over: "cwnd = ssthresh".
-    /// RFC 9937 §6-5.
+    /// RFC 9937 §6.4-1.
     pub fn end_prr(&mut self) {
         if self.cold.prr.is_active() {
             self.hot.window.cwnd = self.hot.window.ssthresh;
@@ -164,7 +164,7 @@ mod tests {
         segments
     }
 
-    /// RFC 9937 §6-2.
+    /// RFC 9937 §6.2-1.
     #[test]
     fn one_segment_for_two_acks_when_one_is_lost() {
         // The first figure of RFC 6937 §4: R for ACK 3, then N for every second one.
@@ -172,14 +172,14 @@ mod tests {
         assert_eq!(sent(1, 3..=18), expected);
     }
 
-    /// RFC 9937 §6-3.
+    /// RFC 9937 §6.2-2.
     #[test]
     fn packet_conservation_when_too_much_is_lost() {
         // The second figure: 15 lost, four left to deliver anything: one for one, below ssthresh.
         assert_eq!(sent(15, 3..=6), [1, 1, 1, 1]);
     }
 
-    /// RFC 9937 §6-3.
+    /// RFC 9937 §6.2-2.
     #[test]
     fn an_ack_that_shows_no_more_loss_lets_one_more_go() {
         let mut prr = Prr::new(20 * MSS);

@@ -81,7 +81,7 @@ fn the_last_bytes_before_a_fin_do_not_wait() {
 }
 
 /// RFC 9293 MUST-38; RFC 7323 §2.4-4.
-/// RFC 5681 §2-1.
+/// RFC 5681 §2-1; RFC 9937 §3-1.
 #[test]
 fn the_window_is_respected() {
     let mut h = Harness::new().and_established(&Handshake {

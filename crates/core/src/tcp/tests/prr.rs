@@ -38,7 +38,7 @@ fn twenty_in_flight() -> Harness {
     h
 }
 
-/// RFC 9937 §6-1, §6-2, §6-4, §6-5; RFC 8985 §9.3-2.
+/// RFC 9937 §6.1-1, §6.2-1, §6.2-3, §6.4-1; RFC 8985 §9.3-2.
 #[test]
 fn one_loss_halves_the_flight_in_the_course_of_a_round_trip() {
     let mut h = twenty_in_flight();

@@ -238,7 +238,7 @@ fn only_holes_are_retransmitted() {
     assert_eq!(h.info().cwnd, 5000);
 }
 
-/// RFC 6675 §4-3, §5-10; RFC 8985 §9.3-1; RFC 5681 §4.3-2.
+/// RFC 6675 §4-3, §5-10; RFC 8985 §9.3-1; RFC 5681 §4.3-2; RFC 9937 §3-2.
 #[test]
 fn the_pipe_limits_recovery() {
     let mut h = ten_in_flight();
