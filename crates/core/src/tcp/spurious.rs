@@ -125,7 +125,7 @@ impl Conn<'_> {
     }
 
     /// RFC 5682 §2.1 (without SACK) and §3.1 (with it).
-    /// RFC 5682 §2.1-2, §2.1-3, §2.1-4, §2.1-5, §3.1-1.
+    /// RFC 5682 §2.1-2, §2.1-3, §2.1-4, §2.1-5, §3.1-1, §3.1-2.
     fn step_of_frto(&mut self, now: Instant, seg: &Segment<'_>, news: bool) -> bool {
         let advances = seg.ack > self.hot.snd_una;
         let is_duplicate = !advances && seg.payload.is_empty() && !self.has(Flags::SACK);

@@ -89,7 +89,7 @@ fn frto_with_sack() {
     assert!(info.rto < 2 * backed_off);
 }
 
-/// RFC 5682 §2.1-4.
+/// RFC 5682 §2.1-4, §3.1-2.
 #[test]
 fn frto_sees_a_real_loss() {
     for sack in [false, true] {
@@ -108,6 +108,7 @@ fn frto_sees_a_real_loss() {
     }
 }
 
+/// RFC 5682 §2.1-7.
 #[test]
 fn frto_without_new_data_is_conventional() {
     let mut h = timed_out(false, false, 0);
