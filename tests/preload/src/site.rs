@@ -18,16 +18,26 @@ pub const WITHIN: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct Site {
     lab: Lab,
+    /// Processes of a program on our end that serve at once.
+    workers: u32,
     _gate: Gate,
 }
 
 impl Site {
     /// Ready for these programs. `None`, with a printed reason: this test cannot run here.
     pub fn new(needed: &[&str]) -> Option<Self> {
+        Self::with_workers(needed, 1)
+    }
+
+    /// The same, for programs with so many worker processes, each with a queue of its own.
+    pub fn with_workers(needed: &[&str], workers: u32) -> Option<Self> {
         let gate = Gate::beside_others()?;
         programs::require(needed);
-        let lab = Lab::new(Kind::Afxdp);
-        Some(Self { lab, _gate: gate })
+        Some(Self {
+            lab: Lab::with(Kind::Afxdp, 1500, workers),
+            workers,
+            _gate: gate,
+        })
     }
 
     /// A program on our end: its name and its words.
@@ -38,6 +48,7 @@ impl Site {
             self.lab.ours().command(program)
         } else {
             let mut command = self.lab.mtcp(&["run"]);
+            command.args(["--workers", &self.workers.to_string()]);
             command.arg("--").arg(program);
             command
         };

@@ -55,7 +55,12 @@ pub fn publish_large(site: &Site) -> PathBuf {
 
 /// A site with all files, if the programs are there.
 pub fn published(programs: &[&str]) -> Option<Site> {
-    let site = Site::new(programs)?;
+    published_with_workers(programs, 1)
+}
+
+/// The same, for programs with so many worker processes.
+pub fn published_with_workers(programs: &[&str], workers: u32) -> Option<Site> {
+    let site = Site::with_workers(programs, workers)?;
     publish(&site);
     publish_large(&site);
     Some(site)

@@ -4,7 +4,7 @@
 
 use applications::nginx::Nginx;
 use applications::site::spell;
-use applications::web::{Web, published};
+use applications::web::{Web, published, published_with_workers};
 use applications::{Family, Process, Site};
 
 /// An nginx on the peer's kernel.
@@ -20,15 +20,14 @@ fn upstream(site: &Site) -> Process {
 }
 
 /// Files of its own, and those of an nginx on the peer's kernel.
-#[test]
-fn nginx_with_a_worker() {
-    let Some(site) = published(&["nginx", "curl", "ab"]) else {
+fn nginx(workers: u32) {
+    let Some(site) = published_with_workers(&["nginx", "curl", "ab"], workers) else {
         return;
     };
     let _upstream = upstream(&site);
     let front = Nginx {
         name: "front",
-        workers: 1,
+        workers,
         port: 80,
         identity: None,
         more: "location /up/ { proxy_pass http://10.77.0.2:81/; }",
@@ -45,19 +44,42 @@ fn nginx_with_a_worker() {
 }
 
 #[test]
-fn lighttpd() {
-    let Some(site) = published(&["lighttpd", "curl", "ab"]) else {
+fn nginx_with_a_worker() {
+    nginx(1);
+}
+
+/// Each worker has a stack and a queue. What comes to the wrong one (answers of the upstream server, and of ARP) is handed over.
+#[test]
+fn nginx_with_two_workers() {
+    nginx(2);
+}
+
+fn lighttpd(workers: u32) {
+    let Some(site) = published_with_workers(&["lighttpd", "curl", "ab"], workers) else {
         return;
     };
+    // Without workers the one process serves.
+    let children = if workers > 1 { workers } else { 0 };
     let www = spell(&site.lab().www());
     let configuration = format!(
         "server.document-root = \"{www}\"\nserver.port = 80\n\
+         server.max-worker = {children}\n\
          server.max-keep-alive-requests = 100000\nserver.bind = \"0.0.0.0\"\n\
          $SERVER[\"socket\"] == \"[::]:80\" {{ server.use-ipv6 = \"enable\" }}\n"
     );
     let file = site.write("lighttpd.conf", &configuration);
     let _server = site.start_ours(site.ours(&format!("lighttpd -D -f {file}")), 80);
     Web::default().exercise(&site);
+}
+
+#[test]
+fn lighttpd_alone() {
+    lighttpd(1);
+}
+
+#[test]
+fn lighttpd_with_two_workers() {
+    lighttpd(2);
 }
 
 #[test]
