@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use applications::process::{PROMPT, wait_until};
 use applications::site::succeed;
 use applications::{Family, Process, Site, note};
-
-const PORT: u16 = 5201;
 
 /// Megabits per second that arrived.
 fn run(site: &Site, client_is_ours: bool, family: Family, words: &str) {
@@ -34,11 +33,31 @@ fn run(site: &Site, client_is_ours: bool, family: Family, words: &str) {
     ));
 }
 
-fn server(site: &Site, is_ours: bool) -> Process {
-    if is_ours {
-        site.start_ours(site.ours("iperf3 -s --forceflush"), PORT)
-    } else {
-        site.start_peer(site.peer("iperf3 -s --forceflush"), PORT)
+/// A server, and how often it has begun to listen: it closes its listener after each client and makes another, so a client that does not
+/// wait for that may be reset. Asking whether it answers would make it one client more.
+struct Server {
+    process: Process,
+    begun: usize,
+}
+
+impl Server {
+    fn start(site: &Site, is_ours: bool) -> Self {
+        let words = "iperf3 -s --forceflush";
+        let command = if is_ours {
+            site.ours(words)
+        } else {
+            site.peer(words)
+        };
+        let process = Process::start(command);
+        site.lab().wait_peer_hears();
+        Self { process, begun: 0 }
+    }
+
+    fn wait(&mut self) {
+        self.begun += 1;
+        wait_until("iperf3 listens", PROMPT, || {
+            self.process.printed().matches("Server listening").count() >= self.begun
+        });
     }
 }
 
@@ -46,13 +65,14 @@ fn both_ways(client_is_ours: bool) {
     let Some(site) = Site::new(&["iperf3"]) else {
         return;
     };
-    let _server = server(&site, !client_is_ours);
+    let mut server = Server::start(&site, !client_is_ours);
     for (family, words) in [
         (Family::V4, ""),
         (Family::V4, "-R"),
         (Family::V6, ""),
         (Family::V4, "-P 4"),
     ] {
+        server.wait();
         run(&site, client_is_ours, family, words);
     }
 }
