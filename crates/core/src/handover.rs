@@ -3,7 +3,7 @@
 //! What says where a neighbour is goes to all of them.
 
 use wire::ethernet::{EtherType, EthernetHeader};
-use wire::frame::{FrameSink, RxFrame, TxMeta};
+use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
 use wire::handed::Handed;
 use wire::ip::Protocol;
 
@@ -14,8 +14,6 @@ use crate::id::PortId;
 
 /// Frames that may wait to be handed over: several bursts.
 const ROOM: usize = 256;
-/// Ethernet header and one VLAN tag.
-const LINK_HEADER: usize = 18;
 /// RFC 826: an answer.
 const ARP_REPLY: [u8; 2] = [0, 2];
 /// RFC 4861 §4.4.
@@ -48,7 +46,7 @@ impl Handover {
         let seat = config.seat.filter(|seat| seat.seats > 1)?;
         let mtu = |interface: &crate::config::Interface| interface.capabilities.mtu;
         let mtu = config.interfaces.iter().map(mtu).max().unwrap_or_default();
-        let each = usize::from(mtu) + LINK_HEADER + Handed::LEN;
+        let each = usize::from(mtu) + LINK_HEADERS + Handed::LEN;
         Some(Self {
             seat,
             bytes: vec![0; each * ROOM].into(),

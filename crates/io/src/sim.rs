@@ -9,13 +9,11 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use wire::frame::{
-    BURST, Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxChecksum, TxMeta,
+    BURST, Capabilities, FrameSink, LINK_HEADERS, MacAddr, RxChecksum, RxFrame, RxMeta, TxChecksum,
+    TxMeta,
 };
 
 use crate::{Port, poll};
-
-/// Room in a lent frame beyond the MTU: Ethernet header and one VLAN tag.
-const LINK_HEADERS: usize = 18;
 
 /// What a simulated link is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

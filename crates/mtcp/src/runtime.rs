@@ -97,30 +97,7 @@ impl Mtcp {
             );
             return Err(SetupError(text));
         }
-        let mut facts = vec![("io", spec.to_string()), ("contexts", cores.to_string())];
-        if let Some(port) = opened.ports.first() {
-            let capabilities = port.capabilities();
-            facts.push(("mac", config.mac.unwrap_or(port.mac()).to_string()));
-            facts.push(("mtu", capabilities.mtu.to_string()));
-            facts.push((
-                "tx checksum",
-                if capabilities.tx_checksum {
-                    "by the link"
-                } else {
-                    "in software"
-                }
-                .to_owned(),
-            ));
-        }
-        facts.push((
-            "mode",
-            if config.mode == Mode::Paired {
-                "paired"
-            } else {
-                "inline"
-            }
-            .to_owned(),
-        ));
+        let mut facts = facts(&config, spec, &opened);
         facts.extend(opened.facts);
         let mut ports = Vec::with_capacity(cores);
         let random = || secret().map_err(|error| SetupError(format!("no random numbers: {error}")));
@@ -322,6 +299,30 @@ struct Joined {
     cpu: Option<usize>,
     reporter: Option<Reporter>,
     desk: Option<Desk>,
+}
+
+/// What people want to know of it.
+fn facts(config: &Config, spec: &IoSpec, opened: &link::Opened) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("io", spec.to_string()),
+        ("contexts", opened.ports.len().to_string()),
+    ];
+    if let Some(port) = opened.ports.first() {
+        let capabilities = port.capabilities();
+        let checksum = match capabilities.tx_checksum {
+            true => "by the link",
+            false => "in software",
+        };
+        facts.push(("mac", config.mac.unwrap_or(port.mac()).to_string()));
+        facts.push(("mtu", capabilities.mtu.to_string()));
+        facts.push(("tx checksum", checksum.to_owned()));
+    }
+    let mode = match config.mode {
+        Mode::Inline => "inline",
+        Mode::Paired => "paired",
+    };
+    facts.push(("mode", mode.to_owned()));
+    facts
 }
 
 fn assemble(

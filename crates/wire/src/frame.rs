@@ -4,6 +4,12 @@ use std::fmt;
 
 /// Most frames that a port lends at once.
 pub const BURST: usize = 64;
+/// What is in front of an IP packet at most, bytes: Ethernet header and one VLAN tag.
+pub const LINK_HEADERS: usize = 18;
+/// All that is in front of TCP's payload at most, bytes: that, IPv6 without extension headers, TCP with options.
+pub const HEADERS: usize = LINK_HEADERS + 40 + 60;
+/// Longest frame, bytes: an IP packet of the largest size there is, which holds several segments.
+pub const LONGEST: usize = LINK_HEADERS + u16::MAX as usize;
 
 /// An Ethernet hardware address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

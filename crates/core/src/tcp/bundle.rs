@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use wire::frame::FrameSink;
+use wire::frame::{FrameSink, HEADERS};
 use wire::tcp::{TcpFlags, TcpHeader};
 
 use crate::ip::Net;
@@ -20,8 +20,6 @@ const UNFIT: Flags = Flags::SACKED
     .union(Flags::LOSS)
     .union(Flags::HOLES)
     .union(Flags::DUPLICATE);
-/// Headers of a frame at most, bytes: Ethernet with a tag, IPv6, TCP with options.
-const HEADERS: usize = 18 + 40 + 60;
 /// Of a paced connection, a bundle holds what may leave in this time, as on Linux: more at once would be the burst that pacing prevents.
 const PACED: Duration = Duration::from_millis(1);
 
@@ -87,7 +85,7 @@ impl Conn<'_> {
     }
 }
 
-/// Writes as much of a bundle as the frame that `sink` lends holds; its length in bytes, 0 if there was no frame. `plan` says afterwards
+/// Writes as much of a bundle as the frame that `sink` lends holds; its length in bytes, `None` if there was no frame. `plan` says afterwards
 /// what went.
 pub(crate) fn send_bundle(
     sink: &mut impl FrameSink,

@@ -11,7 +11,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use wire::frame::{BURST, Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
+use wire::frame::{
+    BURST, Capabilities, FrameSink, LINK_HEADERS, LONGEST, MacAddr, RxChecksum, RxFrame, RxMeta,
+    TxMeta,
+};
 use wire::time::Instant;
 
 pub use self::lane::Injected;
@@ -19,10 +22,6 @@ use self::lane::Lane;
 pub use self::spec::FaultSpec;
 use crate::{Port, checksum};
 
-/// Ethernet header and one VLAN tag.
-const LINK_HEADERS: usize = 18;
-/// Longest frame that holds several segments: an IP packet of the largest size there is.
-const BUNDLE: usize = LINK_HEADERS + u16::MAX as usize;
 /// Frames held back in each direction, at most; more are lost, as in a router with a queue of this length.
 const SLOTS: u32 = 8192;
 /// Bursts taken from the inner port by one `receive`, at most, while none of their frames is due.
@@ -51,7 +50,7 @@ impl<P: Port> Fault<P> {
         Self {
             inner,
             now: Instant::ZERO,
-            rx: Lane::new(spec.rx, seed, SLOTS, frame_len.max(BUNDLE)),
+            rx: Lane::new(spec.rx, seed, SLOTS, frame_len.max(LONGEST)),
             tx: Lane::new(spec.tx, seed | 1, SLOTS, frame_len),
             outgoing: vec![0; frame_len].into_boxed_slice(),
         }

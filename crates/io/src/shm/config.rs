@@ -2,18 +2,14 @@
 
 use std::io;
 
+use wire::frame::{HEADERS, LINK_HEADERS, LONGEST};
+
 use crate::context;
 
-/// Ethernet header and one VLAN tag.
-const LINK_HEADERS: usize = 18;
 /// Bytes left free before a frame in its slot: the IP header is then 8-byte aligned, and the headers of a TCP segment without
 /// options end with the cache line.
 pub(super) const SLOT_LEAD: usize = 10;
-/// Longest frame that holds several segments, in bytes: an IP packet of the largest size there is.
-pub(super) const BUNDLE: usize = LINK_HEADERS + u16::MAX as usize;
-/// Headers of such a frame at most, in bytes.
-const BUNDLE_HEADERS: usize = LINK_HEADERS + 40 + 60;
-/// Part of a ring that one such frame takes at most.
+/// Part of a ring that a frame with several segments takes at most.
 const BUNDLE_SHARE: usize = 8;
 /// Bytes of the control block of a ring: producer's index, consumer's index and sleep flags, 128 bytes apart, because processors
 /// prefetch lines in pairs.
@@ -89,7 +85,7 @@ impl ShmConfig {
     /// Most bytes of payload in one frame.
     pub(super) fn bundle(&self) -> u32 {
         let share = self.slots as usize * self.slot_bytes as usize / BUNDLE_SHARE;
-        share.min(BUNDLE).saturating_sub(BUNDLE_HEADERS) as u32
+        share.min(LONGEST).saturating_sub(HEADERS) as u32
     }
 }
 

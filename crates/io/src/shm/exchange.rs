@@ -14,10 +14,10 @@ use std::time::Duration;
 use ring::region::Shared;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, getpid, test_kill_process};
-use wire::frame::{FrameSink, RxFrame, TxMeta};
+use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
 use wire::handed::Handed;
 
-use super::config::{Layout, PAGE, ShmConfig};
+use super::config::{Layout, PAGE, SLOT_LEAD, ShmConfig};
 use super::connection::ring_bell;
 use super::endpoint::new_bells;
 use super::returned::Returned;
@@ -26,8 +26,6 @@ use crate::{Port, context, poll};
 
 /// Frames per ring: several bursts of a peer that sends fast.
 const SLOTS: u32 = 512;
-/// Ethernet header, one VLAN tag, and what a slot keeps free.
-const HEADERS: usize = 18 + 10;
 
 /// The memory, and what wakes each seat. Processes that are forked have it, too.
 #[derive(Debug)]
@@ -68,7 +66,8 @@ impl Exchange {
             )));
         }
         let count = u16::from(seats);
-        let bytes = (usize::from(mtu) + HEADERS + Handed::LEN).next_multiple_of(64);
+        let bytes =
+            (usize::from(mtu) + LINK_HEADERS + SLOT_LEAD + Handed::LEN).next_multiple_of(64);
         let config = ShmConfig {
             queues: count * count.saturating_sub(1) / 2,
             slots: SLOTS,

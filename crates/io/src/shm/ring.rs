@@ -14,11 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ring::cursor::{Consumer, Producer, RawRing};
 use ring::prefetch::prefetch;
 use ring::region::Shared;
-use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta, TxMeta};
+use wire::frame::{BURST, LONGEST, RxChecksum, RxFrame, RxMeta, TxMeta};
 
-use super::config::{
-    BUNDLE, CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL,
-};
+use super::config::{CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL};
 use crate::context;
 
 /// The other side broke the rules of the ring.
@@ -203,7 +201,7 @@ impl TxRing {
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> TxMeta,
     ) -> bool {
-        self.push_slots(self.slots.taken_by(len.min(BUNDLE)), fill)
+        self.push_slots(self.slots.taken_by(len.min(LONGEST)), fill)
     }
 
     #[inline]

@@ -17,17 +17,15 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use wire::frame::{BURST, Capabilities, FrameSink, MacAddr, RxFrame, RxMeta, TxMeta};
+use wire::frame::{
+    BURST, Capabilities, FrameSink, HEADERS, LONGEST, MacAddr, RxFrame, RxMeta, TxMeta,
+};
 
 use self::batch::Batch;
 use crate::{Port, context, poll};
 
-/// Ethernet header and one VLAN tag.
-const LINK_HEADERS: usize = 18;
-/// Longest frame: several segments in an IP packet of the largest size there is, whatever the MTU. Memory is touched as it is used.
-const FRAME: usize = LINK_HEADERS + u16::MAX as usize;
-/// Most bytes of payload in one frame: what headers leave of that packet.
-const BUNDLE: u32 = u16::MAX as u32 - 40 - 60;
+/// Most bytes of payload in one frame.
+const BUNDLE: u32 = (LONGEST - HEADERS) as u32;
 /// The kernel's limit (MAX_TAP_QUEUES).
 const MAX_QUEUES: u16 = 256;
 
@@ -113,8 +111,8 @@ impl TapPort {
             mac: link.mac,
             mtu: link.mtu,
             queues: link.queues,
-            rx: Batch::new(FRAME),
-            tx: Batch::new(FRAME),
+            rx: Batch::new(LONGEST),
+            tx: Batch::new(LONGEST),
             rx_lost: 0,
             tx_lost: 0,
             gone: None,

@@ -3,12 +3,14 @@
 use std::io;
 use std::net::IpAddr;
 
+use wire::frame::LINK_HEADERS;
+
 use crate::context::invalid;
 
 /// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
-/// Ethernet header with one 802.1Q tag, in bytes.
-pub(super) const LINK_HEADER: u32 = 18;
+/// [`LINK_HEADERS`], as the kernel counts.
+pub(super) const LINK_HEADER: u32 = LINK_HEADERS as u32;
 /// Frame sizes that an aligned UMEM may have on a machine with pages of 4 KiB.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
