@@ -9,6 +9,7 @@ use wire::time::Instant;
 
 use crate::Port;
 use crate::fault::{Fault, FaultSpec};
+use crate::loopback::LoopPort;
 use crate::pcap::{Pcap, PcapFile};
 use crate::shm::ShmPort;
 use crate::sim::SimPort;
@@ -97,9 +98,17 @@ pub enum AnyLink {
     Xdp(Box<XdpPort>),
     /// In-process, for tests.
     Sim(Box<SimPort>),
+    /// To ourselves.
+    Loop(Box<LoopPort>),
 }
 
-impl_port!(AnyLink: Shm Tap Xdp Sim);
+impl_port!(AnyLink: Shm Tap Xdp Sim Loop);
+
+impl From<LoopPort> for AnyLink {
+    fn from(port: LoopPort) -> Self {
+        Self::Loop(Box::new(port))
+    }
+}
 
 impl From<ShmPort> for AnyLink {
     fn from(port: ShmPort) -> Self {

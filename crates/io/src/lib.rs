@@ -7,6 +7,7 @@ pub mod any;
 mod checksum;
 mod context;
 pub mod fault;
+pub mod loopback;
 pub mod netlink;
 pub mod pcap;
 pub mod poll;

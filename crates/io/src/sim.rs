@@ -276,6 +276,7 @@ impl Port for SimPort {
             queues: 1,
             tx_checksum: self.config.tx_checksum,
             tx_bundle: 0,
+            loops: false,
         }
     }
 

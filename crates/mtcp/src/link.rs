@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ::io::fault::FaultSpec;
+use ::io::loopback::LoopPort;
 use ::io::pcap::PcapFile;
 use ::io::shm::{Exchange, ShmConfig, ShmPort, ShmRole};
 use ::io::tap::{TapConfig, TapPort};
@@ -58,7 +59,7 @@ pub(crate) fn prepare(config: &Config, spec: &IoSpec, processors: usize) -> io::
             let prepared = XdpPrepared::new(&xdp_config(config, name, processors))?;
             Ok(Prepared::Xdp(Box::new(prepared)))
         }
-        IoSpec::Shm(_) | IoSpec::Tap(_) => Ok(Prepared::Other),
+        IoSpec::Shm(_) | IoSpec::Tap(_) | IoSpec::Loop(_) => Ok(Prepared::Other),
     }
 }
 
@@ -173,6 +174,8 @@ fn links(config: &Config, spec: &IoSpec, prepared: &mut Prepared) -> io::Result<
             let ports = TapPort::open(&tap)?;
             Ok(Links::of(ports))
         }
+        // One context: others would each be alone.
+        IoSpec::Loop(_) => Ok(Links::of(vec![LoopPort::new()])),
         IoSpec::Afxdp(_) => match prepared {
             Prepared::Xdp(prepared) => xdp(prepared),
             Prepared::Other => Err(io::ErrorKind::InvalidInput.into()),

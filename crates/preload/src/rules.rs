@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
 use mtcp::config::Cidr;
-use mtcp::{Config, Mode};
+use mtcp::{Config, IoSpec, Mode};
 
 /// The settings as lines of `mtcp.conf`.
 const SETTINGS: &str = "MTCP_RUN_SETTINGS";
@@ -91,6 +91,11 @@ impl Rules {
         self.config.addresses.iter().any(|cidr| cidr.addr == ip)
     }
 
+    /// Whether we reach ourselves.
+    fn loops(&self) -> bool {
+        matches!(self.config.io, IoSpec::Loop(_))
+    }
+
     fn takes_port(&self, port: u16) -> bool {
         (self.only.is_empty() || holds(&self.only, port)) && !holds(&self.except, port)
     }
@@ -111,9 +116,13 @@ impl Rules {
         }
     }
 
-    /// Whose a connection to `remote` is: ours if our routes lead there and it is not a host of ours.
+    /// Whose a connection to `remote` is: ours if our routes lead there and it is not a host of ours; to an address of ours if it loops.
     pub(crate) fn connect(&self, remote: SocketAddr) -> Place {
         let ip = plain(remote.ip());
+        if self.loops() {
+            let ours = self.is_ours(ip) && self.takes_port(remote.port());
+            return if ours { Place::Ours } else { Place::Kernel };
+        }
         let local =
             ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || self.is_ours(ip);
         let link_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -200,6 +209,16 @@ mod tests {
         ] {
             assert!(!connects(&rules, remote), "{remote}");
         }
+    }
+
+    #[test]
+    fn a_loop_leads_to_ourselves_alone() {
+        let mut rules = rules("", "");
+        rules.config.set("io", "loop:lo").unwrap();
+        rules.config.set("addr", "127.0.0.1/8 10.0.0.2/24").unwrap();
+        assert!(binds(&rules, "127.0.0.1:80") && connects(&rules, "127.0.0.1:80"));
+        assert!(connects(&rules, "10.0.0.2:80") && connects(&rules, "[::ffff:127.0.0.1]:80"));
+        assert!(!connects(&rules, "127.0.0.2:80") && !connects(&rules, "10.0.0.1:80"));
     }
 
     #[test]

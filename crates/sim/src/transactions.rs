@@ -120,6 +120,7 @@ fn config(own: u8, peer: u8, connections: u32) -> Config {
                 queues: 1,
                 tx_checksum: true,
                 tx_bundle: 0,
+                loops: false,
             },
             addresses: vec![Address {
                 addr: address(own),

@@ -68,7 +68,7 @@ impl Mode {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sockets")]
 pub(crate) struct LinkArgs {
-    /// Sockets to use: afxdp:IFACE, tap:NAME, shm:PATH (mTCP), or kernel
+    /// Sockets to use: afxdp:IFACE, tap:NAME, shm:PATH, loop:NAME (mTCP), or kernel
     #[arg(long, value_name = "IO")]
     pub(crate) io: Option<Io>,
     /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several allowed)
@@ -141,7 +141,7 @@ impl LinkArgs {
         let Io::Mtcp(spec) = self.chosen(config.as_ref())? else {
             return Err(Failure::error(
                 "kernel sockets need no mTCP",
-                "give --io afxdp:IFACE, tap:NAME or shm:PATH",
+                "give --io afxdp:IFACE, tap:NAME, shm:PATH or loop:NAME",
             ));
         };
         let mut config = config.unwrap_or_default();
@@ -329,6 +329,7 @@ fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
             privileged(&format!("AF_XDP on '{name}'"))
         }
         IoSpec::Tap(name) => privileged(&format!("the TAP device '{name}'")),
+        IoSpec::Loop(_) => Ok(()),
         IoSpec::Shm(path) => {
             let parent = path
                 .parent()

@@ -103,6 +103,9 @@ pub struct Capabilities {
     /// Most bytes of TCP payload that the link takes in one frame, to cut it into segments itself or to carry it whole
     /// ([`FrameSink::send_bundle`]); 0: a frame is one packet. Only with `tx_checksum`.
     pub tx_bundle: u32,
+    /// What is sent to our own hardware address comes back: our own addresses are reachable here, as those of a host are through its
+    /// loopback interface.
+    pub loops: bool,
 }
 
 /// Where the stack puts frames.

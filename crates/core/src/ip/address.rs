@@ -45,7 +45,9 @@ impl NetLink {
                     "{addr}/{prefix_len}: the prefix is longer than the address"
                 )));
             };
-            if !is_host_address(addr) || matches!(addr, IpAddr::V4(v4) if cidr.is_broadcast(v4)) {
+            // RFC 1122 §3.2.1.3(g): inside a host.
+            let is_host = is_host_address(addr) || config.capabilities.loops && addr.is_loopback();
+            if !is_host || matches!(addr, IpAddr::V4(v4) if cidr.is_broadcast(v4)) {
                 return Err(error(format!("{cidr} is not the address of a host")));
             }
             if addresses.iter().any(|other: &Cidr| other.addr == addr) {
@@ -224,6 +226,17 @@ impl Addresses {
     /// The port, if there is one with this number.
     pub fn link(&self, port: PortId) -> Option<&NetLink> {
         self.links.get(usize::from(port.0))
+    }
+
+    /// Whether packets to this address of ours come back on its link.
+    pub fn comes_back(&self, addr: IpAddr) -> bool {
+        let mut links = self.links.iter();
+        links.any(|link| link.capabilities.loops && link.has(addr))
+    }
+
+    /// Whether what is sent to ourselves comes back on this link.
+    pub fn loops(&self, port: PortId) -> bool {
+        self.link(port).is_some_and(|link| link.capabilities.loops)
     }
 
     /// How many ports there are.

@@ -100,7 +100,8 @@ impl Net {
         let to_group = header.dst.is_multicast();
         let is_ours = header.dst == link.mac || to_group && is_group(header.dst);
         // Our own frames may come back from a hub or a bridge (RFC 4862 appendix A).
-        if !is_ours || header.src == link.mac || header.src.is_multicast() {
+        let is_echo = header.src == link.mac && !link.capabilities.loops;
+        if !is_ours || is_echo || header.src.is_multicast() {
             return Err(Drop::FrameOther);
         }
         let at = Arrival {
@@ -165,7 +166,15 @@ impl Net {
         if at.to_group {
             return Err(Drop::IpLinkBroadcast);
         }
+        if self.is_from_us(at, header.src.into()) {
+            return Ok(());
+        }
         self.check_ipv4_source(header.src)
+    }
+
+    /// Whether we may well have sent a packet that comes from an address of ours.
+    fn is_from_us(&self, at: &Arrival, src: IpAddr) -> bool {
+        self.addresses.loops(at.port) && self.addresses.is_local(src)
     }
 
     /// RFC 9293 MUST-63.
@@ -273,6 +282,9 @@ impl Net {
         counters: &mut Counters,
     ) -> Result<(), Drop> {
         let src = IpAddr::V6(header.src);
+        if self.is_from_us(at, src) {
+            return Ok(());
+        }
         if self.addresses.is_local(src) {
             // Whoever has an address of ours defends it from that address.
             self.ndp_from_our_address(at, header, rest, counters);

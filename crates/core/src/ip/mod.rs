@@ -180,8 +180,28 @@ fn statics(config: &Config, addresses: &Addresses) -> io::Result<Vec<StaticEntry
             mac: neighbour.mac,
         });
     }
+    entries.extend(ourselves(addresses));
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.prefix.prefix_len));
     Ok(entries)
+}
+
+/// The prefix of one address.
+fn host(addr: IpAddr) -> Option<Cidr> {
+    Cidr::new(addr, if addr.is_ipv4() { 32 } else { 128 })
+}
+
+/// Our own addresses as neighbours, on links that loop.
+fn ourselves(addresses: &Addresses) -> impl Iterator<Item = StaticEntry> {
+    let links = (0..)
+        .map(PortId)
+        .map_while(|port| Some((port, addresses.link(port)?)));
+    links
+        .filter(|(_, link)| link.capabilities.loops)
+        .flat_map(|(port, link)| {
+            let mac = link.mac;
+            let hosts = link.addresses.iter().filter_map(|cidr| host(cidr.addr));
+            hosts.map(move |prefix| StaticEntry { prefix, port, mac })
+        })
 }
 
 impl Net {
@@ -213,7 +233,7 @@ impl Net {
 
     /// How to send to `dst` (from `src`, if given).
     ///
-    /// Our own addresses are not reachable: packets do not turn around inside the stack.
+    /// Our own addresses are reachable on a link that loops only: packets do not turn around inside the stack.
     ///
     /// # Errors
     /// `NetworkUnreachable`: no route, or `dst` is no host's address, or ours. `AddressNotAvailable`: `src` is not ours, is of the other
@@ -221,7 +241,12 @@ impl Net {
     /// RFC 1122 §3.2.1.3-3.
     pub fn path(&self, dst: IpAddr, src: Option<IpAddr>) -> Result<Path, Error> {
         let is_broadcast = matches!(dst, IpAddr::V4(v4) if self.addresses.is_broadcast(v4));
-        if !is_host_address(dst) || is_broadcast || self.is_local(dst) {
+        let is_reachable = if self.is_local(dst) {
+            self.addresses.comes_back(dst)
+        } else {
+            is_host_address(dst) && !is_broadcast
+        };
+        if !is_reachable {
             return Err(Error::NetworkUnreachable);
         }
         if src.is_some_and(|src| !self.is_local(src) || src.is_ipv4() != dst.is_ipv4()) {

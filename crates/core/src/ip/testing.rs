@@ -26,6 +26,7 @@ pub fn interface(index: u8, addresses: &[&str]) -> Interface {
             queues: 1,
             tx_checksum: false,
             tx_bundle: 0,
+            loops: false,
         },
         addresses: addresses.iter().map(address).collect(),
     }

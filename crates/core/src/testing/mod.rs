@@ -66,6 +66,7 @@ pub fn config(index: u8, peer: u8) -> Config {
                 queues: 1,
                 tx_checksum: false,
                 tx_bundle: 0,
+                loops: false,
             },
             addresses: vec![
                 Address {

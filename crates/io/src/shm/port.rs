@@ -401,6 +401,7 @@ impl Port for ShmPort {
             queues: self.config.queues,
             tx_checksum: true,
             tx_bundle: self.config.bundle(),
+            loops: false,
         }
     }
 

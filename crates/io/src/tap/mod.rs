@@ -262,6 +262,7 @@ impl Port for TapPort {
             queues: self.queues,
             tx_checksum: true,
             tx_bundle: BUNDLE,
+            loops: false,
         }
     }
 

@@ -88,6 +88,7 @@ impl XdpPort {
                 queues: ports,
                 tx_checksum: false,
                 tx_bundle: 0,
+                loops: false,
             },
             mac: link.mac,
             mode,

@@ -78,7 +78,7 @@ macro_rules! table {
 }
 
 table! {
-    old io: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH]", "The link. Without a name, 'port' gives it.",
+    old io: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link. Without a name, 'port' gives it.",
         |c, v| { c.io = link(v)?; Ok(()) }, |c| c.io.to_string();
     old port: "NAME", "Interface or path of a link whose 'io' names none.",
         |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");

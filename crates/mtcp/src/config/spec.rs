@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Which link: `afxdp:IFACE`, `tap:NAME` or `shm:PATH`.
+/// Which link: `afxdp:IFACE`, `tap:NAME`, `shm:PATH` or `loop:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum IoSpec {
     /// AF_XDP sockets on all queues of a network interface.
@@ -13,6 +13,8 @@ pub enum IoSpec {
     Tap(String),
     /// A link to another process over shared memory; the first one creates `path`, the second connects.
     Shm(PathBuf),
+    /// A link of this process to itself, on which our own addresses are reachable. The name is for messages.
+    Loop(String),
 }
 
 impl IoSpec {
@@ -22,28 +24,30 @@ impl IoSpec {
             "afxdp" => Ok(Self::Afxdp(name.to_owned())),
             "tap" => Ok(Self::Tap(name.to_owned())),
             "shm" => Ok(Self::Shm(PathBuf::from(name))),
+            "loop" => Ok(Self::Loop(name.to_owned())),
             "dpdk" | "netmap" | "onvm" | "psio" => Err(format!(
                 "io '{kind}' is not available: use afxdp, which drives the interface with the kernel's own driver"
             )),
             _ => Err(format!(
-                "unknown io '{kind}': use afxdp:IFACE, tap:NAME or shm:PATH"
+                "unknown io '{kind}': use afxdp:IFACE, tap:NAME, shm:PATH or loop:NAME"
             )),
         }
     }
 
-    /// `afxdp`, `tap` or `shm`.
+    /// `afxdp`, `tap`, `shm` or `loop`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Afxdp(_) => "afxdp",
             Self::Tap(_) => "tap",
             Self::Shm(_) => "shm",
+            Self::Loop(_) => "loop",
         }
     }
 
     /// The interface or path; empty if it was not given yet.
     pub fn name(&self) -> String {
         match self {
-            Self::Afxdp(name) | Self::Tap(name) => name.clone(),
+            Self::Afxdp(name) | Self::Tap(name) | Self::Loop(name) => name.clone(),
             Self::Shm(path) => path.display().to_string(),
         }
     }
@@ -54,6 +58,7 @@ impl IoSpec {
             Self::Afxdp(_) => "afxdp:IFACE",
             Self::Tap(_) => "tap:NAME",
             Self::Shm(_) => "shm:PATH",
+            Self::Loop(_) => "loop:NAME",
         }
     }
 }
@@ -86,7 +91,7 @@ mod tests {
 
     #[test]
     fn reads_what_it_prints() {
-        for text in ["afxdp:veth0", "tap:mtcp0", "shm:/tmp/a:b"] {
+        for text in ["afxdp:veth0", "tap:mtcp0", "shm:/tmp/a:b", "loop:lo"] {
             assert_eq!(text.parse::<IoSpec>().unwrap().to_string(), text);
         }
     }

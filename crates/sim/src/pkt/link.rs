@@ -42,6 +42,7 @@ impl Link {
                 queues: 1,
                 tx_checksum: false,
                 tx_bundle: 0,
+                loops: false,
             },
             addresses: vec![Address {
                 addr: self.local,

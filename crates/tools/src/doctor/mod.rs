@@ -120,6 +120,7 @@ fn needs(spec: &IoSpec) -> Vec<Check> {
         }
         IoSpec::Tap(_) => vec![capabilities::check(Some("TAP")), system::tun()],
         IoSpec::Shm(path) => vec![shm(path)],
+        IoSpec::Loop(_) => Vec::new(),
     };
     checks.push(system::huge_pages());
     checks.extend(system::processors());
