@@ -277,6 +277,10 @@ pub(crate) fn sleep(
     let at = engine.waiters.lie_down(want)?;
     let bell = engine.waiters.beds.get(at).map_or(-1, |bed| bed.bell);
     let drives = engine.waiters.drive(at, keeper);
+    if !drives && let Some((context, waiters)) = engine.parts() {
+        // What this thread's turn left to be sent is the driver's now, who knows nothing of it.
+        waiters.kick(context);
+    }
     let mut links = Vec::new();
     let mut timeout = timeout;
     if engine.is_starved() {
