@@ -235,11 +235,11 @@ mod tests {
         testing::sample().now + Duration::from_millis(ms)
     }
 
-    fn ack(ms: u64, acked: u32, cwnd: u32) -> AckSample {
+    fn ack(ms: u64, acked: u32, unfilled: u32) -> AckSample {
         AckSample {
             now: after(ms),
             acked,
-            flight: cwnd,
+            unfilled,
             mss: MSS,
             ..testing::sample()
         }
@@ -250,7 +250,7 @@ mod tests {
         let segments = window.cwnd / MSS;
         for i in 0..segments {
             let at = ms + u64::from(i) * 100 / u64::from(segments);
-            cubic.on_ack(window, &ack(at, MSS, window.cwnd));
+            cubic.on_ack(window, &ack(at, MSS, 0));
         }
     }
 
@@ -338,7 +338,7 @@ mod tests {
         for _ in 0..10 {
             let segments = window.cwnd / MSS;
             for _ in 0..segments {
-                let mut sample = ack(ms, MSS, window.cwnd);
+                let mut sample = ack(ms, MSS, 0);
                 sample.srtt = Duration::from_millis(10);
                 cubic.on_ack(&mut window, &sample);
             }
@@ -355,7 +355,7 @@ mod tests {
         let mut cubic = Cubic::default();
         cubic.on_rto(&mut window, 100 * MSS, MSS, true);
         window.cwnd = window.ssthresh;
-        let full = ack(1000, MSS, window.cwnd);
+        let full = ack(1000, MSS, 0);
         cubic.on_ack(&mut window, &full);
         let epoch = cubic.epoch.unwrap();
         assert_eq!((cubic.w_max, epoch.k), (70 * MSS, 0));
@@ -384,7 +384,8 @@ mod tests {
         round(&mut other, &mut held, 0);
         // A minute in which the application sends a segment now and then.
         for ms in (200..60_000).step_by(100) {
-            other.on_ack(&mut held, &ack(ms, MSS, MSS));
+            let unfilled = held.cwnd - MSS;
+            other.on_ack(&mut held, &ack(ms, MSS, unfilled));
         }
         assert_eq!(held, window);
         round(&mut cubic, &mut window, 100);
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!((window.cwnd, window.ssthresh), (MSS, 70 * MSS));
         cubic.on_rto(&mut window, MSS, MSS, false);
         assert_eq!(window.ssthresh, 70 * MSS);
-        cubic.on_ack(&mut window, &ack(1000, MSS, MSS));
+        cubic.on_ack(&mut window, &ack(1000, MSS, 0));
         assert_eq!(window.cwnd, 2 * MSS);
     }
 

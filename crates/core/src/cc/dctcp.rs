@@ -87,6 +87,7 @@ mod tests {
             acked,
             marked,
             round_start,
+            unfilled: u32::MAX,
             ..testing::sample()
         }
     }

@@ -7,9 +7,9 @@ use super::{AckSample, Window};
 /// RFC 9438 §4.6-3.
 pub(super) fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
     if window.cwnd < window.ssthresh {
-        sample.flight.saturating_mul(2) >= window.cwnd
+        sample.unfilled <= window.cwnd / 2
     } else {
-        sample.flight.saturating_add(sample.mss) > window.cwnd
+        sample.unfilled < sample.mss
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct AckSample {
     pub acked: u32,
     /// Those of them that the receiver says met congestion (ECN-CE).
     pub marked: u32,
-    /// Bytes in flight before this ACK.
-    pub flight: u32,
+    /// Bytes of the window that what was sent last left free.
+    pub unfilled: u32,
     /// Sender maximum segment size, bytes.
     pub mss: u32,
     /// Zero before the first measurement.

@@ -74,10 +74,10 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    fn sample(acked: u32, flight: u32) -> AckSample {
+    fn sample(acked: u32, unfilled: u32) -> AckSample {
         AckSample {
             acked,
-            flight,
+            unfilled,
             mss: MSS,
             ..testing::sample()
         }
@@ -92,7 +92,7 @@ mod tests {
         };
         let mut reno = NewReno::default();
         for _ in 0..5 {
-            reno.on_ack(&mut window, &sample(2 * MSS, 10 * MSS));
+            reno.on_ack(&mut window, &sample(2 * MSS, 0));
         }
         assert_eq!(window.cwnd, 20 * MSS);
     }
@@ -106,10 +106,10 @@ mod tests {
         };
         let mut reno = NewReno::default();
         for _ in 0..9 {
-            reno.on_ack(&mut window, &sample(MSS, 10 * MSS));
+            reno.on_ack(&mut window, &sample(MSS, 0));
         }
         assert_eq!(window.cwnd, 10 * MSS);
-        reno.on_ack(&mut window, &sample(MSS, 10 * MSS));
+        reno.on_ack(&mut window, &sample(MSS, 0));
         assert_eq!(window.cwnd, 11 * MSS);
     }
 
@@ -119,7 +119,7 @@ mod tests {
             cwnd: 10 * MSS,
             ssthresh: u32::MAX,
         };
-        NewReno::default().on_ack(&mut window, &sample(MSS, MSS));
+        NewReno::default().on_ack(&mut window, &sample(MSS, 9 * MSS));
         assert_eq!(window.cwnd, 10 * MSS);
     }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((window.cwnd, window.ssthresh), (MSS, 10 * MSS));
         reno.on_rto(&mut window, MSS, MSS, false);
         assert_eq!((window.cwnd, window.ssthresh), (MSS, 10 * MSS));
-        let mut after = sample(3 * MSS, MSS);
+        let mut after = sample(3 * MSS, 0);
         after.after_timeout = true;
         reno.on_ack(&mut window, &after);
         assert_eq!(window.cwnd, 2 * MSS);

@@ -6,13 +6,13 @@ use wire::time::Instant;
 
 use super::AckSample;
 
-/// The ACK of one segment of 1000 bytes, the only one in flight, 10 s after the start.
+/// The ACK of one segment of 1000 bytes of a full window, 10 s after the start.
 pub(crate) fn sample() -> AckSample {
     AckSample {
         now: Instant::from_millis(10_000),
         acked: 1000,
         marked: 0,
-        flight: 1000,
+        unfilled: 0,
         mss: 1000,
         srtt: Duration::from_millis(100),
         rtt: None,

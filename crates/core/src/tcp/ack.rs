@@ -152,7 +152,7 @@ impl Conn<'_> {
             now,
             acked,
             marked: self.cold.ecn.take_marked(acked),
-            flight,
+            unfilled: self.unfilled(flight),
             mss: u32::from(self.hot.mss),
             srtt: self.hot.rtt.srtt(),
             rtt: self.rtt_of_newest(now),
@@ -164,6 +164,13 @@ impl Conn<'_> {
             self.pace();
         }
         self.tune_send_buffer();
+    }
+
+    /// What was left of the congestion window when the last data was sent, or is without it. That an ACK made room says nothing before there
+    /// was an occasion to send: many ACKs may come in one burst.
+    pub fn unfilled(&self, flight: u32) -> u32 {
+        let without = self.hot.window.cwnd.saturating_sub(flight);
+        self.cold.unfilled.min(without)
     }
 
     /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight when it began is acknowledged.

@@ -162,6 +162,7 @@ pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
     Cold {
         path: marked(opening.path, &options),
         last_sent: now,
+        unfilled: 0,
         una_since: now,
         blocked_since: now,
         read_shut: false,

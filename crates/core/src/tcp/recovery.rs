@@ -176,8 +176,8 @@ impl Conn<'_> {
     /// RFC 6675 §5 (4), RFC 6582 §3.2 step 2: once per window.
     /// RFC 6675 §5-4, §5-5, §5-6; RFC 5681 §3.2-4, §4.3-1.
     pub fn enter_recovery(&mut self, now: Instant) {
-        // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2).
-        let flight = self.hot.flight().min(self.hot.window.cwnd);
+        // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2); what ACKs of the same burst took away does.
+        let flight = self.hot.window.cwnd - self.unfilled(self.hot.flight());
         self.cold.recover = self.hot.snd_nxt;
         self.cold.departed.most = self.hot.flight();
         let doubt = self.doubt(Frto::Off);

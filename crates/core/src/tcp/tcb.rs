@@ -170,6 +170,8 @@ pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,
     pub last_sent: Instant,
+    /// Bytes of the congestion window that the last new data did not fill.
+    pub unfilled: u32,
     /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.
     pub una_since: Instant,
     /// When the peer's window closed on what there is to send; counts with `PERSIST`.

@@ -387,6 +387,7 @@ impl Conn<'_> {
         }
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
+        self.cold.unfilled = self.hot.window.cwnd.saturating_sub(self.hot.flight());
         self.note_sent(now, was_idle);
         self.on_departed(now, plan.len);
         self.publish_sent();

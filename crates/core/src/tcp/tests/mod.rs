@@ -6,6 +6,7 @@ mod active;
 mod attacks;
 mod autotune;
 mod bundles;
+mod bursts;
 mod challenge;
 mod close;
 mod cookies;
