@@ -127,6 +127,15 @@ impl fmt::Debug for FlowKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHash(u32);
 
+/// What the keyed hash of a [`FlowKey`] gives: two numbers of which neither says anything about the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// For the flow table. Nobody outside may learn anything about it.
+    pub hash: FlowHash,
+    /// F of RFC 6528 §3: where sequence numbers of the flow start. The peer sees it.
+    pub origin: u32,
+}
+
 /// Entries of a bucket.
 const PLACES: usize = 7;
 /// Where a bucket keeps how many entries were put behind it because it was full.
@@ -196,8 +205,17 @@ impl FlowTable {
 
     /// The hash to find, insert and remove `key` with.
     pub fn hash(&self, key: &FlowKey) -> FlowHash {
+        self.digest(key).hash
+    }
+
+    /// The same, and where its sequence numbers start.
+    #[inline]
+    pub fn digest(&self, key: &FlowKey) -> Digest {
         let hash = self.hasher.hash(&key.bytes());
-        FlowHash((hash >> 32) as u32 ^ hash as u32)
+        Digest {
+            hash: FlowHash(hash as u32),
+            origin: (hash >> 32) as u32,
+        }
     }
 
     /// The buckets to look into, each once.

@@ -23,6 +23,7 @@ mod list;
 mod neigh;
 mod ports;
 mod secret;
+mod side_pool;
 pub mod stack;
 mod tcp;
 #[cfg(any(test, feature = "testing"))]

@@ -64,7 +64,8 @@ impl EphemeralPorts {
         None
     }
 
-    /// F and G of RFC 6056 §3.3.4: where the ports towards this destination start, and which counter it uses.
+    /// F and G of RFC 6056 §3.3.4: where the ports towards this destination start, and which counter it uses. Different bits of one keyed
+    /// hash are as good as two.
     fn hashes(&self, local: IpAddr, remote: SocketAddr) -> (u64, usize) {
         let mut input = [0; 36];
         // Unlike any other use of this key: the first byte is the domain.
@@ -72,9 +73,9 @@ impl EphemeralPorts {
         input[1..17].copy_from_slice(&mapped(local));
         input[17..33].copy_from_slice(&mapped(remote.ip()));
         input[33..35].copy_from_slice(&remote.port().to_be_bytes());
-        let offset = self.hasher.hash(&input);
-        input[0] = b'G';
-        (offset >> 1, self.hasher.hash(&input) as usize % COUNTERS)
+        let hash = self.hasher.hash(&input);
+        let counters = COUNTERS as u64;
+        (hash / counters, (hash % counters) as usize)
     }
 }
 

@@ -45,8 +45,10 @@ pub struct Usage {
     pub range_sets: u32,
     /// Logs of what connections have in flight.
     pub sent_logs: u32,
-    /// Logs of delivery rates.
+    /// Logs of delivery rates, and models of paths.
     pub rate_logs: u32,
+    /// Reactions to loss that may have to be taken back.
+    pub doubts: u32,
     /// Bytes of receive buffers.
     pub recv_bytes: usize,
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use wire::time::Instant;
 
 use crate::config::CongestionControl;
+use crate::side_pool::SidePool;
 
 use bbr::Undo;
 
@@ -107,23 +108,46 @@ pub(crate) struct Saved {
     bbr: Option<Undo>,
 }
 
+/// The states of algorithms that model the path: large, and of few connections.
+pub(crate) type Models = SidePool<Bbr>;
+
 /// The algorithms, as one enum: no allocation, no indirect call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Algorithm {
     Cubic(Cubic),
     NewReno(NewReno),
     Dctcp(Dctcp),
-    Bbr(Bbr),
+    /// Which of the [`Models`].
+    Bbr(u32),
 }
 
 impl Algorithm {
     /// `seed` differs between connections.
-    pub fn new(kind: CongestionControl, seed: u32) -> Self {
+    pub fn new(kind: CongestionControl, seed: u32, models: &mut Models) -> Self {
         match kind {
             CongestionControl::Cubic => Self::Cubic(Cubic::default()),
             CongestionControl::NewReno => Self::NewReno(NewReno::default()),
             CongestionControl::Dctcp => Self::Dctcp(Dctcp::default()),
-            CongestionControl::Bbr => Self::Bbr(Bbr::new(seed)),
+            CongestionControl::Bbr => match models.insert(Bbr::new(seed)) {
+                Some(model) => Self::Bbr(model),
+                // There is one for each connection.
+                None => Self::NewReno(NewReno::default()),
+            },
+        }
+    }
+
+    fn model<'a>(&self, models: &'a mut Models) -> Option<&'a mut Bbr> {
+        match self {
+            Self::Bbr(model) => models.at_mut(*model),
+            _ => None,
+        }
+    }
+
+    /// The connection is over: its model goes back.
+    pub fn forget(&mut self, models: &mut Models) {
+        if let Self::Bbr(model) = *self {
+            models.free(model);
+            *self = Self::NewReno(NewReno::default());
         }
     }
 
@@ -139,37 +163,34 @@ impl Algorithm {
     }
 
     /// The handshake is over. `srtt` in µs, 0 if it is not known.
-    pub fn on_established(&mut self, now: Instant, window: &Window, srtt: u32) {
-        if let Self::Bbr(algorithm) = self {
-            algorithm.on_established(now, window, srtt);
+    pub fn on_established(&self, now: Instant, window: &Window, srtt: u32, models: &mut Models) {
+        if let Some(model) = self.model(models) {
+            model.on_established(now, window, srtt);
         }
     }
 
     /// An ACK was processed, during recovery or not. For algorithms that model the path.
-    pub fn on_rate(&mut self, window: &mut Window, sample: &RateSample) {
-        if let Self::Bbr(algorithm) = self {
-            algorithm.on_rate(window, sample);
+    pub fn on_rate(&self, window: &mut Window, sample: &RateSample, models: &mut Models) {
+        if let Some(model) = self.model(models) {
+            model.on_rate(window, sample);
         }
     }
 
     /// Data was sent after nothing had been in flight. For algorithms that model the path.
-    pub fn on_restart(&mut self, window: &mut Window, now: Instant) {
-        if let Self::Bbr(algorithm) = self {
-            algorithm.on_restart(window, now);
+    pub fn on_restart(&self, window: &mut Window, now: Instant, models: &mut Models) {
+        if let Some(model) = self.model(models) {
+            model.on_restart(window, now);
         }
     }
 
     /// Whether rates measured from what is sent now say nothing about the path.
-    pub fn ignores_rate(&self) -> bool {
-        matches!(self, Self::Bbr(algorithm) if algorithm.ignores_rate())
+    pub fn ignores_rate(&self, models: &mut Models) -> bool {
+        self.model(models).is_some_and(|model| model.ignores_rate())
     }
 
     /// Bytes per second, of an algorithm that paces.
-    pub fn pacing_rate(&self) -> Option<u64> {
-        match self {
-            Self::Bbr(algorithm) => algorithm.pacing_rate(),
-            _ => None,
-        }
+    pub fn pacing_rate(&self, models: &mut Models) -> Option<u64> {
+        self.model(models).and_then(|model| model.pacing_rate())
     }
 
     /// New data was acknowledged, outside of fast recovery. RFC 3168 §6.1.2: an ACK that echoes congestion opens no window; that of DCTCP
@@ -186,33 +207,55 @@ impl Algorithm {
     }
 
     /// A loss was detected without a time-out; at most once per window. `flight` bytes were outstanding.
-    pub fn on_congestion_event(&mut self, window: &mut Window, flight: u32, mss: u32) {
+    pub fn on_congestion_event(
+        &mut self,
+        window: &mut Window,
+        flight: u32,
+        mss: u32,
+        models: &mut Models,
+    ) {
+        if let Some(model) = self.model(models) {
+            model.on_congestion_event(window);
+        }
         match self {
             Self::Cubic(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::NewReno(algorithm) => algorithm.on_congestion_event(window, flight, mss),
             Self::Dctcp(algorithm) => algorithm.on_congestion_event(window, flight, mss),
-            Self::Bbr(algorithm) => algorithm.on_congestion_event(window),
+            Self::Bbr(_) => {}
         }
     }
 
     /// The peer says that data of ours met congestion (ECE of RFC 3168 §6.1.2, or more CE counted by it); at most once per window, and not
     /// during recovery. What to do is in `window` afterwards.
-    pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32) {
+    pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32, models: &mut Models) {
+        if let Some(model) = self.model(models) {
+            model.on_ecn(window, flight, mss);
+        }
         match self {
             Self::Cubic(algorithm) => algorithm.on_ecn(window, flight, mss),
             Self::NewReno(algorithm) => algorithm.on_ecn(window, flight, mss),
             Self::Dctcp(algorithm) => algorithm.on_ecn(window, mss),
-            Self::Bbr(algorithm) => algorithm.on_ecn(window, flight, mss),
+            Self::Bbr(_) => {}
         }
     }
 
     /// The retransmission timer expired; `first` for this data.
-    pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
+    pub fn on_rto(
+        &mut self,
+        window: &mut Window,
+        flight: u32,
+        mss: u32,
+        first: bool,
+        models: &mut Models,
+    ) {
+        if let Some(model) = self.model(models) {
+            model.on_rto(window, mss);
+        }
         match self {
             Self::Cubic(algorithm) => algorithm.on_rto(window, flight, mss, first),
             Self::NewReno(algorithm) => algorithm.on_rto(window, flight, mss, first),
             Self::Dctcp(algorithm) => algorithm.on_rto(window, flight, mss, first),
-            Self::Bbr(algorithm) => algorithm.on_rto(window, mss),
+            Self::Bbr(_) => {}
         }
     }
 
@@ -230,23 +273,20 @@ impl Algorithm {
     }
 
     /// To be called before `on_congestion_event`, `on_ecn` or `on_rto`, if that may be undone.
-    pub fn save(&self, window: &Window) -> Saved {
+    pub fn save(&self, window: &Window, models: &mut Models) -> Saved {
         Saved {
             window: *window,
             cubic: match self {
                 Self::Cubic(algorithm) => Some(*algorithm),
                 _ => None,
             },
-            bbr: match self {
-                Self::Bbr(algorithm) => Some(algorithm.save()),
-                _ => None,
-            },
+            bbr: self.model(models).map(|model| model.save()),
         }
     }
 
     /// The loss that `saved` was taken before was none (RFC 5682, RFC 4015): the window is what it was, or what it has grown to.
     /// RFC 9438 §4.9.2-2.
-    pub fn undo(&mut self, window: &mut Window, saved: &Saved) {
+    pub fn undo(&mut self, window: &mut Window, saved: &Saved, models: &mut Models) {
         let Saved {
             window: before,
             cubic,
@@ -258,10 +298,11 @@ impl Algorithm {
         }
         window.cwnd = window.cwnd.max(before.cwnd);
         window.ssthresh = before.ssthresh;
-        match (self, cubic, bbr) {
-            (Self::Cubic(algorithm), Some(before), _) => *algorithm = *before,
-            (Self::Bbr(algorithm), _, Some(before)) => algorithm.undo(window, before),
-            _ => {}
+        if let (Self::Cubic(algorithm), Some(before)) = (&mut *self, cubic) {
+            *algorithm = *before;
+        }
+        if let (Some(model), Some(before)) = (self.model(models), bbr) {
+            model.undo(window, before);
         }
     }
 }
@@ -284,14 +325,15 @@ mod tests {
             cwnd: 100_000,
             ssthresh: 100_000,
         };
-        let mut cubic = Algorithm::new(CongestionControl::Cubic, 0);
-        let saved = cubic.save(&window);
-        cubic.on_congestion_event(&mut window, 100_000, 1000);
+        let mut models = Models::new(0).unwrap();
+        let mut cubic = Algorithm::new(CongestionControl::Cubic, 0, &mut models);
+        let saved = cubic.save(&window, &mut models);
+        cubic.on_congestion_event(&mut window, 100_000, 1000, &mut models);
         let mut late = window;
         late.cwnd = 100_001;
-        cubic.clone().undo(&mut late, &saved);
+        cubic.clone().undo(&mut late, &saved, &mut models);
         assert_eq!((late.cwnd, late.ssthresh), (100_001, 70_000));
-        cubic.undo(&mut window, &saved);
+        cubic.undo(&mut window, &saved, &mut models);
         assert_eq!((window.cwnd, window.ssthresh), (100_000, 100_000));
     }
 

@@ -70,7 +70,7 @@ impl NewReno {
 mod tests {
     use super::*;
     use crate::cc::testing;
-    use crate::cc::{Algorithm, CongestionControl};
+    use crate::cc::{Algorithm, CongestionControl, Models};
 
     const MSS: u32 = 1000;
 
@@ -162,7 +162,8 @@ mod tests {
             cwnd: 30 * MSS,
             ssthresh: 5 * MSS,
         };
-        let mut reno = Algorithm::new(CongestionControl::NewReno, 0);
+        let mut models = Models::new(0).unwrap();
+        let mut reno = Algorithm::new(CongestionControl::NewReno, 0, &mut models);
         reno.on_idle(&mut window, 10 * MSS);
         assert_eq!(window.cwnd, 10 * MSS);
         window.cwnd = 3 * MSS;

@@ -3,6 +3,7 @@
 use ring::stream::StreamError;
 use wire::time::Instant;
 
+use crate::command::Options;
 use crate::drops::Drop;
 use crate::flow::{self, FlowHash};
 use crate::id::Token;
@@ -11,8 +12,9 @@ use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Step;
 use crate::tcp::half_open::{self, HalfOpen};
-use crate::tcp::isn::Start;
+use crate::tcp::isn::{self, Start};
 use crate::tcp::open::{self, Opening, limits, synchronize};
+use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -78,7 +80,7 @@ impl Tcp {
             .listeners
             .at(u32::from(record.listener))
             .ok_or(Drop::TcpNoConnection)?;
-        let options = listener.options;
+        let (options, set) = (listener.options, listener.set);
         if !listener.has_room() {
             if self.shared.config.abort_on_overflow {
                 self.shared.answer_with_reset(now, seg);
@@ -96,28 +98,10 @@ impl Tcp {
             self.conns.slots.free(slot);
             return Err(drop_for(error));
         }
-        let opening = self.opening(now, record, path, options);
+        let set = self.shared.options.share(set);
+        let opening = opening(record, path, options, set, seg.origin);
         self.init_accepted(now, slot, record, &opening, seg.hash);
         Ok(slot)
-    }
-
-    fn opening(
-        &self,
-        now: Instant,
-        record: &HalfOpen,
-        path: Path,
-        options: crate::command::Options,
-    ) -> Opening {
-        Opening {
-            key: record.key,
-            path,
-            options,
-            start: Start {
-                iss: record.iss,
-                ts_offset: self.isn.start(now, &record.key).ts_offset,
-            },
-            token: Token::NONE,
-        }
     }
 
     fn init_accepted(
@@ -129,11 +113,13 @@ impl Tcp {
         hash: FlowHash,
     ) {
         let mut hot = open::hot(&self.shared.config, opening, now);
-        let mut cold = open::cold(&self.shared.config, opening, now);
+        let models = &mut self.shared.models;
+        let mut cold = open::cold(&self.shared.config, opening, now, models);
         synchronize(
             &self.shared.config,
             &mut hot,
             &mut cold,
+            &opening.options,
             record.irs,
             &record.agreed(),
             record.key.is_ipv4(),
@@ -161,6 +147,20 @@ impl Tcp {
         }
         self.conns.init(slot, &hot, &cold, record.key, hash);
         self.shared.queues.grow_connections(slot);
+    }
+}
+
+fn opening(record: &HalfOpen, path: Path, options: Options, set: SetId, origin: u32) -> Opening {
+    Opening {
+        key: record.key,
+        path,
+        options,
+        set,
+        start: Start {
+            iss: record.iss,
+            ts_offset: isn::ts_offset(origin),
+        },
+        token: Token::NONE,
     }
 }
 

@@ -313,7 +313,7 @@ impl Conn<'_> {
         if self.has(Flags::FIN_QUEUED) {
             self.hot.state = State::FinWait1;
         }
-        if self.cold.options.unsent_low_water.is_some() {
+        if self.options().unsent_low_water.is_some() {
             self.bound_unsent();
         }
         self.start_cold_timers(now);
@@ -347,7 +347,7 @@ impl Conn<'_> {
         self.start_rates();
         self.cold
             .congestion
-            .on_established(now, &self.hot.window, srtt);
+            .on_established(now, &self.hot.window, srtt, &mut self.sh.models);
         self.pace();
     }
 }

@@ -93,7 +93,7 @@ impl Conn<'_> {
     /// The application has taken something. A limit that the application chose, or the configuration for good, stays.
     pub fn tune_receive_buffer(&mut self, now: Instant) {
         let config = &self.sh.config;
-        if !config.autotune || self.cold.options.recv_buffer.is_some() {
+        if !config.autotune || self.options().recv_buffer.is_some() {
             return;
         }
         let streams = &mut self.sh.streams;
@@ -135,8 +135,8 @@ impl Conn<'_> {
 
     /// The application has changed options: the limits that it chose apply; one that it leaves to us stays as it is.
     pub fn fit_buffers(&mut self, before: &Options) {
-        let options = &self.cold.options;
-        let limits = limits(&self.sh.config, options);
+        let options = *self.options();
+        let limits = limits(&self.sh.config, &options);
         if options.recv_buffer != before.recv_buffer {
             // RFC 7323 §2.4-1: whatever the limit is now, there is room for what was offered.
             let promised = self.sh.streams.recv_unread(self.slot) + self.hot.rcv_wnd();
@@ -145,7 +145,7 @@ impl Conn<'_> {
         }
         if options.send_buffer != before.send_buffer {
             self.sh.streams.set_send_limit(self.slot, limits.send);
-            self.cold.autotune.send_limit = Autotune::send_limit(&self.sh.config, options);
+            self.cold.autotune.send_limit = Autotune::send_limit(&self.sh.config, &options);
         }
     }
 

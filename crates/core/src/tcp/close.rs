@@ -53,7 +53,7 @@ impl Conn<'_> {
             return;
         }
         let lost = self.sh.streams.recv_unread(self.slot) > 0;
-        let hard = self.cold.options.linger == Some(Duration::ZERO);
+        let hard = self.options().linger == Some(Duration::ZERO);
         if self.hot.state == State::SynSent {
             self.hot.state = State::Closed;
         } else if lost || hard {
@@ -78,7 +78,7 @@ impl Conn<'_> {
         if !self.has(Flags::APP_CLOSED) {
             return;
         }
-        let time = self.cold.options.fin_wait_2;
+        let time = self.options().fin_wait_2;
         let time = time.unwrap_or(self.sh.config.fin_wait_2);
         if time.is_zero() {
             self.finish(State::Closed);
@@ -111,6 +111,7 @@ impl Tcp {
             conn.forget_scoreboard();
             conn.forget_sent_log();
             conn.forget_rates();
+            conn.forget_doubt();
             let id = conn.timer_id();
             conn.sh.wheel.cancel(id);
             conn.set(Flags::DETACHED);
@@ -145,6 +146,7 @@ impl Tcp {
             return;
         }
         let (backlog, listener) = (conn.has(Flags::BACKLOG), conn.cold.listener);
+        let options = conn.cold.options;
         conn.sh.queues.remove_news(slot);
         if backlog {
             self.listeners
@@ -153,6 +155,7 @@ impl Tcp {
         // False only if the application has not released the streams as it must: then the slot stays taken, and nothing is unsafe.
         if self.shared.streams.close(slot) {
             self.conns.slots.free(slot);
+            self.shared.options.release(options);
         }
     }
 }

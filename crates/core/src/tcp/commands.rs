@@ -8,13 +8,14 @@ use wire::time::Instant;
 use crate::command::{Command, Options, Reply};
 use crate::error::Error;
 use crate::event::Ready;
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, Digest, FlowHash, FlowKey};
 use crate::id::{ConnId, ListenerId, Token};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::half_open::beyond;
+use crate::tcp::isn;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{self, Opening, limits, marked};
 use crate::tcp::pacing::Pacing;
@@ -46,9 +47,7 @@ impl Tcp {
             Command::Accept { conn, token } => self.accept(conn, token),
             Command::SetListenerOptions { listener, options } => {
                 let slot = self.listeners.resolve(listener)?;
-                if let Some(entry) = self.listeners.at_mut(slot) {
-                    entry.options = options;
-                }
+                self.set_listener_options(slot, &options);
                 Ok(Reply::Done)
             }
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
@@ -120,7 +119,16 @@ impl Tcp {
             listener.local.set_port(port);
         }
         let id = self.listeners.insert(listener)?;
+        self.set_listener_options(id.slot, &listener.options);
         Ok(Reply::Listening(id, listener.local))
+    }
+
+    fn set_listener_options(&mut self, slot: u32, options: &Options) {
+        if let Some(entry) = self.listeners.at_mut(slot) {
+            let set = self.shared.options.take(options);
+            let before = entry.set_options(*options, set);
+            self.shared.options.release(before);
+        }
     }
 
     fn free_listen_port(&self, mut listener: Listener) -> Option<u16> {
@@ -152,6 +160,9 @@ impl Tcp {
             self.settle(now, slot);
         }
         self.drop_half_open_of(listener);
+        if let Some(entry) = self.listeners.at(listener) {
+            self.shared.options.release(entry.set);
+        }
         self.listeners.remove(listener);
         Ok(Reply::Done)
     }
@@ -202,16 +213,20 @@ impl Tcp {
         let path = self.shared.net.path(remote.ip(), local_ip)?;
         let port = local.map_or(0, |local| local.port());
         let (key, after) = self.choose_endpoints(now, path.src, port, remote)?;
-        let mut start = self.isn.start(now, &key);
+        let Digest { hash, origin } = self.flows.digest(&key);
+        let mut start = isn::start(now, origin);
         start.iss = beyond(start.iss, after);
         let opening = Opening {
             key,
             path,
             options,
+            set: self.shared.options.take(&options),
             start,
             token,
         };
-        let slot = self.open_active(now, &opening)?;
+        let slot = self.open_active(now, &opening, hash).inspect_err(|_| {
+            self.shared.options.release(opening.set);
+        })?;
         self.shared.counters.connects += 1;
         let (id, local) = (self.id_of(slot), key.local());
         Ok(if self.live(id)?.cold.fast_open == FastOpen::Waiting {
@@ -282,7 +297,12 @@ impl Tcp {
         port
     }
 
-    fn open_active(&mut self, now: Instant, opening: &Opening) -> Result<u32, Error> {
+    fn open_active(
+        &mut self,
+        now: Instant,
+        opening: &Opening,
+        hash: FlowHash,
+    ) -> Result<u32, Error> {
         let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
         let limits = limits(&self.shared.config, &opening.options);
         if self.shared.streams.open(slot, limits).is_err() {
@@ -290,10 +310,10 @@ impl Tcp {
             return Err(Error::NoMemory);
         }
         let mut hot = open::hot(&self.shared.config, opening, now);
-        let mut cold = open::cold(&self.shared.config, opening, now);
+        let models = &mut self.shared.models;
+        let mut cold = open::cold(&self.shared.config, opening, now, models);
         cold.tally.active = true;
         hot.state = State::SynSent;
-        let hash = self.flows.hash(&opening.key);
         self.conns.init(slot, &hot, &cold, opening.key, hash);
         self.shared.queues.grow_connections(slot);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
@@ -336,7 +356,10 @@ impl Conn<'_> {
 
     /// RFC 9293 MUST-24, MUST-17, SHLD-21.
     fn set_options(&mut self, now: Instant, options: Options) {
-        let before = std::mem::replace(&mut self.cold.options, options);
+        let before = *self.options();
+        let set = self.sh.options.take(&options);
+        let set = std::mem::replace(&mut self.cold.options, set);
+        self.sh.options.release(set);
         if options.nodelay && !before.nodelay {
             // As on Linux, it lets go what is corked.
             self.pull_cork();

@@ -76,7 +76,9 @@ impl Conn<'_> {
         let is_ipv4 = self.key.is_ipv4();
         let agreed = Agreed::new(&self.sh.config, wscale, &seg.options, is_ipv4);
         let config = &self.sh.config;
-        synchronize(config, self.hot, self.cold, seg.seq, &agreed, is_ipv4);
+        let options = self.sh.options.at(self.cold.options);
+        let (hot, cold) = (&mut *self.hot, &mut *self.cold);
+        synchronize(config, hot, cold, options, seg.seq, &agreed, is_ipv4);
         if let Some(stamps) = seg.options.timestamps {
             self.hot.ts_recent = stamps.tsval;
         }

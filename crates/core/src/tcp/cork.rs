@@ -32,7 +32,7 @@ impl Conn<'_> {
     /// Whether a segment that is not full has to wait. Behind a FIN nothing will follow that could fill it.
     pub fn is_corked(&self) -> bool {
         let cork = &self.cold.cork;
-        (self.cold.options.cork || cork.more)
+        (self.options().cork || cork.more)
             && cork.hold != Instant::ZERO
             && !self.has(Flags::FIN_QUEUED)
     }

@@ -124,7 +124,7 @@ impl Conn<'_> {
         self.hot.dup_acks_due = 0;
         let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
         let two_segments = 2 * u32::from(self.hot.rcv_mss);
-        let quick = self.hot.quick_acks > 0 && !self.cold.options.delay_acks;
+        let quick = self.hot.quick_acks > 0 && !self.options().delay_acks;
         if filled_gap || quick || pending >= two_segments {
             self.mark_ack();
         } else if !self.has(Flags::ACK_NOW | Flags::ACK_DELAYED) {

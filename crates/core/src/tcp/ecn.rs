@@ -13,7 +13,6 @@ use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::conn::Conn;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::segment::Segment;
-use crate::tcp::spurious::Doubt;
 use crate::tcp::tcb::Flags;
 
 /// In a SYN what is asked for, in a SYN-ACK what is agreed to, afterwards ECE and CWR, or the ACE field.
@@ -472,9 +471,12 @@ impl Conn<'_> {
         let flight = hot.flight().min(hot.window.cwnd);
         let mss = u32::from(hot.mss);
         let is_least = hot.window.cwnd <= mss;
-        self.cold.congestion.on_ecn(&mut hot.window, flight, mss);
+        let models = &mut self.sh.models;
+        self.cold
+            .congestion
+            .on_ecn(&mut hot.window, flight, mss, models);
         // What was saved before a loss must not take this reduction back.
-        self.cold.doubt = Doubt::default();
+        self.forget_doubt();
         self.sh.counters.congestion_marks_obeyed += 1;
         self.note_reduction();
         if is_least {

@@ -15,6 +15,7 @@ use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
 use crate::tcp::ecn::{Answer, Feedback};
+use crate::tcp::isn;
 use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::rtt::Rtt;
@@ -182,7 +183,7 @@ impl Tcp {
         // Replies leave where the route says, which need not be where the SYN came in.
         let path = self.shared.net.way_back(&seg.key);
         let path = path.map_err(|_| Drop::ReplyNoRoute)?;
-        let iss = beyond(self.isn.start(now, &seg.key).iss, after);
+        let iss = beyond(isn::start(now, seg.origin).iss, after);
         let record = self.half_open_record(listener, seg, iss, path.port);
         if self.open_fast(now, &record, seg) {
             return Ok(());

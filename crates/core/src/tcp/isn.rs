@@ -1,25 +1,10 @@
 //! Initial sequence numbers and timestamp offsets: unpredictable from outside, increasing for one pair of endpoints.
 
-use std::fmt;
-
-use siphasher::sip::SipHasher13;
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::flow::FlowKey;
-use crate::secret::keyed;
-
-/// ISN = M + F(localip, localport, remoteip, remoteport, secretkey) (RFC 6528 §3, RFC 9293 §3.4.1).
-pub(crate) struct IsnGenerator {
-    hasher: SipHasher13,
-}
-
-impl fmt::Debug for IsnGenerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the hasher: it holds the secret.
-        f.debug_struct("IsnGenerator").finish_non_exhaustive()
-    }
-}
+/// Tells the offset of timestamps from that of sequence numbers: any odd number would do.
+const STAMPS: u32 = 0x9e37_79b1;
 
 /// What a new connection starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,42 +15,45 @@ pub(crate) struct Start {
     pub ts_offset: u32,
 }
 
-impl IsnGenerator {
-    /// Keyed by `secret`.
-    /// RFC 6528 §3-3.
-    pub fn new(secret: &[u8; 32]) -> Self {
-        Self {
-            hasher: keyed(secret, "tcp initial sequence"),
-        }
+/// ISN = M + F(localip, localport, remoteip, remoteport, secretkey) (RFC 6528 §3, RFC 9293 §3.4.1). F is `origin`, the half of the keyed
+/// hash of the flow that its table does not use ([`crate::flow::Digest`]). The clock M ticks every 4 µs.
+/// RFC 9293 MUST-8, SHLD-1, MUST-9.
+/// RFC 6528 §3-1, §3-2, §3-3.
+#[inline]
+pub(crate) fn start(now: Instant, origin: u32) -> Start {
+    let m = (now.as_micros() / 4) as u32;
+    Start {
+        iss: SeqNumber(m.wrapping_add(origin)),
+        ts_offset: ts_offset(origin),
     }
+}
 
-    /// The clock M ticks every 4 µs (RFC 9293 §3.4.1).
-    /// RFC 9293 MUST-8, SHLD-1, MUST-9.
-    /// RFC 6528 §3-1, §3-2.
-    pub fn start(&self, now: Instant, key: &FlowKey) -> Start {
-        let f = self.hasher.hash(&key.bytes());
-        let m = (now.as_micros() / 4) as u32;
-        Start {
-            iss: SeqNumber(m.wrapping_add(f as u32)),
-            ts_offset: (f >> 32) as u32,
-        }
-    }
+/// Who sees one of the two numbers has seen the other.
+#[inline]
+pub(crate) fn ts_offset(origin: u32) -> u32 {
+    origin.wrapping_mul(STAMPS)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ring::region::PagePolicy;
 
-    fn key(port: u16) -> FlowKey {
-        FlowKey::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into())
+    use super::*;
+    use crate::flow::{FlowKey, FlowTable};
+
+    fn origin(secret: u8, port: u16) -> u32 {
+        let mut key = [7; 32];
+        key[15] = secret;
+        let table = FlowTable::new(8, &key, PagePolicy::Small).unwrap();
+        let flow = FlowKey::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into());
+        table.digest(&flow).origin
     }
 
     /// RFC 9293 MUST-8.
     #[test]
     fn grows_by_one_every_4_us() {
-        let isn = IsnGenerator::new(&[7; 32]);
-        let first = isn.start(Instant::from_micros(1000), &key(1));
-        let later = isn.start(Instant::from_micros(1040), &key(1));
+        let first = start(Instant::from_micros(1000), origin(7, 1));
+        let later = start(Instant::from_micros(1040), origin(7, 1));
         assert_eq!(later.iss - first.iss, 10);
         assert_eq!(later.ts_offset, first.ts_offset);
     }
@@ -75,15 +63,10 @@ mod tests {
     #[test]
     fn depends_on_endpoints_and_secret() {
         let now = Instant::from_millis(5);
-        let isn = IsnGenerator::new(&[7; 32]);
-        assert_ne!(isn.start(now, &key(1)), isn.start(now, &key(2)));
-        let mut secret = [7; 32];
-        secret[31] = 8;
-        let other = IsnGenerator::new(&secret);
-        assert_ne!(isn.start(now, &key(1)).iss, other.start(now, &key(1)).iss);
-        assert_ne!(
-            isn.start(now, &key(1)).ts_offset,
-            other.start(now, &key(1)).ts_offset
-        );
+        let one = start(now, origin(7, 1));
+        for other in [start(now, origin(7, 2)), start(now, origin(8, 1))] {
+            assert_ne!(one.iss, other.iss);
+            assert_ne!(one.ts_offset, other.ts_offset);
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::list::List;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
 use crate::tcp::fast_open::PendingOpens;
+use crate::tcp::option_sets::SetId;
 use crate::tcp::queues::Queues;
 use crate::tcp::segment::Segment;
 
@@ -30,6 +31,8 @@ pub(crate) struct Listener {
     pub only_v6: bool,
     pub backlog: u32,
     pub options: Options,
+    /// The record of them that its connections share.
+    pub set: SetId,
     /// Established, not taken by the application yet.
     pub waiting: List,
     /// Half-open records that it has.
@@ -54,11 +57,18 @@ impl Listener {
             // listen(fd, 0) means a backlog of one everywhere.
             backlog: backlog.max(1),
             options,
+            set: SetId::NONE,
             waiting: List::new(),
             half_open: 0,
             pending: PendingOpens::default(),
             next: 0,
         }
+    }
+
+    /// Replaces the options; the record before.
+    pub fn set_options(&mut self, options: Options, set: SetId) -> SetId {
+        self.options = options;
+        std::mem::replace(&mut self.set, set)
     }
 
     /// Whether segments to `addr` are for it.

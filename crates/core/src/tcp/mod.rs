@@ -33,6 +33,7 @@ mod invariants;
 mod isn;
 mod listen;
 mod open;
+mod option_sets;
 mod options;
 mod output;
 mod pacing;
@@ -76,7 +77,6 @@ use crate::stack::Usage;
 use crate::tcp::conn::Conns;
 use crate::tcp::cookie::Cookies;
 use crate::tcp::half_open::HalfOpens;
-use crate::tcp::isn::IsnGenerator;
 use crate::tcp::listen::Listeners;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::time_wait::TimeWaits;
@@ -90,7 +90,6 @@ pub(crate) struct Tcp {
     time_wait: TimeWaits,
     listeners: Listeners,
     flows: FlowTable,
-    isn: IsnGenerator,
     cookies: Cookies,
     /// Only `None` while a port is being picked.
     ports: Option<EphemeralPorts>,
@@ -119,7 +118,6 @@ impl Tcp {
             time_wait: TimeWaits::new(&config)?,
             listeners: Listeners::new(&config)?,
             flows: FlowTable::new(flows, &config.secret, page_policy(&config))?,
-            isn: IsnGenerator::new(&config.secret),
             cookies: Cookies::new(&config.secret),
             handover: Handover::new(&config).map(Box::new),
             ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
@@ -141,7 +139,8 @@ impl Tcp {
             events: shared.queues.news_len(),
             range_sets: shared.ranges.sets(),
             sent_logs: shared.sent.len(),
-            rate_logs: shared.rates.len(),
+            rate_logs: shared.rates.len() + shared.models.len(),
+            doubts: shared.doubts.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),
         }
     }

@@ -3,7 +3,7 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::cc::{Algorithm, Window};
+use crate::cc::{Algorithm, Models, Window};
 use crate::command::Options;
 use crate::config::Config;
 use crate::event::Ready;
@@ -18,6 +18,7 @@ use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::isn::Start;
+use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
@@ -27,7 +28,6 @@ use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
-use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tally::Tally;
 use crate::tcp::tcb::{Cold, Flags, Hot};
@@ -40,6 +40,8 @@ pub(crate) struct Opening {
     pub key: FlowKey,
     pub path: Path,
     pub options: Options,
+    /// The record of `options`.
+    pub set: SetId,
     pub start: Start,
     pub token: Token,
 }
@@ -150,17 +152,17 @@ fn quick_acks(config: &Config, options: &Options) -> u8 {
     }
 }
 
-fn algorithm(config: &Config, opening: &Opening) -> Algorithm {
+fn algorithm(config: &Config, opening: &Opening, models: &mut Models) -> Algorithm {
     let kind = opening.options.congestion.unwrap_or(config.congestion);
-    Algorithm::new(kind, opening.start.iss.0)
+    Algorithm::new(kind, opening.start.iss.0, models)
 }
 
 /// The rest of it.
-pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
-    let (options, is_ipv4) = (opening.options, opening.key.is_ipv4());
-    let congestion = algorithm(config, opening);
+pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant, models: &mut Models) -> Cold {
+    let (options, is_ipv4) = (&opening.options, opening.key.is_ipv4());
+    let congestion = algorithm(config, opening, models);
     Cold {
-        path: marked(opening.path, &options),
+        path: marked(opening.path, options),
         last_sent: now,
         unfilled: 0,
         una_since: now,
@@ -183,7 +185,7 @@ pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         probe_measured: false,
         reordering: Reordering::new(opening.start.iss),
         prr: Prr::default(),
-        doubt: Doubt::default(),
+        doubt: None,
         search: PathSearch::new(opening.path.mtu),
         dsack_seen: false,
         departed: Departed::default(),
@@ -192,8 +194,8 @@ pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         ecn: EcnState::new(config, &congestion),
         rate: Rate::default(),
         pacing: Pacing::default(),
-        autotune: Autotune::new(config, &options, now),
-        options,
+        autotune: Autotune::new(config, options, now),
+        options: opening.set,
         cork: Cork::default(),
         tally: Tally::new(now),
         token: opening.token,
@@ -201,7 +203,7 @@ pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant) -> Cold {
         error: None,
         soft_error: None,
         peer_mss: peer_mss(&TcpOptions::default(), is_ipv4),
-        local_mss: advertised_mss(config, opening.path.mtu, is_ipv4, &options),
+        local_mss: advertised_mss(config, opening.path.mtu, is_ipv4, options),
         offer_wscale: window_scale_for(config.max_buffer),
         syn_repeated: false,
         challenges: Challenges::default(),
@@ -224,6 +226,7 @@ pub(crate) fn synchronize(
     config: &Config,
     hot: &mut Hot,
     cold: &mut Cold,
+    options: &Options,
     irs: SeqNumber,
     agreed: &Agreed,
     is_ipv4: bool,
@@ -246,6 +249,6 @@ pub(crate) fn synchronize(
         cold.path.mtu,
         is_ipv4,
         agreed.timestamps,
-        &cold.options,
+        options,
     );
 }

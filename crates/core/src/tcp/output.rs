@@ -86,7 +86,7 @@ impl Conn<'_> {
     /// F-RTO (RFC 5682): nothing before the ACK of the first retransmission; then new data, if there is some that may go.
     /// RFC 5682 §2.1-7.
     fn plan_frto(&mut self, now: Instant) -> Option<Plan> {
-        let Frto::Second(left) = self.cold.doubt.frto else {
+        let Frto::Second(left) = self.frto() else {
             return None;
         };
         let plan = if left > 0 { self.plan_new(now) } else { None };

@@ -127,9 +127,9 @@ impl Conn<'_> {
         let wanted = self
             .cold
             .congestion
-            .pacing_rate()
+            .pacing_rate(&mut self.sh.models)
             .or_else(|| self.window_rate());
-        let most = self.cold.options.max_pacing_rate.filter(|&most| most > 0);
+        let most = self.options().max_pacing_rate.filter(|&most| most > 0);
         let rate = match (wanted, most) {
             (Some(wanted), Some(most)) => Some(wanted.min(most)),
             (wanted, most) => wanted.or(most),

@@ -245,7 +245,7 @@ impl Conn<'_> {
             mtu,
             self.key.is_ipv4(),
             self.has(Flags::TIMESTAMPS),
-            &self.cold.options,
+            self.options(),
         )
     }
 

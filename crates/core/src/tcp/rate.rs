@@ -183,7 +183,7 @@ impl Conn<'_> {
         let (delivery, app_limited) = self.rates().map_or((0, false), |rates| rates.last);
         RateInfo {
             pacing: self.cold.pacing.rate(),
-            most: self.cold.options.max_pacing_rate,
+            most: self.options().max_pacing_rate,
             delivery,
             app_limited,
         }
@@ -200,6 +200,7 @@ impl Conn<'_> {
         if let Some(index) = self.cold.rate.log.take() {
             self.sh.rates.free(index);
         }
+        self.cold.congestion.forget(&mut self.sh.models);
     }
 
     /// An ACK is about to be processed. `None` if the algorithm has no use for rates.
@@ -262,7 +263,9 @@ impl Conn<'_> {
         if let Some(rates) = self.rates_mut() {
             rates.restart(micros(now));
         }
-        self.cold.congestion.on_restart(&mut self.hot.window, now);
+        let models = &mut self.sh.models;
+        let window = &mut self.hot.window;
+        self.cold.congestion.on_restart(window, now, models);
         self.pace();
     }
 
@@ -303,8 +306,10 @@ impl Conn<'_> {
         let Some(sample) = self.rate_sample(now, before) else {
             return;
         };
-        self.cold.congestion.on_rate(&mut self.hot.window, &sample);
-        if self.cold.congestion.ignores_rate() {
+        let models = &mut self.sh.models;
+        let window = &mut self.hot.window;
+        self.cold.congestion.on_rate(window, &sample, models);
+        if self.cold.congestion.ignores_rate(models) {
             self.mark_application_limited();
         }
         self.pace();

@@ -15,7 +15,7 @@ use crate::tcp::ranges::Range;
 use crate::tcp::sack::DUP_THRESH;
 use crate::tcp::segment::Segment;
 use crate::tcp::sent::SentLog;
-use crate::tcp::spurious::{Doubt, Frto};
+use crate::tcp::spurious::Frto;
 use crate::tcp::tcb::Flags;
 
 /// What duplicate ACKs say has left the network, without SACK.
@@ -182,7 +182,7 @@ impl Conn<'_> {
         self.cold.departed.most = self.hot.flight();
         let doubt = self.doubt(Frto::Off);
         self.reduce_window(now, flight);
-        self.cold.doubt = doubt;
+        self.set_doubt(doubt);
         self.stop_early_timer();
         self.forget_tail_probe();
         self.set(Flags::RECOVERY | Flags::FORCE_RETRANSMIT);
@@ -196,22 +196,26 @@ impl Conn<'_> {
 
     /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is (RFC 4821 §7.6.2).
     pub fn recover_probe(&mut self, now: Instant) {
-        let saved = self.cold.congestion.save(&self.hot.window);
+        let models = &mut self.sh.models;
+        let saved = self.cold.congestion.save(&self.hot.window, models);
         self.enter_recovery(now);
-        let window = &mut self.hot.window;
-        self.cold.congestion.undo(window, &saved);
+        let (window, models) = (&mut self.hot.window, &mut self.sh.models);
+        self.cold.congestion.undo(window, &saved, models);
         self.cold.prr = Prr::default();
-        self.cold.doubt = Doubt::default();
+        self.forget_doubt();
     }
 
     /// The answer to congestion, with `flight` bytes outstanding.
     pub fn reduce_window(&mut self, now: Instant, flight: u32) {
         let mss = u32::from(self.hot.mss);
         self.cold.reduced_at = micros(now);
-        self.cold.doubt = Doubt::default();
-        self.cold
-            .congestion
-            .on_congestion_event(&mut self.hot.window, flight, mss);
+        self.forget_doubt();
+        self.cold.congestion.on_congestion_event(
+            &mut self.hot.window,
+            flight,
+            mss,
+            &mut self.sh.models,
+        );
         self.note_reduction();
     }
 
@@ -224,12 +228,16 @@ impl Conn<'_> {
         let first = !self.has(Flags::LOSS);
         let flight = self.hot.flight().min(self.hot.window.cwnd.max(mss));
         let doubt = self.doubt_timeout();
-        self.cold
-            .congestion
-            .on_rto(&mut self.hot.window, flight, mss, first);
+        self.cold.congestion.on_rto(
+            &mut self.hot.window,
+            flight,
+            mss,
+            first,
+            &mut self.sh.models,
+        );
         self.note_reduction();
         self.go_back(now, self.age_of_loss());
-        self.cold.doubt = doubt;
+        self.set_doubt(doubt);
     }
 
     /// Everything that was sent at least `age` µs ago, and the first segment in any case, counts as lost.
@@ -243,7 +251,7 @@ impl Conn<'_> {
         self.cold.recover = self.hot.snd_nxt;
         self.cold.departed.bytes = 0;
         self.cold.prr = Prr::default();
-        self.cold.doubt = Doubt::default();
+        self.forget_doubt();
         self.hot.dup_acks = 0;
         self.stop_early_timer();
         self.forget_tail_probe();

@@ -9,7 +9,7 @@ use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 
 use crate::drops::Drop;
-use crate::flow::{FlowHash, FlowKey, FlowTable};
+use crate::flow::{Digest, FlowHash, FlowKey, FlowTable};
 use crate::ip::Datagram;
 
 /// RFC 9293 §3.3.1: SEG.SEQ, SEG.ACK, SEG.WND and the rest.
@@ -18,6 +18,8 @@ pub(crate) struct Segment<'a> {
     pub key: FlowKey,
     /// Of `key`, in the table of this stack.
     pub hash: FlowHash,
+    /// Where our sequence numbers of this flow start (RFC 6528 §3).
+    pub origin: u32,
     pub seq: SeqNumber,
     pub ack: SeqNumber,
     pub flags: TcpFlags,
@@ -47,9 +49,11 @@ impl<'a> Segment<'a> {
         }
         let local = SocketAddr::new(datagram.dst, header.dst_port);
         let key = FlowKey::new(local, SocketAddr::new(datagram.src, header.src_port));
+        let Digest { hash, origin } = flows.digest(&key);
         Ok(Self {
             key,
-            hash: flows.hash(&key),
+            hash,
+            origin,
             seq: header.seq,
             ack: header.ack,
             flags: header.flags,

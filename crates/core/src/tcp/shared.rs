@@ -7,21 +7,24 @@ use ring::region::PagePolicy;
 use ring::stream::StackStreams;
 use wire::time::Instant;
 
-use crate::arena::Slots;
+use crate::cc::Models;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::id::PortId;
 use crate::ip::Net;
 use crate::limit::SecretLimiter;
 use crate::secret::keyed;
+use crate::side_pool::SidePool;
 use crate::tcp::bare::Answers;
 use crate::tcp::conn::Stop;
 use crate::tcp::fast_open::{CookieCache, Issuer};
+use crate::tcp::option_sets::OptionSets;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
 use crate::tcp::rate::Rates;
 use crate::tcp::reassembly::Held;
 use crate::tcp::sent::SentLog;
+use crate::tcp::spurious::Doubt;
 use crate::wheel::Wheel;
 
 /// See the module.
@@ -43,6 +46,11 @@ pub(crate) struct Shared {
     pub sent: SidePool<SentLog>,
     /// Logs of delivery rates, for the connections whose algorithm models the path.
     pub rates: SidePool<Rates>,
+    /// What those algorithms know of it.
+    pub models: Models,
+    /// What may have to be taken back, for the connections that have reacted to loss.
+    pub doubts: SidePool<Doubt>,
+    pub options: OptionSets,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
     pub challenges: SecretLimiter,
     /// RSTs to nowhere.
@@ -71,6 +79,10 @@ impl Shared {
             )?,
             sent: SidePool::new(connections)?,
             rates: SidePool::new(connections)?,
+            models: SidePool::new(connections)?,
+            doubts: SidePool::new(connections)?,
+            // One more: a connection takes its next options before it releases those before.
+            options: OptionSets::new(connections + config.max_listeners + 1)?,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
             issuer: Issuer::new(config.fast_open_secret.as_ref().unwrap_or(&config.secret)),
             server_cookies: CookieCache::new(&config.secret),
@@ -103,51 +115,5 @@ pub(crate) fn page_policy(config: &Config) -> PagePolicy {
         PagePolicy::Huge
     } else {
         PagePolicy::Transparent
-    }
-}
-
-/// Records that few connections have at a time, named by an index that the connection keeps.
-#[derive(Debug)]
-pub(crate) struct SidePool<T> {
-    slots: Slots,
-    records: Vec<T>,
-}
-
-impl<T: Clone + Default> SidePool<T> {
-    /// Address space for `max` records is reserved; memory is touched as they are used.
-    pub fn new(max: u32) -> io::Result<Self> {
-        let mut records = Vec::new();
-        records.try_reserve_exact(max as usize)?;
-        Ok(Self {
-            slots: Slots::new(max)?,
-            records,
-        })
-    }
-
-    /// A fresh record.
-    pub fn alloc(&mut self) -> Option<u32> {
-        let slot = self.slots.alloc()?;
-        match self.records.get_mut(slot as usize) {
-            Some(record) => *record = T::default(),
-            None => self.records.push(T::default()),
-        }
-        Some(slot)
-    }
-
-    pub fn free(&mut self, slot: u32) {
-        self.slots.free(slot);
-    }
-
-    pub fn at(&self, slot: u32) -> Option<&T> {
-        self.records.get(slot as usize)
-    }
-
-    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.records.get_mut(slot as usize)
-    }
-
-    /// Records in use.
-    pub fn len(&self) -> u32 {
-        self.slots.len()
     }
 }

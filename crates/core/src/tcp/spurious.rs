@@ -57,10 +57,38 @@ pub(crate) struct Doubt {
 }
 
 impl Conn<'_> {
+    fn doubted(&self) -> Option<&Doubt> {
+        self.sh.doubts.at(self.cold.doubt?)
+    }
+
+    fn doubted_mut(&mut self) -> Option<&mut Doubt> {
+        self.sh.doubts.at_mut(self.cold.doubt?)
+    }
+
+    pub fn frto(&self) -> Frto {
+        self.doubted().map_or(Frto::Off, |doubt| doubt.frto)
+    }
+
+    /// From here on `doubt` is the reaction that may be wrong.
+    pub fn set_doubt(&mut self, doubt: Doubt) {
+        self.forget_doubt();
+        if doubt.saved.is_some() {
+            self.cold.doubt = self.sh.doubts.insert(doubt);
+        }
+    }
+
+    /// There is nothing to take back any more.
+    pub fn forget_doubt(&mut self) {
+        if let Some(index) = self.cold.doubt.take() {
+            self.sh.doubts.free(index);
+        }
+    }
+
     /// What there is to remember of this moment. Call it before the window is reduced.
-    pub fn doubt(&self, frto: Frto) -> Doubt {
+    pub fn doubt(&mut self, frto: Frto) -> Doubt {
+        let models = &mut self.sh.models;
         Doubt {
-            saved: Some(self.cold.congestion.save(&self.hot.window)),
+            saved: Some(self.cold.congestion.save(&self.hot.window, models)),
             range: Range::new(self.hot.snd_una, self.hot.snd_nxt),
             frto,
             sent_at: self.first_sent_at(),
@@ -71,12 +99,12 @@ impl Conn<'_> {
     /// What is known of the time-out that is about to be reacted to. The second one for the same data changes nothing, as long as only the
     /// first segment went again (RFC 5682 §3.1 step 2); any other time-out during a recovery is a real one.
     /// RFC 5682 §2.1-6.
-    pub fn doubt_timeout(&self) -> Doubt {
-        let frto = self.cold.doubt.frto;
+    pub fn doubt_timeout(&mut self) -> Doubt {
+        let before = self.doubted().copied().unwrap_or_default();
         if !self.has(Flags::RECOVERY | Flags::LOSS) {
             self.doubt(Frto::First)
-        } else if self.has(Flags::LOSS) && frto == Frto::First {
-            self.cold.doubt
+        } else if self.has(Flags::LOSS) && before.frto == Frto::First {
+            before
         } else {
             Doubt::default()
         }
@@ -85,8 +113,7 @@ impl Conn<'_> {
     /// A segment was sent again, of so many sequence numbers.
     pub fn on_sent_again(&mut self, now: Instant, len: u32) {
         let stamp = self.tsval(now);
-        let doubt = &mut self.cold.doubt;
-        if doubt.saved.is_some() {
+        if let Some(doubt) = self.doubted_mut() {
             doubt.resent_at = micros(now);
             if !doubt.resent {
                 doubt.resent = true;
@@ -98,7 +125,7 @@ impl Conn<'_> {
 
     /// An acceptable ACK, before it is processed: does it show that the reaction was wrong? `news`: it SACKs something new.
     pub fn review_loss(&mut self, now: Instant, seg: &Segment<'_>, news: bool) {
-        if !self.has(Flags::RECOVERY | Flags::LOSS) || self.cold.doubt.saved.is_none() {
+        if !self.has(Flags::RECOVERY | Flags::LOSS) || self.cold.doubt.is_none() {
             return;
         }
         let duplicate = self.reported_duplicate(seg);
@@ -110,16 +137,20 @@ impl Conn<'_> {
     /// RFC 3522 §3, steps 3 to 6: the first ACK that advances after the retransmission echoes what was sent before it. If it acknowledges
     /// everything, that may be because all ACKs were lost: then only a peer that would have reported the duplicate is believed.
     fn shows_late_original(&mut self, seg: &Segment<'_>, duplicate: Option<Range>) -> bool {
-        let doubt = self.cold.doubt;
-        if seg.ack <= self.hot.snd_una || doubt.echo_seen || !doubt.resent {
+        let una = self.hot.snd_una;
+        let Some(doubt) = self.doubted_mut() else {
+            return false;
+        };
+        if seg.ack <= una || doubt.echo_seen || !doubt.resent {
             return false;
         }
-        self.cold.doubt.echo_seen = true;
+        doubt.echo_seen = true;
+        let stamp = doubt.stamp;
         let stamps = seg
             .options
             .timestamps
             .filter(|_| self.has(Flags::TIMESTAMPS));
-        let is_older = stamps.is_some_and(|s| (s.tsecr.wrapping_sub(doubt.stamp) as i32) < 0);
+        let is_older = stamps.is_some_and(|s| (s.tsecr.wrapping_sub(stamp) as i32) < 0);
         let is_clear = self.cold.dsack_seen || seg.ack < self.hot.snd_nxt;
         is_older && duplicate.is_none() && is_clear
     }
@@ -130,15 +161,14 @@ impl Conn<'_> {
         let advances = seg.ack > self.hot.snd_una;
         let is_duplicate = !advances && seg.payload.is_empty() && !self.has(Flags::SACK);
         let recover = self.cold.recover;
-        match self.cold.doubt.frto {
+        match self.frto() {
             Frto::Off => false,
             // Step 2a: everything at once says nothing.
             Frto::First if is_duplicate || seg.ack >= recover => self.give_frto_up(),
             Frto::First => {
-                if advances {
-                    let sent_at = self.cold.doubt.sent_at;
-                    self.cold.doubt.took = sent_at.map(|at| micros(now).wrapping_sub(at));
-                    self.cold.doubt.frto = Frto::Second(FRTO_SEGMENTS);
+                if let Some(doubt) = self.doubted_mut().filter(|_| advances) {
+                    doubt.took = doubt.sent_at.map(|at| micros(now).wrapping_sub(at));
+                    doubt.frto = Frto::Second(FRTO_SEGMENTS);
                 }
                 false
             }
@@ -160,7 +190,9 @@ impl Conn<'_> {
 
     /// Conventional recovery from here on. False, for the convenience of those who asked whether the time-out was spurious.
     pub fn give_frto_up(&mut self) -> bool {
-        self.cold.doubt.frto = Frto::Off;
+        if let Some(doubt) = self.doubted_mut() {
+            doubt.frto = Frto::Off;
+        }
         self.mark_output();
         false
     }
@@ -169,11 +201,13 @@ impl Conn<'_> {
     pub fn on_duplicate_report(&mut self, now: Instant, seg: &Segment<'_>, report: Range) {
         self.cold.dsack_seen = true;
         let rto = self.rto().as_micros();
-        let doubt = &mut self.cold.doubt;
+        let Some(doubt) = self.doubted_mut() else {
+            return;
+        };
         // Later, sequence numbers may have wrapped around.
         let is_recent = u128::from(micros(now).wrapping_sub(doubt.resent_at)) <= 2 * rto;
         let is_ours = report.start >= doubt.range.start && report.end <= doubt.range.end;
-        if doubt.saved.is_none() || !doubt.resent || !is_recent || !is_ours {
+        if !doubt.resent || !is_recent || !is_ours {
             return;
         }
         doubt.unreported = doubt.unreported.saturating_sub(report.len());
@@ -185,7 +219,8 @@ impl Conn<'_> {
     /// The Eifel response (RFC 4015 §3), unless the network says that it is congested.
     /// RFC 9438 §4.9.2-1.
     fn take_back(&mut self, now: Instant, seg: &Segment<'_>) {
-        let doubt = std::mem::take(&mut self.cold.doubt);
+        let doubt = self.doubted().copied().unwrap_or_default();
+        self.forget_doubt();
         let was_timeout = self.has(Flags::LOSS);
         self.resume(now);
         let Some(saved) = doubt.saved.filter(|_| !seg.has(TcpFlags::ECE)) else {
@@ -194,7 +229,8 @@ impl Conn<'_> {
         self.sh.counters.spurious_losses += 1;
         let in_flight_then = doubt.range.len();
         let window = &mut self.hot.window;
-        self.cold.congestion.undo(window, &saved);
+        let models = &mut self.sh.models;
+        self.cold.congestion.undo(window, &saved, models);
         if was_timeout {
             // The flight may have drained meanwhile: back to pipe_prev in slow start, not in one burst.
             let mss = u32::from(self.hot.mss);
@@ -231,14 +267,14 @@ impl Conn<'_> {
 
     /// Whether F-RTO holds retransmissions back: until the ACK of the first one, and for new data after it.
     pub fn is_held_by_frto(&self) -> bool {
-        self.has(Flags::LOSS)
-            && !self.has(Flags::FORCE_RETRANSMIT)
-            && self.cold.doubt.frto != Frto::Off
+        self.has(Flags::LOSS) && !self.has(Flags::FORCE_RETRANSMIT) && self.frto() != Frto::Off
     }
 
     /// New data went out.
     pub fn on_new_data_of_frto(&mut self) {
-        if let Frto::Second(left) = &mut self.cold.doubt.frto {
+        if let Some(doubt) = self.doubted_mut()
+            && let Frto::Second(left) = &mut doubt.frto
+        {
             *left = left.saturating_sub(1);
         }
     }

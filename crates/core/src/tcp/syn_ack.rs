@@ -6,12 +6,14 @@ use wire::time::Instant;
 
 use crate::command::Options as CommandOptions;
 use crate::drops::Drop;
+use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::bare::Outcome;
 use crate::tcp::ecn::Feedback;
 use crate::tcp::half_open::{HalfOpen, Options};
+use crate::tcp::isn;
 use crate::tcp::open::{initial_receive_window, marked};
 use crate::tcp::options::{advertised_mss, syn_options};
 
@@ -99,10 +101,15 @@ impl Tcp {
         }
     }
 
+    /// Our timestamp for who has no control block.
+    pub fn stamp_for(&self, now: Instant, key: &FlowKey) -> u32 {
+        let offset = isn::ts_offset(self.flows.digest(key).origin);
+        (now.as_millis() as u32).wrapping_add(offset)
+    }
+
     pub fn half_open_stamps(&self, now: Instant, record: &HalfOpen) -> Option<Timestamps> {
         record.has(Options::TIMESTAMPS).then(|| Timestamps {
-            tsval: (now.as_millis() as u32)
-                .wrapping_add(self.isn.start(now, &record.key).ts_offset),
+            tsval: self.stamp_for(now, &record.key),
             tsecr: record.ts_recent,
         })
     }

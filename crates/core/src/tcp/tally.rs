@@ -8,39 +8,47 @@ use crate::tcp::conn::Conn;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::segment::Segment;
 
-/// Time that something is going on.
+/// Time that something is going on, in ticks of a millisecond, as Linux counts it: what is shorter counts as none or as one, and is right
+/// on the average.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
-    /// `FAR`: it is not.
-    since: Instant,
-    /// Nanoseconds.
-    total: u64,
+    /// Low 32 bits of a count of ticks. `OFF`: it is not.
+    since: u32,
+    total: u32,
+}
+
+const OFF: u32 = u32::MAX;
+
+fn ticks(now: Instant) -> u32 {
+    (now.as_millis() as u32).min(OFF - 1)
 }
 
 impl Watch {
     const STOPPED: Self = Self {
-        since: Instant::FAR,
+        since: OFF,
         total: 0,
     };
 
     fn set(&mut self, on: bool, now: Instant) {
-        if on && self.since == Instant::FAR {
-            self.since = now;
-        } else if !on && self.since != Instant::FAR {
-            self.total = self.nanos(now);
-            self.since = Instant::FAR;
+        if on == (self.since != OFF) {
+            return;
+        }
+        if on {
+            self.since = ticks(now);
+        } else {
+            self.total = self.ticks(now);
+            self.since = OFF;
         }
     }
 
-    /// FAR is later than any time.
-    fn nanos(&self, now: Instant) -> u64 {
-        let running = now.since(self.since).as_nanos();
-        let running = u64::try_from(running).unwrap_or(u64::MAX);
-        self.total.saturating_add(running)
+    fn ticks(&self, now: Instant) -> u32 {
+        let running = ticks(now).wrapping_sub(self.since) as i32;
+        let running = if self.since == OFF { 0 } else { running.max(0) };
+        self.total.saturating_add(running as u32)
     }
 
     pub fn total(&self, now: Instant) -> Duration {
-        Duration::from_nanos(self.nanos(now))
+        Duration::from_millis(u64::from(self.ticks(now)))
     }
 }
 

@@ -6,7 +6,6 @@ use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::cc::{Algorithm, Window};
-use crate::command::Options;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::id::{PortId, Token};
@@ -17,6 +16,7 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::cork::Cork;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
+use crate::tcp::option_sets::SetId;
 use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
 use crate::tcp::prr::Prr;
@@ -25,7 +25,6 @@ use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
-use crate::tcp::spurious::Doubt;
 use crate::tcp::tail::Probe;
 use crate::tcp::tally::Tally;
 
@@ -206,8 +205,8 @@ pub(crate) struct Cold {
     pub reordering: Reordering,
     /// The reduction of the window during recovery.
     pub prr: Prr,
-    /// The last reaction to loss, as long as it may turn out to be wrong.
-    pub doubt: Doubt,
+    /// Index of what is needed to take the last reaction to loss back, as long as that may turn out to be wrong.
+    pub doubt: Option<u32>,
     /// What larger and smaller segments have shown of the path.
     pub search: PathSearch,
     /// The peer reports duplicates (RFC 2883).
@@ -222,7 +221,7 @@ pub(crate) struct Cold {
     pub pacing: Pacing,
     pub ecn: EcnState,
     pub autotune: Autotune,
-    pub options: Options,
+    pub options: SetId,
     pub cork: Cork,
     pub tally: Tally,
     pub token: Token,
@@ -254,7 +253,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 1152);
+const _: () = assert!(size_of::<Cold>() <= 576);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

@@ -326,8 +326,7 @@ impl Tcp {
 
     fn last_ack(&self, now: Instant, record: &TimeWait) -> TcpHeader {
         let stamps = record.has(Facts::TIMESTAMPS).then(|| Timestamps {
-            tsval: (now.as_millis() as u32)
-                .wrapping_add(self.isn.start(now, &record.key).ts_offset),
+            tsval: self.stamp_for(now, &record.key),
             tsecr: record.ts_recent,
         });
         TcpHeader {

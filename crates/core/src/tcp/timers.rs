@@ -115,7 +115,7 @@ impl Conn<'_> {
         let limit = if self.may_send_early() {
             self.sh.config.syn_ack_retries
         } else {
-            let asked = self.cold.options.syn_retries;
+            let asked = self.options().syn_retries;
             asked.unwrap_or(self.sh.config.syn_retries)
         };
         if self.hot.retries >= limit || self.user_deadline() <= now {
@@ -216,7 +216,7 @@ impl Conn<'_> {
 
     /// The timers that few connections have.
     pub fn start_cold_timers(&mut self, now: Instant) {
-        let options = &self.cold.options;
+        let options = self.options();
         let wanted = options.keepalive.is_some()
             || options.idle_timeout.is_some()
             || options.user_timeout.is_some()
@@ -254,7 +254,7 @@ impl Conn<'_> {
 
     /// Nothing sent, nothing received.
     fn idle_deadline(&self, now: Instant) -> Instant {
-        let Some(timeout) = self.cold.options.idle_timeout else {
+        let Some(timeout) = self.options().idle_timeout else {
             return Instant::FAR;
         };
         if !self.hot.state.is_synchronized() {
@@ -267,7 +267,7 @@ impl Conn<'_> {
     /// RFC 9293 MUST-21.
     /// RFC 5482 §3.1-1, §3.1-2.
     fn user_deadline(&self) -> Instant {
-        match self.cold.options.user_timeout {
+        match self.options().user_timeout {
             Some(timeout) if self.hot.flight() > 0 && !self.has(Flags::PERSIST) => {
                 self.cold.una_since + timeout
             }
@@ -278,7 +278,7 @@ impl Conn<'_> {
     /// RFC 9293 §3.8.4: only on a connection with nothing in flight.
     /// RFC 9293 MUST-26, MUST-27.
     fn keepalive_deadline(&self, now: Instant) -> Instant {
-        let Some(keepalive) = self.cold.options.keepalive else {
+        let Some(keepalive) = self.options().keepalive else {
             return Instant::FAR;
         };
         let waiting = self.hot.flight() > 0 || self.has(Flags::PERSIST);
@@ -294,7 +294,7 @@ impl Conn<'_> {
     /// RFC 5482 §4.2: a user time-out, if there is one, says how long to probe, instead of the number of probes.
     fn is_given_up(&self, now: Instant, keepalive: &Keepalive) -> bool {
         let probes = self.cold.keepalive_probes;
-        match self.cold.options.user_timeout {
+        match self.options().user_timeout {
             Some(timeout) => probes > 0 && now - near(now, self.hot.last_received) >= timeout,
             None => probes >= keepalive.count,
         }
@@ -302,7 +302,7 @@ impl Conn<'_> {
 
     /// RFC 9293 MUST-29.
     fn on_keepalive_timer(&mut self, now: Instant) {
-        let Some(keepalive) = self.cold.options.keepalive else {
+        let Some(keepalive) = self.options().keepalive else {
             return;
         };
         if self.is_given_up(now, &keepalive) {

@@ -6,14 +6,14 @@ use crate::tcp::conn::Conn;
 impl Conn<'_> {
     /// Tells the send stream how much it may hold unsent.
     pub fn bound_unsent(&mut self) {
-        let low_water = self.cold.options.unsent_low_water.unwrap_or(u32::MAX);
+        let low_water = self.options().unsent_low_water.unwrap_or(u32::MAX);
         self.sh.streams.set_unsent_low_water(self.slot, low_water);
         self.publish_sent();
     }
 
     /// SND.NXT has moved: tells the send stream, if the application wants its unsent bytes bounded.
     pub fn publish_sent(&mut self) {
-        if self.cold.options.unsent_low_water.is_none() {
+        if self.options().unsent_low_water.is_none() {
             return;
         }
         let start = self.hot.stream_start();

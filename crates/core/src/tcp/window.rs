@@ -33,7 +33,7 @@ impl Conn<'_> {
             self.hot.rcv_wnd(),
             streams.recv_free(self.slot).min(self.promise()),
             streams.recv_limit(self.slot),
-            expressible(self.hot.rcv_wscale).min(window_clamp(&self.cold.options)),
+            expressible(self.hot.rcv_wscale).min(window_clamp(self.options())),
             u32::from(self.cold.local_mss),
         )
     }

@@ -13,7 +13,7 @@ use wire::tcp::TcpOptions;
 impl Conn<'_> {
     /// The SYN is due, or waits for the first bytes.
     pub fn begin_active(&mut self, now: Instant) {
-        if self.cold.options.fast_open_connect {
+        if self.options().fast_open_connect {
             self.cold.fast_open = self.sh.server_cookies.advise(now, self.key.remote().ip());
         }
         if self.cold.fast_open == FastOpen::Waiting {

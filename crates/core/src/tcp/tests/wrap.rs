@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ring::region::PagePolicy;
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use super::transfer::{Dice, transfer};
 use crate::command::Command;
-use crate::flow::FlowKey;
-use crate::tcp::isn::IsnGenerator;
+use crate::flow::{FlowKey, FlowTable};
+use crate::tcp::isn;
 use crate::testing::{Fate, Handshake, Harness, Pair, seg, v4};
 
 /// How far the ISS of an end is from the wrap at time 0, in units of the clock.
@@ -17,8 +18,8 @@ fn distance(secret: &[u8; 32], local: (u8, u16), remote: (u8, u16)) -> u32 {
         (v4(local.0), local.1).into(),
         (v4(remote.0), remote.1).into(),
     );
-    let iss = IsnGenerator::new(secret).start(Instant::ZERO, &key).iss;
-    SeqNumber(0) - iss
+    let table = FlowTable::new(1, secret, PagePolicy::Small).unwrap();
+    SeqNumber(0) - isn::start(Instant::ZERO, table.digest(&key).origin).iss
 }
 
 #[test]

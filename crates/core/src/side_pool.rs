@@ -1,0 +1,58 @@
+//! Records that few connections have at a time, named by an index that the connection keeps.
+
+use std::io;
+
+use crate::arena::Slots;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SidePool<T> {
+    slots: Slots,
+    records: Vec<T>,
+}
+
+impl<T> SidePool<T> {
+    /// Address space for `max` records is reserved; memory is touched as they are used.
+    pub fn new(max: u32) -> io::Result<Self> {
+        let mut records = Vec::new();
+        records.try_reserve_exact(max as usize)?;
+        Ok(Self {
+            slots: Slots::new(max)?,
+            records,
+        })
+    }
+
+    /// Keeps `record`; `None` if there is no room.
+    pub fn insert(&mut self, record: T) -> Option<u32> {
+        let slot = self.slots.alloc()?;
+        match self.records.get_mut(slot as usize) {
+            Some(entry) => *entry = record,
+            None => self.records.push(record),
+        }
+        Some(slot)
+    }
+
+    pub fn free(&mut self, slot: u32) {
+        self.slots.free(slot);
+    }
+
+    pub fn at(&self, slot: u32) -> Option<&T> {
+        self.records.get(slot as usize)
+    }
+
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.records.get_mut(slot as usize)
+    }
+
+    /// Records in use.
+    pub fn len(&self) -> u32 {
+        self.slots.len()
+    }
+}
+
+impl<T: Default> SidePool<T> {
+    /// A fresh record.
+    pub fn alloc(&mut self) -> Option<u32> {
+        self.insert(T::default())
+    }
+}

@@ -1,0 +1,144 @@
+//! The options of sockets. Very many have the same: one record for all that were set alike one after the other.
+
+use std::io;
+
+use crate::command::Options;
+use crate::side_pool::SidePool;
+use crate::tcp::conn::Conn;
+
+/// Records that are looked through for the same.
+const RECENT: usize = 4;
+
+/// See [`OptionSets`]: which record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetId(u32);
+
+impl SetId {
+    /// No record.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    options: Options,
+    users: u32,
+}
+
+/// The options of all connections and listeners.
+#[derive(Debug)]
+pub(crate) struct OptionSets {
+    sets: SidePool<Set>,
+    /// The records made last.
+    recent: [SetId; RECENT],
+    /// What a name without a record stands for.
+    none: Options,
+}
+
+impl OptionSets {
+    /// For so many users.
+    pub fn new(users: u32) -> io::Result<Self> {
+        Ok(Self {
+            sets: SidePool::new(users)?,
+            recent: [SetId::NONE; RECENT],
+            none: Options::default(),
+        })
+    }
+
+    /// A record of `options` for one more user.
+    pub fn take(&mut self, options: &Options) -> SetId {
+        let recent = self.recent.into_iter().find(|&id| self.is(id, options));
+        match recent {
+            Some(id) => self.share(id),
+            None => self.make(options),
+        }
+    }
+
+    fn is(&self, id: SetId, options: &Options) -> bool {
+        let set = self.sets.at(id.0).filter(|set| set.users > 0);
+        set.is_some_and(|set| set.options == *options)
+    }
+
+    fn make(&mut self, options: &Options) -> SetId {
+        let set = Set {
+            options: *options,
+            users: 1,
+        };
+        let id = self.sets.insert(set).map_or(SetId::NONE, SetId);
+        self.recent.rotate_right(1);
+        self.recent[0] = id;
+        id
+    }
+
+    /// The same for one more user.
+    pub fn share(&mut self, id: SetId) -> SetId {
+        if let Some(set) = self.sets.at_mut(id.0) {
+            set.users += 1;
+        }
+        id
+    }
+
+    /// A user is gone.
+    pub fn release(&mut self, id: SetId) {
+        let Some(set) = self.sets.at_mut(id.0) else {
+            return;
+        };
+        set.users = set.users.saturating_sub(1);
+        if set.users == 0 {
+            self.sets.free(id.0);
+        }
+    }
+
+    pub fn at(&self, id: SetId) -> &Options {
+        self.sets.at(id.0).map_or(&self.none, |set| &set.options)
+    }
+
+    /// Different records in use.
+    #[cfg(test)]
+    pub fn len(&self) -> u32 {
+        self.sets.len()
+    }
+}
+
+impl Conn<'_> {
+    /// What the application chose.
+    pub fn options(&self) -> &Options {
+        self.sh.options.at(self.cold.options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clamped(bytes: u32) -> Options {
+        Options {
+            window_clamp: Some(bytes),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn what_is_set_alike_is_one_record_until_the_last_user_goes() {
+        let mut sets = OptionSets::new(8).unwrap();
+        let (one, two) = (sets.take(&clamped(1)), sets.take(&clamped(2)));
+        assert_eq!(sets.take(&clamped(1)), one);
+        assert_ne!(one, two);
+        sets.release(one);
+        assert_eq!((sets.at(one), sets.len()), (&clamped(1), 2));
+        sets.release(one);
+        assert_eq!(sets.len(), 1);
+        // The name is free for others, and what it stood for is not found any more.
+        let three = sets.take(&clamped(3));
+        assert_eq!((three, *sets.at(three)), (one, clamped(3)));
+        assert_ne!(sets.take(&clamped(1)), one);
+    }
+
+    #[test]
+    fn without_room_the_defaults_hold() {
+        let mut sets = OptionSets::new(1).unwrap();
+        let (_one, two) = (sets.take(&clamped(1)), sets.take(&clamped(2)));
+        assert_eq!(*sets.at(two), Options::default());
+        sets.release(two);
+        assert_eq!(sets.len(), 1);
+    }
+}
