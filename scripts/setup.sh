@@ -18,7 +18,11 @@ done
 if [ "${WITH_CLANG:-0}" = 1 ] && [ ! -e /usr/include/bpf/bpf_helpers.h ]; then
     missing="$missing libbpf-dev"
 fi
-[ -n "$missing" ] || exit 0
+python_tests=
+if [ "${WITH_PROGRAMS:-0}" = 1 ] && ! ls /usr/lib/python3.*/test/test_socket.py >/dev/null 2>&1; then
+    python_tests=1
+fi
+[ -n "$missing$python_tests" ] || exit 0
 
 # A server that is installed to be tested shall start neither now nor with the machine.
 keep_services_off() {
@@ -36,13 +40,16 @@ disable_services() {
 }
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "installing:$missing"
     export DEBIAN_FRONTEND=noninteractive
     keep_services_off
     apt-get update -qq
+    # Its name has the version of the interpreter.
+    [ -z "$python_tests" ] || missing="$missing $(apt-cache --names-only search '^libpython3[.0-9]*-testsuite$' | sed -n '1s/ .*//p')"
+    echo "installing:$missing"
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
     disable_services
 else
+    [ -z "$python_tests" ] || missing="$missing libpython3.11-testsuite"
     echo "not installed:$missing (as root: apt-get install$missing); what needs them is skipped" >&2
 fi
