@@ -88,6 +88,8 @@ real! {
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fileno(file: *mut FILE) -> c_int;
+    fn vdprintf(fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn setuid(uid: uid_t) -> c_int;
     fn setgid(gid: gid_t) -> c_int;
     fn setreuid(real: uid_t, effective: uid_t) -> c_int;

@@ -9,6 +9,7 @@ pub mod listen;
 pub mod message;
 pub mod option;
 pub mod poll;
+pub mod printed;
 pub mod process;
 pub mod select;
 pub mod sendfile;
