@@ -50,6 +50,10 @@ pub(crate) struct Engine {
     pub(crate) keeper: Keeper,
     /// Turns of the stack so far.
     pub(crate) turns: u64,
+    /// It has forked: its children may be those that serve.
+    pub(crate) has_children: bool,
+    /// A thread is about to start the stack.
+    pub(crate) starts_soon: bool,
     /// The process that this memory belongs to: `vfork` lends it to another. 0: none yet.
     owner: libc::pid_t,
     /// A socket without a connection, of which accepted ones have a copy for their number.
@@ -67,6 +71,8 @@ static ENGINE: Lock<Engine> = Lock::new(Engine {
     waiters: Waiters::new(),
     keeper: Keeper::new(),
     turns: 0,
+    has_children: false,
+    starts_soon: false,
     owner: 0,
     blank: -1,
     serial: 0,
@@ -137,12 +143,26 @@ impl Engine {
                 Err(error) => self.refused(&error),
             };
             if matches!(self.stage, Stage::Running { .. }) {
-                self.keeper = keeper::start();
+                self.keep();
                 exit::register();
                 self.listen_everywhere();
             }
         }
         matches!(self.stage, Stage::Running { .. })
+    }
+
+    /// Has the keeper look after the stack.
+    fn keep(&mut self) {
+        if self.keeper.is_there() {
+            self.keeper.attend();
+        } else {
+            self.keeper = keeper::start();
+        }
+    }
+
+    /// Whether nothing has needed the stack yet.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Idle)
     }
 
     fn refused(&mut self, error: &str) -> Stage {
@@ -218,8 +238,8 @@ impl Engine {
         self.sockets.iter().any(|(_, socket)| listens(socket))
     }
 
-    /// The listeners that were made before the stack was.
-    fn listen_everywhere(&mut self) {
+    /// Has the stack listen for the listeners that it does not listen for.
+    pub(crate) fn listen_everywhere(&mut self) {
         let listeners: Vec<u32> = self
             .sockets
             .iter()
@@ -449,6 +469,20 @@ impl Engine {
         self.turns += 1;
     }
 
+    /// Ends the stack, which has no connections and for which nobody waits: what needs it next starts it again.
+    pub(crate) fn stop(&mut self) {
+        let gone = self.release_private(self.waiters.bells());
+        // What it has open it closes.
+        self.stage = Stage::Idle;
+        if gone.contains(&self.blank) {
+            // SAFETY: a descriptor of the library's own, which nothing here uses any more.
+            unsafe { real::close(self.blank) };
+        }
+        self.forget_stack();
+        self.forget_instances();
+        self.waiters.wake_keeper();
+    }
+
     /// In the child of a `fork`: the stack stays with the parent.
     pub(crate) fn orphan(&mut self) {
         if let Stage::Running { context, _mtcp } = std::mem::replace(&mut self.stage, Stage::Idle) {
@@ -456,12 +490,7 @@ impl Engine {
             Box::leak(context);
             Box::leak(_mtcp);
         }
-        let own = |fd: &c_int| !self.inherited.contains(fd);
-        let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
-        let gone: Vec<c_int> = private.map(|(fd, _)| fd).filter(own).collect();
-        for fd in &gone {
-            slots::set(*fd, Slot::Kernel);
-        }
+        let gone = self.release_private(Vec::new());
         if let Some(prepared) = &mut self.prepared {
             prepared.disarm();
         }
@@ -469,11 +498,30 @@ impl Engine {
             // SAFETY: a descriptor of the library's own, which nothing here uses any more.
             unsafe { real::close(fd) };
         }
-        self.next_try = 0;
-        self.blank = -1;
         self.owner = fork::pid();
+        self.has_children = false;
+        self.starts_soon = false;
         self.waiters = Waiters::new();
         self.keeper = Keeper::new();
+        self.forget_stack();
+        self.orphan_epolls();
+    }
+
+    /// Descriptors of the library's own, but those that processes share and `kept`, which are its own no more.
+    fn release_private(&self, kept: Vec<c_int>) -> Vec<c_int> {
+        let own = |fd: &c_int| !self.inherited.contains(fd) && !kept.contains(fd);
+        let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
+        let gone: Vec<c_int> = private.map(|(fd, _)| fd).filter(own).collect();
+        for fd in &gone {
+            slots::set(*fd, Slot::Kernel);
+        }
+        gone
+    }
+
+    /// Nothing is on the stack any more.
+    fn forget_stack(&mut self) {
+        self.next_try = 0;
+        self.blank = -1;
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {
                 socket.body = match socket.body {
@@ -486,10 +534,9 @@ impl Engine {
                 };
             }
         }
-        self.orphan_epolls();
     }
 
-    fn indices(&self) -> Vec<u32> {
+    pub(crate) fn indices(&self) -> Vec<u32> {
         self.sockets.iter().map(|(index, _)| index).collect()
     }
 }

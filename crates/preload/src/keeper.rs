@@ -2,7 +2,7 @@
 //! computes, or waits for something else.
 //!
 //! While the program runs it looks from time to time whether anybody has run the stack since. While the program sleeps on the stack it
-//! sleeps too, until the program wakes.
+//! sleeps too, until the program wakes. While there is no stack it sleeps until there is one again.
 
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -29,6 +29,10 @@ impl Keeper {
             thread: None,
             parked: false,
         }
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.thread.is_some()
     }
 
     /// The program stopped sleeping on the stack: someone must look after it.
@@ -61,7 +65,7 @@ fn run() {
         if !idle {
             drop(engine);
             thread::sleep(TICK);
-        } else if engine.waiters.is_driven_by_program() {
+        } else if engine.context().is_none() || engine.waiters.is_driven_by_program() {
             engine.keeper.parked = true;
             drop(engine);
             thread::park();

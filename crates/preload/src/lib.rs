@@ -22,5 +22,6 @@ mod real;
 mod rules;
 mod slots;
 mod socket;
+mod soon;
 mod wait;
 mod watch;

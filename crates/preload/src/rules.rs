@@ -96,6 +96,11 @@ impl Rules {
         matches!(self.config.io, IoSpec::Loop(_))
     }
 
+    /// Whether a stack that ended leaves room for one of another process.
+    pub(crate) fn has_queues(&self) -> bool {
+        matches!(self.config.io, IoSpec::Afxdp(_))
+    }
+
     fn takes_port(&self, port: u16) -> bool {
         (self.only.is_empty() || holds(&self.only, port)) && !holds(&self.except, port)
     }

@@ -251,6 +251,26 @@ impl Waiters {
         }
     }
 
+    /// Wakes the keeper from a link that is no more.
+    pub(crate) fn wake_keeper(&mut self) {
+        if let Driver::Keeper(bed) = self.driver
+            && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
+        {
+            Self::ring(bed);
+        }
+    }
+
+    /// Whether somebody sleeps until something of the stack is ready.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let wants = |bed: &Bed| !matches!(bed.want, None | Some(Want::Nothing));
+        self.beds.iter().any(wants)
+    }
+
+    /// The descriptors of the bells.
+    pub(crate) fn bells(&self) -> Vec<c_int> {
+        self.beds.iter().map(|bed| bed.bell).collect()
+    }
+
     /// Has another drive, if nobody does.
     fn hand_over(&mut self) {
         if self.asleep == 0 || self.is_driven() {

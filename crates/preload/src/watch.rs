@@ -454,14 +454,25 @@ impl Engine {
         }
     }
 
-    /// In the child of a `fork`: what was in the stack is not there any more.
+    /// What was in the stack is not there any more.
+    pub(crate) fn forget_instances(&mut self) {
+        self.each_epoll(|set| {
+            set.ours = None;
+            set.copies.clear();
+        });
+    }
+
+    /// In the child of a `fork`, which has one thread.
     pub(crate) fn orphan_epolls(&mut self) {
+        self.forget_instances();
+        self.each_epoll(|set| set.in_kernel = 0);
+    }
+
+    fn each_epoll(&mut self, change: impl Fn(&mut EpollSet)) {
         let indices: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(set) = self.epolls.get_mut(index) {
-                set.ours = None;
-                set.copies.clear();
-                set.in_kernel = 0;
+                change(set);
             }
         }
     }

@@ -79,6 +79,7 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     // What fails here fails again when the stack starts, which tells.
     let _ = engine.prepare();
     engine.staged(true);
+    engine.start_soon();
     Ok(0)
 }
 
