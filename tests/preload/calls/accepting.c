@@ -93,6 +93,13 @@ static void waits(void)
 	setsockopt(waiting_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	result("accept, interrupted", accept(waiting_fd, NULL, NULL));
 	close(waiting_fd);
+	waiting_fd = listener(0, port = fresh_port());
+	interrupt_after(30, SA_RESTART);
+	peer("after 120 connect 0 %d", port);
+	fd = descriptor("accept, restarted", accept(waiting_fd, NULL, NULL));
+	no_interrupts();
+	close(fd);
+	close(waiting_fd);
 }
 
 static void on_what_does_not_listen(void)

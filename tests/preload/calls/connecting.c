@@ -115,6 +115,23 @@ static void limited(void)
 	close(fd);
 }
 
+/* A connect that a signal ends goes on without the program. */
+static void interrupted(void)
+{
+	struct sockaddr_storage nowhere = theirs;
+	if (nowhere.ss_family == AF_INET)
+		((struct sockaddr_in *)&nowhere)->sin_addr.s_addr ^= htonl(0x60);
+	else
+		((struct sockaddr_in6 *)&nowhere)->sin6_addr.s6_addr[15] ^= 0x60;
+	int fd = tcp(0);
+	interrupt_after(40, 0);
+	result("connect", connect(fd, at(&nowhere, 80), address_length));
+	no_interrupts();
+	set_blocking(fd, 0);
+	result("connect again", connect(fd, at(&nowhere, 80), address_length));
+	close(fd);
+}
+
 static void not_connected(void)
 {
 	char byte;
@@ -236,6 +253,7 @@ const struct test connecting[] = {{"kinds", kinds},
 								  {"without waiting", without_waiting},
 								  {"unanswered", unanswered},
 								  {"limited", limited},
+								  {"interrupted", interrupted},
 								  {"not connected", not_connected},
 								  {"binding", binding},
 								  {"from a bound port", from_a_bound_port},

@@ -23,7 +23,11 @@ static void reading(void)
 	result("readv", readv(fd, parts, 3));
 	holds("the next bytes", matches(buffer, 300, 300));
 	result("MSG_TRUNC", recv(fd, NULL, 100, MSG_TRUNC));
-	result("recvfrom", recvfrom(fd, buffer, sizeof buffer, 0, NULL, NULL));
+	struct sockaddr_storage name;
+	socklen_t length = sizeof name;
+	result("recvfrom", recvfrom(fd, buffer, 100, 0, NULL, NULL));
+	result("recvfrom with an address", recvfrom(fd, buffer + 100, sizeof buffer - 100, 0, (struct sockaddr *)&name, &length));
+	say("its length", "%d", (int)length);
 	holds("the last bytes", matches(buffer, 700, 300));
 	result("MSG_DONTWAIT of none", recv(fd, buffer, 1, MSG_DONTWAIT));
 	result("read of no byte", read(fd, buffer, 0));
@@ -121,6 +125,18 @@ static void large(void)
 	close(fd);
 }
 
+static int file_with(long length)
+{
+	char name[] = "/tmp/calls-XXXXXX";
+	int fd = mkstemp(name);
+	unlink(name);
+	fill(buffer, 0, length);
+	if (fd == -1 || write(fd, buffer, length) != length)
+		fail("no file: %m");
+	lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
 static void full(void)
 {
 	int fd = pair(0), queued = 0;
@@ -138,6 +154,17 @@ static void full(void)
 	result("SIOCOUTQ", ioctl(fd, SIOCOUTQ, &queued));
 	holds("some is queued", queued > 0);
 	set_blocking(fd, 1);
+	struct iovec part = {buffer, 10};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	result("send, MSG_DONTWAIT", send(fd, buffer, 10, MSG_NOSIGNAL | MSG_DONTWAIT));
+	result("sendmsg, MSG_DONTWAIT", sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+	int file = file_with(1000);
+	set_blocking(fd, 0);
+	result("writev", writev(fd, &part, 1));
+	result("sendfile", sendfile(fd, file, NULL, 1000));
+	say("file at", "%ld", (long)lseek(file, 0, SEEK_CUR));
+	close(file);
+	set_blocking(fd, 1);
 	struct timeval limit = {.tv_usec = 80000};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	result("send with SO_SNDTIMEO", send(fd, buffer, 10, MSG_NOSIGNAL));
@@ -145,20 +172,15 @@ static void full(void)
 	limit = (struct timeval){.tv_sec = 5};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	result("send, interrupted", send(fd, buffer, 10, MSG_NOSIGNAL));
+	interrupt_after(50, SA_RESTART);
+	limit = (struct timeval){0};
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	peer("after 150 drain 0 1000000000");
+	result("send, restarted", send(fd, buffer, 10, MSG_NOSIGNAL));
+	no_interrupts();
+	shutdown(fd, SHUT_WR);
 	close(fd);
 	peer("clear");
-}
-
-static int file_with(long length)
-{
-	char name[] = "/tmp/calls-XXXXXX";
-	int fd = mkstemp(name);
-	unlink(name);
-	fill(buffer, 0, length);
-	if (fd == -1 || write(fd, buffer, length) != length)
-		fail("no file: %m");
-	lseek(fd, 0, SEEK_SET);
-	return fd;
 }
 
 static void sending_files(void)
@@ -175,6 +197,9 @@ static void sending_files(void)
 	say("sendfile of the rest", "%ld, file at %ld", sent, (long)lseek(file, 0, SEEK_CUR));
 	result("sendfile at the end", sendfile(fd, file, NULL, 10));
 	result("sendfile from a socket", sendfile(fd, fd, NULL, 10));
+	place = 199000;
+	result("sendfile64", sendfile64(fd, file, &place, 5000));
+	say("place", "%ld", (long)place);
 	close(file);
 	close(fd);
 }
@@ -251,6 +276,9 @@ static void as_a_file(void)
 	holds("right", matches(line, 0, 10));
 	peer("shut 0");
 	say("at the end", "%d, %d", fgetc(file), feof(file));
+	say("fprintf", "%d", fprintf(file, "%c%c", pattern(20), pattern(21)));
+	result("fflush", fflush(file));
+	result("peer receives", peer("receive 0 2"));
 	result("fileno", fileno(file) == fd ? 0 : -2);
 	result("fclose", fclose(file));
 	result("peer at the end", peer("receive 0 1"));
@@ -261,7 +289,13 @@ static void printed(void)
 	int fd = pair(0);
 	result("dprintf", dprintf(fd, "%c%c", pattern(0), pattern(1)));
 	result("peer receives", peer("receive 0 2"));
+	result("of many", dprintf(fd, "%c%c%c%c%c%c%c%c", pattern(2), pattern(3), pattern(4), pattern(5), pattern(6), pattern(7), pattern(8),
+							  pattern(9)));
+	result("peer receives", peer("receive 0 8"));
+	result("of numbers with a point", dprintf(fd, "%s %d %.1f %d %d %d %.1f", "a", 1, 1.5, 2, 3, 4, 2.5));
+	result("peer receives", peer("drain 0 17"));
 	close(fd);
+	result("when closed", dprintf(fd, "x"));
 }
 
 const struct test data[] = {{"reading", reading},

@@ -76,6 +76,11 @@ static void with_fcntl(void)
 	close(copy);
 	result("F_SETOWN", fcntl(fd, F_SETOWN, getpid()));
 	result("F_GETOWN", fcntl(fd, F_GETOWN) == getpid() ? 0 : -1);
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	result("F_GETLK", fcntl(fd, F_GETLK, &lock));
+	result("F_GETSIG", fcntl(fd, F_GETSIG));
+	result("F_GETPIPE_SZ", fcntl(fd, F_GETPIPE_SZ));
+	result("F_GET_SEALS", fcntl(fd, F_GET_SEALS));
 	result("an unknown command", fcntl(fd, 9999));
 	close(fd);
 	result("F_GETFL when closed", fcntl(fd, F_GETFL));
@@ -140,6 +145,10 @@ static void ranges(void)
 	result("two", read(two, buffer, 1));
 	works("three works", three);
 	result("close_range", close_range(200, 300, 0));
+	works("the first works", fd);
+	one = fcntl(fd, F_DUPFD, 200);
+	closefrom(200);
+	result("after closefrom", fcntl(one, F_GETFD));
 	works("the first works", fd);
 	close(fd);
 	result("peer at the end", peer("receive 0 1"));

@@ -109,6 +109,20 @@ static void one_shot(void)
 	close(fd);
 }
 
+static void one_shot_edge(void)
+{
+	int fd = pair(0), set = new_set(fd, EPOLLIN | EPOLLET | EPOLLONESHOT);
+	peer("send 0 10");
+	look("data", set, PATIENCE);
+	peer("send 0 10");
+	arrived(fd, 20);
+	look("disarmed", set, 0);
+	result("armed again", control(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLET | EPOLLONESHOT, 0xfedcba9876543210));
+	look("data", set, PATIENCE);
+	close(set);
+	close(fd);
+}
+
 static void exclusive(void)
 {
 	int fd = pair(0), set = new_set(-1, 0), second = new_set(-1, 0);
@@ -329,6 +343,7 @@ const struct test epolling[] = {{"level", level},
 								{"edge", edge},
 								{"edge of room", edge_of_room},
 								{"one shot", one_shot},
+								{"one shot, edge", one_shot_edge},
 								{"exclusive", exclusive},
 								{"errors", errors},
 								{"together", together},

@@ -63,6 +63,29 @@ static void several_received(void)
 	peer("send 0 10");
 	arrived(fd, 10);
 	result("recvmmsg, MSG_WAITFORONE", recvmmsg(fd, several, 3, MSG_WAITFORONE, NULL));
+	peer("send 0 100");
+	peer("after 60 send 0 50");
+	result("recvmmsg waits", recvmmsg(fd, several, 2, 0, NULL));
+	peer("shut 0");
+	settled(fd, POLLRDHUP);
+	result("recvmmsg at the end", recvmmsg(fd, several, 1, 0, NULL));
+	say("length", "%u", several[0].msg_len);
+	close(fd);
+}
+
+static void interrupted(void)
+{
+	int fd = pair(0);
+	struct iovec part = {buffer, 100};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	struct mmsghdr one = {message, 0};
+	interrupt_after(40, 0);
+	result("recvmsg", recvmsg(fd, &message, 0));
+	interrupt_after(40, 0);
+	result("recvmmsg", recvmmsg(fd, &one, 1, 0, NULL));
+	interrupt_after(40, 0);
+	result("readv", readv(fd, &part, 1));
+	no_interrupts();
 	close(fd);
 }
 
@@ -119,6 +142,7 @@ static void broken_pipe(void)
 const struct test messages[] = {{"one message", one_message},
 								{"several sent", several_sent},
 								{"several received", several_received},
+								{"interrupted", interrupted},
 								{"peeked message", peeked_message},
 								{"broken pipe", broken_pipe},
 								{0}};

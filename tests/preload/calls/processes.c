@@ -112,9 +112,55 @@ static void closed_by_exec(void)
 	close(fd);
 }
 
+/* The descriptor is there; what becomes of the connection there is the business of who executes. */
+static void kept_by_exec(void)
+{
+	int fd = pair(0), status = -1;
+	char test[100];
+	snprintf(test, sizeof test, "test -S /proc/self/fd/%d", fd);
+	pid_t child;
+	char *words[] = {"sh", "-c", test, NULL};
+	say("posix_spawn", "%d", posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ));
+	wait_for("a program with it", child);
+	status = system(test);
+	say("system", "%d", WEXITSTATUS(status));
+	peer("send 0 10");
+	result("the connection works", recv(fd, buffer, 10, MSG_WAITALL));
+	close(fd);
+}
+
+/* Two workers of a master that goes on to accept itself when they have ended. */
+static void master_and_workers(void)
+{
+	int port = fresh_port(), waiting_fd = listener(0, port);
+	for (int worker = 0; worker < 2; worker++) {
+		fflush(stdout);
+		pid_t child = fork();
+		if (child == 0) {
+			int fd = accept(waiting_fd, NULL, NULL);
+			_exit(fd != -1 && recv(fd, buffer, 10, MSG_WAITALL) == 10 && write(fd, buffer, 10) == 10 && read(fd, buffer, 1) == 0
+					  ? 0
+					  : 1);
+		}
+		result("peer connects", peer("connect 0 %d", port));
+		result("peer sends", peer("send 0 10"));
+		result("peer receives", peer("drain 0 10"));
+		peer("shut 0");
+		wait_for("worker", child);
+	}
+	peer("after 50 connect 0 %d", port);
+	int fd = descriptor("accept", accept(waiting_fd, NULL, NULL));
+	send_all(fd, 0, 10);
+	result("peer receives", peer("receive 0 10"));
+	close(fd);
+	close(waiting_fd);
+}
+
 const struct test processes[] = {{"inherited listener", inherited_listener},
 								 {"connection of a child", connection_of_a_child},
 								 {"child that ends", child_that_ends},
 								 {"spawned", spawned},
 								 {"closed by exec", closed_by_exec},
+								 {"kept by exec", kept_by_exec},
+								 {"master and workers", master_and_workers},
 								 {0}};

@@ -101,12 +101,12 @@ macro_rules! groups {
 
 groups! {
     connecting but [];
-    accepting but ["plain"];
-    data but ["printed"];
+    accepting but [];
+    data but [];
     messages but [];
     closing but [];
     descriptors but [];
-    processes but ["inherited listener"];
+    processes but [];
     waiting but [];
     epolling but [];
     options but [];
