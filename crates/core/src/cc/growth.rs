@@ -3,11 +3,11 @@
 use super::{AckSample, Window};
 
 /// A window that the application does not fill says nothing about the network (RFC 7661 §1): it must have been full, or half full in
-/// slow start, where it may double in a round trip.
+/// slow start, where it may double in a round trip. It need not be full now: ACKs come in bursts, and nothing is sent between them.
 /// RFC 9438 §4.6-3.
 pub(super) fn is_cwnd_limited(window: &Window, sample: &AckSample) -> bool {
     if window.cwnd < window.ssthresh {
-        sample.unfilled <= window.cwnd / 2
+        sample.flight.saturating_mul(2) > window.cwnd
     } else {
         sample.unfilled < sample.mss
     }

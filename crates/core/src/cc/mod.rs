@@ -39,7 +39,8 @@ pub(crate) struct AckSample {
     pub acked: u32,
     /// Those of them that the receiver says met congestion (ECN-CE).
     pub marked: u32,
-    /// Bytes of the window that what was sent last left free.
+    /// Bytes in flight when data was last sent, and those of the window that it left free then.
+    pub flight: u32,
     pub unfilled: u32,
     /// Sender maximum segment size, bytes.
     pub mss: u32,

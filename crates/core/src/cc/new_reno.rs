@@ -119,8 +119,17 @@ mod tests {
             cwnd: 10 * MSS,
             ssthresh: u32::MAX,
         };
-        NewReno::default().on_ack(&mut window, &sample(MSS, 9 * MSS));
+        let mut reno = NewReno::default();
+        let mut idle = sample(MSS, 5 * MSS);
+        idle.flight = 5 * MSS;
+        reno.on_ack(&mut window, &idle);
         assert_eq!(window.cwnd, 10 * MSS);
+        // A little more than half of it is used: it may go on to twice that.
+        idle.flight = 6 * MSS;
+        for cwnd in [11, 12, 12] {
+            reno.on_ack(&mut window, &idle);
+            assert_eq!(window.cwnd, cwnd * MSS);
+        }
     }
 
     /// RFC 5681 §3.1-6, §4.3-1.

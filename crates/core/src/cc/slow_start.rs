@@ -9,8 +9,6 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
-/// L for a sender that does not pace.
-const L: u32 = 8;
 /// No round-trip time is this long, µs.
 const INFINITE: u32 = u32::MAX;
 
@@ -121,17 +119,16 @@ impl SlowStart {
     }
 }
 
-/// Appropriate byte counting (RFC 3465 §2.2) with the L of RFC 9406, which also suits receivers that acknowledge a burst of frames with one
-/// ACK; after a time-out one segment (RFC 3465 §2.3).
+/// Appropriate byte counting (RFC 3465 §2.2): all that is acknowledged, for receivers acknowledge a burst of frames, or a whole flight, with
+/// one ACK; after a time-out one segment (RFC 3465 §2.3).
 /// RFC 9293 MUST-19; RFC 5681 §3.1-7.
-/// RFC 9438 §4.10-1; RFC 9406 §4.2-4.
+/// RFC 9438 §4.10-1; RFC 9406 §4.2-4, §4.3-5.
 fn most_acked(sample: &AckSample) -> u32 {
-    let limit = if sample.after_timeout {
-        sample.mss
+    if sample.after_timeout {
+        sample.acked.min(sample.mss)
     } else {
-        sample.mss.saturating_mul(L)
-    };
-    sample.acked.min(limit)
+        sample.acked
+    }
 }
 
 #[cfg(test)]
@@ -254,18 +251,18 @@ mod tests {
         assert_eq!(flow.slow_start.phase, Phase::Known);
     }
 
-    /// RFC 9406 §4.2-4.
+    /// RFC 9406 §4.3-5.
     #[test]
-    fn after_a_timeout_one_segment_for_each_ack() {
+    fn all_that_an_ack_says_counts_but_one_segment_after_a_timeout() {
         let mut flow = Flow::new();
         let mut sample = AckSample {
             acked: 20 * MSS,
             ..testing::sample()
         };
         flow.slow_start.grow(&mut flow.window, &sample);
-        assert_eq!(flow.window.cwnd, 18 * MSS);
+        assert_eq!(flow.window.cwnd, 30 * MSS);
         sample.after_timeout = true;
         flow.slow_start.grow(&mut flow.window, &sample);
-        assert_eq!(flow.window.cwnd, 19 * MSS);
+        assert_eq!(flow.window.cwnd, 31 * MSS);
     }
 }

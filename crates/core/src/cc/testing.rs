@@ -12,6 +12,7 @@ pub(crate) fn sample() -> AckSample {
         now: Instant::from_millis(10_000),
         acked: 1000,
         marked: 0,
+        flight: u32::MAX / 2,
         unfilled: 0,
         mss: 1000,
         srtt: Duration::from_millis(100),

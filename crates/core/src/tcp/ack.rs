@@ -152,6 +152,7 @@ impl Conn<'_> {
             now,
             acked,
             marked: self.cold.ecn.take_marked(acked),
+            flight: self.cold.fill.flight.max(flight),
             unfilled: self.unfilled(flight),
             mss: u32::from(self.hot.mss),
             srtt: self.hot.rtt.srtt(),
@@ -170,7 +171,7 @@ impl Conn<'_> {
     /// was an occasion to send: many ACKs may come in one burst.
     pub fn unfilled(&self, flight: u32) -> u32 {
         let without = self.hot.window.cwnd.saturating_sub(flight);
-        self.cold.unfilled.min(without)
+        self.cold.fill.room.min(without)
     }
 
     /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight when it began is acknowledged.

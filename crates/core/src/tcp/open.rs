@@ -30,7 +30,7 @@ use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
 use crate::tcp::tail::Probe;
 use crate::tcp::tally::Tally;
-use crate::tcp::tcb::{Cold, Flags, Hot};
+use crate::tcp::tcb::{Cold, Fill, Flags, Hot};
 use ring::stream::Limits;
 use wire::tcp::{TcpFlags, TcpOptions};
 
@@ -164,7 +164,7 @@ pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant, models: &mu
     Cold {
         path: marked(opening.path, options),
         last_sent: now,
-        unfilled: 0,
+        fill: Fill::default(),
         una_since: now,
         blocked_since: now,
         read_shut: false,

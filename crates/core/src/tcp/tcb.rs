@@ -163,14 +163,23 @@ pub(crate) struct Hot {
 
 const _: () = assert!(size_of::<Hot>() == 128);
 
+/// How new data left the congestion window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fill {
+    /// Bytes in flight.
+    pub flight: u32,
+    /// Bytes of the window that were still free.
+    pub room: u32,
+}
+
 /// What is needed less often, or only to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,
     pub last_sent: Instant,
-    /// Bytes of the congestion window that the last new data did not fill.
-    pub unfilled: u32,
+    /// When new data was last sent.
+    pub fill: Fill,
     /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.
     pub una_since: Instant,
     /// When the peer's window closed on what there is to send; counts with `PERSIST`.
@@ -253,7 +262,7 @@ pub(crate) struct Cold {
     pub bytes_received: u64,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 576);
+const _: () = assert!(size_of::<Cold>() <= 584);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

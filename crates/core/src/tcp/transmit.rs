@@ -16,7 +16,7 @@ use crate::tcp::emit::{Target, send_segment};
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::queues::Output;
 use crate::tcp::ranges::Range;
-use crate::tcp::tcb::Flags;
+use crate::tcp::tcb::{Fill, Flags};
 
 /// Segments that one connection sends before others have their turn.
 const QUANTUM: u32 = 16;
@@ -387,7 +387,9 @@ impl Conn<'_> {
         }
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
-        self.cold.unfilled = self.hot.window.cwnd.saturating_sub(self.hot.flight());
+        let flight = self.hot.flight();
+        let room = self.hot.window.cwnd.saturating_sub(flight);
+        self.cold.fill = Fill { flight, room };
         self.note_sent(now, was_idle);
         self.on_departed(now, plan.len);
         self.publish_sent();
