@@ -77,9 +77,9 @@ fn with_random_loss(kind: CongestionControl, rate: u64, warm_up: u64, time: u64)
 /// It does not take single losses for congestion, though there be some in every round trip.
 #[test]
 fn bbr_fills_a_long_path_that_loses_segments() {
-    let rate = if full() { 1000 } else { 100 };
+    let (rate, least) = if full() { (1000, 0.75) } else { (100, 0.88) };
     let shares = with_random_loss(CongestionControl::Bbr, rate * MBPS, 5, 10);
-    assert!(shares.utilisation() >= 0.88, "{shares:?}");
+    assert!(shares.utilisation() >= least, "{shares:?}");
     assert_eq!(shares.timeouts, 0);
 }
 

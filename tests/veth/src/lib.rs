@@ -16,6 +16,7 @@ pub mod gate;
 pub mod installed;
 pub mod lab;
 pub mod namespace;
+pub mod path;
 pub mod process;
 pub mod programs;
 
