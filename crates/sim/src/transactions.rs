@@ -201,6 +201,8 @@ impl Transactions {
         Ok(self.turns - first)
     }
 
+    /// All that the client does in a turn; see `server_turn`.
+    #[inline(never)]
     fn client_turn(&mut self) {
         let now = self.now;
         self.client.receive(now, &mut self.server.sent);
