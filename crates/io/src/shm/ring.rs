@@ -12,12 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ring::cursor::{Consumer, Producer, RawRing};
-use ring::prefetch::prefetch;
+use ring::prefetch::{prefetch, prefetch_write};
 use ring::region::Shared;
 use wire::frame::{BURST, LONGEST, RxChecksum, RxFrame, RxMeta, TxMeta};
 
 use super::config::{CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL};
 use crate::context;
+
+/// Bytes of a frame that are asked for before they are needed: headers, and a short message.
+const START: usize = 192;
+/// How many frames before it is written a frame is asked for.
+const AHEAD: u32 = 6;
 
 /// The other side broke the rules of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,6 +218,7 @@ impl TxRing {
             return false;
         }
         let room = self.slots.room(wanted.min(free - self.pending));
+        self.fetch_ahead(first);
         // SAFETY: in the mapping (`Slots`: not beyond `run`), and not lent to anyone: the cursor says that the consumer has given these
         // slots back, and we are the only producer.
         let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
@@ -222,6 +228,14 @@ impl TxRing {
             self.pending += self.slots.taken_by(meta.len);
         }
         true
+    }
+
+    /// Asks for the start of a frame that will be written soon. Its lines are in the cache of the processor that read it.
+    fn fetch_ahead(&self, first: u32) {
+        let start = self.slots.frame(first.wrapping_add(AHEAD));
+        for line in 0..START / 64 {
+            prefetch_write(start.wrapping_add(line * 64));
+        }
     }
 
     /// Shows the other side what was pushed. Returns whether there was anything.
@@ -261,9 +275,6 @@ impl TxRing {
         Ok(())
     }
 }
-
-/// Bytes of a frame that are asked for before it is looked at: headers, and a short message.
-const START: usize = 192;
 
 /// Asks for the start of a frame. Its lines are in the cache of the processor that wrote them: asked for together, those of a burst arrive
 /// together.
