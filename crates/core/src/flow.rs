@@ -81,11 +81,17 @@ impl FlowKey {
     /// The key of the segments from `remote` to `local`.
     #[inline]
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self::between(local.ip(), local.port(), remote.ip(), remote.port())
+    }
+
+    /// The same from its parts.
+    #[inline]
+    pub fn between(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Self {
         Self {
-            local: octets(local.ip()),
-            remote: octets(remote.ip()),
-            local_port: local.port(),
-            remote_port: remote.port(),
+            local: octets(local),
+            remote: octets(remote),
+            local_port,
+            remote_port,
         }
     }
 
@@ -113,6 +119,17 @@ impl FlowKey {
         bytes[16..32].copy_from_slice(&self.remote);
         bytes[32..34].copy_from_slice(&self.local_port.to_be_bytes());
         bytes[34..].copy_from_slice(&self.remote_port.to_be_bytes());
+        bytes
+    }
+
+    /// All of it, if it is IPv4.
+    #[inline]
+    fn short(&self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.local[12..]);
+        bytes[4..8].copy_from_slice(&self.remote[12..]);
+        bytes[8..10].copy_from_slice(&self.local_port.to_be_bytes());
+        bytes[10..].copy_from_slice(&self.remote_port.to_be_bytes());
         bytes
     }
 }
@@ -167,14 +184,18 @@ impl fmt::Debug for FlowTable {
     }
 }
 
-/// The places of a bucket that have this hash, as bits: all compared at once.
-#[inline]
-fn equal_in(hashes: &[u32; PLACES + 1], hash: FlowHash) -> u32 {
-    let mut equal = 0;
-    for (place, &other) in (0..).zip(hashes) {
-        equal |= u32::from(other == hash.0) << place;
+/// The first place of a bucket that has this hash, `PLACES` if none does: all are compared, without a branch to guess.
+#[inline(always)]
+fn first_equal(hashes: &[u32; PLACES + 1], hash: FlowHash) -> usize {
+    let mut first = PLACES;
+    for place in (0..PLACES).rev() {
+        first = if hashes[place] == hash.0 {
+            place
+        } else {
+            first
+        };
     }
-    equal & ((1 << PLACES) - 1)
+    first
 }
 
 /// The place of `id` in a bucket.
@@ -211,7 +232,12 @@ impl FlowTable {
     /// The same, and where its sequence numbers start.
     #[inline]
     pub fn digest(&self, key: &FlowKey) -> Digest {
-        let hash = self.hasher.hash(&key.bytes());
+        // The length is part of the hash: the two cannot be taken for one another.
+        let hash = if key.is_ipv4() {
+            self.hasher.hash(&key.short())
+        } else {
+            self.hasher.hash(&key.bytes())
+        };
         Digest {
             hash: FlowHash(hash as u32),
             origin: (hash >> 32) as u32,
@@ -232,15 +258,29 @@ impl FlowTable {
 
     /// The id inserted with `hash` whose key is the wanted one, says `is_key`.
     pub fn find(&self, hash: FlowHash, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
+        let home = hash.0 as usize & (self.buckets.len() - 1);
+        let [hashes, ids] = self.buckets.get(home)?;
+        let id = ids[first_equal(hashes, hash)];
+        if id != 0 && is_key(id - 1) {
+            return Some(id - 1);
+        }
+        // The hash of a free place is 0.
+        let is_alone = hashes[BEHIND] == 0 && id == 0 && hash.0 != 0;
+        if is_alone {
+            return None;
+        }
+        self.search(hash, is_key)
+    }
+
+    /// The same, at every place that it can be: the bucket is full, or two have the same hash.
+    #[cold]
+    fn search(&self, hash: FlowHash, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
         for at in self.probe(hash) {
             let [hashes, ids] = self.buckets.get(at)?;
-            let mut equal = equal_in(hashes, hash);
-            while equal != 0 {
-                let id = ids[equal.trailing_zeros() as usize % PLACES];
-                if id != 0 && is_key(id - 1) {
-                    return Some(id - 1);
-                }
-                equal &= equal - 1;
+            let mut places = hashes.iter().zip(ids).take(PLACES);
+            let found = places.find(|&(&other, &id)| other == hash.0 && id != 0 && is_key(id - 1));
+            if let Some((_, id)) = found {
+                return Some(id - 1);
             }
             if hashes[BEHIND] == 0 {
                 return None;
@@ -301,6 +341,7 @@ impl FlowTable {
             };
             if at == found {
                 ids[place] = 0;
+                hashes[place] = 0;
                 break;
             }
             hashes[BEHIND] -= 1;

@@ -72,6 +72,7 @@ impl Ipv4Header {
     /// fragment that is not a multiple of 8 bytes, and for a fragment that ends beyond 65535 bytes.
     /// RFC 9293 MUST-50.
     /// RFC 1122 §3.2.1.1-1, §3.2.1.2-1, §3.2.1.8-1.
+    #[inline]
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (h, _) = packet
             .split_first_chunk::<20>()
@@ -98,7 +99,7 @@ impl Ipv4Header {
     }
 
     /// The fields as they are, unchecked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn from_bytes(h: &[u8; 20]) -> Self {
         let fragment = u16::from_be_bytes([h[6], h[7]]);
         Self {
@@ -143,6 +144,7 @@ impl Ipv4Header {
     }
 
     /// Writes a header of 20 bytes with its checksum and returns 20; writes nothing and returns 0 if it does not fit.
+    #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let Some(h) = out.first_chunk_mut::<20>() else {
             return 0;

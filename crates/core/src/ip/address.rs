@@ -215,6 +215,7 @@ impl Addresses {
         local_v4.sort_unstable();
         local_v6.sort_unstable();
         broadcast.sort_unstable();
+        broadcast.dedup();
         Ok(Self {
             local_v4,
             local_v6,

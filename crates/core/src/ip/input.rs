@@ -119,6 +119,7 @@ impl Net {
         }
     }
 
+    #[inline]
     fn ipv4<'a>(
         &mut self,
         at: &Arrival,

@@ -272,7 +272,10 @@ impl Net {
 
     /// Where packets for `dst` leave.
     fn route(&self, dst: IpAddr, src: Option<IpAddr>) -> Result<Path, Error> {
+        // With one port there is no choice.
+        let is_only = self.addresses.ports() == 1;
         let has_source = |port: PortId| match (src, self.addresses.link(port)) {
+            _ if is_only => true,
             (Some(src), Some(link)) => link.has(src),
             _ => false,
         };

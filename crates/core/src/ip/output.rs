@@ -68,6 +68,7 @@ impl Envelope {
         }
     }
 
+    #[inline]
     fn emit(
         &self,
         frame: &mut [u8],

@@ -3,7 +3,6 @@
 use ring::stream::StreamError;
 use wire::time::Instant;
 
-use crate::command::Options;
 use crate::drops::Drop;
 use crate::flow::{self, FlowHash};
 use crate::id::Token;
@@ -80,7 +79,7 @@ impl Tcp {
             .listeners
             .at(u32::from(record.listener))
             .ok_or(Drop::TcpNoConnection)?;
-        let (options, set) = (listener.options, listener.set);
+        let options = listener.set;
         if !listener.has_room() {
             if self.shared.config.abort_on_overflow {
                 self.shared.answer_with_reset(now, seg);
@@ -89,17 +88,15 @@ impl Tcp {
         }
         let path = self.shared.net.way_back(&record.key);
         let path = path.map_err(|_| Drop::ReplyNoRoute)?;
+        let limits = limits(&self.shared.config, self.shared.options.at(options));
         let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
-        let reserved = self
-            .shared
-            .streams
-            .reserve(slot, limits(&self.shared.config, &options));
+        let reserved = self.shared.streams.reserve(slot, limits);
         if let Err(error) = reserved {
             self.conns.slots.free(slot);
             return Err(drop_for(error));
         }
-        let set = self.shared.options.share(set);
-        let opening = opening(record, path, options, set, seg.origin);
+        self.shared.options.share(options);
+        let opening = opening(record, path, options, seg.origin);
         self.init_accepted(now, slot, record, &opening, seg.hash);
         Ok(slot)
     }
@@ -112,14 +109,15 @@ impl Tcp {
         opening: &Opening,
         hash: FlowHash,
     ) {
-        let mut hot = open::hot(&self.shared.config, opening, now);
+        let options = self.shared.options.at(opening.options);
+        let mut hot = open::hot(&self.shared.config, opening, options, now);
         let models = &mut self.shared.models;
-        let mut cold = open::cold(&self.shared.config, opening, now, models);
+        let mut cold = open::cold(&self.shared.config, opening, options, now, models);
         synchronize(
             &self.shared.config,
             &mut hot,
             &mut cold,
-            &opening.options,
+            options,
             record.irs,
             &record.agreed(),
             record.key.is_ipv4(),
@@ -150,12 +148,11 @@ impl Tcp {
     }
 }
 
-fn opening(record: &HalfOpen, path: Path, options: Options, set: SetId, origin: u32) -> Opening {
+fn opening(record: &HalfOpen, path: Path, options: SetId, origin: u32) -> Opening {
     Opening {
         key: record.key,
         path,
         options,
-        set,
         start: Start {
             iss: record.iss,
             ts_offset: isn::ts_offset(origin),

@@ -89,6 +89,15 @@ impl Conn<'_> {
         self.wake_at(self.cold.fin_wait_2_at);
     }
 
+    /// Whether TCP is done with it: [`Tcp::settle`] has to follow. Asked after everything that happens to it.
+    pub fn is_over(&self) -> bool {
+        let is_over = self.hot.state.is_over();
+        if !is_over {
+            self.check_invariants();
+        }
+        is_over
+    }
+
     /// Both FINs are exchanged and we were first: 2 MSL follow, in a record of their own.
     pub fn enter_time_wait(&mut self) {
         self.finish(State::TimeWait);
@@ -101,8 +110,7 @@ impl Tcp {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return;
         };
-        if !conn.hot.state.is_over() {
-            conn.check_invariants();
+        if !conn.is_over() {
             return;
         }
         if !conn.has(Flags::DETACHED) {

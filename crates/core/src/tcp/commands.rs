@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use wire::ip::is_valid_source;
+use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::command::{Command, Options, Reply};
@@ -20,6 +21,14 @@ use crate::tcp::listen::Listener;
 use crate::tcp::open::{self, Opening, limits, marked};
 use crate::tcp::pacing::Pacing;
 use crate::tcp::tcb::Flags;
+
+/// Where a connection could be from and to, and what is there already.
+#[derive(Clone, Copy, Debug)]
+struct Endpoints {
+    key: FlowKey,
+    digest: Digest,
+    taken: Option<u32>,
+}
 
 impl Tcp {
     pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
@@ -96,8 +105,11 @@ impl Tcp {
         id: ConnId,
         call: impl FnOnce(&mut Conn<'_>) -> Result<(), Error>,
     ) -> Result<Reply, Error> {
-        call(&mut self.live(id)?)?;
-        self.settle(now, id.slot);
+        let mut conn = self.live(id)?;
+        call(&mut conn)?;
+        if conn.is_over() {
+            self.settle(now, id.slot);
+        }
         Ok(Reply::Done)
     }
 
@@ -212,20 +224,19 @@ impl Tcp {
         check_destination(local_ip, remote)?;
         let path = self.shared.net.path(remote.ip(), local_ip)?;
         let port = local.map_or(0, |local| local.port());
-        let (key, after) = self.choose_endpoints(now, path.src, port, remote)?;
-        let Digest { hash, origin } = self.flows.digest(&key);
+        let (key, digest, after) = self.choose_endpoints(now, path.src, port, remote)?;
+        let Digest { hash, origin } = digest;
         let mut start = isn::start(now, origin);
         start.iss = beyond(start.iss, after);
         let opening = Opening {
             key,
             path,
-            options,
-            set: self.shared.options.take(&options),
+            options: self.shared.options.take(&options),
             start,
             token,
         };
         let slot = self.open_active(now, &opening, hash).inspect_err(|_| {
-            self.shared.options.release(opening.set);
+            self.shared.options.release(opening.options);
         })?;
         self.shared.counters.connects += 1;
         let (id, local) = (self.id_of(slot), key.local());
@@ -236,65 +247,74 @@ impl Tcp {
         })
     }
 
-    /// The local port, and where sequence numbers between the endpoints ended if a TIME_WAIT record had to go for it.
+    /// The endpoints, and where sequence numbers between them ended if a TIME_WAIT record had to go for it.
     fn choose_endpoints(
         &mut self,
         now: Instant,
         local: IpAddr,
         port: u16,
         remote: SocketAddr,
-    ) -> Result<(FlowKey, Option<wire::seq::SeqNumber>), Error> {
-        let port = match port {
+    ) -> Result<(FlowKey, Digest, Option<SeqNumber>), Error> {
+        let ends = match port {
             0 => self
                 .pick_port(now, local, remote)
                 .ok_or(Error::AddressNotAvailable)?,
-            port => port,
+            port => self.endpoints(SocketAddr::new(local, port), remote),
         };
-        let key = FlowKey::new(SocketAddr::new(local, port), remote);
-        let hash = self.flows.hash(&key);
-        let Some(id) = self.lookup(hash, &key) else {
-            return Ok((key, None));
+        let Some(id) = ends.taken else {
+            return Ok((ends.key, ends.digest, None));
         };
-        let slot = flow::index(id) as u32;
-        if flow::tag(id) != flow::TIME_WAIT as usize || !self.time_wait.may_reuse(now, slot) {
+        if !self.may_reuse(now, id) {
             // As on Linux: the port is bound, it is the pair that is taken.
             return Err(Error::AddressNotAvailable);
         }
+        let slot = flow::index(id) as u32;
         let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
         self.end_time_wait(slot);
-        Ok((key, after))
+        Ok((ends.key, ends.digest, after))
+    }
+
+    fn endpoints(&self, local: SocketAddr, remote: SocketAddr) -> Endpoints {
+        let key = FlowKey::new(local, remote);
+        let digest = self.flows.digest(&key);
+        let taken = self.lookup(digest.hash, &key);
+        Endpoints { key, digest, taken }
+    }
+
+    /// Whether `id` is a TIME_WAIT that may be cut short.
+    fn may_reuse(&self, now: Instant, id: u32) -> bool {
+        let slot = flow::index(id) as u32;
+        flow::tag(id) == flow::TIME_WAIT as usize && self.time_wait.may_reuse(now, slot)
     }
 
     /// A port that nothing uses towards `remote`; if there is none, one whose TIME_WAIT may be cut short.
-    fn pick_port(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> Option<u16> {
+    fn pick_port(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> Option<Endpoints> {
         // Taken out so that the closures can look at the rest.
         let mut ports = self.ports.take()?;
-        let state = |port| {
-            let here = SocketAddr::new(local, port);
-            let key = FlowKey::new(here, remote);
-            (
-                self.listeners.find(here),
-                self.lookup(self.flows.hash(&key), &key),
-            )
+        let mut chosen = None;
+        let mut look = |port, suits: &dyn Fn(Option<u32>) -> bool| {
+            let candidate = self.candidate(SocketAddr::new(local, port), remote);
+            chosen = candidate.filter(|ends| suits(ends.taken));
+            chosen.is_some()
         };
-        let is_ours = |port| {
-            self.handover
-                .as_ref()
-                .is_none_or(|handover| handover.owns(port))
-        };
-        let unused = |port| is_ours(port) && matches!(state(port), (None, None));
-        let reusable = |port| match state(port) {
-            (None, Some(id)) if is_ours(port) => {
-                flow::tag(id) == flow::TIME_WAIT as usize
-                    && self.time_wait.may_reuse(now, flow::index(id) as u32)
-            }
-            _ => false,
-        };
-        let port = ports
-            .pick(local, remote, unused)
-            .or_else(|| ports.pick(local, remote, reusable));
+        let unused = |taken: Option<u32>| taken.is_none();
+        let reusable = |taken: Option<u32>| taken.is_some_and(|id| self.may_reuse(now, id));
+        if ports
+            .pick(local, remote, |port| look(port, &unused))
+            .is_none()
+        {
+            ports.pick(local, remote, |port| look(port, &reusable));
+        }
         self.ports = Some(ports);
-        port
+        chosen
+    }
+
+    /// The endpoints with this local port, if that is ours to choose.
+    fn candidate(&self, local: SocketAddr, remote: SocketAddr) -> Option<Endpoints> {
+        let handover = self.handover.as_ref();
+        let is_ours = handover.is_none_or(|handover| handover.owns(local.port()));
+        let is_free = is_ours && self.listeners.find(local).is_none();
+        is_free.then(|| self.endpoints(local, remote))
     }
 
     fn open_active(
@@ -304,14 +324,15 @@ impl Tcp {
         hash: FlowHash,
     ) -> Result<u32, Error> {
         let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
-        let limits = limits(&self.shared.config, &opening.options);
+        let options = self.shared.options.at(opening.options);
+        let limits = limits(&self.shared.config, options);
         if self.shared.streams.open(slot, limits).is_err() {
             self.conns.slots.free(slot);
             return Err(Error::NoMemory);
         }
-        let mut hot = open::hot(&self.shared.config, opening, now);
+        let mut hot = open::hot(&self.shared.config, opening, options, now);
         let models = &mut self.shared.models;
-        let mut cold = open::cold(&self.shared.config, opening, now, models);
+        let mut cold = open::cold(&self.shared.config, opening, options, now, models);
         cold.tally.active = true;
         hot.state = State::SynSent;
         self.conns.init(slot, &hot, &cold, opening.key, hash);

@@ -144,7 +144,7 @@ impl Conn<'_> {
     pub fn note_arrival(&mut self, now: Instant) {
         let millis = now.as_millis() as u32;
         let silence = millis.wrapping_sub(self.hot.last_received);
-        if u128::from(silence) > self.hot.rtt.rto().as_millis() {
+        if silence > self.hot.rtt.rto_millis() {
             self.hot.quick_acks = self.hot.quick_acks.max(self.sh.config.quick_acks);
         }
         self.hot.last_received = millis;

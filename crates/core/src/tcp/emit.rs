@@ -54,8 +54,10 @@ pub(crate) fn write_frame(
         return TxMeta::default();
     };
     header.emit(segment);
-    copy(segment, header_len, payload.0);
-    copy(segment, header_len + payload.0.len(), payload.1);
+    if payload_len > 0 {
+        copy(segment, header_len, payload.0);
+        copy(segment, header_len + payload.0.len(), payload.1);
+    }
     let checksum = if target.partial {
         fill_partial_checksum(target.src, target.dst, segment);
         TxChecksum::Partial {

@@ -14,7 +14,7 @@ use crate::info::State;
 use crate::ip::{Datagram, Input};
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, Step, Stop};
-use crate::tcp::segment::Segment;
+use crate::tcp::segment::{Flow, Segment};
 
 /// A burst: where it came from, and who has seen it.
 #[derive(Clone, Copy, Debug)]
@@ -104,17 +104,20 @@ impl Tcp {
     fn receive_burst(&mut self, now: Instant, burst: &Burst<'_>) {
         let mut datagrams = [const { None }; BURST];
         self.parse_ip(now, burst, &mut datagrams);
-        let mut segments = [const { None }; BURST];
-        self.parse_tcp(&datagrams, &mut segments);
-        self.prefetch(&segments);
-        for ((frame, datagram), segment) in burst.frames.iter().zip(&datagrams).zip(&segments) {
-            if let (Some(datagram), Some(segment)) = (datagram, segment) {
+        let mut flows = [const { None }; BURST];
+        self.find_flows(&datagrams, &mut flows);
+        self.prefetch(&flows);
+        for ((frame, datagram), flow) in burst.frames.iter().zip(&datagrams).zip(&flows) {
+            if let (Some(datagram), Some(flow)) = (datagram, flow) {
                 let carrier = Carrier {
                     burst,
                     frame,
                     datagram,
                 };
-                self.process(now, &carrier, segment);
+                match Segment::parse(datagram, flow) {
+                    Ok(segment) => self.process(now, &carrier, &segment),
+                    Err(reason) => self.shared.counters.drop(reason),
+                }
             }
         }
     }
@@ -138,30 +141,28 @@ impl Tcp {
         }
     }
 
-    fn parse_tcp<'a>(
+    fn find_flows(
         &mut self,
-        datagrams: &'a [Option<Datagram<'_>>; BURST],
-        segments: &mut [Option<Segment<'a>>; BURST],
+        datagrams: &[Option<Datagram<'_>>; BURST],
+        flows: &mut [Option<Flow>; BURST],
     ) {
-        for (datagram, place) in datagrams.iter().zip(segments) {
+        for (datagram, place) in datagrams.iter().zip(flows) {
             let Some(datagram) = datagram else {
                 continue;
             };
             self.shared.counters.segments_in += 1;
-            match Segment::parse(datagram, &self.flows) {
-                Ok(segment) => {
-                    self.flows.prefetch(segment.hash);
-                    *place = Some(segment);
-                }
-                Err(reason) => self.shared.counters.drop(reason),
+            *place = Flow::of(datagram, &self.flows);
+            match place {
+                Some(flow) => self.flows.prefetch(flow.digest.hash),
+                None => self.shared.counters.drop(Drop::TcpMalformed),
             }
         }
     }
 
     /// Finds the connections of a burst once before they are needed, so that their misses overlap.
-    fn prefetch(&self, segments: &[Option<Segment<'_>>; BURST]) {
-        for segment in segments.iter().flatten() {
-            let Some(id) = self.flows.find(segment.hash, |_| true) else {
+    fn prefetch(&self, flows: &[Option<Flow>; BURST]) {
+        for flow in flows.iter().flatten() {
+            let Some(id) = self.flows.find(flow.digest.hash, |_| true) else {
                 continue;
             };
             let slot = flow::index(id) as u32;
@@ -234,16 +235,19 @@ impl Tcp {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return Err(Drop::TcpNoConnection.into());
         };
+        if conn.hot.state == State::SynReceived {
+            let step = conn.on_segment_syn_received(now, seg);
+            self.leave_pending(now, slot);
+            self.settle(now, slot);
+            return step;
+        }
         let step = match conn.hot.state {
             State::SynSent => conn.on_segment_syn_sent(now, seg),
-            State::SynReceived => {
-                let step = conn.on_segment_syn_received(now, seg);
-                self.leave_pending(now, slot);
-                step
-            }
             _ => conn.on_segment(now, seg),
         };
-        self.settle(now, slot);
+        if conn.is_over() {
+            self.settle(now, slot);
+        }
         step
     }
 }

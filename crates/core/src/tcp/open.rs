@@ -39,9 +39,7 @@ use wire::tcp::{TcpFlags, TcpOptions};
 pub(crate) struct Opening {
     pub key: FlowKey,
     pub path: Path,
-    pub options: Options,
-    /// The record of `options`.
-    pub set: SetId,
+    pub options: SetId,
     pub start: Start,
     pub token: Token,
 }
@@ -87,9 +85,9 @@ pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 
 }
 
 /// The part of a control block that is always needed, before any segment was sent or received.
-pub(crate) fn hot(config: &Config, opening: &Opening, now: Instant) -> Hot {
+pub(crate) fn hot(config: &Config, opening: &Opening, options: &Options, now: Instant) -> Hot {
     let Start { iss, ts_offset } = opening.start;
-    let nodelay = if opening.options.nodelay {
+    let nodelay = if options.nodelay {
         Flags::NODELAY
     } else {
         Flags::empty()
@@ -105,7 +103,7 @@ pub(crate) fn hot(config: &Config, opening: &Opening, now: Instant) -> Hot {
         snd_wnd: 0,
         max_snd_wnd: 0,
         rcv_nxt: SeqNumber(0),
-        rcv_adv: SeqNumber(0) + u32::from(initial_receive_window(config, &opening.options)),
+        rcv_adv: SeqNumber(0) + u32::from(initial_receive_window(config, options)),
         last_ack_sent: SeqNumber(0),
         ts_recent: 0,
         ts_offset,
@@ -121,7 +119,7 @@ pub(crate) fn hot(config: &Config, opening: &Opening, now: Instant) -> Hot {
         last_received: now.as_millis() as u32,
         rtt: Rtt::new(config.rto_initial),
         flags: nodelay,
-        mss: unheard_mss(config, opening),
+        mss: unheard_mss(config, opening, options),
         rcv_mss: MIN_RCV_MSS,
         state: State::Closed,
         snd_wscale: 0,
@@ -130,7 +128,7 @@ pub(crate) fn hot(config: &Config, opening: &Opening, now: Instant) -> Hot {
         dup_acks: 0,
         dup_acks_due: 0,
         backoff: 0,
-        quick_acks: quick_acks(config, &opening.options),
+        quick_acks: quick_acks(config, options),
         retries: 0,
         ready: Ready::empty(),
         predicted: TcpFlags::ACK,
@@ -138,10 +136,10 @@ pub(crate) fn hot(config: &Config, opening: &Opening, now: Instant) -> Hot {
 }
 
 /// The MSS before the peer's SYN says one.
-fn unheard_mss(config: &Config, opening: &Opening) -> u16 {
+fn unheard_mss(config: &Config, opening: &Opening, options: &Options) -> u16 {
     let (is_ipv4, mtu) = (opening.key.is_ipv4(), opening.path.mtu);
     let peer = peer_mss(&TcpOptions::default(), is_ipv4);
-    effective_mss(config, peer, mtu, is_ipv4, false, &opening.options)
+    effective_mss(config, peer, mtu, is_ipv4, false, options)
 }
 
 fn quick_acks(config: &Config, options: &Options) -> u8 {
@@ -152,15 +150,17 @@ fn quick_acks(config: &Config, options: &Options) -> u8 {
     }
 }
 
-fn algorithm(config: &Config, opening: &Opening, models: &mut Models) -> Algorithm {
-    let kind = opening.options.congestion.unwrap_or(config.congestion);
-    Algorithm::new(kind, opening.start.iss.0, models)
-}
-
 /// The rest of it.
-pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant, models: &mut Models) -> Cold {
-    let (options, is_ipv4) = (&opening.options, opening.key.is_ipv4());
-    let congestion = algorithm(config, opening, models);
+pub(crate) fn cold(
+    config: &Config,
+    opening: &Opening,
+    options: &Options,
+    now: Instant,
+    models: &mut Models,
+) -> Cold {
+    let is_ipv4 = opening.key.is_ipv4();
+    let kind = options.congestion.unwrap_or(config.congestion);
+    let congestion = Algorithm::new(kind, opening.start.iss.0, models);
     Cold {
         path: marked(opening.path, options),
         last_sent: now,
@@ -195,7 +195,7 @@ pub(crate) fn cold(config: &Config, opening: &Opening, now: Instant, models: &mu
         rate: Rate::default(),
         pacing: Pacing::default(),
         autotune: Autotune::new(config, options, now),
-        options: opening.set,
+        options: opening.options,
         cork: Cork::default(),
         tally: Tally::new(now),
         token: opening.token,

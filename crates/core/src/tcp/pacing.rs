@@ -118,8 +118,13 @@ impl Conn<'_> {
     }
 
     pub fn on_departed(&mut self, now: Instant, bytes: u32) {
+        let pacing = &mut self.cold.pacing;
+        if pacing.rate == 0 {
+            pacing.waits = false;
+            return;
+        }
         let late_credit = (self.hot.rtt.srtt() / LATE_SHARE).max(CREDIT);
-        self.cold.pacing.on_sent(now, bytes, late_credit);
+        pacing.on_sent(now, bytes, late_credit);
     }
 
     /// Sets the rate: that of the algorithm, or one that spreads its window, and no more than the application allows (SO_MAX_PACING_RATE).

@@ -84,6 +84,11 @@ impl Rtt {
         Duration::from_micros(u64::from(self.rto))
     }
 
+    /// The same in whole milliseconds.
+    pub fn rto_millis(&self) -> u32 {
+        self.rto / 1_000
+    }
+
     /// RTO after `backoff` time-outs in a row (RFC 6298 §5.5), at most `max`.
     pub fn backed_off(&self, backoff: u8, max: Duration) -> Duration {
         let micros = u64::from(self.rto) << backoff.min(31);

@@ -1,7 +1,5 @@
 //! A received segment as the protocol steps see it.
 
-use std::net::SocketAddr;
-
 use wire::checksum::verify_transport;
 use wire::frame::RxChecksum;
 use wire::ip::{Ecn, Protocol};
@@ -11,6 +9,25 @@ use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 use crate::drops::Drop;
 use crate::flow::{Digest, FlowHash, FlowKey, FlowTable};
 use crate::ip::Datagram;
+
+/// What a segment belongs to: as much as is needed to fetch that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub key: FlowKey,
+    pub digest: Digest,
+}
+
+impl Flow {
+    /// Of the segment in `datagram`, which need not be one.
+    #[inline]
+    pub fn of(datagram: &Datagram<'_>, flows: &FlowTable) -> Option<Self> {
+        let &[a, b, c, d] = datagram.payload.first_chunk::<4>()?;
+        let (remote, local) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let key = FlowKey::between(datagram.dst, local, datagram.src, remote);
+        let digest = flows.digest(&key);
+        Some(Self { key, digest })
+    }
+}
 
 /// RFC 9293 §3.3.1: SEG.SEQ, SEG.ACK, SEG.WND and the rest.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +49,10 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Parses and verifies the payload of `datagram`, for who looks for it in `flows`.
+    /// Parses and verifies the payload of `datagram`, which belongs to `flow`.
     /// RFC 9293 MUST-3, MUST-5.
     #[inline]
-    pub fn parse(datagram: &'a Datagram<'_>, flows: &FlowTable) -> Result<Self, Drop> {
+    pub fn parse(datagram: &'a Datagram<'_>, flow: &Flow) -> Result<Self, Drop> {
         let bytes = &*datagram.payload;
         let (header, payload) = TcpHeader::parse(bytes).map_err(|_| Drop::TcpMalformed)?;
         if datagram.checksum == RxChecksum::Unverified
@@ -47,11 +64,9 @@ impl<'a> Segment<'a> {
         if header.src_port == 0 || header.dst_port == 0 {
             return Err(Drop::TcpMalformed);
         }
-        let local = SocketAddr::new(datagram.dst, header.dst_port);
-        let key = FlowKey::new(local, SocketAddr::new(datagram.src, header.src_port));
-        let Digest { hash, origin } = flows.digest(&key);
+        let Digest { hash, origin } = flow.digest;
         Ok(Self {
-            key,
+            key: flow.key,
             hash,
             origin,
             seq: header.seq,

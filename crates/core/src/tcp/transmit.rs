@@ -78,7 +78,9 @@ impl Tcp {
                 Turn::More => conn.give_way(which),
                 Turn::Off => {}
             }
-            self.settle(now, slot);
+            if conn.is_over() {
+                self.settle(now, slot);
+            }
         }
         true
     }
@@ -133,7 +135,10 @@ impl Conn<'_> {
                 return self.end_turn(now, sink);
             };
             sent += plan.segments();
+            // Behind the FIN there is nothing.
+            let is_last = plan.kind == Kind::New && plan.flags.contains(TcpFlags::FIN);
             match self.send(now, plan, sink) {
+                Sent::Yes if is_last => return self.end_turn(now, sink),
                 Sent::Yes => {}
                 Sent::Full => return Turn::Full,
                 Sent::Not => return Turn::Off,
@@ -397,8 +402,12 @@ impl Conn<'_> {
             self.start_timing(now);
         }
         self.cold.last_sent = now;
-        self.ensure_rtx_timer(now);
+        // Both before the wheel is told: the probe comes first.
+        if self.hot.rtx_at == Instant::FAR {
+            self.hot.rtx_at = now + self.rto();
+        }
         self.schedule_tail_probe(now);
+        self.wake_at(self.hot.rtx_at);
     }
 
     /// RFC 6298 §3-2.

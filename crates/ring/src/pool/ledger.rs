@@ -15,8 +15,8 @@ pub(crate) const MIN_BLOCK: usize = 1 << MIN_SHIFT;
 const SPLIT: u32 = 4;
 /// All children of a split block are free.
 const WHOLE: u32 = (1 << SPLIT) - 1;
-/// Most freed blocks of one size that are kept unjoined.
-const KEEP: usize = 32;
+/// Most freed blocks of one size that are kept unjoined: as many as the connections of two bursts give back before others ask.
+const KEEP: usize = 128;
 /// Most bytes of one size that are kept unjoined.
 const KEEP_BYTES: usize = 256 << 10;
 /// Most bytes that a block's descriptor can address.
