@@ -42,13 +42,20 @@ impl Inline {
         })
     }
 
-    #[inline]
+    /// Inlined: a doorbell that is put together on the stack and then copied waits until everything written before has left the
+    /// processor's store buffer.
+    #[inline(always)]
     pub(super) fn ring(&mut self, bell: Doorbell) {
         if self.staged.len() >= STAGED {
-            self.runner.begin();
-            self.carry_out();
+            self.make_room();
         }
         self.staged.push(bell);
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.runner.begin();
+        self.carry_out();
     }
 
     fn carry_out(&mut self) {

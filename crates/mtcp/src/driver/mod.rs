@@ -50,7 +50,7 @@ macro_rules! either {
 
 impl Driver {
     /// Stages news that needs no answer; it goes with the next `submit` or `call`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ring(&mut self, bell: Doorbell) {
         either!(self, driver => driver.ring(bell));
     }
