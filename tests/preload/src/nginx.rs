@@ -49,8 +49,8 @@ impl Nginx<'_> {
             .concat();
         format!(
             "daemon off; user root; worker_processes {workers}; pid {scratch}.pid;\n\
-             events {{ worker_connections 4096; }}\n\
-             http {{\n{spaces}access_log off; sendfile on; tcp_nopush on; keepalive_timeout 60;\n\
+             events {{ worker_connections 12000; }}\n\
+             http {{\n{spaces}access_log off; sendfile on; tcp_nopush on; keepalive_timeout 300; client_header_timeout 300;\n\
              keepalive_requests 100000;\n\
              server {{ listen {port} backlog=4096; listen [::]:{port}; {secure}\n\
              root {www}; client_max_body_size 1g; {more} }} }}\n"

@@ -23,7 +23,9 @@ fn openssl_s_server() {
         port: 443,
         ..Web::default()
     };
-    for name in ["small", "medium", "large"] {
-        web.fetch(&site, Family::V4, name);
+    for family in Family::BOTH {
+        for name in ["small", "medium", "large"] {
+            web.fetch(&site, family, name);
+        }
     }
 }

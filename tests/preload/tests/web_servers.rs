@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use std::net::SocketAddr;
+use std::time::Instant;
+
 use applications::nginx::Nginx;
 use applications::site::spell;
 use applications::web::{Web, published, published_with_workers};
-use applications::{Family, Process, Site};
+use applications::{Family, Process, Site, note};
+use interop::crowd;
 
 /// An nginx on the peer's kernel.
 fn upstream(site: &Site) -> Process {
@@ -52,6 +56,38 @@ fn nginx_with_a_worker() {
 #[test]
 fn nginx_with_two_workers() {
     nginx(2);
+}
+
+/// All open at once, each asked for a file of its own three times.
+#[test]
+fn nginx_with_ten_thousand_connections() {
+    let Some(site) = Site::with_workers(&["nginx"], 2) else {
+        return;
+    };
+    crowd::publish(&site.lab().www());
+    let front = Nginx {
+        name: "front",
+        workers: 2,
+        port: 80,
+        identity: None,
+        more: "",
+    };
+    let _front = site.start_ours(site.ours(&front.words(&site)), 80);
+    let peer = site.lab().peer();
+    peer.set("net/ipv4/ip_local_port_range", "2000 65000");
+    peer.enter(|| {
+        let start = Instant::now();
+        let mut streams = crowd::open_all(SocketAddr::new(Family::V4.ours(), 80));
+        let opened = start.elapsed();
+        for round in 0..3 {
+            crowd::ask_all(&mut streams, round);
+        }
+        note(&format!(
+            "nginx: {} connections open after {opened:?}, 3 requests on each answered after {:?}",
+            crowd::CONNECTIONS,
+            start.elapsed()
+        ));
+    });
 }
 
 fn lighttpd(workers: u32) {

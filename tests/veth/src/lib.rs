@@ -11,6 +11,7 @@
 use std::io::Write;
 
 pub mod client;
+pub mod crowd;
 pub mod files;
 pub mod gate;
 pub mod installed;
