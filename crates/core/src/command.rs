@@ -97,6 +97,9 @@ pub enum Command {
     /// Stop listening; connections not yet accepted are reset. Those announced with `Event::Accepted` still have to be given back:
     /// release their streams and `Abort` them. Replies `Done`.
     Unlisten(ListenerId),
+    /// The same, and other stacks with these addresses listen on: connections not yet accepted are left to them, and nothing that comes for
+    /// the port is answered for want of a listener.
+    Leave(ListenerId),
     /// Open a connection. `local` with port 0 picks a port (RFC 6056), `None` picks the address too. Replies `Connecting`, or
     /// `Deferred`; then an event says `CONNECTED` or `ERROR`.
     Connect {

@@ -156,6 +156,9 @@ pub struct Seat {
     pub index: u8,
     /// How many there are, at most [`wire::handed::Handed::MAX_STACKS`].
     pub seats: u8,
+    /// Whether the others go on when this one ends, perhaps without notice. Then what no application has accepted is kept so that any of
+    /// them can take it up: the sequence number of each SYN-ACK is a SYN cookie, and data waits for its ACK. That takes timestamps.
+    pub bequeaths: bool,
 }
 
 /// All settings of a stack. `Config::default()` serves a small machine; sizes are bounds, memory is taken as it is used.
@@ -172,8 +175,9 @@ pub struct Config {
     /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528), ports (RFC 6056) and
     /// timestamp offsets. Fixed in simulations.
     pub secret: [u8; 32],
-    /// Keys Fast Open cookies if several stacks share an address: a client that comes back may meet another. `None`: `secret` does.
-    pub fast_open_secret: Option<[u8; 32]>,
+    /// If several stacks share an address, keys what a peer may bring to any of them: Fast Open cookies and, where one goes on for another,
+    /// SYN cookies, sequence numbers and timestamps. `None`: `secret` does.
+    pub common_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
     /// Half-open records over all listeners.
@@ -264,7 +268,7 @@ impl Default for Config {
             neighbours: Vec::new(),
             seat: None,
             secret: [0; 32],
-            fast_open_secret: None,
+            common_secret: None,
             max_connections: 65_536,
             max_half_open: 16_384,
             max_time_wait: 65_536,
@@ -307,6 +311,25 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether another stack takes up what no application here has accepted.
+    pub(crate) fn bequeaths(&self) -> bool {
+        self.syn_cookies != SynCookies::Off && self.seat.is_some_and(|seat| seat.bequeaths)
+    }
+
+    /// Keys what peers may bring to another stack.
+    pub(crate) fn common_secret(&self) -> &[u8; 32] {
+        self.common_secret.as_ref().unwrap_or(&self.secret)
+    }
+
+    /// Keys what they may if that one goes on for this.
+    pub(crate) fn inherited_secret(&self) -> &[u8; 32] {
+        if self.bequeaths() {
+            self.common_secret()
+        } else {
+            &self.secret
+        }
+    }
+
     /// Whether the numbers fit together; addresses and routes are checked where they are used.
     ///
     /// # Errors

@@ -26,6 +26,19 @@ pub(crate) struct Origin<'a> {
     pub frame: &'a [u8],
     /// Stacks that do not know it.
     pub tried: u64,
+    /// None does: one that can is to take it up.
+    pub orphan: bool,
+}
+
+impl Origin<'_> {
+    /// All were asked, in vain.
+    pub fn orphaned(self) -> Self {
+        Self {
+            tried: if self.orphan { self.tried } else { 0 },
+            orphan: true,
+            ..self
+        }
+    }
 }
 
 /// The frames that wait for the others to take them, oldest first, in a ring that is allocated once.
@@ -74,6 +87,7 @@ impl Handover {
             likely: (port % u16::from(self.seat.seats)) as u8,
             port: origin.port.0,
             for_all: false,
+            orphan: origin.orphan,
         };
         self.push(origin.frame, &words, counters);
         true
@@ -89,6 +103,7 @@ impl Handover {
             likely: self.seat.index,
             port: port.0,
             for_all: true,
+            orphan: false,
         };
         self.push(frame.bytes, &words, counters);
     }

@@ -1,12 +1,8 @@
 //! An interface before it is open: what takes privileges is done, for programs that give them up, and that fork.
 
-use std::sync::Arc;
-
-use io::shm::Exchange;
-
 use crate::config::{Config, IoSpec};
 use crate::link;
-use crate::runtime::{Mtcp, SetupError, processors};
+use crate::runtime::{Common, Mtcp, SetupError, processors, secret};
 
 /// An interface that can be opened without privileges. A child that is forked has it too; the processes share the queues as
 /// `processes` of the configuration says, each taking what it needs when it opens them.
@@ -16,8 +12,7 @@ pub struct Prepared {
     spec: IoSpec,
     processors: Vec<usize>,
     link: link::Prepared,
-    /// Joins the stacks of the processes.
-    exchange: Option<Arc<Exchange>>,
+    common: Common,
     busy: bool,
 }
 
@@ -33,7 +28,10 @@ impl Prepared {
         let failed = |error: std::io::Error| SetupError(error.to_string());
         let link = link::prepare(&config, &spec, processors.len()).map_err(failed)?;
         Ok(Self {
-            exchange: link.exchange().map_err(failed)?,
+            common: Common {
+                secret: secret()?,
+                exchange: link.exchange().map_err(failed)?,
+            },
             config,
             spec,
             processors,
@@ -72,8 +70,12 @@ impl Prepared {
             SetupError(error.text)
         })?;
         let (config, processors) = (self.config.clone(), self.processors.clone());
-        let exchange = self.exchange.clone();
-        Mtcp::assemble(config, &self.spec, processors, opened, exchange)
+        Mtcp::assemble(config, &self.spec, processors, opened, self.common.clone())
+    }
+
+    /// Whether other processes share the interface, and go on when this one ends.
+    pub fn is_shared(&self) -> bool {
+        self.common.exchange.is_some()
     }
 
     /// Whether [`Prepared::open`] failed because other processes have all queues: it may succeed when one of them ends.

@@ -64,8 +64,18 @@ pub struct Mtcp {
     common: [u8; 32],
     /// Joins the stacks that share the interface, if there are several ...
     exchange: Option<Arc<Exchange>>,
-    /// ... of which those of this process begin with this.
+    /// ... of which those of this process begin with this ...
     first_seat: usize,
+    /// ... and are not all.
+    bequeaths: bool,
+}
+
+/// What the stacks of several processes have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) secret: [u8; 32],
+    /// `None`: there is one process.
+    pub(crate) exchange: Option<Arc<Exchange>>,
 }
 
 impl Mtcp {
@@ -83,10 +93,11 @@ impl Mtcp {
         spec: &IoSpec,
         processors: Vec<usize>,
         opened: link::Opened,
-        exchange: Option<Arc<Exchange>>,
+        common: Common,
     ) -> Result<Self, SetupError> {
         let cores = opened.ports.len();
-        let exchange = match exchange {
+        let bequeaths = common.exchange.is_some();
+        let exchange = match common.exchange {
             Some(exchange) => Some(exchange),
             None => among_contexts(&opened)?,
         };
@@ -100,12 +111,12 @@ impl Mtcp {
         let mut facts = facts(&config, spec, &opened);
         facts.extend(opened.facts);
         let mut ports = Vec::with_capacity(cores);
-        let random = || secret().map_err(|error| SetupError(format!("no random numbers: {error}")));
         for port in opened.ports {
-            ports.push((port, random()?));
+            ports.push((port, secret()?));
         }
         Ok(Self {
             exchange,
+            bequeaths,
             first_seat: opened.share as usize * cores,
             board: Board::new(spec.name(), cores),
             ports: Ports::new(ports),
@@ -113,7 +124,7 @@ impl Mtcp {
             cores,
             processors,
             facts,
-            common: random()?,
+            common: common.secret,
         })
     }
 
@@ -192,6 +203,7 @@ impl Mtcp {
                 cpu,
                 reporter,
                 desk,
+                bequeaths: self.bequeaths,
             },
         )
         .map_err(failed)
@@ -246,14 +258,12 @@ impl Context {
         core: usize,
     ) -> Result<Self, SetupError> {
         let port = Lent::given(port.into());
-        secret()
-            .and_then(|secret| {
-                let secrets = Secrets {
-                    own: secret,
-                    common: secret,
-                };
-                assemble(config, port, secrets, core, Joined::default())
-            })
+        let secret = secret()?;
+        let secrets = Secrets {
+            own: secret,
+            common: secret,
+        };
+        assemble(config, port, secrets, core, Joined::default())
             .map_err(|error| SetupError(format!("context {core}: {error}")))
     }
 }
@@ -299,6 +309,8 @@ struct Joined {
     cpu: Option<usize>,
     reporter: Option<Reporter>,
     desk: Option<Desk>,
+    /// The stacks at other desks go on when this one ends.
+    bequeaths: bool,
 }
 
 /// What people want to know of it.
@@ -336,13 +348,15 @@ fn assemble(
         cpu,
         reporter,
         desk,
+        bequeaths,
     } = joined;
     let [a, b, ..] = secrets.own;
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
-    stack_config.fast_open_secret = Some(secrets.common);
+    stack_config.common_secret = Some(secrets.common);
     stack_config.seat = desk.as_ref().map(|desk| Seat {
         index: desk.seat(),
         seats: desk.seats(),
+        bequeaths,
     });
     let (stack, streams) = Stack::new(stack_config)?;
     let runner = Runner::new(stack, port, desk, config.spin).with_reporter(reporter);
@@ -365,11 +379,12 @@ fn assemble(
 }
 
 /// 32 random bytes from the system.
-fn secret() -> io::Result<[u8; 32]> {
+pub(crate) fn secret() -> Result<[u8; 32], SetupError> {
     let mut secret = [0; 32];
     let mut filled = 0;
     while let Some(rest) = secret.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        filled += getrandom(rest, GetRandomFlags::empty())?;
+        filled += getrandom(rest, GetRandomFlags::empty())
+            .map_err(|error| SetupError(format!("no random numbers: {error}")))?;
     }
     Ok(secret)
 }

@@ -11,6 +11,8 @@ pub struct Handed {
     pub port: u8,
     /// For every other stack, not for the one that knows it.
     pub for_all: bool,
+    /// None knows it: for one that can take it up.
+    pub orphan: bool,
 }
 
 impl Handed {
@@ -30,7 +32,8 @@ impl Handed {
         place.copy_from_slice(frame);
         *words = [0; Self::LEN];
         words[..8].copy_from_slice(&self.tried.to_be_bytes());
-        words[8..11].copy_from_slice(&[self.likely, self.port, self.for_all.into()]);
+        let [for_all, orphan] = [self.for_all.into(), self.orphan.into()];
+        words[8..12].copy_from_slice(&[self.likely, self.port, for_all, orphan]);
         frame.len() + Self::LEN
     }
 
@@ -38,7 +41,7 @@ impl Handed {
     pub fn split(bytes: &[u8]) -> Option<(&[u8], Self)> {
         let (frame, words) = bytes.split_last_chunk::<{ Self::LEN }>()?;
         let (tried, rest) = words.split_first_chunk::<8>()?;
-        let [likely, port, for_all, ..] = *rest else {
+        let [likely, port, for_all, orphan, ..] = *rest else {
             return None;
         };
         let words = Self {
@@ -46,6 +49,7 @@ impl Handed {
             likely,
             port,
             for_all: for_all != 0,
+            orphan: orphan != 0,
         };
         Some((frame, words))
     }
@@ -62,6 +66,7 @@ mod tests {
             likely: 2,
             port: 1,
             for_all: true,
+            orphan: false,
         };
         let mut bytes = [0xaa; 40];
         let len = words.emit(b"a frame", &mut bytes);
@@ -79,6 +84,7 @@ mod tests {
             likely: 0,
             port: 0,
             for_all: false,
+            orphan: true,
         };
         assert_eq!(words.emit(b"a frame", &mut [0; 22]), 0);
         assert_eq!(words.emit(b"a frame", &mut [0; 3]), 0);

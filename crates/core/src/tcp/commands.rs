@@ -46,14 +46,15 @@ impl Tcp {
                 backlog,
                 options,
             )),
-            Command::Unlisten(listener) => self.unlisten(now, listener),
+            Command::Unlisten(listener) => self.unlisten(now, listener, false),
+            Command::Leave(listener) => self.unlisten(now, listener, true),
             Command::Connect {
                 token,
                 local,
                 remote,
                 options,
             } => self.connect(now, token, local.map(canonical), canonical(remote), options),
-            Command::Accept { conn, token } => self.accept(conn, token),
+            Command::Accept { conn, token } => self.accept(now, conn, token),
             Command::SetListenerOptions { listener, options } => {
                 let slot = self.listeners.resolve(listener)?;
                 self.set_listener_options(slot, &options);
@@ -151,9 +152,20 @@ impl Tcp {
         })
     }
 
-    /// Connections that nobody took are reset. Those that were announced stay, closed, until the application gives them back.
-    fn unlisten(&mut self, now: Instant, id: ListenerId) -> Result<Reply, Error> {
-        let listener = self.listeners.resolve(id)?;
+    fn unlisten(&mut self, now: Instant, id: ListenerId, leaves: bool) -> Result<Reply, Error> {
+        let slot = self.listeners.resolve(id)?;
+        self.empty(now, slot, !leaves);
+        if leaves {
+            self.listeners.leave(slot);
+        } else {
+            self.listeners.remove(slot);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Connections that nobody took are reset, or left to others without a word. Those that were announced stay, closed, until the application
+    /// gives them back.
+    fn empty(&mut self, now: Instant, listener: u32, resets: bool) {
         while let Some(slot) = self
             .listeners
             .at(listener)
@@ -161,7 +173,9 @@ impl Tcp {
         {
             if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
                 if !conn.hot.state.is_over() {
-                    conn.send_reset(now);
+                    if resets {
+                        conn.send_reset(now);
+                    }
                     conn.fail(Error::Aborted);
                 }
                 conn.hot.state = State::Closed;
@@ -175,8 +189,6 @@ impl Tcp {
         if let Some(entry) = self.listeners.at(listener) {
             self.shared.options.release(entry.set);
         }
-        self.listeners.remove(listener);
-        Ok(Reply::Done)
     }
 
     fn drop_half_open_of(&mut self, listener: u32) {
@@ -192,11 +204,12 @@ impl Tcp {
         }
     }
 
-    fn accept(&mut self, id: ConnId, token: Token) -> Result<Reply, Error> {
+    fn accept(&mut self, now: Instant, id: ConnId, token: Token) -> Result<Reply, Error> {
         let mut conn = self.live(id)?;
         if !conn.has(Flags::BACKLOG) || conn.has(Flags::UNANNOUNCED) {
             return Err(Error::Invalid);
         }
+        conn.release_withheld_ack(now);
         conn.clear(Flags::BACKLOG);
         conn.cold.token = token;
         if !conn.hot.ready.is_empty() {

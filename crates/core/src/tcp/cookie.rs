@@ -1,6 +1,9 @@
 //! SYN cookies (RFC 4987 §3.6): when there is no room for a half-open record, our initial sequence number holds what has to be remembered,
 //! and the ACK brings it back. What does not fit into it travels in the timestamp that the peer echoes; without timestamps window scaling
 //! and SACK are not offered.
+//!
+//! Where other stacks go on for this one when it ends (`config::Seat`), the sequence number of every SYN-ACK is a cookie, under a key that
+//! they have too.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -17,7 +20,7 @@ use crate::id::PortId;
 use crate::secret::keyed;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Step;
-use crate::tcp::ecn::Answer;
+use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::options::window_scale_for;
 use crate::tcp::segment::Segment;
@@ -53,6 +56,32 @@ impl fmt::Debug for Cookies {
     }
 }
 
+/// What a cookie stands for, besides the MSS.
+struct Facts<'a> {
+    key: &'a FlowKey,
+    irs: SeqNumber,
+    /// The low bits of the timestamp: those of any other segment of ours are not what the SYNs agreed on.
+    told: u32,
+}
+
+impl<'a> Facts<'a> {
+    fn of(record: &'a HalfOpen) -> Self {
+        Self {
+            key: &record.key,
+            irs: record.irs,
+            told: told(record),
+        }
+    }
+
+    fn brought(seg: &'a Segment<'_>, told: u32) -> Self {
+        Self {
+            key: &seg.key,
+            irs: seg.seq - 1,
+            told: told & STAMP_MASK,
+        }
+    }
+}
+
 fn period(now: Instant) -> u64 {
     now.as_nanos() / (PERIOD_SECONDS * 1_000_000_000)
 }
@@ -65,21 +94,23 @@ impl Cookies {
         }
     }
 
-    /// The cookie for a SYN with sequence number `irs`.
-    fn make(&mut self, now: Instant, key: &FlowKey, irs: SeqNumber, peer_mss: u16) -> SeqNumber {
+    /// The cookie in the answer to a SYN.
+    fn make(&mut self, now: Instant, record: &HalfOpen) -> SeqNumber {
         self.last_sent = Some(now);
-        let index = MSS.iter().rposition(|&mss| mss <= peer_mss).unwrap_or(0);
-        self.cookie(period(now), key, irs, index as u32)
+        let fits = |mss: &u16| *mss <= record.peer_mss;
+        let index = MSS.iter().rposition(fits).unwrap_or(0) as u32;
+        self.cookie(period(now), &Facts::of(record), index)
     }
 
     /// A hash over all that it stands for, 29 bits of it, under a key that is another in each period; the index of the MSS below. A guess is
     /// right once in 2^28.
-    fn cookie(&self, period: u64, key: &FlowKey, irs: SeqNumber, index: u32) -> SeqNumber {
+    fn cookie(&self, period: u64, facts: &Facts<'_>, index: u32) -> SeqNumber {
         let mut rotated = self.hasher;
         rotated.write_u64(period);
         let mut hasher = SipHasher13::new_with_keys(rotated.finish(), period);
-        hasher.write(&key.bytes());
-        hasher.write_u32(irs.0);
+        hasher.write(&facts.key.bytes());
+        hasher.write_u32(facts.irs.0);
+        hasher.write_u32(facts.told);
         hasher.write_u32(index);
         SeqNumber(hasher.finish() as u32 & !MSS_MASK | index)
     }
@@ -92,18 +123,18 @@ impl Cookies {
 
     /// The MSS that a cookie stands for, if it is one of ours and not too old.
     /// RFC 4987 §3.6-2.
-    fn check(&self, now: Instant, key: &FlowKey, irs: SeqNumber, cookie: SeqNumber) -> Option<u16> {
+    fn check(&self, now: Instant, facts: &Facts<'_>, cookie: SeqNumber) -> Option<u16> {
         let index = cookie.0 & MSS_MASK;
         let period = period(now);
         let mut ours = [Some(period), period.checked_sub(1)].into_iter().flatten();
-        ours.any(|period| self.cookie(period, key, irs, index) == cookie)
+        ours.any(|period| self.cookie(period, facts, index) == cookie)
             .then(|| MSS.get(index as usize).copied())
             .flatten()
     }
 }
 
-/// Hides what the SYNs agreed on in the low bits of a timestamp, which never runs ahead of the clock: segments that follow have to be newer.
-fn stamp(clock: u32, record: &HalfOpen) -> u32 {
+/// What the SYNs agreed on, in a few bits.
+fn told(record: &HalfOpen) -> u32 {
     let scale = if record.has(Options::SCALING) {
         u32::from(record.snd_wscale)
     } else {
@@ -114,17 +145,29 @@ fn stamp(clock: u32, record: &HalfOpen) -> u32 {
     } else {
         0
     };
-    let ecn = if record.ecn == Answer::REFUSAL {
-        0
-    } else {
+    let ecn = if record.ecn.feedback() == Feedback::Classic {
         ECN_BIT
+    } else {
+        0
     };
-    let bits = scale | sack | ecn;
+    scale | sack | ecn
+}
+
+/// Hides that in the low bits of a timestamp, which never runs ahead of the clock: segments that follow have to be newer.
+fn stamp(clock: u32, bits: u32) -> u32 {
     let stamp = clock & !STAMP_MASK | bits;
     if bits > clock & STAMP_MASK {
         stamp.wrapping_sub(STAMP_MASK + 1)
     } else {
         stamp
+    }
+}
+
+/// A timestamp that reminds of what the SYNs agreed on.
+pub(super) fn remind(stamps: Timestamps, record: &HalfOpen) -> Timestamps {
+    Timestamps {
+        tsval: stamp(stamps.tsval, told(record)),
+        ..stamps
     }
 }
 
@@ -137,24 +180,33 @@ impl Tcp {
             record.agreed.remove(Options::SACK | Options::SCALING);
             record.ecn = Answer::REFUSAL;
         }
-        record.iss = self
-            .cookies
-            .make(now, &record.key, record.irs, record.peer_mss);
+        record.iss = self.cookies.make(now, &record);
         let mut header = self.syn_ack(now, &record, mtu);
-        if let Some(stamps) = &mut header.options.timestamps {
-            stamps.tsval = stamp(stamps.tsval, &record);
-        }
+        header.options.timestamps = header
+            .options
+            .timestamps
+            .map(|stamps| remind(stamps, &record));
         self.shared.counters.syn_cookies_sent += 1;
         self.shared.send_bare(&record.key, &header);
     }
 
+    /// Has another stack know the connection by the ACK of its SYN-ACK, should this one end before an application has it.
+    pub fn bequeath(&mut self, now: Instant, record: &mut HalfOpen) {
+        if self.shared.config.bequeaths() && record.has(Options::TIMESTAMPS) {
+            record.iss = self.cookies.make(now, record);
+        }
+    }
+
     /// An ACK for a listener. The connection it completes, if it brings a cookie back.
     pub fn take_cookie(&mut self, now: Instant, listener: u32, seg: &Segment<'_>) -> Option<Step> {
-        let off = self.shared.config.syn_cookies == SynCookies::Off;
-        if off || seg.has(TcpFlags::SYN) || !self.cookies.is_expected(now) {
+        let config = &self.shared.config;
+        let off = config.syn_cookies == SynCookies::Off;
+        let expected = config.bequeaths() || self.cookies.is_expected(now);
+        if off || seg.has(TcpFlags::SYN) || !expected {
             return None;
         }
-        let Some(mss) = self.cookies.check(now, &seg.key, seg.seq - 1, seg.ack - 1) else {
+        let facts = Facts::brought(seg, self.echoed(seg));
+        let Some(mss) = self.cookies.check(now, &facts, seg.ack - 1) else {
             self.shared.counters.syn_cookies_failed += 1;
             return None;
         };
@@ -162,11 +214,18 @@ impl Tcp {
         Some(self.promote_cookie(now, &record, seg))
     }
 
+    /// What the peer brings back besides.
+    fn echoed(&self, seg: &Segment<'_>) -> u32 {
+        let stamps = seg.options.timestamps;
+        let stamps = stamps.filter(|_| self.shared.config.timestamps);
+        stamps.map_or(NO_SCALE, |Timestamps { tsecr, .. }| tsecr)
+    }
+
     /// The half-open record that the cookie stands for.
     fn recall(&self, listener: u32, peer_mss: u16, seg: &Segment<'_>) -> HalfOpen {
         let config = &self.shared.config;
         let stamps = seg.options.timestamps.filter(|_| config.timestamps);
-        let told = stamps.map_or(NO_SCALE, |Timestamps { tsecr, .. }| tsecr);
+        let told = self.echoed(seg);
         let scaling = config.window_scaling && told & SCALE_MASK != NO_SCALE;
         let mut agreed = Options::empty();
         agreed.set(Options::TIMESTAMPS, stamps.is_some());

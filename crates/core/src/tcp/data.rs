@@ -1,5 +1,7 @@
 //! Segment text and FIN (RFC 9293 §3.10.7.4, seventh and eighth), and when to acknowledge them.
 
+use std::time::Duration;
+
 use ring::stream::Status;
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
@@ -14,6 +16,8 @@ use crate::tcp::ranges::Range;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
+/// How long an ACK waits for an application to accept the connection, if another stack may have to go on with it.
+const WITHHELD_ACK: Duration = Duration::from_millis(400);
 /// What counts as full-sized until something larger arrived, bytes.
 pub(crate) const MIN_RCV_MSS: u16 = 536;
 
@@ -125,16 +129,34 @@ impl Conn<'_> {
         let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
         let two_segments = 2 * u32::from(self.hot.rcv_mss);
         let quick = self.hot.quick_acks > 0 && !self.options().delay_acks;
-        if filled_gap || quick || pending >= two_segments {
+        if self.withholds_acks() {
+            self.delay_ack(now, WITHHELD_ACK);
+        } else if filled_gap || quick || pending >= two_segments {
             self.mark_ack();
-        } else if !self.has(Flags::ACK_NOW | Flags::ACK_DELAYED) {
-            self.delay_ack(now);
+        } else {
+            self.delay_ack(now, self.sh.config.delayed_ack);
+        }
+    }
+
+    /// Whether another stack may have to go on with the connection, which the peer helps by sending again what was not acknowledged.
+    fn withholds_acks(&self) -> bool {
+        self.has(Flags::BACKLOG) && self.sh.config.bequeaths()
+    }
+
+    /// The connection is about to be accepted, and stays here.
+    pub fn release_withheld_ack(&mut self, now: Instant) {
+        if self.withholds_acks() && self.has(Flags::ACK_DELAYED) {
+            self.clear(Flags::ACK_DELAYED | Flags::BACKLOG);
+            self.owe_ack(now, false);
         }
     }
 
     /// RFC 9293 SHLD-18; RFC 5681 §4.2-2, §4.2-6.
-    fn delay_ack(&mut self, now: Instant) {
-        let at = now + self.sh.config.delayed_ack;
+    fn delay_ack(&mut self, now: Instant, delay: Duration) {
+        if self.has(Flags::ACK_NOW | Flags::ACK_DELAYED) {
+            return;
+        }
+        let at = now + delay;
         self.hot.ack_at = at.as_nanos().div_ceil(1_000_000) as u32;
         self.set(Flags::ACK_DELAYED);
         self.wake_at(near(now, self.hot.ack_at));
@@ -186,7 +208,9 @@ impl Conn<'_> {
         self.hot.rcv_nxt += 1;
         self.hot.rcv_adv = self.hot.rcv_adv.max(self.hot.rcv_nxt);
         self.hot.dup_acks_due = 0;
-        self.mark_ack();
+        if !(self.withholds_acks() && self.has(Flags::ACK_DELAYED)) {
+            self.mark_ack();
+        }
         self.add_status(Status::EOF);
         self.notify(Ready::EOF | Ready::READABLE);
         match self.hot.state {

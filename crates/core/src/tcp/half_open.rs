@@ -184,12 +184,18 @@ impl Tcp {
         let path = self.shared.net.way_back(&seg.key);
         let path = path.map_err(|_| Drop::ReplyNoRoute)?;
         let iss = beyond(isn::start(now, seg.origin).iss, after);
-        let record = self.half_open_record(listener, seg, iss, path.port);
+        let mut record = self.half_open_record(listener, seg, iss, path.port);
         if self.open_fast(now, &record, seg) {
             return Ok(());
         }
         match admission {
-            Admission::Record => self.remember(now, record, seg.hash)?,
+            Admission::Record => {
+                // A cookie cannot promise to lie beyond what was sent before.
+                if after.is_none() {
+                    self.bequeath(now, &mut record);
+                }
+                self.remember(now, record, seg.hash)?;
+            }
             Admission::Cookie => self.answer_with_cookie(now, record, path.mtu),
         }
         Ok(())

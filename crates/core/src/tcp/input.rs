@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta};
 use wire::handed::Handed;
+use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::drops::Drop;
@@ -22,6 +23,7 @@ struct Burst<'a> {
     port: PortId,
     frames: &'a [RxFrame<'a>],
     tried: u64,
+    orphan: bool,
 }
 
 /// What a segment came in.
@@ -38,6 +40,7 @@ impl<'a> Burst<'a> {
             port: self.port,
             frame: frame.bytes,
             tried: self.tried,
+            orphan: self.orphan,
         }
     }
 }
@@ -56,12 +59,13 @@ impl Tcp {
             self.receive_handed(now, frames);
         } else {
             self.spread(port, frames);
-            let tried = 0;
+            let (tried, orphan) = (0, false);
             for frames in frames.chunks(BURST) {
                 let burst = Burst {
                     port,
                     frames,
                     tried,
+                    orphan,
                 };
                 self.receive_burst(now, &burst);
             }
@@ -95,6 +99,7 @@ impl Tcp {
                 port: PortId(words.port),
                 frames: &[RxFrame { bytes, meta }],
                 tried: words.tried,
+                orphan: words.orphan,
             };
             self.receive_burst(now, &burst);
         }
@@ -200,13 +205,38 @@ impl Tcp {
     /// (RFC 9293 §3.10.7.1).
     #[cold]
     fn on_stray(&mut self, now: Instant, carrier: &Carrier<'_>, seg: &Segment<'_>, reason: Drop) {
-        let port = seg.key.local().port();
+        let local = seg.key.local();
         let origin = carrier.origin();
-        if origin.is_some_and(|origin| self.hand_over(&origin, port)) {
+        let known = origin.filter(|origin| !origin.orphan);
+        if known.is_some_and(|origin| self.hand_over(&origin, local.port())) {
             return;
         }
-        self.shared.answer_with_reset(now, seg);
+        if self.shared.config.bequeaths() && self.take_up(now, origin, seg) {
+            return;
+        }
+        // RFC 9293 §3.10.7.1, unless somebody else will know better: then the peer sends it again.
+        if !self.listeners.is_left(local) {
+            self.shared.answer_with_reset(now, seg);
+        }
         self.shared.counters.drop(reason);
+    }
+
+    /// No stack has the connection. Perhaps one had it that has ended or does not listen any more, and no application had accepted it: then one
+    /// that listens goes on.
+    fn take_up(&mut self, now: Instant, origin: Option<Origin<'_>>, seg: &Segment<'_>) -> bool {
+        if !seg.has(TcpFlags::ACK) || seg.has(TcpFlags::SYN | TcpFlags::RST) {
+            return false;
+        }
+        let local = seg.key.local();
+        let Some(listener) = self.listeners.find(local) else {
+            let orphan = origin.map(Origin::orphaned);
+            return orphan.is_some_and(|orphan| self.hand_over(&orphan, local.port()));
+        };
+        let step = self.take_cookie(now, listener, seg);
+        if let Some(Err(stop)) = step {
+            self.shared.count(stop);
+        }
+        step.is_some()
     }
 
     /// Hands a frame on that is for the local `port` and unknown here. False: there is nobody to ask.

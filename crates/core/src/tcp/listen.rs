@@ -101,6 +101,8 @@ pub(crate) struct Listeners {
     table: Vec<Listener>,
     /// For each port the first of its listeners, plus one. 256 KiB that are touched where something listens.
     first: Vec<u32>,
+    /// Where others listen on, whom this stack has left it to.
+    left: Vec<Listener>,
 }
 
 impl Listeners {
@@ -109,6 +111,7 @@ impl Listeners {
             slots: Slots::new(config.max_listeners)?,
             table: Vec::new(),
             first: vec![0; 1 << 16],
+            left: Vec::new(),
         })
     }
 
@@ -164,6 +167,8 @@ impl Listeners {
             return Err(Error::AddressInUse);
         }
         let slot = self.slots.alloc().ok_or(Error::NoMemory)?;
+        self.left
+            .retain(|left| left.local.port() != listener.local.port());
         if let Some(first) = self.first.get_mut(usize::from(listener.local.port())) {
             listener.next = std::mem::replace(first, slot + 1);
         }
@@ -175,6 +180,25 @@ impl Listeners {
             slot,
             generation: self.slots.generation(slot),
         })
+    }
+
+    /// Others listen on where this one did.
+    pub fn leave(&mut self, slot: u32) {
+        let listener = self.at(slot).copied();
+        if self.left.len() < self.slots.capacity() as usize {
+            self.left.extend(listener);
+        }
+        self.remove(slot);
+    }
+
+    /// Whether `local` was left to others. They may not have begun yet.
+    pub fn is_left(&self, local: SocketAddr) -> bool {
+        let covers = |left: &Listener| left.covers(local.ip());
+        let mut there = self
+            .left
+            .iter()
+            .filter(|left| left.local.port() == local.port());
+        there.any(covers)
     }
 
     pub fn remove(&mut self, slot: u32) {
@@ -216,7 +240,10 @@ impl Tcp {
         }
         // Second, check for an ACK: there is nothing it could acknowledge but a cookie.
         if seg.has(TcpFlags::ACK) {
-            if let Some(step) = self.take_cookie(now, listener, seg) {
+            // Where another stack may know the connection, that one is asked before.
+            if !self.shared.config.bequeaths()
+                && let Some(step) = self.take_cookie(now, listener, seg)
+            {
                 return step;
             }
             return Err(Stop::Stray(Drop::TcpNoConnection));

@@ -84,7 +84,7 @@ impl Shared {
             // One more: a connection takes its next options before it releases those before.
             options: OptionSets::new(connections + config.max_listeners + 1)?,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
-            issuer: Issuer::new(config.fast_open_secret.as_ref().unwrap_or(&config.secret)),
+            issuer: Issuer::new(config.common_secret()),
             server_cookies: CookieCache::new(&config.secret),
             resets: SecretLimiter::new(rate, keyed(&config.secret, "resets")),
             config,

@@ -11,6 +11,7 @@ use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::bare::Outcome;
+use crate::tcp::cookie::remind;
 use crate::tcp::ecn::Feedback;
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::isn;
@@ -81,6 +82,9 @@ impl Tcp {
         reply.sack_permitted = record.has(Options::SACK);
         reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
         reply.timestamps = self.half_open_stamps(now, record);
+        if config.bequeaths() {
+            reply.timestamps = reply.timestamps.map(|stamps| remind(stamps, record));
+        }
         let remote = record.key.remote().ip();
         // RFC 7413 §4.2.2-6.
         // What is not in every SYN-ACK goes once: perhaps that was lost because of it.

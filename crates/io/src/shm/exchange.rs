@@ -349,6 +349,7 @@ mod tests {
             likely,
             port: 0,
             for_all: false,
+            orphan: false,
         }
     }
 

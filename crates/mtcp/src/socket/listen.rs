@@ -227,6 +227,27 @@ impl Context {
         Some(Ok((accepted, remote)))
     }
 
+    /// Closes a listener where other processes that share the interface listen on: connections that nobody has accepted are left to them.
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL` (not listening).
+    pub fn leave(&mut self, id: SocketId) -> Result<()> {
+        let Body::Listener(index) = self.table.get(id)?.body else {
+            return Err(Errno::EINVAL);
+        };
+        self.unwatch(id);
+        self.unbind(id);
+        if let Some(listener) = self.listeners.remove(index) {
+            // A lost link has no listeners any more.
+            let _ = self.driver.call(Command::Leave(listener.id));
+            for waiting in listener.queue {
+                self.refuse(waiting.conn);
+            }
+        }
+        self.table.remove(id);
+        Ok(())
+    }
+
     /// Stops listening.
     pub(crate) fn close_listener(&mut self, index: u32) {
         let Some(listener) = self.listeners.remove(index) else {

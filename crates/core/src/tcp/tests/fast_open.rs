@@ -255,7 +255,7 @@ fn stacks_of_one_address_may_share_their_key() {
     let stack = |secret| {
         server_with(8, |config| {
             config.secret = [secret; 32];
-            config.fast_open_secret = Some([9; 32]);
+            config.common_secret = Some([9; 32]);
         })
     };
     let cookie = cookie(&mut stack(1));

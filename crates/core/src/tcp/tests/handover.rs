@@ -15,13 +15,17 @@ use crate::testing::{Handshake, Harness, Sink, mac, seg};
 
 fn seated(index: u8, seats: u8) -> Harness {
     Harness::with(|config| {
-        config.seat = Some(Seat { index, seats });
+        config.seat = Some(Seat {
+            index,
+            seats,
+            bequeaths: false,
+        });
         config.secret = [index; 32];
     })
 }
 
 /// What one stack hands to others, with the words that follow it.
-fn handed(h: &mut Harness) -> Vec<(Vec<u8>, Handed)> {
+pub(super) fn handed(h: &mut Harness) -> Vec<(Vec<u8>, Handed)> {
     let mut sink = Sink {
         frame_len: 1600,
         ..Sink::default()
@@ -35,7 +39,7 @@ fn handed(h: &mut Harness) -> Vec<(Vec<u8>, Handed)> {
     sink.frames.into_iter().map(split).collect()
 }
 
-fn take(h: &mut Harness, (frame, words): &(Vec<u8>, Handed)) {
+pub(super) fn take(h: &mut Harness, (frame, words): &(Vec<u8>, Handed)) {
     let mut bytes = vec![0; frame.len() + Handed::LEN];
     words.emit(frame, &mut bytes);
     let meta = RxMeta::default();
@@ -52,7 +56,7 @@ fn take(h: &mut Harness, (frame, words): &(Vec<u8>, Handed)) {
 }
 
 /// All that `from` has for others goes to `to`. Returns how much it was.
-fn pass(from: &mut Harness, to: &mut Harness) -> usize {
+pub(super) fn pass(from: &mut Harness, to: &mut Harness) -> usize {
     let frames = handed(from);
     for frame in &frames {
         take(to, frame);

@@ -15,6 +15,7 @@ mod fast_open;
 mod handover;
 mod hostile;
 mod info;
+mod inheritance;
 mod keepalive;
 mod listeners;
 mod lists;
