@@ -412,7 +412,26 @@ impl Engine {
         }
         let socket = self.sockets.remove(index);
         self.forget(index);
-        if let Some(id) = socket.and_then(|socket| socket.ours()) {
+        if let Some(socket) = socket {
+            self.end(&socket);
+        }
+    }
+
+    /// Closes our side of a socket. A listener that others have too is theirs from now on.
+    pub(crate) fn end(&mut self, socket: &Socket) {
+        let Some(id) = socket.ours() else {
+            return;
+        };
+        let is_shared = self
+            .prepared
+            .as_ref()
+            .is_some_and(|prepared| prepared.is_shared());
+        let left = is_shared
+            && socket.inherited
+            && self
+                .context()
+                .is_some_and(|context| context.leave(id).is_ok());
+        if !left {
             self.close(id);
         }
     }
@@ -524,6 +543,7 @@ impl Engine {
         self.blank = -1;
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {
+                socket.inherited = true;
                 socket.body = match socket.body {
                     Body::Stream(_) => Body::Lost,
                     Body::Listener { backlog, .. } => Body::Listener {

@@ -4,6 +4,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use crate::engine::{self, Engine};
+use crate::socket::Socket;
 
 /// How long to wait for peers to take what was written.
 const LINGER: Duration = Duration::from_secs(3);
@@ -30,18 +31,17 @@ impl Engine {
         if self.is_borrowed() {
             return;
         }
-        let open: Vec<_> = self
+        // A descriptor that is used after this is one of a thread that the process takes along.
+        let open: Vec<Socket> = self
             .sockets
             .iter()
-            .filter_map(|(_, socket)| socket.ours())
+            .map(|(_, socket)| socket.clone())
             .collect();
-        let Some(context) = self.context() else {
-            return;
-        };
-        for id in open {
-            // A descriptor that is used after this is one of a thread that the process takes along.
-            let _ = context.close(id);
+        for socket in &open {
+            self.end(socket);
         }
-        let _ = context.drain(LINGER);
+        if let Some(context) = self.context() {
+            let _ = context.drain(LINGER);
+        }
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Socket {
     /// What `bind` said, with the port that the kernel chose.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) body: Body,
+    /// The process that this one was forked by had it, too.
+    pub(crate) inherited: bool,
     pub(crate) recv_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     /// Shared with the connections of a listener.
@@ -68,6 +70,7 @@ impl Socket {
             status: 0,
             local: None,
             body,
+            inherited: false,
             recv_timeout: None,
             send_timeout: None,
             options: Arc::default(),
