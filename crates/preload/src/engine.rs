@@ -1,20 +1,21 @@
 //! The stack of the process and what belongs to it, under one lock.
 
-use std::collections::HashSet;
 use std::ffi::c_int;
 use std::time::Duration;
 
 use mtcp::slab::Slab;
-use mtcp::{Context, Errno, Mtcp, Prepared, Result, SocketId, SocketOption};
+use mtcp::{Context, Errno, Mtcp, Prepared, Result, SetupError, SocketId, SocketOption};
 
 use crate::keeper::Keeper;
+use crate::lent::Pair;
 use crate::lock::{Guard, Lock};
+use crate::pump::Pumps;
 use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{exit, fork, keeper, log, real, wait};
+use crate::{exit, fork, keeper, log, private, real, wait};
 
 /// How often to ask for a queue that another process has.
 pub(crate) const RETRY: Duration = Duration::from_millis(50);
@@ -48,6 +49,9 @@ pub(crate) struct Engine {
     pub(crate) epolls: Slab<EpollSet>,
     pub(crate) waiters: Waiters,
     pub(crate) keeper: Keeper,
+    pub(crate) pumps: Pumps,
+    /// Sockets, by index, for the child that a `fork` is about to make.
+    pub(crate) lent: Vec<(u32, Pair)>,
     /// Turns of the stack so far.
     pub(crate) turns: u64,
     /// It has forked: its children may be those that serve.
@@ -70,6 +74,8 @@ static ENGINE: Lock<Engine> = Lock::new(Engine {
     epolls: Slab::new(),
     waiters: Waiters::new(),
     keeper: Keeper::new(),
+    pumps: Pumps::new(),
+    lent: Vec::new(),
     turns: 0,
     has_children: false,
     starts_soon: false,
@@ -190,14 +196,18 @@ impl Engine {
 
     fn open(&mut self) -> std::result::Result<Stage, String> {
         self.prepare()?;
-        let before = descriptors();
         let prepared = self.prepared.as_mut().ok_or("no settings")?;
-        let mtcp = prepared.open().map_err(|error| error.to_string())?;
-        let context = mtcp.context(0).map_err(|error| error.to_string())?;
-        // SAFETY: makes a socket; no memory is involved.
-        self.blank =
-            unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-        keep_private(&before);
+        let open = || {
+            let mtcp = prepared.open()?;
+            let context = mtcp.context(0)?;
+            // SAFETY: makes a socket; no memory is involved.
+            let blank =
+                unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+            Ok((mtcp, context, blank))
+        };
+        let (opened, _) = private::keep(open);
+        let (mtcp, context, blank) = opened.map_err(|error: SetupError| error.to_string())?;
+        self.blank = blank;
         Ok(Stage::Running {
             context: Box::new(context),
             _mtcp: Box::new(mtcp),
@@ -210,10 +220,9 @@ impl Engine {
             return Ok(());
         }
         let config = rules().ok_or("no settings")?.config.clone();
-        let before = descriptors();
-        let prepared = Prepared::new(config).map_err(|error| error.to_string())?;
-        self.inherited = keep_private(&before);
-        self.prepared = Some(Box::new(prepared));
+        let (prepared, kept) = private::keep(|| Prepared::new(config));
+        self.prepared = Some(Box::new(prepared.map_err(|error| error.to_string())?));
+        self.inherited = kept;
         Ok(())
     }
 
@@ -222,14 +231,12 @@ impl Engine {
         if self.is_borrowed() || !self.has_listener() || !matches!(self.stage, Stage::Idle) {
             return;
         }
-        let before = descriptors();
         // What fails here fails again when the stack starts, which tells.
         if self.prepare().is_ok()
             && let Some(prepared) = &mut self.prepared
         {
-            let _ = prepared.arm();
+            let _ = private::keep(|| prepared.arm());
         }
-        keep_private(&before);
     }
 
     /// Whether the program listens.
@@ -422,6 +429,9 @@ impl Engine {
         let Some(id) = socket.ours() else {
             return;
         };
+        if self.pumps.inherit(id) {
+            return self.staged(true);
+        }
         let is_shared = self
             .prepared
             .as_ref()
@@ -479,12 +489,13 @@ impl Engine {
         if self.is_starved() {
             self.start();
         }
-        let Some((context, waiters)) = self.parts() else {
+        let Stage::Running { context, .. } = &mut self.stage else {
             return;
         };
         // Sockets say what became of the link.
         let _ = context.begin_turn();
-        waiters.wake_ready(context);
+        self.pumps.run(context);
+        self.waiters.wake_ready(context);
         self.turns += 1;
     }
 
@@ -493,9 +504,11 @@ impl Engine {
         let gone = self.release_private(self.waiters.bells());
         // What it has open it closes.
         self.stage = Stage::Idle;
-        if gone.contains(&self.blank) {
-            // SAFETY: a descriptor of the library's own, which nothing here uses any more.
-            unsafe { real::close(self.blank) };
+        for fd in [self.blank, self.pumps.forget()] {
+            if gone.contains(&fd) {
+                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
+                unsafe { real::close(fd) };
+            }
         }
         self.forget_stack();
         self.forget_instances();
@@ -521,8 +534,14 @@ impl Engine {
         self.has_children = false;
         self.starts_soon = false;
         self.waiters = Waiters::new();
+        self.pumps.forget();
         self.keeper = Keeper::new();
         self.forget_stack();
+        for index in self.indices() {
+            if let Some(socket) = self.sockets.get_mut(index) {
+                socket.inherited = true;
+            }
+        }
         self.orphan_epolls();
     }
 
@@ -543,7 +562,6 @@ impl Engine {
         self.blank = -1;
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {
-                socket.inherited = true;
                 socket.body = match socket.body {
                     Body::Stream(_) => Body::Lost,
                     Body::Listener { backlog, .. } => Body::Listener {
@@ -556,33 +574,15 @@ impl Engine {
         }
     }
 
+    /// A child has the connection of a socket, too.
+    pub(crate) fn pump(&mut self, index: u32, pair: Pair) {
+        let id = self.sockets.get(index).and_then(Socket::ours);
+        if let (Some(id), Stage::Running { context, .. }) = (id, &mut self.stage) {
+            self.pumps.add(context, id, pair);
+        }
+    }
+
     pub(crate) fn indices(&self) -> Vec<u32> {
         self.sockets.iter().map(|(index, _)| index).collect()
     }
-}
-
-/// Keeps descriptors that were made since from the program. Returns them.
-fn keep_private(before: &HashSet<c_int>) -> Vec<c_int> {
-    let made: Vec<c_int> = descriptors().difference(before).copied().collect();
-    for fd in &made {
-        slots::set(*fd, Slot::Private);
-    }
-    made
-}
-
-/// The open descriptors of the process.
-fn descriptors() -> HashSet<c_int> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return HashSet::new();
-    };
-    let listed: Vec<c_int> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    // The directory itself is among them, and closed by now.
-    listed.into_iter().filter(|fd| is_open(*fd)).collect()
-}
-
-fn is_open(fd: c_int) -> bool {
-    // SAFETY: asks for a flag; no memory is involved.
-    unsafe { real::fcntl64(fd, libc::F_GETFD, 0) >= 0 }
 }

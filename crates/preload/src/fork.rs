@@ -1,10 +1,15 @@
-//! `fork`: the child inherits listeners and epoll instances; connections stay with the parent, and the stack, if it has any.
+//! `fork`: the child inherits listeners and epoll instances; connections stay with the parent, and the stack, if it has any. The parent pumps
+//! for the child.
 
+use std::ffi::c_int;
 use std::time::Duration;
 
 use crate::engine::{self, Engine};
+use crate::pump::MOST;
 use crate::rules::{Rules, rules};
+use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
+use crate::{lent, real};
 
 /// How long connections that the program has closed may take to end before it forks.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -29,6 +34,7 @@ extern "C" fn before() {
     if let Ok(mut engine) = engine::lock() {
         engine.vacate();
         engine.has_children = true;
+        engine.lend();
         // Given back by `parent`, made anew by `child`.
         let _ = std::mem::ManuallyDrop::new(engine);
     }
@@ -36,7 +42,7 @@ extern "C" fn before() {
 
 extern "C" fn parent() {
     // SAFETY: `before` took it in this thread.
-    unsafe { engine::raw().unlock() };
+    unsafe { engine::raw().held() }.keep_lent();
 }
 
 extern "C" fn child() {
@@ -44,14 +50,16 @@ extern "C" fn child() {
     unsafe { engine::raw().renew() };
     if let Ok(mut engine) = engine::lock() {
         engine.orphan();
+        engine.take_lent();
     }
 }
 
 impl Engine {
     /// Queues are few: one that has no connections is for whoever waits for some first, parent or child.
     fn vacate(&mut self) {
-        let connected = |socket: &Socket| matches!(socket.body, Body::Stream(_));
-        let serves = self.sockets.iter().any(|(_, socket)| connected(socket));
+        let is_connected = |socket: &Socket| matches!(socket.body, Body::Stream(_));
+        let connected = self.sockets.iter().any(|(_, socket)| is_connected(socket));
+        let serves = connected || self.pumps.count() > 0;
         let shared = rules().is_some_and(Rules::has_queues);
         if serves || !shared || self.is_borrowed() || self.waiters.is_wanted() {
             return;
@@ -82,4 +90,83 @@ impl Engine {
             }
         }
     }
+
+    /// Makes a socket of the kernel for each connection, as many as there may be.
+    fn lend(&mut self) {
+        let connections: Vec<_> = self
+            .sockets
+            .iter()
+            .filter_map(|(index, socket)| match socket.body {
+                Body::Stream(id) => Some((index, id, socket.domain)),
+                _ => None,
+            })
+            .take(MOST.saturating_sub(self.pumps.count()))
+            .collect();
+        let Some(context) = self.context() else {
+            return;
+        };
+        let mut lent = Vec::new();
+        for (index, id, domain) in connections {
+            // One that is not connected yet stays with the parent.
+            let ends = (context.local_addr(id), context.peer_addr(id));
+            let (Ok(local), Ok(remote)) = ends else {
+                continue;
+            };
+            let Some(pair) = lent::pair(domain, [local, remote]) else {
+                break;
+            };
+            lent.push((index, pair));
+        }
+        self.lent = lent;
+    }
+
+    /// In the parent: the child has its ends.
+    fn keep_lent(&mut self) {
+        for (index, pair) in std::mem::take(&mut self.lent) {
+            // SAFETY: a descriptor of the library's own, which is the child's now.
+            unsafe { real::close(pair.theirs) };
+            self.pump(index, pair);
+        }
+        self.staged(true);
+    }
+
+    /// In the child: the program finds its ends where the connections were.
+    fn take_lent(&mut self) {
+        for (index, pair) in std::mem::take(&mut self.lent) {
+            let names = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Socket(index));
+            let names: Vec<c_int> = names.map(|(fd, _)| fd).collect();
+            for fd in names {
+                replace(fd, pair.theirs);
+            }
+            if let Some(socket) = self.sockets.remove(index) {
+                set_waiting(pair.theirs, !socket.nonblocking);
+            }
+            for fd in [pair.ours, pair.theirs] {
+                // SAFETY: descriptors of the library's own: the one is the parent's, the other has the program's numbers.
+                unsafe { real::close(fd) };
+            }
+        }
+    }
+}
+
+/// Gives the kernel's socket `with` the number `fd`, which is closed by `exec` if it was before.
+fn replace(fd: c_int, with: c_int) {
+    // SAFETY: no memory is involved.
+    unsafe {
+        let flags = real::fcntl64(fd, libc::F_GETFD, 0);
+        let cloexec = if flags & libc::FD_CLOEXEC != 0 {
+            libc::O_CLOEXEC
+        } else {
+            0
+        };
+        real::dup3(with, fd, cloexec);
+    }
+    slots::set(fd, Slot::Kernel);
+}
+
+/// Whether calls on a socket of the kernel wait.
+fn set_waiting(fd: c_int, wait: bool) {
+    let flags = if wait { 0 } else { libc::O_NONBLOCK };
+    // SAFETY: no memory is involved.
+    unsafe { real::fcntl64(fd, libc::F_SETFL, flags.cast_unsigned().into()) };
 }

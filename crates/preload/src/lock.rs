@@ -36,11 +36,17 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Gives back what a forgotten guard had taken.
+    /// The guard that was forgotten.
     ///
     /// # Safety
     /// This thread took the lock and nothing refers to the value any more.
-    pub(crate) unsafe fn unlock(&self) {
+    pub(crate) unsafe fn held(&self) -> Guard<'_, T> {
+        Guard(self)
+    }
+
+    /// # Safety
+    /// As for [`held`](Self::held).
+    unsafe fn unlock(&self) {
         // SAFETY: the caller's promise.
         unsafe { libc::pthread_mutex_unlock(self.raw.get()) };
     }

@@ -12,6 +12,7 @@ use mtcp::{Context, Errno, Events, Result, SocketId};
 
 use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
+use crate::private;
 use crate::slots::{self, Slot};
 
 /// What a sleeper sleeps for, besides descriptors of the kernel.
@@ -173,6 +174,7 @@ impl Waiters {
                 if bell < 0 {
                     return Err(Errno(mtcp::posix::call::errno()));
                 }
+                let bell = private::lift(bell);
                 slots::set(bell, Slot::Private);
                 self.beds.push(Bed {
                     bell,
@@ -310,6 +312,10 @@ pub(crate) fn sleep(
         // A link that is gone leaves nothing to sleep on; its sockets say so.
         let most = context.prepare_sleep(&mut links).unwrap_or_default();
         timeout = [timeout, most].into_iter().flatten().min();
+        if engine.pumps.is_busy() {
+            timeout = Some(Duration::ZERO);
+        }
+        links.extend(engine.pumps.descriptor());
         engine.waiters.until = timeout.map_or(u64::MAX, |time| now().saturating_add(nanos(time)));
     }
     let poll_in = |fd| pollfd {

@@ -10,6 +10,7 @@ use mtcp::{Context, Domain, Errno, Result, SocketId};
 
 use super::{duration, hooks};
 use crate::engine::{self, Engine, Found};
+use crate::lent;
 use crate::log::{Unsupported, unsupported};
 use crate::real;
 use crate::slots;
@@ -27,7 +28,12 @@ hooks! {
             return answer(|| unsafe { set(fd, (level, name), value, len) });
         }
         // SAFETY: the same arguments.
-        unsafe { real::setsockopt(fd, level, name, value, len) }
+        let result = unsafe { real::setsockopt(fd, level, name, value, len) };
+        if result < 0 && level != SOL_SOCKET && lent::is_lent(fd) {
+            // The connection is another process's, and stays as it was.
+            return 0;
+        }
+        result
     }
 
     /// getsockopt(2).

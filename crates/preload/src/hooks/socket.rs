@@ -10,6 +10,7 @@ use mtcp::{Context, Domain, Errno, Events, How, Result, SocketId, SocketOption, 
 
 use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
+use crate::lent::{self, End};
 use crate::lock::Guard;
 use crate::real;
 use crate::rules::{Place, rules};
@@ -82,7 +83,7 @@ hooks! {
             return unsafe { name(id, Context::local_addr, addr, len) };
         }
         // SAFETY: the same arguments.
-        unsafe { real::getsockname(fd, addr, len) }
+        unsafe { lent_or(fd, End::Local, addr, len, real::getsockname) }
     }
 
     /// getpeername(2).
@@ -92,8 +93,29 @@ hooks! {
             return unsafe { name(id, Context::peer_addr, addr, len) };
         }
         // SAFETY: the same arguments.
-        unsafe { real::getpeername(fd, addr, len) }
+        unsafe { lent_or(fd, End::Remote, addr, len, real::getpeername) }
     }
+}
+
+/// An end of a connection that another process has, or what the kernel says.
+///
+/// # Safety
+/// As for getsockname(2).
+unsafe fn lent_or(
+    fd: c_int,
+    end: End,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    kernel: unsafe fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+) -> c_int {
+    if rules().is_some()
+        // SAFETY: the caller's promises.
+        && let Some(told) = unsafe { lent::tell(fd, end, addr, len) }
+    {
+        return done(|| told);
+    }
+    // SAFETY: the same arguments.
+    unsafe { kernel(fd, addr, len) }
 }
 
 /// Stores one end of a connection.

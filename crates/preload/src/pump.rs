@@ -1,0 +1,313 @@
+//! The parent's part of connections that its children have, too: bytes go between the stack and the socket of the kernel that a child got
+//! (`lent`).
+//!
+//! What a child writes is sent. What the peer sends goes to the child once the program here has closed its own descriptors of the
+//! connection, and before that to the program here. The connection ends with the last who has it.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{EPOLL_CTL_ADD, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, epoll_event};
+use mtcp::slab::Slab;
+use mtcp::{
+    Context, Ctl, EpollEvent, Errno, Events, How, Interest, RecvFlags, Result, SendFlags, SocketId,
+};
+
+use crate::lent::Pair;
+use crate::slots::{self, Slot};
+use crate::{private, real};
+
+/// Connections that children may have at most.
+pub(crate) const MOST: usize = 1024;
+/// Bytes that are moved at a time ...
+const CHUNK: usize = 64 << 10;
+/// ... and how often, before others have their turn.
+const ROUNDS: usize = 8;
+/// Reports per turn.
+const REPORTS: usize = 32;
+
+/// One connection that a child has.
+#[derive(Clone, Copy, Debug)]
+struct Pump {
+    id: SocketId,
+    /// The child has the other end.
+    end: c_int,
+    /// The program here has closed the connection.
+    sole: bool,
+    /// The peer has sent all, and the child knows.
+    received: bool,
+    /// The child has sent all, and the peer knows.
+    sent: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Pumps {
+    list: Slab<Pump>,
+    /// What watches the children's sockets, and the connections.
+    kernel: c_int,
+    stack: Option<SocketId>,
+    /// Those that have more to move.
+    busy: Vec<u32>,
+}
+
+/// What is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// To wait for more.
+    Nothing,
+    More,
+    /// The child has closed it, or it failed.
+    Over,
+}
+
+impl Pumps {
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: Slab::new(),
+            kernel: -1,
+            stack: None,
+            busy: Vec::new(),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.list.iter().count()
+    }
+
+    /// What a driver has to sleep on, too.
+    pub(crate) fn descriptor(&self) -> Option<c_int> {
+        (self.kernel >= 0 && self.count() > 0).then_some(self.kernel)
+    }
+
+    /// Whether there is something to move at once.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// A child has `pair.theirs`.
+    pub(crate) fn add(&mut self, context: &mut Context, id: SocketId, pair: Pair) {
+        slots::set(pair.ours, Slot::Private);
+        let index = self.list.insert(Pump {
+            id,
+            end: pair.ours,
+            sole: false,
+            received: false,
+            sent: false,
+        });
+        if self.watch(context, id, pair.ours, index).is_err() {
+            self.remove(context, index);
+        }
+    }
+
+    fn watch(&mut self, context: &mut Context, id: SocketId, end: c_int, index: u32) -> Result<()> {
+        if self.kernel < 0 {
+            // SAFETY: makes a descriptor; no memory is involved.
+            let made = unsafe { real::epoll_create1(libc::EPOLL_CLOEXEC) };
+            if made < 0 {
+                return Err(Errno(libc::EMFILE));
+            }
+            self.kernel = private::lift(made);
+            slots::set(self.kernel, Slot::Private);
+        }
+        let mut event = epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET)
+                .cast_unsigned(),
+            u64: index.into(),
+        };
+        // SAFETY: an event.
+        if unsafe { real::epoll_ctl(self.kernel, EPOLL_CTL_ADD, end, &raw mut event) } < 0 {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let stack = match self.stack {
+            Some(stack) => stack,
+            None => *self.stack.insert(context.epoll_create()?),
+        };
+        let interest = Interest {
+            events: Events::IN | Events::OUT | Events::RDHUP | Events::ET,
+            data: index.into(),
+        };
+        // Another child may have the same connection: then that one's is changed.
+        match context.epoll_ctl(stack, Ctl::Add, id, interest) {
+            Err(Errno(libc::EEXIST)) => context.epoll_ctl(stack, Ctl::Mod, id, interest),
+            result => result,
+        }
+    }
+
+    /// The program here has closed the connection. Returns whether a child has it still.
+    pub(crate) fn inherit(&mut self, id: SocketId) -> bool {
+        let mine: Vec<u32> = self.of(id).collect();
+        for index in &mine {
+            if let Some(pump) = self.list.get_mut(*index) {
+                pump.sole = true;
+                self.busy.push(*index);
+            }
+        }
+        !mine.is_empty()
+    }
+
+    fn of(&self, id: SocketId) -> impl Iterator<Item = u32> {
+        let mine = self.list.iter().filter(move |(_, pump)| pump.id == id);
+        mine.map(|(index, _)| index)
+    }
+
+    /// Moves what there is to move.
+    pub(crate) fn run(&mut self, context: &mut Context) {
+        if self.descriptor().is_none() {
+            return;
+        }
+        let mut due = std::mem::take(&mut self.busy);
+        self.collect(context, &mut due);
+        due.sort_unstable();
+        due.dedup();
+        for index in due {
+            match self.list.get_mut(index).map(|pump| pump.run(context)) {
+                Some(Left::More) => self.busy.push(index),
+                Some(Left::Over) => self.remove(context, index),
+                Some(Left::Nothing) | None => {}
+            }
+        }
+    }
+
+    /// Adds those that have news.
+    fn collect(&mut self, context: &mut Context, due: &mut Vec<u32>) {
+        let mut kernel = [epoll_event { events: 0, u64: 0 }; REPORTS];
+        let most = REPORTS as c_int;
+        // SAFETY: room for so many events.
+        let n = unsafe { real::epoll_wait(self.kernel, kernel.as_mut_ptr(), most, 0) };
+        let n = usize::try_from(n).unwrap_or(0);
+        due.extend(kernel.iter().take(n).map(|event| event.u64 as u32));
+        let mut stack = [EpollEvent::default(); REPORTS];
+        let taken = self.stack.map(|id| context.epoll_take(id, &mut stack));
+        let m = taken.and_then(Result::ok).unwrap_or(0);
+        for event in stack.iter().take(m) {
+            // All children that have it.
+            let id = self.list.get(event.data as u32).map(|pump| pump.id);
+            due.extend(id.into_iter().flat_map(|id| self.of(id)));
+        }
+        if n == REPORTS || m == REPORTS {
+            // There may be more.
+            self.busy.extend(due.first());
+        }
+    }
+
+    fn remove(&mut self, context: &mut Context, index: u32) {
+        let Some(pump) = self.list.remove(index) else {
+            return;
+        };
+        slots::set(pump.end, Slot::Kernel);
+        // SAFETY: the library's own descriptor, which nothing uses any more.
+        unsafe { real::close(pump.end) };
+        if !pump.sole {
+            if let (Some(stack), None) = (self.stack, self.of(pump.id).next()) {
+                let _ = context.epoll_ctl(stack, Ctl::Del, pump.id, Interest::default());
+            }
+        } else if self.of(pump.id).next().is_none() {
+            // What was written still goes out.
+            let _ = context.close(pump.id);
+        }
+    }
+
+    /// The stack is gone, or the parent's. Returns the descriptor that watched.
+    pub(crate) fn forget(&mut self) -> c_int {
+        std::mem::replace(self, Self::new()).kernel
+    }
+}
+
+impl Pump {
+    fn run(&mut self, context: &mut Context) -> Left {
+        let mut buffer = [0; CHUNK];
+        for _ in 0..ROUNDS {
+            let up = self.send(context, &mut buffer);
+            let down = self.receive(context, &mut buffer);
+            match (up, down) {
+                (Left::Over, _) | (_, Left::Over) => return Left::Over,
+                (Left::Nothing, Left::Nothing) => return Left::Nothing,
+                _ => {}
+            }
+        }
+        Left::More
+    }
+
+    /// From the child to the peer.
+    fn send(&mut self, context: &mut Context, buffer: &mut [u8]) -> Left {
+        if self.sent {
+            return Left::Nothing;
+        }
+        match take(self.end, buffer, MSG_PEEK) {
+            Ok(0) if is_closed(self.end) => Left::Over,
+            Ok(0) => {
+                self.sent = true;
+                let _ = context.shutdown(self.id, How::Write);
+                Left::More
+            }
+            Ok(n) => {
+                let bytes = buffer.get(..n).unwrap_or_default();
+                match context.send(self.id, bytes, SendFlags::empty()) {
+                    Ok(sent) => {
+                        let _ = take(self.end, buffer.get_mut(..sent).unwrap_or_default(), 0);
+                        Left::More
+                    }
+                    Err(Errno::EAGAIN) => Left::Nothing,
+                    Err(_) => Left::Over,
+                }
+            }
+            Err(Errno::EAGAIN) => Left::Nothing,
+            Err(_) => Left::Over,
+        }
+    }
+
+    /// From the peer to the child.
+    fn receive(&mut self, context: &mut Context, buffer: &mut [u8]) -> Left {
+        if self.received || !self.sole {
+            return Left::Nothing;
+        }
+        match context.recv(self.id, buffer, RecvFlags::PEEK) {
+            Ok(0) => {
+                self.received = true;
+                // SAFETY: no memory is involved.
+                unsafe { real::shutdown(self.end, libc::SHUT_WR) };
+                Left::More
+            }
+            Ok(n) => match give(self.end, buffer.get(..n).unwrap_or_default()) {
+                Ok(given) => {
+                    let _ = context.read(self.id, buffer.get_mut(..given).unwrap_or_default());
+                    Left::More
+                }
+                Err(Errno::EAGAIN) => Left::Nothing,
+                // It has closed it, and perhaps written before.
+                Err(_) => {
+                    self.received = true;
+                    Left::More
+                }
+            },
+            Err(Errno::EAGAIN) => Left::Nothing,
+            Err(_) => Left::Over,
+        }
+    }
+}
+
+fn take(fd: c_int, into: &mut [u8], flags: c_int) -> Result<usize> {
+    let at: *mut c_void = into.as_mut_ptr().cast();
+    // SAFETY: room for so many bytes.
+    let n = unsafe { real::recv(fd, at, into.len(), flags | MSG_DONTWAIT) };
+    usize::try_from(n).map_err(|_| Errno(mtcp::posix::call::errno()))
+}
+
+fn give(fd: c_int, bytes: &[u8]) -> Result<usize> {
+    let at: *const c_void = bytes.as_ptr().cast();
+    // SAFETY: so many bytes are there.
+    let n = unsafe { real::send(fd, at, bytes.len(), MSG_DONTWAIT | MSG_NOSIGNAL) };
+    usize::try_from(n).map_err(|_| Errno(mtcp::posix::call::errno()))
+}
+
+/// Whether nobody has the other end any more: one that only sends no more can still receive.
+fn is_closed(fd: c_int) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one descriptor.
+    unsafe { real::poll(&raw mut poll, 1, 0) };
+    poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
