@@ -76,10 +76,7 @@ impl Tcp {
                 conn.cold.read_shut = true;
                 Ok(())
             }),
-            Command::Close(id) => self.done(now, id, |conn| {
-                conn.close(now);
-                Ok(())
-            }),
+            Command::Close(id) => self.close(now, id),
             Command::Abort(id) => self.done(now, id, |conn| {
                 conn.abort_by_user(now);
                 Ok(())
@@ -91,7 +88,7 @@ impl Tcp {
         }
     }
 
-    fn live(&mut self, id: ConnId) -> Result<Conn<'_>, Error> {
+    pub fn live(&mut self, id: ConnId) -> Result<Conn<'_>, Error> {
         if !self.conns.slots.is_live(id.slot, id.generation) {
             return Err(Error::BadId);
         }

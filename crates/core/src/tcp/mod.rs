@@ -37,6 +37,7 @@ mod option_sets;
 mod options;
 mod output;
 mod pacing;
+mod parting;
 mod path_probe;
 mod prr;
 mod queues;
@@ -78,6 +79,7 @@ use crate::tcp::conn::Conns;
 use crate::tcp::cookie::Cookies;
 use crate::tcp::half_open::HalfOpens;
 use crate::tcp::listen::Listeners;
+use crate::tcp::parting::Parting;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::time_wait::TimeWaits;
 
@@ -95,6 +97,7 @@ pub(crate) struct Tcp {
     ports: Option<EphemeralPorts>,
     /// To the other stacks with our addresses, if there are any.
     handover: Option<Box<Handover>>,
+    parting: Parting,
 }
 
 impl Tcp {
@@ -120,6 +123,7 @@ impl Tcp {
             flows: FlowTable::new(flows, config.inherited_secret(), page_policy(&config))?,
             cookies: Cookies::new(config.inherited_secret()),
             handover: Handover::new(&config).map(Box::new),
+            parting: Parting::default(),
             ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
             shared: Shared::new(config, stack_streams)?,
         };

@@ -51,12 +51,16 @@ impl Tcp {
         self.shared
             .net
             .transmit(port, sink, &mut self.shared.counters);
-        let _ = self.shared.send_answers(now, port, sink)
+        let all = self.shared.send_answers(now, port, sink)
             && self.send_last_acks(now, port, sink)
             && self.send_syn_acks(now, port, sink)
             && self.send_list(now, port, Output::Control, sink)
             && self.send_acks(now, port, sink)
             && self.send_list(now, port, Output::Data, sink);
+        if all && !self.parting.is_empty() {
+            self.part(now, port);
+            self.shared.send_answers(now, port, sink);
+        }
     }
 
     /// Round robin over the connections of a list. False when the sink is full.

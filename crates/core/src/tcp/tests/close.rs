@@ -150,6 +150,32 @@ fn close_with_unread_data_resets() {
     h.expect_gone();
 }
 
+/// What was written before goes out as far as the peer's window lets it: it left Linux at once, too.
+#[test]
+fn close_with_unread_data_sends_what_it_may_before_the_reset() {
+    let mut h = Harness::established();
+    h.send(seg().seq(1).ack(1).win(2000).len(10));
+    h.expect(seg().ack(11));
+    h.write(4000);
+    h.close();
+    h.expect(seg().seq(1).len(1000).ack(11));
+    h.expect(seg().seq(1001).len(1000).ack(11));
+    h.expect(seg().rst().seq(2001).ack(11));
+    h.expect_nothing();
+    h.expect_gone();
+}
+
+#[test]
+fn close_with_unread_data_and_a_closed_window_resets() {
+    let mut h = Harness::established();
+    h.send(seg().seq(1).ack(1).win(0).len(10));
+    h.expect(seg().ack(11));
+    h.write(100);
+    h.close();
+    h.expect(seg().rst().seq(1).ack(11));
+    h.expect_gone();
+}
+
 #[test]
 fn close_without_lingering_resets() {
     let mut h = Harness::new();
