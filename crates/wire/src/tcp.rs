@@ -99,6 +99,17 @@ impl TcpHeader {
     /// `Truncated` if the data offset points past the segment; `BadLength` if it is less than 5.
     #[inline]
     pub fn parse(segment: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let (mut header, options, payload) = Self::split(segment)?;
+        header.options.read(options);
+        Ok((header, payload))
+    }
+
+    /// Splits a segment into header, options that were not read, and payload.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    #[inline]
+    pub fn split(segment: &[u8]) -> Result<(Self, &[u8], &[u8]), ParseError> {
         let h = segment.first_chunk::<20>().ok_or(ParseError::Truncated)?;
         let header_len = usize::from(h[12] >> 4) * 4;
         if header_len < Self::MIN_LEN {
@@ -116,9 +127,9 @@ impl TcpHeader {
             flags: TcpFlags::from_bits_truncate(u16::from_be_bytes([h[12] & 1, h[13]])),
             window: u16::from_be_bytes([h[14], h[15]]),
             urgent: u16::from_be_bytes([h[18], h[19]]),
-            options: TcpOptions::parse(options),
+            options: TcpOptions::default(),
         };
-        Ok((parsed, payload))
+        Ok((parsed, options, payload))
     }
 
     /// Length of the header that `emit` writes, in bytes: a multiple of 4, at most 60.

@@ -74,7 +74,7 @@ impl Conn<'_> {
     fn take_syn(&mut self, now: Instant, seg: &Segment<'_>) {
         let wscale = self.cold.offer_wscale;
         let is_ipv4 = self.key.is_ipv4();
-        let agreed = Agreed::new(&self.sh.config, wscale, &seg.options, is_ipv4);
+        let agreed = Agreed::new(&self.sh.config, wscale, seg.options, is_ipv4);
         let config = &self.sh.config;
         let options = self.sh.options.at(self.cold.options);
         let (hot, cold) = (&mut *self.hot, &mut *self.cold);

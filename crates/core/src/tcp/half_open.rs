@@ -241,7 +241,7 @@ impl Tcp {
         let config = &self.shared.config;
         let key = seg.key;
         let wscale = window_scale_for(config.max_buffer);
-        let agreed = Agreed::new(config, wscale, &seg.options, key.is_ipv4());
+        let agreed = Agreed::new(config, wscale, seg.options, key.is_ipv4());
         let mut facts = Options::new(&agreed);
         let listens = self.listeners.at(listener);
         let gives = listens.is_some_and(|listener| listener.options.fast_open.is_some());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta};
 use wire::handed::Handed;
-use wire::tcp::TcpFlags;
+use wire::tcp::{TcpFlags, TcpOptions};
 use wire::time::Instant;
 
 use crate::drops::Drop;
@@ -119,7 +119,8 @@ impl Tcp {
                     frame,
                     datagram,
                 };
-                match Segment::parse(datagram, flow) {
+                let mut options = TcpOptions::default();
+                match Segment::parse(datagram, flow, &mut options) {
                     Ok(segment) => self.process(now, &carrier, &segment),
                     Err(reason) => self.shared.counters.drop(reason),
                 }

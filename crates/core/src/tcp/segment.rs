@@ -42,19 +42,25 @@ pub(crate) struct Segment<'a> {
     pub flags: TcpFlags,
     /// As in the header, not scaled.
     pub window: u16,
-    pub options: TcpOptions,
+    pub options: &'a TcpOptions,
     /// ECN field of the packet.
     pub ecn: Ecn,
     pub payload: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Parses and verifies the payload of `datagram`, which belongs to `flow`.
+    /// Parses and verifies the payload of `datagram`, which belongs to `flow`. The options go to their place, which is as they are by
+    /// default: they are too large to be moved around.
     /// RFC 9293 MUST-3, MUST-5.
     #[inline]
-    pub fn parse(datagram: &'a Datagram<'_>, flow: &Flow) -> Result<Self, Drop> {
+    pub fn parse(
+        datagram: &'a Datagram<'_>,
+        flow: &Flow,
+        options: &'a mut TcpOptions,
+    ) -> Result<Self, Drop> {
         let bytes = &*datagram.payload;
-        let (header, payload) = TcpHeader::parse(bytes).map_err(|_| Drop::TcpMalformed)?;
+        let (header, option_bytes, payload) =
+            TcpHeader::split(bytes).map_err(|_| Drop::TcpMalformed)?;
         if datagram.checksum == RxChecksum::Unverified
             && !verify_transport(datagram.src, datagram.dst, Protocol::TCP, bytes)
         {
@@ -64,6 +70,7 @@ impl<'a> Segment<'a> {
         if header.src_port == 0 || header.dst_port == 0 {
             return Err(Drop::TcpMalformed);
         }
+        options.read(option_bytes);
         let Digest { hash, origin } = flow.digest;
         Ok(Self {
             key: flow.key,
@@ -73,7 +80,7 @@ impl<'a> Segment<'a> {
             ack: header.ack,
             flags: header.flags,
             window: header.window,
-            options: header.options,
+            options,
             ecn: datagram.ecn,
             payload,
         })

@@ -154,37 +154,38 @@ impl TcpOptions {
     /// options are skipped (MUST-6).
     #[inline]
     pub fn parse(bytes: &[u8]) -> Self {
+        let mut options = Self::default();
+        options.read(bytes);
+        options
+    }
+
+    /// [`Self::parse`] into its place, which is as it is by default.
+    #[inline]
+    pub fn read(&mut self, bytes: &[u8]) {
         // RFC 7323 appendix A recommends this layout, and all but handshake and loss segments have it.
         if let [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] = *bytes {
-            return Self {
-                timestamps: Some(Timestamps {
-                    tsval: u32::from_be_bytes([a, b, c, d]),
-                    tsecr: u32::from_be_bytes([e, f, g, h]),
-                }),
-                ..Self::default()
-            };
+            self.timestamps = Some(Timestamps {
+                tsval: u32::from_be_bytes([a, b, c, d]),
+                tsecr: u32::from_be_bytes([e, f, g, h]),
+            });
+        } else if !bytes.is_empty() {
+            self.read_any(bytes);
         }
-        if bytes.is_empty() {
-            return Self::default();
-        }
-        Self::parse_any(bytes)
     }
 
     /// RFC 9293 MUST-4, MUST-6.
-    fn parse_any(bytes: &[u8]) -> Self {
-        let mut options = Self::default();
+    fn read_any(&mut self, bytes: &[u8]) {
         for option in RawOptions::new(bytes) {
             let well_formed = match option {
                 RawOption::Nop => true,
                 RawOption::Malformed(_) => false,
-                RawOption::Other { kind, value } => options.apply(kind, value),
+                RawOption::Other { kind, value } => self.apply(kind, value),
             };
             if !well_formed {
-                options.malformed = true;
+                self.malformed = true;
                 break;
             }
         }
-        options
     }
 
     /// A single option, for printing.
