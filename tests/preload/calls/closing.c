@@ -136,6 +136,13 @@ static void we_reset(void)
 	arrived(fd, 10);
 	close(fd);
 	result("peer reads of one with unread bytes", peer("receive 0 1"));
+	fd = pair(0);
+	peer("send 0 10");
+	arrived(fd, 10);
+	send_all(fd, 0, 100);
+	close(fd);
+	result("peer receives what was written before", peer("receive 0 100"));
+	result("and then", peer("receive 0 1"));
 }
 
 static void lingering(void)
