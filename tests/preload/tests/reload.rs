@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use applications::nginx::Nginx;
 use applications::process::{PROMPT, wait_until};
 use applications::web::publish;
-use applications::{Family, Process, Site, note};
+use applications::{Family, Process, Site, files, note};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Clients at once, each with one request at a time, on a connection of its own.
@@ -93,7 +93,7 @@ impl Server {
             workers: 2,
             port: 80,
             identity: None,
-            more: "",
+            more: "location = /slow { limit_rate 2m; }",
         };
         let process = site.start_ours(site.ours(&nginx.words(&site)), 80);
         Some(Self { site, process })
@@ -187,4 +187,44 @@ fn a_killed_worker_loses_what_it_had_accepted() {
         "{lost} lost: {:?}",
         server.process
     );
+}
+
+/// Reads a file, and counts itself among those that have `begun`.
+fn download(at: SocketAddr, begun: &AtomicU64) -> Vec<u8> {
+    let mut stream = TcpStream::connect_timeout(&at, PATIENCE).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /slow HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = vec![0];
+    stream.read_exact(&mut answer).unwrap();
+    begun.fetch_add(1, Ordering::Relaxed);
+    stream.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+/// Answers that have begun are given to their end, and then the server ends.
+#[test]
+fn quit_finishes_what_has_begun() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let slow = server.site.lab().www().join("slow");
+    files::make(&slow, 4, 5_000_000);
+    let wanted = std::fs::read(slow).unwrap();
+    let at = SocketAddr::new(Family::V4.ours(), 80);
+    let begun = AtomicU64::new(0);
+    server.site.lab().peer().enter(|| {
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let answer = download(at, &begun);
+                    assert!(answer.ends_with(&wanted), "{} bytes", answer.len());
+                });
+            }
+            wait_until("downloads have begun", PATIENCE, || {
+                begun.load(Ordering::Relaxed) == CLIENTS
+            });
+            kill_process(server.master(), Signal::QUIT).unwrap();
+        });
+    });
+    server.process.finish(PROMPT).must_succeed();
 }
