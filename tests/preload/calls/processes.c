@@ -156,11 +156,76 @@ static void master_and_workers(void)
 	close(waiting_fd);
 }
 
+/* A server that forks for each connection, which is the child's from then on. */
+static void connection_for_a_child(void)
+{
+	struct sockaddr_storage name;
+	socklen_t length = sizeof name;
+	int fd = pair(0);
+	pid_t child = fork();
+	if (child == 0) {
+		if (getpeername(fd, (struct sockaddr *)&name, &length) == -1 || length != address_length)
+			_exit(2);
+		if (recv(fd, buffer, 10, MSG_WAITALL) != 10)
+			_exit(3);
+		fill(buffer, 0, 100);
+		_exit(write(fd, buffer, 100) == 100 && read(fd, buffer, 100) == 0 ? 0 : 1);
+	}
+	close(fd);
+	peer("send 0 10");
+	result("peer receives", peer("receive 0 100"));
+	peer("shut 0");
+	wait_for("child", child);
+	result("peer at the end", peer("receive 0 1"));
+}
+
+/* The same as inetd does it: what is executed knows of nothing. */
+static void connection_for_a_program(void)
+{
+	int fd = pair(0);
+	pid_t child = fork();
+	if (child == 0) {
+		dup2(fd, 0);
+		dup2(fd, 1);
+		close(fd);
+		execl("/bin/cat", "cat", (char *)NULL);
+		_exit(99);
+	}
+	close(fd);
+	peer("send 0 3000");
+	result("peer receives", peer("receive 0 3000"));
+	peer("shut 0");
+	wait_for("program", child);
+	result("peer at the end", peer("receive 0 1"));
+}
+
+/* Parent and child have it: the one reads, both write. */
+static void connection_of_both(void)
+{
+	int fd = pair(0);
+	pid_t child = fork();
+	if (child == 0) {
+		fill(buffer, 0, 100);
+		_exit(write(fd, buffer, 100) == 100 ? 0 : 1);
+	}
+	wait_for("child", child);
+	result("peer receives", peer("receive 0 100"));
+	peer("send 0 10");
+	result("read", recv(fd, buffer, 10, MSG_WAITALL));
+	send_all(fd, 100, 10);
+	result("peer receives", peer("receive 0 10"));
+	close(fd);
+	result("peer at the end", peer("receive 0 1"));
+}
+
 const struct test processes[] = {{"inherited listener", inherited_listener},
 								 {"connection of a child", connection_of_a_child},
 								 {"child that ends", child_that_ends},
 								 {"spawned", spawned},
 								 {"closed by exec", closed_by_exec},
+								 {"connection for a child", connection_for_a_child},
+								 {"connection for a program", connection_for_a_program},
+								 {"connection of both", connection_of_both},
 								 {"kept by exec", kept_by_exec},
 								 {"master and workers", master_and_workers},
 								 {0}};
