@@ -15,7 +15,8 @@ use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
-use crate::tcp::half_open::beyond;
+
+use crate::tcp::half_open::{self, beyond};
 use crate::tcp::isn;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{self, Opening, limits, marked};
@@ -182,22 +183,27 @@ impl Tcp {
                 .leave_backlog(listener, slot, &mut self.shared.queues);
             self.settle(now, slot);
         }
-        self.drop_half_open_of(listener);
+        self.drop_half_open_of(now, listener, resets);
         if let Some(entry) = self.listeners.at(listener) {
             self.shared.options.release(entry.set);
         }
     }
 
-    fn drop_half_open_of(&mut self, listener: u32) {
+    fn drop_half_open_of(&mut self, now: Instant, listener: u32, resets: bool) {
         for slot in 0..self.half_open.slots.high_water() {
             let generation = self.half_open.slots.generation(slot);
             let record = self
                 .half_open
                 .at(slot)
                 .filter(|_| self.half_open.slots.is_live(slot, generation));
-            if record.is_some_and(|record| u32::from(record.listener) == listener) {
-                self.drop_half_open(slot);
+            let Some(&record) = record.filter(|record| u32::from(record.listener) == listener)
+            else {
+                continue;
+            };
+            if resets && record.has(half_open::Options::SENT) {
+                self.reset_half_open(now, &record);
             }
+            self.drop_half_open(slot);
         }
     }
 

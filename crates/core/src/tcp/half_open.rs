@@ -294,6 +294,26 @@ impl Tcp {
         self.schedule_half_open(now, slot, retries);
     }
 
+    /// Says that it will not be a connection. The peer may hold it for one already, and nobody may be left here to answer what it sends
+    /// (RFC 9293 §3.10.5, SYN-RECEIVED STATE). As few as other answers to strangers: their addresses may be made up.
+    pub fn reset_half_open(&mut self, now: Instant, record: &HalfOpen) {
+        if !self.shared.resets.allow(now) {
+            return self.shared.counters.drop(Drop::ReplyLimited);
+        }
+        let header = TcpHeader {
+            seq: record.iss + 1,
+            ack: record.rcv_nxt(),
+            flags: TcpFlags::RST | TcpFlags::ACK,
+            options: TcpOptions {
+                timestamps: self.half_open_stamps(now, record),
+                ..TcpOptions::default()
+            },
+            ..TcpHeader::default()
+        };
+        self.shared.counters.resets_out += 1;
+        self.shared.send_bare(&record.key, &header);
+    }
+
     /// Back to LISTEN.
     pub fn drop_half_open(&mut self, slot: u32) {
         if let Some(&HalfOpen { key, .. }) = self.half_open.at(slot) {

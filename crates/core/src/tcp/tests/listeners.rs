@@ -198,6 +198,8 @@ fn unlisten_resets_what_was_not_accepted() {
     h.transmit();
     h.expect(seg().rst().any_ack().port(6000));
     h.expect(seg().rst().any_ack().port(6001));
+    // Half-open here, but perhaps not there.
+    h.expect(seg().seq(1).rst().ack(1).port(6002));
     h.expect_nothing();
     let usage = h.stack.usage();
     assert_eq!((usage.half_open, usage.listeners, usage.flows), (0, 0, 0));
