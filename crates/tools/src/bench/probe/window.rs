@@ -81,7 +81,7 @@ fn check(outcome: &Outcome, wanted: u32) -> anyhow::Result<()> {
     // Some are always about to be replaced.
     if outcome.open * 10 < u64::from(wanted) * 9 {
         bail!(
-            "only {} of {wanted} connections were open: raise the limit of open files (ulimit -n)",
+            "only {} of {wanted} connections were open at a time: they end faster than others open, or the limit of open files (ulimit -n) is too low",
             outcome.open
         );
     }

@@ -76,11 +76,12 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
+/// A dash where there is nothing to compare with, or to compare.
 pub(super) fn ratio(value: f64) -> String {
-    if value.is_nan() {
-        "-".to_owned()
-    } else {
+    if value.is_finite() {
         format!("{value:.3}")
+    } else {
+        "-".to_owned()
     }
 }
 
@@ -94,7 +95,7 @@ fn spread(series: &Series) -> String {
 }
 
 pub(super) fn range(series: &Series) -> String {
-    if series.0.is_empty() || series.median().is_nan() {
+    if series.0.is_empty() || !series.median().is_finite() {
         return "-".to_owned();
     }
     format!("{}-{}", ratio(series.min()), ratio(series.max()))
@@ -135,5 +136,13 @@ mod tests {
     fn columns_are_under_each_other() {
         let rows = [["a", "12"], ["long", "3"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(align(&rows), "a     12\nlong   3\n");
+    }
+
+    #[test]
+    fn nothing_is_infinitely_fast() {
+        let nothing = Series(vec![f64::INFINITY, f64::NAN, f64::INFINITY]);
+        assert_eq!(ratio(nothing.median()), "-");
+        assert_eq!(range(&nothing), "-");
+        assert_eq!(range(&Series(vec![2.0, 4.0])), "2.000-4.000");
     }
 }
