@@ -78,8 +78,8 @@ fn check(outcome: &Outcome, wanted: u32) -> anyhow::Result<()> {
     if *connections == 0 && *messages == 0 && *bytes == 0 {
         bail!("nothing was transferred in the window ({errors} errors)");
     }
-    // Some are always about to be replaced.
-    if outcome.open * 10 < u64::from(wanted) * 9 {
+    // Some are always about to be replaced, and where they are short some end before the last is there.
+    if outcome.open * 2 < u64::from(wanted) {
         bail!(
             "only {} of {wanted} connections were open at a time: they end faster than others open, or the limit of open files (ulimit -n) is too low",
             outcome.open
@@ -111,7 +111,7 @@ mod tests {
         };
         assert!(check(&lossy, 0).is_err());
         assert!(check(&Outcome::default(), 0).is_err());
-        let few = Outcome { open: 89, ..lossy };
+        let few = Outcome { open: 49, ..lossy };
         let error = check(&few, 100).unwrap_err().to_string();
         assert!(error.contains("ulimit"), "{error}");
     }
