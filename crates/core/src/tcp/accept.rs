@@ -137,7 +137,7 @@ impl Tcp {
         let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
         hot.flags.set(Flags::SYN_RETRANSMITTED, timed_out);
         // The SYN.
-        cold.segments_in = 1;
+        cold.tally.segments_in = 1;
         cold.listener = u32::from(record.listener);
         cold.ecn.accept(record.ecn);
         if record.has(half_open::Options::UNASKED) {

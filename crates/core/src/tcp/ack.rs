@@ -73,7 +73,7 @@ impl Conn<'_> {
     /// ISS, to what can never have been acknowledged.
     /// RFC 9293 MAY-12; RFC 5961 §5.2-1.
     fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        let ever = u32::try_from(self.cold.bytes_acked).unwrap_or(u32::MAX);
+        let ever = u32::try_from(self.cold.tally.bytes_acked).unwrap_or(u32::MAX);
         let oldest = self.hot.snd_una - self.hot.max_snd_wnd.min(ever.saturating_add(1));
         if seg.ack >= oldest && seg.ack <= self.hot.snd_nxt {
             return Ok(());
@@ -141,7 +141,7 @@ impl Conn<'_> {
     /// RFC 2018 §8-1; RFC 6675 §4-5.
     pub fn release(&mut self, bytes: u32) {
         self.sh.streams.consume(self.slot, bytes);
-        self.cold.bytes_acked += u64::from(bytes);
+        self.cold.tally.bytes_acked += u64::from(bytes);
         if self.sh.streams.app_wants_space(self.slot) {
             self.notify(Ready::WRITABLE);
         }
@@ -226,7 +226,7 @@ impl Conn<'_> {
             max: self.sh.config.rto_max,
         };
         self.hot.rtt.sample(measured, bounds);
-        self.cold.probe_measured = true;
+        self.cold.tail.measured = true;
         // RFC 6298 §5: a measurement collapses the back-off.
         self.hot.backoff = 0;
         let micros = u32::try_from(measured.as_micros())

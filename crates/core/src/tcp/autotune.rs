@@ -97,7 +97,7 @@ impl Conn<'_> {
             return;
         }
         let streams = &mut self.sh.streams;
-        let taken = self.cold.bytes_received - u64::from(streams.recv_unread(self.slot));
+        let taken = self.cold.tally.bytes_received - u64::from(streams.recv_unread(self.slot));
         let rtt = self.hot.rtt.srtt().max(MIN_RTT);
         let Some(wanted) = self.cold.autotune.measure(now, taken, rtt) else {
             return;

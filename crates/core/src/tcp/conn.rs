@@ -95,7 +95,7 @@ impl Conns {
         self.names.prefetch(slot as usize);
         if let Some(cold) = self.cold.get(slot as usize) {
             // Every segment is counted.
-            prefetch(&cold.segments_in);
+            prefetch(&cold.tally.segments_in);
         }
     }
 

@@ -57,15 +57,15 @@ impl Conn<'_> {
         let (cold, tally) = (&*self.cold, &self.cold.tally);
         let (busy, window_limited, buffer_limited) = self.busy_times(now);
         TcpInfo {
-            retransmits: cold.retransmits,
-            bytes_acked: cold.bytes_acked,
-            bytes_received: cold.bytes_received,
-            sequence_acked: cold.bytes_acked + u64::from(self.control_acked()),
-            sequence_received: cold.bytes_received + u64::from(self.fin_received()),
+            retransmits: cold.tally.retransmits,
+            bytes_acked: cold.tally.bytes_acked,
+            bytes_received: cold.tally.bytes_received,
+            sequence_acked: cold.tally.bytes_acked + u64::from(self.control_acked()),
+            sequence_received: cold.tally.bytes_received + u64::from(self.fin_received()),
             bytes_sent: self.bytes_sent(),
             bytes_retransmitted: tally.bytes_retransmitted,
-            segments_in: cold.segments_in,
-            segments_out: cold.segments_out,
+            segments_in: cold.tally.segments_in,
+            segments_out: cold.tally.segments_out,
             data_segments_in: tally.data_segments_in,
             data_segments_out: tally.data_segments_out,
             delivered: self.delivered(self.sacked_bytes()),
@@ -144,7 +144,7 @@ impl Conn<'_> {
     }
 
     fn bytes_sent(&self) -> u64 {
-        let once = self.cold.bytes_acked + u64::from(self.data_in_flight());
+        let once = self.cold.tally.bytes_acked + u64::from(self.data_in_flight());
         once + self.cold.tally.bytes_retransmitted
     }
 

@@ -28,7 +28,7 @@ use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
-use crate::tcp::tail::Probe;
+use crate::tcp::tail::TailProbe;
 use crate::tcp::tally::Tally;
 use crate::tcp::tcb::{Cold, Fill, Flags, Hot};
 use ring::stream::Limits;
@@ -150,6 +150,16 @@ fn quick_acks(config: &Config, options: &Options) -> u8 {
     }
 }
 
+fn algorithm(
+    config: &Config,
+    opening: &Opening,
+    options: &Options,
+    models: &mut Models,
+) -> Algorithm {
+    let kind = options.congestion.unwrap_or(config.congestion);
+    Algorithm::new(kind, opening.start.iss.0, models)
+}
+
 /// The rest of it.
 pub(crate) fn cold(
     config: &Config,
@@ -159,8 +169,7 @@ pub(crate) fn cold(
     models: &mut Models,
 ) -> Cold {
     let is_ipv4 = opening.key.is_ipv4();
-    let kind = options.congestion.unwrap_or(config.congestion);
-    let congestion = Algorithm::new(kind, opening.start.iss.0, models);
+    let congestion = algorithm(config, opening, options, models);
     Cold {
         path: marked(opening.path, options),
         last_sent: now,
@@ -180,9 +189,7 @@ pub(crate) fn cold(
         sent: 0,
         flight_at: 0,
         reduced_at: 0,
-        probe: Probe::None,
-        probe_end: opening.start.iss,
-        probe_measured: false,
+        tail: TailProbe::new(opening.start.iss),
         reordering: Reordering::new(opening.start.iss),
         prr: Prr::default(),
         doubt: None,
@@ -212,11 +219,6 @@ pub(crate) fn cold(
         keepalive_at: Instant::FAR,
         timeout_stamp: 0,
         min_rtt: MinRtt::default(),
-        retransmits: 0,
-        segments_in: 0,
-        segments_out: 0,
-        bytes_acked: 0,
-        bytes_received: 0,
     }
 }
 

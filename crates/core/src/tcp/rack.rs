@@ -214,7 +214,7 @@ impl Conn<'_> {
         let tally = &mut self.cold.tally;
         tally.duplicates_reported = tally.duplicates_reported.saturating_add(1);
         // What a recovery sends again and arrives twice had been overtaken. A probe, or what a time-out repeats, may have missed its ACK only.
-        self.cold.reordering.seen |= self.cold.probe == Probe::None && !self.has(Flags::LOSS);
+        self.cold.reordering.seen |= self.cold.tail.probe == Probe::None && !self.has(Flags::LOSS);
         let (una, nxt) = (self.hot.snd_una, self.hot.snd_nxt);
         self.cold.reordering.widen(una, nxt);
     }

@@ -141,7 +141,7 @@ impl Conn<'_> {
         let n = end - self.hot.rcv_nxt;
         self.sh.streams.commit(self.slot, n);
         self.hot.rcv_nxt = end;
-        self.cold.bytes_received += u64::from(n);
+        self.cold.tally.bytes_received += u64::from(n);
         self.sh.counters.tcp_bytes_in += u64::from(n);
         self.notify(Ready::READABLE);
     }

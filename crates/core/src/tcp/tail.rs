@@ -28,6 +28,26 @@ pub(crate) enum Probe {
     Again,
 }
 
+/// What a connection remembers of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TailProbe {
+    pub probe: Probe,
+    /// SND.NXT after it was sent.
+    pub end: SeqNumber,
+    /// A round trip was measured since the last one.
+    pub measured: bool,
+}
+
+impl TailProbe {
+    pub fn new(iss: SeqNumber) -> Self {
+        Self {
+            probe: Probe::None,
+            end: iss,
+            measured: false,
+        }
+    }
+}
+
 /// RFC 8985 §7.2: TLP_calc_PTO, before it is bounded by the RTO.
 /// RFC 8985 §7.2-2, §7.2-3.
 fn probe_timeout(srtt: Option<Duration>, single: bool, max_ack_delay: Duration) -> Duration {
@@ -59,7 +79,7 @@ impl Conn<'_> {
     /// RFC 8985 §7.3-1, §7.3-2, §7.3-3: one probe at a time, and none before a round trip was measured since the last: probes that are sent
     /// again spoil the measurements by which the timer would adapt to a longer path. The RTO timer runs in any case.
     fn may_probe(&self) -> bool {
-        self.cold.probe == Probe::None && self.cold.probe_measured
+        self.cold.tail.probe == Probe::None && self.cold.tail.measured
     }
 
     /// The reordering timer or the probe timer expired.
@@ -107,14 +127,14 @@ impl Conn<'_> {
         let is_new = plan.seq >= self.hot.snd_nxt;
         self.clear(Flags::TAIL_PROBE_DUE);
         self.sh.counters.tail_probes += 1;
-        self.cold.probe = if is_new { Probe::New } else { Probe::Again };
-        self.cold.probe_measured = false;
+        self.cold.tail.probe = if is_new { Probe::New } else { Probe::Again };
+        self.cold.tail.measured = false;
         if is_new {
             self.on_new_sent(now, plan);
         } else {
             self.on_retransmitted(now, plan);
         }
-        self.cold.probe_end = self.hot.snd_nxt;
+        self.cold.tail.end = self.hot.snd_nxt;
     }
 
     /// TLP_process_ack (RFC 8985 §7.4.2). `duplicate` is the range that a D-SACK reports.
@@ -125,30 +145,30 @@ impl Conn<'_> {
         seg: &Segment<'_>,
         duplicate: Option<Range>,
     ) {
-        let end = self.cold.probe_end;
-        if self.cold.probe == Probe::None || seg.ack < end {
+        let end = self.cold.tail.end;
+        if self.cold.tail.probe == Probe::None || seg.ack < end {
             return;
         }
         let is_duplicate =
             seg.ack == self.hot.snd_una && seg.payload.is_empty() && seg.options.sack.is_empty();
         let reported = |range: Range| range.end + 1 >= end;
-        if self.cold.probe == Probe::New || duplicate.is_some_and(reported) {
-            self.cold.probe = Probe::None;
+        if self.cold.tail.probe == Probe::New || duplicate.is_some_and(reported) {
+            self.cold.tail.probe = Probe::None;
         } else if seg.ack > end {
             // It repaired a loss that nothing else has noticed.
-            self.cold.probe = Probe::None;
+            self.cold.tail.probe = Probe::None;
             let flight = self.hot.flight().min(self.hot.window.cwnd);
             self.reduce_window(now, flight);
         } else if is_duplicate {
             // The peer got both.
-            self.cold.probe = Probe::None;
+            self.cold.tail.probe = Probe::None;
         }
     }
 
     /// Something else has taken over.
     /// RFC 8985 §7.1-1.
     pub fn forget_tail_probe(&mut self) {
-        self.cold.probe = Probe::None;
+        self.cold.tail.probe = Probe::None;
         self.clear(Flags::TAIL_PROBE_DUE);
     }
 

@@ -1,4 +1,4 @@
-//! What is counted and timed for TCP_INFO only.
+//! What is counted and timed, most of it for TCP_INFO only.
 
 use std::time::Duration;
 
@@ -59,6 +59,11 @@ pub(crate) struct Tally {
     pub active: bool,
     /// Data came with the SYN, or ours went with it and arrived.
     pub syn_data: bool,
+    pub retransmits: u32,
+    pub segments_in: u32,
+    pub segments_out: u32,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
     pub data_segments_in: u32,
     pub data_segments_out: u32,
     /// Segments with data or FIN that were not sent before.
@@ -86,6 +91,11 @@ impl Tally {
         Self {
             active: false,
             syn_data: false,
+            retransmits: 0,
+            segments_in: 0,
+            segments_out: 0,
+            bytes_acked: 0,
+            bytes_received: 0,
             data_segments_in: 0,
             data_segments_out: 0,
             new_segments_out: 0,
@@ -128,10 +138,10 @@ impl Tally {
 impl Conn<'_> {
     /// A segment came, acceptable or not.
     pub fn tally_arrival(&mut self, seg: &Segment<'_>) {
-        let cold = &mut *self.cold;
-        cold.segments_in = cold.segments_in.saturating_add(1);
+        let tally = &mut self.cold.tally;
+        tally.segments_in = tally.segments_in.saturating_add(1);
         let data = u32::from(!seg.payload.is_empty());
-        cold.tally.data_segments_in = cold.tally.data_segments_in.saturating_add(data);
+        tally.data_segments_in = tally.data_segments_in.saturating_add(data);
     }
 
     /// A segment is sent; SND.NXT has not moved yet.

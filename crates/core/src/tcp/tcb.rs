@@ -25,7 +25,7 @@ use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
 use crate::tcp::rtt::{MinRtt, Rtt};
-use crate::tcp::tail::Probe;
+use crate::tcp::tail::TailProbe;
 use crate::tcp::tally::Tally;
 
 bitflags! {
@@ -205,11 +205,8 @@ pub(crate) struct Cold {
     pub flight_at: u32,
     /// When the congestion window was last reduced, µs, low 32 bits.
     pub reduced_at: u32,
-    /// The tail loss probe in flight, and SND.NXT after it was sent.
-    pub probe: Probe,
-    pub probe_end: SeqNumber,
-    /// A round trip was measured since the last tail loss probe.
-    pub probe_measured: bool,
+    /// The tail loss probe in flight.
+    pub tail: TailProbe,
     /// Reordering on the path, and what is allowed for it.
     pub reordering: Reordering,
     /// The reduction of the window during recovery.
@@ -255,11 +252,6 @@ pub(crate) struct Cold {
     /// Our timestamp when the retransmission timer last expired; counts with `Hot::backoff`.
     pub timeout_stamp: u32,
     pub min_rtt: MinRtt,
-    pub retransmits: u32,
-    pub segments_in: u32,
-    pub segments_out: u32,
-    pub bytes_acked: u64,
-    pub bytes_received: u64,
 }
 
 const _: () = assert!(size_of::<Cold>() <= 584);

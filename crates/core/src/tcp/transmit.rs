@@ -319,7 +319,7 @@ impl Conn<'_> {
     fn on_sent(&mut self, now: Instant, plan: &Plan) {
         self.sh.counters.segments_out += 1;
         self.sh.counters.tcp_bytes_out += u64::from(plan.len);
-        self.cold.segments_out = self.cold.segments_out.saturating_add(1);
+        self.cold.tally.segments_out = self.cold.tally.segments_out.saturating_add(1);
         self.tally_sent(plan);
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
@@ -368,7 +368,7 @@ impl Conn<'_> {
             self.hot
                 .flags
                 .set(Flags::SYN_RETRANSMITTED, self.hot.retries > 0);
-            self.cold.retransmits += 1;
+            self.cold.tally.retransmits += 1;
             self.sh.counters.retransmits += 1;
         } else {
             // The SYN, or the SYN-ACK that answers a SYN that crossed it. Its data may be refused.
@@ -437,7 +437,7 @@ impl Conn<'_> {
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
         self.note_sent(now, false);
         self.on_departed(now, plan.len);
-        self.cold.retransmits = self.cold.retransmits.saturating_add(1);
+        self.cold.tally.retransmits = self.cold.tally.retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
         self.cold.last_sent = now;
         if self.has(Flags::RECOVERY) && plan.seq == self.hot.snd_una {
