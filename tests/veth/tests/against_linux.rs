@@ -8,6 +8,7 @@ use interop::files::make;
 use interop::lab::{listening, report, url};
 use interop::path::{NAME, Path, TAP, mtcp};
 use interop::{Gate, Process, baseline, process, programs, sized};
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 use tempfile::TempDir;
 
 const WITHIN: Duration = Duration::from_secs(300);
@@ -100,6 +101,12 @@ impl Lab {
     }
 }
 
+/// Whether it does, or loads it when it is asked.
+fn kernel_has(cc: &str) -> bool {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_tcp_congestion(&socket, cc).is_ok()
+}
+
 /// The speed of mTCP over that of Linux, in the best of a few rounds.
 fn compare(transfer: Transfer, least: f64) {
     if baseline() {
@@ -107,7 +114,14 @@ fn compare(transfer: Transfer, least: f64) {
         return;
     }
     let Some(_gate) = Gate::alone() else { return };
-    programs::require(&["tc"]);
+    programs::require(&["tc", "ethtool"]);
+    if !kernel_has(transfer.cc) {
+        interop::skipped(&format!(
+            "this kernel has no congestion control '{}'",
+            transfer.cc
+        ));
+        return;
+    }
     let lab = Lab::new(transfer);
     let mut best = 0.0_f64;
     for _ in 0..TRIES {
