@@ -162,6 +162,8 @@ counters! {
     failures;
     /// Attempts to connect that failed.
     connect_failures;
+    /// SYNs sent to peers of a stack that has ended without a word (RFC 9293 §3.5.1).
+    survivors_asked;
     /// Frames handed to other stacks with our addresses.
     handed_out;
     /// Frames that other stacks with our addresses handed to us.

@@ -33,7 +33,7 @@ pub const fn index(id: u32) -> usize {
 
 /// The addresses and ports of a connection. IPv4 addresses are kept IPv4-mapped; input drops IPv6 packets with such addresses, so that
 /// the two families cannot be taken for one another.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     local: [u8; 16],
     remote: [u8; 16],
@@ -120,6 +120,16 @@ impl FlowKey {
         bytes[32..34].copy_from_slice(&self.local_port.to_be_bytes());
         bytes[34..].copy_from_slice(&self.remote_port.to_be_bytes());
         bytes
+    }
+
+    /// The key with these [`bytes`](Self::bytes).
+    pub(crate) fn from_bytes(bytes: &[u8; 36]) -> Self {
+        let mut key = Self::NONE;
+        key.local.copy_from_slice(&bytes[..16]);
+        key.remote.copy_from_slice(&bytes[16..32]);
+        key.local_port = u16::from_be_bytes([bytes[32], bytes[33]]);
+        key.remote_port = u16::from_be_bytes([bytes[34], bytes[35]]);
+        key
     }
 
     /// All of it, if it is IPv4.

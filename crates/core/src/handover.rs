@@ -26,6 +26,8 @@ pub(crate) struct Origin<'a> {
     pub frame: &'a [u8],
     /// Stacks that do not know it.
     pub tried: u64,
+    /// This stack wants it back, to answer it, if they all do not.
+    pub returns: bool,
     /// None does: one that can is to take it up.
     pub orphan: bool,
 }
@@ -83,7 +85,7 @@ impl Handover {
             return false;
         }
         let words = Handed {
-            tried,
+            tried: if origin.returns { origin.tried } else { tried },
             likely: (port % u16::from(self.seat.seats)) as u8,
             port: origin.port.0,
             for_all: false,

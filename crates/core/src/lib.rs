@@ -26,6 +26,7 @@ mod secret;
 mod side_pool;
 pub mod stack;
 mod tcp;
+pub mod testament;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod udp;
@@ -41,3 +42,4 @@ pub use id::{ConnId, ListenerId, PortId, Token};
 pub use info::TcpInfo;
 pub use ring::stream::{AppStreams, Status};
 pub use stack::{Stack, Usage};
+pub use testament::Testament;

@@ -6,7 +6,7 @@ use wire::frame::{FrameSink, RxFrame};
 use wire::time::Instant;
 
 use crate::tcp::Tcp;
-use crate::{AppStreams, Command, Config, Counters, Error, Event, PortId, Reply};
+use crate::{AppStreams, Command, Config, Counters, Error, Event, PortId, Reply, Testament};
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
 ///
@@ -62,6 +62,12 @@ impl Stack {
         config.check()?;
         let (tcp, streams) = Tcp::new(config)?;
         Ok((Self { tcp }, streams))
+    }
+
+    /// Has what this stack knows outlive it: notes in `testament` which connections there are, so that the stack that takes its place can
+    /// tell their peers, as this one does for those that it finds there. Once, before anything else.
+    pub fn inherit(&mut self, now: Instant, testament: Testament) {
+        self.tcp.inherit(now, testament);
     }
 
     /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that arrived on `port`.

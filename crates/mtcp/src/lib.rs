@@ -23,6 +23,7 @@ pub mod signals;
 pub mod slab;
 pub mod socket;
 mod stats;
+mod testaments;
 mod turn;
 mod wake;
 

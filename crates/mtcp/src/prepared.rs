@@ -3,6 +3,7 @@
 use crate::config::{Config, IoSpec};
 use crate::link;
 use crate::runtime::{Common, Mtcp, SetupError, processors, secret};
+use crate::testaments::Testaments;
 
 /// An interface that can be opened without privileges. A child that is forked has it too; the processes share the queues as
 /// `processes` of the configuration says, each taking what it needs when it opens them.
@@ -27,10 +28,17 @@ impl Prepared {
         let processors = processors(&config)?;
         let failed = |error: std::io::Error| SetupError(error.to_string());
         let link = link::prepare(&config, &spec, processors.len()).map_err(failed)?;
+        let exchange = link.exchange().map_err(failed)?;
+        let testaments = exchange
+            .as_ref()
+            .map(|exchange| Testaments::new(exchange.seats(), config.max_connections()))
+            .transpose()
+            .map_err(failed)?;
         Ok(Self {
             common: Common {
                 secret: secret()?,
-                exchange: link.exchange().map_err(failed)?,
+                exchange,
+                testaments,
             },
             config,
             spec,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ::io::shm::{Desk, Exchange};
 use ::io::{AnyPort, Port};
-use mtcp_core::Stack;
 use mtcp_core::config::Seat;
+use mtcp_core::{Stack, Testament};
 use rustix::rand::{GetRandomFlags, getrandom};
 use wire::handed::Handed;
 
@@ -18,7 +18,8 @@ use crate::lent::{Lent, Ports};
 use crate::prepared::Prepared;
 use crate::runner::Runner;
 use crate::stats::{Board, Reporter};
-use crate::{affinity, link};
+use crate::testaments::Testaments;
+use crate::{affinity, clock, link};
 
 /// Why set-up failed: one line with cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub struct Mtcp {
     /// ... of which those of this process begin with this ...
     first_seat: usize,
     /// ... and are not all.
-    bequeaths: bool,
+    testaments: Option<Testaments>,
 }
 
 /// What the stacks of several processes have in common.
@@ -76,6 +77,8 @@ pub(crate) struct Common {
     pub(crate) secret: [u8; 32],
     /// `None`: there is one process.
     pub(crate) exchange: Option<Arc<Exchange>>,
+    /// As many as there are seats.
+    pub(crate) testaments: Option<Testaments>,
 }
 
 impl Mtcp {
@@ -96,7 +99,6 @@ impl Mtcp {
         common: Common,
     ) -> Result<Self, SetupError> {
         let cores = opened.ports.len();
-        let bequeaths = common.exchange.is_some();
         let exchange = match common.exchange {
             Some(exchange) => Some(exchange),
             None => among_contexts(&opened)?,
@@ -116,7 +118,7 @@ impl Mtcp {
         }
         Ok(Self {
             exchange,
-            bequeaths,
+            testaments: common.testaments,
             first_seat: opened.share as usize * cores,
             board: Board::new(spec.name(), cores),
             ports: Ports::new(ports),
@@ -202,11 +204,16 @@ impl Mtcp {
             Joined {
                 cpu,
                 reporter,
+                testament: self.testament(desk.as_ref()),
                 desk,
-                bequeaths: self.bequeaths,
             },
         )
         .map_err(failed)
+    }
+
+    /// What the stack at this desk finds, and leaves.
+    fn testament(&self, desk: Option<&Desk>) -> Option<Testament> {
+        Some(self.testaments.as_ref()?.of(desk?.seat()))
     }
 
     /// The seat of logical core `core` among the stacks that share the interface.
@@ -309,8 +316,8 @@ struct Joined {
     cpu: Option<usize>,
     reporter: Option<Reporter>,
     desk: Option<Desk>,
-    /// The stacks at other desks go on when this one ends.
-    bequeaths: bool,
+    /// For the one that takes this one's place; the stacks at other desks go on when it ends.
+    testament: Option<Testament>,
 }
 
 /// What people want to know of it.
@@ -348,7 +355,7 @@ fn assemble(
         cpu,
         reporter,
         desk,
-        bequeaths,
+        testament,
     } = joined;
     let [a, b, ..] = secrets.own;
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
@@ -356,9 +363,12 @@ fn assemble(
     stack_config.seat = desk.as_ref().map(|desk| Seat {
         index: desk.seat(),
         seats: desk.seats(),
-        bequeaths,
+        bequeaths: testament.is_some(),
     });
-    let (stack, streams) = Stack::new(stack_config)?;
+    let (mut stack, streams) = Stack::new(stack_config)?;
+    if let Some(testament) = testament {
+        stack.inherit(clock::now(), testament);
+    }
     let runner = Runner::new(stack, port, desk, config.spin).with_reporter(reporter);
     let driver = match config.mode {
         Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),

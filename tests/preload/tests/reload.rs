@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -19,13 +19,15 @@ const CLIENTS: u64 = 16;
 /// Answers between one change and the next.
 const BETWEEN: u64 = 500;
 const CHANGES: u64 = 3;
-/// A client that has waited so long for an answer has lost its request.
+/// A client that has heard nothing for so long has lost its request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the requests so far.
 #[derive(Debug, Default)]
 struct Tally {
     answered: AtomicU64,
+    /// Ended by a server that could not answer any more, and said so: the client asks again.
+    cut: AtomicU64,
     lost: AtomicU64,
     over: AtomicBool,
 }
@@ -35,8 +37,11 @@ impl Tally {
         self.answered.load(Ordering::Relaxed)
     }
 
-    fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    fn losses(&self) -> Losses {
+        Losses {
+            cut: self.cut.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+        }
     }
 
     /// Waits for another few answers.
@@ -53,11 +58,24 @@ impl Tally {
             let answer = exchange(at);
             let count = match &answer {
                 Ok(answer) if answer.ends_with(wanted) => &self.answered,
-                _ => &self.lost,
+                Err(error) if is_silence(error) => &self.lost,
+                _ => &self.cut,
             };
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// What clients did not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Losses {
+    cut: u64,
+    lost: u64,
+}
+
+/// Nobody said anything.
+fn is_silence(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Ends it, also when a test fails.
@@ -99,6 +117,13 @@ impl Server {
         Some(Self { site, process })
     }
 
+    /// A file whose answer takes seconds: its contents.
+    fn publish_slow(&self) -> Vec<u8> {
+        let slow = self.site.lab().www().join("slow");
+        files::make(&slow, 4, 5_000_000);
+        std::fs::read(slow).unwrap()
+    }
+
     fn master(&self) -> Pid {
         let file = self.site.file("front.pid");
         let text = std::fs::read_to_string(file).unwrap();
@@ -115,8 +140,8 @@ impl Server {
             .collect()
     }
 
-    /// Has `change` happen several times under load. Returns how many requests were lost.
-    fn disturb(&self, mut change: impl FnMut() + Send) -> u64 {
+    /// Has `change` happen several times under load.
+    fn disturb(&self, mut change: impl FnMut() + Send) -> Losses {
         let wanted = std::fs::read(self.site.lab().www().join("small")).unwrap();
         let at = SocketAddr::new(Family::V4.ours(), 80);
         let (tally, start) = (Tally::default(), Instant::now());
@@ -133,13 +158,26 @@ impl Server {
                 tally.wait_more();
             });
         });
+        let losses = tally.losses();
         note(&format!(
-            "{} requests answered and {} lost in {:?}",
+            "{} requests answered, {} cut and {} lost in {:?}",
             tally.answered(),
-            tally.lost(),
+            losses.cut,
+            losses.lost,
             start.elapsed()
         ));
-        tally.lost()
+        losses
+    }
+
+    /// The workers die at once, and others take their places.
+    fn kill(&self, victims: &[i32]) {
+        for &pid in victims {
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        }
+        wait_until("other workers", PROMPT, || {
+            let now = self.workers();
+            now.len() == 2 && !now.iter().any(|pid| victims.contains(pid))
+        });
     }
 }
 
@@ -149,7 +187,7 @@ fn reload_loses_no_request() {
     let Some(server) = Server::start() else {
         return;
     };
-    let lost = server.disturb(|| {
+    let losses = server.disturb(|| {
         let old = server.workers();
         kill_process(server.master(), Signal::HUP).unwrap();
         wait_until("new workers", PROMPT, || {
@@ -164,41 +202,72 @@ fn reload_loses_no_request() {
             server.workers().iter().all(|pid| !old.contains(pid))
         });
     });
-    assert_eq!(lost, 0, "{:?}", server.process);
+    assert_eq!(losses, Losses { cut: 0, lost: 0 }, "{:?}", server.process);
 }
 
-/// What the worker had accepted is lost with it, as with the kernel: at most one request of each client.
+/// What the worker had accepted ends with it, as with the kernel: clients are told, at most one request of each.
 #[test]
-fn a_killed_worker_loses_what_it_had_accepted() {
+fn a_killed_worker_leaves_no_client_without_a_word() {
     let Some(server) = Server::start() else {
         return;
     };
-    let lost = server.disturb(|| {
-        let old = server.workers();
-        let pid = Pid::from_raw(old[0]).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
-        wait_until("another worker", PROMPT, || {
-            let now = server.workers();
-            now.len() == old.len() && !now.contains(&old[0])
-        });
-    });
+    let losses = server.disturb(|| server.kill(&server.workers()[..1]));
     assert!(
-        lost <= CHANGES * CLIENTS,
-        "{lost} lost: {:?}",
+        losses.lost == 0 && losses.cut <= CHANGES * CLIENTS,
+        "{losses:?}: {:?}",
         server.process
     );
 }
 
+/// Nobody is left who knows of any connection, and the clients have nothing to say.
+#[test]
+fn when_all_workers_are_killed_who_listens_is_told() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let at = SocketAddr::new(Family::V4.ours(), 80);
+    let (begun, wanted) = (AtomicU64::new(0), server.publish_slow());
+    let mut start = Instant::now();
+    server.site.lab().peer().enter(|| {
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let end = download(at, &begun);
+                    let is_told = end.map_or_else(
+                        |error| !is_silence(&error),
+                        |answer| answer.len() < wanted.len(),
+                    );
+                    assert!(is_told, "{:?}", server.process);
+                });
+            }
+            wait_begun(&begun);
+            start = Instant::now();
+            server.kill(&server.workers());
+        });
+        note(&format!(
+            "all were told {:?} after the kill",
+            start.elapsed()
+        ));
+        assert!(exchange(at).is_ok(), "{:?}", server.process);
+    });
+}
+
 /// Reads a file, and counts itself among those that have `begun`.
-fn download(at: SocketAddr, begun: &AtomicU64) -> Vec<u8> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"GET /slow HTTP/1.0\r\n\r\n").unwrap();
+fn download(at: SocketAddr, begun: &AtomicU64) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /slow HTTP/1.0\r\n\r\n")?;
     let mut answer = vec![0];
-    stream.read_exact(&mut answer).unwrap();
+    stream.read_exact(&mut answer)?;
     begun.fetch_add(1, Ordering::Relaxed);
-    stream.read_to_end(&mut answer).unwrap();
-    answer
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+fn wait_begun(begun: &AtomicU64) {
+    wait_until("downloads have begun", PATIENCE, || {
+        begun.load(Ordering::Relaxed) == CLIENTS
+    });
 }
 
 /// Answers that have begun are given to their end, and then the server ends.
@@ -207,22 +276,18 @@ fn quit_finishes_what_has_begun() {
     let Some(server) = Server::start() else {
         return;
     };
-    let slow = server.site.lab().www().join("slow");
-    files::make(&slow, 4, 5_000_000);
-    let wanted = std::fs::read(slow).unwrap();
+    let wanted = server.publish_slow();
     let at = SocketAddr::new(Family::V4.ours(), 80);
     let begun = AtomicU64::new(0);
     server.site.lab().peer().enter(|| {
         thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 scope.spawn(|| {
-                    let answer = download(at, &begun);
+                    let answer = download(at, &begun).unwrap();
                     assert!(answer.ends_with(&wanted), "{} bytes", answer.len());
                 });
             }
-            wait_until("downloads have begun", PATIENCE, || {
-                begun.load(Ordering::Relaxed) == CLIENTS
-            });
+            wait_begun(&begun);
             kill_process(server.master(), Signal::QUIT).unwrap();
         });
     });

@@ -145,6 +145,10 @@ impl Tcp {
         }
         self.conns.init(slot, &hot, &cold, record.key, hash);
         self.shared.queues.grow_connections(slot);
+        if !record.has(half_open::Options::TIMESTAMPS) {
+            // No other stack could take it up (`cookie`).
+            self.bequeath_connection(slot);
+        }
     }
 }
 

@@ -124,6 +124,7 @@ impl Tcp {
             conn.sh.wheel.cancel(id);
             conn.set(Flags::DETACHED);
             self.release_flow(now, slot);
+            self.strike_connection(slot);
             self.leave_pending(now, slot);
         }
         self.release_slot(slot);

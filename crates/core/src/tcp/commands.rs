@@ -221,6 +221,7 @@ impl Tcp {
         let listener = conn.cold.listener;
         self.listeners
             .leave_backlog(listener, id.slot, &mut self.shared.queues);
+        self.bequeath_connection(id.slot);
         Ok(Reply::Done)
     }
 
@@ -354,6 +355,7 @@ impl Tcp {
         self.conns.init(slot, &hot, &cold, opening.key, hash);
         self.shared.queues.grow_connections(slot);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        self.bequeath_connection(slot);
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
             conn.start_cold_timers(now);
             conn.begin_active(now);

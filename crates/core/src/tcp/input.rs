@@ -22,6 +22,8 @@ use crate::tcp::segment::{Flow, Segment};
 struct Burst<'a> {
     port: PortId,
     frames: &'a [RxFrame<'a>],
+    /// By another stack.
+    handed: bool,
     tried: u64,
     orphan: bool,
 }
@@ -40,6 +42,7 @@ impl<'a> Burst<'a> {
             port: self.port,
             frame: frame.bytes,
             tried: self.tried,
+            returns: false,
             orphan: self.orphan,
         }
     }
@@ -64,6 +67,7 @@ impl Tcp {
                 let burst = Burst {
                     port,
                     frames,
+                    handed: false,
                     tried,
                     orphan,
                 };
@@ -98,6 +102,7 @@ impl Tcp {
             let burst = Burst {
                 port: PortId(words.port),
                 frames: &[RxFrame { bytes, meta }],
+                handed: true,
                 tried: words.tried,
                 orphan: words.orphan,
             };
@@ -207,7 +212,9 @@ impl Tcp {
     #[cold]
     fn on_stray(&mut self, now: Instant, carrier: &Carrier<'_>, seg: &Segment<'_>, reason: Drop) {
         let local = seg.key.local();
+        let returns = !carrier.burst.handed && self.survivors.contains(&seg.key);
         let origin = carrier.origin();
+        let origin = origin.map(|origin| Origin { returns, ..origin });
         let known = origin.filter(|origin| !origin.orphan);
         if known.is_some_and(|origin| self.hand_over(&origin, local.port())) {
             return;
@@ -216,7 +223,7 @@ impl Tcp {
             return;
         }
         // RFC 9293 §3.10.7.1, unless somebody else will know better: then the peer sends it again.
-        if !self.listeners.is_left(local) {
+        if !self.listeners.is_left(local) && !self.tell_survivor(seg) {
             self.shared.answer_with_reset(now, seg);
         }
         self.shared.counters.drop(reason);

@@ -54,6 +54,7 @@ mod sent;
 mod shared;
 mod spurious;
 mod state;
+mod survivors;
 mod syn_ack;
 mod tail;
 mod tally;
@@ -81,7 +82,9 @@ use crate::tcp::half_open::HalfOpens;
 use crate::tcp::listen::Listeners;
 use crate::tcp::parting::Parting;
 use crate::tcp::shared::{Shared, page_policy};
+use crate::tcp::survivors::Survivors;
 use crate::tcp::time_wait::TimeWaits;
+use crate::testament::Testament;
 
 /// All connections of a stack, and the IP side under them.
 #[derive(Debug)]
@@ -98,6 +101,9 @@ pub(crate) struct Tcp {
     /// To the other stacks with our addresses, if there are any.
     handover: Option<Box<Handover>>,
     parting: Parting,
+    /// What the stack that takes this one's place is to know, if one will.
+    testament: Option<Testament>,
+    survivors: Survivors,
 }
 
 impl Tcp {
@@ -124,6 +130,8 @@ impl Tcp {
             cookies: Cookies::new(config.inherited_secret()),
             handover: Handover::new(&config).map(Box::new),
             parting: Parting::default(),
+            testament: None,
+            survivors: Survivors::default(),
             ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
             shared: Shared::new(config, stack_streams)?,
         };

@@ -35,17 +35,24 @@ fn reset_for(seg: &Segment<'_>) -> Option<TcpHeader> {
 impl Shared {
     /// Answers a segment that belongs to nothing, unless there were too many. Whether there was an answer.
     pub fn answer_with_reset(&mut self, now: Instant, seg: &Segment<'_>) -> bool {
-        let Some(header) = reset_for(seg) else {
+        if seg.has(TcpFlags::RST) {
             return false;
-        };
+        }
         let allowed = self.resets.allow(now);
         if allowed {
-            self.counters.resets_out += 1;
-            self.send_bare(&seg.key, &header);
+            self.reset(seg);
         } else {
             self.counters.drop(Drop::ReplyLimited);
         }
         allowed
+    }
+
+    /// Answers a segment that belongs to nothing.
+    pub fn reset(&mut self, seg: &Segment<'_>) {
+        if let Some(header) = reset_for(seg) {
+            self.counters.resets_out += 1;
+            self.send_bare(&seg.key, &header);
+        }
     }
 }
 

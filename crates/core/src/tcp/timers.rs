@@ -39,6 +39,7 @@ impl Tcp {
             }
         }
         self.expire_time_wait(now, TIMERS_PER_CALL);
+        self.ask_survivors(now);
         self.shared.streams.sweep(SWEPT_PER_CALL);
     }
 
@@ -47,6 +48,7 @@ impl Tcp {
             self.shared.wheel.next_deadline(),
             self.time_wait.next_deadline(),
             self.shared.net.next_deadline(),
+            self.survivors_deadline(),
         ]
         .into_iter()
         .flatten()

@@ -84,6 +84,11 @@ impl Exchange {
         }))
     }
 
+    /// How many seats there are.
+    pub fn seats(&self) -> u8 {
+        self.seats
+    }
+
     /// Takes a seat, whoever had it before: it is for who has the queue.
     ///
     /// # Errors

@@ -60,6 +60,11 @@ impl Config {
         Ok(())
     }
 
+    /// Of one context. Those that the application closed go on for a while without a socket.
+    pub(crate) fn max_connections(&self) -> u32 {
+        self.max_concurrency.saturating_mul(2)
+    }
+
     /// One context's stack. `secret` is random.
     pub(crate) fn stack(
         &self,
@@ -88,8 +93,7 @@ impl Config {
             routes: self.stack_routes(port),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
-            // Connections that the application closed go on for a while without a socket.
-            max_connections: self.max_concurrency.saturating_mul(2),
+            max_connections: self.max_connections(),
             max_half_open: defaults.max_half_open.max(self.max_concurrency),
             max_time_wait: defaults.max_time_wait.max(self.max_concurrency),
             recv_pool: self.pool(self.rcvbuf),

@@ -35,6 +35,7 @@ mod requirements;
 mod sack;
 mod spurious;
 mod stamps;
+mod survivors;
 mod time_wait;
 mod timeouts;
 mod transfer;

@@ -1,0 +1,244 @@
+//! What a stack leaves behind: the endpoints of the connections that its applications have, in memory that outlives its process. The stack
+//! that takes its place finds them there, and tells their peers.
+//!
+//! A process can end between any two instructions. A record counts only with its last word, which is written at once and as the last.
+
+use std::sync::Arc;
+
+use ring::region::Shared;
+
+use crate::flow::FlowKey;
+
+/// A record: the addresses, and a word with the ports and a mark.
+const RECORD: usize = 40;
+const LAST_WORD: usize = RECORD - 8;
+/// Not zero: this is a record.
+const MARK: [u8; 4] = *b"KNOW";
+/// In front of the records: how many of either part may be in use.
+const HEAD: usize = 16;
+
+/// A part of the memory.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// Connections of the stack, by slot.
+    Own = 0,
+    /// Connections of those before it, whose peers have not been told.
+    Left = 1,
+}
+
+/// See the module. One stack at a time writes it.
+#[derive(Debug)]
+pub struct Testament {
+    memory: Arc<Shared>,
+    /// Where it is in the memory.
+    at: usize,
+    /// Records of each part.
+    slots: u32,
+    /// Records of [`Part::Own`] that may be in use.
+    used: u32,
+}
+
+impl Testament {
+    /// Bytes that it takes for so many connections.
+    pub const fn size(connections: u32) -> usize {
+        HEAD + 2 * RECORD * connections as usize
+    }
+
+    /// The testament at byte `at` of `memory`, a multiple of 8, for as many connections as [`Testament::size`] was asked for; what does not
+    /// lie inside is not kept. Fresh memory says that nothing is left.
+    pub fn new(memory: Arc<Shared>, at: usize, connections: u32) -> Self {
+        Self {
+            memory,
+            at,
+            slots: connections,
+            used: 0,
+        }
+    }
+
+    /// An application has the connection in `slot`. More connections than there is room for are not noted.
+    pub(crate) fn enter(&mut self, slot: u32, key: &FlowKey) {
+        if slot >= self.slots {
+            return;
+        }
+        if slot >= self.used {
+            self.used = slot + 1;
+            self.set_used(Part::Own, self.used);
+        }
+        self.write(Part::Own, slot, key);
+    }
+
+    /// The connection in `slot` has ended.
+    pub(crate) fn strike(&mut self, slot: u32) {
+        if slot < self.used {
+            self.clear(Part::Own, slot);
+        }
+    }
+
+    /// The peer of what was left there has been told, or is not to be told any more.
+    pub(crate) fn settle(&self, place: u32) {
+        self.clear(Part::Left, place);
+    }
+
+    /// Takes over what the stack before had, and what that one had been left: the endpoints, and their places.
+    pub(crate) fn inherit(&mut self) -> Vec<(FlowKey, u32)> {
+        let mut left = self.used(Part::Left);
+        let mut place = 0;
+        for slot in 0..self.used(Part::Own) {
+            let Some(key) = self.read(Part::Own, slot) else {
+                continue;
+            };
+            while place < left && self.read(Part::Left, place).is_some() {
+                place += 1;
+            }
+            if place < self.slots {
+                left = left.max(place + 1);
+                self.set_used(Part::Left, left);
+                self.write(Part::Left, place, &key);
+            }
+            self.clear(Part::Own, slot);
+        }
+        self.set_used(Part::Own, 0);
+        self.used = 0;
+        let entry = |place| Some((self.read(Part::Left, place)?, place));
+        (0..left).filter_map(entry).collect()
+    }
+
+    /// Nothing is left any more.
+    pub(crate) fn forget_left(&self) {
+        self.set_used(Part::Left, 0);
+    }
+
+    fn record(&self, part: Part, slot: u32) -> usize {
+        let before = part as usize * self.slots as usize + slot as usize;
+        self.at + HEAD + before * RECORD
+    }
+
+    fn used(&self, part: Part) -> u32 {
+        let mut word = [0; 8];
+        self.memory.read_at(self.at + part as usize * 8, &mut word);
+        let used = u64::from_ne_bytes(word);
+        u32::try_from(used).map_or(self.slots, |used| used.min(self.slots))
+    }
+
+    fn set_used(&self, part: Part, used: u32) {
+        let word = u64::from(used).to_ne_bytes();
+        self.memory.write_at(self.at + part as usize * 8, &word);
+    }
+
+    fn write(&self, part: Part, slot: u32, key: &FlowKey) {
+        let at = self.record(part, slot);
+        let bytes = key.bytes();
+        let (addresses, ports) = bytes.split_at(LAST_WORD);
+        let mut last = [0; 8];
+        last[..4].copy_from_slice(ports);
+        last[4..].copy_from_slice(&MARK);
+        self.memory.write_at(at + LAST_WORD, &[0; 8]);
+        self.memory.write_at(at, addresses);
+        self.memory.write_at(at + LAST_WORD, &last);
+    }
+
+    fn clear(&self, part: Part, slot: u32) {
+        let at = self.record(part, slot) + LAST_WORD;
+        self.memory.write_at(at, &[0; 8]);
+    }
+
+    fn read(&self, part: Part, slot: u32) -> Option<FlowKey> {
+        let mut record = [0; RECORD];
+        let is_there = self.memory.read_at(self.record(part, slot), &mut record);
+        let (key, mark) = record.split_first_chunk()?;
+        (is_there && *mark == MARK).then(|| FlowKey::from_bytes(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOTS: u32 = 4;
+
+    fn memory() -> Arc<Shared> {
+        Arc::new(Shared::create("testament", Testament::size(SLOTS) + 64).unwrap())
+    }
+
+    fn testament(memory: &Arc<Shared>) -> Testament {
+        Testament::new(Arc::clone(memory), 64, SLOTS)
+    }
+
+    fn key(port: u16) -> FlowKey {
+        FlowKey::new(
+            ([10, 0, 0, 1], 80).into(),
+            ([0xfd00, 0, 0, 0, 0, 0, 0, 2], port).into(),
+        )
+    }
+
+    fn ports(left: &[(FlowKey, u32)]) -> Vec<u16> {
+        left.iter().map(|(key, _)| key.remote().port()).collect()
+    }
+
+    #[test]
+    fn what_has_not_ended_is_left() {
+        let memory = memory();
+        let mut first = testament(&memory);
+        assert_eq!(first.inherit(), []);
+        for slot in 0..3 {
+            first.enter(slot, &key(slot as u16 + 1));
+        }
+        first.strike(1);
+        let mut second = testament(&memory);
+        assert_eq!(second.inherit(), [(key(1), 0), (key(3), 1)]);
+        // A slot that is used again is another connection.
+        second.enter(0, &key(7));
+        second.settle(0);
+        assert_eq!(ports(&testament(&memory).inherit()), [7, 3]);
+    }
+
+    #[test]
+    fn who_inherits_and_ends_leaves_both() {
+        let memory = memory();
+        testament(&memory).enter(2, &key(1));
+        let mut second = testament(&memory);
+        assert_eq!(ports(&second.inherit()), [1]);
+        second.enter(2, &key(2));
+        let mut third = testament(&memory);
+        assert_eq!(ports(&third.inherit()), [1, 2]);
+        third.settle(0);
+        third.settle(1);
+        third.forget_left();
+        assert_eq!(testament(&memory).inherit(), []);
+    }
+
+    #[test]
+    fn room_is_bounded() {
+        let memory = memory();
+        for _ in 0..3 {
+            let mut testament = testament(&memory);
+            assert!(testament.inherit().len() <= SLOTS as usize);
+            for slot in 0..SLOTS + 3 {
+                testament.enter(slot, &key(1));
+            }
+            testament.strike(SLOTS + 1);
+        }
+        assert_eq!(testament(&memory).inherit().len(), SLOTS as usize);
+        let mut outside = [0; 64];
+        memory.read_at(0, &mut outside);
+        assert_eq!(outside, [0; 64]);
+    }
+
+    #[test]
+    fn a_record_without_its_last_word_is_none() {
+        let memory = memory();
+        let mut first = testament(&memory);
+        first.enter(0, &key(1));
+        first.enter(1, &key(2));
+        let last = first.record(Part::Own, 0) + LAST_WORD;
+        memory.write_at(last, &[0; 8]);
+        assert_eq!(ports(&testament(&memory).inherit()), [2]);
+    }
+
+    #[test]
+    fn any_bytes_are_taken() {
+        let memory = memory();
+        memory.write_at(64, &vec![0xff; Testament::size(SLOTS)]);
+        assert!(testament(&memory).inherit().len() <= SLOTS as usize);
+    }
+}
