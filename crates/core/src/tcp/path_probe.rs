@@ -2,8 +2,10 @@
 //! may be forged (RFC 5927 §7), and larger segments that probe whether the path takes them.
 //!
 //! A smaller size is taken on an ICMP error about a segment in flight, unless segments of the present size have arrived before: then only
-//! if that segment times out as well. Two time-outs in a row of full-sized segments, without any error, are taken for a black hole. The
-//! size goes up again by probes: segments of new data that are larger than the others. When one is lost, that is no sign of congestion.
+//! if that segment times out as well. Two time-outs in a row of full-sized segments, without any error, may be a black hole (four, if such
+//! segments have arrived before), or congestion: a smaller size is taken, and the old one probed at once. Only when that fails time and
+//! again do other connections to the host learn of it.
+//! The size goes up again by probes: segments of new data that are larger than the others. When one is lost, that is no sign of congestion.
 
 use std::time::Duration;
 
@@ -17,12 +19,16 @@ use crate::tcp::output::{Kind, Plan};
 use crate::tcp::ranges::Range;
 use crate::tcp::tcb::Flags;
 
-/// Time-outs in a row after which a smaller size is tried.
+/// Time-outs in a row after which a smaller size is tried; and if the size has got through before, when something else is likelier.
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
+const BLACK_HOLE_TIMEOUTS_IF_PROVEN: u8 = 4;
+/// MAX_PROBES of RFC 8899 §5.1.2: so many probes of the old size are lost before a black hole is believed in, and the pause between them.
+const MAX_PROBES: u8 = 3;
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The sizes to fall back on, bytes: RFC 8200 §5 has every link carry the first, RFC 1122 §3.3.3 every host take the second. IPv6 does
 /// not go below the first.
 const FALLBACKS: [u16; 2] = [1280, 576];
-/// Between a probe that failed, or a black hole, and the next probe.
+/// Between a probe that failed and the next probe.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// A search that would gain fewer bytes per packet than this is over.
 const WORTH_PROBING: u16 = 8;
@@ -48,6 +54,8 @@ pub(crate) struct PathSearch {
     full_end: SeqNumber,
     /// The size was lowered because of time-outs, and nothing was acknowledged since.
     suspected: bool,
+    /// Probes of the old size that are yet to be lost before that is believed to have been right; 0: it is not in question.
+    trials: u8,
 }
 
 impl PathSearch {
@@ -63,6 +71,7 @@ impl PathSearch {
             sent_full: false,
             full_end: SeqNumber(0),
             suspected: false,
+            trials: 0,
         }
     }
 
@@ -172,7 +181,12 @@ impl Conn<'_> {
     pub fn review_path(&mut self, now: Instant) {
         let search = self.cold.search;
         let is_full = self.hot.flight() >= u32::from(self.hot.mss);
-        let in_a_row = self.hot.retries.is_multiple_of(BLACK_HOLE_TIMEOUTS);
+        let patience = if self.is_size_proven() {
+            BLACK_HOLE_TIMEOUTS_IF_PROVEN
+        } else {
+            BLACK_HOLE_TIMEOUTS
+        };
+        let in_a_row = self.hot.retries.is_multiple_of(patience);
         if search.claimed != 0 && self.hot.snd_una <= search.claimed_seq {
             self.limit_path(search.claimed, now + LIFETIME);
             self.learn_path_mtu(now);
@@ -182,18 +196,27 @@ impl Conn<'_> {
             && let Some(mtu) = fallback(self.cold.path.mtu, self.key.is_ipv4())
         {
             // RFC 4821 §7.7.
-            self.limit_path(mtu, now + PROBE_INTERVAL);
+            self.limit_path(mtu, now);
             self.cold.search.suspected = true;
+            self.cold.search.trials = MAX_PROBES;
         }
     }
 
-    /// Something was acknowledged: were smaller segments what it took?
+    /// Something was acknowledged: were smaller segments what it took? Behind a full queue it only looks like that, and probes will tell;
+    /// without SACK there are none.
     pub fn confirm_path(&mut self, now: Instant) {
         if self.cold.search.suspected {
             self.cold.search.suspected = false;
-            self.sh.counters.black_holes += 1;
-            self.learn_path_mtu(now);
+            if !self.has(Flags::SACK) {
+                self.believe_in_black_hole(now);
+            }
         }
+    }
+
+    fn believe_in_black_hole(&mut self, now: Instant) {
+        self.cold.search.trials = 0;
+        self.sh.counters.black_holes += 1;
+        self.learn_path_mtu(now);
     }
 
     /// Whether new data, so much of it available and allowed by the peer's window, is to go in a larger segment than the others.
@@ -298,15 +321,31 @@ impl Conn<'_> {
     /// `range` is sent again: if it was the probe's, that did not get through (RFC 4821 §7.6.2).
     /// RFC 4821 §7.6.2-1.
     pub fn on_resent_over_probe(&mut self, now: Instant, range: Range) {
-        let search = &mut self.cold.search;
+        let search = &self.cold.search;
         let overlaps = range.start < search.probe.end && range.end > search.probe.start;
-        if search.size != 0 && overlaps {
-            search.high = search.high.min(search.size - 1);
-            search.failed = true;
-            search.size = 0;
-            search.next_at = now + PROBE_INTERVAL;
-            self.end_search(now);
+        if search.size == 0 || !overlaps {
+            return;
         }
+        if search.trials > 1 {
+            let search = &mut self.cold.search;
+            search.trials -= 1;
+            search.size = 0;
+            search.next_at = now + RETRY_INTERVAL;
+        } else {
+            self.on_probe_failed(now);
+        }
+    }
+
+    fn on_probe_failed(&mut self, now: Instant) {
+        if self.cold.search.trials > 0 {
+            self.believe_in_black_hole(now);
+        }
+        let search = &mut self.cold.search;
+        search.high = search.high.min(search.size - 1);
+        search.failed = true;
+        search.size = 0;
+        search.next_at = now + PROBE_INTERVAL;
+        self.end_search(now);
     }
 
     /// RFC 4821 §7.3-1, §7.3-2.

@@ -223,24 +223,102 @@ fn time_outs_of_small_segments_say_nothing_of_the_path() {
     assert_eq!(h.stack.counters().black_holes, 0);
 }
 
-#[test]
-fn an_outage_that_ends_costs_small_segments_for_half_a_minute() {
+/// Full segments time out `times` times in a row, then the path takes everything again.
+fn after_timeouts(times: u32) -> Harness {
     let mut h = established(true);
     h.write(4 * FULL);
-    h.advance(4000);
-    assert_eq!(h.info().pmtu, 576);
-    h.drain();
+    assert_eq!(h.drain(), 4);
+    time_out(&mut h, times);
     h.send(ack(5841, &[]));
     h.drain();
-    h.advance(30_000);
+    h
+}
+
+/// Nothing gets through until there were so many time-outs. A probe of the tail comes before the first.
+fn time_out(h: &mut Harness, times: u32) {
+    while h.info().timeouts < times {
+        h.advance(50);
+        h.drain();
+    }
+}
+
+/// All that is in flight arrives.
+fn acknowledge(h: &mut Harness) {
+    h.drain();
+    let all = 1 + h.info().bytes_acked as u32 + h.info().flight;
+    h.send(ack(all, &[]));
+}
+
+#[test]
+fn an_outage_that_ends_costs_small_segments_until_a_probe_gets_through() {
+    let mut h = after_timeouts(4);
+    assert_eq!(h.info().pmtu, 576);
     // Enough of a window for the probe.
     for _ in 0..12 {
         h.write(4000);
-        h.drain();
-        let all = 1 + h.info().bytes_acked as u32 + h.info().flight;
-        h.send(ack(all, &[]));
+        acknowledge(&mut h);
     }
     assert_eq!(h.info().pmtu, 1500);
+    assert_eq!(h.stack.counters().black_holes, 0);
+}
+
+/// Two time-outs in a row and an ACK of what was sent after them in smaller segments: so does a full queue look, and those who come later
+/// must not have small segments for ten minutes because of it.
+#[test]
+fn what_may_be_congestion_is_not_told_to_others() {
+    let mut h = after_timeouts(2);
+    assert_eq!(h.info().pmtu, 1280);
+    h.connect(Options::default());
+    h.send(offer(false).syn().ack(1));
+    h.drain();
+    assert_eq!(h.info().pmtu, 1500);
+}
+
+/// RFC 4821 §7.4-2.
+#[test]
+fn a_black_hole_is_believed_in_when_probes_of_the_old_size_are_lost() {
+    let mut h = after_timeouts(2);
+    // Opens the window, a little at a time: with no room for a probe.
+    for _ in 0..4 {
+        h.write(4 * 1240);
+        acknowledge(&mut h);
+    }
+    for probes in 1..=3 {
+        assert_eq!(h.stack.counters().black_holes, 0);
+        let start = 1 + h.info().bytes_acked as u32;
+        h.write(FULL + 3 * 1240);
+        h.expect(seg().seq(start).len(FULL));
+        assert_eq!(h.stack.counters().mtu_probes, probes);
+        h.drain();
+        let (from, to) = (start + FULL as u32, start + FULL as u32 + 3720);
+        h.send(ack(start, &[(from, to)]));
+        h.expect(seg().seq(start).len(1240));
+        acknowledge(&mut h);
+        // Not again at once.
+        h.write(FULL + 3 * 1240);
+        acknowledge(&mut h);
+        assert_eq!(h.stack.counters().mtu_probes, probes);
+        h.advance(1000);
+    }
+    assert_eq!(h.stack.counters().black_holes, 1);
+    h.connect(Options::default());
+    h.send(offer(false).syn().ack(1));
+    h.drain();
+    assert_eq!(h.info().pmtu, 1280);
+}
+
+#[test]
+fn a_size_that_has_got_through_is_not_given_up_so_soon() {
+    let mut h = established(true);
+    h.write(4 * FULL);
+    h.drain();
+    h.send(ack(5841, &[]));
+    h.write(4 * FULL);
+    assert_eq!(h.drain(), 4);
+    time_out(&mut h, 3);
+    assert_eq!(h.info().pmtu, 1500);
+    time_out(&mut h, 4);
+    assert_eq!(h.info().pmtu, 1280);
 }
 
 /// RFC 8201 §4-1, §4-2.
