@@ -19,8 +19,9 @@ use crate::scenario::{host_config, mac, v4};
 /// Everybody sends to this host.
 const RECEIVER: u8 = 200;
 const PORT: u16 = 5001;
-/// Bytes of one read or write of an application.
-const CHUNK: u32 = 64 << 10;
+/// Bytes of one read of an application, and of one write: when buffers are short, little of it fits, and all of it has been made.
+const READ: u32 = 64 << 10;
+const WRITE: u32 = 4 << 10;
 
 /// A transfer that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -193,8 +194,8 @@ impl Bottleneck {
         let remote = SocketAddr::new(v4(RECEIVER), PORT);
         let plan = Plan {
             expect: crate::Expect::Anything,
-            write_size: (CHUNK, CHUNK),
-            read_size: (CHUNK, CHUNK),
+            write_size: (WRITE, WRITE),
+            read_size: (READ, READ),
             ..Plan::default()
         };
         let listen = ListenPlan {

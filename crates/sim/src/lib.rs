@@ -10,6 +10,7 @@
 
 pub mod app;
 pub mod bottleneck;
+mod calendar;
 pub mod calls;
 mod check;
 mod end;

@@ -1,7 +1,5 @@
 //! The network: what it is made of.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,9 +9,9 @@ use wire::impair::Rng;
 use wire::time::Instant;
 
 use crate::app::{ListenPlan, LoadPlan, Plan};
+use crate::calendar::Calendar;
 use crate::end::{End, HostId, LinkId, PeerId, SwitchId};
 use crate::failure::Failure;
-use crate::frame::Frame;
 use crate::host::{Host, HostConfig, Outgoing};
 use crate::peer::{Peer, PeerConfig};
 use crate::pipe::{Pipe, PipeConfig};
@@ -52,36 +50,6 @@ pub enum Direction {
     Back,
 }
 
-/// A frame that is going to arrive.
-#[derive(Debug)]
-pub(crate) struct Due {
-    pub at: Instant,
-    /// Breaks ties in the order of sending.
-    pub order: u64,
-    pub pipe: usize,
-    pub frame: Frame,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
 /// Hosts, peers, switches and links in virtual time. See the crate.
 #[derive(Debug)]
 pub struct Network {
@@ -93,8 +61,7 @@ pub struct Network {
     pub(crate) switches: Vec<Switch>,
     /// Two per link.
     pub(crate) pipes: Vec<Pipe>,
-    pub(crate) due: BinaryHeap<Reverse<Due>>,
-    pub(crate) sent: u64,
+    pub(crate) due: Calendar,
     pub(crate) steps: u64,
     pub(crate) max_steps: u64,
     pub(crate) trace: Trace,
@@ -115,8 +82,7 @@ impl Network {
             peers: Vec::new(),
             switches: Vec::new(),
             pipes: Vec::new(),
-            due: BinaryHeap::new(),
-            sent: 0,
+            due: Calendar::default(),
             steps: 0,
             max_steps: MAX_STEPS,
             trace: Trace::new(seed),

@@ -1,14 +1,14 @@
 //! The network: how it runs.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use wire::time::Instant;
 
+use crate::calendar::Due;
 use crate::end::{End, HostId};
 use crate::failure::Failure;
 use crate::frame::Frame;
-use crate::network::{Due, Network};
+use crate::network::Network;
 use crate::pipe::Carried;
 use crate::trace::Fate;
 
@@ -31,10 +31,7 @@ impl Next {
 
 impl Network {
     fn next(&self) -> Next {
-        let frame = self
-            .due
-            .peek()
-            .map_or(Next::Nothing, |Reverse(due)| Next::Frame(due.at));
+        let frame = self.due.next().map_or(Next::Nothing, Next::Frame);
         let turns = self.hosts.iter().enumerate().filter_map(|(index, host)| {
             let at = host.next_turn()?;
             Some(Next::Turn(at.max(self.now), HostId(index)))
@@ -63,7 +60,7 @@ impl Network {
         match next {
             Next::Nothing => Ok(false),
             Next::Frame(_) => {
-                if let Some(Reverse(due)) = self.due.pop() {
+                if let Some(due) = self.due.pop() {
                     self.arrive(due);
                 }
                 Ok(true)
@@ -99,9 +96,9 @@ impl Network {
         match lane.carry(self.now, &mut frame) {
             Carried::Arrives(at, again) => {
                 if let Some(again) = again {
-                    self.schedule(again, pipe, frame.clone());
+                    self.due.push(again, pipe, frame.clone());
                 }
-                return self.schedule(at, pipe, frame);
+                return self.due.push(at, pipe, frame);
             }
             Carried::Refused(answer) => self.answer(pipe, answer),
             Carried::Lost => {}
@@ -114,19 +111,8 @@ impl Network {
     fn answer(&mut self, pipe: usize, answer: Frame) {
         let back = pipe ^ 1;
         if let Some(delay) = self.pipes.get(back).map(|back| back.config().delay) {
-            self.schedule(self.now + delay, back, answer);
+            self.due.push(self.now + delay, back, answer);
         }
-    }
-
-    fn schedule(&mut self, at: Instant, pipe: usize, frame: Frame) {
-        self.sent += 1;
-        let order = self.sent;
-        self.due.push(Reverse(Due {
-            at,
-            order,
-            pipe,
-            frame,
-        }));
     }
 
     fn arrive(&mut self, due: Due) {
