@@ -90,6 +90,7 @@ impl Handover {
             port: origin.port.0,
             for_all: false,
             orphan: origin.orphan,
+            relay: false,
         };
         self.push(origin.frame, &words, counters);
         true
@@ -106,6 +107,7 @@ impl Handover {
             port: port.0,
             for_all: true,
             orphan: false,
+            relay: false,
         };
         self.push(frame.bytes, &words, counters);
     }

@@ -8,6 +8,7 @@ use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
 use wire::time::Instant;
 
 use crate::Port;
+use crate::absent::AbsentPort;
 use crate::fault::{Fault, FaultSpec};
 use crate::loopback::LoopPort;
 use crate::pcap::{Pcap, PcapFile};
@@ -100,9 +101,17 @@ pub enum AnyLink {
     Sim(Box<SimPort>),
     /// To ourselves.
     Loop(Box<LoopPort>),
+    /// Gone.
+    Absent(Box<AbsentPort>),
 }
 
-impl_port!(AnyLink: Shm Tap Xdp Sim Loop);
+impl_port!(AnyLink: Shm Tap Xdp Sim Loop Absent);
+
+impl From<AbsentPort> for AnyLink {
+    fn from(port: AbsentPort) -> Self {
+        Self::Absent(Box::new(port))
+    }
+}
 
 impl From<LoopPort> for AnyLink {
     fn from(port: LoopPort) -> Self {

@@ -39,8 +39,13 @@ impl Prepared {
     pub(crate) fn exchange(&self) -> io::Result<Option<Arc<Exchange>>> {
         match self {
             Self::Xdp(xdp) if xdp.processes() > 1 => {
+                let mtu = u16::try_from(xdp.link().mtu).unwrap_or(u16::MAX);
                 let seats = usize::from(xdp.processes()) * usize::from(xdp.ports());
-                exchange(seats, u16::try_from(xdp.link().mtu).unwrap_or(u16::MAX)).map(Some)
+                match u8::try_from(seats) {
+                    Ok(processes) if xdp.ports() == 1 => Exchange::for_processes(processes, mtu),
+                    _ => exchange(seats, mtu),
+                }
+                .map(Some)
             }
             Self::Xdp(_) | Self::Other => Ok(None),
         }

@@ -77,8 +77,40 @@ impl Prepared {
             self.busy = error.busy;
             SetupError(error.text)
         })?;
+        let first_seat = self.first_seat(&opened).ok_or_else(|| {
+            self.busy = true;
+            SetupError("other processes have all seats at this link".into())
+        })?;
         let (config, processors) = (self.config.clone(), self.processors.clone());
-        Mtcp::assemble(config, &self.spec, processors, opened, self.common.clone())
+        let common = self.common.clone();
+        Mtcp::assemble(config, &self.spec, processors, opened, first_seat, common)
+    }
+
+    /// The seat of the first of these queues.
+    fn first_seat(&self, opened: &link::Opened) -> Option<u8> {
+        let Some(exchange) = &self.common.exchange else {
+            return Some(0);
+        };
+        let share = u8::try_from(opened.share).ok()?;
+        match opened.ports.len() {
+            1 => exchange.free_seat(share),
+            several => share.checked_mul(u8::try_from(several).ok()?),
+        }
+    }
+
+    /// Asks processes that have a queue and could go on without it to leave it, while [`Prepared::open`] finds none. To be repeated now and
+    /// then.
+    pub fn ask_for_queue(&self) {
+        if let Some(exchange) = &self.common.exchange {
+            exchange.ask_for_queue();
+        }
+    }
+
+    /// There is one, or it is to be asked for anew.
+    pub fn stop_asking(&self) {
+        if let Some(exchange) = &self.common.exchange {
+            exchange.stop_asking();
+        }
     }
 
     /// Whether other processes share the interface, and go on when this one ends.

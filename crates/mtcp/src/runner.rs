@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use ::io::Port;
+use ::io::absent::AbsentPort;
 use ::io::shm::Desk;
+use ::io::{AnyPort, Port};
 use io::ErrorKind;
 use mtcp_core::{Command, Error, Event, PortId, Reply, Stack};
-use wire::frame::{FrameSink, TxMeta};
+use wire::frame::{FrameSink, RxFrame, TxMeta};
+use wire::handed::Handed;
 use wire::time::Instant;
 
 use crate::clock;
@@ -31,6 +33,8 @@ pub(crate) struct Runner {
     port: Lent,
     /// To the other stacks with our addresses.
     desk: Option<Desk>,
+    /// One of them has our queue, and sends for us.
+    is_guest: bool,
     now: Instant,
     /// When frames last came.
     busy: Instant,
@@ -48,6 +52,7 @@ impl Runner {
             stack,
             port,
             desk,
+            is_guest: false,
             now,
             busy: now,
             spin,
@@ -99,8 +104,12 @@ impl Runner {
             }
         }
         if let Some(desk) = &mut self.desk {
+            let port = &mut *self.port;
             for _ in 0..bursts {
-                frames += desk.receive(|frames| stack.receive(now, PortId::SIBLINGS, frames));
+                frames += desk.receive(|frames| {
+                    send_for_others(frames, port);
+                    stack.receive(now, PortId::SIBLINGS, frames);
+                });
             }
         }
         if frames > 0 {
@@ -130,12 +139,10 @@ impl Runner {
     /// The link is gone.
     pub(crate) fn transmit(&mut self) -> io::Result<()> {
         self.port.busy = true;
-        let mut sink = Watched {
-            port: &mut *self.port,
-            refused: false,
+        self.backlog = match &mut self.desk {
+            Some(desk) if self.is_guest => transmit(&mut self.stack, self.now, &mut desk.relay()),
+            _ => transmit(&mut self.stack, self.now, &mut *self.port),
         };
-        self.stack.transmit(self.now, PORT, &mut sink);
-        self.backlog = sink.refused;
         let sent = self.port.flush();
         self.port.busy = false;
         if let Some(desk) = &mut self.desk {
@@ -143,6 +150,28 @@ impl Runner {
             desk.flush();
         }
         sent
+    }
+
+    /// Whether another process asks for the queue, and the stack could go on without.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.desk.as_ref().is_some_and(Desk::is_asked)
+    }
+
+    /// The descriptors of the port, when nothing is left in it to be received.
+    pub(crate) fn port_descriptors(&mut self) -> Vec<RawFd> {
+        self.receive_rest();
+        let mut fds = Vec::new();
+        // One that fails has none that matter.
+        let _ = self.port.prepare_wait(&mut fds);
+        fds
+    }
+
+    /// Leaves the queue to the process that asks, and has the stack there send from now on.
+    pub(crate) fn give_way(&mut self) {
+        if self.desk.as_mut().is_some_and(Desk::grant) {
+            self.is_guest = true;
+            *self.port = AnyPort::from(AbsentPort::of(&*self.port));
+        }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -244,13 +273,38 @@ impl Runner {
     }
 }
 
+/// Sends what is due to `sink`. Returns whether it took less.
+fn transmit(stack: &mut Stack, now: Instant, sink: &mut impl FrameSink) -> bool {
+    let mut sink = Watched {
+        port: sink,
+        refused: false,
+    };
+    stack.transmit(now, PORT, &mut sink);
+    sink.refused
+}
+
+/// Sends what stacks without a queue of their own have handed over. What the port does not take is lost, as on any full queue.
+fn send_for_others(frames: &[RxFrame<'_>], port: &mut AnyPort) {
+    let split = frames.iter().filter_map(|frame| Handed::split(frame.bytes));
+    for (frame, _) in split.filter(|(_, words)| words.relay) {
+        port.send(|into| {
+            let room = into.get_mut(..frame.len());
+            let fits = room.map(|room| room.copy_from_slice(frame)).is_some();
+            TxMeta {
+                len: if fits { frame.len() } else { 0 },
+                ..TxMeta::default()
+            }
+        });
+    }
+}
+
 /// A port that remembers having refused a frame.
 struct Watched<'a, P> {
     port: &'a mut P,
     refused: bool,
 }
 
-impl<P: Port> FrameSink for Watched<'_, P> {
+impl<P: FrameSink> FrameSink for Watched<'_, P> {
     #[inline]
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let sent = self.port.send(fill);

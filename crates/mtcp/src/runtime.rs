@@ -96,6 +96,7 @@ impl Mtcp {
         spec: &IoSpec,
         processors: Vec<usize>,
         opened: link::Opened,
+        first_seat: u8,
         common: Common,
     ) -> Result<Self, SetupError> {
         let cores = opened.ports.len();
@@ -119,7 +120,7 @@ impl Mtcp {
         Ok(Self {
             exchange,
             testaments: common.testaments,
-            first_seat: opened.share as usize * cores,
+            first_seat: first_seat.into(),
             board: Board::new(spec.name(), cores),
             ports: Ports::new(ports),
             config,

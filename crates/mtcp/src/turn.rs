@@ -61,6 +61,26 @@ impl Context {
         self.note_link(sent)
     }
 
+    /// Whether another process asks for the queue that this context has, and it could go on without: stacks there would carry its frames.
+    pub fn is_asked_for_queue(&self) -> bool {
+        self.driver.is_asked()
+    }
+
+    /// Leaves the queue to the process that asks. `closes` gets the descriptors that close by that.
+    ///
+    /// # Errors
+    /// `ENETDOWN` when the link is gone, `EOPNOTSUPP` in paired mode.
+    pub fn leave_queue(&mut self, closes: impl FnOnce(&[RawFd])) -> Result<()> {
+        let fds = self.driver.port_descriptors();
+        if fds.is_empty() {
+            // More has come; next time.
+            return Ok(());
+        }
+        closes(&fds);
+        let left = self.driver.leave_queue();
+        self.note_link(left)
+    }
+
     /// What of `wanted` is true of a socket, and whether it failed or hung up, as `poll` asks. Where `OUT` is wanted and not true, the
     /// stack will tell when it is.
     pub fn ready(&mut self, id: SocketId, wanted: Events) -> Events {

@@ -10,6 +10,7 @@ use crate::keeper::Keeper;
 use crate::lent::Pair;
 use crate::lock::{Guard, Lock};
 use crate::pump::Pumps;
+use crate::queue::Sharing;
 use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
@@ -40,7 +41,7 @@ enum Stage {
 pub(crate) struct Engine {
     stage: Stage,
     /// What children may open too.
-    prepared: Option<Box<Prepared>>,
+    pub(crate) prepared: Option<Box<Prepared>>,
     /// Its descriptors.
     inherited: Vec<c_int>,
     /// When to ask for a queue again, in nanoseconds; 0: it was not refused.
@@ -58,6 +59,7 @@ pub(crate) struct Engine {
     pub(crate) has_children: bool,
     /// A thread is about to start the stack.
     pub(crate) starts_soon: bool,
+    pub(crate) sharing: Sharing,
     /// The process that this memory belongs to: `vfork` lends it to another. 0: none yet.
     owner: libc::pid_t,
     /// A socket without a connection, of which accepted ones have a copy for their number.
@@ -79,6 +81,7 @@ static ENGINE: Lock<Engine> = Lock::new(Engine {
     turns: 0,
     has_children: false,
     starts_soon: false,
+    sharing: Sharing::new(),
     owner: 0,
     blank: -1,
     serial: 0,
@@ -149,6 +152,7 @@ impl Engine {
                 Err(error) => self.refused(&error),
             };
             if matches!(self.stage, Stage::Running { .. }) {
+                self.stop_asking();
                 self.keep();
                 exit::register();
                 self.listen_everywhere();
@@ -181,6 +185,7 @@ impl Engine {
                 log::line(format_args!("{error}: waiting until its owner ends"));
             }
             self.next_try = wait::now() + RETRY_NANOS;
+            self.ask_for_queue();
             return Stage::Idle;
         }
         log::line(format_args!(
@@ -444,6 +449,7 @@ impl Engine {
         if !left {
             self.close(id);
         }
+        self.sharing.leaves |= left;
     }
 
     /// Closes a socket of the stack. What lingers does so without the program.
@@ -489,6 +495,7 @@ impl Engine {
         if self.is_starved() {
             self.start();
         }
+        self.leave_queue();
         let Stage::Running { context, .. } = &mut self.stage else {
             return;
         };

@@ -21,6 +21,7 @@ mod lock;
 mod log;
 mod private;
 mod pump;
+mod queue;
 mod real;
 mod rules;
 mod slots;

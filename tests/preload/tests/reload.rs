@@ -117,10 +117,10 @@ impl Server {
         Some(Self { site, process })
     }
 
-    /// A file whose answer takes seconds: its contents.
-    fn publish_slow(&self) -> Vec<u8> {
+    /// A file whose answer takes half a second for each megabyte: its contents.
+    fn publish_slow(&self, megabytes: u64) -> Vec<u8> {
         let slow = self.site.lab().www().join("slow");
-        files::make(&slow, 4, 5_000_000);
+        files::make(&slow, 4, megabytes * 1_000_000);
         std::fs::read(slow).unwrap()
     }
 
@@ -138,6 +138,14 @@ impl Server {
             .split_whitespace()
             .map(|pid| pid.parse().unwrap())
             .collect()
+    }
+
+    /// Whether these workers only finish what they have begun.
+    fn is_quitting(&self, workers: &[i32]) -> bool {
+        workers.iter().all(|pid| {
+            let title = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            title.is_ok_and(|title| title.contains("shutting down"))
+        })
     }
 
     /// Has `change` happen several times under load.
@@ -226,7 +234,7 @@ fn when_all_workers_are_killed_who_listens_is_told() {
         return;
     };
     let at = SocketAddr::new(Family::V4.ours(), 80);
-    let (begun, wanted) = (AtomicU64::new(0), server.publish_slow());
+    let (begun, wanted) = (AtomicU64::new(0), server.publish_slow(5));
     let mut start = Instant::now();
     server.site.lab().peer().enter(|| {
         thread::scope(|scope| {
@@ -276,7 +284,7 @@ fn quit_finishes_what_has_begun() {
     let Some(server) = Server::start() else {
         return;
     };
-    let wanted = server.publish_slow();
+    let wanted = server.publish_slow(5);
     let at = SocketAddr::new(Family::V4.ours(), 80);
     let begun = AtomicU64::new(0);
     server.site.lab().peer().enter(|| {
@@ -292,4 +300,38 @@ fn quit_finishes_what_has_begun() {
         });
     });
     server.process.finish(PROMPT).must_succeed();
+}
+
+/// Workers that finish long answers keep nobody waiting: those that follow them answer meanwhile, and the answers are whole.
+#[test]
+fn a_reload_does_not_wait_for_long_answers() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let wanted = server.publish_slow(20);
+    let at = SocketAddr::new(Family::V4.ours(), 80);
+    let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+    server.site.lab().peer().enter(|| {
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let answer = download(at, &begun).unwrap();
+                    ended.fetch_add(1, Ordering::Relaxed);
+                    assert!(answer.ends_with(&wanted), "{} bytes", answer.len());
+                });
+            }
+            wait_begun(&begun);
+            let old = server.workers();
+            kill_process(server.master(), Signal::HUP).unwrap();
+            wait_until("the old workers do not accept", PROMPT, || {
+                server.is_quitting(&old)
+            });
+            let start = Instant::now();
+            for _ in 0..20 {
+                exchange(at).unwrap();
+            }
+            note(&format!("20 requests answered in {:?}", start.elapsed()));
+            assert_eq!(ended.load(Ordering::Relaxed), 0, "{:?}", server.process);
+        });
+    });
 }

@@ -92,6 +92,10 @@ impl Tcp {
                 self.shared.counters.drop(Drop::FrameShort);
                 continue;
             };
+            if words.relay {
+                // For the wire, which is the driver's.
+                continue;
+            }
             self.shared.counters.handed_in += 1;
             let checksum = if words.for_all {
                 RxChecksum::Unverified

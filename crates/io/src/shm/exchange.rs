@@ -8,12 +8,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use ring::region::Shared;
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, getpid, test_kill_process};
 use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
 use wire::handed::Handed;
 
@@ -22,6 +21,7 @@ use super::connection::ring_bell;
 use super::endpoint::new_bells;
 use super::returned::Returned;
 use super::ring::{Place, RxRing, TxRing};
+use super::seats::Seats;
 use crate::{Port, context, poll};
 
 /// Frames per ring: several bursts of a peer that sends fast.
@@ -32,10 +32,8 @@ const SLOTS: u32 = 512;
 pub struct Exchange {
     memory: Arc<Shared>,
     config: ShmConfig,
-    /// Where the words are that say who sits where.
-    taken_at: usize,
+    seats: Seats,
     bells: Vec<OwnedFd>,
-    seats: u8,
 }
 
 /// One seat's end of all its rings.
@@ -59,6 +57,25 @@ impl Exchange {
     /// # Errors
     /// More than 64 seats, or no memory or descriptors.
     pub fn new(seats: u8, mtu: u16) -> io::Result<Arc<Self>> {
+        Self::with(seats, seats, mtu)
+    }
+
+    /// For so many processes, each with one queue: there are twice as many seats, as long as they can be told apart, so that a stack that
+    /// leaves its queue to another can stay.
+    ///
+    /// # Errors
+    /// As [`Exchange::new`].
+    pub fn for_processes(processes: u8, mtu: u16) -> io::Result<Arc<Self>> {
+        let double = processes.saturating_mul(2);
+        let seats = if double <= Handed::MAX_STACKS {
+            double
+        } else {
+            processes
+        };
+        Self::with(seats, processes, mtu)
+    }
+
+    fn with(seats: u8, shares: u8, mtu: u16) -> io::Result<Arc<Self>> {
         if seats > Handed::MAX_STACKS {
             let most = Handed::MAX_STACKS;
             return Err(context::invalid(format_args!(
@@ -74,19 +91,35 @@ impl Exchange {
             slot_bytes: bytes as u32,
             mtu,
         };
-        let taken_at = Layout::new(&config).len;
+        let at = Layout::new(&config).len;
+        let memory = Arc::new(Shared::create("mtcp-exchange", at + PAGE)?);
         Ok(Arc::new(Self {
-            memory: Arc::new(Shared::create("mtcp-exchange", taken_at + PAGE)?),
+            seats: Seats::new(Arc::clone(&memory), at, seats, shares),
+            memory,
             config,
-            taken_at,
             bells: new_bells(count)?,
-            seats,
         }))
     }
 
     /// How many seats there are.
     pub fn seats(&self) -> u8 {
-        self.seats
+        self.seats.count()
+    }
+
+    /// The seat for who has this share of the queues; `None`: all that there are for it are taken.
+    pub fn free_seat(&self, share: u8) -> Option<u8> {
+        self.seats.free_for(share)
+    }
+
+    /// Asks stacks that could go on without their queue for one. To be repeated until there is one.
+    pub fn ask_for_queue(&self) {
+        self.seats.ask();
+        self.bells.iter().for_each(ring_bell);
+    }
+
+    /// There is one, or it is to be asked for anew.
+    pub fn stop_asking(&self) {
+        self.seats.stop_asking();
     }
 
     /// Takes a seat, whoever had it before: it is for who has the queue.
@@ -94,7 +127,7 @@ impl Exchange {
     /// # Errors
     /// There is no such seat.
     pub fn sit(self: &Arc<Self>, seat: u8) -> io::Result<Desk> {
-        if seat >= self.seats {
+        if seat >= self.seats() {
             return Err(context::invalid(format_args!("no seat {seat}")));
         }
         let other = |other: u8| (other != seat).then_some(other);
@@ -105,8 +138,8 @@ impl Exchange {
                 .transpose()
         };
         let mut desk = Desk {
-            tx: (0..self.seats).map(tx).collect::<io::Result<_>>()?,
-            rx: (0..self.seats).map(rx).collect::<io::Result<_>>()?,
+            tx: (0..self.seats()).map(tx).collect::<io::Result<_>>()?,
+            rx: (0..self.seats()).map(rx).collect::<io::Result<_>>()?,
             seat,
             next: 0,
             scratch: vec![0; self.config.slot_bytes as usize].into(),
@@ -116,8 +149,7 @@ impl Exchange {
         };
         // What is left of the one before is old.
         desk.rx.iter_mut().flatten().for_each(RxRing::discard);
-        let pid = getpid().as_raw_nonzero().get().unsigned_abs();
-        self.holder(seat).store(pid, Ordering::Release);
+        self.seats.take(seat);
         Ok(desk)
     }
 
@@ -141,30 +173,6 @@ impl Exchange {
             direction: usize::from(from > to),
         }
     }
-
-    /// The process that has a seat; 0: none.
-    fn holder(&self, seat: u8) -> &AtomicU32 {
-        let at = self.taken_at + usize::from(seat) * size_of::<AtomicU32>();
-        let word = self.memory.as_ptr().wrapping_add(at);
-        // SAFETY: in the mapping, which has a page behind the rings and lives as long as `self`; aligned, and only accessed atomically.
-        unsafe { AtomicU32::from_ptr(word.cast()) }
-    }
-
-    /// Whether somebody has the seat. One whose process is gone has it no more.
-    fn is_taken(&self, seat: u8, doubtful: bool) -> bool {
-        let holder = self.holder(seat).load(Ordering::Acquire);
-        let pid = i32::try_from(holder).ok().and_then(Pid::from_raw);
-        let Some(pid) = pid else {
-            return false;
-        };
-        if doubtful && test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
-            let gone =
-                self.holder(seat)
-                    .compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
-            return gone.is_err();
-        }
-        true
-    }
 }
 
 impl Desk {
@@ -175,7 +183,27 @@ impl Desk {
 
     /// How many there are.
     pub fn seats(&self) -> u8 {
-        self.exchange.seats
+        self.exchange.seats()
+    }
+
+    /// Whether a process asks for a queue, and this stack could leave it its own.
+    pub fn is_asked(&self) -> bool {
+        let seats = &self.exchange.seats;
+        seats.has_queue(self.seat) && seats.is_asked(self.seat)
+    }
+
+    /// Leaves the queue to a process that asks. False: none does any more. From now on what is to be sent goes through [`Desk::relay`].
+    pub fn grant(&mut self) -> bool {
+        let granted = self.exchange.seats.grant();
+        if granted {
+            self.exchange.seats.set_guest(self.seat);
+        }
+        granted
+    }
+
+    /// Has others send what this stack has to, which has no queue.
+    pub fn relay(&mut self) -> Relay<'_> {
+        Relay(self)
     }
 
     /// Lends the next burst of one other seat, or of what nobody took.
@@ -282,7 +310,7 @@ impl Desk {
             return;
         };
         if words.for_all {
-            for seat in 0..self.exchange.seats {
+            for seat in 0..self.seats() {
                 if seat != self.seat && self.can_take(seat) {
                     self.push(seat, bytes);
                 }
@@ -298,7 +326,7 @@ impl Desk {
 
     /// Who is most likely to know it, of those that have not been asked; else the next of them.
     fn next_to_ask(&mut self, words: &Handed) -> Option<u8> {
-        let (own, seats) = (self.seat, self.exchange.seats);
+        let (own, seats) = (self.seat, self.seats());
         let others = (1..seats).map(|step| (own + step) % seats);
         std::iter::once(words.likely)
             .chain(others)
@@ -308,7 +336,12 @@ impl Desk {
     /// Whether somebody sits there. Who has not taken what he got may be gone.
     fn can_take(&mut self, seat: u8) -> bool {
         let tx = self.tx.get_mut(usize::from(seat)).and_then(Option::as_mut);
-        tx.is_some_and(|tx| self.exchange.is_taken(seat, tx.is_waiting()))
+        tx.is_some_and(|tx| self.exchange.seats.is_taken(seat, tx.is_waiting()))
+    }
+
+    /// A stack that has a queue.
+    fn carrier(&mut self) -> Option<u8> {
+        (0..self.seats()).find(|&seat| self.exchange.seats.has_queue(seat) && self.can_take(seat))
     }
 
     fn push(&mut self, seat: u8, bytes: &[u8]) {
@@ -338,9 +371,41 @@ impl FrameSink for Desk {
     }
 }
 
+/// Where a stack without a queue puts frames: see [`Desk::relay`].
+#[derive(Debug)]
+pub struct Relay<'a>(&'a mut Desk);
+
+impl FrameSink for Relay<'_> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let Some(seat) = self.0.carrier() else {
+            return false;
+        };
+        let tx = self.0.tx.get_mut(usize::from(seat));
+        tx.and_then(Option::as_mut).is_some_and(|tx| {
+            tx.push(|into| TxMeta {
+                len: fill_for_wire(into, fill),
+                ..TxMeta::default()
+            })
+        })
+    }
+}
+
+/// Has `fill` write a frame, with the words behind it that ask for it to be sent. Returns the length of both.
+fn fill_for_wire(into: &mut [u8], fill: impl FnOnce(&mut [u8]) -> TxMeta) -> usize {
+    let room = into.len().saturating_sub(Handed::LEN);
+    let words = Handed {
+        relay: true,
+        ..Handed::default()
+    };
+    match fill(into.get_mut(..room).unwrap_or_default()).len {
+        0 => 0,
+        len => words.append(len, into),
+    }
+}
+
 impl Drop for Desk {
     fn drop(&mut self) {
-        self.exchange.holder(self.seat).store(0, Ordering::Release);
+        self.exchange.seats.leave(self.seat);
     }
 }
 
@@ -353,8 +418,7 @@ mod tests {
             tried,
             likely,
             port: 0,
-            for_all: false,
-            orphan: false,
+            ..Handed::default()
         }
     }
 
@@ -470,6 +534,38 @@ mod tests {
         two.end_wait();
         assert!(!rings(&two));
         assert!(!two.prepare_wait(&mut fds));
+    }
+
+    #[test]
+    fn who_has_no_queue_has_others_send() {
+        let exchange = Exchange::for_processes(1, 1500).unwrap();
+        let seat = exchange.free_seat(0).unwrap();
+        let mut old = exchange.sit(seat).unwrap();
+        let frame = |into: &mut [u8]| {
+            into[..5].copy_from_slice(b"frame");
+            TxMeta {
+                len: 5,
+                ..TxMeta::default()
+            }
+        };
+        assert!(!old.is_asked());
+        exchange.ask_for_queue();
+        assert!(old.is_asked() && old.grant() && !old.is_asked());
+        assert!(!old.relay().send(frame), "nobody has a queue");
+        let mut new = exchange.sit(exchange.free_seat(0).unwrap()).unwrap();
+        assert_ne!(new.seat(), seat);
+        assert!(old.relay().send(frame));
+        old.flush();
+        let mut sent = Vec::new();
+        new.receive(|frames| {
+            sent.extend(
+                frames
+                    .iter()
+                    .map(|frame| Handed::split(frame.bytes).unwrap().0.to_vec()),
+            );
+        });
+        assert_eq!(sent, [b"frame"]);
+        assert_eq!(exchange.free_seat(0), None);
     }
 
     #[test]

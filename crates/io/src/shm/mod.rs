@@ -26,10 +26,11 @@ mod handshake;
 mod port;
 mod returned;
 mod ring;
+mod seats;
 mod socket;
 
 pub use config::ShmConfig;
-pub use exchange::{Desk, Exchange};
+pub use exchange::{Desk, Exchange, Relay};
 pub use port::{ShmPort, ShmRole};
 
 #[cfg(test)]

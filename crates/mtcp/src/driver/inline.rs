@@ -128,6 +128,21 @@ impl Inline {
         self.note(ended)
     }
 
+    pub(super) fn is_asked(&self) -> bool {
+        self.runner.is_asked()
+    }
+
+    pub(super) fn port_descriptors(&mut self) -> Vec<RawFd> {
+        self.runner.begin();
+        self.runner.port_descriptors()
+    }
+
+    pub(super) fn give_way(&mut self) -> Result<()> {
+        self.submit()?;
+        self.runner.give_way();
+        Ok(())
+    }
+
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.runner.poll_event()
     }

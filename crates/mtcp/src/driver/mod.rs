@@ -107,6 +107,30 @@ impl Driver {
         }
     }
 
+    /// Whether another process asks for the queue, and the stack could go on without. A stack thread keeps it.
+    pub(crate) fn is_asked(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.is_asked(),
+            Self::Paired(_) => false,
+        }
+    }
+
+    /// The descriptors of the port.
+    pub(crate) fn port_descriptors(&mut self) -> Vec<RawFd> {
+        match self {
+            Self::Inline(driver) => driver.port_descriptors(),
+            Self::Paired(_) => Vec::new(),
+        }
+    }
+
+    /// Leaves the queue to the process that asks.
+    pub(crate) fn leave_queue(&mut self) -> Result<()> {
+        match self {
+            Self::Inline(driver) => driver.give_way(),
+            Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
     /// Sends what waited for company.
     pub(crate) fn settle(&mut self) -> Result<()> {
         either!(self, driver => driver.settle())

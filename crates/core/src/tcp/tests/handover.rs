@@ -177,6 +177,21 @@ fn where_a_neighbour_is_all_are_told() {
     assert_eq!(handed(&mut h), []);
 }
 
+/// It is the driver's to send.
+#[test]
+fn what_another_stack_sends_is_not_received() {
+    let mut h = seated(1, 2);
+    h.listen(8, Options::default());
+    let syn = h.compose(&Handshake::default().syn());
+    let words = Handed {
+        relay: true,
+        ..Handed::default()
+    };
+    take(&mut h, &(syn, words));
+    h.expect_nothing();
+    assert_eq!(h.stack.counters().handed_in, 0);
+}
+
 #[test]
 fn no_two_stacks_connect_from_the_same_port() {
     for index in 0..3 {

@@ -1,0 +1,61 @@
+//! A link that there is no more: its stack goes on without a queue of its own.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::time::Duration;
+
+use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
+
+use crate::Port;
+use crate::poll::{self, PollFd, PollFlags};
+
+/// Nothing comes from it, and it takes nothing.
+#[derive(Debug)]
+pub struct AbsentPort {
+    mac: MacAddr,
+    capabilities: Capabilities,
+}
+
+impl AbsentPort {
+    /// What is left of `port`.
+    pub fn of(port: &impl Port) -> Self {
+        Self {
+            mac: port.mac(),
+            capabilities: port.capabilities(),
+        }
+    }
+}
+
+impl FrameSink for AbsentPort {
+    fn send(&mut self, _: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        false
+    }
+}
+
+impl Port for AbsentPort {
+    fn receive(&mut self, _: impl FnOnce(&[RxFrame<'_>])) -> usize {
+        0
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let wake = wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN));
+        let mut fds: Vec<_> = wake.into_iter().collect();
+        poll::sleep_or_signal(&mut fds, timeout).map(drop)
+    }
+
+    fn prepare_wait(&mut self, _: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
+        Ok(None)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn mac(&self) -> MacAddr {
+        self.mac
+    }
+}
