@@ -234,13 +234,14 @@ impl Context {
         })
     }
 
-    /// A call on `id` would block and must not: runs the stack, unless `epoll_wait` soon will. Returns whether it did.
+    /// A call on `id` would block and must not: runs the stack, unless `epoll_wait` soon will, and either tells of `id` then or would have
+    /// little to tell. Returns whether it did.
     pub(crate) fn progress(&mut self, id: SocketId) -> bool {
         let watched = self
             .table
             .get(id)
             .is_ok_and(|socket| socket.watchers != NONE);
-        if watched && self.allowance > 0 {
+        if self.allowance > 0 && (watched || self.driver.is_fresh()) {
             self.allowance -= 1;
             return false;
         }

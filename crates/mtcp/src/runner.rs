@@ -36,6 +36,8 @@ pub(crate) struct Runner {
     /// One of them has our queue, and sends for us.
     is_guest: bool,
     now: Instant,
+    /// When it last looked for frames.
+    looked: Instant,
     /// When frames last came.
     busy: Instant,
     /// How long after that to look for more before sleeping.
@@ -54,6 +56,7 @@ impl Runner {
             desk,
             is_guest: false,
             now,
+            looked: Instant::ZERO,
             busy: now,
             spin,
             backlog: false,
@@ -94,6 +97,7 @@ impl Runner {
     /// Takes what arrived, at most so many bursts, and fires timers. Returns whether anything arrived.
     pub(crate) fn receive(&mut self, bursts: usize) -> bool {
         let (stack, now) = (&mut self.stack, self.now);
+        self.looked = now;
         let mut frames = 0;
         self.port.busy = true;
         for _ in 0..bursts {
@@ -118,6 +122,16 @@ impl Runner {
         stack.advance(now);
         self.port.busy = false;
         frames > 0
+    }
+
+    /// Whether the other end may be a socket of the same program, which knows what has arrived.
+    pub(crate) fn loops(&self) -> bool {
+        self.port.capabilities().loops
+    }
+
+    /// When it last took what had arrived.
+    pub(crate) fn looked(&self) -> Instant {
+        self.looked
     }
 
     /// The link is gone: takes what had arrived before.

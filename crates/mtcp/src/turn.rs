@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::epoll::Events;
+use crate::socket::table::NONE;
 use crate::{Context, Result, SocketId};
 
 /// Always of interest.
@@ -89,6 +90,18 @@ impl Context {
             return (ready | self.ask_for_space(id)) & (wanted | ALWAYS);
         }
         ready & (wanted | ALWAYS)
+    }
+
+    /// Whether the stack took in what had arrived so short a time ago that the program had better go on with that: a turn now would carry
+    /// little. Never in paired mode, and on links that loop.
+    pub fn is_fresh(&self) -> bool {
+        self.driver.is_fresh()
+    }
+
+    /// Whether an epoll instance watches a socket.
+    pub fn is_watched(&self, id: SocketId) -> bool {
+        let socket = self.table.get(id);
+        socket.is_ok_and(|socket| socket.watchers != NONE)
     }
 
     /// Whether `epoll_wait` on the instance `ep` has something to look at.

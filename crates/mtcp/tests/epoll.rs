@@ -404,6 +404,50 @@ fn calls_without_epoll_make_progress() {
     assert_eq!(&buf, b"ping");
 }
 
+/// A program that tries sockets before it has them watched pays for a turn now and then, not for one per call; and misses nothing for long.
+#[test]
+fn a_call_that_would_block_makes_do_with_the_turn_before_for_a_moment() {
+    let mut w = World::new();
+    let (c, s, listener) = w.connection(80);
+    let other = w.connect(80);
+    let watched = w.accept(listener);
+    let ep = w.server.epoll_create().unwrap();
+    add(&mut w.server, ep, watched, Events::OUT);
+    let start = Instant::now();
+    loop {
+        assert_eq!(wait(&mut w.server, ep, 1).len(), 1);
+        w.client.write(c, b"x").unwrap();
+        w.client.poll().unwrap();
+        let tried = w.server.read(s, &mut [0]);
+        thread::sleep(Duration::from_millis(1));
+        if tried == Err(Errno::EAGAIN) {
+            break;
+        }
+        // The moment had passed.
+        assert_eq!(tried, Ok(1));
+        assert!(start.elapsed() < DEADLINE, "each call runs a turn");
+    }
+    assert_eq!(w.server.read(s, &mut [0]), Ok(1));
+    w.client.close(other).unwrap();
+}
+
+#[test]
+fn what_a_turn_brought_is_fresh_for_a_moment() {
+    let fresh = |mode| {
+        let (mut context, _peer) = contexts(mode, Mode::Inline);
+        let start = Instant::now();
+        let seen = (0..1000).any(|_| {
+            context.poll().unwrap();
+            context.is_fresh()
+        });
+        thread::sleep(Duration::from_millis(1));
+        assert!(!context.is_fresh(), "after {:?}", start.elapsed());
+        seen
+    };
+    assert!(fresh(Mode::Inline));
+    assert!(!fresh(Mode::Paired));
+}
+
 #[test]
 fn a_paired_context_ends_its_thread() {
     for _ in 0..20 {

@@ -218,6 +218,16 @@ impl Engine {
         set.all_ours().chain(nested).collect()
     }
 
+    /// Whether the last turn was just now and left something to be reported for an instance: a turn for each of many small waits would carry
+    /// little.
+    pub(crate) fn has_rest(&mut self, index: u32) -> bool {
+        let (Some((context, _)), epolls) = self.split() else {
+            return false;
+        };
+        let mut ours = epolls.get(index).into_iter().flat_map(EpollSet::all_ours);
+        context.is_fresh() && ours.any(|id| context.epoll_pending(id) == Ok(true))
+    }
+
     /// What the stack has to report for an instance.
     pub(crate) fn harvest(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
         let (Some((context, _)), epolls) = self.split() else {

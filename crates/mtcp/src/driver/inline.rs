@@ -12,11 +12,13 @@ use super::{Doorbell, STAGED, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::wake::Bell;
-use crate::{Errno, Result};
+use crate::{Errno, Result, clock};
 
 /// Bursts per turn. Few, so that what the application answers to them leaves while the peer still works on what it got before: two
 /// programs that hand each other all they have in one piece take turns at sleeping.
 const BURSTS: usize = 1;
+/// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
+const BATCH: Duration = Duration::from_micros(200);
 /// Reports per wait, for the same reason.
 pub(super) const REPORTS: usize = 32;
 
@@ -116,6 +118,10 @@ impl Inline {
 
     pub(super) fn has_staged(&self) -> bool {
         !self.staged.is_empty()
+    }
+
+    pub(super) fn is_fresh(&self) -> bool {
+        !self.runner.loops() && clock::now().since(self.runner.looked()) < BATCH
     }
 
     pub(super) fn due(&self) -> Option<Duration> {

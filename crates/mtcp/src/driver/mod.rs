@@ -91,6 +91,14 @@ impl Driver {
         }
     }
 
+    /// Whether what arrived was taken in a moment ago: a turn now would carry little.
+    pub(crate) fn is_fresh(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.is_fresh(),
+            Self::Paired(_) => false,
+        }
+    }
+
     /// How long until something is due by itself.
     pub(crate) fn due(&self) -> Option<Duration> {
         match self {

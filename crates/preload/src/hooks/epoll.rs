@@ -122,6 +122,12 @@ unsafe fn wait(
     // SAFETY: the caller's promise. What is not initialised is only written.
     let events = unsafe { std::slice::from_raw_parts_mut(events, room) };
     let mut engine = engine::lock()?;
+    if engine.has_rest(index) {
+        let rest = harvest_both(&mut engine, (epoll, index), events);
+        if rest > 0 {
+            return c_int::try_from(rest).map_err(|_| Errno::EINVAL);
+        }
+    }
     if engine.needs_stack(index) {
         engine.start();
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use libc::{POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, pollfd, sockaddr, socklen_t};
 use mtcp::posix::address;
 use mtcp::posix::call::answer;
-use mtcp::{Domain, Errno, Events, Result, SocketId};
+use mtcp::{Context, Domain, Errno, Events, Result, SocketId};
 
 use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
@@ -182,7 +182,7 @@ impl Engine {
         }
     }
 
-    /// Whether somebody waits to be accepted. Runs a turn before it says no.
+    /// Whether somebody waits to be accepted. Has run a turn before it says no.
     fn has_waiting(&mut self, id: SocketId) -> bool {
         let waits = |engine: &mut Self| {
             let context = engine.context();
@@ -190,6 +190,11 @@ impl Engine {
         };
         if waits(self) {
             return true;
+        }
+        // An epoll instance reports what comes later.
+        let stands = |context: &mut Context| context.is_watched(id) && context.is_fresh();
+        if self.context().is_some_and(stands) {
+            return false;
         }
         self.turn();
         waits(self)
