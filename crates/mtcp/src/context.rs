@@ -247,7 +247,6 @@ impl Context {
         }
         // The call itself says what became of the link.
         let _ = self.poll();
-        self.driver.give_way();
         true
     }
 
@@ -279,10 +278,7 @@ impl Context {
 
     /// Takes all events from the stack to the sockets they are about.
     pub(crate) fn dispatch(&mut self) {
-        for _ in 0..self.driver.events_at_most() {
-            let Some(event) = self.driver.poll_event() else {
-                break;
-            };
+        while let Some(event) = self.driver.poll_event() {
             match event {
                 Event::Accepted {
                     listener,

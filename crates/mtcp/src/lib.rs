@@ -2,7 +2,7 @@
 //!
 //! [`Mtcp::init`] opens the interface; [`Mtcp::context`] makes one [`Context`] per core, which is then used by one thread. A context is
 //! driven in one of two modes ([`config::Mode`]): *inline*, where its blocking calls run the stack on the calling thread, or *paired*,
-//! where a stack thread beside it does. An application cannot tell which, except by speed.
+//! where a thread stands in for it while it makes none. An application cannot tell which, except by speed.
 
 mod affinity;
 mod clock;

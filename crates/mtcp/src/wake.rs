@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ring::park::{FdWaker, Unparker};
+use ring::park::FdWaker;
 
 /// What others asked of a context; it looks before and after each sleep.
 #[derive(Debug, Default)]
@@ -39,45 +39,27 @@ fn take(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-/// How the context's thread sleeps.
-#[derive(Clone, Debug)]
-pub(crate) enum Bell {
-    /// In `ppoll`.
-    Fd(FdWaker),
-    /// On a futex.
-    Futex(Unparker),
-}
-
-impl Bell {
-    fn ring(&self) {
-        match self {
-            Self::Fd(waker) => waker.wake(),
-            Self::Futex(unparker) => unparker.unpark(),
-        };
-    }
-}
-
 /// Ends a sleep of a [`crate::Context`] from another thread or from a signal handler (async-signal-safe: atomics and one system call).
 #[derive(Clone, Debug)]
 pub struct WakeHandle {
     requests: Arc<Requests>,
-    bell: Bell,
+    bell: FdWaker,
 }
 
 impl WakeHandle {
-    pub(crate) fn new(requests: Arc<Requests>, bell: Bell) -> Self {
+    pub(crate) fn new(requests: Arc<Requests>, bell: FdWaker) -> Self {
         Self { requests, bell }
     }
 
     /// The current or else the next `epoll_wait` returns early, with what is ready or with 0.
     pub fn wake(&self) {
         self.requests.wake.store(true, Ordering::Release);
-        self.bell.ring();
+        self.bell.wake();
     }
 
     /// The current or else the next call that would block returns `EINTR`.
     pub fn interrupt(&self) {
         self.requests.interrupt.store(true, Ordering::Release);
-        self.bell.ring();
+        self.bell.wake();
     }
 }

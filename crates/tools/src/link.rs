@@ -48,7 +48,7 @@ impl std::fmt::Display for Io {
 /// How mTCP runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// A stack thread beside the application thread
+    /// The application thread runs the stack, a stack thread while that is elsewhere
     Paired,
     /// The application thread runs the stack
     Inline,

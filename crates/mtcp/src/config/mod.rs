@@ -24,10 +24,10 @@ pub use text::ConfigError;
 /// How a context is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// A stack thread beside the application thread: timers and ACKs run while the application computes.
+    /// Calls that wait run the stack on the calling thread; while there are none, a stack thread does: timers and ACKs go on.
     #[default]
     Paired,
-    /// Calls that wait run the stack on the calling thread.
+    /// Calls that wait run the stack on the calling thread, and nothing else does.
     Inline,
 }
 

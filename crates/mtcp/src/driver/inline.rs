@@ -1,7 +1,7 @@
 //! Run to completion: calls that wait run the stack on the calling thread.
 
 use std::hint;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use mtcp_core::{Command, Event, Reply};
@@ -11,7 +11,6 @@ use wire::time::Instant;
 use super::{Doorbell, STAGED, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
-use crate::wake::Bell;
 use crate::{Errno, Result, clock};
 
 /// Bursts per turn. Few, so that what the application answers to them leaves while the peer still works on what it got before: two
@@ -20,7 +19,7 @@ const BURSTS: usize = 1;
 /// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
 const BATCH: Duration = Duration::from_micros(200);
 /// Reports per wait, for the same reason.
-pub(super) const REPORTS: usize = 32;
+pub(crate) const REPORTS: usize = 32;
 
 /// A stack on the calling thread.
 #[derive(Debug)]
@@ -109,6 +108,12 @@ impl Inline {
         Ok(wake)
     }
 
+    /// Sleeps until the stack has something to do, or `wake` is readable.
+    pub(super) fn sleep(&mut self, wake: BorrowedFd<'_>) -> Result<()> {
+        let slept = self.runner.sleep(None, wake);
+        self.note(slept.map(drop))
+    }
+
     pub(super) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         self.carry_out();
         self.settle()?;
@@ -168,8 +173,8 @@ impl Inline {
         self.failure.as_deref()
     }
 
-    pub(super) fn bell(&self) -> Bell {
-        Bell::Fd(self.waker.clone())
+    pub(super) fn bell(&self) -> FdWaker {
+        self.waker.clone()
     }
 
     pub(super) fn now(&self) -> Instant {

@@ -1,14 +1,15 @@
-//! What moves a context: the calling thread itself, or a stack thread beside it.
+//! What moves a context: the calling thread itself, and in paired mode a thread that stands in for it while it is elsewhere.
 
 mod doorbell;
 mod inline;
 mod paired;
-mod stack_thread;
+mod stand_in;
 
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use mtcp_core::{Command, Event, Reply};
+use ring::park::FdWaker;
 use wire::time::Instant;
 
 pub(crate) use doorbell::Doorbell;
@@ -16,8 +17,9 @@ pub(crate) use inline::Inline;
 pub(crate) use paired::Paired;
 
 use crate::stats::Snapshot;
-use crate::wake::Bell;
 use crate::{Errno, Result};
+
+pub(crate) use inline::REPORTS;
 
 /// Doorbells staged at most before they are handed over.
 const STAGED: usize = 1024;
@@ -144,30 +146,6 @@ impl Driver {
         either!(self, driver => driver.settle())
     }
 
-    /// Events to take at one go: a stack thread may make them as fast as they are taken.
-    pub(crate) fn events_at_most(&self) -> usize {
-        match self {
-            Self::Inline(_) => usize::MAX,
-            Self::Paired(_) => paired::QUEUE,
-        }
-    }
-
-    /// Reports that one `epoll_wait` makes.
-    pub(crate) fn reports_at_most(&self) -> usize {
-        match self {
-            Self::Inline(_) => inline::REPORTS,
-            // A switch between the two threads must carry many.
-            Self::Paired(_) => usize::MAX,
-        }
-    }
-
-    /// Lets a stack thread on the same processor run.
-    pub(crate) fn give_way(&self) {
-        if let Self::Paired(_) = self {
-            std::thread::yield_now();
-        }
-    }
-
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         either!(self, driver => driver.poll_event())
     }
@@ -192,7 +170,7 @@ impl Driver {
         either!(self, driver => driver.now())
     }
 
-    pub(crate) fn bell(&self) -> Bell {
+    pub(crate) fn bell(&self) -> FdWaker {
         either!(self, driver => driver.bell())
     }
 

@@ -1,118 +1,195 @@
-//! The application's side of a stack thread.
+//! The application's side of a stack that goes on while the application computes.
 //!
-//! Four queues join them: commands and replies (one of each at a time), doorbells, events. The stack thread never waits for the
-//! application: events that do not fit stay in the stack. The application waits for room only in the doorbell queue, which the stack
-//! thread always empties; so neither can wait for the other in a circle.
+//! Whichever thread is there runs it: calls of the application, as inline, and while none come the [stand-in](super::stand_in). A
+//! thread switch for every burst would cost more than the stack itself: hand-offs between two threads of one processor take 2 us, and the
+//! answer of a call has to be waited for. The lock is free when the application comes, unless it was away for a while.
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use mtcp_core::{Command, Event, Reply};
-use ring::park::{FdWaker, Parked, Parker, Unparker};
+use ring::park::{FdWaker, Unparker};
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
 
-use super::stack_thread::{Answer, Request, Shared, StackThread};
-use super::{Doorbell, STAGED, Wake};
+use super::stand_in::StandIn;
+use super::{Doorbell, Inline, STAGED, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
-use crate::wake::Bell;
-use crate::{Errno, Result, clock, signals};
+use crate::{Errno, Result, signals};
 
-/// Entries of the event and doorbell queues.
-pub(super) const QUEUE: usize = 4096;
-/// Looks for a reply before sleeping; between them the stack thread gets the processor.
-const LOOKS: u32 = 4;
-/// Between looks for room in a full queue.
-const NAP: Duration = Duration::from_micros(50);
+/// The stack, and what the application told it since it last ran.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) inline: Inline,
+    bells: Consumer<Doorbell>,
+    /// It ran while the application was elsewhere, which may not have seen what came of that.
+    pub(super) stood_in: bool,
+}
 
-/// Sleep that only others end.
-const LONG: Duration = Duration::from_secs(3600);
+impl Held {
+    pub(super) fn take_bells(&mut self) {
+        while let Some(bell) = self.bells.pop() {
+            self.inline.ring(bell);
+        }
+    }
 
-/// A stack thread and the queues to it.
+    pub(super) fn has_bells(&mut self) -> bool {
+        !self.bells.is_empty()
+    }
+}
+
+/// What both threads see.
+#[derive(Debug)]
+pub(super) struct Shared {
+    held: Mutex<Held>,
+    /// Of the application, so far.
+    calls: AtomicU64,
+    /// The application sleeps in a call, and wakes when the stack has something to do.
+    waits: AtomicBool,
+    /// The application waits for the stack.
+    wanted: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Acquire)
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether a stand-in, to which there had been `seen` calls, has to go on.
+    pub(super) fn is_away(&self, seen: u64) -> bool {
+        self.calls() == seen && !self.wanted.load(Ordering::Acquire) && !self.stopped()
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// The stack, for the application: who stands in and sleeps is woken. `None` after a panic.
+    #[inline]
+    fn hold(&self, standing: &FdWaker) -> Option<MutexGuard<'_, Held>> {
+        let held = self.held.try_lock();
+        // Only the application writes it.
+        let calls = self.calls.load(Ordering::Relaxed);
+        self.calls.store(calls + 1, Ordering::Release);
+        match held {
+            Ok(held) => Some(held),
+            Err(TryLockError::WouldBlock) => {
+                // Until we have it: who gave it back could take it again before we run.
+                self.wanted.store(true, Ordering::Release);
+                standing.wake();
+                let held = self.held.lock().ok();
+                self.wanted.store(false, Ordering::Relaxed);
+                held
+            }
+            Err(TryLockError::Poisoned(_)) => None,
+        }
+    }
+
+    /// The stack, unless the application has it.
+    pub(super) fn try_hold(&self) -> Option<MutexGuard<'_, Held>> {
+        self.held.try_lock().ok()
+    }
+}
+
+/// A stack that two threads may run.
 #[derive(Debug)]
 pub(crate) struct Paired {
-    requests: Producer<Request>,
-    answers: Consumer<Answer>,
     bells: Producer<Doorbell>,
-    events: Consumer<Event>,
-    parker: Parker,
-    unparker: Unparker,
-    stack: FdWaker,
     shared: Arc<Shared>,
+    /// Of the application's sleep.
+    bell: FdWaker,
+    /// Of the stand-in while the application waits ...
+    resting: Unparker,
+    /// ... and while it stands in.
+    standing: FdWaker,
+    failure: Option<String>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Paired {
-    /// Starts the stack thread, on processor `cpu` if given.
+    /// Starts the thread that stands in, on processor `cpu` if given.
     pub(crate) fn start(runner: Runner, name: String, cpu: Option<usize>) -> std::io::Result<Self> {
-        let (requests, request_queue) = channel(4);
-        let (answer_queue, answers) = channel(4);
-        let (bells, bell_queue) = channel(QUEUE);
-        let (event_queue, events) = channel(QUEUE);
-        let (parker, unparker) = ring::park::parker();
-        let (sleeper, stack) = ring::park::wake_fd()?;
-        let shared = Arc::new(Shared::default());
-        let stack_thread = StackThread {
-            runner,
-            requests: request_queue,
-            answers: answer_queue,
-            bells: bell_queue,
-            events: event_queue,
-            app: unparker.clone(),
-            sleeper,
-            shared: Arc::clone(&shared),
-            cpu,
-        };
+        let (bells, bell_queue) = channel(STAGED);
+        let (parker, resting) = ring::park::parker();
+        let (sleeper, standing) = ring::park::wake_fd()?;
+        let inline = Inline::new(runner)?;
+        let bell = inline.bell();
+        let shared = Arc::new(Shared {
+            held: Mutex::new(Held {
+                inline,
+                bells: bell_queue,
+                stood_in: false,
+            }),
+            calls: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        });
+        let stand_in = StandIn::new(Arc::clone(&shared), parker, sleeper, cpu);
         let builder = thread::Builder::new().name(name);
-        let thread = signals::without(|| builder.spawn(move || stack_thread.run()))?;
+        let thread = signals::without(|| builder.spawn(move || stand_in.run()))?;
         Ok(Self {
-            requests,
-            answers,
             bells,
-            events,
-            parker,
-            unparker,
-            stack,
             shared,
+            bell,
+            resting,
+            standing,
+            failure: None,
             thread: Some(thread),
         })
+    }
+
+    /// Does `work` with the stack.
+    #[inline]
+    fn with<T>(&mut self, work: impl FnOnce(&mut Inline) -> Result<T>) -> Result<T> {
+        self.with_held(|held| work(&mut held.inline))
+    }
+
+    #[inline]
+    fn with_held<T>(&mut self, work: impl FnOnce(&mut Held) -> Result<T>) -> Result<T> {
+        let Some(mut held) = self.shared.hold(&self.standing) else {
+            self.failure = Some("the stack's thread panicked".to_owned());
+            return Err(Errno::ENETDOWN);
+        };
+        held.take_bells();
+        let result = work(&mut held);
+        if result.is_err() && self.failure.is_none() {
+            self.failure = held.inline.failure().map(str::to_owned);
+        }
+        result
     }
 
     #[inline]
     pub(super) fn ring(&mut self, bell: Doorbell) {
         let mut bell = bell;
-        while let Err(back) = self.bells.stage(bell) {
+        while let Err(back) = self.bells.push(bell) {
             bell = back;
-            self.publish();
-            if self.shared.failed() {
+            // Takes them all, or never will.
+            if self.with(|_| Ok(())).is_err() {
                 return;
             }
-            thread::sleep(NAP);
         }
-        if self.bells.staged() as usize >= STAGED {
-            self.publish();
-        }
-    }
-
-    fn publish(&mut self) {
-        if self.bells.publish() > 0 {
-            self.stack.wake();
-        }
+        self.standing.wake();
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {
-        self.publish();
-        self.check()
+        self.with(Inline::submit)
     }
 
     pub(super) fn collect(&mut self) -> Result<()> {
-        self.check()
+        self.with(Inline::collect)
     }
 
     pub(super) fn settle(&mut self) -> Result<()> {
-        self.submit()
+        self.with(Inline::settle)
     }
 
     pub(super) fn idle(
@@ -120,98 +197,50 @@ impl Paired {
         deadline: Option<Instant>,
         asked: impl Fn() -> bool,
     ) -> Result<Wake> {
-        self.submit()?;
-        // A sleep without a limit would not end for every signal handler.
-        let timeout = deadline.map_or(LONG, |at| at.since(clock::now()));
-        let wake = self.park(timeout, |paired| !paired.events.is_empty() || asked());
-        self.check()?;
-        Ok(wake)
-    }
-
-    /// Sleeps unless `ready`.
-    fn park(&mut self, timeout: Duration, ready: impl Fn(&mut Self) -> bool) -> Wake {
-        self.parker.prepare();
-        if ready(self) || self.shared.failed() {
-            self.parker.cancel();
-            return Wake::Look;
-        }
-        match self.parker.park_or_signal(Some(timeout)) {
-            Parked::Signal => Wake::Signal,
-            Parked::Woken | Parked::Early => Wake::Look,
-        }
+        self.shared.waits.store(true, Ordering::Relaxed);
+        let wake = self.with_held(|held| match mem::take(&mut held.stood_in) {
+            true => Ok(Wake::Look),
+            false => held.inline.idle(deadline, asked),
+        });
+        self.shared.waits.store(false, Ordering::Relaxed);
+        self.resting.unpark();
+        wake
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop();
-        if event.is_none() && self.shared.take_stalled() {
-            self.stack.wake();
-        }
-        event
+        self.with(|inline| Ok(inline.poll_event())).ok().flatten()
     }
 
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
-        match self.ask(Request::Command(command))? {
-            Answer::Reply(reply) => Ok(reply?),
-            Answer::Snapshot => Err(Errno::EINVAL),
-        }
+        self.with(|inline| inline.call(command))
     }
 
     pub(super) fn snapshot(&mut self) -> Result<Snapshot> {
-        match self.ask(Request::Snapshot)? {
-            Answer::Snapshot => self.shared.take_snapshot().ok_or(Errno::ENOMEM),
-            Answer::Reply(_) => Err(Errno::EINVAL),
-        }
-    }
-
-    fn ask(&mut self, request: Request) -> Result<Answer> {
-        self.check()?;
-        // What was staged before the call happens before it.
-        self.bells.publish();
-        self.requests.push(request).map_err(|_| Errno::ENOBUFS)?;
-        self.stack.wake();
-        for _ in 0..LOOKS {
-            thread::yield_now();
-            if let Some(answer) = self.answers.pop() {
-                return Ok(answer);
-            }
-        }
-        loop {
-            if let Some(answer) = self.answers.pop() {
-                return Ok(answer);
-            }
-            self.check()?;
-            self.park(LONG, |paired| !paired.answers.is_empty());
-        }
+        self.with(Inline::snapshot)
     }
 
     pub(super) fn failure(&self) -> Option<&str> {
-        self.shared.failure()
+        self.failure.as_deref()
     }
 
-    pub(super) fn bell(&self) -> Bell {
-        Bell::Futex(self.unparker.clone())
+    pub(super) fn bell(&self) -> FdWaker {
+        self.bell.clone()
     }
 
     pub(super) fn now(&self) -> Instant {
-        clock::now()
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.shared.failed() {
-            Err(Errno::ENETDOWN)
-        } else {
-            Ok(())
-        }
+        crate::clock::now()
     }
 }
 
 impl Drop for Paired {
     fn drop(&mut self) {
-        self.bells.publish();
-        self.shared.stop();
-        self.stack.wake();
+        // What the application said last still leaves.
+        let _ = self.submit();
+        self.shared.stop.store(true, Ordering::Release);
+        self.resting.unpark();
+        self.standing.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic of the stack thread has been reported as a failed link.
+            // A panic has been reported as a failed link.
             let _ = thread.join();
         }
     }
