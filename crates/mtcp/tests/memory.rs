@@ -24,9 +24,10 @@ fn small_pool(config: &mut Config) {
 }
 
 /// A client that has filled its pool with what nobody has read yet: all its sockets but the last have written a chunk or what they could
-/// of it, which could write nothing. The server's thread reads from all but that one when told to, and then from it.
+/// of it, which could write nothing. The server's thread reads from all but that one when told to, and then `at_last` bytes or more from it.
 fn exhausted(
     mode: Mode,
+    at_last: usize,
 ) -> (
     Context,
     SocketId,
@@ -64,9 +65,12 @@ fn exhausted(
                 got += server.read(id, &mut buf).unwrap();
             }
         }
-        let n = server.read(last, &mut buf).unwrap();
+        let mut got = 0;
+        while got < at_last {
+            got += server.read(last, &mut buf).unwrap();
+        }
         // The link goes with it.
-        (n, server)
+        (got, server)
     });
     (client, starved, go, reader)
 }
@@ -84,7 +88,7 @@ fn finish(reader: thread::JoinHandle<(usize, Context)>, context: &mut Context) {
 #[test]
 fn a_blocking_writer_gets_memory_that_others_give_back() {
     for mode in MODES {
-        let (mut client, starved, go, reader) = exhausted(mode);
+        let (mut client, starved, go, reader) = exhausted(mode, CHUNK);
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
             go.send(()).unwrap();
@@ -101,7 +105,7 @@ fn a_blocking_writer_gets_memory_that_others_give_back() {
 fn epoll_tells_of_memory_that_others_give_back() {
     for mode in MODES {
         for how in [Events::empty(), Events::ET] {
-            let (mut client, starved, go, reader) = exhausted(mode);
+            let (mut client, starved, go, reader) = exhausted(mode, 1);
             client.set_nonblocking(starved, true).unwrap();
             let ep = client.epoll_create().unwrap();
             let interest = Interest {
@@ -122,7 +126,7 @@ fn epoll_tells_of_memory_that_others_give_back() {
 #[test]
 fn trying_again_is_enough() {
     for mode in MODES {
-        let (mut client, starved, go, reader) = exhausted(mode);
+        let (mut client, starved, go, reader) = exhausted(mode, 1);
         client.set_nonblocking(starved, true).unwrap();
         go.send(()).unwrap();
         let start = Instant::now();
