@@ -19,7 +19,8 @@ use crate::sink::Tx;
 pub struct Style {
     /// Applications react to events before the stack transmits, so that ACKs ride on their data.
     pub eager: bool,
-    /// Longest time between the arrival of a frame and the turn that takes it: what makes bursts.
+    /// Longest time between the arrival of a frame, or the moment of a timer, and the turn that takes it: what makes bursts. Without it the
+    /// timers of all hosts fire at the same moments, and the first host has what room there is in a full queue.
     pub latency: Duration,
     /// Fewest and most frames that one turn can send; what is left waits for the next.
     pub tx_slots: (u64, u64),
@@ -68,6 +69,8 @@ pub struct Host {
     rng: Rng,
     /// A turn is due then.
     turn_at: Option<Instant>,
+    /// How late the next turn for a timer is.
+    late: Duration,
     /// The last turn, and how many there have been in a row without time passing.
     last_turn: Instant,
     spins: u32,
@@ -107,6 +110,7 @@ impl Host {
             ports,
             rng,
             turn_at: None,
+            late: Duration::ZERO,
             last_turn: Instant::ZERO,
             spins: 0,
             turns: 0,
@@ -184,7 +188,7 @@ impl Host {
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         let wakes = [
             self.turn_at,
-            self.stack.next_deadline(),
+            self.stack.next_deadline().map(|at| at + self.late),
             self.apps.next_wake(),
         ];
         wakes.into_iter().flatten().min()
@@ -198,6 +202,7 @@ impl Host {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), String> {
         self.turn_at = None;
+        self.late = self.rng.duration_up_to(self.style.latency);
         self.turns += 1;
         self.count_spins(now)?;
         self.receive(now, spare);
