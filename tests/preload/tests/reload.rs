@@ -327,11 +327,13 @@ fn a_reload_does_not_wait_for_long_answers() {
                 server.is_quitting(&old)
             });
             let start = Instant::now();
+            exchange(at).unwrap();
+            let took = start.elapsed();
+            assert_eq!(ended.load(Ordering::Relaxed), 0, "{:?}", server.process);
             for _ in 0..20 {
                 exchange(at).unwrap();
             }
-            note(&format!("20 requests answered in {:?}", start.elapsed()));
-            assert_eq!(ended.load(Ordering::Relaxed), 0, "{:?}", server.process);
+            note(&format!("a request was answered in {took:?}"));
         });
     });
 }
