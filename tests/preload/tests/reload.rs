@@ -140,11 +140,13 @@ impl Server {
             .collect()
     }
 
-    /// Whether these workers only finish what they have begun.
+    /// Whether these workers only finish what they have begun, or have ended.
     fn is_quitting(&self, workers: &[i32]) -> bool {
         workers.iter().all(|pid| {
             let title = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
-            title.is_ok_and(|title| title.contains("shutting down"))
+            title.map_or(true, |title| {
+                title.is_empty() || title.contains("shutting down")
+            })
         })
     }
 
