@@ -4,7 +4,7 @@
 //! A smaller size is taken on an ICMP error about a segment in flight, unless segments of the present size have arrived before: then only
 //! if that segment times out as well. Two time-outs in a row of full-sized segments, without any error, may be a black hole (four, if such
 //! segments have arrived before), or congestion: a smaller size is taken, and the old one probed at once. Only when that fails time and
-//! again do other connections to the host learn of it.
+//! again do other connections to the host learn of it, and not even then while others get such segments through.
 //! The size goes up again by probes: segments of new data that are larger than the others. When one is lost, that is no sign of congestion.
 
 use std::time::Duration;
@@ -28,6 +28,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The sizes to fall back on, bytes: RFC 8200 §5 has every link carry the first, RFC 1122 §3.3.3 every host take the second. IPv6 does
 /// not go below the first.
 const FALLBACKS: [u16; 2] = [1280, 576];
+/// Bytes that are acknowledged between two words to other connections that full segments get through.
+const PROOF_INTERVAL: u32 = 1 << 20;
 /// Between a probe that failed and the next probe.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// A search that would gain fewer bytes per packet than this is over.
@@ -52,6 +54,8 @@ pub(crate) struct PathSearch {
     /// A segment of full size was sent; the first one ended there.
     sent_full: bool,
     full_end: SeqNumber,
+    /// Up to there others know that segments of full size get through.
+    proven_to: SeqNumber,
     /// The size was lowered because of time-outs, and nothing was acknowledged since.
     suspected: bool,
     /// Probes of the old size that are yet to be lost before that is believed to have been right; 0: it is not in question.
@@ -70,6 +74,7 @@ impl PathSearch {
             claimed_seq: SeqNumber(0),
             sent_full: false,
             full_end: SeqNumber(0),
+            proven_to: SeqNumber(0),
             suspected: false,
             trials: 0,
         }
@@ -216,7 +221,21 @@ impl Conn<'_> {
     fn believe_in_black_hole(&mut self, now: Instant) {
         self.cold.search.trials = 0;
         self.sh.counters.black_holes += 1;
-        self.learn_path_mtu(now);
+        let proven = self.sh.net.paths.proven(now, self.key.remote().ip());
+        if proven.is_none_or(|proven| proven <= self.cold.path.mtu) {
+            self.learn_path_mtu(now);
+        }
+    }
+
+    /// Tells other connections now and then that segments of the present size get through.
+    fn prove_path(&mut self, now: Instant) {
+        let una = self.hot.snd_una;
+        let told = self.cold.search.proven_to;
+        if self.is_size_proven() && una.0.wrapping_sub(told.0) > PROOF_INTERVAL {
+            self.cold.search.proven_to = una;
+            let (dst, mtu) = (self.key.remote().ip(), self.cold.path.mtu);
+            self.sh.net.paths.prove(now, dst, mtu);
+        }
     }
 
     /// Whether new data, so much of it available and allowed by the peer's window, is to go in a larger segment than the others.
@@ -279,14 +298,16 @@ impl Conn<'_> {
     }
 
     /// New data went out in a segment of full size, or larger: then it is a probe.
-    pub fn on_full_segment_sent(&mut self, plan: &Plan) {
+    pub fn on_full_segment_sent(&mut self, now: Instant, plan: &Plan) {
         let range = Range::new(plan.seq, plan.end());
+        self.prove_path(now);
         let search = &mut self.cold.search;
         search.forget_before(self.hot.snd_una);
         if plan.cut != 0 || plan.len <= u32::from(self.hot.mss) {
             if !search.sent_full {
                 search.sent_full = true;
                 search.full_end = range.end;
+                search.proven_to = SeqNumber(range.end.0.wrapping_sub(PROOF_INTERVAL + 1));
             }
             return;
         }

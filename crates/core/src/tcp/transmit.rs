@@ -392,7 +392,7 @@ impl Conn<'_> {
             self.on_new_data_of_frto();
         }
         if plan.len >= u32::from(self.hot.mss) {
-            self.on_full_segment_sent(plan);
+            self.on_full_segment_sent(now, plan);
         }
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();

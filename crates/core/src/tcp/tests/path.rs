@@ -278,10 +278,54 @@ fn what_may_be_congestion_is_not_told_to_others() {
 #[test]
 fn a_black_hole_is_believed_in_when_probes_of_the_old_size_are_lost() {
     let mut h = after_timeouts(2);
+    lose_probes(&mut h);
+    assert_eq!(h.stack.counters().black_holes, 1);
+    h.connect(Options::default());
+    h.send(offer(false).syn().ack(1));
+    h.drain();
+    assert_eq!(h.info().pmtu, 1280);
+}
+
+/// A thousand connections through a full queue: of those that lose all they send at first, some lose three probes as well.
+#[test]
+fn others_are_not_told_of_a_black_hole_that_their_segments_get_through() {
+    let mut h = established(true);
+    h.write(2 * FULL);
+    h.drain();
+    h.send(ack(2921, &[]));
+    // The next full segment says that one has got through.
+    h.write(FULL);
+    h.drain();
+    h.send(ack(4381, &[]));
+    begin_again(&mut h);
+    h.write(4 * FULL);
+    assert_eq!(h.drain(), 4);
+    time_out(&mut h, 2);
+    h.send(ack(5841, &[]));
+    h.drain();
+    lose_probes(&mut h);
+    assert_eq!((h.info().pmtu, h.stack.counters().black_holes), (1280, 1));
+    begin_again(&mut h);
+    assert_eq!(h.info().pmtu, 1500);
+}
+
+/// Another connection to the same host.
+fn begin_again(h: &mut Harness) {
+    let options = Options {
+        nodelay: true,
+        ..Options::default()
+    };
+    h.connect(options);
+    h.send(offer(true).syn().ack(1));
+    h.drain();
+}
+
+/// All three that are made after a time-out.
+fn lose_probes(h: &mut Harness) {
     // Opens the window, a little at a time: with no room for a probe.
     for _ in 0..4 {
         h.write(4 * 1240);
-        acknowledge(&mut h);
+        acknowledge(h);
     }
     for probes in 1..=3 {
         assert_eq!(h.stack.counters().black_holes, 0);
@@ -293,18 +337,13 @@ fn a_black_hole_is_believed_in_when_probes_of_the_old_size_are_lost() {
         let (from, to) = (start + FULL as u32, start + FULL as u32 + 3720);
         h.send(ack(start, &[(from, to)]));
         h.expect(seg().seq(start).len(1240));
-        acknowledge(&mut h);
+        acknowledge(h);
         // Not again at once.
         h.write(FULL + 3 * 1240);
-        acknowledge(&mut h);
+        acknowledge(h);
         assert_eq!(h.stack.counters().mtu_probes, probes);
         h.advance(1000);
     }
-    assert_eq!(h.stack.counters().black_holes, 1);
-    h.connect(Options::default());
-    h.send(offer(false).syn().ack(1));
-    h.drain();
-    assert_eq!(h.info().pmtu, 1280);
 }
 
 #[test]
