@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
 
 use crate::Port;
-use crate::poll::{self, PollFd, PollFlags};
+use crate::poll;
 
 /// Nothing comes from it, and it takes nothing.
 #[derive(Debug)]
@@ -42,9 +42,7 @@ impl Port for AbsentPort {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let wake = wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN));
-        let mut fds: Vec<_> = wake.into_iter().collect();
-        poll::sleep_or_signal(&mut fds, timeout).map(drop)
+        poll::woken(wake, timeout)
     }
 
     fn prepare_wait(&mut self, _: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {

@@ -13,7 +13,7 @@ use wire::frame::{
 use wire::time::Instant;
 
 use crate::Port;
-use crate::poll::{self, PollFd, PollFlags};
+use crate::poll;
 
 /// Largest IP packet, in bytes: that of large frames, which memory for 1024 of them is not too much for.
 const MTU: u16 = 9000;
@@ -110,9 +110,7 @@ impl Port for LoopPort {
         if !self.frames.is_empty() {
             return Ok(());
         }
-        let wake = wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN));
-        let mut fds: Vec<_> = wake.into_iter().collect();
-        poll::sleep_or_signal(&mut fds, timeout).map(drop)
+        poll::woken(wake, timeout)
     }
 
     fn prepare_wait(&mut self, _: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {

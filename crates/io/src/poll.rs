@@ -54,6 +54,16 @@ pub fn readable(
     Ok(ready)
 }
 
+/// Sleeps until `wake` is readable, `timeout` has passed or a signal came: for links without a descriptor.
+///
+/// # Errors
+/// As [`sleep_or_signal`].
+pub fn woken(wake: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<()> {
+    let wake = wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN));
+    let mut fds: Vec<_> = wake.into_iter().collect();
+    sleep_or_signal(&mut fds, timeout).map(drop)
+}
+
 /// Longer than the kernel can express means for ever, near enough.
 fn timespec(timeout: Duration) -> Timespec {
     Timespec {

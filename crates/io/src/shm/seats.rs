@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use ring::region::Shared;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
+
+use crate::poll::{self, PollFd, PollFlags};
 
 /// Words by seat: the process that has it, 0 if none ...
 const HOLDER: usize = 0;
@@ -46,11 +48,7 @@ fn is_gone(pid: u32) -> bool {
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(fd) => {
             let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-            let none = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            poll(&mut fds, Some(&none)).is_ok_and(|ended| ended > 0)
+            poll::sleep(&mut fds, Some(Duration::ZERO)).is_ok_and(|ended| ended > 0)
         }
         Err(error) => error == Errno::SRCH,
     }

@@ -16,10 +16,10 @@ use crate::{Errno, Result, clock};
 /// Bursts per turn. Few, so that what the application answers to them leaves while the peer still works on what it got before: two
 /// programs that hand each other all they have in one piece take turns at sleeping.
 const BURSTS: usize = 1;
-/// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
-const BATCH: Duration = Duration::from_micros(200);
 /// Reports per wait, for the same reason.
 pub(crate) const REPORTS: usize = 32;
+/// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
+const BATCH: Duration = Duration::from_micros(200);
 
 /// A stack on the calling thread.
 #[derive(Debug)]

@@ -13,13 +13,11 @@ use ring::park::FdWaker;
 use wire::time::Instant;
 
 pub(crate) use doorbell::Doorbell;
-pub(crate) use inline::Inline;
+pub(crate) use inline::{Inline, REPORTS};
 pub(crate) use paired::Paired;
 
 use crate::stats::Snapshot;
 use crate::{Errno, Result};
-
-pub(crate) use inline::REPORTS;
 
 /// Doorbells staged at most before they are handed over.
 const STAGED: usize = 1024;
