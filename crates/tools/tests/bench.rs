@@ -122,7 +122,9 @@ fn every_other_kind_has_its_figures() {
     let value = bench("fairness", &["--concurrency", "20"]);
     check(&value, &sides, &["jain_index"]);
     assert!(value["mtcp"]["jain_index"].as_f64().unwrap() <= 1.0);
-    let value = bench("cpu", &["--concurrency", "20", "--messages", "4"]);
+    // Long enough for all messages of some connections.
+    let cpu = ["--concurrency", "20", "--messages", "4", "--seconds", "1"];
+    let value = bench("cpu", &cpu);
     check(&value, &sides, &["server_cpu_ns_per_message"]);
     let value = bench("latency", &["--concurrency", "20", "--rate", "500"]);
     assert_eq!(value["cases"].as_array().unwrap().len(), 4);

@@ -47,8 +47,12 @@ impl Usage {
     }
 
     /// What the processor was not idle for in a window of `wall` nanoseconds: user, system and softirq time of whoever ran there.
+    ///
+    /// No less than the measured process ran: stolen time is told late and in whole ticks, so that a short window can be told of more
+    /// than its own.
     pub(crate) fn busy(&self, wall: u64) -> u64 {
         wall.saturating_sub(self.idle + self.steal)
+            .max(self.process)
     }
 }
 
@@ -109,6 +113,16 @@ mod tests {
         assert_eq!(usage.steal, 8 * tick);
         assert_eq!(usage.busy(1000 * tick), 587 * tick);
         assert!(processor_time(stat, 2).is_none());
+    }
+
+    #[test]
+    fn stolen_time_told_late_hides_no_work() {
+        let usage = Usage {
+            steal: 120,
+            process: 30,
+            ..Usage::default()
+        };
+        assert_eq!(usage.busy(100), 30);
     }
 
     #[test]
