@@ -26,7 +26,9 @@ use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, sign
 const SWEEP: usize = 8;
 /// The same while writers wait for the memory.
 const RECLAIM: usize = 1024;
-/// And how long to wait for events then: none says that a buffer has drained.
+/// The same before each sleep while very many have one.
+const SWEEP_IDLE: usize = 64;
+/// How long to wait for events while buffers are given back: none says that one has drained.
 const RECLAIM_NAP: Duration = Duration::from_millis(1);
 /// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
@@ -184,7 +186,7 @@ impl Context {
     ) -> Result<Option<T>> {
         let mut link = self.driver.submit().map(|()| Wake::Look);
         let deadline = timeout.map(|timeout| self.driver.now() + timeout);
-        self.streams.sweep(SWEEP);
+        self.sweep();
         loop {
             let woken = link.and_then(|wake| self.driver.collect().map(|()| wake));
             self.dispatch();
@@ -217,21 +219,25 @@ impl Context {
     }
 
     fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<Wake> {
+        let nap = self.nap().map(|nap| self.driver.now() + nap);
+        let deadline = [deadline, nap].into_iter().flatten().min();
         let Self {
-            driver,
-            requests,
-            streams,
-            ..
+            driver, requests, ..
         } = self;
-        let deadline = if streams.is_starved() {
-            let nap = driver.now() + RECLAIM_NAP;
-            Some(deadline.map_or(nap, |deadline| deadline.min(nap)))
-        } else {
-            deadline
-        };
         driver.idle(deadline, || {
             requests.interrupted() || (wakes && requests.woken())
         })
+    }
+
+    /// There is nothing to do: gives drained buffers back, if many have one. How long to sleep at most.
+    pub(crate) fn nap(&mut self) -> Option<Duration> {
+        let gave = self.streams.is_crowded() && self.streams.sweep(SWEEP_IDLE) > 0;
+        (gave || self.streams.is_starved()).then_some(RECLAIM_NAP)
+    }
+
+    /// Gives drained buffers back in passing.
+    pub(crate) fn sweep(&mut self) {
+        self.streams.sweep(SWEEP);
     }
 
     /// A call on `id` would block and must not: runs the stack, unless `epoll_wait` soon will, and either tells of `id` then or would have

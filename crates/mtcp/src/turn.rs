@@ -20,6 +20,7 @@ impl Context {
     /// `ENETDOWN` when the link is gone.
     pub fn begin_turn(&mut self) -> Result<()> {
         let taken = self.driver.submit().and_then(|()| self.driver.collect());
+        self.sweep();
         self.dispatch();
         self.note_link(taken)
     }
@@ -30,8 +31,10 @@ impl Context {
     /// # Errors
     /// `ENETDOWN` when the link is gone, `EOPNOTSUPP` in paired mode.
     pub fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+        let nap = self.nap();
         let prepared = self.driver.prepare_sleep(fds);
-        self.note_link(prepared)
+        let most = prepared.map(|most| [most, nap].into_iter().flatten().min());
+        self.note_link(most)
     }
 
     /// The sleep that was prepared is over.

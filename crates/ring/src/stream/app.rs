@@ -254,13 +254,21 @@ impl AppStreams {
             .is_some_and(|(mut writer, _)| writer.trim(false))
     }
 
-    /// Trims the next `budget` slots that have a send buffer, taking turns.
-    pub fn sweep(&mut self, budget: usize) {
-        for _ in 0..budget.min(self.send.attached()) {
+    /// Trims the next `budget` slots that have a send buffer, taking turns; more when many got one since the last sweep. Returns how many
+    /// gave theirs back.
+    pub fn sweep(&mut self, budget: usize) -> usize {
+        let before = self.send.attached();
+        for _ in 0..self.send.turns(budget) {
             if let Some(slot) = self.send.next_attached() {
                 self.trim(slot);
             }
         }
+        before - self.send.attached()
+    }
+
+    /// So many slots have a send buffer that those not in use are worth a sweep when there is nothing else to do.
+    pub fn is_crowded(&self) -> bool {
+        self.send.is_crowded()
     }
 
     /// A slot whose write came up short for lack of pool memory and would not now: tell the application that it is writable.

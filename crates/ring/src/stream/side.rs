@@ -11,6 +11,10 @@ use super::lane::{Reader, Writer};
 use super::memory::Memory;
 use super::record::{ConsumerWords, ProducerWords, Record};
 
+/// So many slots may keep a drained buffer until their turn comes: what is used again at once need not be given back before. With more of
+/// them, drained ones must not pile up.
+const AT_EASE: usize = 1024;
+
 /// One direction of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -71,6 +75,8 @@ pub(super) struct Side {
     attached: Column<u32>,
     /// Where the sweep goes on.
     hand: usize,
+    /// Slots that got a buffer since the last sweep.
+    fresh: usize,
 }
 
 impl Side {
@@ -90,6 +96,7 @@ impl Side {
             attached: Column::with_capacity(slots as usize, PagePolicy::Small)?,
             ledger,
             hand: 0,
+            fresh: 0,
         })
     }
 
@@ -113,6 +120,7 @@ impl Side {
         // Never full: there is room for every slot, and none is in it twice.
         if self.attached.push(slot).is_ok() {
             words.attached.store(self.attached.len() as u32, Relaxed);
+            self.fresh += 1;
         }
     }
 
@@ -143,6 +151,19 @@ impl Side {
 
     pub(super) fn attached(&self) -> usize {
         self.attached.len()
+    }
+
+    /// More slots have a buffer than may keep it in vain.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.attached.len() > AT_EASE
+    }
+
+    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two more for each slot that got a buffer
+    /// since the last sweep. Then there are never many more with a drained buffer than with one in use.
+    pub(super) fn turns(&mut self, budget: usize) -> usize {
+        let fresh = std::mem::take(&mut self.fresh);
+        let more = if self.is_crowded() { 2 * fresh } else { 0 };
+        (budget + more).min(self.attached.len())
     }
 
     /// A slot of which `used` bytes are not consumed has room in its buffer, or could have a larger one without being unfair.

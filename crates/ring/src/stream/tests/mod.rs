@@ -356,6 +356,25 @@ fn sweeps_take_turns() {
 }
 
 #[test]
+fn drained_buffers_do_not_pile_up_behind_a_small_sweep() {
+    let slots = 8000;
+    let (mut stack, mut app) = pair(slots, 2 * slots);
+    for slot in 0..slots {
+        stack.open(slot, limits(4096, 4096)).unwrap();
+        receive(&mut stack, slot, b"question");
+        assert_eq!(read_all(&mut app, slot), b"question");
+        assert_eq!(app.write(slot, b"answer"), 6);
+        stack.consume(slot, 6);
+        stack.sweep(1);
+        app.sweep(1);
+    }
+    assert!(stack.recv_buffers() < 2000 && app.send_buffers() < 2000);
+    while app.is_crowded() {
+        assert_eq!(app.sweep(1), 1);
+    }
+}
+
+#[test]
 fn the_room_that_is_sure_is_what_the_pool_still_has() {
     let mut small = config(1, 10);
     small.max_buffer = 32 << 10;

@@ -105,7 +105,9 @@ fn misuse_from_two_threads() {
                     1 => drop(app.skip(slot, n)),
                     2 => assert!(app.read(slot, &mut buf[..n as usize]) <= n as usize),
                     3 => assert!(app.write(slot, &buf[..n as usize]) <= n as usize),
-                    4 => app.sweep(2),
+                    4 => {
+                        app.sweep(2);
+                    }
                     5 => drop(app.poll_starved()),
                     6 => drop(app.window_update_due(slot)),
                     _ => assert!(app.peek(slot, &mut buf) <= 3000),
