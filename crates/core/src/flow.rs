@@ -163,6 +163,15 @@ pub struct Digest {
     pub origin: u32,
 }
 
+/// An entry that has the hash of a key, and perhaps the key.
+#[derive(Clone, Copy, Debug)]
+pub struct Guess {
+    /// Below `PLACES`.
+    place: usize,
+    /// What it names.
+    pub id: u32,
+}
+
 /// Entries of a bucket.
 const PLACES: usize = 7;
 /// Where a bucket keeps how many entries were put behind it because it was full.
@@ -264,6 +273,34 @@ impl FlowTable {
     pub fn prefetch(&self, hash: FlowHash) {
         let home = hash.0 as usize & (self.buckets.len() - 1);
         self.buckets.prefetch(home);
+    }
+
+    /// Where the home bucket has an entry with this hash, and its id: very probably the one that [`find`](Self::find) will name.
+    #[inline]
+    pub fn guess(&self, hash: FlowHash) -> Option<Guess> {
+        let home = hash.0 as usize & (self.buckets.len() - 1);
+        let [hashes, ids] = self.buckets.get(home)?;
+        let place = first_equal(hashes, hash);
+        let id = ids[place].checked_sub(1)?;
+        Some(Guess { place, id })
+    }
+
+    /// [`find`](Self::find), which looks first where [`guess`](Self::guess) found something a moment ago.
+    #[inline]
+    pub fn find_guessed(
+        &self,
+        hash: FlowHash,
+        guess: Option<Guess>,
+        is_key: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        if let Some(Guess { place, id }) = guess {
+            let home = hash.0 as usize & (self.buckets.len() - 1);
+            let [hashes, ids] = self.buckets.get(home)?;
+            if hashes[place] == hash.0 && ids[place] == id + 1 && is_key(id) {
+                return Some(id);
+            }
+        }
+        self.find(hash, is_key)
     }
 
     /// The id inserted with `hash` whose key is the wanted one, says `is_key`.

@@ -196,6 +196,42 @@ impl Ipv4Header {
     }
 }
 
+/// A packet whose header has no options and that is no fragment, as nearly all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainIpv4<'a> {
+    /// Source address.
+    pub src: Ipv4Addr,
+    /// Destination address.
+    pub dst: Ipv4Addr,
+    /// What the payload is.
+    pub protocol: Protocol,
+    /// The ECN field.
+    pub ecn: Ecn,
+    /// The payload, without padding of the link.
+    pub payload: &'a [u8],
+}
+
+impl<'a> PlainIpv4<'a> {
+    /// `None` if it is not such a packet, or if [`Ipv4Header::parse`] has an objection, which says what.
+    /// RFC 9293 MUST-50.
+    #[inline]
+    pub fn parse(packet: &'a [u8]) -> Option<Self> {
+        let h = packet.first_chunk::<20>()?;
+        let total = usize::from(u16::from_be_bytes([h[2], h[3]]));
+        let payload = packet.get(Ipv4Header::LEN..total)?;
+        // More fragments, and the offset.
+        let fragment = u16::from_be_bytes([h[6], h[7]]) & 0x3fff;
+        let is_plain = h[0] == 0x45 && fragment == 0 && checksum::sum_20(h) == 0xffff;
+        is_plain.then_some(Self {
+            src: Ipv4Addr::new(h[12], h[13], h[14], h[15]),
+            dst: Ipv4Addr::new(h[16], h[17], h[18], h[19]),
+            protocol: Protocol(h[9]),
+            ecn: Ecn::from_tos(h[1]),
+            payload,
+        })
+    }
+}
+
 struct Lengths {
     header: usize,
     total: usize,

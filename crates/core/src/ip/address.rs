@@ -137,11 +137,19 @@ fn link_local(mac: MacAddr) -> Ipv6Addr {
 /// Whether a packet on a wire may come from or go to this single host: not unspecified, loopback, multicast or broadcast, and not an
 /// IPv4 address in IPv6 clothes (RFC 1122 §3.2.1.3, RFC 4291 §2.5, RFC 6890).
 pub fn is_host_address(addr: IpAddr) -> bool {
-    let special = match addr {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[0] == 0 || v4.octets()[0] >= 240,
-        IpAddr::V6(v6) => v6.is_loopback() || v6.to_ipv4_mapped().is_some(),
-    };
-    is_valid_source(addr) && !special
+    match addr {
+        IpAddr::V4(v4) => is_host_v4(v4),
+        IpAddr::V6(v6) => {
+            is_valid_source(addr) && !v6.is_loopback() && v6.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
+/// From 1.0.0.0 to 223.255.255.255, without the loopback network.
+#[inline]
+fn is_host_v4(addr: Ipv4Addr) -> bool {
+    let [network, ..] = addr.octets();
+    (1..224).contains(&network) && network != 127
 }
 
 /// Whether a sorted list holds `value`. Most lists have one to four entries.
@@ -263,6 +271,18 @@ impl Addresses {
     /// Whether `addr` is the limited broadcast address or a broadcast address of one of our networks.
     pub fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
         addr.is_broadcast() || holds(&self.broadcast, addr.to_bits())
+    }
+
+    /// Whether `dst` is ours and `src` can be another host's.
+    /// RFC 9293 MUST-63.
+    /// RFC 1122 §3.2.1.3-2.
+    #[inline]
+    pub fn are_apart(&self, src: Ipv4Addr, dst: Ipv4Addr) -> bool {
+        let bits = src.to_bits();
+        holds(&self.local_v4, dst.to_bits())
+            && is_host_v4(src)
+            && !holds(&self.local_v4, bits)
+            && !holds(&self.broadcast, bits)
     }
 
     /// The address to talk to `dst` from when packets leave on `port`: one of that port, or else one of any other that is not bound to

@@ -65,6 +65,7 @@ impl Packet<'_> {
 
 impl Net {
     /// Takes a frame that arrived on `port`.
+    #[inline]
     pub fn input<'a>(
         &mut self,
         now: Instant,
@@ -74,6 +75,19 @@ impl Net {
     ) -> Input<'a> {
         counters.frames_in += 1;
         counters.bytes_in += frame.bytes.len() as u64;
+        match self.predicted(port, frame) {
+            Some(datagram) => Input::Tcp(datagram),
+            None => self.input_any(now, port, frame, counters),
+        }
+    }
+
+    fn input_any<'a>(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        frame: &RxFrame<'a>,
+        counters: &mut Counters,
+    ) -> Input<'a> {
         self.ethernet(now, port, frame, counters)
             .unwrap_or_else(|reason| {
                 counters.drop(reason);

@@ -1,6 +1,7 @@
 //! Everything below TCP: links, neighbours, IPv4, IPv6, ICMP and fragments, in one [`Net`].
 
 mod address;
+mod fast;
 pub(crate) mod input;
 mod output;
 mod packets;

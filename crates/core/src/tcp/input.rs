@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use wire::frame::{BURST, RxChecksum, RxFrame, RxMeta};
+use wire::frame::{RxChecksum, RxFrame, RxMeta};
 use wire::handed::Handed;
 use wire::tcp::{TcpFlags, TcpOptions};
 use wire::time::Instant;
 
 use crate::drops::Drop;
-use crate::flow::{self, FlowHash, FlowKey};
+use crate::flow::{self, FlowHash, FlowKey, Guess};
 use crate::handover::Origin;
 use crate::id::PortId;
 use crate::info::State;
@@ -16,6 +16,18 @@ use crate::ip::{Datagram, Input};
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, Step, Stop};
 use crate::tcp::segment::{Flow, Segment};
+
+/// Frames that are looked at together: as many as the processor fetches memory for at a time, and few enough that what is known of them
+/// stays in its nearest cache.
+const PASS: usize = 16;
+
+/// A segment between the passes.
+#[derive(Debug)]
+struct Arrived<'a> {
+    frame: &'a RxFrame<'a>,
+    datagram: Datagram<'a>,
+    flow: Flow,
+}
 
 /// A burst: where it came from, and who has seen it.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +75,7 @@ impl Tcp {
         } else {
             self.spread(port, frames);
             let (tried, orphan) = (0, false);
-            for frames in frames.chunks(BURST) {
+            for frames in frames.chunks(PASS) {
                 let burst = Burst {
                     port,
                     frames,
@@ -116,84 +128,101 @@ impl Tcp {
 
     /// Passes, so that the memory each needs is on its way before it is needed.
     fn receive_burst(&mut self, now: Instant, burst: &Burst<'_>) {
-        let mut datagrams = [const { None }; BURST];
-        self.parse_ip(now, burst, &mut datagrams);
-        let mut flows = [const { None }; BURST];
-        self.find_flows(&datagrams, &mut flows);
-        self.prefetch(&flows);
-        for ((frame, datagram), flow) in burst.frames.iter().zip(&datagrams).zip(&flows) {
-            if let (Some(datagram), Some(flow)) = (datagram, flow) {
-                let carrier = Carrier {
-                    burst,
-                    frame,
-                    datagram,
-                };
-                let mut options = TcpOptions::default();
-                match Segment::parse(datagram, flow, &mut options) {
-                    Ok(segment) => self.process(now, &carrier, &segment),
-                    Err(reason) => self.shared.counters.drop(reason),
-                }
+        let mut arrived = [const { None }; PASS];
+        let count = self.parse(now, burst, &mut arrived);
+        let mut guesses = [None; PASS];
+        for (arrived, guess) in arrived.iter().flatten().zip(&mut guesses).take(count) {
+            *guess = self.prefetch(&arrived.flow);
+        }
+        for (arrived, guess) in arrived.iter().flatten().zip(guesses).take(count) {
+            let carrier = Carrier {
+                burst,
+                frame: arrived.frame,
+                datagram: &arrived.datagram,
+            };
+            let mut options = TcpOptions::default();
+            match Segment::parse(&arrived.datagram, &arrived.flow, &mut options) {
+                Ok(segment) => self.process(now, &carrier, &segment, guess),
+                Err(reason) => self.shared.counters.drop(reason),
             }
         }
     }
 
-    fn parse_ip<'a>(
+    /// Takes what the frames carry, and leaves its segments in `arrived`: how many.
+    fn parse<'a>(
         &mut self,
         now: Instant,
         burst: &Burst<'a>,
-        datagrams: &mut [Option<Datagram<'a>>; BURST],
-    ) {
-        for (frame, place) in burst.frames.iter().zip(datagrams) {
-            let shared = &mut self.shared;
-            let counters = &mut shared.counters;
-            match shared.net.input(now, burst.port, frame, counters) {
-                Input::Tcp(datagram) => *place = Some(datagram),
-                Input::Error(error) => {
-                    self.on_transport_error(now, &error, &burst.origin(frame));
-                }
-                Input::Consumed => {}
-            }
-        }
-    }
-
-    fn find_flows(
-        &mut self,
-        datagrams: &[Option<Datagram<'_>>; BURST],
-        flows: &mut [Option<Flow>; BURST],
-    ) {
-        for (datagram, place) in datagrams.iter().zip(flows) {
-            let Some(datagram) = datagram else {
+        arrived: &mut [Option<Arrived<'a>>; PASS],
+    ) -> usize {
+        let mut count = 0;
+        for frame in burst.frames {
+            let Some(datagram) = self.datagram(now, burst, frame) else {
                 continue;
             };
             self.shared.counters.segments_in += 1;
-            *place = Flow::of(datagram, &self.flows);
-            match place {
-                Some(flow) => self.flows.prefetch(flow.digest.hash),
-                None => self.shared.counters.drop(Drop::TcpMalformed),
-            }
-        }
-    }
-
-    /// Finds the connections of a burst once before they are needed, so that their misses overlap.
-    fn prefetch(&self, flows: &[Option<Flow>; BURST]) {
-        for flow in flows.iter().flatten() {
-            let Some(id) = self.flows.find(flow.digest.hash, |_| true) else {
+            let Some(flow) = Flow::of(&datagram, &self.flows) else {
+                self.shared.counters.drop(Drop::TcpMalformed);
                 continue;
             };
-            let slot = flow::index(id) as u32;
-            match flow::tag(id) as u32 {
-                flow::HALF_OPEN => self.half_open.prefetch(slot),
-                flow::CONNECTION => {
-                    self.conns.prefetch(slot);
-                    self.shared.streams.prefetch(slot);
-                }
-                _ => {}
+            self.flows.prefetch(flow.digest.hash);
+            if let Some(place) = arrived.get_mut(count) {
+                *place = Some(Arrived {
+                    frame,
+                    datagram,
+                    flow,
+                });
+                count += 1;
             }
+        }
+        count
+    }
+
+    /// The segment that a frame brings, if it is one.
+    #[inline]
+    fn datagram<'a>(
+        &mut self,
+        now: Instant,
+        burst: &Burst<'a>,
+        frame: &RxFrame<'a>,
+    ) -> Option<Datagram<'a>> {
+        let shared = &mut self.shared;
+        let counters = &mut shared.counters;
+        match shared.net.input(now, burst.port, frame, counters) {
+            Input::Tcp(datagram) => Some(datagram),
+            Input::Error(error) => {
+                self.on_transport_error(now, &error, &burst.origin(frame));
+                None
+            }
+            Input::Consumed => None,
         }
     }
 
-    fn process(&mut self, now: Instant, carrier: &Carrier<'_>, segment: &Segment<'_>) {
-        let step = match self.lookup(segment.hash, &segment.key) {
+    /// Finds the connection of a segment once before it is needed, so that the misses of a burst overlap.
+    #[inline]
+    fn prefetch(&self, flow: &Flow) -> Option<Guess> {
+        let guess = self.flows.guess(flow.digest.hash)?;
+        let slot = flow::index(guess.id) as u32;
+        match flow::tag(guess.id) as u32 {
+            flow::HALF_OPEN => self.half_open.prefetch(slot),
+            flow::CONNECTION => {
+                self.conns.prefetch(slot);
+                self.shared.streams.prefetch(slot);
+            }
+            _ => {}
+        }
+        Some(guess)
+    }
+
+    fn process(
+        &mut self,
+        now: Instant,
+        carrier: &Carrier<'_>,
+        segment: &Segment<'_>,
+        guess: Option<Guess>,
+    ) {
+        let is_key = |id| self.key_of(id) == segment.key;
+        let step = match self.flows.find_guessed(segment.hash, guess, is_key) {
             None => self.on_listen(now, segment),
             Some(id) => {
                 let slot = flow::index(id) as u32;

@@ -93,7 +93,7 @@ impl Tcp {
     fn send_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(slot) = self.shared.queues.front_ack(port) {
             if let Some(mut conn) = self.conns.view(slot, &mut self.shared)
-                && !conn.has_data_to_ride_on(now)
+                && !conn.has_turn_to_come()
                 && conn.send_due_acks(now, sink) == Sent::Full
             {
                 return false;
@@ -139,8 +139,7 @@ impl Conn<'_> {
                 return self.end_turn(now, sink);
             };
             sent += plan.segments();
-            // Behind the FIN there is nothing.
-            let is_last = plan.kind == Kind::New && plan.flags.contains(TcpFlags::FIN);
+            let is_last = self.is_last(&plan);
             match self.send(now, plan, sink) {
                 Sent::Yes if is_last => return self.end_turn(now, sink),
                 Sent::Yes => {}
@@ -149,6 +148,13 @@ impl Conn<'_> {
             }
         }
         Turn::More
+    }
+
+    /// Whether certainly nothing is left to be sent behind it: it goes to the end of what was written, and takes the FIN along that is due.
+    fn is_last(&self, plan: &Plan) -> bool {
+        let fin = plan.flags.contains(TcpFlags::FIN);
+        let to_the_end = plan.flags.contains(TcpFlags::PSH) && plan.cut == 0;
+        plan.kind == Kind::New && (fin || to_the_end && !self.has(Flags::FIN_QUEUED))
     }
 
     /// Nothing (more) to send: what holds it back, and is an ACK left that hoped to ride on it?
@@ -190,13 +196,13 @@ impl Conn<'_> {
         }
     }
 
-    /// Whether the ACK that is due will go with a data segment. Duplicate ACKs must not (RFC 5681 §2).
-    fn has_data_to_ride_on(&mut self, now: Instant) -> bool {
+    /// Whether the ACK that is due can wait for the connection's turn on the other lists: it goes with what is sent then, or behind it.
+    /// Duplicate ACKs must not wait (RFC 5681 §2).
+    fn has_turn_to_come(&self) -> bool {
         self.has(Flags::ON_DATA | Flags::ON_CONTROL)
             && self.hot.dup_acks_due == 0
             && !self.has(Flags::KEEPALIVE_DUE)
             && !self.cold.ecn.owes_pure_ack()
-            && self.plan(now).is_some()
     }
 
     fn send_due_acks(&mut self, now: Instant, sink: &mut impl FrameSink) -> Sent {

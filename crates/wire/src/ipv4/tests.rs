@@ -51,6 +51,26 @@ proptest! {
         // Link-layer padding is not payload.
         out.extend_from_slice(&[0xee; 6]);
         prop_assert_eq!(Ipv4Header::parse(&out), Ok((header, &payload[..])));
+        let plain = PlainIpv4 { src, dst, protocol: Protocol(protocol), ecn: header.ecn(), payload: &payload };
+        prop_assert_eq!(PlainIpv4::parse(&out), (!header.is_fragment()).then_some(plain));
+    }
+
+    #[test]
+    fn what_is_plain_is_whole_and_right(
+        options in prop::sample::select(vec![&[][..], &[OPTION_NOP, OPTION_NOP, OPTION_NOP, OPTION_END][..]]),
+        (at, bits) in (0usize..32, 0u8..4),
+        cut in 0usize..33,
+    ) {
+        let mut bytes = packet(&plain(), options, b"payload!");
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte ^= bits;
+        }
+        bytes.truncate(cut);
+        if let Some(plain) = PlainIpv4::parse(&bytes) {
+            let (header, payload) = Ipv4Header::parse(&bytes).unwrap();
+            prop_assert!(options.is_empty() && !header.is_fragment());
+            prop_assert_eq!((header.src, header.dst, payload), (plain.src, plain.dst, plain.payload));
+        }
     }
 }
 

@@ -14,6 +14,8 @@ const FAST_OPEN: u8 = 34;
 
 /// Most bytes of options in a header.
 const MAX_LEN: usize = 40;
+/// Bytes of the timestamps option with its padding.
+const STAMPS_LEN: usize = 12;
 
 /// The timestamps option (RFC 7323 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -22,6 +24,16 @@ pub struct Timestamps {
     pub tsval: u32,
     /// The clock value echoed; meaningful if ACK is set.
     pub tsecr: u32,
+}
+
+impl Timestamps {
+    /// The option as RFC 7323 appendix A recommends that it lies in a header.
+    #[inline]
+    fn emitted(self) -> [u8; STAMPS_LEN] {
+        let [a, b, c, d] = self.tsval.to_be_bytes();
+        let [e, f, g, h] = self.tsecr.to_be_bytes();
+        [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h]
+    }
 }
 
 /// At most four SACK blocks (RFC 2018 §3), each from its left edge up to, not including, its right edge. Edges are as received.
@@ -240,8 +252,27 @@ impl TcpOptions {
         self.sack.is_empty() && self.ecn_bytes.is_none()
     }
 
+    /// Nothing but timestamps: what all segments have that follow the handshake and miss nothing.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.mss.is_none()
+            && self.window_scale.is_none()
+            && !self.sack_permitted
+            && self.fast_open.is_none()
+            && self.is_fixed()
+    }
+
     /// Bytes that `emit` writes: a multiple of 4, at most 40.
+    #[inline]
     pub fn emitted_len(&self) -> usize {
+        match self.timestamps {
+            Some(_) if self.is_plain() => STAMPS_LEN,
+            None if self.is_plain() => 0,
+            _ => self.any_len(),
+        }
+    }
+
+    fn any_len(&self) -> usize {
         if self.is_fixed() {
             return self.len_without_sack();
         }
@@ -288,8 +319,20 @@ impl TcpOptions {
     /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window scale; SACK; AccECN; Fast Open.
     /// SACK blocks and counters that do not fit are dropped from the end. Returns the length, or `None` if `out` is too short.
     /// RFC 9293 MUST-69.
+    #[inline]
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
-        let len = self.emitted_len();
+        match self.timestamps {
+            Some(stamps) if self.is_plain() => {
+                *out.first_chunk_mut()? = stamps.emitted();
+                Some(STAMPS_LEN)
+            }
+            None if self.is_plain() => Some(0),
+            _ => self.emit_any(out),
+        }
+    }
+
+    fn emit_any(&self, out: &mut [u8]) -> Option<usize> {
+        let len = self.any_len();
         let mut rest = out.get_mut(..len)?;
         if let Some(mss) = self.mss {
             let [a, b] = mss.to_be_bytes();
