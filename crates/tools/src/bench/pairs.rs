@@ -46,34 +46,38 @@ impl<'a> Runner<'a> {
 
     fn measure(&mut self, case: Case, bar: &ProgressBar) -> Measured {
         let mut measured = Measured::new(case);
+        let mut sides: Vec<usize> = (0..measured.case.sides.len()).collect();
         for _ in 0..self.pairs {
-            if self.stop.requested() || !measured.failures.is_empty() {
+            if self.stop.requested() {
                 break;
             }
-            self.pair(&mut measured, bar);
+            sides.retain(|&side| self.side(&mut measured, side, bar));
         }
         measured
     }
 
-    /// One run of every side; all count or none does.
-    fn pair(&mut self, measured: &mut Measured, bar: &ProgressBar) {
-        let mut figures = Vec::new();
-        for side in &measured.case.sides {
-            bar.set_message(format!("{}: {}", measured.case.title, side.title()));
-            self.noise.sample(self.place.cores());
-            match measured.case.probe.run(&mut self.place, *side, self.stop) {
-                Ok(values) => figures.push(values),
-                Err(error) => {
-                    let failure = format!("{}, {}: {error:#}", measured.case.title, side.title());
-                    measured.failures.push(failure);
-                    return;
+    /// One run of the side at `index`; false if it failed. The others go on without it: the figures that it has are those of the first
+    /// pairs, so that all are still in step.
+    fn side(&mut self, measured: &mut Measured, index: usize, bar: &ProgressBar) -> bool {
+        let Some(side) = measured.case.sides.get(index).copied() else {
+            return false;
+        };
+        bar.set_message(format!("{}: {}", measured.case.title, side.title()));
+        self.noise.sample(self.place.cores());
+        let result = measured.case.probe.run(&mut self.place, side, self.stop);
+        bar.inc(1);
+        match result {
+            Ok(values) => {
+                let row = measured.values.get_mut(index).into_iter().flatten();
+                for (series, value) in row.zip(values) {
+                    series.0.push(value);
                 }
+                true
             }
-            bar.inc(1);
-        }
-        for (row, values) in measured.values.iter_mut().zip(figures) {
-            for (series, value) in row.iter_mut().zip(values) {
-                series.0.push(value);
+            Err(error) => {
+                let failure = format!("{}, {}: {error:#}", measured.case.title, side.title());
+                measured.failures.push(failure);
+                false
             }
         }
     }
