@@ -16,6 +16,9 @@ const PORT: PortId = PortId(0);
 const SERVICE: u16 = 80;
 /// Bytes of a message.
 const MESSAGE: usize = 64;
+/// What requests are made of: the last of a connection, and those before it.
+const LAST: u8 = b'q';
+const ANOTHER: u8 = b'm';
 /// Frames that a turn can send.
 const FRAMES: usize = 256;
 /// Bytes of a frame, more than any that is sent here.
@@ -140,14 +143,17 @@ fn config(own: u8, peer: u8, connections: u32) -> Config {
     }
 }
 
-/// A server and a client with so many connections at a time: each sends 64 bytes, is answered with 64 bytes, and ends with the server's
-/// FIN and the client's RST.
+/// A server and a client with so many connections at a time: each sends 64 bytes and is answered with 64 bytes, so many times, and ends with
+/// the server's FIN and the client's RST.
 #[derive(Debug)]
 pub struct Transactions {
     client: Side,
     server: Side,
     now: Instant,
     concurrency: u32,
+    messages: u32,
+    /// Requests that the client's connections have yet to send, by slot.
+    left: Vec<u32>,
     live: u32,
     done: u64,
     turns: u64,
@@ -158,12 +164,14 @@ impl Transactions {
     ///
     /// # Errors
     /// Memory could not be reserved, or the server cannot listen.
-    pub fn new(concurrency: u32) -> io::Result<Self> {
+    pub fn new(concurrency: u32, messages: u32) -> io::Result<Self> {
         let mut transactions = Self {
             client: Side::new(1, 2, concurrency)?,
             server: Side::new(2, 1, concurrency)?,
             now: Instant::ZERO,
             concurrency,
+            messages,
+            left: Vec::new(),
             live: 0,
             done: 0,
             turns: 0,
@@ -228,19 +236,43 @@ impl Transactions {
     }
 
     fn client_event(&mut self, conn: ConnId, ready: Ready) {
-        let client = &mut self.client;
         if ready.contains(Ready::CONNECTED) {
-            client.app.write(conn.slot, &[b'q'; MESSAGE]);
-            client.execute(self.now, Command::Send(conn));
+            self.begin(conn);
         }
         if ready.intersects(Ready::EOF | Ready::ERROR) {
-            let mut answer = [0; MESSAGE];
-            let complete = client.app.read(conn.slot, &mut answer) == MESSAGE;
-            client.app.release(conn.slot);
-            client.execute(self.now, Command::Abort(conn));
+            let complete = self.take_answer(conn);
+            self.client.app.release(conn.slot);
+            self.client.execute(self.now, Command::Abort(conn));
             self.live -= 1;
             self.done += u64::from(complete);
+        } else if self.take_answer(conn) {
+            self.ask(conn);
         }
+    }
+
+    fn begin(&mut self, conn: ConnId) {
+        let slot = conn.slot as usize;
+        if self.left.len() <= slot {
+            self.left.resize(slot + 1, 0);
+        }
+        self.left[slot] = self.messages;
+        self.ask(conn);
+    }
+
+    /// Sends a request, and says in it whether it is the last.
+    fn ask(&mut self, conn: ConnId) {
+        let left = &mut self.left[conn.slot as usize];
+        *left = left.saturating_sub(1);
+        let kind = if *left == 0 { LAST } else { ANOTHER };
+        self.client.app.write(conn.slot, &[kind; MESSAGE]);
+        self.client.execute(self.now, Command::Send(conn));
+    }
+
+    /// Whether an answer was there. None are read that are not whole, unless nothing more comes.
+    fn take_answer(&mut self, conn: ConnId) -> bool {
+        let mut answer = [0; MESSAGE];
+        let app = &mut self.client.app;
+        app.readable(conn.slot) >= MESSAGE as u32 && app.read(conn.slot, &mut answer) == MESSAGE
     }
 }
 
@@ -272,7 +304,7 @@ fn server_turn(server: &mut Side, from: &mut Wire, now: Instant) {
     server.transmit(now);
 }
 
-/// Answers the request once it is there, and closes.
+/// Answers the request once it is there, and closes after the last.
 fn answer(server: &mut Side, conn: ConnId, now: Instant) {
     let mut request = [0; MESSAGE];
     if !server.app.holds(conn.slot) || server.app.readable(conn.slot) < MESSAGE as u32 {
@@ -281,8 +313,10 @@ fn answer(server: &mut Side, conn: ConnId, now: Instant) {
     server.app.read(conn.slot, &mut request);
     server.app.write(conn.slot, &[b'x'; MESSAGE]);
     server.execute(now, Command::Send(conn));
-    server.app.release(conn.slot);
-    server.execute(now, Command::Close(conn));
+    if request[0] == LAST {
+        server.app.release(conn.slot);
+        server.execute(now, Command::Close(conn));
+    }
 }
 
 #[cfg(test)]
@@ -292,11 +326,13 @@ mod tests {
     /// Nothing in it depends on the clock or on chance: what is counted once is counted always.
     #[test]
     fn the_same_transactions_take_the_same_turns() {
-        let turns = |concurrency| {
-            let mut transactions = Transactions::new(concurrency).unwrap();
+        let turns = |concurrency, messages| {
+            let mut transactions = Transactions::new(concurrency, messages).unwrap();
             transactions.run(500).unwrap()
         };
-        assert_eq!(turns(8), turns(8));
-        assert!(turns(1) > turns(100));
+        assert_eq!(turns(8, 1), turns(8, 1));
+        assert!(turns(1, 1) > turns(100, 1));
+        // The handshake takes the time of a message.
+        assert!(turns(8, 20) > 10 * turns(8, 1));
     }
 }
