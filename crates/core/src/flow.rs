@@ -206,15 +206,11 @@ impl fmt::Debug for FlowTable {
 /// The first place of a bucket that has this hash, `PLACES` if none does: all are compared, without a branch to guess.
 #[inline(always)]
 fn first_equal(hashes: &[u32; PLACES + 1], hash: FlowHash) -> usize {
-    let mut first = PLACES;
-    for place in (0..PLACES).rev() {
-        first = if hashes[place] == hash.0 {
-            place
-        } else {
-            first
-        };
+    let mut equal = 1 << PLACES;
+    for (place, &other) in hashes.iter().take(PLACES).enumerate() {
+        equal |= u32::from(other == hash.0) << place;
     }
-    first
+    equal.trailing_zeros() as usize
 }
 
 /// The place of `id` in a bucket.

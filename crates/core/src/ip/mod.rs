@@ -346,9 +346,15 @@ impl Net {
             .map(|entry| entry.mac)
     }
 
+    /// The hardware address of a next hop that was configured: it has not to be asked for, nor confirmed.
+    #[inline]
+    pub fn known(&self, path: &Path) -> Option<MacAddr> {
+        self.static_neighbour(path.port, path.next_hop)
+    }
+
     /// The peer acknowledged something new: the path works (RFC 4861 §7.3.1).
     pub fn confirm(&mut self, now: Instant, path: &Path) {
-        if self.statics.is_empty() || self.static_neighbour(path.port, path.next_hop).is_none() {
+        if self.known(path).is_none() {
             self.neighbours.confirm(now, path.port, path.next_hop);
         }
     }

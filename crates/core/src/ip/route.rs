@@ -12,8 +12,42 @@ use crate::ip::address::{Addresses, is_host_address};
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     network: Cidr,
+    bits: Bits,
     gateway: Option<IpAddr>,
     port: PortId,
+}
+
+/// A prefix as numbers, which are quickly compared.
+#[derive(Clone, Copy, Debug)]
+struct Bits {
+    is_ipv4: bool,
+    network: u128,
+    mask: u128,
+}
+
+impl Bits {
+    fn of(network: Cidr) -> Self {
+        let is_ipv4 = network.addr.is_ipv4();
+        let behind = if is_ipv4 { 32 } else { 128 } - u32::from(network.prefix_len);
+        Self {
+            is_ipv4,
+            network: number(network.addr),
+            mask: u128::MAX.checked_shl(behind).unwrap_or(0),
+        }
+    }
+
+    #[inline]
+    fn hold(&self, is_ipv4: bool, number: u128) -> bool {
+        self.is_ipv4 == is_ipv4 && (self.network ^ number) & self.mask == 0
+    }
+}
+
+#[inline]
+fn number(addr: IpAddr) -> u128 {
+    match addr {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
 }
 
 fn can_be_gateway(gateway: IpAddr, network: Cidr, addresses: &Addresses) -> bool {
@@ -37,6 +71,7 @@ impl Routes {
             .iter()
             .map(|(port, network)| Entry {
                 network,
+                bits: Bits::of(network),
                 gateway: None,
                 port,
             })
@@ -58,6 +93,7 @@ impl Routes {
             }
             entries.push(Entry {
                 network,
+                bits: Bits::of(network),
                 gateway: route.gateway,
                 port: route.port,
             });
@@ -74,10 +110,11 @@ impl Routes {
         dst: IpAddr,
         mut preferred: impl FnMut(PortId) -> bool,
     ) -> Option<(PortId, IpAddr)> {
+        let (is_ipv4, number) = (dst.is_ipv4(), number(dst));
         let mut matching = self
             .entries
             .iter()
-            .filter(|entry| entry.network.contains(dst));
+            .filter(|entry| entry.bits.hold(is_ipv4, number));
         let first = matching.next()?;
         let len = first.network.prefix_len;
         let entry = if preferred(first.port) {
