@@ -44,6 +44,11 @@ impl Instant {
         self.0 / 1_000_000
     }
 
+    /// `micros` microseconds later; [`Self::FAR`] if that is out of range.
+    pub const fn after_micros(self, micros: u64) -> Self {
+        Self(self.0.saturating_add(micros.saturating_mul(1_000)))
+    }
+
     /// Time from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -54,7 +59,9 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, rhs: Duration) -> Self {
-        let nanos = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
+        // In 64 bits, which is all that there are.
+        let seconds = rhs.as_secs().saturating_mul(1_000_000_000);
+        let nanos = seconds.saturating_add(u64::from(rhs.subsec_nanos()));
         Self(self.0.saturating_add(nanos))
     }
 }

@@ -111,7 +111,6 @@ impl Conn<'_> {
             self.restart_rtx_timer(now);
             self.schedule_tail_probe(now);
         }
-        self.mark_if_more();
     }
 
     /// What was SACKed before counts only once.
@@ -192,19 +191,18 @@ impl Conn<'_> {
             self.echoed(now, seg)
         } else if seg.ack >= self.hot.rtt_seq {
             self.clear(Flags::TIMING);
-            let micros = (now.as_micros() as u32).wrapping_sub(self.hot.rtt_at);
-            Some(Duration::from_micros(u64::from(micros)))
+            Some((now.as_micros() as u32).wrapping_sub(self.hot.rtt_at))
         } else {
             self.echoed(now, seg).filter(|_| self.hot.backoff > 0)
         };
-        if let Some(measured) = measured {
-            self.take_measurement(now, measured);
+        if let Some(micros) = measured {
+            self.take_measurement(now, micros);
         }
     }
 
-    /// The age of the timestamp echoed, where it is needed: the clock ticks in milliseconds, so it is the poorer measure.
+    /// The age of the timestamp echoed in µs, where it is needed: the clock ticks in milliseconds, so it is the poorer measure.
     /// RFC 7323 §3.2-3, §4.2-1.
-    fn echoed(&self, now: Instant, seg: &Segment<'_>) -> Option<Duration> {
+    fn echoed(&self, now: Instant, seg: &Segment<'_>) -> Option<u32> {
         let needed = self.hot.backoff > 0 || !self.hot.rtt.is_known();
         let stamps = seg
             .options
@@ -217,32 +215,36 @@ impl Conn<'_> {
             return None;
         }
         let age = self.tsval(now).wrapping_sub(stamps.tsecr);
-        (age < MAX_ECHO_AGE_MS).then(|| Duration::from_millis(u64::from(age)))
+        (age < MAX_ECHO_AGE_MS).then(|| age * 1000)
     }
 
-    pub fn take_measurement(&mut self, now: Instant, measured: Duration) {
+    pub fn take_measurement(&mut self, now: Instant, micros: u32) {
         let bounds = Bounds {
             min: self.sh.config.rto_min,
             max: self.sh.config.rto_max,
         };
-        self.hot.rtt.sample(measured, bounds);
+        self.hot.rtt.sample(micros, bounds);
         self.cold.tail.measured = true;
         // RFC 6298 §5: a measurement collapses the back-off.
         self.hot.backoff = 0;
-        let micros = u32::try_from(measured.as_micros())
-            .unwrap_or(u32::MAX)
-            .max(1);
-        self.cold.min_rtt.take(now, micros);
+        self.cold.min_rtt.take(now, micros.max(1));
     }
 
-    /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments.
+    /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments. What the ACK or the window let go is sent.
     pub fn update_window(&mut self, now: Instant, seg: &Segment<'_>) {
         let hot = &*self.hot;
-        let newer = hot.snd_wl1 < seg.seq || (hot.snd_wl1 == seg.seq && hot.snd_wl2 <= seg.ack);
-        if seg.ack < hot.snd_una || !newer {
+        if seg.ack < hot.snd_una {
             return;
         }
-        self.set_send_window(seg, hot.snd_wscale);
+        let newer = hot.snd_wl1 < seg.seq || (hot.snd_wl1 == seg.seq && hot.snd_wl2 <= seg.ack);
+        if newer {
+            self.move_window(now, seg);
+        }
+        self.mark_if_more();
+    }
+
+    fn move_window(&mut self, now: Instant, seg: &Segment<'_>) {
+        self.set_send_window(seg, self.hot.snd_wscale);
         // A probe that is answered is not a time-out (RFC 9293 §3.8.6.1: the connection stays open while the peer answers).
         if self.has(Flags::PERSIST) {
             self.hot.retries = 0;
@@ -250,7 +252,6 @@ impl Conn<'_> {
                 self.leave_persist(now);
             }
         }
-        self.mark_if_more();
     }
 
     /// Takes the window of a segment; on a SYN it is not scaled (RFC 7323 §2.2).

@@ -223,14 +223,19 @@ impl Conn<'_> {
 
     /// RTO with back-off.
     pub fn rto(&self) -> Duration {
+        Duration::from_micros(self.rto_micros())
+    }
+
+    /// The same, in µs.
+    pub fn rto_micros(&self) -> u64 {
         let max = self.sh.config.rto_max;
-        self.hot.rtt.backed_off(self.hot.backoff, max)
+        self.hot.rtt.backed_off_micros(self.hot.backoff, max)
     }
 
     /// Starts (or restarts) the retransmission timer (RFC 6298 §5.1, §5.3).
     /// RFC 6298 §1-1.
     pub fn start_rtx_timer(&mut self, now: Instant) {
-        self.hot.rtx_at = now + self.rto();
+        self.hot.rtx_at = now.after_micros(self.rto_micros());
         self.wake_at(self.hot.rtx_at);
     }
 

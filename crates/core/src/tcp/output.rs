@@ -276,7 +276,8 @@ impl Conn<'_> {
     /// RFC 5681 §4.1-1.
     /// RFC 6928 §2-3.
     fn restart_if_idle(&mut self, now: Instant) {
-        if self.hot.flight() > 0 || now - self.cold.last_sent <= self.hot.rtt.rto() {
+        let rto = u64::from(self.hot.rtt.rto_micros());
+        if self.hot.flight() > 0 || now <= self.cold.last_sent.after_micros(rto) {
             return;
         }
         let initial = initial_window(self.sh.config.initial_window, u32::from(self.hot.mss));

@@ -37,10 +37,10 @@ impl Rtt {
         }
     }
 
-    /// Takes a measurement R.
+    /// Takes a measurement R, in µs.
     /// RFC 6298 §2-2, §2-3, §2-4, §2-5, §2-6, §4-1.
-    pub fn sample(&mut self, measured: Duration, bounds: Bounds) {
-        let r = micros(measured).clamp(1, MAX_SAMPLE);
+    pub fn sample(&mut self, measured: u32, bounds: Bounds) {
+        let r = measured.clamp(1, MAX_SAMPLE);
         if self.srtt_x8 == 0 {
             // (2.2): SRTT <- R, RTTVAR <- R/2.
             self.srtt_x8 = r * 8;
@@ -69,6 +69,11 @@ impl Rtt {
         self.srtt_x8 != 0
     }
 
+    /// SRTT in µs, once there was a measurement.
+    pub fn srtt_micros(&self) -> Option<u32> {
+        self.is_known().then_some(self.srtt_x8 / 8)
+    }
+
     /// SRTT; zero before the first measurement.
     pub fn srtt(&self) -> Duration {
         Duration::from_micros(u64::from(self.srtt_x8 / 8))
@@ -79,9 +84,9 @@ impl Rtt {
         Duration::from_micros(u64::from(self.rttvar_x4 / 4))
     }
 
-    /// RTO without back-off.
-    pub fn rto(&self) -> Duration {
-        Duration::from_micros(u64::from(self.rto))
+    /// RTO without back-off, in µs.
+    pub fn rto_micros(&self) -> u32 {
+        self.rto
     }
 
     /// The same in whole milliseconds.
@@ -91,8 +96,13 @@ impl Rtt {
 
     /// RTO after `backoff` time-outs in a row (RFC 6298 §5.5), at most `max`.
     pub fn backed_off(&self, backoff: u8, max: Duration) -> Duration {
+        Duration::from_micros(self.backed_off_micros(backoff, max))
+    }
+
+    /// The same, in µs.
+    pub fn backed_off_micros(&self, backoff: u8, max: Duration) -> u64 {
         let micros = u64::from(self.rto) << backoff.min(31);
-        Duration::from_micros(micros).min(max.max(self.rto()))
+        micros.min(u64::from(self::micros(max).max(self.rto)))
     }
 }
 
@@ -132,8 +142,11 @@ impl MinRtt {
     }
 }
 
-fn micros(duration: Duration) -> u32 {
-    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+/// In 64 bits: more seconds than fit there are none.
+pub(crate) fn micros(duration: Duration) -> u32 {
+    let seconds = duration.as_secs().saturating_mul(1_000_000);
+    let micros = seconds.saturating_add(u64::from(duration.subsec_micros()));
+    u32::try_from(micros).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -145,6 +158,12 @@ mod tests {
         max: Duration::from_secs(60),
     };
 
+    impl Rtt {
+        fn rto(&self) -> Duration {
+            Duration::from_micros(u64::from(self.rto))
+        }
+    }
+
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
@@ -155,7 +174,7 @@ mod tests {
         for (round_trip, rto) in [(50, 200), (100, 200), (180, 360), (500, 700)] {
             let mut rtt = Rtt::new(ms(1000));
             for _ in 0..100 {
-                rtt.sample(ms(round_trip), BOUNDS);
+                rtt.sample(micros(ms(round_trip)), BOUNDS);
             }
             assert_eq!(rtt.rto(), ms(rto), "{round_trip} ms");
         }
@@ -167,7 +186,7 @@ mod tests {
         let mut rtt = Rtt::new(ms(1000));
         assert_eq!(rtt.rto(), ms(1000));
         assert!(!rtt.is_known());
-        rtt.sample(ms(100), BOUNDS);
+        rtt.sample(micros(ms(100)), BOUNDS);
         assert_eq!(rtt.srtt(), ms(100));
         assert_eq!(rtt.rttvar(), ms(50));
         assert_eq!(rtt.rto(), ms(300));
@@ -177,8 +196,8 @@ mod tests {
     #[test]
     fn later_measurements() {
         let mut rtt = Rtt::new(ms(1000));
-        rtt.sample(ms(100), BOUNDS);
-        rtt.sample(ms(200), BOUNDS);
+        rtt.sample(micros(ms(100)), BOUNDS);
+        rtt.sample(micros(ms(200)), BOUNDS);
         // RTTVAR = 3/4 * 50 + 1/4 * 100 = 62.5; SRTT = 7/8 * 100 + 1/8 * 200 = 112.5; RTO = 112.5 + 250.
         assert_eq!(rtt.rttvar(), Duration::from_micros(62_500));
         assert_eq!(rtt.srtt(), Duration::from_micros(112_500));
@@ -190,7 +209,7 @@ mod tests {
     fn steady_rtt_converges() {
         let mut rtt = Rtt::new(ms(1000));
         for _ in 0..200 {
-            rtt.sample(ms(500), BOUNDS);
+            rtt.sample(micros(ms(500)), BOUNDS);
         }
         assert_eq!(rtt.srtt(), ms(500));
         // The variance is gone; what is left is the time for a second round trip, no longer than the least time-out.
@@ -201,9 +220,9 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let mut rtt = Rtt::new(ms(1000));
-        rtt.sample(Duration::from_micros(20), BOUNDS);
+        rtt.sample(micros(Duration::from_micros(20)), BOUNDS);
         assert_eq!(rtt.rto(), BOUNDS.min);
-        rtt.sample(Duration::from_secs(100_000), BOUNDS);
+        rtt.sample(micros(Duration::from_secs(100_000)), BOUNDS);
         assert_eq!(rtt.rto(), BOUNDS.max);
     }
 
@@ -230,7 +249,7 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(ms(1000));
-        rtt.sample(ms(100), BOUNDS);
+        rtt.sample(micros(ms(100)), BOUNDS);
         assert_eq!(rtt.backed_off(0, BOUNDS.max), ms(300));
         assert_eq!(rtt.backed_off(1, BOUNDS.max), ms(600));
         assert_eq!(rtt.backed_off(3, BOUNDS.max), ms(2400));

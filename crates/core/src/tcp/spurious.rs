@@ -4,8 +4,6 @@
 //! retransmission, D-SACKs for everything that was sent again, or, after a time-out, two ACKs that only the original transmission can
 //! have caused show that nothing was lost: the segments, or their ACKs, were only late.
 
-use std::time::Duration;
-
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
@@ -261,7 +259,7 @@ impl Conn<'_> {
     fn learn_from(&mut self, took: Option<u32>, sent_at: Option<u32>, now: Instant) {
         let took = took.or_else(|| sent_at.map(|at| micros(now).wrapping_sub(at)));
         if let Some(took) = took {
-            self.take_measurement(now, Duration::from_micros(u64::from(took)));
+            self.take_measurement(now, took);
         }
     }
 

@@ -1,21 +1,20 @@
 //! Tail loss probes (RFC 8985 §7): when ACKs fail to come for two round trips, one segment asks for them, long before the RTO. If the
 //! probe arrives and more is missing, its SACK starts recovery.
 
-use std::time::Duration;
-
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::ranges::Range;
+use crate::tcp::rtt::micros;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
-/// PTO before a round-trip time is known (RFC 8985 §7.2).
-const UNKNOWN_RTT_PTO: Duration = Duration::from_secs(1);
-/// A shorter PTO would cost a timer per round trip and connection on fast networks.
-const MIN_PTO: Duration = Duration::from_millis(4);
+/// PTO before a round-trip time is known (RFC 8985 §7.2), µs.
+const UNKNOWN_RTT_PTO: u64 = 1_000_000;
+/// A shorter PTO would cost a timer per round trip and connection on fast networks: µs.
+const MIN_PTO: u64 = 4_000;
 
 /// The probe that has been sent and not been resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -48,12 +47,13 @@ impl TailProbe {
     }
 }
 
-/// RFC 8985 §7.2: TLP_calc_PTO, before it is bounded by the RTO.
+/// RFC 8985 §7.2: TLP_calc_PTO, before it is bounded by the RTO. All in µs.
 /// RFC 8985 §7.2-2, §7.2-3.
-fn probe_timeout(srtt: Option<Duration>, single: bool, max_ack_delay: Duration) -> Duration {
+fn probe_timeout(srtt: Option<u32>, single: bool, max_ack_delay: u32) -> u64 {
+    let steady = |srtt| (2 * u64::from(srtt)).max(MIN_PTO);
     match srtt {
-        Some(srtt) if single => (2 * srtt).max(MIN_PTO) + max_ack_delay,
-        Some(srtt) => (2 * srtt).max(MIN_PTO),
+        Some(srtt) if single => steady(srtt) + u64::from(max_ack_delay),
+        Some(srtt) => steady(srtt),
         None => UNKNOWN_RTT_PTO,
     }
 }
@@ -67,12 +67,11 @@ impl Conn<'_> {
         if !self.has(Flags::SACK) || self.has(unfit) || !self.may_probe() {
             return;
         }
-        let rtt = &self.hot.rtt;
-        let srtt = rtt.is_known().then(|| rtt.srtt());
+        let srtt = self.hot.rtt.srtt_micros();
         let single = self.hot.flight() <= u32::from(self.hot.mss);
-        let pto = probe_timeout(srtt, single, self.sh.config.delayed_ack);
+        let pto = probe_timeout(srtt, single, micros(self.sh.config.delayed_ack));
         self.clear(Flags::REORDER_TIMER | Flags::TAIL_PROBE_DUE);
-        self.hot.early_at = (now + pto).min(self.hot.rtx_at);
+        self.hot.early_at = now.after_micros(pto).min(self.hot.rtx_at);
         self.wake_at(self.hot.early_at);
     }
 
@@ -188,14 +187,10 @@ mod tests {
     /// RFC 8985 §7.2-2, §7.2-3.
     #[test]
     fn probe_timeouts_of_rfc_8985() {
-        let ms = Duration::from_millis;
-        let delay = ms(40);
-        assert_eq!(probe_timeout(None, true, delay), ms(1000));
-        assert_eq!(probe_timeout(Some(ms(50)), false, delay), ms(100));
-        assert_eq!(probe_timeout(Some(ms(50)), true, delay), ms(140));
-        assert_eq!(
-            probe_timeout(Some(Duration::from_micros(90)), false, delay),
-            ms(4)
-        );
+        let delay = 40_000;
+        assert_eq!(probe_timeout(None, true, delay), 1_000_000);
+        assert_eq!(probe_timeout(Some(50_000), false, delay), 100_000);
+        assert_eq!(probe_timeout(Some(50_000), true, delay), 140_000);
+        assert_eq!(probe_timeout(Some(90), false, delay), 4_000);
     }
 }

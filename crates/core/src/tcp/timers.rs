@@ -162,9 +162,9 @@ impl Conn<'_> {
             && self.sh.streams.send_len(self.slot) < few;
         let sent_at = self.first_sent_at().filter(|_| is_tail);
         let elapsed = sent_at.map_or(0, |at| micros(now).wrapping_sub(at));
-        let elapsed = Duration::from_micros(u64::from(elapsed));
-        let rto = self.rto();
-        self.hot.rtx_at = now + rto.checked_sub(elapsed).unwrap_or(rto);
+        let rto = self.rto_micros();
+        let left = rto.checked_sub(u64::from(elapsed)).unwrap_or(rto);
+        self.hot.rtx_at = now.after_micros(left);
         self.wake_at(self.hot.rtx_at);
     }
 

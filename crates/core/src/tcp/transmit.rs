@@ -267,6 +267,9 @@ impl Conn<'_> {
     }
 
     fn resolve(&mut self, now: Instant) -> Result<MacAddr, Sent> {
+        if let Some(mac) = self.sh.net.known(&self.cold.path) {
+            return Ok(mac);
+        }
         if self.has(Flags::PROGRESS) {
             self.clear(Flags::PROGRESS);
             self.sh.net.confirm(now, &self.cold.path);
@@ -414,7 +417,7 @@ impl Conn<'_> {
         self.cold.last_sent = now;
         // Both before the wheel is told: the probe comes first.
         if self.hot.rtx_at == Instant::FAR {
-            self.hot.rtx_at = now + self.rto();
+            self.hot.rtx_at = now.after_micros(self.rto_micros());
         }
         self.schedule_tail_probe(now);
         self.wake_at(self.hot.rtx_at);
