@@ -52,6 +52,11 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// All of them, to change.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().flatten()
+    }
+
     /// All of them, with where they are.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)

@@ -206,16 +206,14 @@ impl Engine {
     }
 
     /// The stack's instances that a wait on this one is about: its own, and those in it.
-    pub(crate) fn instances(&self, index: u32) -> Vec<SocketId> {
-        let Some(set) = self.epolls.get(index) else {
-            return Vec::new();
-        };
-        let nested = set
-            .nested
-            .values()
-            .filter_map(|(child, _)| self.epolls.get(*child))
-            .flat_map(EpollSet::all_ours);
-        set.all_ours().chain(nested).collect()
+    pub(crate) fn instances(&self, index: u32) -> impl Iterator<Item = SocketId> {
+        self.epolls.get(index).into_iter().flat_map(|set| {
+            let nested = set
+                .nested
+                .values()
+                .filter_map(|(child, _)| self.epolls.get(*child));
+            set.all_ours().chain(nested.flat_map(EpollSet::all_ours))
+        })
     }
 
     /// Whether the last turn was just now and left something to be reported for an instance: a turn for each of many small waits would carry
@@ -268,7 +266,7 @@ impl Engine {
 
     /// Whether a wait on an instance would report something of ours.
     pub(crate) fn is_ready(&mut self, index: u32) -> bool {
-        let instances = self.instances(index);
+        let instances: Vec<SocketId> = self.instances(index).collect();
         let Some(context) = self.context() else {
             return false;
         };
@@ -396,11 +394,7 @@ impl Engine {
             index: socket,
             number,
         };
-        let indices: Vec<u32> = epolls.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            let Some(set) = epolls.get_mut(index) else {
-                continue;
-            };
+        for set in epolls.values_mut() {
             let mine: Vec<(c_int, Interest)> = set
                 .parked
                 .iter()
@@ -423,12 +417,8 @@ impl Engine {
 
     /// A socket is gone, or the kernel's for good.
     pub(crate) fn forget(&mut self, socket: u32) {
-        let indices: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
         let (mut parts, epolls) = self.split();
-        for index in indices {
-            let Some(set) = epolls.get_mut(index) else {
-                continue;
-            };
+        for set in epolls.values_mut() {
             if !set.parked.is_empty() {
                 set.parked.retain(|_, parked| parked.socket != socket);
             }
@@ -450,11 +440,8 @@ impl Engine {
             return;
         }
         let gone = self.epolls.remove(index);
-        let others: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
-        for other in others {
-            if let Some(set) = self.epolls.get_mut(other) {
-                set.nested.retain(|_, (child, _)| *child != index);
-            }
+        for set in self.epolls.values_mut() {
+            set.nested.retain(|_, (child, _)| *child != index);
         }
         if let (Some(gone), Some(context)) = (gone, self.context()) {
             for id in gone.all_ours() {
@@ -466,24 +453,17 @@ impl Engine {
 
     /// What was in the stack is not there any more.
     pub(crate) fn forget_instances(&mut self) {
-        self.each_epoll(|set| {
+        for set in self.epolls.values_mut() {
             set.ours = None;
             set.copies.clear();
-        });
+        }
     }
 
     /// In the child of a `fork`, which has one thread.
     pub(crate) fn orphan_epolls(&mut self) {
         self.forget_instances();
-        self.each_epoll(|set| set.in_kernel = 0);
-    }
-
-    fn each_epoll(&mut self, change: impl Fn(&mut EpollSet)) {
-        let indices: Vec<u32> = self.epolls.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            if let Some(set) = self.epolls.get_mut(index) {
-                change(set);
-            }
+        for set in self.epolls.values_mut() {
+            set.in_kernel = 0;
         }
     }
 }

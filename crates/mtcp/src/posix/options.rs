@@ -6,7 +6,7 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, SO_MAX_PACING_RATE, SOL_SOCKET};
 
 use super::option_table::{self, Entry, Source};
 use super::tcp_info::LinuxTcpInfo;
-use crate::{Context, Domain, Errno, Kind, OptionName, Result, SocketId, SocketOption, State};
+use crate::{Context, Domain, Errno, Kind, Result, SocketId, State};
 
 /// Longest value that is looked at.
 pub const MAX_LEN: usize = 64;
@@ -16,11 +16,8 @@ impl Context {
     ///
     /// # Errors
     /// `EBADF`, `ENOTSOCK`.
-    pub fn domain(&mut self, id: SocketId) -> Result<Domain> {
-        match self.option(id, OptionName::Domain)? {
-            SocketOption::Domain(domain) => Ok(domain),
-            _ => Ok(Domain::V4),
-        }
+    pub fn domain(&self, id: SocketId) -> Result<Domain> {
+        Ok(self.table.look(id)?.0.domain())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Socket options and what can be asked of a socket.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use mtcp_core::command::Options;
 use mtcp_core::{Command, Reply, Status, TcpInfo};
@@ -185,8 +186,8 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `ENOTCONN` (what only connections have).
     pub fn option(&mut self, id: SocketId, name: OptionName) -> Result<SocketOption> {
         let (socket, details) = self.table.look(id)?;
-        let (flags, choices) = (socket.flags, *details.choices);
-        let (options, keep) = (choices.options, choices.keepalive);
+        let (flags, choices) = (socket.flags, Arc::clone(&details.choices));
+        let (options, keep) = (&choices.options, choices.keepalive);
         let marking = (options.v4, options.v6);
         Ok(match name {
             OptionName::ReuseAddr => SocketOption::ReuseAddr(flags.contains(Flags::REUSE_ADDR)),
@@ -197,7 +198,7 @@ impl Context {
             OptionName::NoDelay => SocketOption::NoDelay(options.nodelay),
             OptionName::Cork => SocketOption::Cork(options.cork),
             OptionName::QuickAck => SocketOption::QuickAck(!options.delay_acks),
-            OptionName::MaxSegment => SocketOption::MaxSegment(self.max_segment(id, &options)),
+            OptionName::MaxSegment => SocketOption::MaxSegment(self.max_segment(id, options)),
             OptionName::KeepIdle => SocketOption::KeepIdle(keep.idle),
             OptionName::KeepInterval => SocketOption::KeepInterval(keep.interval),
             OptionName::KeepCount => SocketOption::KeepCount(keep.count),
@@ -215,7 +216,7 @@ impl Context {
             OptionName::Error => SocketOption::Error(self.take_error(id)?),
             OptionName::AcceptConn => SocketOption::AcceptConn(socket.kind() == Kind::Listener),
             OptionName::Domain => SocketOption::Domain(socket.domain()),
-            other => show(&options, other, &self.settings)?,
+            other => show(options, other, &self.settings)?,
         })
     }
 

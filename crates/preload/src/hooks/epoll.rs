@@ -132,7 +132,7 @@ unsafe fn wait(
         engine.start();
     }
     let mut timeout = timeout;
-    while engine.instances(index).is_empty() && !engine.is_starved() {
+    while engine.instances(index).next().is_none() && !engine.is_starved() {
         let (n, kicked) = wait_in_kernel(&mut engine, (epoll, index), events, (timeout, mask))?;
         if n > 0 || !kicked {
             return c_int::try_from(n).map_err(|_| Errno::EINVAL);
@@ -222,12 +222,13 @@ fn harvest_both(
 }
 
 fn want(engine: &Engine, index: u32) -> Want {
-    match engine.instances(index)[..] {
-        [] => Want::Nothing,
-        [one] => Want::Epoll(one),
-        ref all => Want::Many {
+    let mut all = engine.instances(index);
+    match (all.next(), all.next()) {
+        (None, _) => Want::Nothing,
+        (Some(one), None) => Want::Epoll(one),
+        (Some(one), Some(other)) => Want::Many {
             sockets: Vec::new(),
-            epolls: all.to_vec(),
+            epolls: [one, other].into_iter().chain(all).collect(),
         },
     }
 }

@@ -208,7 +208,7 @@ impl Engine {
                 Some(Body::Listener { ours: Some(id), .. }) => Side::Listener(id),
                 _ => Side::Kernel,
             },
-            Slot::Epoll(index) if !self.instances(index).is_empty() => Side::Epoll(index),
+            Slot::Epoll(index) if self.instances(index).next().is_some() => Side::Epoll(index),
             Slot::Epoll(_) => Side::Kernel,
             Slot::Kernel | Slot::Private => Side::Kernel,
         }
