@@ -178,18 +178,24 @@ fn wait_for_both(
     events: &mut [epoll_event],
     (timeout, mask): (Option<Duration>, *const sigset_t),
 ) -> Result<c_int> {
+    // Nobody has asked yet; after a sleep it is known.
     let mut kernel = [pollfd {
         fd: epoll,
         events: POLLIN,
-        revents: 0,
+        revents: POLLIN,
     }];
     let pause = Pause {
         timeout,
         mask,
         restarts: false,
     };
-    let result = wait_until(engine, pause, &mut kernel, |engine, _| {
-        match harvest_both(engine, (epoll, index), events) {
+    let result = wait_until(engine, pause, &mut kernel, |engine, kernel| {
+        let found = if kernel.iter().any(|kernel| kernel.revents != 0) {
+            harvest_both(engine, (epoll, index), events)
+        } else {
+            engine.harvest(index, events)
+        };
+        match found {
             0 => Look::Sleep(want(engine, index)),
             n => Look::Done(n),
         }
