@@ -1,4 +1,5 @@
-//! The instructions that a short transaction takes on the server, counted by valgrind and compared with what SPECIFICATION says.
+//! The instructions that a short transaction, and one more message on its connection, take on the server, counted by valgrind and compared with
+//! what SPECIFICATION says.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +9,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Transactions of the two runs; what both do once is in neither of the difference.
 const COUNTS: [u64; 2] = [2_000, 12_000];
+/// The same for connections with `MESSAGES` more messages, of which fewer are needed.
+const KEPT_COUNTS: [u64; 2] = [200, 1_200];
+const MESSAGES: u64 = 32;
+const AT_A_TIME: &str = "64";
 /// How far the count may be from the number in SPECIFICATION, percent. Compilers differ a little; a change of the stack that costs or
 /// saves more than this is to be known.
 const MARGIN: f64 = 4.0;
-/// What the line of SPECIFICATION starts with.
-const PROMISE: &str = "| instructions of the server per short transaction";
+/// What the lines of SPECIFICATION start with.
+const TRANSACTION: &str = "| instructions of the server per short transaction";
+const MESSAGE: &str = "| instructions of the server per message more";
 
 /// Fails when the count is not what SPECIFICATION says. Without valgrind nothing is counted.
 pub fn check(root: &Path) -> Result<()> {
@@ -20,26 +26,37 @@ pub fn check(root: &Path) -> Result<()> {
         println!("instructions: skipped, valgrind is not installed");
         return Ok(());
     }
-    let promised = promised(&fs::read_to_string(root.join("SPECIFICATION.md"))?)
-        .context("SPECIFICATION.md does not say how many instructions a short transaction takes")?;
+    let specification = fs::read_to_string(root.join("SPECIFICATION.md"))?;
     let program = build(root)?;
-    let [few, many] = [count(&program, COUNTS[0])?, count(&program, COUNTS[1])?];
-    let each = (many - few) as f64 / (COUNTS[1] - COUNTS[0]) as f64;
-    println!(
-        "instructions: {each:.0} per short transaction on the server, SPECIFICATION says {promised:.0}"
-    );
+    let transaction = each(&program, COUNTS, 1)?;
+    let kept = each(&program, KEPT_COUNTS, 1 + MESSAGES)?;
+    let short = each(&program, KEPT_COUNTS, 1)?;
+    compare(&specification, TRANSACTION, transaction)?;
+    compare(&specification, MESSAGE, (kept - short) / MESSAGES as f64)
+}
+
+/// What one more transaction of so many messages takes.
+fn each(program: &str, counts: [u64; 2], messages: u64) -> Result<f64> {
+    let [few, many] = counts;
+    let more = count(program, many, messages)? - count(program, few, messages)?;
+    Ok(more as f64 / (many - few) as f64)
+}
+
+fn compare(specification: &str, line: &str, counted: f64) -> Result<()> {
+    let promised = promised(specification, line)
+        .with_context(|| format!("SPECIFICATION.md has no line that starts with \"{line}\""))?;
+    let what = line.trim_start_matches("| ");
+    println!("{what}: {counted:.0}, SPECIFICATION says {promised:.0}");
     ensure!(
-        (each / promised - 1.0).abs() * 100.0 <= MARGIN,
+        (counted / promised - 1.0).abs() * 100.0 <= MARGIN,
         "more than {MARGIN}% from what SPECIFICATION says: find out why, or say so there"
     );
     Ok(())
 }
 
-/// The first number in the second column of its line.
-fn promised(specification: &str) -> Option<f64> {
-    let line = specification
-        .lines()
-        .find(|line| line.starts_with(PROMISE))?;
+/// The first number in the second column of the line that starts so.
+fn promised(specification: &str, start: &str) -> Option<f64> {
+    let line = specification.lines().find(|line| line.starts_with(start))?;
     let column = line.split('|').nth(2)?.trim();
     let digits: String = column
         .chars()
@@ -67,8 +84,8 @@ fn build(root: &Path) -> Result<String> {
     path.map(str::to_owned).context("cargo named no executable")
 }
 
-/// Instructions of the server's side in a run of so many transactions.
-fn count(program: &str, transactions: u64) -> Result<u64> {
+/// Instructions of the server's side in a run of so many transactions, of so many messages each.
+fn count(program: &str, transactions: u64, messages: u64) -> Result<u64> {
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
@@ -76,6 +93,8 @@ fn count(program: &str, transactions: u64) -> Result<u64> {
             "--toggle-collect=*server_turn*",
             program,
             &transactions.to_string(),
+            AT_A_TIME,
+            &messages.to_string(),
         ])
         .output()
         .context("cannot run valgrind")?;
@@ -96,8 +115,8 @@ mod tests {
 
     #[test]
     fn the_number_is_found_in_its_line() {
-        let text = format!("# S\n\n{PROMISE}, 64 bytes | 5,432, ± 4% | `x` |\n");
-        assert_eq!(promised(&text), Some(5432.0));
-        assert_eq!(promised("nothing"), None);
+        let text = format!("# S\n\n{TRANSACTION}, 64 bytes | 5,432, ± 4% | `x` |\n");
+        assert_eq!(promised(&text, TRANSACTION), Some(5432.0));
+        assert_eq!(promised(&text, MESSAGE), None);
     }
 }
