@@ -153,6 +153,10 @@ impl Wheel {
                 self.cancel(due);
                 return Some(due);
             }
+            // All that is set lies ahead of `current`: a spinning driver asks many times in a tick.
+            if self.current == target {
+                return None;
+            }
             match self.next_slot() {
                 Some((level, start)) if start <= target => {
                     self.current = start;

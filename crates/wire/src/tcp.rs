@@ -145,7 +145,7 @@ impl TcpHeader {
     }
 
     /// Writes the header with a checksum of 0 and returns its length; returns 0 if it does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let Some((h, rest)) = out.split_first_chunk_mut::<20>() else {
             return 0;

@@ -68,7 +68,8 @@ impl Envelope {
         }
     }
 
-    #[inline]
+    /// Part of its callers: most of what it is told is the same each time.
+    #[inline(always)]
     fn emit(
         &self,
         frame: &mut [u8],
@@ -137,6 +138,7 @@ impl Net {
     /// Writes the Ethernet and IP header for `payload_len` bytes from the path's source to `dst`, with the ECN bits `ecn`, and returns
     /// where the payload starts; 0 if the frame is too short.
     /// RFC 9293 SHLD-22.
+    #[inline]
     #[expect(clippy::too_many_arguments, reason = "one header field each")]
     pub fn write_headers(
         &self,

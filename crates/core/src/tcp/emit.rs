@@ -100,6 +100,7 @@ fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {
 
 impl Conn<'_> {
     /// The header of a planned segment. From here on the window in it is on offer.
+    #[inline]
     pub fn header(&mut self, now: Instant, plan: &Plan) -> TcpHeader {
         let is_syn = plan.kind == Kind::Syn;
         let window = if is_syn {
@@ -163,6 +164,7 @@ impl Conn<'_> {
 
     /// The options of a segment that is no SYN.
     /// RFC 9293 MUST-65; RFC 2018 §2-1, §4-2; RFC 7323 §3.2-1, §3.2-5, §4.3-2.
+    #[inline]
     pub fn segment_options(&self, now: Instant) -> TcpOptions {
         let mut options = TcpOptions::default();
         // RFC 7323 §3.2: once agreed on, in every segment but RST.

@@ -28,11 +28,11 @@ fn expressible(scale: u8) -> u32 {
 
 impl Conn<'_> {
     fn offered(&self) -> u32 {
-        let streams = &self.sh.streams;
+        let (free, limit) = self.sh.streams.recv_space(self.slot);
         offer(
             self.hot.rcv_wnd(),
-            streams.recv_free(self.slot).min(self.promise()),
-            streams.recv_limit(self.slot),
+            free.min(self.promise()),
+            limit,
             expressible(self.hot.rcv_wscale).min(window_clamp(self.options())),
             u32::from(self.cold.local_mss),
         )

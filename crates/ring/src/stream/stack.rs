@@ -188,7 +188,20 @@ impl StackStreams {
     /// Bytes that may still come in: the limit less what is unread. 0 when the limit was lowered below that.
     #[inline]
     pub fn recv_free(&self, slot: u32) -> u32 {
-        self.recv_limit(slot).saturating_sub(self.recv_unread(slot))
+        let (free, _) = self.recv_space(slot);
+        free
+    }
+
+    /// The same, and the limit.
+    #[inline]
+    pub fn recv_space(&self, slot: u32) -> (u32, u32) {
+        let Some(record) = self.open_record(slot) else {
+            return (0, 0);
+        };
+        let head = record.app.recv.head.load(Acquire);
+        let unread = record.stack.recv.tail.load(Relaxed).wrapping_sub(head);
+        let limit = record.stack.recv_limit.load(Relaxed);
+        (limit.saturating_sub(unread), limit)
     }
 
     /// Bytes that may still come in and are sure to find memory: all that the limit allows if the pool has a larger buffer, else what is
