@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
 # nginx and lighttpd, unchanged, on the kernel and on mTCP in turn, by pairs: processor time per request of 64-byte files on short
-# connections from a kernel client over a veth pair; and Redis with 50 connections, requests per second. As root, on two processors that
-# nobody else uses: the server has the first, the client the second. `applications.sh [SECONDS [PAIRS]]`; the medians come last.
+# connections from a kernel client over a veth pair; and Redis with 50 connections, requests per second. As root, on two processors: the
+# server has the first, the client the second. What is measured has real-time priority: what else they have to do waits, and does not count.
+# `applications.sh [SECONDS [PAIRS]]`; the medians come last.
+#
+# A veth pair has what is sent received by the processor that sends it, in the other end's stack: of the server's processor, the client's
+# stack takes a part, and of the client's the server's. That is one figure (`crossed`). The other (`apart`) has the frames of either end
+# received by a kernel thread on the processor of that end (threaded NAPI), as interrupts of two machines would have it.
 set -euo pipefail
 seconds=${1:-5} pairs=${2:-5}
 export PATH="$PATH:/usr/sbin:/sbin"
 mtcp=${MTCP_BIN:-${CARGO_TARGET_DIR:-target}/release/mtcp}
 work=$(mktemp -d)
-server=apps-s-$$ client=apps-c-$$ running=
+server=apps-s-$$ client=apps-c-$$ ours=o$$ peers=p$$ running=
 
 cleanup() {
     [ -z "$running" ] || kill "$running" 2>/dev/null || true
@@ -19,16 +24,31 @@ trap cleanup EXIT
 
 ip netns add "$server"
 ip netns add "$client"
-ip link add ours0 netns "$server" type veth peer name peer0 netns "$client"
+ip link add "$ours" netns "$server" type veth peer name "$peers" netns "$client"
 in_server() { ip netns exec "$server" "$@"; }
 in_client() { ip netns exec "$client" "$@"; }
-in_server ip addr add 10.78.0.3/24 dev ours0
-in_client ip addr add 10.78.0.2/24 dev peer0
+in_server ip addr add 10.78.0.3/24 dev "$ours"
+in_client ip addr add 10.78.0.2/24 dev "$peers"
 in_server ip link set lo up
-in_server ip link set ours0 up
-in_client ip link set peer0 up
+in_server ip link set "$ours" up
+in_client ip link set "$peers" up
 # The kernel leaves checksums to hardware that a veth pair has not, and its end must poll to get frames of AF_XDP.
-in_client ethtool -K peer0 tx off gro on >/dev/null
+in_client ethtool -K "$peers" tx off gro on >/dev/null
+
+# From now on either end receives in a thread of its own. An end polls for frames of another that cuts no segments, if it may put them
+# together.
+part() {
+    in_server ethtool -K "$ours" tso off gro on
+    in_server sh -c "echo 1 >/sys/class/net/$ours/threaded"
+    in_client sh -c "echo 1 >/sys/class/net/$peers/threaded"
+}
+
+# Pins the threads that receive; they are made anew whenever an end begins to poll.
+pin() {
+    local thread
+    for thread in $(pgrep "^napi/$ours-"); do taskset -pc 0 "$thread" && chrt -f -p 1 "$thread"; done >/dev/null
+    for thread in $(pgrep "^napi/$peers-"); do taskset -pc 1 "$thread" && chrt -f -p 1 "$thread"; done >/dev/null
+}
 
 mkdir "$work/www"
 head -c 64 /dev/zero | tr '\0' x >"$work/www/small"
@@ -51,15 +71,15 @@ start() {
     shift
     if [ "$side" = mtcp ]; then
         address=10.78.0.1
-        set -- "$mtcp" run --io afxdp:ours0 --addr 10.78.0.1/24 -- "$@"
+        set -- "$mtcp" run --io afxdp:$ours --addr 10.78.0.1/24 -- "$@"
     else
         address=10.78.0.3
     fi
     # What is started is the server itself, through programs that become it.
-    ip netns exec "$server" taskset -c 0 "$@" >"$work/log" 2>&1 &
+    ip netns exec "$server" taskset -c 0 chrt -f 1 "$@" >"$work/log" 2>&1 &
     running=$!
     for _ in $(seq 200); do
-        if in_client bash -c "exec 3<>/dev/tcp/$address/$port" 2>/dev/null; then return; fi
+        if in_client bash -c "exec 3<>/dev/tcp/$address/$port" 2>/dev/null; then pin && return; fi
         sleep 0.05
     done
     cat "$work/log" >&2
@@ -72,8 +92,22 @@ stop() {
     running=
 }
 
-# Milliseconds that a processor was not idle so far (100 ticks a second).
-busy() { awk -v cpu="cpu$1" '$1 == cpu { print ($2 + $3 + $4 + $7 + $8) * 10 }' /proc/stat; }
+# worked NUMBER LINK: nanoseconds that the processor has worked for its end: in the server, which is on the first, and in the kernel's threads.
+worked() {
+    local task files=()
+    for task in $(pgrep "^(ksoftirqd/$1\$|napi/$2-)"); do files+=("/proc/$task/schedstat"); done
+    [ "$1" != 0 ] || files+=(/proc/"$running"/task/*/schedstat)
+    awk '{ sum += $1 } END { printf "%.0f\n", sum }' "${files[@]}"
+}
+
+# loads WORDS…: runs a client, and notes what both processors did meanwhile, in microseconds, in $first and $second.
+loads() {
+    local TIMEFORMAT='%U %S'
+    first=$(worked 0 "$ours") second=$(worked 1 "$peers")
+    { time in_client taskset -c 1 timeout 300 "$@" >"$work/load" 2>"$work/complaints"; } 2>"$work/time"
+    first=$((($(worked 0 "$ours") - first) / 1000)) second=$((($(worked 1 "$peers") - second) / 1000))
+    second=$((second + $(awk '{ printf "%.0f", ($1 + $2) * 1e6 }' "$work/time")))
+}
 
 # web NAME SIDE WORDS…: prints NAME SIDE, requests per second, microseconds per request on the server's processor and on both.
 web() {
@@ -81,44 +115,45 @@ web() {
     shift 2
     port=80
     start "$side" "$@"
-    in_client taskset -c 1 wrk -t 1 -c 50 -d 1 -H "Connection: close" "http://$address/small" >/dev/null
-    local first=$(busy 0) second=$(busy 1)
-    in_client taskset -c 1 wrk -t 1 -c 50 -d "$seconds" -H "Connection: close" "http://$address/small" >"$work/wrk"
-    first=$(($(busy 0) - first)) second=$(($(busy 1) - second))
-    awk -v name="$name $side" -v first="$first" -v both=$((first + second)) \
-        '/requests in/ { printf "%s %.0f %.1f %.1f\n", name, $1 / $4, first * 1000 / $1, both * 1000 / $1 }
-         /Socket errors|Non-2xx/ { print name, $0 > "/dev/stderr" }' "$work/wrk"
+    loads chrt -f 1 wrk -t 1 -c 50 -d 1s -H "Connection: close" "http://$address/small"
+    loads chrt -f 1 wrk -t 1 -c 50 -d "$seconds" -H "Connection: close" "http://$address/small"
+    awk -v name="$name $where $side" -v first="$first" -v both=$((first + second)) \
+        '/requests in/ { printf "%s %.0f %.1f %.1f\n", name, $1 / $4, first / $1, both / $1 }
+         /Socket errors|Non-2xx/ { print name, $0 > "/dev/stderr" }' "$work/load"
     stop
 }
 
-# The same of Redis: requests of both kinds.
+# The same of Redis: requests of both kinds. Its client would keep the thread that receives for it from running, had it the same priority.
 redis() {
     local side=$1
     port=6379
     start "$side" redis-server --port 6379 --save "" --appendonly no --protected-mode no
-    local requests=$((seconds * 20000)) first=$(busy 0) second=$(busy 1)
-    in_client taskset -c 1 redis-benchmark -h "$address" -c 50 -n "$requests" -t set,get --csv >"$work/redis"
-    first=$(($(busy 0) - first)) second=$(($(busy 1) - second))
-    awk -F'","' -v name="redis $side" -v first="$first" -v both=$((first + second)) -v n=$((2 * requests)) \
+    local requests=$((seconds * 20000))
+    loads nice -n -20 redis-benchmark -h "$address" -c 50 -n "$requests" -t set,get --csv
+    awk -F'","' -v name="redis $where $side" -v first="$first" -v both=$((first + second)) -v n=$((2 * requests)) \
         '/^"(SET|GET)"/ { sum += 1 / $2; count++ }
-         END { printf "%s %.0f %.1f %.1f\n", name, count / sum, first * 1000 / n, both * 1000 / n }' "$work/redis"
+         END { printf "%s %.0f %.1f %.1f\n", name, count / sum, first / n, both / n }' "$work/load"
     stop
 }
 
-for _ in $(seq "$pairs"); do
-    for side in kernel mtcp; do
-        web nginx "$side" nginx -e stderr -c "$work/nginx.conf"
-        web lighttpd "$side" lighttpd -D -f "$work/lighttpd.conf"
-        redis "$side"
+for where in crossed apart; do
+    [ $where = crossed ] || part
+    for _ in $(seq "$pairs"); do
+        for side in kernel mtcp; do
+            web nginx "$side" nginx -e stderr -c "$work/nginx.conf"
+            web lighttpd "$side" lighttpd -D -f "$work/lighttpd.conf"
+            redis "$side"
+        done
     done
 done | tee "$work/all"
 
-echo "--- medians of $pairs: requests/s, us of the server's processor per request, us of both"
-cut -d' ' -f1,2 "$work/all" | sort -u | while read -r name side; do
-    printf '%s %s' "$name" "$side"
-    for column in 3 4 5; do
-        awk -v name="$name" -v side="$side" -v column=$column '$1 == name && $2 == side { print $column }' "$work/all" |
-            sort -n | awk '{ value[NR] = $1 } END { printf " %s", value[int((NR + 1) / 2)] }'
+echo "--- medians of $pairs, and the range of the server's: requests/s, us of the server's processor per request, us of both"
+cut -d' ' -f1-3 "$work/all" | sort -u | while read -r name; do
+    printf '%s' "$name"
+    for column in 4 5 6; do
+        awk -v name="$name" -v column=$column '$1 " " $2 " " $3 == name { print $column }' "$work/all" |
+            sort -n | awk -v range=$((column == 5)) '{ value[NR] = $1 }
+                END { printf " %s", value[int((NR + 1) / 2)]; if (range) printf " (%s-%s)", value[1], value[NR] }'
     done
     echo
 done
