@@ -180,6 +180,8 @@ pub struct Config {
     pub common_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
+    /// Connections that keep all of their state at hand while they idle; when there are more, what is rarely needed is packed.
+    pub max_awake: u32,
     /// Half-open records over all listeners.
     pub max_half_open: u32,
     /// TIME_WAIT records; the oldest goes first when they run out.
@@ -270,6 +272,7 @@ impl Default for Config {
             secret: [0; 32],
             common_secret: None,
             max_connections: 65_536,
+            max_awake: 1024,
             max_half_open: 16_384,
             max_time_wait: 65_536,
             max_listeners: 256,

@@ -42,7 +42,39 @@ pub(crate) struct Cubic {
     slow_start: SlowStart,
 }
 
+/// What is left of it between two stages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CubicAtRest {
+    w_max: u32,
+    cwnd_prior: u32,
+    slow_start: SlowStart,
+}
+
+impl From<CubicAtRest> for Cubic {
+    fn from(rest: CubicAtRest) -> Self {
+        let CubicAtRest {
+            w_max,
+            cwnd_prior,
+            slow_start,
+        } = rest;
+        Self {
+            w_max,
+            cwnd_prior,
+            epoch: None,
+            slow_start,
+        }
+    }
+}
+
 impl Cubic {
+    pub fn at_rest(&self) -> CubicAtRest {
+        CubicAtRest {
+            w_max: self.w_max,
+            cwnd_prior: self.cwnd_prior,
+            slow_start: self.slow_start,
+        }
+    }
+
     pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
         if !is_cwnd_limited(window, sample) {
             self.pause(sample.now);

@@ -18,6 +18,7 @@ use crate::config::CongestionControl;
 use crate::side_pool::SidePool;
 
 use bbr::Undo;
+use cubic::CubicAtRest;
 
 pub(crate) use bbr::Bbr;
 pub(crate) use cubic::Cubic;
@@ -112,8 +113,24 @@ pub(crate) struct Saved {
 /// The states of algorithms that model the path: large, and of few connections.
 pub(crate) type Models = SidePool<Bbr>;
 
-/// The algorithms, as one enum: no allocation, no indirect call.
+/// An algorithm of which little is left while nothing is in flight.
 #[derive(Clone, Copy, Debug)]
+pub(crate) enum AtRest {
+    Cubic(CubicAtRest),
+    NewReno(NewReno),
+}
+
+impl From<AtRest> for Algorithm {
+    fn from(rest: AtRest) -> Self {
+        match rest {
+            AtRest::Cubic(rest) => Self::Cubic(rest.into()),
+            AtRest::NewReno(reno) => Self::NewReno(reno),
+        }
+    }
+}
+
+/// The algorithms, as one enum: no allocation, no indirect call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     Cubic(Cubic),
     NewReno(NewReno),
@@ -134,6 +151,15 @@ impl Algorithm {
                 // There is one for each connection.
                 None => Self::NewReno(NewReno::default()),
             },
+        }
+    }
+
+    /// What is left of it while nothing is in flight; `None`: too much.
+    pub fn at_rest(&self) -> Option<AtRest> {
+        match self {
+            Self::Cubic(cubic) => Some(AtRest::Cubic(cubic.at_rest())),
+            Self::NewReno(reno) => Some(AtRest::NewReno(*reno)),
+            Self::Dctcp(_) | Self::Bbr(_) => None,
         }
     }
 

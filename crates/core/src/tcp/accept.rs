@@ -92,7 +92,7 @@ impl Tcp {
         let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
         let reserved = self.shared.streams.reserve(slot, limits);
         if let Err(error) = reserved {
-            self.conns.slots.free(slot);
+            self.conns.free(slot);
             return Err(drop_for(error));
         }
         self.shared.options.share(options);

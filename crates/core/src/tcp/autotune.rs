@@ -20,16 +20,16 @@ const POOL_SHARE: usize = 8;
 const MIN_SEGMENTS: u32 = 2;
 
 /// What the limits of a connection are measured by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Autotune {
     /// Begin of the current measurement.
-    since: Instant,
+    pub(super) since: Instant,
     /// Bytes that the application had taken by then.
-    taken: u64,
+    pub(super) taken: u64,
     /// Bytes that it took in a round trip, by the measurement before.
-    last: u64,
+    pub(super) last: u64,
     /// The send limit; `u32::MAX` if it is not to grow.
-    send_limit: u32,
+    pub(super) send_limit: u32,
 }
 
 impl Autotune {

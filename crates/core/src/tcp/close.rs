@@ -163,7 +163,7 @@ impl Tcp {
         }
         // False only if the application has not released the streams as it must: then the slot stays taken, and nothing is unsafe.
         if self.shared.streams.close(slot) {
-            self.conns.slots.free(slot);
+            self.conns.free(slot);
             self.shared.options.release(options);
         }
     }

@@ -344,7 +344,7 @@ impl Tcp {
         let options = self.shared.options.at(opening.options);
         let limits = limits(&self.shared.config, options);
         if self.shared.streams.open(slot, limits).is_err() {
-            self.conns.slots.free(slot);
+            self.conns.free(slot);
             return Err(Error::NoMemory);
         }
         let mut hot = open::hot(&self.shared.config, opening, options, now);

@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use ring::prefetch::prefetch;
 use ring::region::Column;
 use ring::stream::Status;
 use wire::time::Instant;
@@ -15,6 +14,7 @@ use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::{self, FlowHash, FlowKey};
 use crate::info::State;
+use crate::tcp::colds::Colds;
 use crate::tcp::queues::Output;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::tcb::{Cold, Flags, Hot};
@@ -44,7 +44,7 @@ pub(crate) type Step = Result<(), Stop>;
 pub(crate) struct Conns {
     pub slots: Slots,
     hot: Column<Hot>,
-    cold: Column<Cold>,
+    colds: Colds,
     names: Column<Name>,
 }
 
@@ -63,7 +63,7 @@ impl Conns {
         Ok(Self {
             slots: Slots::new(config.max_connections)?,
             hot: Column::with_capacity(max, pages)?,
-            cold: Column::with_capacity(max, pages)?,
+            colds: Colds::new(config)?,
             names: Column::with_capacity(max, pages)?,
         })
     }
@@ -71,8 +71,33 @@ impl Conns {
     /// Fills in the columns of a slot that was just allocated.
     pub fn init(&mut self, slot: u32, hot: &Hot, cold: &Cold, key: FlowKey, hash: FlowHash) {
         set(&mut self.hot, slot, hot);
-        set(&mut self.cold, slot, cold);
+        self.colds.put(slot, cold);
         set(&mut self.names, slot, &Name { key, hash });
+    }
+
+    /// Gives a slot back, filled in or not.
+    pub fn free(&mut self, slot: u32) {
+        self.colds.free(slot);
+        self.slots.free(slot);
+    }
+
+    /// Packs what is rarely needed of those that idle, a few at a time.
+    pub fn rest(&mut self, now: Instant, sh: &Shared) {
+        let (hot, names) = (&self.hot, &self.names);
+        self.colds.rest(now, sh, |slot| {
+            let index = slot as usize;
+            Some((hot.get(index)?, &names.get(index)?.key))
+        });
+    }
+
+    /// When [`Self::rest`] wants to be called, though nothing else is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.colds.next_deadline()
+    }
+
+    /// How many have all of their state at hand, and how many are packed.
+    pub fn counts(&self) -> (u32, u32) {
+        self.colds.counts()
     }
 
     pub fn key(&self, slot: u32) -> FlowKey {
@@ -93,26 +118,26 @@ impl Conns {
     pub fn prefetch(&self, slot: u32) {
         self.hot.prefetch(slot as usize);
         self.names.prefetch(slot as usize);
-        if let Some(cold) = self.cold.get(slot as usize) {
-            // Every segment is counted.
-            prefetch(&cold.tally.segments_in);
-        }
+        self.colds.prefetch(slot);
     }
 
     /// The connection in `slot`, which was given out once.
     pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
         let index = slot as usize;
+        let hot = self.hot.get_mut(index)?;
+        let key = &self.names.get(index)?.key;
+        let cold = self.colds.at_mut(slot, hot, key, sh)?;
         Some(Conn {
             slot,
-            hot: self.hot.get_mut(index)?,
-            cold: self.cold.get_mut(index)?,
-            key: &self.names.get(index)?.key,
+            hot,
+            cold,
+            key,
             sh,
         })
     }
 }
 
-fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: &T) {
+pub(crate) fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: &T) {
     match column.get_mut(slot as usize) {
         Some(entry) => *entry = *value,
         // Slots are given out in ascending order before they are used again, up to the capacity of the column.

@@ -11,7 +11,7 @@ use crate::tcp::tcb::Flags;
 const CEILING: Duration = Duration::from_millis(200);
 
 /// See the module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cork {
     /// Until when something is held back. `FAR`: nothing is; `ZERO`: it may go, it was held long enough.
     hold: Instant,

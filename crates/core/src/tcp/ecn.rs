@@ -151,15 +151,15 @@ impl Answer {
 }
 
 /// What a connection knows of ECN.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EcnState {
     pub feedback: Feedback,
     /// What our SYN asks for.
-    asks: Feedback,
+    pub(super) asks: Feedback,
     /// What our SYN-ACK says, if it is the connection that sends it.
-    answer: Answer,
+    pub(super) answer: Answer,
     /// Nothing speaks against marking our data as ECN-capable.
-    capable: bool,
+    pub(super) capable: bool,
     /// Congestion was met, and the sender has not said that it knows (classic); the last segment met congestion (DCTCP.CE of RFC 8257 §3.2).
     echo: bool,
     /// The next new data tells the receiver that the window was reduced.
@@ -171,7 +171,7 @@ pub(crate) struct EcnState {
     /// How often in a row congestion was echoed to a window of one segment.
     holds: u8,
     /// Something ECN-capable has come.
-    seen: bool,
+    pub(super) seen: bool,
     pub counts: Counts,
 }
 

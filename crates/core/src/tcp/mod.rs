@@ -7,12 +7,14 @@
 mod accept;
 mod accurate_ecn;
 mod ack;
+mod asleep;
 mod autotune;
 mod bare;
 mod bundle;
 mod challenge;
 mod check;
 mod close;
+mod colds;
 mod commands;
 mod conn;
 mod connect;
@@ -140,8 +142,11 @@ impl Tcp {
 
     pub fn usage(&self) -> Usage {
         let shared = &self.shared;
+        let (awake, asleep) = self.conns.counts();
         Usage {
             connections: self.conns.slots.len(),
+            awake,
+            asleep,
             half_open: self.half_open.slots.len(),
             time_wait: self.time_wait.slots.len(),
             listeners: self.listeners.len(),

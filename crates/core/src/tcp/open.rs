@@ -168,8 +168,19 @@ pub(crate) fn cold(
     now: Instant,
     models: &mut Models,
 ) -> Cold {
-    let is_ipv4 = opening.key.is_ipv4();
     let congestion = algorithm(config, opening, options, models);
+    cold_with(config, opening, options, now, congestion)
+}
+
+/// The same with a state of congestion control that there is.
+pub(crate) fn cold_with(
+    config: &Config,
+    opening: &Opening,
+    options: &Options,
+    now: Instant,
+    congestion: Algorithm,
+) -> Cold {
+    let is_ipv4 = opening.key.is_ipv4();
     Cold {
         path: marked(opening.path, options),
         last_sent: now,

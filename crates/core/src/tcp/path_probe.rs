@@ -38,24 +38,24 @@ const WORTH_PROBING: u16 = 8;
 const SEGMENTS_BEHIND: u32 = 3;
 
 /// What a connection knows of its path beside the MTU in use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathSearch {
     /// Largest packet that is still worth a probe, bytes.
-    high: u16,
+    pub(super) high: u16,
     /// A probe has failed: look in the middle.
-    failed: bool,
+    pub(super) failed: bool,
     /// Size of the packet that probes, bytes; 0: none is in flight.
     size: u16,
     probe: Range,
-    next_at: Instant,
+    pub(super) next_at: Instant,
     /// MTU of an ICMP error that is not believed yet (0: none), and the segment that it is about.
     claimed: u16,
     claimed_seq: SeqNumber,
     /// A segment of full size was sent; the first one ended there.
-    sent_full: bool,
-    full_end: SeqNumber,
+    pub(super) sent_full: bool,
+    pub(super) full_end: SeqNumber,
     /// Up to there others know that segments of full size get through.
-    proven_to: SeqNumber,
+    pub(super) proven_to: SeqNumber,
     /// The size was lowered because of time-outs, and nothing was acknowledged since.
     suspected: bool,
     /// Probes of the old size that are yet to be lost before that is believed to have been right; 0: it is not in question.
@@ -63,6 +63,16 @@ pub(crate) struct PathSearch {
 }
 
 impl PathSearch {
+    /// Sets what means nothing without a probe or a claim to what it is at first.
+    pub fn forget_probe(&mut self) {
+        if self.size == 0 {
+            self.probe = Range::default();
+        }
+        if self.claimed == 0 {
+            self.claimed_seq = SeqNumber(0);
+        }
+    }
+
     pub fn new(link_mtu: u16) -> Self {
         Self {
             high: link_mtu,

@@ -18,7 +18,7 @@ const MAX_ECHO_AGE_MS: u32 = 60_000;
 const REO_WND_PERSIST: u8 = 16;
 
 /// What RACK knows of reordering on the path (RFC 8985 §6.2 step 4).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reordering {
     /// Segments were seen out of order (RACK.reordering_seen).
     seen: bool,

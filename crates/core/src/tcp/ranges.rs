@@ -43,7 +43,7 @@ impl Range {
 pub(crate) struct Full;
 
 /// Disjoint ranges that do not touch, in ascending order. All lie within half the sequence space. Only a handle: see [`RangePool`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     root: u32,
     len: u32,

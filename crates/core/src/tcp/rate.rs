@@ -155,10 +155,10 @@ impl Rates {
 }
 
 /// What a connection keeps of its rates.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rate {
     /// When the newest segment was sent that the current ACK acknowledges, µs, low 32 bits.
-    newest: Option<u32>,
+    pub(super) newest: Option<u32>,
     /// Index of its [`Rates`], if the algorithm models the path.
     log: Option<u32>,
 }

@@ -19,11 +19,11 @@ use crate::tcp::spurious::Frto;
 use crate::tcp::tcb::Flags;
 
 /// What duplicate ACKs say has left the network, without SACK.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Departed {
     pub bytes: u32,
     /// No more than that, during recovery.
-    most: u32,
+    pub(super) most: u32,
 }
 
 impl Conn<'_> {

@@ -108,7 +108,7 @@ impl Rtt {
 
 /// The shortest round trip of the last few minutes, which a path that has become longer must not keep short for ever.
 /// RFC 8985 §6.2-1.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MinRtt {
     /// Shortest since `since` and in the span before, µs. 0: not measured.
     current: u32,

@@ -28,7 +28,7 @@ pub(crate) enum Probe {
 }
 
 /// What a connection remembers of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TailProbe {
     pub probe: Probe,
     /// SND.NXT after it was sent.

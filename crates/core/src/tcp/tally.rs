@@ -10,11 +10,11 @@ use crate::tcp::segment::Segment;
 
 /// Time that something is going on, in ticks of a millisecond, as Linux counts it: what is shorter counts as none or as one, and is right
 /// on the average.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watch {
     /// Low 32 bits of a count of ticks. `OFF`: it is not.
-    since: u32,
-    total: u32,
+    pub(super) since: u32,
+    pub(super) total: u32,
 }
 
 const OFF: u32 = u32::MAX;
@@ -24,7 +24,7 @@ fn ticks(now: Instant) -> u32 {
 }
 
 impl Watch {
-    const STOPPED: Self = Self {
+    pub(super) const STOPPED: Self = Self {
         since: OFF,
         total: 0,
     };
@@ -53,7 +53,7 @@ impl Watch {
 }
 
 /// See the module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// We sent the first SYN.
     pub active: bool,
@@ -79,11 +79,11 @@ pub(crate) struct Tally {
     /// A run of time-outs.
     pub timeout: Watch,
     /// Something is unacknowledged.
-    busy: Watch,
+    pub(super) busy: Watch,
     /// The peer's window holds data up.
-    window: Watch,
+    pub(super) window: Watch,
     /// Our send buffer does.
-    buffer: Watch,
+    pub(super) buffer: Watch,
 }
 
 impl Tally {

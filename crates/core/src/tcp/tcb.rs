@@ -164,7 +164,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 128);
 
 /// How new data left the congestion window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fill {
     /// Bytes in flight.
     pub flight: u32,
@@ -173,7 +173,7 @@ pub(crate) struct Fill {
 }
 
 /// What is needed less often, or only to send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,

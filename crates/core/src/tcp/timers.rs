@@ -41,6 +41,7 @@ impl Tcp {
         self.expire_time_wait(now, TIMERS_PER_CALL);
         self.ask_survivors(now);
         self.shared.streams.sweep(SWEPT_PER_CALL);
+        self.conns.rest(now, &self.shared);
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -49,6 +50,7 @@ impl Tcp {
             self.time_wait.next_deadline(),
             self.shared.net.next_deadline(),
             self.survivors_deadline(),
+            self.conns.next_deadline(),
         ]
         .into_iter()
         .flatten()

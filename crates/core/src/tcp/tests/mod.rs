@@ -14,6 +14,7 @@ mod ecn;
 mod fast_open;
 mod handover;
 mod hostile;
+mod idle;
 mod info;
 mod inheritance;
 mod keepalive;

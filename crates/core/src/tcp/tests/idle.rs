@@ -1,0 +1,133 @@
+//! What idles is packed, and nobody can tell.
+
+use std::time::Duration;
+
+use crate::command::{Command, Keepalive, Options};
+use crate::config::CongestionControl;
+use crate::info::TcpInfo;
+use crate::testing::{Handshake, Harness, seg};
+
+const WIN: u16 = 60_000;
+const NEVER: u32 = u32::MAX;
+
+fn harness(max_awake: u32, congestion: CongestionControl) -> Harness {
+    let h = Harness::with(|config| {
+        config.max_awake = max_awake;
+        config.congestion = congestion;
+    });
+    h.and_established(&Handshake::default())
+}
+
+/// A driver's turn, and then nothing for so long.
+fn idle(h: &mut Harness, ms: u64) {
+    h.stack.advance(h.now());
+    h.advance(ms);
+}
+
+/// How many have all at hand, and how many are packed.
+fn counts(h: &Harness) -> (u32, u32) {
+    let usage = h.stack.usage();
+    (usage.awake, usage.asleep)
+}
+
+/// A request of 100 bytes and an answer of `len` bytes, the `round`-th, and what is known of the connection long afterwards.
+fn exchange(h: &mut Harness, round: u32, len: u32) -> TcpInfo {
+    let (from, to) = (1 + 100 * round, 1 + len * round);
+    h.inject(seg().seq(from).ack(to).win(WIN).len(100));
+    assert_eq!(h.read().len(), 100);
+    h.write(len as usize);
+    h.drain();
+    h.advance(20);
+    h.drain();
+    h.send(seg().seq(from + 100).ack(to + len).win(WIN));
+    h.advance(10_000);
+    h.expect_nothing();
+    h.info()
+}
+
+#[test]
+fn what_idles_is_packed_and_unpacked_as_it_was() {
+    for congestion in [CongestionControl::Cubic, CongestionControl::NewReno] {
+        let mut packed = harness(0, congestion);
+        let mut kept = harness(NEVER, congestion);
+        // Full segments leave more behind than small ones.
+        for (round, len) in (0..4).map(|round| (round, 500)).chain([(0, 4000)]) {
+            if len == 4000 {
+                (packed, kept) = (harness(0, congestion), harness(NEVER, congestion));
+            }
+            let (one, other) = (
+                exchange(&mut packed, round, len),
+                exchange(&mut kept, round, len),
+            );
+            assert_eq!(one, other, "{congestion:?} {round} {len}");
+            // To ask has unpacked it; after a while it is packed again.
+            assert_eq!((counts(&packed), counts(&kept)), ((1, 0), (1, 0)));
+            packed.advance(1000);
+            kept.advance(1000);
+            assert_eq!((counts(&packed), counts(&kept)), ((0, 1), (1, 0)));
+        }
+    }
+}
+
+#[test]
+fn what_is_in_flight_keeps_a_connection_awake() {
+    let mut h = harness(0, CongestionControl::Cubic);
+    h.write(100);
+    h.drain();
+    h.advance(150);
+    assert_eq!(counts(&h), (1, 0));
+    h.send(seg().seq(1).ack(101).win(WIN));
+    h.advance(1000);
+    assert_eq!(counts(&h), (0, 1));
+}
+
+/// Each answer that comes is for a connection that sleeps.
+#[test]
+fn keepalive_probes_wake_and_let_sleep() {
+    let mut h = harness(0, CongestionControl::Cubic);
+    let options = Options {
+        keepalive: Some(Keepalive {
+            idle: Duration::from_secs(60),
+            interval: Duration::from_secs(10),
+            count: 3,
+        }),
+        ..Options::default()
+    };
+    let id = h.id();
+    h.execute(Command::SetOptions { conn: id, options });
+    for _ in 0..3 {
+        h.advance(59_000);
+        assert_eq!(counts(&h), (0, 1));
+        h.advance(1_000);
+        h.expect(seg().seq(0).ack(1));
+        h.send(seg().seq(1).ack(1).win(WIN));
+    }
+}
+
+#[test]
+fn a_packed_connection_can_be_closed_and_aborted() {
+    for aborts in [false, true] {
+        let mut h = harness(0, CongestionControl::Cubic);
+        idle(&mut h, 1000);
+        assert_eq!(counts(&h), (0, 1));
+        if aborts {
+            h.abort();
+            h.expect(seg().rst().any_ack());
+        } else {
+            h.close();
+            h.expect(seg().seq(1).fin().ack(1));
+            h.send(seg().seq(1).fin().ack(2).win(WIN));
+            h.expect(seg().seq(2).ack(2));
+        }
+        assert_eq!(h.stack.usage().connections, 0);
+        assert_eq!(counts(&h), (0, 0));
+    }
+}
+
+/// As long as there are few of them, nobody bothers.
+#[test]
+fn a_few_stay_at_hand() {
+    let mut h = harness(1, CongestionControl::Cubic);
+    idle(&mut h, 60_000);
+    assert_eq!(counts(&h), (1, 0));
+}
