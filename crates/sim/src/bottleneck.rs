@@ -45,7 +45,7 @@ pub struct Bottleneck {
     pub senders: u8,
     /// The stacks of all hosts, but for addresses and secrets.
     pub stack: Config,
-    /// How all hosts are driven. A little latency keeps flows from marching in step, as it does on real machines.
+    /// How all hosts are driven. A little latency, and clocks of their own, keep flows from marching in step, as they do on real machines.
     pub style: Style,
     /// Not measured.
     pub warm_up: Duration,
@@ -117,6 +117,7 @@ impl Bottleneck {
             stack,
             style: Style {
                 latency: Duration::from_micros(20),
+                ahead: Duration::from_millis(1),
                 ..Style::default()
             },
             warm_up: Duration::ZERO,

@@ -22,6 +22,9 @@ pub struct Style {
     /// Longest time between the arrival of a frame, or the moment of a timer, and the turn that takes it: what makes bursts. Without it the
     /// timers of all hosts fire at the same moments, and the first host has what room there is in a full queue.
     pub latency: Duration,
+    /// How far the host's clock is ahead of the network's at most. Without it the timers of all hosts, which are in whole milliseconds,
+    /// fire at the beginning of each together: what one sends again meets in a full queue what others send again, each time anew.
+    pub ahead: Duration,
     /// Fewest and most frames that one turn can send; what is left waits for the next.
     pub tx_slots: (u64, u64),
     /// The links carry frames in memory: checksums that the stack leaves to them are not computed, and trusted. Not for links that
@@ -34,6 +37,7 @@ impl Default for Style {
         Self {
             eager: false,
             latency: Duration::ZERO,
+            ahead: Duration::ZERO,
             tx_slots: (1024, 1024),
             trust_checksums: false,
         }
@@ -67,6 +71,8 @@ pub struct Host {
     style: Style,
     ports: Vec<Port>,
     rng: Rng,
+    /// How far its clock is ahead of the network's.
+    ahead: Duration,
     /// A turn is due then.
     turn_at: Option<Instant>,
     /// How late the next turn for a timer is.
@@ -101,7 +107,12 @@ impl Host {
         });
         let ports = ports.collect();
         let (stack, streams) = Stack::new(config.clone())?;
+        let ahead = match style.ahead {
+            Duration::ZERO => Duration::ZERO,
+            most => rng.duration_up_to(most),
+        };
         Ok(Self {
+            ahead,
             stack,
             streams,
             apps: Apps::new(seed, rng.split()),
@@ -166,6 +177,11 @@ impl Host {
         (&mut self.apps, parts)
     }
 
+    /// The time on its clock when it is `now` on the network's. All other times that it is told are of its clock.
+    pub(crate) fn clock(&self, now: Instant) -> Instant {
+        now + self.ahead
+    }
+
     /// Makes sure that a turn comes soon.
     pub(crate) fn kick(&mut self, now: Instant) {
         self.turn_by(now);
@@ -184,14 +200,15 @@ impl Host {
         }
     }
 
-    /// When it wants a turn.
+    /// When it wants a turn, on the network's clock.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         let wakes = [
             self.turn_at,
             self.stack.next_deadline().map(|at| at + self.late),
             self.apps.next_wake(),
         ];
-        wakes.into_iter().flatten().min()
+        let wake = wakes.into_iter().flatten().min()?;
+        Some(Instant::ZERO + wake.since(self.clock(Instant::ZERO)))
     }
 
     /// One turn of the loop: receive, applications if they are eager, time, transmit, applications.
@@ -321,5 +338,34 @@ fn rx_frame(frame: &Frame) -> RxFrame<'_> {
         meta: RxMeta {
             checksum: frame.checksum,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn host(ahead: Duration, seed: u64) -> Host {
+        let mut config = crate::scenario::host_config(1);
+        config.style.ahead = ahead;
+        Host::new(config, seed, Rng::new(seed)).unwrap()
+    }
+
+    #[test]
+    fn hosts_have_clocks_of_their_own_and_ask_in_the_networks_time() {
+        let most = Duration::from_millis(1);
+        let mut hosts = [host(most, 1), host(most, 2)];
+        let now = Instant::from_micros(1);
+        let clocks = hosts.each_ref().map(|host| host.clock(now).since(now));
+        assert!(clocks[0] != clocks[1] && clocks[0].max(clocks[1]) <= most);
+        for host in &mut hosts {
+            let first = host.clock(Instant::ZERO);
+            host.turn(first, &mut Vec::new(), &mut Vec::new()).unwrap();
+            host.kick(host.clock(now));
+            assert_eq!(host.next_turn(), Some(now));
+        }
+        assert_eq!(host(Duration::ZERO, 1).clock(now), now);
     }
 }

@@ -24,7 +24,7 @@ impl Network {
             let result = self
                 .hosts
                 .get_mut(index)
-                .map_or(Ok(()), |host| host.check_all(now));
+                .map_or(Ok(()), |host| host.check_all(host.clock(now)));
             result.map_err(|what| self.failure(format!("host {index}: {what}")))?;
         }
         Ok(())
@@ -36,7 +36,7 @@ impl Network {
         let mut text = String::new();
         for (index, host) in self.hosts.iter_mut().enumerate() {
             let _ = write!(text, "host {index}: {:?}", host.stack().usage());
-            let (apps, mut parts) = host.parts(now);
+            let (apps, mut parts) = host.parts(host.clock(now));
             for line in apps.describe(&mut parts, DESCRIBED) {
                 let _ = write!(text, "\n    {line}");
             }

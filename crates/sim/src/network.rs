@@ -123,7 +123,7 @@ impl Network {
             .map_err(|error| self.failure(format!("host {}: {error}", id.0)))?;
         self.hosts.push(host);
         if let Some(host) = self.hosts.last_mut() {
-            host.kick(self.now);
+            host.kick(host.clock(self.now));
         }
         Ok(id)
     }
@@ -292,8 +292,8 @@ impl Network {
     /// # Errors
     /// The stack refused; `None`: there is no such host.
     pub fn execute(&mut self, host: HostId, command: Command) -> Result<Reply, Option<Error>> {
-        let now = self.now;
         let host = self.hosts.get_mut(host.0).ok_or(None)?;
+        let now = host.clock(self.now);
         host.kick(now);
         let (_, parts) = host.parts(now);
         parts.stack.execute(now, command).map_err(Some)
@@ -318,9 +318,9 @@ impl Network {
         id: HostId,
         act: impl FnOnce(&mut Host, Instant) -> Result<T, String>,
     ) -> Result<T, Failure> {
-        let now = self.now;
         let result = match self.hosts.get_mut(id.0) {
             Some(host) => {
+                let now = host.clock(self.now);
                 host.kick(now);
                 act(host, now)
             }

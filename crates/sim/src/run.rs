@@ -75,7 +75,7 @@ impl Network {
     fn turn(&mut self, id: HostId) -> Result<(), Failure> {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         let result = match self.hosts.get_mut(id.0) {
-            Some(host) => host.turn(self.now, &mut self.spare, &mut outgoing),
+            Some(host) => host.turn(host.clock(self.now), &mut self.spare, &mut outgoing),
             None => Ok(()),
         };
         for (pipe, _, frame) in outgoing.drain(..) {
@@ -124,7 +124,7 @@ impl Network {
         match to {
             End::Host(host, port) => {
                 if let Some(host) = self.hosts.get_mut(host.0) {
-                    host.deliver(self.now, port, due.frame);
+                    host.deliver(host.clock(self.now), port, due.frame);
                 }
             }
             End::Peer(peer) => {
