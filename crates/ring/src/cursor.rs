@@ -13,6 +13,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
+use crate::prefetch::{prefetch, prefetch_write};
 use crate::sync::{AtomicU32, Cell, Ordering};
 
 /// One place in a ring: memory the two ends hand to each other.
@@ -167,6 +168,13 @@ impl<T: Copy> Producer<T> {
         true
     }
 
+    /// Asks for the entry `offset` places after the published ones, which will be written soon.
+    #[inline]
+    pub fn prefetch(&self, offset: u32) {
+        let entry: *const Entry<T> = self.ring.entry(self.tail.wrapping_add(offset));
+        prefetch_write(entry.cast());
+    }
+
     /// Makes the next `n` entries visible to the consumer, at most as many as are known to be free.
     #[inline]
     pub fn publish(&mut self, n: u32) {
@@ -312,6 +320,12 @@ impl<T: Copy> Consumer<T> {
         // SAFETY: between `head` and the watermark entries are ours, and initialised (contract of the constructors).
         // Volatile, so that the compiler reads no entry twice.
         Some(entry.with(|entry| unsafe { entry.read_volatile().assume_init() }))
+    }
+
+    /// Asks for the entry that will be read next.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(self.ring.entry(self.head));
     }
 
     /// Gives the next `n` entries back to the producer, at most as many as are known to be there.

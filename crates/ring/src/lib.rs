@@ -9,7 +9,7 @@
 //! - [`pool`]: size-classed buffers
 //! - [`stream`]: the elastic byte streams between application and stack
 //! - [`park`]: sleeping and waking between two threads
-//! - [`prefetch`]: a hint
+//! - [`prefetch`], [`whole`]: what compilers do not know of processors
 //!
 //! Nothing here reads a clock, starts a thread, or has a global. The concurrent parts are checked with loom (`tests/loom.rs`) and
 //! their tests can run under Miri.
@@ -22,3 +22,4 @@ pub mod region;
 pub mod spsc;
 pub mod stream;
 mod sync;
+pub mod whole;

@@ -132,24 +132,25 @@ impl EthernetHeader {
     /// Writes the header and returns its length; writes nothing and returns 0 if it does not fit.
     /// RFC 1122 §2.3.3-1.
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let [d0, d1, d2, d3, d4, d5] = self.dst.0;
-        let [s0, s1, s2, s3, s4, s5] = self.src.0;
-        let [t0, t1] = self.ether_type.0.to_be_bytes();
+        let ether_type = self.ether_type.0.to_be_bytes();
         match self.vlan {
             None => {
                 let Some(h) = out.first_chunk_mut::<14>() else {
                     return 0;
                 };
-                *h = [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1];
+                h[..6].copy_from_slice(&self.dst.0);
+                h[6..12].copy_from_slice(&self.src.0);
+                h[12..].copy_from_slice(&ether_type);
             }
             Some(tag) => {
                 let Some(h) = out.first_chunk_mut::<18>() else {
                     return 0;
                 };
-                let [c0, c1] = tag.tci().to_be_bytes();
-                *h = [
-                    d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, 0x81, 0x00, c0, c1, t0, t1,
-                ];
+                h[..6].copy_from_slice(&self.dst.0);
+                h[6..12].copy_from_slice(&self.src.0);
+                h[12..14].copy_from_slice(&[0x81, 0x00]);
+                h[14..16].copy_from_slice(&tag.tci().to_be_bytes());
+                h[16..].copy_from_slice(&ether_type);
             }
         }
         self.header_len()

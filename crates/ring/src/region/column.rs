@@ -134,11 +134,11 @@ impl<T: Copy> Column<T> {
         self.region.kind()
     }
 
-    /// Hints the processor to load the entry at `index` early; nothing when there is none.
+    /// Hints the processor to load the entry at `index` early, all of its cache lines; nothing when there is none.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
         if let Some(entry) = self.get(index) {
-            crate::prefetch::prefetch(entry);
+            crate::prefetch::prefetch_all(entry);
         }
     }
 }

@@ -10,6 +10,7 @@
 //!   lie after head, and moving head takes `&mut`. The same goes for any block when head equals tail.
 
 use crate::pool::{Block, class_for};
+use crate::sync::AtomicU8;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 use super::memory::Memory;
@@ -142,6 +143,7 @@ pub(super) struct Writer<'a> {
     slot: u32,
     producer: &'a ProducerWords,
     consumer: &'a ConsumerWords,
+    outgrown: &'a AtomicU8,
     memory: &'a Memory,
 }
 
@@ -162,6 +164,7 @@ impl<'a> Writer<'a> {
             slot,
             producer: direction.producer(record),
             consumer: direction.consumer(record),
+            outgrown: direction.outgrown(record),
             memory: direction.memory(shared),
         }
     }
@@ -307,13 +310,13 @@ impl<'a> Writer<'a> {
         // Release: the copied bytes are visible to who finds the block.
         self.producer.buffer.store(block.descriptor(), Release);
         match before {
-            None => self.side.attach(self.slot, self.producer),
-            Some(old) if used == 0 => self.side.ledger.free(old),
+            None => self.side.attach(self.slot, &block),
             Some(old) => {
-                let front = self.producer.retired.load(Relaxed);
-                let front = self.side.retire(&old, front);
-                self.producer.retired.store(front, Relaxed);
-                self.producer.switch.store(tail, Relaxed);
+                let switch = (used > 0).then_some(tail);
+                if switch.is_some() {
+                    self.outgrown.store(1, Relaxed);
+                }
+                self.side.succeed(old, &block, switch);
             }
         }
         new
@@ -335,34 +338,34 @@ impl<'a> Writer<'a> {
     /// Frees outgrown blocks that the consumer is done with.
     #[inline(always)]
     pub(super) fn reclaim(&mut self) {
-        let front = self.producer.retired.load(Relaxed);
-        if front != 0 {
-            self.reclaim_from(front);
+        if self.outgrown.load(Relaxed) != 0 {
+            self.reclaim_outgrown();
         }
     }
 
     #[cold]
-    fn reclaim_from(&mut self, front: u32) {
+    fn reclaim_outgrown(&mut self) {
         let head = self.consumer.head.load(Acquire);
-        let passed = head.wrapping_sub(self.producer.switch.load(Relaxed));
-        if passed <= u32::MAX / 2 {
-            self.producer.retired.store(0, Relaxed);
-            self.side.free_retired(front);
+        // Whoever has outgrown blocks has a buffer.
+        let block = Block::from_descriptor(self.producer.buffer.load(Relaxed));
+        if block.is_none_or(|block| self.side.free_retired(&block, head)) {
+            self.outgrown.store(0, Relaxed);
         }
     }
 
     /// Frees what can be freed: outgrown blocks, and the buffer if it is drained and need not keep bytes out of order.
     /// True when the direction owns no memory any more and did before.
     pub(super) fn trim(&mut self, keep_out_of_order: bool) -> bool {
-        self.reclaim();
         let drained = self.used() == 0 && !(keep_out_of_order && self.placed() > 0);
+        // After that: when all was consumed, no outgrown block is left.
+        self.reclaim();
         let Some(block) = Block::from_descriptor(self.producer.buffer.load(Relaxed)) else {
             return false;
         };
         if drained {
             self.producer.high.store(self.tail(), Relaxed);
             self.producer.buffer.store(0, Release);
-            self.side.detach(self.shared, self.producer);
+            self.side.detach(self.shared, &block);
             self.side.ledger.free(block);
         }
         drained

@@ -60,7 +60,7 @@ use side::Side;
 /// Sizes of a pair of [`streams`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamsConfig {
-    /// Connection slots; 128 bytes each, from the first use of a slot on.
+    /// Connection slots; 64 bytes each, from the first use of a slot on.
     pub slots: u32,
     /// All receive buffers together, bytes.
     pub recv_pool_bytes: usize,

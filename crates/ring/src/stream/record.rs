@@ -1,14 +1,14 @@
-//! What is kept per slot: two cache lines, each written by one end only (but for what is said below).
+//! What is kept per slot: a cache line, each word of it written by one end only (but for what is said below).
 
 use std::io;
 
 use crate::region::PagePolicy;
 #[cfg(not(loom))]
 use crate::region::Region;
-use crate::sync::AtomicU32;
 use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::sync::{AtomicU8, AtomicU32};
 
-/// A direction as its producer keeps it.
+/// A direction as its producer keeps it. (What only the producer looks at is with the buffer: see [`Holding`](super::side::Holding).)
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct ProducerWords {
@@ -18,12 +18,6 @@ pub(super) struct ProducerWords {
     pub(super) buffer: AtomicU32,
     /// Bytes up to here were placed, though perhaps with holes after `tail`.
     pub(super) high: AtomicU32,
-    /// Outgrown blocks, youngest first, linked in the [`Side`](super::side::Side); 0: none.
-    pub(super) retired: AtomicU32,
-    /// They hold bytes up to here: they are free when `head` gets here.
-    pub(super) switch: AtomicU32,
-    /// Place in the list of slots with a buffer + 1; 0: not in it.
-    pub(super) attached: AtomicU32,
 }
 
 /// A direction as its consumer keeps it.
@@ -34,10 +28,10 @@ pub(super) struct ConsumerWords {
     pub(super) head: AtomicU32,
 }
 
-/// Written by the stack.
+/// Written by the stack, but for what says otherwise.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub(super) struct StackLine {
+#[repr(C)]
+pub(super) struct StackWords {
     pub(super) recv: ProducerWords,
     pub(super) send: ConsumerWords,
     pub(super) recv_limit: AtomicU32,
@@ -48,37 +42,41 @@ pub(super) struct StackLine {
     pub(super) unsent_low_water: AtomicU32,
     /// Bits of [`Status`](super::Status).
     pub(super) status: AtomicU32,
-    /// How often the slot was granted. The application holds it while this and `released` differ.
-    pub(super) granted: AtomicU32,
+    /// How often the slot was granted. The application holds it while this and `released` differ, by one.
+    pub(super) granted: AtomicU8,
     /// Not 0 from `reserve` to `close`; nobody else's business.
-    pub(super) open: AtomicU32,
+    pub(super) open: AtomicU8,
+    /// Not 0: the receive direction has outgrown blocks.
+    pub(super) recv_outgrown: AtomicU8,
+    /// The same of the send direction: the application's, and here because there is room.
+    pub(super) send_outgrown: AtomicU8,
 }
 
 /// Written by the application; by the stack, too, where it says so.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub(super) struct AppLine {
+#[repr(C)]
+pub(super) struct AppWords {
     pub(super) send: ProducerWords,
     /// The stack's while the application does not hold the slot.
     pub(super) recv: ConsumerWords,
     /// Receive head at the last window update. The stack's while the application does not hold the slot.
     pub(super) recv_mark: AtomicU32,
     /// Not 0: at some read since then the stream was (nearly) full. The stack's while the application does not hold the slot.
-    pub(super) was_full: AtomicU32,
+    pub(super) was_full: AtomicU8,
     /// Not 0: the slot is in the application's list of those that got no memory.
-    pub(super) starved: AtomicU32,
+    pub(super) starved: AtomicU8,
     /// What `granted` was when the application released the slot.
-    pub(super) released: AtomicU32,
+    pub(super) released: AtomicU8,
     /// The application's last write came up short: set by it, cleared by the stack.
-    pub(super) wants_space: AtomicU32,
+    pub(super) wants_space: AtomicU8,
 }
 
-/// One slot. All zero means: never used.
+/// One slot. All zero means: never used. Both ends are in one line: they run on one processor, and a million of them idle.
 #[derive(Debug, Default)]
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub(super) struct Record {
-    pub(super) stack: StackLine,
-    pub(super) app: AppLine,
+    pub(super) stack: StackWords,
+    pub(super) app: AppWords,
 }
 
 /// What the application wrote and the stack has not sent, where that is bounded.
@@ -131,9 +129,7 @@ impl Unsent {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<StackLine>() == 64 && size_of::<AppLine>() == 64);
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Record>() == 128);
+const _: () = assert!(size_of::<Record>() == 64);
 
 /// All slots' records. Lazily touched: one that was never used costs no memory.
 #[cfg(not(loom))]

@@ -3,7 +3,8 @@
 use std::io;
 
 use crate::pool::{Block, Ledger, MIN_BLOCK};
-use crate::region::{Column, PagePolicy};
+use crate::region::{Column, PagePolicy, Zeroable};
+use crate::sync::AtomicU8;
 use crate::sync::Ordering::Relaxed;
 
 use super::Shared;
@@ -39,6 +40,15 @@ impl Direction {
         }
     }
 
+    /// Not 0: there are outgrown blocks. The producer's.
+    #[inline(always)]
+    pub(super) fn outgrown(self, record: &Record) -> &AtomicU8 {
+        match self {
+            Self::Recv => &record.stack.recv_outgrown,
+            Self::Send => &record.stack.send_outgrown,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn memory(self, shared: &Shared) -> &Memory {
         match self {
@@ -64,13 +74,28 @@ impl Direction {
     }
 }
 
+/// What the producer keeps of a slot that has a buffer, by place of that in units of the smallest block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Holding {
+    /// Place in the list of slots with a buffer.
+    attached: u32,
+    /// Outgrown blocks, youngest first, linked by `next`; 0: none.
+    retired: u32,
+    /// They hold bytes up to here: they are free when `head` gets here.
+    switch: u32,
+    /// Of an outgrown block: the next one of the same slot.
+    next: u32,
+}
+
+// SAFETY: zero is a value of every field.
+unsafe impl Zeroable for Holding {}
+
 /// A producer's side of one direction.
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) direction: Direction,
     pub(super) ledger: Ledger,
-    /// The next outgrown block of the same slot, by place of a block in units of the smallest one.
-    links: Column<u32>,
+    holdings: Column<Holding>,
     /// Slots with a buffer.
     attached: Column<u32>,
     /// Where the sweep goes on.
@@ -92,7 +117,7 @@ impl Side {
         let ledger = Ledger::new(bytes, max_buffer)?;
         Ok(Self {
             direction,
-            links: Column::new(ledger.bytes() / MIN_BLOCK, PagePolicy::Small)?,
+            holdings: Column::new(ledger.bytes() / MIN_BLOCK, PagePolicy::Small)?,
             attached: Column::with_capacity(slots as usize, PagePolicy::Small)?,
             ledger,
             hand: 0,
@@ -115,27 +140,37 @@ impl Side {
         unsafe { Writer::new(self, shared, slot, record) }
     }
 
+    fn holding(&mut self, block: &Block) -> Option<&mut Holding> {
+        self.holdings.get_mut(block.offset() / MIN_BLOCK)
+    }
+
     /// Remembers that `slot` has a buffer now.
-    pub(super) fn attach(&mut self, slot: u32, words: &ProducerWords) {
+    pub(super) fn attach(&mut self, slot: u32, block: &Block) {
+        let attached = self.attached.len() as u32;
         // Never full: there is room for every slot, and none is in it twice.
         if self.attached.push(slot).is_ok() {
-            words.attached.store(self.attached.len() as u32, Relaxed);
             self.fresh += 1;
+        }
+        if let Some(holding) = self.holding(block) {
+            *holding = Holding {
+                attached,
+                ..Holding::default()
+            };
         }
     }
 
-    /// Remembers that the slot of `words` has none any more.
-    pub(super) fn detach(&mut self, shared: &Shared, words: &ProducerWords) {
-        let place = words.attached.load(Relaxed);
-        words.attached.store(0, Relaxed);
-        let Some(index) = place.checked_sub(1).map(|index| index as usize) else {
+    /// Remembers that the slot with this buffer has none any more.
+    pub(super) fn detach(&mut self, shared: &Shared, block: &Block) {
+        let Some(&mut Holding { attached, .. }) = self.holding(block) else {
             return;
         };
-        self.attached.swap_remove(index);
-        let moved = self.attached.get(index).copied();
-        if let Some(record) = moved.and_then(|slot| shared.records.record(slot)) {
-            let words = self.direction.producer(record);
-            words.attached.store(place, Relaxed);
+        self.attached.swap_remove(attached as usize);
+        let moved = self.attached.get(attached as usize).copied();
+        let record = moved.and_then(|slot| shared.records.record(slot));
+        let buffer = record.map(|record| self.direction.producer(record).buffer.load(Relaxed));
+        let buffer = buffer.and_then(Block::from_descriptor);
+        if let Some(holding) = buffer.and_then(|block| self.holding(&block)) {
+            holding.attached = attached;
         }
     }
 
@@ -177,24 +212,35 @@ impl Side {
         room || (fair && self.ledger.can_allocate(floor))
     }
 
-    /// Puts an outgrown block in front of those before it; returns the new front.
-    pub(super) fn retire(&mut self, block: &Block, before: u32) -> u32 {
-        if let Some(link) = self.links.get_mut(block.offset() / MIN_BLOCK) {
-            *link = before;
+    /// The slot with the buffer `old` has the buffer `new` now. If bytes up to `switch` are still in the old one, that is outgrown.
+    pub(super) fn succeed(&mut self, old: Block, new: &Block, switch: Option<u32>) {
+        let mut holding = self.holding(&old).copied().unwrap_or_default();
+        if let Some(switch) = switch {
+            if let Some(outgrown) = self.holding(&old) {
+                outgrown.next = holding.retired;
+            }
+            (holding.retired, holding.switch) = (old.descriptor(), switch);
+        } else {
+            self.ledger.free(old);
         }
-        block.descriptor()
+        if let Some(entry) = self.holding(new) {
+            *entry = holding;
+        }
     }
 
-    /// Frees a list of outgrown blocks.
-    pub(super) fn free_retired(&mut self, front: u32) {
-        let mut next = front;
+    /// Frees the outgrown blocks of the slot with this buffer, if the consumer has got to `head` and needs them no more. False if not.
+    pub(super) fn free_retired(&mut self, block: &Block, head: u32) -> bool {
+        let Some(holding) = self.holding(block) else {
+            return true;
+        };
+        if head.wrapping_sub(holding.switch) > u32::MAX / 2 {
+            return false;
+        }
+        let mut next = std::mem::take(&mut holding.retired);
         while let Some(block) = Block::from_descriptor(next) {
-            next = self
-                .links
-                .get(block.offset() / MIN_BLOCK)
-                .copied()
-                .unwrap_or(0);
+            next = self.holding(&block).map_or(0, |holding| holding.next);
             self.ledger.free(block);
         }
+        true
     }
 }

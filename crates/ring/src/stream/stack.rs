@@ -378,8 +378,7 @@ impl StackStreams {
     #[inline(always)]
     pub fn prefetch(&self, slot: u32) {
         if let Some(record) = self.shared.records.record(slot) {
-            crate::prefetch::prefetch(&record.stack);
-            crate::prefetch::prefetch(&record.app);
+            crate::prefetch::prefetch(record);
         }
     }
 }
