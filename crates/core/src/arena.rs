@@ -2,15 +2,8 @@
 
 use std::io;
 
-const LIVE: u32 = u32::MAX;
-const END: u32 = u32::MAX - 1;
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    generation: u32,
-    /// `LIVE`, or the next free slot, or `END`.
-    next: u32,
-}
+/// In the word of a slot: it is given out. The rest is its generation.
+const LIVE: u32 = 1;
 
 /// Gives out the integers `0..max`, each with a count of how often it had been used before.
 ///
@@ -18,10 +11,11 @@ struct Slot {
 /// and the one freed last (whose memory is warm) is given out first.
 #[derive(Debug)]
 pub struct Slots {
-    slots: Vec<Slot>,
+    /// A generation above the bit `LIVE` for each.
+    slots: Vec<u32>,
+    /// The one freed last is the last.
+    free: Vec<u32>,
     max: u32,
-    free: u32,
-    live: u32,
 }
 
 impl Slots {
@@ -36,27 +30,18 @@ impl Slots {
                 "more than 2^30 slots",
             ));
         }
-        let mut slots = Vec::new();
+        let (mut slots, mut free) = (Vec::new(), Vec::new());
         slots.try_reserve_exact(max as usize)?;
-        Ok(Self {
-            slots,
-            max,
-            free: END,
-            live: 0,
-        })
+        free.try_reserve_exact(max as usize)?;
+        Ok(Self { slots, free, max })
     }
 
     /// A slot that nobody has; `None` when all are live.
     pub fn alloc(&mut self) -> Option<u32> {
-        let slot = if let Some(entry) = self.slots.get_mut(self.free as usize) {
-            let slot = self.free;
-            self.free = entry.next;
-            entry.next = LIVE;
-            slot
-        } else {
-            self.grow()?
+        let Some(slot) = self.free.pop() else {
+            return self.grow();
         };
-        self.live += 1;
+        *self.slots.get_mut(slot as usize)? |= LIVE;
         Some(slot)
     }
 
@@ -65,21 +50,17 @@ impl Slots {
         if slot >= self.max {
             return None;
         }
-        self.slots.push(Slot {
-            generation: 0,
-            next: LIVE,
-        });
+        self.slots.push(LIVE);
         Some(slot)
     }
 
     /// Takes a slot back; every id that names it is stale from now on. False (and nothing happens) if it was not live.
     pub fn free(&mut self, slot: u32) -> bool {
         match self.slots.get_mut(slot as usize) {
-            Some(entry) if entry.next == LIVE => {
-                entry.generation = entry.generation.wrapping_add(1);
-                entry.next = self.free;
-                self.free = slot;
-                self.live -= 1;
+            Some(word) if *word & LIVE != 0 => {
+                // The generation after this one: `LIVE` is the lowest bit.
+                *word = word.wrapping_add(LIVE);
+                self.free.push(slot);
                 true
             }
             _ => false,
@@ -90,19 +71,17 @@ impl Slots {
     pub fn is_live(&self, slot: u32, generation: u32) -> bool {
         self.slots
             .get(slot as usize)
-            .is_some_and(|entry| entry.next == LIVE && entry.generation == generation)
+            .is_some_and(|&word| word & LIVE != 0 && word >> 1 == generation)
     }
 
     /// How often `slot` had been used before; the generation of its present user if it is live.
     pub fn generation(&self, slot: u32) -> u32 {
-        self.slots
-            .get(slot as usize)
-            .map_or(0, |entry| entry.generation)
+        self.slots.get(slot as usize).map_or(0, |word| word >> 1)
     }
 
     /// Live slots.
     pub fn len(&self) -> u32 {
-        self.live
+        (self.slots.len() - self.free.len()) as u32
     }
 
     /// Most slots that can be live at a time.
@@ -119,7 +98,7 @@ impl Slots {
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0u32..)
             .zip(&self.slots)
-            .filter(|(_, entry)| entry.next == LIVE)
+            .filter(|(_, word)| **word & LIVE != 0)
             .map(|(slot, _)| slot)
     }
 }

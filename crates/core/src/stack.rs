@@ -102,9 +102,20 @@ impl Stack {
         self.tcp.shared.has_output(port)
     }
 
+    /// Whether [`transmit`](Self::transmit) has something for `port`: what the sink did not take, or what sending gave rise to (a question
+    /// for the address of a neighbour).
+    pub fn has_more_output(&self, port: PortId) -> bool {
+        self.tcp.shared.net.has_output(port) || self.has_output(port)
+    }
+
     /// The next thing that the application should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.tcp.poll_event()
+    }
+
+    /// Whether [`poll_event`](Self::poll_event) may have something.
+    pub fn has_events(&self) -> bool {
+        self.tcp.shared.queues.news_len() > 0
     }
 
     /// When [`advance`](Self::advance) wants to be called next; past values mean now; `None`: no timer runs.

@@ -47,22 +47,18 @@ pub(crate) struct Cubic {
 pub(crate) struct CubicAtRest {
     w_max: u32,
     cwnd_prior: u32,
-    slow_start: SlowStart,
 }
 
 impl From<CubicAtRest> for Cubic {
     fn from(rest: CubicAtRest) -> Self {
-        let CubicAtRest {
+        let CubicAtRest { w_max, cwnd_prior } = rest;
+        let mut cubic = Self {
             w_max,
             cwnd_prior,
-            slow_start,
-        } = rest;
-        Self {
-            w_max,
-            cwnd_prior,
-            epoch: None,
-            slow_start,
-        }
+            ..Self::default()
+        };
+        cubic.on_idle();
+        cubic
     }
 }
 
@@ -71,7 +67,6 @@ impl Cubic {
         CubicAtRest {
             w_max: self.w_max,
             cwnd_prior: self.cwnd_prior,
-            slow_start: self.slow_start,
         }
     }
 

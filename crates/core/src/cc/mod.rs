@@ -117,14 +117,14 @@ pub(crate) type Models = SidePool<Bbr>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtRest {
     Cubic(CubicAtRest),
-    NewReno(NewReno),
+    NewReno,
 }
 
 impl From<AtRest> for Algorithm {
     fn from(rest: AtRest) -> Self {
         match rest {
             AtRest::Cubic(rest) => Self::Cubic(rest.into()),
-            AtRest::NewReno(reno) => Self::NewReno(reno),
+            AtRest::NewReno => Self::NewReno(NewReno::at_rest()),
         }
     }
 }
@@ -154,12 +154,21 @@ impl Algorithm {
         }
     }
 
-    /// What is left of it while nothing is in flight; `None`: too much.
+    /// What is left of it after a [pause](Self::pause); `None`: too much.
     pub fn at_rest(&self) -> Option<AtRest> {
         match self {
             Self::Cubic(cubic) => Some(AtRest::Cubic(cubic.at_rest())),
-            Self::NewReno(reno) => Some(AtRest::NewReno(*reno)),
+            Self::NewReno(_) => Some(AtRest::NewReno),
             Self::Dctcp(_) | Self::Bbr(_) => None,
+        }
+    }
+
+    /// Nothing was sent for longer than an RTO: what slow start and CUBIC had measured says nothing any more, as after [`Self::on_idle`].
+    pub fn pause(&mut self) {
+        match self {
+            Self::Cubic(algorithm) => algorithm.on_idle(),
+            Self::NewReno(algorithm) => algorithm.on_idle(),
+            Self::Dctcp(_) | Self::Bbr(_) => {}
         }
     }
 

@@ -13,6 +13,13 @@ pub(crate) struct NewReno {
 }
 
 impl NewReno {
+    /// What it always is after a silence.
+    pub fn at_rest() -> Self {
+        let mut reno = Self::default();
+        reno.on_idle();
+        reno
+    }
+
     pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
         if !is_cwnd_limited(window, sample) {
             return;

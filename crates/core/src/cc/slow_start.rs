@@ -49,7 +49,10 @@ impl Default for SlowStart {
 impl SlowStart {
     /// There was a loss, a mark or a silence.
     pub fn end(&mut self) {
-        self.phase = Phase::Known;
+        *self = Self {
+            phase: Phase::Known,
+            ..Self::default()
+        };
     }
 
     /// New data was acknowledged, below `ssthresh`.

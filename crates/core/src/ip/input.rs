@@ -81,7 +81,8 @@ impl Net {
         }
     }
 
-    fn input_any<'a>(
+    /// As [`input`](Self::input), without predicting what the frame is and without counting it.
+    pub(super) fn input_any<'a>(
         &mut self,
         now: Instant,
         port: PortId,

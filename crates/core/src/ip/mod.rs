@@ -12,6 +12,7 @@ mod route;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -41,6 +42,7 @@ pub use pmtu::LIFETIME;
 use pmtu::PathMtus;
 use reassemble::Reassembler;
 use route::Routes;
+use ways::Ways;
 
 /// Timers that [`Net::advance`] fires at most in one call.
 const MAX_TIMERS: usize = 256;
@@ -131,6 +133,7 @@ pub struct TransportError {
 pub struct Net {
     pub(crate) addresses: Addresses,
     routes: Routes,
+    ways: Ways,
     /// Longest prefix first.
     statics: Vec<StaticEntry>,
     pub(crate) neighbours: Cache,
@@ -214,6 +217,7 @@ impl Net {
         let addresses = Addresses::new(config)?;
         Ok(Self {
             routes: Routes::new(config, &addresses)?,
+            ways: Ways::new(),
             statics: statics(config, &addresses)?,
             neighbours: Cache::new(config.max_neighbours, &config.secret)?,
             claims: Claims::new(&addresses),
@@ -260,15 +264,26 @@ impl Net {
     ///
     /// # Errors
     /// As [`path`](Self::path).
-    pub fn way_back(&self, key: &FlowKey) -> Result<Path, Error> {
+    #[inline]
+    pub fn way_back(&mut self, key: &FlowKey) -> Result<Path, Error> {
+        match self.ways.find(key) {
+            Some(path) => Ok(*path),
+            None => self.find_way_back(key),
+        }
+    }
+
+    #[inline(never)]
+    fn find_way_back(&mut self, key: &FlowKey) -> Result<Path, Error> {
         let (local, remote) = (key.local().ip(), key.remote().ip());
-        if key.is_ipv4() {
+        let path = if key.is_ipv4() {
             // Input took it because both ends are what they have to be.
             self.route(remote, Some(local))
         } else {
             // It may have been sent to a group.
             self.path(remote, Some(local))
-        }
+        }?;
+        self.ways.put(key, &path);
+        Ok(path)
     }
 
     /// Where packets for `dst` leave.

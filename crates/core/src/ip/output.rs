@@ -278,6 +278,11 @@ impl Net {
         }
     }
 
+    /// Whether packets of the stack's own wait for [`transmit`](Self::transmit).
+    pub fn has_output(&self, port: PortId) -> bool {
+        self.packets.next_ready(port).is_some()
+    }
+
     /// Writes the stack's own packets for `port` into frames of `sink`, until none are left or the sink is full.
     pub fn transmit(&mut self, port: PortId, sink: &mut impl FrameSink, counters: &mut Counters) {
         while let Some(id) = self.packets.next_ready(port) {

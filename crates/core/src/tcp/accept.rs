@@ -63,7 +63,9 @@ impl Tcp {
         conn.establish(now);
         let seg = conn.take_handshake_report(seg);
         let step = conn.on_segment(now, &seg);
-        self.settle(now, slot);
+        if conn.is_over() {
+            self.settle(now, slot);
+        }
         step
     }
 
@@ -109,14 +111,17 @@ impl Tcp {
         opening: &Opening,
         hash: FlowHash,
     ) {
+        let Some((hot, cold)) = self.conns.place(slot, record.key, hash) else {
+            return;
+        };
         let options = self.shared.options.at(opening.options);
-        let mut hot = open::hot(&self.shared.config, opening, options, now);
         let models = &mut self.shared.models;
-        let mut cold = open::cold(&self.shared.config, opening, options, now, models);
+        *hot = open::hot(&self.shared.config, opening, options, now);
+        open::renew(cold, &self.shared.config, opening, options, now, models);
         synchronize(
             &self.shared.config,
-            &mut hot,
-            &mut cold,
+            hot,
+            cold,
             options,
             record.irs,
             &record.agreed(),
@@ -133,9 +138,9 @@ impl Tcp {
         hot.ts_recent = record.ts_recent;
         // The SYN-ACK acknowledged the SYN.
         hot.last_ack_sent = hot.rcv_nxt;
-        hot.flags.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
+        hot.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
         let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
-        hot.flags.set(Flags::SYN_RETRANSMITTED, timed_out);
+        hot.set(Flags::SYN_RETRANSMITTED, timed_out);
         // The SYN.
         cold.tally.segments_in = 1;
         cold.listener = u32::from(record.listener);
@@ -143,7 +148,6 @@ impl Tcp {
         if record.has(half_open::Options::UNASKED) {
             cold.ecn.mark_nothing();
         }
-        self.conns.init(slot, &hot, &cold, record.key, hash);
         self.shared.queues.grow_connections(slot);
         if !record.has(half_open::Options::TIMESTAMPS) {
             // No other stack could take it up (`cookie`).

@@ -23,13 +23,24 @@ const MIN_SEGMENTS: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Autotune {
     /// Begin of the current measurement.
-    pub(super) since: Instant,
+    since: Instant,
     /// Bytes that the application had taken by then.
-    pub(super) taken: u64,
+    taken: u64,
     /// Bytes that it took in a round trip, by the measurement before.
-    pub(super) last: u64,
+    last: u64,
     /// The send limit; `u32::MAX` if it is not to grow.
-    pub(super) send_limit: u32,
+    send_limit: u32,
+}
+
+/// What there is to say of most send limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SendLimit {
+    /// That of the options.
+    First,
+    /// This power of two.
+    Grown(u8),
+    /// It is not to grow.
+    Fixed,
 }
 
 impl Autotune {
@@ -50,6 +61,30 @@ impl Autotune {
         }
     }
 
+    /// The application has taken all that came, `received` bytes, and nothing has happened since `since`: what it takes in a round trip says
+    /// the next measurement.
+    pub fn pause(&mut self, since: Instant, received: u64) {
+        (self.since, self.taken, self.last) = (since, received, 0);
+    }
+
+    /// The send limit in a byte.
+    pub fn packed_limit(&self) -> SendLimit {
+        match self.send_limit {
+            u32::MAX => SendLimit::Fixed,
+            limit if limit.is_power_of_two() => SendLimit::Grown(limit.ilog2() as u8),
+            _ => SendLimit::First,
+        }
+    }
+
+    /// The same as it was packed, of one that has just been made.
+    pub fn unpack_limit(&mut self, packed: SendLimit) {
+        match packed {
+            SendLimit::First => {}
+            SendLimit::Grown(bits) => self.send_limit = 1 << (bits % 32),
+            SendLimit::Fixed => self.send_limit = u32::MAX,
+        }
+    }
+
     /// Ends a measurement: the application has taken `taken` bytes in all. The buffer it deserves, bytes; `None` if it is too early to
     /// say.
     fn measure(&mut self, now: Instant, taken: u64, rtt: Duration) -> Option<u64> {
@@ -57,7 +92,7 @@ impl Autotune {
         if elapsed < rtt {
             return None;
         }
-        let per_rtt = scale(taken - self.taken, rtt, elapsed);
+        let per_rtt = scale(taken.saturating_sub(self.taken), rtt, elapsed);
         let wanted = wanted(per_rtt, self.last);
         (self.since, self.taken, self.last) = (now, taken, per_rtt);
         Some(wanted)

@@ -70,6 +70,8 @@ impl Bare {
 
     fn header(&self) -> TcpHeader {
         TcpHeader {
+            src_port: self.key.local().port(),
+            dst_port: self.key.remote().port(),
             seq: self.seq,
             ack: self.ack,
             flags: self.flags,
@@ -115,8 +117,8 @@ impl Answers {
         true
     }
 
-    fn front(&self, port: PortId) -> Option<Bare> {
-        self.ports.get(usize::from(port.0))?.front().copied()
+    fn front(&self, port: PortId) -> Option<&Bare> {
+        self.ports.get(usize::from(port.0))?.front()
     }
 
     fn pop(&mut self, port: PortId) {
@@ -162,8 +164,9 @@ impl Shared {
     /// Sends the bare segments that are due. False when the sink is full.
     pub fn send_answers(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(bare) = self.answers.front(port) {
-            if let Ok(path) = self.net.way_back(&bare.key)
-                && !self.send_or_wait(now, &path, &bare.key, bare.header(), sink)
+            let (key, header) = (bare.key, bare.header());
+            if let Ok(path) = self.net.way_back(&key)
+                && !self.send_or_wait(now, &path, &key, &header, sink)
             {
                 return false;
             }
@@ -178,7 +181,7 @@ impl Shared {
         now: Instant,
         path: &Path,
         key: &FlowKey,
-        header: TcpHeader,
+        header: &TcpHeader,
         sink: &mut impl FrameSink,
     ) -> bool {
         match self.send_alone(now, path, key, header, sink) {
@@ -191,13 +194,13 @@ impl Shared {
         }
     }
 
-    /// Writes a segment without payload into a frame.
+    /// Writes a segment without payload into a frame. The ports are in its header.
     pub fn send_alone(
         &mut self,
         now: Instant,
         path: &Path,
         key: &FlowKey,
-        header: TcpHeader,
+        header: &TcpHeader,
         sink: &mut impl FrameSink,
     ) -> Outcome {
         let mac = match self.net.resolve(now, path, &mut self.counters) {
@@ -217,11 +220,10 @@ impl Shared {
             ecn: Ecn::NotEct,
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         };
-        let header = addressed(key, header);
         let net = &self.net;
         let mut len = 0;
         let sent = sink.send(|frame| {
-            let meta = write_frame(frame, net, &target, &header, (&[], &[]));
+            let meta = write_frame(frame, net, &target, header, (&[], &[]));
             len = meta.len;
             meta
         });
@@ -234,9 +236,15 @@ impl Shared {
         Outcome::Sent
     }
 
-    fn wait_with_neighbour(&mut self, now: Instant, path: &Path, key: &FlowKey, header: TcpHeader) {
+    fn wait_with_neighbour(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        key: &FlowKey,
+        header: &TcpHeader,
+    ) {
         let mut bytes = [0; TcpHeader::MAX_LEN];
-        let len = addressed(key, header).emit(&mut bytes);
+        let len = header.emit(&mut bytes);
         let Some(segment) = bytes.get_mut(..len) else {
             return;
         };
@@ -246,13 +254,5 @@ impl Shared {
         let counters = &mut self.counters;
         self.net
             .send_packet(now, path, dst, Protocol::TCP, segment, counters);
-    }
-}
-
-fn addressed(key: &FlowKey, header: TcpHeader) -> TcpHeader {
-    TcpHeader {
-        src_port: key.local().port(),
-        dst_port: key.remote().port(),
-        ..header
     }
 }

@@ -20,6 +20,14 @@ pub(crate) struct Challenges {
 }
 
 impl Challenges {
+    /// What lies in the past says nothing.
+    pub fn forget(&mut self, now: Instant) {
+        let ahead = self.unused_at.wrapping_sub(now.as_millis() as u32);
+        if ahead > BURST * INTERVAL_MS {
+            *self = Self::default();
+        }
+    }
+
     fn allow(&mut self, now: Instant) -> bool {
         let now = now.as_millis() as u32;
         let ahead = self.unused_at.wrapping_sub(now);

@@ -16,9 +16,11 @@ use crate::config::Config;
 use crate::flow::FlowKey;
 use crate::list::{Link, List};
 use crate::side_pool::SidePool;
-use crate::tcp::asleep::{Asleep, is_idle};
-use crate::tcp::conn::set;
+use crate::tcp::asleep::{Asleep, Counted, Rest, is_idle};
+use crate::tcp::conn::{place, set};
+use crate::tcp::open;
 use crate::tcp::shared::{Shared, page_policy};
+use crate::tcp::tally::{Few, Tally};
 use crate::tcp::tcb::{Cold, Hot};
 
 /// In a place: the index is that of a packed record.
@@ -51,6 +53,8 @@ pub(crate) struct Colds {
     /// By slot of the connection: where it is.
     places: Column<u32>,
     at_hand: Column<Cold>,
+    /// What a place is filled with before its first connection.
+    blank: Cold,
     slots: Slots,
     /// Whose each one at hand is.
     owners: Vec<u32>,
@@ -58,6 +62,8 @@ pub(crate) struct Colds {
     turns: List,
     links: Vec<Link>,
     packed: SidePool<Asleep>,
+    /// Of packed ones, what is too much to be packed.
+    tallies: SidePool<Tally>,
     gateways: Vec<IpAddr>,
     /// With no more at hand than this, nothing is packed.
     at_ease: u32,
@@ -78,11 +84,13 @@ impl Colds {
         Ok(Self {
             places: Column::with_capacity(max as usize, PagePolicy::Small)?,
             at_hand: Column::with_capacity(max as usize, pages)?,
+            blank: open::blank(config).1,
             slots: Slots::new(max)?,
             owners,
             turns: List::new(),
             links,
             packed: SidePool::new(max)?,
+            tallies: SidePool::new(max)?,
             gateways: Vec::new(),
             at_ease: config.max_awake,
             fresh: 0,
@@ -91,22 +99,20 @@ impl Colds {
         })
     }
 
-    /// Of a connection in `slot`, which has none.
-    pub fn put(&mut self, slot: u32, cold: &Cold) {
-        // There are as many as slots.
-        if let Some(index) = self.slots.alloc() {
-            set(&mut self.at_hand, index, cold);
-            match self.owners.get_mut(index as usize) {
-                Some(owner) => *owner = slot,
-                None => {
-                    self.owners.push(slot);
-                    self.links.push(Link::NEW);
-                }
+    /// A place for that of a connection in `slot`, which has none. There are as many as slots.
+    pub fn put(&mut self, slot: u32) -> Option<&mut Cold> {
+        let index = self.slots.alloc()?;
+        match self.owners.get_mut(index as usize) {
+            Some(owner) => *owner = slot,
+            None => {
+                self.owners.push(slot);
+                self.links.push(Link::NEW);
             }
-            self.turns.push_back(&mut self.links, index);
-            self.fresh += 1;
-            set(&mut self.places, slot, &index);
         }
+        self.turns.push_back(&mut self.links, index);
+        self.fresh += 1;
+        set(&mut self.places, slot, &index);
+        place(&mut self.at_hand, index, &self.blank)
     }
 
     /// The connection in `slot` is no more.
@@ -116,6 +122,9 @@ impl Colds {
         };
         let place = std::mem::replace(entry, NOWHERE);
         if place & PACKED != 0 {
+            if let Some(record) = self.packed.at(place ^ PACKED) {
+                self.forget_tally(record.counted);
+            }
             self.packed.free(place ^ PACKED);
         } else if self.slots.free(place) {
             self.turns.remove(&mut self.links, place);
@@ -153,19 +162,56 @@ impl Colds {
     fn unpack(&mut self, slot: u32, hot: &Hot, key: &FlowKey, sh: &Shared) -> Option<u32> {
         let place = self.places.get(slot as usize)? ^ PACKED;
         let record = *self.packed.at(place)?;
-        let cold = self.cold_of(&record, hot, key, sh);
+        let cold = self.cold_of(self.looked_at, &record, hot, key, sh);
         self.free(slot);
-        self.put(slot, &cold);
+        *self.put(slot)? = cold;
         self.look_at.get_or_insert(self.looked_at + QUIET);
         self.places.get(slot as usize).copied()
     }
 
-    fn cold_of(&self, record: &Asleep, hot: &Hot, key: &FlowKey, sh: &Shared) -> Cold {
+    fn cold_of(
+        &self,
+        now: Instant,
+        record: &Asleep,
+        hot: &Hot,
+        key: &FlowKey,
+        sh: &Shared,
+    ) -> Cold {
         let gateway = usize::from(record.via).checked_sub(1);
         let gateway = gateway.and_then(|index| self.gateways.get(index)).copied();
-        let next_hop = gateway.unwrap_or_else(|| key.remote().ip());
-        let options = sh.options.at(record.options);
-        record.awake(&sh.config, options, key, hot, next_hop)
+        let rest = Rest {
+            config: &sh.config,
+            options: sh.options.at(record.options),
+            key,
+            hot,
+            next_hop: gateway.unwrap_or_else(|| key.remote().ip()),
+            tally: &self.tally_of(record.counted),
+        };
+        record.awake(now, &rest)
+    }
+
+    fn tally_of(&self, counted: Counted) -> Tally {
+        match counted {
+            Counted::Few(few) => few.tally(),
+            // There is a record as long as it has an index.
+            Counted::Many(index) => {
+                let tally = self.tallies.at(index).copied();
+                tally.unwrap_or_else(|| Tally::new(Instant::ZERO))
+            }
+        }
+    }
+
+    fn count(&mut self, tally: &Tally) -> Option<Counted> {
+        match Few::of(tally) {
+            Some(few) => Some(Counted::Few(few)),
+            None => self.tallies.insert(*tally).map(Counted::Many),
+        }
+    }
+
+    fn forget_tally(&mut self, counted: Counted) {
+        if let Counted::Many(index) = counted {
+            self.tallies.free(index);
+        }
     }
 
     /// The name of a next hop of the connection `key`.
@@ -182,18 +228,27 @@ impl Colds {
     }
 
     /// Packs that of an idle connection, if nothing of it would be lost.
-    fn pack(&mut self, slot: u32, place: u32, hot: &Hot, key: &FlowKey, sh: &Shared) -> Found {
+    fn pack(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        place: u32,
+        hot: &Hot,
+        key: &FlowKey,
+        sh: &Shared,
+    ) -> Found {
         let Some(mut cold) = self.at_hand.get(place as usize).copied() else {
             return Found::Active;
         };
-        cold.forget_flight();
-        let via = self.via(key, cold.path.next_hop);
-        let record = via.and_then(|via| Asleep::of(&cold, via));
-        let Some(record) = record.filter(|record| self.cold_of(record, hot, key, sh) == cold)
-        else {
+        cold.forget_flight(now, hot);
+        let Some(counted) = self.count(&cold.tally) else {
             return Found::Active;
         };
-        let Some(packed) = self.packed.insert(record) else {
+        let via = self.via(key, cold.path.next_hop);
+        let record = via.and_then(|via| Asleep::of(&cold, hot.snd_una, counted, via));
+        let record = record.filter(|record| self.cold_of(now, record, hot, key, sh) == cold);
+        let Some(packed) = record.and_then(|record| self.packed.insert(record)) else {
+            self.forget_tally(counted);
             return Found::Active;
         };
         self.free(slot);
@@ -246,7 +301,7 @@ impl Colds {
         match of(slot) {
             Some((hot, _)) if !is_idle(hot) => Found::Active,
             Some((hot, _)) if !self.is_quiet(now, place, hot) => Found::Young,
-            Some((hot, key)) => self.pack(slot, place, hot, key, sh),
+            Some((hot, key)) => self.pack(now, slot, place, hot, key, sh),
             None => Found::Active,
         }
     }
@@ -254,8 +309,10 @@ impl Colds {
     fn is_quiet(&self, now: Instant, place: u32, hot: &Hot) -> bool {
         let received = (now.as_millis() as u32).wrapping_sub(hot.last_received);
         let cold = self.at_hand.get(place as usize);
-        let sent = cold.is_some_and(|cold| now - cold.last_sent >= QUIET);
-        sent && u128::from(received) >= QUIET.as_millis()
+        let rto = hot.rtt.rto_micros().into();
+        let silent =
+            |cold: &Cold| now - cold.last_sent >= QUIET && now > cold.last_sent.after_micros(rto);
+        cold.is_some_and(silent) && u128::from(received) >= QUIET.as_millis()
     }
 
     /// When [`Self::rest`] wants to be called, though nothing else is due.

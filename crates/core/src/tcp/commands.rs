@@ -347,12 +347,13 @@ impl Tcp {
             self.conns.free(slot);
             return Err(Error::NoMemory);
         }
-        let mut hot = open::hot(&self.shared.config, opening, options, now);
+        let placed = self.conns.place(slot, opening.key, hash);
+        let (hot, cold) = placed.ok_or(Error::NoMemory)?;
         let models = &mut self.shared.models;
-        let mut cold = open::cold(&self.shared.config, opening, options, now, models);
+        *hot = open::hot(&self.shared.config, opening, options, now);
+        open::renew(cold, &self.shared.config, opening, options, now, models);
         cold.tally.active = true;
         hot.state = State::SynSent;
-        self.conns.init(slot, &hot, &cold, opening.key, hash);
         self.shared.queues.grow_connections(slot);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         self.bequeath_connection(slot);
@@ -404,7 +405,7 @@ impl Conn<'_> {
             self.pull_cork();
         }
         self.cold.path = marked(self.cold.path, &options);
-        self.hot.flags.set(Flags::NODELAY, options.nodelay);
+        self.hot.set(Flags::NODELAY, options.nodelay);
         self.cold.pacing = Pacing::default();
         self.pace();
         self.fit_buffers(&before);

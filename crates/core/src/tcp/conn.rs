@@ -15,6 +15,7 @@ use crate::event::Ready;
 use crate::flow::{self, FlowHash, FlowKey};
 use crate::info::State;
 use crate::tcp::colds::Colds;
+use crate::tcp::open;
 use crate::tcp::queues::Output;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::tcb::{Cold, Flags, Hot};
@@ -46,6 +47,8 @@ pub(crate) struct Conns {
     hot: Column<Hot>,
     colds: Colds,
     names: Column<Name>,
+    /// What a place is filled with before its first connection.
+    blank: Hot,
 }
 
 /// How segments name a connection.
@@ -65,14 +68,22 @@ impl Conns {
             hot: Column::with_capacity(max, pages)?,
             colds: Colds::new(config)?,
             names: Column::with_capacity(max, pages)?,
+            blank: open::blank(config).0,
         })
     }
 
-    /// Fills in the columns of a slot that was just allocated.
-    pub fn init(&mut self, slot: u32, hot: &Hot, cold: &Cold, key: FlowKey, hash: FlowHash) {
-        set(&mut self.hot, slot, hot);
-        self.colds.put(slot, cold);
+    /// The place of a slot that was just allocated, where what the connection before left is written over, by the functions of `open`: a control block
+    /// made elsewhere would be copied.
+    pub fn place(
+        &mut self,
+        slot: u32,
+        key: FlowKey,
+        hash: FlowHash,
+    ) -> Option<(&mut Hot, &mut Cold)> {
         set(&mut self.names, slot, &Name { key, hash });
+        let cold = self.colds.put(slot)?;
+        let hot = place(&mut self.hot, slot, &self.blank)?;
+        Some((hot, cold))
     }
 
     /// Gives a slot back, filled in or not.
@@ -147,6 +158,18 @@ pub(crate) fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: &T) {
     }
 }
 
+/// The entry of a slot, `blank` if it never had one.
+pub(crate) fn place<'a, T: Copy>(
+    column: &'a mut Column<T>,
+    slot: u32,
+    blank: &T,
+) -> Option<&'a mut T> {
+    if column.len() == slot as usize {
+        column.push(*blank).ok()?;
+    }
+    column.get_mut(slot as usize)
+}
+
 /// One connection and what it shares with all others.
 #[derive(Debug)]
 pub(crate) struct Conn<'a> {
@@ -167,11 +190,11 @@ impl Conn<'_> {
     }
 
     pub fn set(&mut self, flags: Flags) {
-        self.hot.flags.insert(flags);
+        self.hot.insert(flags);
     }
 
     pub fn clear(&mut self, flags: Flags) {
-        self.hot.flags.remove(flags);
+        self.hot.remove(flags);
     }
 
     /// Something may want to be sent: have `transmit` look.

@@ -109,7 +109,7 @@ impl Conn<'_> {
             self.take_window()
         };
         let has_ack = plan.flags.contains(TcpFlags::ACK);
-        TcpHeader {
+        let mut header = TcpHeader {
             src_port: self.key.local().port(),
             dst_port: self.key.remote().port(),
             seq: plan.seq,
@@ -120,13 +120,14 @@ impl Conn<'_> {
             },
             flags: plan.flags | self.ecn_flags(plan),
             window,
-            urgent: 0,
-            options: if is_syn {
-                self.syn_options(now, has_ack)
-            } else {
-                self.segment_options(now)
-            },
+            ..TcpHeader::default()
+        };
+        if is_syn {
+            header.options = self.syn_options(now, has_ack);
+        } else {
+            self.add_options(now, &mut header.options);
         }
+        header
     }
 
     /// The window in a SYN is never scaled (RFC 7323 §2.2).
@@ -162,11 +163,10 @@ impl Conn<'_> {
         options
     }
 
-    /// The options of a segment that is no SYN.
+    /// The options of a segment that is no SYN, to where there are none yet: what is large and written piece by piece is not to be copied.
     /// RFC 9293 MUST-65; RFC 2018 §2-1, §4-2; RFC 7323 §3.2-1, §3.2-5, §4.3-2.
     #[inline]
-    pub fn segment_options(&self, now: Instant) -> TcpOptions {
-        let mut options = TcpOptions::default();
+    pub fn add_options(&self, now: Instant, options: &mut TcpOptions) {
         // RFC 7323 §3.2: once agreed on, in every segment but RST.
         if self.has(Flags::TIMESTAMPS) {
             options.timestamps = Some(Timestamps {
@@ -179,6 +179,5 @@ impl Conn<'_> {
             options.sack.truncate(self.max_sack_blocks());
         }
         options.ecn_bytes = self.cold.ecn.counts.option();
-        options
     }
 }

@@ -1,7 +1,10 @@
 //! News for the application.
 
 use crate::event::{Event, Ready};
+use crate::id::ConnId;
 use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::listen::Listeners;
 use crate::tcp::tcb::Flags;
 
 impl Tcp {
@@ -16,9 +19,9 @@ impl Tcp {
 
     fn news_of(&mut self, slot: u32) -> Option<Event> {
         let id = self.id_of(slot);
-        let conn = self.conns.view(slot, &mut self.shared)?;
+        let mut conn = self.conns.view(slot, &mut self.shared)?;
         if conn.has(Flags::UNANNOUNCED) {
-            return self.announce(slot);
+            return announce(&mut conn, id, &self.listeners);
         }
         // Before `Accept` nobody waits for more; `accept` asks for it again.
         if conn.has(Flags::BACKLOG) || conn.hot.ready.is_empty() {
@@ -32,19 +35,17 @@ impl Tcp {
             error: conn.cold.error.filter(|_| ready.contains(Ready::ERROR)),
         })
     }
+}
 
-    /// From here on the application holds the streams.
-    fn announce(&mut self, slot: u32) -> Option<Event> {
-        let id = self.id_of(slot);
-        let conn = self.conns.view(slot, &mut self.shared)?;
-        conn.sh.streams.grant(slot).ok()?;
-        conn.hot.flags.remove(Flags::UNANNOUNCED);
-        let listener = self.listeners.at(conn.cold.listener)?;
-        Some(Event::Accepted {
-            listener: listener.token,
-            conn: id,
-            local: conn.key.local(),
-            remote: conn.key.remote(),
-        })
-    }
+/// From here on the application holds the streams.
+fn announce(conn: &mut Conn<'_>, id: ConnId, listeners: &Listeners) -> Option<Event> {
+    conn.sh.streams.grant(conn.slot).ok()?;
+    conn.hot.remove(Flags::UNANNOUNCED);
+    let listener = listeners.at(conn.cold.listener)?;
+    Some(Event::Accepted {
+        listener: listener.token,
+        conn: id,
+        local: conn.key.local(),
+        remote: conn.key.remote(),
+    })
 }

@@ -23,12 +23,14 @@ use crate::tcp::segment::Segment;
 
 /// What has to be remembered between SYN and ACK.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct HalfOpen {
     pub key: FlowKey,
     pub iss: SeqNumber,
     pub irs: SeqNumber,
     pub ts_recent: u32,
-    /// When the last SYN-ACK was sent: µs, low 32 bits; counts with `SENT`.
+    /// When the last SYN-ACK was sent: µs, low 32 bits; counts with `SENT`. Until then, for the first: where the sequence numbers of the flow
+    /// start ([`crate::flow::Digest`]).
     pub sent_at: u32,
     pub listener: u16,
     pub peer_mss: u16,
@@ -251,7 +253,7 @@ impl Tcp {
             iss,
             irs: seg.seq,
             ts_recent: seg.options.timestamps.map_or(0, |stamps| stamps.tsval),
-            sent_at: 0,
+            sent_at: seg.origin,
             listener: listener as u16,
             peer_mss: agreed.peer_mss,
             window: seg.window,

@@ -131,10 +131,14 @@ impl Tcp {
         let mut arrived = [const { None }; PASS];
         let count = self.parse(now, burst, &mut arrived);
         let mut guesses = [None; PASS];
-        for (arrived, guess) in arrived.iter().flatten().zip(&mut guesses).take(count) {
-            *guess = self.prefetch(&arrived.flow);
+        let arrived = arrived.get(..count).unwrap_or_default();
+        for (arrived, guess) in arrived.iter().zip(&mut guesses) {
+            *guess = arrived
+                .as_ref()
+                .and_then(|arrived| self.prefetch(&arrived.flow));
         }
-        for (arrived, guess) in arrived.iter().flatten().zip(guesses).take(count) {
+        for (arrived, guess) in arrived.iter().zip(guesses) {
+            let Some(arrived) = arrived else { continue };
             let carrier = Carrier {
                 burst,
                 frame: arrived.frame,

@@ -1,14 +1,16 @@
 //! New control blocks.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::cc::{Algorithm, Models, Window};
+use crate::cc::{Algorithm, Models, NewReno, Window};
 use crate::command::Options;
 use crate::config::Config;
 use crate::event::Ready;
 use crate::flow::FlowKey;
-use crate::id::Token;
+use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::{HOP_LIMIT, Path};
 use crate::tcp::autotune::Autotune;
@@ -85,6 +87,7 @@ pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 
 }
 
 /// The part of a control block that is always needed, before any segment was sent or received.
+#[inline(always)]
 pub(crate) fn hot(config: &Config, opening: &Opening, options: &Options, now: Instant) -> Hot {
     let Start { iss, ts_offset } = opening.start;
     let nodelay = if options.nodelay {
@@ -160,19 +163,49 @@ fn algorithm(
     Algorithm::new(kind, opening.start.iss.0, models)
 }
 
-/// The rest of it.
-pub(crate) fn cold(
+/// The rest of it, to its place.
+pub(crate) fn renew(
+    cold: &mut Cold,
     config: &Config,
     opening: &Opening,
     options: &Options,
     now: Instant,
     models: &mut Models,
-) -> Cold {
+) {
     let congestion = algorithm(config, opening, options, models);
-    cold_with(config, opening, options, now, congestion)
+    *cold = cold_with(config, opening, options, now, congestion);
 }
 
-/// The same with a state of congestion control that there is.
+/// Both parts of a control block that no connection has.
+pub(crate) fn blank(config: &Config) -> (Hot, Cold) {
+    let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let opening = Opening {
+        key: FlowKey::NONE,
+        path: Path {
+            port: PortId(0),
+            src: nowhere,
+            next_hop: nowhere,
+            mtu: 0,
+            class: 0,
+            hop_limit: 0,
+        },
+        options: SetId::NONE,
+        start: Start {
+            iss: SeqNumber(0),
+            ts_offset: 0,
+        },
+        token: Token::NONE,
+    };
+    let (options, now) = (Options::default(), Instant::ZERO);
+    let congestion = Algorithm::NewReno(NewReno::default());
+    (
+        hot(config, &opening, &options, now),
+        cold_with(config, &opening, &options, now, congestion),
+    )
+}
+
+/// The rest of a control block, with a state of congestion control that there is. Inlined, so that it is written where it belongs.
+#[inline(always)]
 pub(crate) fn cold_with(
     config: &Config,
     opening: &Opening,
@@ -252,9 +285,9 @@ pub(crate) fn synchronize(
     hot.last_ack_sent = irs;
     hot.snd_wscale = agreed.snd_wscale;
     hot.rcv_wscale = agreed.rcv_wscale;
-    hot.flags.set(Flags::TIMESTAMPS, agreed.timestamps);
-    hot.flags.set(Flags::SACK, agreed.sack);
-    hot.flags.set(Flags::SCALING, agreed.scaling);
+    hot.set(Flags::TIMESTAMPS, agreed.timestamps);
+    hot.set(Flags::SACK, agreed.sack);
+    hot.set(Flags::SCALING, agreed.scaling);
     cold.peer_mss = agreed.peer_mss;
     hot.mss = effective_mss(
         config,

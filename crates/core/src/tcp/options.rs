@@ -67,11 +67,9 @@ pub(crate) fn effective_mss(
 /// The smallest scale with which the largest receive buffer can be offered.
 /// RFC 7323 §2.3-3.
 pub(crate) fn window_scale_for(max_buffer: u32) -> u8 {
-    let mut scale = 0;
-    while scale < MAX_WINDOW_SCALE && (u32::from(u16::MAX) << scale) < max_buffer {
-        scale += 1;
-    }
-    scale
+    let windows = max_buffer.div_ceil(u32::from(u16::MAX));
+    let scale = windows.next_power_of_two().trailing_zeros();
+    (scale as u8).min(MAX_WINDOW_SCALE)
 }
 
 /// Fills in our side of the options of a SYN.

@@ -129,10 +129,9 @@ impl Conn<'_> {
             return mss;
         }
         // The time makes no difference to the length.
-        let options = TcpOptions {
-            timestamps: None,
-            ..self.segment_options(Instant::ZERO)
-        };
+        let mut options = TcpOptions::default();
+        self.add_options(Instant::ZERO, &mut options);
+        options.timestamps = None;
         mss.saturating_sub(options.emitted_len() as u32).max(1)
     }
 

@@ -42,7 +42,9 @@ impl Tcp {
             return Ok(Reply::Done);
         }
         conn.close(now);
-        self.settle(now, id.slot);
+        if conn.is_over() {
+            self.settle(now, id.slot);
+        }
         Ok(Reply::Done)
     }
 

@@ -13,7 +13,7 @@ use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::ip::LIFETIME;
-use crate::tcp::conn::Conn;
+use crate::tcp::conn::{Conn, near};
 use crate::tcp::options::{TIMESTAMPS_LEN, effective_mss, headers_len};
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::ranges::Range;
@@ -41,21 +41,21 @@ const SEGMENTS_BEHIND: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathSearch {
     /// Largest packet that is still worth a probe, bytes.
-    pub(super) high: u16,
+    high: u16,
     /// A probe has failed: look in the middle.
     pub(super) failed: bool,
     /// Size of the packet that probes, bytes; 0: none is in flight.
     size: u16,
     probe: Range,
-    pub(super) next_at: Instant,
+    next_at: Instant,
     /// MTU of an ICMP error that is not believed yet (0: none), and the segment that it is about.
     claimed: u16,
     claimed_seq: SeqNumber,
     /// A segment of full size was sent; the first one ended there.
-    pub(super) sent_full: bool,
-    pub(super) full_end: SeqNumber,
+    sent_full: bool,
+    full_end: SeqNumber,
     /// Up to there others know that segments of full size get through.
-    pub(super) proven_to: SeqNumber,
+    proven_to: SeqNumber,
     /// The size was lowered because of time-outs, and nothing was acknowledged since.
     suspected: bool,
     /// Probes of the old size that are yet to be lost before that is believed to have been right; 0: it is not in question.
@@ -63,13 +63,35 @@ pub(crate) struct PathSearch {
 }
 
 impl PathSearch {
-    /// Sets what means nothing without a probe or a claim to what it is at first.
-    pub fn forget_probe(&mut self) {
+    /// Sets what means nothing without a probe or a claim, and with nothing in flight, to what it is at first.
+    pub fn forget_probe(&mut self, now: Instant, una: SeqNumber) {
         if self.size == 0 {
             self.probe = Range::default();
         }
         if self.claimed == 0 {
             self.claimed_seq = SeqNumber(0);
+        }
+        self.next_at = if self.next_at <= now {
+            Instant::ZERO
+        } else {
+            Instant::from_millis(self.next_at.as_nanos().div_ceil(1_000_000))
+        };
+        if self.sent_full {
+            self.full_end = una;
+            self.proven_to = told_at(una, untold(una, self.proven_to));
+        }
+    }
+
+    /// The rest of it, if there is no probe and no claim, but for whether a probe has failed.
+    pub fn finding(&self, una: SeqNumber) -> Finding {
+        Finding {
+            next_at: self.next_at.as_millis() as u32,
+            high: self.high,
+            untold: if self.sent_full {
+                untold(una, self.proven_to)
+            } else {
+                NEVER_FULL
+            },
         }
     }
 
@@ -105,6 +127,47 @@ impl PathSearch {
         self.high = link_mtu;
         self.failed = false;
         self.next_at = now + LIFETIME;
+    }
+}
+
+/// What a connection with nothing in flight knows of its path beside the MTU in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finding {
+    /// When the next probe may go: milliseconds, low 32 bits; 0: at once.
+    next_at: u32,
+    high: u16,
+    /// Bytes that got through and others were not told of, in [`UNIT`]s; or [`NEVER_FULL`].
+    untold: u16,
+}
+
+/// Bytes.
+const UNIT: u32 = 64;
+/// No segment of full size was sent.
+const NEVER_FULL: u16 = u16::MAX;
+
+/// How far `una` is from what others were told, rounded up; no more than it takes to tell them.
+fn untold(una: SeqNumber, told: SeqNumber) -> u16 {
+    let bytes = una.0.wrapping_sub(told.0).min(PROOF_INTERVAL + 1);
+    bytes.div_ceil(UNIT) as u16
+}
+
+fn told_at(una: SeqNumber, untold: u16) -> SeqNumber {
+    una - u32::from(untold) * UNIT
+}
+
+impl Finding {
+    /// What it was made from.
+    pub fn search(&self, now: Instant, una: SeqNumber) -> PathSearch {
+        let mut search = PathSearch::new(self.high);
+        if self.next_at != 0 {
+            search.next_at = near(now, self.next_at);
+        }
+        if self.untold != NEVER_FULL {
+            search.sent_full = true;
+            search.full_end = una;
+            search.proven_to = told_at(una, self.untold);
+        }
+        search
     }
 }
 

@@ -29,6 +29,14 @@ pub(crate) struct Reordering {
     dsack_round: SeqNumber,
 }
 
+/// What is left of it while nothing is in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reordered {
+    seen: bool,
+    reo_wnd_mult: u8,
+    reo_wnd_persist: u8,
+}
+
 impl Reordering {
     pub fn new(iss: SeqNumber) -> Self {
         Self {
@@ -45,6 +53,34 @@ impl Reordering {
             self.dsack_round = snd_nxt;
             self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
             self.reo_wnd_persist = REO_WND_PERSIST;
+        }
+    }
+
+    /// With nothing in flight, `una` is no earlier than the end of any round.
+    pub fn forget_round(&mut self, una: SeqNumber) {
+        self.dsack_round = una;
+    }
+
+    /// All but the round, which is forgotten.
+    pub fn packed(&self) -> Reordered {
+        Reordered {
+            seen: self.seen,
+            reo_wnd_mult: self.reo_wnd_mult,
+            reo_wnd_persist: self.reo_wnd_persist,
+        }
+    }
+
+    pub fn unpacked(packed: Reordered, una: SeqNumber) -> Self {
+        let Reordered {
+            seen,
+            reo_wnd_mult,
+            reo_wnd_persist,
+        } = packed;
+        Self {
+            seen,
+            reo_wnd_mult,
+            reo_wnd_persist,
+            dsack_round: una,
         }
     }
 

@@ -198,12 +198,12 @@ impl Conn<'_> {
     /// RFC 3708: once all that was sent again is reported to have arrived twice, nothing was lost.
     pub fn on_duplicate_report(&mut self, now: Instant, seg: &Segment<'_>, report: Range) {
         self.cold.dsack_seen = true;
-        let rto = self.rto().as_micros();
+        let rto = self.rto_micros();
         let Some(doubt) = self.doubted_mut() else {
             return;
         };
         // Later, sequence numbers may have wrapped around.
-        let is_recent = u128::from(micros(now).wrapping_sub(doubt.resent_at)) <= 2 * rto;
+        let is_recent = u64::from(micros(now).wrapping_sub(doubt.resent_at)) <= 2 * rto;
         let is_ours = report.start >= doubt.range.start && report.end <= doubt.range.end;
         if !doubt.resent || !is_recent || !is_ours {
             return;

@@ -48,7 +48,7 @@ impl Tcp {
         let header = self.syn_ack(now, &record, path.mtu);
         let outcome = self
             .shared
-            .send_alone(now, &path, &record.key, header, sink);
+            .send_alone(now, &path, &record.key, &header, sink);
         if outcome == Outcome::Sent {
             let again = record.has(Options::SENT);
             self.shared.counters.retransmits += u64::from(again);
@@ -96,6 +96,8 @@ impl Tcp {
             reply.ecn_bytes = Some(Counts::default().bytes());
         }
         TcpHeader {
+            src_port: record.key.local().port(),
+            dst_port: record.key.remote().port(),
             seq: record.iss,
             ack: record.rcv_nxt(),
             flags: TcpFlags::SYN | TcpFlags::ACK | record.ecn.flags(),
@@ -107,14 +109,22 @@ impl Tcp {
 
     /// Our timestamp for who has no control block.
     pub fn stamp_for(&self, now: Instant, key: &FlowKey) -> u32 {
-        let offset = isn::ts_offset(self.flows.digest(key).origin);
-        (now.as_millis() as u32).wrapping_add(offset)
+        stamp(now, self.flows.digest(key).origin)
     }
 
     pub fn half_open_stamps(&self, now: Instant, record: &HalfOpen) -> Option<Timestamps> {
         record.has(Options::TIMESTAMPS).then(|| Timestamps {
-            tsval: self.stamp_for(now, &record.key),
+            tsval: if record.has(Options::SENT) {
+                self.stamp_for(now, &record.key)
+            } else {
+                stamp(now, record.sent_at)
+            },
             tsecr: record.ts_recent,
         })
     }
+}
+
+/// The timestamp of a flow whose sequence numbers start from `origin`.
+fn stamp(now: Instant, origin: u32) -> u32 {
+    (now.as_millis() as u32).wrapping_add(isn::ts_offset(origin))
 }

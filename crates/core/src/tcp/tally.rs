@@ -13,8 +13,8 @@ use crate::tcp::segment::Segment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watch {
     /// Low 32 bits of a count of ticks. `OFF`: it is not.
-    pub(super) since: u32,
-    pub(super) total: u32,
+    since: u32,
+    total: u32,
 }
 
 const OFF: u32 = u32::MAX;
@@ -24,7 +24,7 @@ fn ticks(now: Instant) -> u32 {
 }
 
 impl Watch {
-    pub(super) const STOPPED: Self = Self {
+    const STOPPED: Self = Self {
         since: OFF,
         total: 0,
     };
@@ -79,11 +79,11 @@ pub(crate) struct Tally {
     /// A run of time-outs.
     pub timeout: Watch,
     /// Something is unacknowledged.
-    pub(super) busy: Watch,
+    busy: Watch,
     /// The peer's window holds data up.
-    pub(super) window: Watch,
+    window: Watch,
     /// Our send buffer does.
-    pub(super) buffer: Watch,
+    buffer: Watch,
 }
 
 impl Tally {
@@ -128,10 +128,73 @@ impl Tally {
 
     /// Data is sent with nothing in flight since `idle`.
     pub fn begin_flight(&mut self, now: Instant, idle: Instant) {
+        self.stop_watches(idle);
+        self.busy.set(true, now);
+    }
+
+    /// Nothing is in flight since `idle`.
+    pub fn stop_watches(&mut self, idle: Instant) {
         for watch in [&mut self.busy, &mut self.window, &mut self.buffer] {
             watch.set(false, idle);
         }
-        self.busy.set(true, now);
+    }
+}
+
+/// A [`Tally`] of a connection that nothing unusual has happened to yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Few {
+    active: bool,
+    syn_data: bool,
+    bytes_acked: u32,
+    bytes_received: u32,
+    data_at: u32,
+    segments_in: u16,
+    segments_out: u16,
+    data_segments_in: u16,
+    data_segments_out: u16,
+    new_segments_out: u16,
+    /// Milliseconds that the watch has shown.
+    busy: u16,
+}
+
+impl Few {
+    /// Nothing is in flight. `None`: it is too much for that.
+    pub fn of(tally: &Tally) -> Option<Self> {
+        let few = Self {
+            active: tally.active,
+            syn_data: tally.syn_data,
+            bytes_acked: tally.bytes_acked as u32,
+            bytes_received: tally.bytes_received as u32,
+            data_at: tally.data_at,
+            segments_in: tally.segments_in as u16,
+            segments_out: tally.segments_out as u16,
+            data_segments_in: tally.data_segments_in as u16,
+            data_segments_out: tally.data_segments_out as u16,
+            new_segments_out: tally.new_segments_out as u16,
+            busy: tally.busy.total as u16,
+        };
+        (few.tally() == *tally).then_some(few)
+    }
+
+    /// What it was made from.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            active: self.active,
+            syn_data: self.syn_data,
+            bytes_acked: self.bytes_acked.into(),
+            bytes_received: self.bytes_received.into(),
+            data_at: self.data_at,
+            segments_in: self.segments_in.into(),
+            segments_out: self.segments_out.into(),
+            data_segments_in: self.data_segments_in.into(),
+            data_segments_out: self.data_segments_out.into(),
+            new_segments_out: self.new_segments_out.into(),
+            busy: Watch {
+                total: self.busy.into(),
+                ..Watch::STOPPED
+            },
+            ..Tally::new(Instant::ZERO)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The control block: what a data segment or an ACK needs in two cache lines ([`Hot`]), the rest apart ([`Cold`]).
 
 use bitflags::bitflags;
+use ring::whole::store;
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
@@ -269,6 +270,25 @@ impl Hot {
 
     pub fn has(&self, flags: Flags) -> bool {
         self.flags.intersects(flags)
+    }
+
+    /// Most steps look at several flags at once, shortly after one was changed.
+    #[inline]
+    pub fn insert(&mut self, flags: Flags) {
+        let flags = self.flags | flags;
+        store(&mut self.flags, flags);
+    }
+
+    #[inline]
+    pub fn remove(&mut self, flags: Flags) {
+        let flags = self.flags - flags;
+        store(&mut self.flags, flags);
+    }
+
+    #[inline]
+    pub fn set(&mut self, flags: Flags, value: bool) {
+        let with = self.flags | flags;
+        store(&mut self.flags, if value { with } else { with - flags });
     }
 
     /// Whether our FIN has been sent.

@@ -319,7 +319,7 @@ impl Tcp {
         let header = self.last_ack(now, record);
         let sent = self
             .shared
-            .send_or_wait(now, &path, &record.key, header, sink);
+            .send_or_wait(now, &path, &record.key, &header, sink);
         self.shared.counters.acks_out += u64::from(sent);
         sent
     }
@@ -330,6 +330,8 @@ impl Tcp {
             tsecr: record.ts_recent,
         });
         TcpHeader {
+            src_port: record.key.local().port(),
+            dst_port: record.key.remote().port(),
             seq: record.snd_nxt,
             ack: record.rcv_nxt,
             flags: TcpFlags::ACK,

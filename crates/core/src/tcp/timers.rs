@@ -226,7 +226,7 @@ impl Conn<'_> {
             || options.user_timeout.is_some()
             || self.cold.fin_wait_2_at < Instant::FAR
             || self.cork_deadline() < Instant::FAR;
-        self.hot.flags.set(Flags::COLD_TIMERS, wanted);
+        self.hot.set(Flags::COLD_TIMERS, wanted);
         if wanted {
             self.wake_at(self.earliest(now));
         }

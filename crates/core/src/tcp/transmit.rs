@@ -374,9 +374,7 @@ impl Conn<'_> {
         if self.syn_went_before() {
             // Karn. Only a time-out is a sign of loss.
             self.clear(Flags::TIMING);
-            self.hot
-                .flags
-                .set(Flags::SYN_RETRANSMITTED, self.hot.retries > 0);
+            self.hot.set(Flags::SYN_RETRANSMITTED, self.hot.retries > 0);
             self.cold.tally.retransmits += 1;
             self.sh.counters.retransmits += 1;
         } else {

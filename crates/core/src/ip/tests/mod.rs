@@ -2,6 +2,7 @@
 
 mod arp;
 mod error;
+mod fast;
 mod fragment;
 mod hostile;
 mod input;

@@ -131,3 +131,28 @@ fn a_few_stay_at_hand() {
     idle(&mut h, 60_000);
     assert_eq!(counts(&h), (1, 0));
 }
+
+/// What was counted of one that was not lucky does not fit into a packed record, and is kept beside it.
+#[test]
+fn what_came_out_of_order_is_not_forgotten() {
+    let unlucky = |max_awake| {
+        let mut h = harness(max_awake, CongestionControl::Cubic);
+        h.inject(seg().seq(101).ack(1).win(WIN).len(100));
+        h.inject(seg().seq(1).ack(1).win(WIN).len(100));
+        assert_eq!(h.read().len(), 200);
+        h.drain();
+        idle(&mut h, 10_000);
+        h
+    };
+    let (mut packed, mut kept) = (unlucky(0), unlucky(NEVER));
+    assert_eq!((counts(&packed), counts(&kept)), ((0, 1), (1, 0)));
+    let info = packed.info();
+    assert_eq!(info, kept.info());
+    assert_eq!(info.out_of_order, 1);
+    // Once more: its place was given back.
+    packed.advance(10_000);
+    assert_eq!(counts(&packed), (0, 1));
+    packed.abort();
+    packed.drain();
+    assert_eq!(counts(&packed), (0, 0));
+}

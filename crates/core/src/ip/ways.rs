@@ -1,0 +1,82 @@
+//! The ways back that were found last. Most connections are from few hosts, and each asks three times: for its SYN, for the answer to it, and
+//! for its control block.
+
+use crate::flow::FlowKey;
+
+use super::Path;
+
+/// Places, by remote address.
+const PLACES: usize = 16;
+
+/// See the module. Nothing that a path says ever changes.
+#[derive(Debug)]
+pub(super) struct Ways {
+    places: [Option<(FlowKey, Path)>; PLACES],
+}
+
+impl Ways {
+    pub const fn new() -> Self {
+        Self {
+            places: [None; PLACES],
+        }
+    }
+
+    /// From the local to the remote host of `key`, if it was [put](Self::put) here and no other in its place.
+    #[inline]
+    pub fn find(&self, key: &FlowKey) -> Option<&Path> {
+        let (known, path) = self.places[place(key)].as_ref()?;
+        known.has_hosts_of(key).then_some(path)
+    }
+
+    pub fn put(&mut self, key: &FlowKey, path: &Path) {
+        self.places[place(key)] = Some((*key, *path));
+    }
+}
+
+#[inline]
+fn place(key: &FlowKey) -> usize {
+    usize::from(key.remote_end()) % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::id::PortId;
+
+    fn key(local: [u8; 4], remote: [u8; 4], port: u16) -> FlowKey {
+        FlowKey::new(
+            SocketAddr::from((local, 80)),
+            SocketAddr::from((remote, port)),
+        )
+    }
+
+    fn path(key: &FlowKey, mtu: u16) -> Path {
+        Path {
+            port: PortId(0),
+            src: key.local().ip(),
+            next_hop: key.remote().ip(),
+            mtu,
+            class: 0,
+            hop_limit: 64,
+        }
+    }
+
+    #[test]
+    fn a_way_is_that_of_two_hosts_whatever_their_ports() {
+        let mut ways = Ways::new();
+        let known = key([10, 0, 0, 1], [10, 0, 0, 2], 1);
+        ways.put(&known, &path(&known, 1500));
+        let again = key([10, 0, 0, 1], [10, 0, 0, 2], 2);
+        assert_eq!(ways.find(&again), Some(&path(&known, 1500)));
+        let from_elsewhere = key([10, 0, 0, 3], [10, 0, 0, 2], 1);
+        assert_eq!(ways.find(&from_elsewhere), None);
+        // In the same place.
+        let to_elsewhere = key([10, 0, 0, 1], [10, 0, 0, 18], 1);
+        assert_eq!(ways.find(&to_elsewhere), None);
+        ways.put(&to_elsewhere, &path(&to_elsewhere, 1400));
+        assert_eq!(ways.find(&to_elsewhere).map(|path| path.mtu), Some(1400));
+        assert_eq!(ways.find(&known), None);
+    }
+}
