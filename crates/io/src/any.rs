@@ -53,6 +53,16 @@ macro_rules! impl_port {
             }
 
             #[inline]
+            fn is_ready(&mut self) -> bool {
+                each_variant!(self, Self: $($variant)*, port => port.is_ready())
+            }
+
+            #[inline]
+            fn rouse(&mut self) {
+                each_variant!(self, Self: $($variant)*, port => port.rouse());
+            }
+
+            #[inline]
             fn flush(&mut self) -> io::Result<()> {
                 each_variant!(self, Self: $($variant)*, port => port.flush())
             }

@@ -304,6 +304,14 @@ impl<P: Port> Port for Pcap<P> {
         })
     }
 
+    fn is_ready(&mut self) -> bool {
+        self.inner.is_ready()
+    }
+
+    fn rouse(&mut self) {
+        self.inner.rouse();
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }

@@ -23,6 +23,15 @@ pub trait Port: FrameSink {
     /// `each` is not called when there are none.
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize;
 
+    /// Whether a turn may have something to do on this port: to receive, or to send once more what the link did not take. A look that
+    /// costs next to nothing, for who looks again and again; a port that has none says true.
+    fn is_ready(&mut self) -> bool {
+        true
+    }
+
+    /// Frames will most likely be sent at once: wakes the other side, if it sleeps, so that it wakes while they are made. Only a hint.
+    fn rouse(&mut self) {}
+
     /// Publishes what was sent since the last flush and wakes the other side, at most once.
     ///
     /// # Errors

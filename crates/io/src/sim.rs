@@ -241,6 +241,11 @@ impl Port for SimPort {
         n
     }
 
+    fn is_ready(&mut self) -> bool {
+        let lane = self.here.lane();
+        !lane.frames.is_empty() || lane.closed
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         let mut lane = self.there.lane();
         if lane.closed {

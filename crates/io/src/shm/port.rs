@@ -39,6 +39,14 @@ pub enum ShmRole {
     Connect,
 }
 
+/// How a sleep ended.
+struct Woken {
+    /// The peer rang.
+    rung: bool,
+    /// The peer or a new one needs a look.
+    look: bool,
+}
+
 /// One queue of a shared-memory link. See [the module](super).
 #[derive(Debug)]
 pub struct ShmPort {
@@ -265,8 +273,8 @@ impl ShmPort {
         }
     }
 
-    /// Sleeps. Returns whether the peer or a new one needs a look.
-    fn sleep(&self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+    /// Sleeps. Returns how that ended.
+    fn sleep(&self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<Woken> {
         let bell = self.bell.as_fd();
         let peer = self.queue.as_ref().map(|q| q.connection.socket().as_fd());
         let listener = self.endpoint.as_ref().map(|e| e.fd());
@@ -277,11 +285,13 @@ impl ShmPort {
         });
         poll::sleep_or_signal(&mut fds, timeout)?;
         let [bell, _, peer, listener] = fds;
-        if bell.revents().contains(PollFlags::IN) {
+        let rung = bell.revents().contains(PollFlags::IN);
+        if rung {
             // Another may have been quicker to read it; it is only a bell.
             let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
         }
-        Ok(!peer.revents().is_empty() || !listener.revents().is_empty())
+        let look = !peer.revents().is_empty() || !listener.revents().is_empty();
+        Ok(Woken { rung, look })
     }
 }
 
@@ -342,6 +352,16 @@ impl Port for ShmPort {
         }
     }
 
+    fn is_ready(&mut self) -> bool {
+        self.queue.as_mut().is_some_and(Queue::expect_frames)
+    }
+
+    fn rouse(&mut self) {
+        if let Some(queue) = &self.queue {
+            queue.rouse();
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.publish();
         self.flushes = self.flushes.wrapping_add(1);
@@ -361,11 +381,14 @@ impl Port for ShmPort {
         {
             return Ok(());
         }
-        let look = self.sleep(timeout, wake);
+        let woken = self.sleep(timeout, wake);
         if let Some(queue) = &mut self.queue {
-            queue.awake();
+            match woken {
+                Ok(Woken { rung: true, .. }) => queue.roused(),
+                _ => queue.awake(),
+            }
         }
-        if look? {
+        if woken?.look {
             self.service()?;
         } else if self.queue.is_none() {
             self.check_due = true;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ring::cursor::{Consumer, Producer, RawRing};
-use ring::prefetch::{prefetch, prefetch_write};
+use ring::prefetch::{prefetch_read, prefetch_write};
 use ring::region::Shared;
 use wire::frame::{BURST, LONGEST, RxChecksum, RxFrame, RxMeta, TxMeta};
 
@@ -23,6 +23,8 @@ use crate::context;
 const START: usize = 192;
 /// How many frames before it is written a frame is asked for.
 const AHEAD: u32 = 6;
+/// Frames of a small burst. To lay out the room for a full one takes as long as to read a frame.
+const FEW: usize = 4;
 
 /// The other side broke the rules of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +221,7 @@ impl TxRing {
         }
         let room = self.slots.room(wanted.min(free - self.pending));
         self.fetch_ahead(first);
+        self.producer.prefetch(self.pending);
         // SAFETY: in the mapping (`Slots`: not beyond `run`), and not lent to anyone: the cursor says that the consumer has given these
         // slots back, and we are the only producer.
         let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
@@ -278,9 +281,9 @@ impl TxRing {
 
 /// Asks for the start of a frame. Its lines are in the cache of the processor that wrote them: asked for together, those of a burst arrive
 /// together.
-fn fetch_start(frame: &[u8]) {
-    for line in frame.chunks(64).take(START / 64) {
-        prefetch(line);
+fn fetch_start(frame: *const u8, len: usize) {
+    for at in (0..len.min(START)).step_by(64) {
+        prefetch_read(frame.wrapping_add(at));
     }
 }
 
@@ -325,27 +328,41 @@ impl RxRing {
     /// Lends up to [`BURST`] frames and gives their slots back. Frames before a bad one are still lent; the bad one is the error of
     /// this call if it is the first, else of the next.
     pub(super) fn lend(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> Result<usize, Corrupt> {
+        let available = self.consumer.available(BURST as u32);
+        self.check()?;
+        match available as usize {
+            0 => Ok(0),
+            1..=FEW => self.lend_up_to::<FEW>(available, each),
+            _ => self.lend_up_to::<BURST>(available, each),
+        }
+    }
+
+    fn lend_up_to<const MOST: usize>(
+        &mut self,
+        available: u32,
+        each: impl FnOnce(&[RxFrame<'_>]),
+    ) -> Result<usize, Corrupt> {
         let empty = RxFrame {
             bytes: &[],
             meta: RxMeta {
                 checksum: RxChecksum::Trusted,
             },
         };
-        let mut frames = [empty; BURST];
-        let (n, slots) = self.gather(&mut frames)?;
-        if n > 0 {
-            each(frames.get(..n).unwrap_or_default());
-            self.consumer.release(slots);
-            self.next = self.next.wrapping_add(slots);
-        }
+        let mut frames = [empty; MOST];
+        let (n, slots) = self.gather(available, &mut frames)?;
+        each(frames.get(..n).unwrap_or_default());
+        self.consumer.release(slots);
+        self.next = self.next.wrapping_add(slots);
         Ok(n)
     }
 
-    /// The frames of the next burst, and the slots that they take. Their bytes stay ours until they are released, which only `lend`
+    /// The frames of the next burst, at least one, and the slots that they take. Their bytes stay ours until they are released, which only `lend`
     /// does, after the last use.
-    fn gather<'a>(&mut self, frames: &mut [RxFrame<'a>; BURST]) -> Result<(usize, u32), Corrupt> {
-        let available = self.consumer.available(BURST as u32);
-        self.check()?;
+    fn gather<'a>(
+        &self,
+        available: u32,
+        frames: &mut [RxFrame<'a>],
+    ) -> Result<(usize, u32), Corrupt> {
         let (mut n, mut slots) = (0, 0);
         for frame in frames.iter_mut() {
             let Some(len) = self.consumer.read(slots).filter(|_| slots < available) else {
@@ -365,7 +382,7 @@ impl RxRing {
             // SAFETY: in the mapping (`Slots`, and the length was just checked as the value used here); the producer gave the
             // slots to us and does not write there until we release them.
             frame.bytes = unsafe { std::slice::from_raw_parts(first, len as usize) };
-            fetch_start(frame.bytes);
+            fetch_start(first, len as usize);
             n += 1;
             slots += taken;
         }
@@ -382,6 +399,16 @@ impl RxRing {
     /// Whether frames are waiting.
     pub(super) fn has_frames(&mut self) -> bool {
         self.consumer.available(1) > 0
+    }
+
+    /// The same, for who receives them next: asks for the first, which is on its way then.
+    pub(super) fn expect_frames(&mut self) -> bool {
+        let waiting = self.has_frames();
+        if waiting {
+            self.consumer.prefetch();
+            fetch_start(self.slots.frame(self.next), START);
+        }
+        waiting
     }
 
     /// Says whether we sleep until there are frames.

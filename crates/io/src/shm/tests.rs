@@ -216,15 +216,51 @@ fn queues_do_not_mix() {
     assert_eq!(a[0].mac(), a[2].mac());
 }
 
+/// Whether the port has been rung for.
+fn readable(port: &ShmPort) -> bool {
+    let none = Some(Duration::ZERO);
+    !crate::poll::readable(port.bell().as_fd(), None, none)
+        .unwrap()
+        .is_empty()
+}
+
+#[test]
+fn a_sleeper_is_roused_once_for_the_frames_in_the_making() {
+    let (mut a, mut b) = pair(SMALL);
+    a.rouse();
+    assert!(!readable(&b), "nobody slept");
+    b.announce_sleep_for_test();
+    a.rouse();
+    assert!(readable(&b));
+    rustix::io::read(b.bell(), &mut [0; 8]).unwrap();
+    assert!(send(&mut a, b"x"));
+    a.flush().unwrap();
+    assert!(!readable(&b), "it is awake");
+    assert_eq!(receive(&mut b).len(), 1);
+}
+
+#[test]
+fn who_was_roused_for_nothing_is_woken_by_what_comes_later() {
+    let (mut a, mut b) = pair(SMALL);
+    b.announce_sleep_for_test();
+    a.rouse();
+    b.wait(None, None).unwrap();
+    assert!(receive(&mut b).is_empty());
+    let sleeper = thread::spawn(move || {
+        while receive(&mut b).is_empty() {
+            b.wait(None, None).unwrap();
+        }
+        // Kept until the sender has flushed: a peer that is gone is an error.
+        b
+    });
+    assert!(send(&mut a, b"x"));
+    a.flush().unwrap();
+    sleeper.join().unwrap();
+}
+
 #[test]
 fn a_bell_rings_once_per_flush_and_only_for_a_sleeper() {
     let (mut a, mut b) = pair(SMALL);
-    let readable = |port: &ShmPort| {
-        let none = Some(Duration::ZERO);
-        !crate::poll::readable(port.bell().as_fd(), None, none)
-            .unwrap()
-            .is_empty()
-    };
     assert!(send(&mut a, b"x"));
     a.flush().unwrap();
     assert!(!readable(&b), "nobody slept");

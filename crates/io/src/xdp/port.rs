@@ -175,6 +175,12 @@ impl Port for XdpPort {
         }
     }
 
+    fn is_ready(&mut self) -> bool {
+        self.queues
+            .iter_mut()
+            .any(|queue| queue.has_received() || queue.is_stuck())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         for queue in &mut self.queues {
             if let Err(cause) = queue.flush() {
