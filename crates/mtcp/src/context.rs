@@ -184,13 +184,19 @@ impl Context {
         wakes: bool,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>> {
-        let mut link = self.driver.submit().map(|()| Wake::Look);
+        let begun = self.driver.begin_turn();
+        let mut quiet = begun == Ok(true);
+        let mut link = begun.map(|_| Wake::Look);
         let deadline = timeout.map(|timeout| self.driver.now() + timeout);
-        self.sweep();
+        if !quiet {
+            self.sweep();
+        }
         loop {
-            let woken = link.and_then(|wake| self.driver.collect().map(|()| wake));
-            self.dispatch();
-            let down = self.note_link(woken);
+            if !quiet {
+                link = link.and_then(|wake| self.driver.collect().map(|()| wake));
+                self.dispatch();
+            }
+            let down = self.note_link(link);
             if let Some(result) = ready(self) {
                 return Ok(Some(result));
             }
@@ -204,6 +210,7 @@ impl Context {
                 return Err(Errno::EINTR);
             }
             link = self.idle(deadline, wakes);
+            quiet = false;
         }
     }
 

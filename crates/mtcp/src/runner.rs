@@ -20,6 +20,9 @@ use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
 const BACKLOG_NAP: Duration = Duration::from_millis(1);
+/// A turn is taken at least so often while somebody looks again and again, for what nobody announces: a peer that is gone, buffers that
+/// have drained.
+const LOOK: Duration = Duration::from_millis(1);
 /// Bursts taken at most from a link that is gone.
 const REST: usize = 1024;
 /// The only port, so far.
@@ -44,6 +47,8 @@ pub(crate) struct Runner {
     spin: Duration,
     /// The port took less than was due.
     backlog: bool,
+    /// All that was due has been sent, and nothing is before this, unless frames come or the application calls.
+    quiet_until: Instant,
     reporter: Option<Reporter>,
 }
 
@@ -60,6 +65,7 @@ impl Runner {
             busy: now,
             spin,
             backlog: false,
+            quiet_until: Instant::ZERO,
             reporter: None,
         }
     }
@@ -82,6 +88,17 @@ impl Runner {
         }
     }
 
+    /// Starts a turn. True: there is nothing to do in it.
+    pub(crate) fn begin_quietly(&mut self) -> bool {
+        self.begin();
+        self.is_settled() && !self.stack.has_events() && !self.port.is_ready()
+    }
+
+    /// Whether all that was due has been sent.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.now < self.quiet_until
+    }
+
     fn report(&mut self) {
         let snapshot = Snapshot::of(self);
         if let Some(reporter) = &mut self.reporter {
@@ -96,6 +113,7 @@ impl Runner {
 
     /// Takes what arrived, at most so many bursts, and fires timers. Returns whether anything arrived.
     pub(crate) fn receive(&mut self, bursts: usize) -> bool {
+        let is_due = !self.is_settled();
         let (stack, now) = (&mut self.stack, self.now);
         self.looked = now;
         let mut frames = 0;
@@ -119,7 +137,10 @@ impl Runner {
         if frames > 0 {
             self.busy = now;
         }
-        stack.advance(now);
+        if frames > 0 || is_due {
+            self.quiet_until = Instant::ZERO;
+            stack.advance(now);
+        }
         self.port.busy = false;
         frames > 0
     }
@@ -144,7 +165,13 @@ impl Runner {
 
     /// Carries out a call of the application.
     pub(crate) fn execute(&mut self, command: Command) -> Result<Reply, Error> {
+        self.quiet_until = Instant::ZERO;
         self.stack.execute(self.now, command)
+    }
+
+    /// Something will be due in a moment.
+    pub(crate) fn rouse(&mut self) {
+        self.port.rouse();
     }
 
     /// Sends what is due.
@@ -162,8 +189,16 @@ impl Runner {
         if let Some(desk) = &mut self.desk {
             self.stack.transmit(self.now, PortId::SIBLINGS, desk);
             desk.flush();
+        } else if !self.backlog && !self.stack.has_more_output(PORT) {
+            self.quiet_until = self.next_turn();
         }
         sent
+    }
+
+    /// When to take a turn at the latest, if nothing comes.
+    fn next_turn(&self) -> Instant {
+        let due = self.due(Some(self.now + LOOK));
+        self.now + due.unwrap_or_default()
     }
 
     /// Whether another process asks for the queue, and the stack could go on without.

@@ -6,8 +6,10 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mtcp::{Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SocketId};
-use support::{DEADLINE, SERVER, World, addr, contexts};
+use mtcp::{
+    Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SocketId, SocketOption,
+};
+use support::{DEADLINE, SERVER, World, addr, contexts, contexts_with};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -266,6 +268,76 @@ fn a_wake_up_ends_the_sleep() {
             Ok(0)
         );
         assert!(start.elapsed() < DEADLINE);
+    }
+}
+
+/// Contexts that look for work for longer than any test takes before they sleep.
+fn restless(mode: Mode) -> (Context, Context) {
+    contexts_with(mode, Mode::Inline, |config| config.spin = 2 * DEADLINE)
+}
+
+#[test]
+fn who_looks_for_work_keeps_time_outs_and_hears_of_wake_ups() {
+    for mode in [Mode::Inline, Mode::Paired] {
+        let (mut client, _server) = restless(mode);
+        let ep = client.epoll_create().unwrap();
+        let mut room = [EpollEvent::default()];
+        let (start, short) = (Instant::now(), Duration::from_millis(30));
+        assert_eq!(client.epoll_wait(ep, &mut room, Some(short)), Ok(0));
+        assert!(start.elapsed() >= short);
+        let handle = client.wake_handle();
+        let waker = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            handle.wake();
+        });
+        assert_eq!(client.epoll_wait(ep, &mut room, None), Ok(0));
+        waker.join().unwrap();
+        assert!(start.elapsed() < DEADLINE);
+    }
+}
+
+#[test]
+fn timers_fire_while_nothing_else_happens() {
+    // Looks that end at once, and one that goes on until something is there.
+    for timeout in [NOW, Some(2 * DEADLINE)] {
+        let (mut client, _server) = restless(Mode::Inline);
+        let ep = client.epoll_create().unwrap();
+        let socket = client.socket(Domain::V4).unwrap();
+        client.set_nonblocking(socket, true).unwrap();
+        let patience = SocketOption::UserTimeout(Duration::from_millis(200));
+        client.set_option(socket, patience).unwrap();
+        let (host, start) = (addr(SERVER, 80), Instant::now());
+        assert_eq!(client.connect(socket, host), Err(Errno::EINPROGRESS));
+        add(&mut client, ep, socket, Events::OUT);
+        // Nobody answers.
+        let mut room = [EpollEvent::default()];
+        while client.epoll_wait(ep, &mut room, timeout) == Ok(0) {
+            assert!(start.elapsed() < DEADLINE, "{timeout:?}");
+        }
+        assert!(start.elapsed() < DEADLINE);
+        assert!(client.take_error(socket).unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_message_is_seen_by_who_looks_again_and_again() {
+    let (mut client, mut server) = restless(Mode::Inline);
+    let mut world = World { client, server };
+    let (socket, peer, _) = world.connection(80);
+    World { client, server } = world;
+    let ep = server.epoll_create().unwrap();
+    add(&mut server, ep, peer, Events::IN);
+    let sends = client.epoll_create().unwrap();
+    let at_once = SocketOption::NoDelay(true);
+    client.set_option(socket, at_once).unwrap();
+    for round in 0..100 {
+        assert_eq!(wait(&mut server, ep, 4), [], "{round}");
+        assert_eq!(client.write(socket, &[round; 64]), Ok(64));
+        assert_eq!(wait(&mut client, sends, 4), []);
+        assert_eq!(wait(&mut server, ep, 4), [(peer.0.into(), Events::IN)]);
+        let mut bytes = [0; 64];
+        assert_eq!(server.read(peer, &mut bytes), Ok(64));
+        assert_eq!(bytes, [round; 64]);
     }
 }
 

@@ -8,7 +8,7 @@ use mtcp_core::{Command, Event, Reply};
 use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
 
-use super::{Doorbell, STAGED, Wake};
+use super::{STAGED, Staged, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::{Errno, Result, clock};
@@ -25,7 +25,7 @@ const BATCH: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub(crate) struct Inline {
     runner: Runner,
-    staged: Vec<Doorbell>,
+    staged: Vec<Staged>,
     sleeper: FdSleeper,
     waker: FdWaker,
     failure: Option<String>,
@@ -43,10 +43,8 @@ impl Inline {
         })
     }
 
-    /// Inlined: a doorbell that is put together on the stack and then copied waits until everything written before has left the
-    /// processor's store buffer.
     #[inline(always)]
-    pub(super) fn ring(&mut self, bell: Doorbell) {
+    pub(super) fn ring(&mut self, bell: Staged) {
         if self.staged.len() >= STAGED {
             self.make_room();
         }
@@ -67,10 +65,20 @@ impl Inline {
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {
+        self.begin_turn().map(drop)
+    }
+
+    pub(super) fn begin_turn(&mut self) -> Result<bool> {
         self.check()?;
-        self.runner.begin();
-        self.carry_out();
-        self.settle()
+        let quiet = self.runner.begin_quietly() && self.staged.is_empty();
+        if !quiet {
+            if self.staged.last().is_some_and(|bell| bell.sends()) {
+                self.runner.rouse();
+            }
+            self.carry_out();
+            self.settle()?;
+        }
+        Ok(quiet)
     }
 
     pub(super) fn collect(&mut self) -> Result<()> {
@@ -80,6 +88,9 @@ impl Inline {
     }
 
     pub(super) fn settle(&mut self) -> Result<()> {
+        if self.runner.is_settled() {
+            return Ok(());
+        }
         let sent = self.runner.transmit();
         self.note(sent)
     }
@@ -91,21 +102,32 @@ impl Inline {
     ) -> Result<Wake> {
         self.carry_out();
         self.settle()?;
-        let mut wake = Wake::Look;
         if self.runner.spins() {
-            hint::spin_loop();
-        } else {
-            self.sleeper.prepare();
-            let slept = if asked() {
-                Ok(Wake::Look)
-            } else {
-                self.runner.sleep(deadline, self.sleeper.fd())
-            };
-            self.sleeper.finish();
-            wake = self.note(slept)?;
+            self.spin(deadline, asked);
+            return Ok(Wake::Look);
         }
+        self.sleeper.prepare();
+        let slept = if asked() {
+            Ok(Wake::Look)
+        } else {
+            self.runner.sleep(deadline, self.sleeper.fd())
+        };
+        self.sleeper.finish();
+        let wake = self.note(slept)?;
         self.runner.begin();
         Ok(wake)
+    }
+
+    /// Looks for something to do for as long as that is better than to sleep. Ends in a turn that was begun.
+    fn spin(&mut self, deadline: Option<Instant>, asked: impl Fn() -> bool) {
+        loop {
+            hint::spin_loop();
+            let quiet = self.runner.begin_quietly();
+            let over = deadline.is_some_and(|deadline| deadline <= self.runner.now());
+            if !quiet || over || !self.runner.spins() || asked() {
+                return;
+            }
+        }
     }
 
     /// Sleeps until the stack has something to do, or `wake` is readable.

@@ -12,7 +12,7 @@ use mtcp_core::{Command, Event, Reply};
 use ring::park::FdWaker;
 use wire::time::Instant;
 
-pub(crate) use doorbell::Doorbell;
+pub(crate) use doorbell::{Doorbell, Staged};
 pub(crate) use inline::{Inline, REPORTS};
 pub(crate) use paired::Paired;
 
@@ -52,7 +52,13 @@ impl Driver {
     /// Stages news that needs no answer; it goes with the next `submit` or `call`.
     #[inline(always)]
     pub(crate) fn ring(&mut self, bell: Doorbell) {
+        let bell = Staged::from(bell);
         either!(self, driver => driver.ring(bell));
+    }
+
+    /// Starts a turn: hands over what was staged, and has it sent. True: that was nothing, and nothing has come.
+    pub(crate) fn begin_turn(&mut self) -> Result<bool> {
+        either!(self, driver => driver.begin_turn())
     }
 
     /// Hands over what was staged, and has it sent.

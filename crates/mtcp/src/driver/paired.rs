@@ -15,7 +15,7 @@ use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
 
 use super::stand_in::StandIn;
-use super::{Doorbell, Inline, STAGED, Wake};
+use super::{Inline, STAGED, Staged, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::{Errno, Result, signals};
@@ -24,7 +24,7 @@ use crate::{Errno, Result, signals};
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) inline: Inline,
-    bells: Consumer<Doorbell>,
+    bells: Consumer<Staged>,
     /// It ran while the application was elsewhere, which may not have seen what came of that.
     pub(super) stood_in: bool,
 }
@@ -102,7 +102,7 @@ impl Shared {
 /// A stack that two threads may run.
 #[derive(Debug)]
 pub(crate) struct Paired {
-    bells: Producer<Doorbell>,
+    bells: Producer<Staged>,
     shared: Arc<Shared>,
     /// Of the application's sleep.
     bell: FdWaker,
@@ -168,7 +168,7 @@ impl Paired {
     }
 
     #[inline]
-    pub(super) fn ring(&mut self, bell: Doorbell) {
+    pub(super) fn ring(&mut self, bell: Staged) {
         let mut bell = bell;
         while let Err(back) = self.bells.push(bell) {
             bell = back;
@@ -178,6 +178,10 @@ impl Paired {
             }
         }
         self.standing.wake();
+    }
+
+    pub(super) fn begin_turn(&mut self) -> Result<bool> {
+        self.with(Inline::begin_turn)
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {

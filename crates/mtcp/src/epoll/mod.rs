@@ -196,7 +196,8 @@ impl Context {
 
     /// What an entry just taken from the ready list has to report.
     fn report(&mut self, index: u32) -> Option<EpollEvent> {
-        let Entry { socket, armed, .. } = *self.watch.entry_mut(index)?;
+        let entry = self.watch.entry_mut(index)?;
+        let (socket, armed) = (entry.socket, entry.armed());
         let mut ready = self.readiness(socket) & armed;
         if armed.contains(Events::OUT) && !ready.contains(Events::OUT) {
             ready |= self.ask_for_space(socket);
@@ -211,13 +212,13 @@ impl Context {
         if events.is_empty() {
             return None;
         }
-        let how = entry.interest.events;
+        let how = entry.events;
         if over && how.contains(Events::ONESHOT) {
-            entry.armed = Events::empty();
+            entry.disarmed = true;
         }
         let report = EpollEvent {
             events,
-            data: entry.interest.data,
+            data: entry.data(),
         };
         if !over || !how.intersects(Events::ET | Events::ONESHOT) {
             self.watch.queue(index);
@@ -229,10 +230,10 @@ impl Context {
 impl Entry {
     /// The next of `ready` to report alone, and whether it was the last of this round.
     fn next_bit(&mut self, ready: Events) -> (Events, bool) {
-        let mut left = ready.difference(self.done);
-        if left.is_empty() && !self.interest.events.contains(Events::ET) {
+        let mut left = ready.difference(self.done());
+        if left.is_empty() && !self.events.contains(Events::ET) {
             left = ready;
-            self.done = Events::empty();
+            self.set_done(Events::empty());
         }
         let order = [
             Events::ERR,
@@ -245,14 +246,14 @@ impl Entry {
             Events::HUP,
         ];
         let Some(bit) = order.into_iter().find(|&bit| left.contains(bit)) else {
-            self.done = Events::empty();
+            self.set_done(Events::empty());
             return (Events::empty(), true);
         };
-        self.done |= bit;
-        let rest = ready.difference(self.done | Events::HUP);
+        self.set_done(self.done() | bit);
+        let rest = ready.difference(self.done() | Events::HUP);
         let over = bit == Events::ERR || rest.is_empty();
         if over {
-            self.done = Events::empty();
+            self.set_done(Events::empty());
         }
         (bit, over)
     }

@@ -16,19 +16,55 @@ const ALWAYS: Events = Events::ERR.union(Events::HUP);
 /// One socket in one instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) instance: u32,
+    instance: u32,
     pub(crate) socket: SocketId,
-    pub(crate) interest: Interest,
-    /// What to report; empty after a one-shot report.
-    pub(crate) armed: Events,
-    /// Reported already of what is true, where bits are reported one at a time.
-    pub(crate) done: Events,
-    /// In the ready list.
-    queued: bool,
+    pub(crate) events: Events,
+    /// Of [`Interest::data`], in two words: it need not be aligned.
+    data: [u32; 2],
     previous: u32,
     next: u32,
     /// The next entry that watches the same socket.
     sibling: u32,
+    /// Low bits of [`Self::done`].
+    done: u16,
+    /// In the ready list.
+    queued: bool,
+    /// After a one-shot report there is nothing more to report.
+    pub(crate) disarmed: bool,
+}
+
+const _: () = assert!(size_of::<Option<Entry>>() == 36);
+
+impl Entry {
+    fn set_interest(&mut self, interest: Interest) {
+        self.events = interest.events;
+        self.data = [interest.data as u32, (interest.data >> 32) as u32];
+        self.disarmed = false;
+        self.set_done(Events::empty());
+    }
+
+    pub(crate) fn data(&self) -> u64 {
+        let [low, high] = self.data;
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    /// What to report.
+    pub(crate) fn armed(&self) -> Events {
+        if self.disarmed {
+            Events::empty()
+        } else {
+            self.events.difference(HOW) | ALWAYS
+        }
+    }
+
+    /// Reported already of what is true, where bits are reported one at a time. All that can be true is in the low 16 bits.
+    pub(crate) fn done(&self) -> Events {
+        Events::from_bits_truncate(self.done.into())
+    }
+
+    pub(crate) fn set_done(&mut self, done: Events) {
+        self.done = done.bits() as u16;
+    }
 }
 
 /// One epoll instance.
@@ -45,11 +81,6 @@ pub(crate) struct Instance {
 pub(crate) struct Watch {
     entries: Slab<Entry>,
     instances: Slab<Instance>,
-}
-
-/// What an interest arms.
-fn arm(interest: Interest) -> Events {
-    interest.events.difference(HOW) | ALWAYS
 }
 
 impl Watch {
@@ -106,17 +137,20 @@ impl Watch {
         interest: Interest,
         first: u32,
     ) -> u32 {
-        let index = self.entries.insert(Entry {
+        let mut entry = Entry {
             instance,
             socket,
-            interest,
-            armed: arm(interest),
-            done: Events::empty(),
-            queued: false,
+            events: Events::empty(),
+            data: [0; 2],
             previous: NONE,
             next: NONE,
             sibling: first,
-        });
+            done: 0,
+            queued: false,
+            disarmed: false,
+        };
+        entry.set_interest(interest);
+        let index = self.entries.insert(entry);
         self.queue(index);
         index
     }
@@ -124,9 +158,7 @@ impl Watch {
     /// Replaces the interest of an entry, arms and queues it.
     pub(crate) fn modify(&mut self, index: u32, interest: Interest) {
         if let Some(entry) = self.entries.get_mut(index) {
-            entry.interest = interest;
-            entry.armed = arm(interest);
-            entry.done = Events::empty();
+            entry.set_interest(interest);
             self.queue(index);
         }
     }
@@ -165,8 +197,8 @@ impl Watch {
         let mut index = first;
         while let Some(entry) = self.entries.get_mut(index) {
             let sibling = entry.sibling;
-            if entry.armed.intersects(edges) {
-                entry.done = entry.done.difference(edges);
+            if entry.armed().intersects(edges) {
+                entry.set_done(entry.done().difference(edges));
                 self.queue(index);
             }
             index = sibling;
@@ -231,7 +263,7 @@ impl Watch {
             .map_or(NONE, |instance| instance.head);
         let mut list = Vec::new();
         while let Some(entry) = self.entries.get(next) {
-            list.push((entry.socket, entry.armed));
+            list.push((entry.socket, entry.armed()));
             next = entry.next;
         }
         list

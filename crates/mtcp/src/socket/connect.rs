@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mtcp_core::{Command, ConnId, Reply, Status, Token};
 
+use super::ends::Ends;
 use super::listen::inward;
 use super::table::{Body, Flags};
 use super::{SocketId, SourceRange};
@@ -153,7 +154,7 @@ impl Context {
         options.fast_open_connect |= fast;
         let local = if bound {
             Some(source(
-                inward(socket.domain(), details.local)?,
+                inward(socket.domain(), details.ends.local())?,
                 remote_inner,
             )?)
         } else {
@@ -175,8 +176,7 @@ impl Context {
         socket.flags |= Flags::CONNECTING;
         socket.flags -= Flags::SHUT_RD | Flags::SHUT_WR | Flags::ERROR_TAKEN | Flags::DRAINED;
         socket.flags.set(Flags::DEFERRED, deferred);
-        details.local = Self::outward(v6, local);
-        details.remote = remote;
+        details.ends = Ends::new(Self::outward(v6, local), remote);
         self.own(conn, id);
         self.hand_over(id);
         Ok(conn)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mtcp_core::{Command, ConnId, ListenerId, Reply, Token};
 
 use super::bindings::Binding;
+use super::ends::Ends;
 use super::table::{Body, Details, Flags};
 use super::{Domain, SocketId};
 use crate::driver::Doorbell;
@@ -105,7 +106,8 @@ impl Context {
             .take(inner.port(), binding)
             .ok_or(Errno::EADDRINUSE)?;
         socket.flags |= Flags::BOUND;
-        details.local = SocketAddr::new(local.ip(), port);
+        let local = SocketAddr::new(local.ip(), port);
+        details.ends = Ends::new(local, details.ends.remote());
         Ok(())
     }
 
@@ -119,7 +121,7 @@ impl Context {
             socket.body,
             socket.flags,
             details.choices.options,
-            details.local,
+            details.ends.local(),
         );
         match body {
             Body::Listener(_) => return Ok(()),
@@ -128,7 +130,7 @@ impl Context {
         }
         let inner = inward(socket.domain(), local)?;
         self.take_port(id, inner, local, true)?;
-        let local = self.table.look(id)?.1.local;
+        let local = self.table.look(id)?.1.ends.local();
         let local = inward(self.table.get(id)?.domain(), local)?;
         let listener = Listener {
             id: ListenerId {
@@ -211,8 +213,7 @@ impl Context {
             choices = self.table.share(own);
         }
         let details = Details {
-            local: Self::outward(v6, local),
-            remote,
+            ends: Ends::new(Self::outward(v6, local), remote),
             choices,
         };
         let accepted = match self.table.insert(Body::Stream(conn), flags, details) {
@@ -265,7 +266,7 @@ impl Context {
         if let Ok((socket, details)) = self.table.look(id)
             && socket.flags.contains(Flags::BOUND)
         {
-            self.bindings.release(details.local, id);
+            self.bindings.release(details.ends.local(), id);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{CongestionControl, Errno};
 pub(crate) mod bindings;
 mod close;
 pub(crate) mod connect;
+mod ends;
 pub(crate) mod listen;
 mod option_values;
 mod options;

@@ -45,7 +45,7 @@ impl Context {
     /// # Errors
     /// `EBADF`, `ENOTSOCK`.
     pub fn local_addr(&self, id: SocketId) -> Result<SocketAddr> {
-        Ok(self.table.look(id)?.1.local)
+        Ok(self.table.look(id)?.1.ends.local())
     }
 
     /// The peer.
@@ -60,7 +60,7 @@ impl Context {
         let status = self.streams.status(conn.slot);
         if status.contains(Status::CONNECTED) && !status.intersects(Status::ERROR | Status::CLOSED)
         {
-            Ok(details.remote)
+            Ok(details.ends.remote())
         } else {
             Err(Errno::ENOTCONN)
         }

@@ -8,6 +8,7 @@ use bitflags::bitflags;
 use mtcp_core::ConnId;
 use mtcp_core::command::{Keepalive, Options};
 
+use super::ends::Ends;
 use super::{Domain, Kind, SocketId};
 use crate::{Errno, Result};
 
@@ -84,8 +85,7 @@ pub(crate) struct Socket {
 /// The rest, for streams and listeners.
 #[derive(Clone, Debug)]
 pub(crate) struct Details {
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
+    pub(crate) ends: Ends,
     pub(crate) choices: Arc<Choices>,
 }
 
@@ -155,8 +155,7 @@ impl Table {
     pub(crate) fn blank(&self, domain: Domain) -> Details {
         let none = unspecified(domain);
         Details {
-            local: none,
-            remote: none,
+            ends: Ends::new(none, none),
             choices: Arc::clone(&self.usual),
         }
     }
@@ -352,7 +351,7 @@ mod tests {
     #[test]
     fn records_are_small() {
         assert!(size_of::<Socket>() <= 24, "{}", size_of::<Socket>());
-        assert!(size_of::<Details>() <= 72, "{}", size_of::<Details>());
+        assert!(size_of::<Details>() <= 24, "{}", size_of::<Details>());
     }
 
     #[test]
