@@ -81,8 +81,8 @@ fn full() -> bool {
 ///
 /// They begin within a second, each at its own time. Here the links of the senders carry a burst in no time: flows of one host that began
 /// at the same moment would lose their first windows together, time out at the same millisecond, and meet a full queue together again,
-/// each time twice as late. And the hosts poll: in the 20 µs that others take to notice a frame, 16 pass here, and flows whose windows
-/// travel in one piece lose much of it at once.
+/// each time twice as late. And the hosts poll: in the 20 µs that others take to notice a frame, 16 pass at 10 Gbit/s, and flows
+/// whose windows travel in one piece lose much of it at once.
 fn crowd(flows: u32, seconds: u64) -> Bottleneck {
     const EACH: u64 = 1_250_000;
     let rate = u64::from(flows) * EACH;

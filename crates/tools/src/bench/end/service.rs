@@ -35,7 +35,8 @@ pub(crate) struct Exchange {
 
 #[derive(Clone, Copy, Default)]
 struct Count {
-    received: usize,
+    /// Bytes of a message that is not complete.
+    received: u32,
     messages: u32,
 }
 
@@ -66,9 +67,9 @@ impl Exchange {
         let Some(count) = self.counts.get_mut(socket.0 as usize) else {
             return true;
         };
-        count.received += read;
-        while count.received >= self.size {
-            count.received -= self.size;
+        let received = count.received as usize + read;
+        count.received = (received % self.size) as u32;
+        for _ in 0..received / self.size {
             count.messages += 1;
             let last = count.messages == self.messages;
             let more = if last && self.tuned {
