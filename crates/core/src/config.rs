@@ -180,7 +180,7 @@ pub struct Config {
     pub common_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
-    /// Connections that keep all of their state at hand while they idle; when there are more, what is rarely needed is packed.
+    /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
     pub max_awake: u32,
     /// Half-open records over all listeners.
     pub max_half_open: u32,

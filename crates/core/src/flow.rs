@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+mod kept;
 mod table;
 
+pub(crate) use kept::{Kept, LongKeys};
 pub use table::{Digest, FlowHash, FlowTable, Guess};
 
 /// The two highest bits of an id say what it names; the rest is a slot.

@@ -144,6 +144,12 @@ impl Wheel {
         self.node(id).is_some_and(|node| node.next != IDLE)
     }
 
+    /// When the timer `id` fires, if it is set.
+    pub fn deadline(&self, id: u32) -> Option<Instant> {
+        let node = self.node(id).filter(|node| node.next != IDLE)?;
+        Some(Instant::from_millis(node.expires))
+    }
+
     /// The next timer that is due at `now`, which stops it; `None` when no more are due.
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let target = now.as_millis().max(self.current);

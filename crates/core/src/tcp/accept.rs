@@ -111,7 +111,7 @@ impl Tcp {
         opening: &Opening,
         hash: FlowHash,
     ) {
-        let Some((hot, cold)) = self.conns.place(slot, record.key, hash) else {
+        let Some((hot, cold)) = self.conns.place(slot, &record.key, hash) else {
             return;
         };
         let options = self.shared.options.at(opening.options);

@@ -1,4 +1,4 @@
-//! What is left of [`Cold`] while a connection idles: a seventh of it.
+//! What is left of a control block while its connection idles: a quarter of it.
 //!
 //! A record is made only if it gives back exactly what there was, but for what means nothing while nothing is in flight, or after a silence
 //! of a retransmission time-out. So nothing that looks at a connection can tell whether it slept; one that is unusual in a way that has no
@@ -8,13 +8,15 @@ use std::net::IpAddr;
 
 use bitflags::bitflags;
 use wire::seq::SeqNumber;
+use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::cc::AtRest;
+use crate::cc::{AtRest, Window};
 use crate::command::Options;
 use crate::config::Config;
-use crate::flow::FlowKey;
-use crate::id::Token;
+use crate::event::Ready;
+use crate::flow::{FlowHash, FlowKey, Kept};
+use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::autotune::SendLimit;
@@ -26,7 +28,7 @@ use crate::tcp::option_sets::SetId;
 use crate::tcp::path_probe::Finding;
 use crate::tcp::rack::{Reordered, Reordering};
 use crate::tcp::ranges::{Range, RangeSet};
-use crate::tcp::rtt::MinRtt;
+use crate::tcp::rtt::{MinRtt, Rtt};
 use crate::tcp::tail::TailProbe;
 use crate::tcp::tally::{Few, Tally};
 use crate::tcp::tcb::{Cold, Fill, Flags, Hot};
@@ -43,7 +45,10 @@ const ACTIVE: Flags = Flags::PERSIST
     .union(Flags::UNANNOUNCED)
     .union(Flags::BACKLOG)
     .union(Flags::SENT_LOG)
-    .union(Flags::DUPLICATE);
+    .union(Flags::DUPLICATE)
+    .union(Flags::TIMING)
+    .union(Flags::ACK_NOW)
+    .union(Flags::ACK_DELAYED);
 
 bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +62,40 @@ bitflags! {
     }
 }
 
+/// How it is found, and where it sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    pub key: Kept,
+    pub hash: FlowHash,
+    /// What the owner of the records calls the next hop.
+    pub via: u8,
+}
+
 /// See the module. What is at SND.UNA or RCV.NXT, or as far behind as there were bytes, is not in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asleep {
+    pub key: Kept,
+    pub hash: FlowHash,
+    snd_una: SeqNumber,
+    rcv_nxt: SeqNumber,
+    snd_wnd: u32,
+    max_snd_wnd: u32,
+    rcv_wnd: u32,
+    ts_recent: u32,
+    ts_offset: u32,
+    window: Window,
+    /// Milliseconds, low 32 bits.
+    last_received: u32,
+    rtt: Rtt,
+    flags: Flags,
+    mss: u16,
+    rcv_mss: u16,
+    snd_wscale: u8,
+    rcv_wscale: u8,
+    port: PortId,
+    dup_acks: u8,
+    quick_acks: u8,
+    predicted: TcpFlags,
     pub counted: Counted,
     /// Milliseconds, low 32 bits.
     last_sent: u32,
@@ -76,11 +112,11 @@ pub(crate) struct Asleep {
     answer: Answer,
     reordering: Reordered,
     send_limit: SendLimit,
-    /// What the owner of the records calls the next hop.
+    /// As in [`Name`].
     pub via: u8,
 }
 
-const _: () = assert!(size_of::<Asleep>() <= 88);
+const _: () = assert!(size_of::<Asleep>() <= 172);
 
 /// What was counted, or the index of a record of it, if it is too much.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +128,21 @@ pub(crate) enum Counted {
 /// Whether nothing is in flight, held or due that the record has no place for.
 pub(crate) fn is_idle(hot: &Hot) -> bool {
     hot.state == State::Established && hot.flight() == 0 && hot.backoff == 0 && !hot.has(ACTIVE)
+}
+
+impl Hot {
+    /// As [`Cold::forget_flight`].
+    pub fn forget_flight(&mut self) {
+        // The wheel knows.
+        self.wheel_at = Instant::FAR;
+        // Whatever comes next is newer.
+        self.snd_wl1 = self.rcv_nxt;
+        self.snd_wl2 = self.snd_una;
+        self.ack_at = 0;
+        self.fin_seq = self.snd_una;
+        self.rtt_seq = self.snd_una;
+        self.rtt_at = 0;
+    }
 }
 
 impl Cold {
@@ -132,16 +183,38 @@ impl Cold {
 }
 
 impl Asleep {
-    /// As much of `cold` as there is room for. `None`: there is none for its congestion control.
-    pub fn of(cold: &Cold, una: SeqNumber, counted: Counted, via: u8) -> Option<Self> {
-        Some(Self {
+    /// As much of both parts as there is room for.
+    pub fn of(hot: &Hot, cold: &Cold, congestion: AtRest, counted: Counted, name: Name) -> Self {
+        let Name { key, hash, via } = name;
+        Self {
+            key,
+            hash,
+            snd_una: hot.snd_una,
+            rcv_nxt: hot.rcv_nxt,
+            snd_wnd: hot.snd_wnd,
+            max_snd_wnd: hot.max_snd_wnd,
+            rcv_wnd: hot.rcv_wnd(),
+            ts_recent: hot.ts_recent,
+            ts_offset: hot.ts_offset,
+            window: hot.window,
+            last_received: hot.last_received,
+            rtt: hot.rtt,
+            flags: hot.flags,
+            mss: hot.mss,
+            rcv_mss: hot.rcv_mss,
+            snd_wscale: hot.snd_wscale,
+            rcv_wscale: hot.rcv_wscale,
+            port: hot.port,
+            dup_acks: hot.dup_acks,
+            quick_acks: hot.quick_acks,
+            predicted: hot.predicted,
             counted,
             last_sent: cold.last_sent.as_millis() as u32,
-            congestion: cold.congestion.at_rest()?,
+            congestion,
             options: cold.options,
             token: cold.token,
             min_rtt: cold.min_rtt,
-            finding: cold.search.finding(una),
+            finding: cold.search.finding(hot.snd_una),
             mtu: cold.path.mtu,
             peer_mss: cold.peer_mss,
             local_mss: cold.local_mss,
@@ -151,11 +224,53 @@ impl Asleep {
             reordering: cold.reordering.packed(),
             send_limit: cold.autotune.packed_limit(),
             via,
-        })
+        }
     }
 
-    /// What it was made from, of the connection `key` with this `hot` part and this `tally`, not long before `now`.
-    pub fn awake(&self, now: Instant, rest: &Rest<'_>) -> Cold {
+    /// The one part that it was made from, but for what the wheel knows.
+    pub fn hot(&self) -> Hot {
+        let (una, nxt) = (self.snd_una, self.rcv_nxt);
+        Hot {
+            wheel_at: Instant::FAR,
+            rtx_at: Instant::FAR,
+            early_at: Instant::FAR,
+            snd_una: una,
+            snd_nxt: una,
+            snd_wl1: nxt,
+            snd_wl2: una,
+            snd_wnd: self.snd_wnd,
+            max_snd_wnd: self.max_snd_wnd,
+            rcv_nxt: nxt,
+            rcv_adv: nxt + self.rcv_wnd,
+            last_ack_sent: nxt,
+            ts_recent: self.ts_recent,
+            ts_offset: self.ts_offset,
+            ack_at: 0,
+            window: self.window,
+            fin_seq: una,
+            rtt_seq: una,
+            rtt_at: 0,
+            last_received: self.last_received,
+            rtt: self.rtt,
+            flags: self.flags,
+            mss: self.mss,
+            rcv_mss: self.rcv_mss,
+            state: State::Established,
+            snd_wscale: self.snd_wscale,
+            rcv_wscale: self.rcv_wscale,
+            port: self.port,
+            dup_acks: self.dup_acks,
+            dup_acks_due: 0,
+            backoff: 0,
+            quick_acks: self.quick_acks,
+            retries: 0,
+            ready: Ready::empty(),
+            predicted: self.predicted,
+        }
+    }
+
+    /// The other part, of the connection `key` with this `hot` part and this `tally`, not long before `now`.
+    pub fn cold(&self, now: Instant, rest: &Rest<'_>) -> Cold {
         let Rest {
             config,
             options,

@@ -132,16 +132,12 @@ impl Tcp {
 
     /// Takes the connection out of the flow table, or leaves a TIME_WAIT record there.
     fn release_flow(&mut self, now: Instant, slot: u32) {
-        let Some(hash) = self.conns.hash(slot) else {
+        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
             return;
         };
-        let id = flow::id(flow::CONNECTION, slot);
-        let waits = self
-            .conns
-            .hot(slot)
-            .is_some_and(|hot| hot.state == State::TimeWait);
-        if !(waits && self.start_time_wait(now, slot, hash)) {
-            self.flows.remove(hash, id);
+        let (hash, waits) = (conn.hash, conn.hot.state == State::TimeWait);
+        if !(waits && self.start_time_wait(now, slot)) {
+            self.flows.remove(hash, flow::id(flow::CONNECTION, slot));
         }
     }
 

@@ -347,7 +347,7 @@ impl Tcp {
             self.conns.free(slot);
             return Err(Error::NoMemory);
         }
-        let placed = self.conns.place(slot, opening.key, hash);
+        let placed = self.conns.place(slot, &opening.key, hash);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
         let models = &mut self.shared.models;
         *hot = open::hot(&self.shared.config, opening, options, now);

@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use ring::region::Column;
 use ring::stream::Status;
 use wire::time::Instant;
 
@@ -14,10 +13,9 @@ use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::{self, FlowHash, FlowKey};
 use crate::info::State;
-use crate::tcp::colds::Colds;
-use crate::tcp::open;
+use crate::tcp::blocks::Blocks;
 use crate::tcp::queues::Output;
-use crate::tcp::shared::{Shared, page_policy};
+use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Flags, Hot};
 
 /// Why processing of a segment ends before its last step.
@@ -40,35 +38,18 @@ impl From<Drop> for Stop {
 /// What a step of RFC 9293 §3.10.7 says: go on, or not.
 pub(crate) type Step = Result<(), Stop>;
 
-/// The columns.
+/// All of them.
 #[derive(Debug)]
 pub(crate) struct Conns {
     pub slots: Slots,
-    hot: Column<Hot>,
-    colds: Colds,
-    names: Column<Name>,
-    /// What a place is filled with before its first connection.
-    blank: Hot,
-}
-
-/// How segments name a connection.
-#[derive(Clone, Copy, Debug)]
-struct Name {
-    key: FlowKey,
-    /// Of the key, in the flow table.
-    hash: FlowHash,
+    blocks: Blocks,
 }
 
 impl Conns {
     pub fn new(config: &Config) -> io::Result<Self> {
-        let max = config.max_connections as usize;
-        let pages = page_policy(config);
         Ok(Self {
             slots: Slots::new(config.max_connections)?,
-            hot: Column::with_capacity(max, pages)?,
-            colds: Colds::new(config)?,
-            names: Column::with_capacity(max, pages)?,
-            blank: open::blank(config).0,
+            blocks: Blocks::new(config)?,
         })
     }
 
@@ -77,97 +58,45 @@ impl Conns {
     pub fn place(
         &mut self,
         slot: u32,
-        key: FlowKey,
+        key: &FlowKey,
         hash: FlowHash,
     ) -> Option<(&mut Hot, &mut Cold)> {
-        set(&mut self.names, slot, &Name { key, hash });
-        let cold = self.colds.put(slot)?;
-        let hot = place(&mut self.hot, slot, &self.blank)?;
-        Some((hot, cold))
+        self.blocks.put(slot, key, hash)
     }
 
     /// Gives a slot back, filled in or not.
     pub fn free(&mut self, slot: u32) {
-        self.colds.free(slot);
+        self.blocks.free(slot);
         self.slots.free(slot);
     }
 
-    /// Packs what is rarely needed of those that idle, a few at a time.
+    /// Packs those that idle, a few at a time.
     pub fn rest(&mut self, now: Instant, sh: &Shared) {
-        let (hot, names) = (&self.hot, &self.names);
-        self.colds.rest(now, sh, |slot| {
-            let index = slot as usize;
-            Some((hot.get(index)?, &names.get(index)?.key))
-        });
+        self.blocks.rest(now, sh);
     }
 
     /// When [`Self::rest`] wants to be called, though nothing else is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.colds.next_deadline()
+        self.blocks.next_deadline()
     }
 
-    /// How many have all of their state at hand, and how many are packed.
+    /// How many have their state at hand, and how many are packed.
     pub fn counts(&self) -> (u32, u32) {
-        self.colds.counts()
+        self.blocks.counts()
     }
 
     pub fn key(&self, slot: u32) -> FlowKey {
-        self.names
-            .get(slot as usize)
-            .map_or(FlowKey::NONE, |name| name.key)
-    }
-
-    /// The hash of its key.
-    pub fn hash(&self, slot: u32) -> Option<FlowHash> {
-        self.names.get(slot as usize).map(|name| name.hash)
-    }
-
-    pub fn hot(&self, slot: u32) -> Option<&Hot> {
-        self.hot.get(slot as usize)
+        self.blocks.key(slot)
     }
 
     pub fn prefetch(&self, slot: u32) {
-        self.hot.prefetch(slot as usize);
-        self.names.prefetch(slot as usize);
-        self.colds.prefetch(slot);
+        self.blocks.prefetch(slot);
     }
 
     /// The connection in `slot`, which was given out once.
     pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
-        let index = slot as usize;
-        let hot = self.hot.get_mut(index)?;
-        let key = &self.names.get(index)?.key;
-        let cold = self.colds.at_mut(slot, hot, key, sh)?;
-        Some(Conn {
-            slot,
-            hot,
-            cold,
-            key,
-            sh,
-        })
+        self.blocks.view(slot, sh)
     }
-}
-
-pub(crate) fn set<T: Copy>(column: &mut Column<T>, slot: u32, value: &T) {
-    match column.get_mut(slot as usize) {
-        Some(entry) => *entry = *value,
-        // Slots are given out in ascending order before they are used again, up to the capacity of the column.
-        None => {
-            let _ = column.push(*value);
-        }
-    }
-}
-
-/// The entry of a slot, `blank` if it never had one.
-pub(crate) fn place<'a, T: Copy>(
-    column: &'a mut Column<T>,
-    slot: u32,
-    blank: &T,
-) -> Option<&'a mut T> {
-    if column.len() == slot as usize {
-        column.push(*blank).ok()?;
-    }
-    column.get_mut(slot as usize)
 }
 
 /// One connection and what it shares with all others.
@@ -177,6 +106,8 @@ pub(crate) struct Conn<'a> {
     pub hot: &'a mut Hot,
     pub cold: &'a mut Cold,
     pub key: &'a FlowKey,
+    /// Of the key, in the flow table.
+    pub hash: FlowHash,
     pub sh: &'a mut Shared,
 }
 

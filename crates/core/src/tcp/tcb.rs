@@ -101,7 +101,7 @@ bitflags! {
 }
 
 /// What a data segment or an ACK needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(crate) struct Hot {
     /// When the wheel fires for this connection: the earliest of its deadlines, or earlier. `FAR`: not scheduled.

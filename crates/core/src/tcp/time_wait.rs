@@ -10,7 +10,7 @@ use wire::time::Instant;
 use crate::arena::Slots;
 use crate::config::Config;
 use crate::drops::Drop;
-use crate::flow::{self, FlowHash, FlowKey};
+use crate::flow::{self, FlowKey};
 use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::tcp::Tcp;
@@ -140,15 +140,16 @@ impl TimeWaits {
 impl Tcp {
     /// Replaces a connection by a record. False if there can be none.
     /// RFC 9293 MUST-13.
-    pub fn start_time_wait(&mut self, now: Instant, slot: u32, hash: FlowHash) -> bool {
-        let Some(hot) = self.conns.hot(slot).copied() else {
+    pub fn start_time_wait(&mut self, now: Instant, slot: u32) -> bool {
+        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
             return false;
         };
+        let (hot, key, hash) = (*conn.hot, *conn.key, conn.hash);
         let mut facts = Facts::empty();
         facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
         let record = TimeWait {
             expires: now + self.shared.config.time_wait,
-            key: self.conns.key(slot),
+            key,
             snd_nxt: hot.snd_nxt,
             rcv_nxt: hot.rcv_nxt,
             ts_recent: hot.ts_recent,

@@ -35,6 +35,8 @@ fn exchange(h: &mut Harness, round: u32, len: u32) -> TcpInfo {
     let (from, to) = (1 + 100 * round, 1 + len * round);
     h.inject(seg().seq(from).ack(to).win(WIN).len(100));
     assert_eq!(h.read().len(), 100);
+    // News that nobody has asked for keeps it awake.
+    h.events();
     h.write(len as usize);
     h.drain();
     h.advance(20);
@@ -140,6 +142,7 @@ fn what_came_out_of_order_is_not_forgotten() {
         h.inject(seg().seq(101).ack(1).win(WIN).len(100));
         h.inject(seg().seq(1).ack(1).win(WIN).len(100));
         assert_eq!(h.read().len(), 200);
+        h.events();
         h.drain();
         idle(&mut h, 10_000);
         h
@@ -155,4 +158,26 @@ fn what_came_out_of_order_is_not_forgotten() {
     packed.abort();
     packed.drain();
     assert_eq!(counts(&packed), (0, 0));
+}
+
+/// Its addresses are kept beside the packed record.
+#[test]
+fn one_of_ipv6_is_found_while_it_sleeps() {
+    let h = Harness::with(|config| config.max_awake = 0).over_ipv6();
+    let mut h = h.and_established(&Handshake::default());
+    for round in 0..3 {
+        idle(&mut h, 1000);
+        assert_eq!(counts(&h), (0, 1), "{round}");
+        let (from, to) = (1 + 100 * round, 1 + 10 * round);
+        h.inject(seg().seq(from).ack(to).win(WIN).len(100));
+        assert_eq!((h.read().len(), counts(&h)), (100, (1, 0)));
+        h.events();
+        h.write(10);
+        assert!(h.drain() > 0);
+        h.send(seg().seq(from + 100).ack(to + 10).win(WIN));
+    }
+    idle(&mut h, 1000);
+    h.abort();
+    h.drain();
+    assert_eq!(counts(&h), (0, 0));
 }

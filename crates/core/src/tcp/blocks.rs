@@ -1,4 +1,4 @@
-//! Where the [`Cold`] parts of control blocks are: at hand, or packed while their connections idle.
+//! Where control blocks are: at hand, or packed while their connections idle.
 //!
 //! The ones at hand take turns to be looked at, the one that waits longest first; one whose connection has been idle for a while is packed.
 //! As long as there are not many of them, nobody looks.
@@ -7,17 +7,17 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ring::prefetch::prefetch;
+use ring::prefetch::{prefetch, prefetch_all};
 use ring::region::{Column, PagePolicy};
 use wire::time::Instant;
 
 use crate::arena::Slots;
 use crate::config::Config;
-use crate::flow::FlowKey;
+use crate::flow::{self, FlowHash, FlowKey, LongKeys};
 use crate::list::{Link, List};
 use crate::side_pool::SidePool;
-use crate::tcp::asleep::{Asleep, Counted, Rest, is_idle};
-use crate::tcp::conn::{place, set};
+use crate::tcp::asleep::{self, Asleep, Counted, Rest, is_idle};
+use crate::tcp::conn::Conn;
 use crate::tcp::open;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::tally::{Few, Tally};
@@ -47,22 +47,34 @@ enum Found {
     Packed,
 }
 
+/// How segments name a connection.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    key: FlowKey,
+    /// Of the key, in the flow table.
+    hash: FlowHash,
+    /// What everyone else calls it.
+    slot: u32,
+}
+
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Colds {
+pub(crate) struct Blocks {
     /// By slot of the connection: where it is.
     places: Column<u32>,
-    at_hand: Column<Cold>,
+    // By place, of those at hand.
+    hot: Column<Hot>,
+    cold: Column<Cold>,
+    names: Column<Name>,
     /// What a place is filled with before its first connection.
-    blank: Cold,
+    blank: (Hot, Cold),
     slots: Slots,
-    /// Whose each one at hand is.
-    owners: Vec<u32>,
     /// Those at hand, the one looked at longest ago first.
     turns: List,
     links: Vec<Link>,
     packed: SidePool<Asleep>,
     /// Of packed ones, what is too much to be packed.
+    keys: LongKeys,
     tallies: SidePool<Tally>,
     gateways: Vec<IpAddr>,
     /// With no more at hand than this, nothing is packed.
@@ -74,22 +86,23 @@ pub(crate) struct Colds {
     look_at: Option<Instant>,
 }
 
-impl Colds {
+impl Blocks {
     pub fn new(config: &Config) -> io::Result<Self> {
         let max = config.max_connections;
         let pages = page_policy(config);
-        let (mut owners, mut links) = (Vec::new(), Vec::new());
-        owners.try_reserve_exact(max as usize)?;
+        let mut links = Vec::new();
         links.try_reserve_exact(max as usize)?;
         Ok(Self {
             places: Column::with_capacity(max as usize, PagePolicy::Small)?,
-            at_hand: Column::with_capacity(max as usize, pages)?,
-            blank: open::blank(config).1,
+            hot: Column::with_capacity(max as usize, pages)?,
+            cold: Column::with_capacity(max as usize, pages)?,
+            names: Column::with_capacity(max as usize, pages)?,
+            blank: open::blank(config),
             slots: Slots::new(max)?,
-            owners,
             turns: List::new(),
             links,
             packed: SidePool::new(max)?,
+            keys: LongKeys::new(max)?,
             tallies: SidePool::new(max)?,
             gateways: Vec::new(),
             at_ease: config.max_awake,
@@ -100,19 +113,28 @@ impl Colds {
     }
 
     /// A place for that of a connection in `slot`, which has none. There are as many as slots.
-    pub fn put(&mut self, slot: u32) -> Option<&mut Cold> {
-        let index = self.slots.alloc()?;
-        match self.owners.get_mut(index as usize) {
-            Some(owner) => *owner = slot,
-            None => {
-                self.owners.push(slot);
-                self.links.push(Link::NEW);
-            }
+    pub fn put(
+        &mut self,
+        slot: u32,
+        key: &FlowKey,
+        hash: FlowHash,
+    ) -> Option<(&mut Hot, &mut Cold)> {
+        let place = self.slots.alloc()?;
+        if place as usize == self.links.len() {
+            self.links.push(Link::NEW);
         }
-        self.turns.push_back(&mut self.links, index);
+        self.turns.push_back(&mut self.links, place);
         self.fresh += 1;
-        set(&mut self.places, slot, &index);
-        place(&mut self.at_hand, index, &self.blank)
+        set(&mut self.places, slot, &place);
+        let name = Name {
+            key: *key,
+            hash,
+            slot,
+        };
+        set(&mut self.names, place, &name);
+        let hot = entry(&mut self.hot, place, &self.blank.0)?;
+        let cold = entry(&mut self.cold, place, &self.blank.1)?;
+        Some((hot, cold))
     }
 
     /// The connection in `slot` is no more.
@@ -123,7 +145,8 @@ impl Colds {
         let place = std::mem::replace(entry, NOWHERE);
         if place & PACKED != 0 {
             if let Some(record) = self.packed.at(place ^ PACKED) {
-                self.forget_tally(record.counted);
+                self.keys.forget(record.key);
+                forget_tally(&mut self.tallies, record.counted);
             }
             self.packed.free(place ^ PACKED);
         } else if self.slots.free(place) {
@@ -132,39 +155,60 @@ impl Colds {
     }
 
     pub fn prefetch(&self, slot: u32) {
-        if let Some(&place) = self.places.get(slot as usize)
-            && let Some(cold) = self.at_hand.get(place as usize)
-        {
+        let Some(&place) = self.places.get(slot as usize) else {
+            return;
+        };
+        if let Some(cold) = self.cold.get(place as usize) {
+            self.hot.prefetch(place as usize);
+            self.names.prefetch(place as usize);
             // Every segment is counted.
             prefetch(&cold.tally.segments_in);
+        } else if let Some(record) = self.packed.at(place ^ PACKED) {
+            prefetch_all(record);
         }
     }
 
-    /// That of the connection `key` in `slot` with this `hot` part, unpacked if it is not at hand.
-    pub fn at_mut(
-        &mut self,
-        slot: u32,
-        hot: &Hot,
-        key: &FlowKey,
-        sh: &Shared,
-    ) -> Option<&mut Cold> {
+    /// The key of the connection in `slot`.
+    pub fn key(&self, slot: u32) -> FlowKey {
+        let place = self.places.get(slot as usize).copied().unwrap_or(NOWHERE);
+        if let Some(name) = self.names.get(place as usize) {
+            return name.key;
+        }
+        let record = self.packed.at(place ^ PACKED);
+        record.map_or(FlowKey::NONE, |record| self.keys.key(record.key))
+    }
+
+    /// The connection in `slot`, unpacked if it is not at hand.
+    #[inline]
+    pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
         let place = *self.places.get(slot as usize)?;
         let place = if place & PACKED == 0 {
             place
         } else {
-            self.unpack(slot, hot, key, sh)?
+            self.unpack(slot, sh)?
         };
-        self.at_hand.get_mut(place as usize)
+        let name = self.names.get(place as usize)?;
+        Some(Conn {
+            slot,
+            hot: self.hot.get_mut(place as usize)?,
+            cold: self.cold.get_mut(place as usize)?,
+            key: &name.key,
+            hash: name.hash,
+            sh,
+        })
     }
 
     #[cold]
     #[inline(never)]
-    fn unpack(&mut self, slot: u32, hot: &Hot, key: &FlowKey, sh: &Shared) -> Option<u32> {
-        let place = self.places.get(slot as usize)? ^ PACKED;
-        let record = *self.packed.at(place)?;
-        let cold = self.cold_of(self.looked_at, &record, hot, key, sh);
+    fn unpack(&mut self, slot: u32, sh: &Shared) -> Option<u32> {
+        let record = *self.packed.at(self.places.get(slot as usize)? ^ PACKED)?;
+        let key = self.keys.key(record.key);
+        let mut hot = record.hot();
+        hot.wheel_at = wheel_at(sh, slot);
+        let cold = self.cold_of(self.looked_at, &record, &hot, &key, sh);
         self.free(slot);
-        *self.put(slot)? = cold;
+        let (hot_entry, cold_entry) = self.put(slot, &key, record.hash)?;
+        (*hot_entry, *cold_entry) = (hot, cold);
         self.look_at.get_or_insert(self.looked_at + QUIET);
         self.places.get(slot as usize).copied()
     }
@@ -187,7 +231,7 @@ impl Colds {
             next_hop: gateway.unwrap_or_else(|| key.remote().ip()),
             tally: &self.tally_of(record.counted),
         };
-        record.awake(now, &rest)
+        record.cold(now, &rest)
     }
 
     fn tally_of(&self, counted: Counted) -> Tally {
@@ -208,12 +252,6 @@ impl Colds {
         }
     }
 
-    fn forget_tally(&mut self, counted: Counted) {
-        if let Counted::Many(index) = counted {
-            self.tallies.free(index);
-        }
-    }
-
     /// The name of a next hop of the connection `key`.
     fn via(&mut self, key: &FlowKey, next_hop: IpAddr) -> Option<u8> {
         if next_hop == key.remote().ip() {
@@ -228,41 +266,49 @@ impl Colds {
     }
 
     /// Packs that of an idle connection, if nothing of it would be lost.
-    fn pack(
-        &mut self,
-        now: Instant,
-        slot: u32,
-        place: u32,
-        hot: &Hot,
-        key: &FlowKey,
-        sh: &Shared,
-    ) -> Found {
-        let Some(mut cold) = self.at_hand.get(place as usize).copied() else {
-            return Found::Active;
-        };
-        cold.forget_flight(now, hot);
-        let Some(counted) = self.count(&cold.tally) else {
-            return Found::Active;
-        };
-        let via = self.via(key, cold.path.next_hop);
-        let record = via.and_then(|via| Asleep::of(&cold, hot.snd_una, counted, via));
-        let record = record.filter(|record| self.cold_of(now, record, hot, key, sh) == cold);
-        let Some(packed) = record.and_then(|record| self.packed.insert(record)) else {
-            self.forget_tally(counted);
-            return Found::Active;
-        };
-        self.free(slot);
-        set(&mut self.places, slot, &(packed | PACKED));
-        Found::Packed
+    fn pack(&mut self, now: Instant, place: u32, sh: &Shared) -> Found {
+        match self.packed_of(now, place, sh) {
+            Some((slot, packed)) => {
+                self.free(slot);
+                set(&mut self.places, slot, &(packed | PACKED));
+                Found::Packed
+            }
+            None => Found::Active,
+        }
     }
 
-    /// Looks at those whose turn it is; `of` knows the rest of each connection.
-    pub fn rest<'a>(
-        &mut self,
-        now: Instant,
-        sh: &Shared,
-        of: impl Fn(u32) -> Option<(&'a Hot, &'a FlowKey)>,
-    ) {
+    /// A record of the one at `place`: the slot, and the name of the record.
+    fn packed_of(&mut self, now: Instant, place: u32, sh: &Shared) -> Option<(u32, u32)> {
+        let mut hot = *self.hot.get(place as usize)?;
+        let mut cold = *self.cold.get(place as usize)?;
+        let Name { key, hash, slot } = *self.names.get(place as usize)?;
+        hot.forget_flight();
+        cold.forget_flight(now, &hot);
+        let congestion = cold.congestion.at_rest()?;
+        let via = self.via(&key, cold.path.next_hop)?;
+        let counted = self.count(&cold.tally)?;
+        let kept = self.keys.keep(&key);
+        let record = kept.map(|key| {
+            let name = asleep::Name { key, hash, via };
+            Asleep::of(&hot, &cold, congestion, counted, name)
+        });
+        let is_same = |record: &Asleep| {
+            let back = record.hot();
+            back == hot && self.cold_of(now, record, &back, &key, sh) == cold
+        };
+        let packed = record.filter(is_same);
+        let packed = packed.and_then(|record| self.packed.insert(record));
+        if packed.is_none() {
+            forget_tally(&mut self.tallies, counted);
+            if let Some(kept) = kept {
+                self.keys.forget(kept);
+            }
+        }
+        Some((slot, packed?))
+    }
+
+    /// Looks at those whose turn it is.
+    pub fn rest(&mut self, now: Instant, sh: &Shared) {
         self.looked_at = now;
         let fresh = std::mem::take(&mut self.fresh);
         let mut patience = if fresh > 0 { VAIN_LOOKS } else { LOOKS };
@@ -272,7 +318,7 @@ impl Colds {
                 wait = None;
                 break;
             }
-            match self.look(now, sh, &of) {
+            match self.look(now, sh) {
                 Found::Packed => wait = Some(PAUSE),
                 Found::Young => (wait, patience) = (wait.or(Some(QUIET)), patience - 1),
                 Found::Active => patience -= 1,
@@ -285,30 +331,22 @@ impl Colds {
     }
 
     /// Looks at the one whose turn it is.
-    fn look<'a>(
-        &mut self,
-        now: Instant,
-        sh: &Shared,
-        of: impl Fn(u32) -> Option<(&'a Hot, &'a FlowKey)>,
-    ) -> Found {
+    fn look(&mut self, now: Instant, sh: &Shared) -> Found {
         let Some(place) = self.turns.pop_front(&mut self.links) else {
             return Found::Active;
         };
         self.turns.push_back(&mut self.links, place);
-        let Some(&slot) = self.owners.get(place as usize) else {
-            return Found::Active;
-        };
-        match of(slot) {
-            Some((hot, _)) if !is_idle(hot) => Found::Active,
-            Some((hot, _)) if !self.is_quiet(now, place, hot) => Found::Young,
-            Some((hot, key)) => self.pack(now, slot, place, hot, key, sh),
+        match self.hot.get(place as usize) {
+            Some(hot) if !is_idle(hot) => Found::Active,
+            Some(hot) if !self.is_quiet(now, place, hot) => Found::Young,
+            Some(_) => self.pack(now, place, sh),
             None => Found::Active,
         }
     }
 
     fn is_quiet(&self, now: Instant, place: u32, hot: &Hot) -> bool {
         let received = (now.as_millis() as u32).wrapping_sub(hot.last_received);
-        let cold = self.at_hand.get(place as usize);
+        let cold = self.cold.get(place as usize);
         let rto = hot.rtt.rto_micros().into();
         let silent =
             |cold: &Cold| now - cold.last_sent >= QUIET && now > cold.last_sent.after_micros(rto);
@@ -324,4 +362,34 @@ impl Colds {
     pub fn counts(&self) -> (u32, u32) {
         (self.slots.len(), self.packed.len())
     }
+}
+
+fn forget_tally(tallies: &mut SidePool<Tally>, counted: Counted) {
+    if let Counted::Many(index) = counted {
+        tallies.free(index);
+    }
+}
+
+/// When the wheel fires for the connection in `slot`.
+fn wheel_at(sh: &Shared, slot: u32) -> Instant {
+    let id = flow::id(flow::CONNECTION, slot);
+    sh.wheel.deadline(id).unwrap_or(Instant::FAR)
+}
+
+fn set<T: Copy>(column: &mut Column<T>, index: u32, value: &T) {
+    match column.get_mut(index as usize) {
+        Some(entry) => *entry = *value,
+        // Slots are given out in ascending order before they are used again, up to the capacity of the column.
+        None => {
+            let _ = column.push(*value);
+        }
+    }
+}
+
+/// An entry, `blank` if it never was anything.
+fn entry<'a, T: Copy>(column: &'a mut Column<T>, index: u32, blank: &T) -> Option<&'a mut T> {
+    if column.len() == index as usize {
+        column.push(*blank).ok()?;
+    }
+    column.get_mut(index as usize)
 }
