@@ -12,7 +12,8 @@ use wire::time::Instant;
 /// A turn is `begin`, `receive` until it answers 0 or the budget is spent, any number of `send`s, `flush`. Frames never leave
 /// their port: `receive` lends them to a closure and recycles them when it returns, `send` lends a free one to be filled in place.
 /// A frame address is always in exactly one of: fill ring, hand-out, free list, tx ring, completion ring.
-/// Nothing but [`Port::wait`] blocks, and only [`Port::flush`] (and `wait`) may make a system call on a link that has a choice.
+/// Nothing but [`Port::wait`] blocks, and only [`Port::flush`] (and `wait`, `rouse`, and what publishes long bundles) may make a system call on a link that has a
+/// choice.
 pub trait Port: FrameSink {
     /// Starts a turn at `now`: what wrappers stamp frames with and delay them by. Never earlier than in the turn before.
     fn begin(&mut self, now: Instant) {
@@ -32,7 +33,8 @@ pub trait Port: FrameSink {
     /// Frames will most likely be sent at once: wakes the other side, if it sleeps, so that it wakes while they are made. Only a hint.
     fn rouse(&mut self) {}
 
-    /// Publishes what was sent since the last flush and wakes the other side, at most once.
+    /// Publishes what was sent since the last flush and wakes the other side, at most once. A link on which the other side can read while
+    /// we write may have published long bundles before.
     ///
     /// # Errors
     /// The link is gone (peer closed, interface removed); says which and why.

@@ -133,7 +133,19 @@ impl Queue {
     ) -> bool {
         let fits = self.tx.push_bundle(len, fill);
         self.blocked |= !fits;
+        if self.tx.has_long() {
+            self.show();
+        }
         fits
+    }
+
+    /// Publishes in the middle of a turn, and wakes the peer if it sleeps for frames: it reads these while we write the next.
+    fn show(&mut self) {
+        if self.tx.publish() {
+            // Pairs with the fence in `announce_sleep`, as in `flush`.
+            fence(Ordering::SeqCst);
+            self.rouse();
+        }
     }
 
     /// Wakes the peer if it sleeps for frames, which it gets in a moment.

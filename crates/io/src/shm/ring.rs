@@ -23,6 +23,8 @@ use crate::context;
 const START: usize = 192;
 /// How many frames before it is written a frame is asked for.
 const AHEAD: u32 = 6;
+/// Bytes of slots that take so long to copy that the peer had better begin with them than wait for more.
+const LONG: usize = 24 << 10;
 /// Frames of a small burst. To lay out the room for a full one takes as long as to read a frame.
 const FEW: usize = 4;
 
@@ -249,6 +251,11 @@ impl TxRing {
             self.next = self.next.wrapping_add(n);
         }
         n > 0
+    }
+
+    /// Whether so much waits to be published that the consumer had better begin with it.
+    pub(super) const fn has_long(&self) -> bool {
+        self.pending as usize * self.slots.bytes >= LONG
     }
 
     /// Whether frames have been published that the consumer has not given back.

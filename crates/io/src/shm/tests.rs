@@ -201,6 +201,23 @@ fn a_bundle_takes_what_is_free_and_gives_it_back() {
 }
 
 #[test]
+fn long_bundles_are_shown_before_the_flush() {
+    let config = ShmConfig { slots: 32, ..SMALL };
+    let (mut a, mut b) = pair(config);
+    b.announce_sleep_for_test();
+    assert!(send(&mut a, b"before"));
+    assert_eq!(send_bundle(&mut a, &pattern(4000, 0)), Some(4000));
+    assert!(!readable(&b), "that is little");
+    assert_eq!(send_bundle(&mut a, &pattern(30_000, 1)), Some(30_000));
+    assert!(readable(&b));
+    let got = receive(&mut b);
+    assert_eq!(
+        got,
+        [b"before".to_vec(), pattern(4000, 0), pattern(30_000, 1)]
+    );
+}
+
+#[test]
 fn queues_do_not_mix() {
     let config = ShmConfig { queues: 3, ..SMALL };
     let (mut a, mut b) = ShmPort::pair(config).unwrap();
