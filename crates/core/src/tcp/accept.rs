@@ -48,10 +48,11 @@ impl Tcp {
     /// A new connection waits for the application.
     pub fn enter_backlog(&mut self, slot: u32, listener: u16) {
         self.shared.counters.accepts += 1;
-        if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
-            entry
-                .waiting
-                .push_back(&mut self.shared.queues.backlog, slot);
+        if let Some(conn) = self.conns.view(slot, &mut self.shared)
+            && let Some(entry) = self.listeners.at_mut(u32::from(listener))
+        {
+            let links = &mut conn.sh.queues.backlog;
+            entry.waiting.push_back(links, conn.place);
         }
     }
 
@@ -111,7 +112,10 @@ impl Tcp {
         opening: &Opening,
         hash: FlowHash,
     ) {
-        let Some((hot, cold)) = self.conns.place(slot, &record.key, hash) else {
+        let Some((hot, cold)) = self
+            .conns
+            .place(slot, &record.key, hash, &mut self.shared.queues)
+        else {
             return;
         };
         let options = self.shared.options.at(opening.options);
@@ -148,7 +152,6 @@ impl Tcp {
         if record.has(half_open::Options::UNASKED) {
             cold.ecn.mark_nothing();
         }
-        self.shared.queues.grow_connections(slot);
         if !record.has(half_open::Options::TIMESTAMPS) {
             // No other stack could take it up (`cookie`).
             self.bequeath_connection(slot);

@@ -19,6 +19,7 @@ use crate::side_pool::SidePool;
 use crate::tcp::asleep::{self, Asleep, Counted, Rest, is_idle};
 use crate::tcp::conn::Conn;
 use crate::tcp::open;
+use crate::tcp::queues::Queues;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::tally::{Few, Tally};
 use crate::tcp::tcb::{Cold, Hot};
@@ -118,8 +119,10 @@ impl Blocks {
         slot: u32,
         key: &FlowKey,
         hash: FlowHash,
+        queues: &mut Queues,
     ) -> Option<(&mut Hot, &mut Cold)> {
         let place = self.slots.alloc()?;
+        queues.grow_connections(place);
         if place as usize == self.links.len() {
             self.links.push(Link::NEW);
         }
@@ -178,6 +181,11 @@ impl Blocks {
         record.map_or(FlowKey::NONE, |record| self.keys.key(record.key))
     }
 
+    /// Whose control block is at `place`.
+    pub fn slot_at(&self, place: u32) -> Option<u32> {
+        self.names.get(place as usize).map(|name| name.slot)
+    }
+
     /// The connection in `slot`, unpacked if it is not at hand.
     #[inline]
     pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
@@ -187,9 +195,16 @@ impl Blocks {
         } else {
             self.unpack(slot, sh)?
         };
+        self.at(place, sh)
+    }
+
+    /// The connection whose control block is at `place`.
+    #[inline]
+    pub fn at<'a>(&'a mut self, place: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
         let name = self.names.get(place as usize)?;
         Some(Conn {
-            slot,
+            slot: name.slot,
+            place,
             hot: self.hot.get_mut(place as usize)?,
             cold: self.cold.get_mut(place as usize)?,
             key: &name.key,
@@ -200,14 +215,14 @@ impl Blocks {
 
     #[cold]
     #[inline(never)]
-    fn unpack(&mut self, slot: u32, sh: &Shared) -> Option<u32> {
+    fn unpack(&mut self, slot: u32, sh: &mut Shared) -> Option<u32> {
         let record = *self.packed.at(self.places.get(slot as usize)? ^ PACKED)?;
         let key = self.keys.key(record.key);
         let mut hot = record.hot();
         hot.wheel_at = wheel_at(sh, slot);
         let cold = self.cold_of(self.looked_at, &record, &hot, &key, sh);
         self.free(slot);
-        let (hot_entry, cold_entry) = self.put(slot, &key, record.hash)?;
+        let (hot_entry, cold_entry) = self.put(slot, &key, record.hash, &mut sh.queues)?;
         (*hot_entry, *cold_entry) = (hot, cold);
         self.look_at.get_or_insert(self.looked_at + QUIET);
         self.places.get(slot as usize).copied()
@@ -337,7 +352,7 @@ impl Blocks {
         };
         self.turns.push_back(&mut self.links, place);
         match self.hot.get(place as usize) {
-            Some(hot) if !is_idle(hot) => Found::Active,
+            Some(hot) if !is_idle(hot) || sh.queues.has(place) => Found::Active,
             Some(hot) if !self.is_quiet(now, place, hot) => Found::Young,
             Some(_) => self.pack(now, place, sh),
             None => Found::Active,

@@ -143,19 +143,17 @@ impl Tcp {
 
     /// Frees the slot of a detached connection if nobody will ask for it again: the application closed it, or never heard of it.
     fn release_slot(&mut self, slot: u32) {
-        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
+        let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return;
         };
         let unknown = conn.has(Flags::UNANNOUNCED) && conn.hot.state == State::Closed;
         if !(conn.has(Flags::APP_CLOSED) || unknown) {
             return;
         }
-        let (backlog, listener) = (conn.has(Flags::BACKLOG), conn.cold.listener);
         let options = conn.cold.options;
-        conn.sh.queues.remove_news(slot);
-        if backlog {
-            self.listeners
-                .leave_backlog(listener, slot, &mut self.shared.queues);
+        conn.sh.queues.remove_news(conn.place);
+        if conn.has(Flags::BACKLOG) {
+            self.listeners.leave_backlog(&mut conn);
         }
         // False only if the application has not released the streams as it must: then the slot stays taken, and nothing is unsafe.
         if self.shared.streams.close(slot) {

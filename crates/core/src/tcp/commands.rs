@@ -90,12 +90,8 @@ impl Tcp {
     }
 
     pub fn live(&mut self, id: ConnId) -> Result<Conn<'_>, Error> {
-        if !self.conns.slots.is_live(id.slot, id.generation) {
-            return Err(Error::BadId);
-        }
-        self.conns
-            .view(id.slot, &mut self.shared)
-            .ok_or(Error::BadId)
+        let conn = self.conns.live(id, &mut self.shared);
+        conn.ok_or(Error::BadId)
     }
 
     fn done(
@@ -164,23 +160,22 @@ impl Tcp {
     /// Connections that nobody took are reset, or left to others without a word. Those that were announced stay, closed, until the application
     /// gives them back.
     fn empty(&mut self, now: Instant, listener: u32, resets: bool) {
-        while let Some(slot) = self
+        while let Some(mut conn) = self
             .listeners
             .at(listener)
             .and_then(|entry| entry.waiting.front())
+            .and_then(|place| self.conns.at(place, &mut self.shared))
         {
-            if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-                if !conn.hot.state.is_over() {
-                    if resets {
-                        conn.send_reset(now);
-                    }
-                    conn.fail(Error::Aborted);
+            if !conn.hot.state.is_over() {
+                if resets {
+                    conn.send_reset(now);
                 }
-                conn.hot.state = State::Closed;
-                conn.clear(Flags::BACKLOG);
+                conn.fail(Error::Aborted);
             }
-            self.listeners
-                .leave_backlog(listener, slot, &mut self.shared.queues);
+            conn.hot.state = State::Closed;
+            conn.clear(Flags::BACKLOG);
+            self.listeners.leave_backlog(&mut conn);
+            let slot = conn.slot;
             self.settle(now, slot);
         }
         self.drop_half_open_of(now, listener, resets);
@@ -208,7 +203,8 @@ impl Tcp {
     }
 
     fn accept(&mut self, now: Instant, id: ConnId, token: Token) -> Result<Reply, Error> {
-        let mut conn = self.live(id)?;
+        let conn = self.conns.live(id, &mut self.shared);
+        let mut conn = conn.ok_or(Error::BadId)?;
         if !conn.has(Flags::BACKLOG) || conn.has(Flags::UNANNOUNCED) {
             return Err(Error::Invalid);
         }
@@ -216,11 +212,9 @@ impl Tcp {
         conn.clear(Flags::BACKLOG);
         conn.cold.token = token;
         if !conn.hot.ready.is_empty() {
-            conn.sh.queues.push_news(id.slot);
+            conn.sh.queues.push_news(conn.place);
         }
-        let listener = conn.cold.listener;
-        self.listeners
-            .leave_backlog(listener, id.slot, &mut self.shared.queues);
+        self.listeners.leave_backlog(&mut conn);
         self.bequeath_connection(id.slot);
         Ok(Reply::Done)
     }
@@ -347,14 +341,15 @@ impl Tcp {
             self.conns.free(slot);
             return Err(Error::NoMemory);
         }
-        let placed = self.conns.place(slot, &opening.key, hash);
+        let placed = self
+            .conns
+            .place(slot, &opening.key, hash, &mut self.shared.queues);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
         let models = &mut self.shared.models;
         *hot = open::hot(&self.shared.config, opening, options, now);
         open::renew(cold, &self.shared.config, opening, options, now, models);
         cold.tally.active = true;
         hot.state = State::SynSent;
-        self.shared.queues.grow_connections(slot);
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         self.bequeath_connection(slot);
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {

@@ -12,9 +12,10 @@ use crate::drops::Drop;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::{self, FlowHash, FlowKey};
+use crate::id::ConnId;
 use crate::info::State;
 use crate::tcp::blocks::Blocks;
-use crate::tcp::queues::Output;
+use crate::tcp::queues::{Output, Queues};
 use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Flags, Hot};
 
@@ -60,8 +61,9 @@ impl Conns {
         slot: u32,
         key: &FlowKey,
         hash: FlowHash,
+        queues: &mut Queues,
     ) -> Option<(&mut Hot, &mut Cold)> {
-        self.blocks.put(slot, key, hash)
+        self.blocks.put(slot, key, hash, queues)
     }
 
     /// Gives a slot back, filled in or not.
@@ -89,13 +91,31 @@ impl Conns {
         self.blocks.key(slot)
     }
 
+    /// Whose control block is at `place`.
+    pub fn slot_at(&self, place: u32) -> Option<u32> {
+        self.blocks.slot_at(place)
+    }
+
     pub fn prefetch(&self, slot: u32) {
         self.blocks.prefetch(slot);
+    }
+
+    /// The connection `id`, if it is there.
+    pub fn live<'a>(&'a mut self, id: ConnId, sh: &'a mut Shared) -> Option<Conn<'a>> {
+        if !self.slots.is_live(id.slot, id.generation) {
+            return None;
+        }
+        self.view(id.slot, sh)
     }
 
     /// The connection in `slot`, which was given out once.
     pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
         self.blocks.view(slot, sh)
+    }
+
+    /// The connection whose control block is at `place`.
+    pub fn at<'a>(&'a mut self, place: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
+        self.blocks.at(place, sh)
     }
 }
 
@@ -103,6 +123,8 @@ impl Conns {
 #[derive(Debug)]
 pub(crate) struct Conn<'a> {
     pub slot: u32,
+    /// Where its control block is.
+    pub place: u32,
     pub hot: &'a mut Hot,
     pub cold: &'a mut Cold,
     pub key: &'a FlowKey,
@@ -138,7 +160,7 @@ impl Conn<'_> {
         } else {
             (Output::Data, Flags::ON_DATA)
         };
-        if self.sh.queues.push_output(self.hot.port, list, self.slot) {
+        if self.sh.queues.push_output(self.hot.port, list, self.place) {
             self.set(flag);
         }
     }
@@ -156,24 +178,24 @@ impl Conn<'_> {
 
     pub fn queue_ack(&mut self) {
         if !self.has(Flags::PARKED | Flags::DETACHED) {
-            self.sh.queues.push_ack(self.hot.port, self.slot);
+            self.sh.queues.push_ack(self.hot.port, self.place);
         }
     }
 
     /// Takes the connection off the lists of its port.
     pub fn unqueue(&mut self) {
-        let (port, slot) = (self.hot.port, self.slot);
+        let (port, place) = (self.hot.port, self.place);
         for (flag, list) in [
             (Flags::ON_CONTROL, Output::Control),
             (Flags::ON_DATA, Output::Data),
             (Flags::PARKED, Output::Parked),
         ] {
             if self.has(flag) {
-                self.sh.queues.remove_output(port, list, slot);
+                self.sh.queues.remove_output(port, list, place);
             }
         }
         self.clear(Flags::ON_CONTROL | Flags::ON_DATA | Flags::PARKED);
-        self.sh.queues.remove_ack(port, slot);
+        self.sh.queues.remove_ack(port, place);
     }
 
     /// Tells the application. News waits until the connection is accepted.
@@ -183,7 +205,7 @@ impl Conn<'_> {
         }
         self.hot.ready |= news;
         if !self.has(Flags::BACKLOG) || self.has(Flags::UNANNOUNCED) {
-            self.sh.queues.push_news(self.slot);
+            self.sh.queues.push_news(self.place);
         }
     }
 

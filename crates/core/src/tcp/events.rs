@@ -10,16 +10,16 @@ use crate::tcp::tcb::Flags;
 impl Tcp {
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
-            let slot = self.shared.queues.pop_news()?;
-            if let Some(event) = self.news_of(slot) {
+            let place = self.shared.queues.pop_news()?;
+            if let Some(event) = self.news_of(place) {
                 return Some(event);
             }
         }
     }
 
-    fn news_of(&mut self, slot: u32) -> Option<Event> {
-        let id = self.id_of(slot);
-        let mut conn = self.conns.view(slot, &mut self.shared)?;
+    fn news_of(&mut self, place: u32) -> Option<Event> {
+        let id = self.id_of(self.conns.slot_at(place)?);
+        let mut conn = self.conns.at(place, &mut self.shared)?;
         if conn.has(Flags::UNANNOUNCED) {
             return announce(&mut conn, id, &self.listeners);
         }

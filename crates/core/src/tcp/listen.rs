@@ -14,10 +14,9 @@ use crate::error::Error;
 use crate::id::{ListenerId, Token};
 use crate::list::List;
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Step, Stop};
+use crate::tcp::conn::{Conn, Step, Stop};
 use crate::tcp::fast_open::PendingOpens;
 use crate::tcp::option_sets::SetId;
-use crate::tcp::queues::Queues;
 use crate::tcp::segment::Segment;
 
 /// Half-open records that a listener may have even if its backlog is smaller.
@@ -221,9 +220,10 @@ impl Listeners {
     }
 
     /// A connection leaves the backlog of its listener.
-    pub fn leave_backlog(&mut self, listener: u32, conn: u32, queues: &mut Queues) {
-        if let Some(listener) = self.at_mut(listener) {
-            listener.waiting.remove(&mut queues.backlog, conn);
+    pub fn leave_backlog(&mut self, conn: &mut Conn<'_>) {
+        if let Some(listener) = self.at_mut(conn.cold.listener) {
+            let links = &mut conn.sh.queues.backlog;
+            listener.waiting.remove(links, conn.place);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Who wants what: lists of connections (and half-open records) that want to send, and of those with news for the application. Nothing
-//! else is ever visited.
+//! else is ever visited. Connections are named by their places in `blocks`: those that idle have none, and no links.
 
 use std::io;
 
@@ -68,15 +68,23 @@ impl Queues {
         })
     }
 
-    /// Makes sure that connection `slot` has links.
-    pub fn grow_connections(&mut self, slot: u32) {
-        let len = slot as usize + 1;
+    /// Makes sure that the connection at `place` has links.
+    pub fn grow_connections(&mut self, place: u32) {
+        let len = place as usize + 1;
         if self.output.len() < len {
             self.output.resize(len, Link::NEW);
             self.acks.resize(len, Link::NEW);
             self.news_links.resize(len, Link::NEW);
             self.backlog.resize(len, Link::NEW);
         }
+    }
+
+    /// Whether the connection at `place` is on any list.
+    pub fn has(&self, place: u32) -> bool {
+        [&self.output, &self.acks, &self.news_links, &self.backlog]
+            .iter()
+            .filter_map(|links| links.get(place as usize))
+            .any(|link| link.is_linked())
     }
 
     /// Makes sure that half-open record `slot` has a link.
@@ -125,14 +133,14 @@ impl Queues {
         Some((list, &mut self.output))
     }
 
-    pub fn push_output(&mut self, port: PortId, which: Output, slot: u32) -> bool {
+    pub fn push_output(&mut self, port: PortId, which: Output, place: u32) -> bool {
         self.output_list(port, which)
-            .is_some_and(|(list, links)| list.push_back(links, slot))
+            .is_some_and(|(list, links)| list.push_back(links, place))
     }
 
-    pub fn remove_output(&mut self, port: PortId, which: Output, slot: u32) {
+    pub fn remove_output(&mut self, port: PortId, which: Output, place: u32) {
         if let Some((list, links)) = self.output_list(port, which) {
-            list.remove(links, slot);
+            list.remove(links, place);
         }
     }
 
@@ -140,20 +148,20 @@ impl Queues {
         self.output_list(port, which)?.0.front()
     }
 
-    pub fn next_output(&mut self, port: PortId, which: Output, slot: u32) -> Option<u32> {
+    pub fn next_output(&mut self, port: PortId, which: Output, place: u32) -> Option<u32> {
         let (list, links) = self.output_list(port, which)?;
-        list.next(links, slot)
+        list.next(links, place)
     }
 
-    pub fn push_ack(&mut self, port: PortId, slot: u32) {
+    pub fn push_ack(&mut self, port: PortId, place: u32) {
         if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
-            queues.acks.push_back(&mut self.acks, slot);
+            queues.acks.push_back(&mut self.acks, place);
         }
     }
 
-    pub fn remove_ack(&mut self, port: PortId, slot: u32) {
+    pub fn remove_ack(&mut self, port: PortId, place: u32) {
         if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
-            queues.acks.remove(&mut self.acks, slot);
+            queues.acks.remove(&mut self.acks, place);
         }
     }
 
@@ -227,12 +235,12 @@ impl Queues {
         self.ports.get(usize::from(port.0))?.last_acks.front()
     }
 
-    pub fn push_news(&mut self, slot: u32) {
-        self.news.push_back(&mut self.news_links, slot);
+    pub fn push_news(&mut self, place: u32) {
+        self.news.push_back(&mut self.news_links, place);
     }
 
-    pub fn remove_news(&mut self, slot: u32) {
-        self.news.remove(&mut self.news_links, slot);
+    pub fn remove_news(&mut self, place: u32) {
+        self.news.remove(&mut self.news_links, place);
     }
 
     pub fn pop_news(&mut self) -> Option<u32> {

@@ -71,9 +71,9 @@ impl Tcp {
         which: Output,
         sink: &mut impl FrameSink,
     ) -> bool {
-        while let Some(slot) = self.shared.queues.front_output(port, which) {
-            let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
-                self.shared.queues.remove_output(port, which, slot);
+        while let Some(place) = self.shared.queues.front_output(port, which) {
+            let Some(mut conn) = self.conns.at(place, &mut self.shared) else {
+                self.shared.queues.remove_output(port, which, place);
                 continue;
             };
             match conn.take_turn(now, sink) {
@@ -83,6 +83,7 @@ impl Tcp {
                 Turn::Off => {}
             }
             if conn.is_over() {
+                let slot = conn.slot;
                 self.settle(now, slot);
             }
         }
@@ -91,14 +92,14 @@ impl Tcp {
 
     /// RFC 9293 MUST-58, MUST-59.
     fn send_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
-        while let Some(slot) = self.shared.queues.front_ack(port) {
-            if let Some(mut conn) = self.conns.view(slot, &mut self.shared)
+        while let Some(place) = self.shared.queues.front_ack(port) {
+            if let Some(mut conn) = self.conns.at(place, &mut self.shared)
                 && !conn.has_turn_to_come()
                 && conn.send_due_acks(now, sink) == Sent::Full
             {
                 return false;
             }
-            self.shared.queues.remove_ack(port, slot);
+            self.shared.queues.remove_ack(port, place);
         }
         true
     }
@@ -114,9 +115,9 @@ impl Tcp {
     fn wake_parked(&mut self, now: Instant, ended: &Ended) {
         let port = ended.port;
         let mut next = self.shared.queues.front_output(port, Output::Parked);
-        while let Some(slot) = next {
-            next = self.shared.queues.next_output(port, Output::Parked, slot);
-            let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+        while let Some(place) = next {
+            next = self.shared.queues.next_output(port, Output::Parked, place);
+            let Some(mut conn) = self.conns.at(place, &mut self.shared) else {
                 continue;
             };
             if conn.cold.path.next_hop == ended.addr {
@@ -124,6 +125,7 @@ impl Tcp {
                 if ended.mac.is_none() {
                     conn.on_unreachable(now);
                 }
+                let slot = conn.slot;
                 self.settle(now, slot);
             }
         }
@@ -178,8 +180,8 @@ impl Conn<'_> {
     /// Others have their turn first, on the same list: the one before it in `transmit` has been drained already.
     fn give_way(&mut self, which: Output) {
         let port = self.hot.port;
-        self.sh.queues.remove_output(port, which, self.slot);
-        self.sh.queues.push_output(port, which, self.slot);
+        self.sh.queues.remove_output(port, which, self.place);
+        self.sh.queues.push_output(port, which, self.place);
     }
 
     fn leave_output(&mut self, which: Output) {
@@ -191,7 +193,7 @@ impl Conn<'_> {
         if self.has(flag) {
             self.sh
                 .queues
-                .remove_output(self.hot.port, which, self.slot);
+                .remove_output(self.hot.port, which, self.place);
             self.clear(flag);
         }
     }
@@ -292,7 +294,7 @@ impl Conn<'_> {
     fn park(&mut self) {
         self.unqueue();
         let port = self.hot.port;
-        if self.sh.queues.push_output(port, Output::Parked, self.slot) {
+        if self.sh.queues.push_output(port, Output::Parked, self.place) {
             self.set(Flags::PARKED);
         }
     }
