@@ -363,6 +363,10 @@ impl Config {
                 self.delayed_ack >= Duration::from_millis(500),
                 "delayed_ack is 500 ms or more (RFC 9293 §3.8.6.3)",
             ),
+            (
+                self.time_wait > Duration::from_secs(20 * 86_400),
+                "time_wait is more than 20 days",
+            ),
         ];
         match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
             Some((_, text)) => Err(io::Error::new(io::ErrorKind::InvalidInput, *text)),

@@ -148,7 +148,7 @@ impl Tcp {
             awake,
             asleep,
             half_open: self.half_open.slots.len(),
-            time_wait: self.time_wait.slots.len(),
+            time_wait: self.time_wait.len(),
             listeners: self.listeners.len(),
             flows: self.flows.count() as u32,
             timers: shared.wheel.count(),

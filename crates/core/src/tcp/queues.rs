@@ -6,6 +6,7 @@ use std::io;
 use crate::config::Config;
 use crate::id::PortId;
 use crate::list::{Link, List};
+use crate::side_pool::SidePool;
 
 /// The lists of one port. A connection is on at most one of `control`, `data` and `parked`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,8 @@ pub(crate) struct Queues {
     syn_ack_waits: Vec<u32>,
     /// For each place of the neighbour cache the half-open records that wait for it to be resolved, linked by `syn_acks`.
     waiting: Vec<List>,
+    /// TIME_WAIT records whose ACK is due, by the names that `last_acks` links.
+    owing: SidePool<u32>,
     last_acks: Vec<Link>,
     /// Connections with news.
     news: List,
@@ -61,6 +64,7 @@ impl Queues {
             syn_acks: reserved(config.max_half_open as usize)?,
             syn_ack_waits: reserved(config.max_half_open as usize)?,
             waiting: reserved(config.max_neighbours as usize)?,
+            owing: SidePool::new(config.max_time_wait)?,
             last_acks: reserved(config.max_time_wait as usize)?,
             news: List::new(),
             news_links: reserved(connections)?,
@@ -93,14 +97,6 @@ impl Queues {
         if self.syn_acks.len() < len {
             self.syn_acks.resize(len, Link::NEW);
             self.syn_ack_waits.resize(len, 0);
-        }
-    }
-
-    /// Makes sure that TIME_WAIT record `slot` has a link.
-    pub fn grow_time_wait(&mut self, slot: u32) {
-        let len = slot as usize + 1;
-        if self.last_acks.len() < len {
-            self.last_acks.resize(len, Link::NEW);
         }
     }
 
@@ -218,21 +214,29 @@ impl Queues {
         Some(record)
     }
 
-    pub fn push_last_ack(&mut self, port: PortId, record: u32) {
-        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
-            queues.last_acks.push_back(&mut self.last_acks, record);
+    /// The name under which the record waits to send its ACK.
+    pub fn push_last_ack(&mut self, port: PortId, record: u32) -> Option<u32> {
+        let queues = self.ports.get_mut(usize::from(port.0))?;
+        let name = self.owing.insert(record)?;
+        if self.last_acks.len() <= name as usize {
+            self.last_acks.push(Link::NEW);
+        }
+        queues.last_acks.push_back(&mut self.last_acks, name);
+        Some(name)
+    }
+
+    pub fn remove_last_ack(&mut self, port: PortId, name: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0))
+            && queues.last_acks.remove(&mut self.last_acks, name)
+        {
+            self.owing.free(name);
         }
     }
 
-    /// True if it was due.
-    pub fn remove_last_ack(&mut self, port: PortId, record: u32) -> bool {
-        self.ports
-            .get_mut(usize::from(port.0))
-            .is_some_and(|queues| queues.last_acks.remove(&mut self.last_acks, record))
-    }
-
+    /// The TIME_WAIT record whose turn it is.
     pub fn front_last_ack(&self, port: PortId) -> Option<u32> {
-        self.ports.get(usize::from(port.0))?.last_acks.front()
+        let queues = self.ports.get(usize::from(port.0))?;
+        self.owing.at(queues.last_acks.front()?).copied()
     }
 
     pub fn push_news(&mut self, place: u32) {

@@ -1,36 +1,37 @@
-//! TIME_WAIT in 64 bytes. All wait equally long, so they expire in the order in which they came: a list, no timers.
+//! TIME_WAIT in 44 bytes. All wait equally long, so they expire in the order in which they came: a list, no timers.
 
 use std::io;
+use std::time::Duration;
 
 use wire::frame::FrameSink;
 use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
-use crate::arena::Slots;
 use crate::config::Config;
 use crate::drops::Drop;
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowKey, Kept, LongKeys};
 use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Step, Stop};
+use crate::tcp::conn::{Step, Stop, near};
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
 /// RFC 6191 §2 wants the timestamp clock to have ticked; a second is what hosts take.
-const REUSE_AFTER_MS: u32 = 1000;
+const REUSE_AFTER_MS: i32 = 1000;
 
-/// What is left of a connection.
+/// What is left of a connection, with its key or what stands for that.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeWait {
-    pub expires: Instant,
-    pub key: FlowKey,
+pub(crate) struct TimeWait<K = FlowKey> {
+    pub key: K,
     pub snd_nxt: SeqNumber,
     pub rcv_nxt: SeqNumber,
     pub ts_recent: u32,
-    /// When it began: milliseconds, low 32 bits.
-    pub since: u32,
+    /// When the 2 MSL began: milliseconds, low 32 bits.
+    since: u32,
+    /// Its name among those whose ACK is due, plus one.
+    due: u32,
     /// Window field of the last segment that we sent.
     pub window: u16,
     pub port: PortId,
@@ -41,88 +42,168 @@ bitflags::bitflags! {
     /// One-bit facts about a connection in TIME_WAIT.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Facts: u8 {
+        /// It is one.
+        const LIVE = 4;
         const TIMESTAMPS = 1;
         /// A SYN was answered with an ACK.
         const ANSWERED_SYN = 2;
     }
 }
 
-const _: () = assert!(size_of::<TimeWait>() == 64);
+const _: () = assert!(size_of::<TimeWait<Kept>>() == 36);
 
-impl TimeWait {
+impl<K> TimeWait<K> {
     fn has(&self, fact: Facts) -> bool {
         self.facts.contains(fact)
+    }
+
+    fn named<L>(self, key: L) -> TimeWait<L> {
+        let Self {
+            key: _,
+            snd_nxt,
+            rcv_nxt,
+            ts_recent,
+            since,
+            due,
+            window,
+            port,
+            facts,
+        } = self;
+        TimeWait {
+            key,
+            snd_nxt,
+            rcv_nxt,
+            ts_recent,
+            since,
+            due,
+            window,
+            port,
+            facts,
+        }
     }
 }
 
 /// All TIME_WAIT records.
 #[derive(Debug)]
 pub(crate) struct TimeWaits {
-    pub slots: Slots,
-    records: Vec<TimeWait>,
+    max: u32,
+    records: Vec<TimeWait<Kept>>,
+    keys: LongKeys,
+    /// For `order` and `free`: each record is on one of them.
     links: Vec<Link>,
+    /// The one that expires first is the first.
     order: List,
+    free: List,
+    /// 2 MSL.
+    lasts: Duration,
+    /// Not long before now.
+    looked_at: Instant,
 }
 
 impl TimeWaits {
     pub fn new(config: &Config) -> io::Result<Self> {
-        let max = config.max_time_wait as usize;
+        let max = config.max_time_wait;
         let (mut records, mut links) = (Vec::new(), Vec::new());
-        records.try_reserve_exact(max)?;
-        links.try_reserve_exact(max)?;
+        records.try_reserve_exact(max as usize)?;
+        links.try_reserve_exact(max as usize)?;
         Ok(Self {
-            slots: Slots::new(config.max_time_wait)?,
+            max,
             records,
+            keys: LongKeys::new(max)?,
             links,
             order: List::new(),
+            free: List::new(),
+            lasts: config.time_wait,
+            looked_at: Instant::ZERO,
         })
     }
 
-    pub fn at(&self, slot: u32) -> Option<&TimeWait> {
-        self.records.get(slot as usize)
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.order.len()
     }
 
-    fn insert(&mut self, record: TimeWait) -> Option<u32> {
-        let slot = self.slots.alloc()?;
-        match self.records.get_mut(slot as usize) {
-            Some(entry) => *entry = record,
+    fn is_full(&self) -> bool {
+        self.len() >= self.max
+    }
+
+    pub fn at(&self, slot: u32) -> Option<TimeWait> {
+        let record = self.record(slot)?;
+        Some(record.named(self.keys.key(record.key)))
+    }
+
+    fn record(&self, slot: u32) -> Option<&TimeWait<Kept>> {
+        let record = self.records.get(slot as usize);
+        record.filter(|record| record.has(Facts::LIVE))
+    }
+
+    fn record_mut(&mut self, slot: u32) -> Option<&mut TimeWait<Kept>> {
+        let record = self.records.get_mut(slot as usize);
+        record.filter(|record| record.has(Facts::LIVE))
+    }
+
+    fn insert(&mut self, now: Instant, record: &TimeWait) -> Option<u32> {
+        if self.is_full() {
+            return None;
+        }
+        self.looked_at = now;
+        let record = record.named(self.keys.keep(&record.key)?);
+        let slot = match self.free.pop_front(&mut self.links) {
+            Some(slot) => slot,
             None => {
                 self.records.push(record);
                 self.links.push(Link::NEW);
+                self.records.len() as u32 - 1
             }
-        }
+        };
+        *self.records.get_mut(slot as usize)? = record;
         self.order.push_back(&mut self.links, slot);
         Some(slot)
     }
 
     /// The one that expires first.
-    fn oldest(&self) -> Option<(u32, &TimeWait)> {
-        let slot = self.order.front()?;
-        Some((slot, self.at(slot)?))
+    fn oldest(&self) -> Option<u32> {
+        self.order.front()
     }
 
+    /// When the one that expires first does.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.oldest().map(|(_, record)| record.expires)
+        let record = self.record(self.oldest()?)?;
+        if self.lasts.is_zero() {
+            return Some(self.looked_at);
+        }
+        Some(near(self.looked_at, record.since) + self.lasts)
+    }
+
+    /// The one that expires first, if its time has come.
+    fn expired(&mut self, now: Instant) -> Option<u32> {
+        let is_over = self.next_deadline()? <= now;
+        self.looked_at = now;
+        self.oldest().filter(|_| is_over)
     }
 
     fn remove(&mut self, slot: u32) {
-        self.order.remove(&mut self.links, slot);
-        self.slots.free(slot);
+        if let Some(record) = self.record_mut(slot) {
+            record.facts = Facts::empty();
+            let key = record.key;
+            self.keys.forget(key);
+            self.order.remove(&mut self.links, slot);
+            self.free.push_front(&mut self.links, slot);
+        }
     }
 
     fn note_answer(&mut self, slot: u32, to_syn: bool) {
-        if let Some(record) = self.records.get_mut(slot as usize) {
-            record.facts.set(
-                Facts::ANSWERED_SYN,
-                to_syn || record.has(Facts::ANSWERED_SYN),
-            );
+        if let Some(record) = self.record_mut(slot) {
+            let answered = to_syn || record.has(Facts::ANSWERED_SYN);
+            record.facts.set(Facts::ANSWERED_SYN, answered);
         }
     }
 
     /// The 2 MSL begin again.
-    fn restart(&mut self, slot: u32, expires: Instant) {
-        if let Some(record) = self.records.get_mut(slot as usize) {
-            record.expires = expires;
+    fn restart(&mut self, now: Instant, slot: u32) {
+        self.looked_at = now;
+        if let Some(record) = self.record_mut(slot) {
+            record.since = since(now);
             self.order.remove(&mut self.links, slot);
             self.order.push_back(&mut self.links, slot);
         }
@@ -131,10 +212,15 @@ impl TimeWaits {
     /// Whether we may connect between the same endpoints again: timestamps keep old segments apart (RFC 6191 §3).
     /// RFC 6191 §3-1.
     pub fn may_reuse(&self, now: Instant, slot: u32) -> bool {
-        let age = |record: &TimeWait| (now.as_millis() as u32).wrapping_sub(record.since);
-        self.at(slot)
+        let age = |record: &TimeWait<_>| (now.as_millis() as u32).wrapping_sub(record.since) as i32;
+        self.record(slot)
             .is_some_and(|record| record.has(Facts::TIMESTAMPS) && age(record) >= REUSE_AFTER_MS)
     }
+}
+
+/// Rounded up: none ends early.
+fn since(now: Instant) -> u32 {
+    now.as_nanos().div_ceil(1_000_000) as u32
 }
 
 impl Tcp {
@@ -145,31 +231,30 @@ impl Tcp {
             return false;
         };
         let (hot, key, hash) = (*conn.hot, *conn.key, conn.hash);
-        let mut facts = Facts::empty();
+        let mut facts = Facts::LIVE;
         facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
         let record = TimeWait {
-            expires: now + self.shared.config.time_wait,
             key,
             snd_nxt: hot.snd_nxt,
             rcv_nxt: hot.rcv_nxt,
             ts_recent: hot.ts_recent,
-            since: now.as_millis() as u32,
+            since: since(now),
+            due: 0,
             window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
             port: hot.port,
             facts,
         };
-        if self.time_wait.slots.len() >= self.time_wait.slots.capacity() {
+        if self.time_wait.is_full() {
             self.evict_oldest();
         }
         let owes_ack = hot.has(Flags::ACK_NOW);
-        let Some(new) = self.time_wait.insert(record) else {
+        let Some(new) = self.time_wait.insert(now, &record) else {
             if owes_ack {
                 let header = self.last_ack(now, &record);
                 self.shared.send_bare(&record.key, &header);
             }
             return false;
         };
-        self.shared.queues.grow_time_wait(new);
         if owes_ack {
             self.owe_last_ack(new);
         }
@@ -181,7 +266,7 @@ impl Tcp {
     }
 
     fn evict_oldest(&mut self) {
-        if let Some((oldest, _)) = self.time_wait.oldest() {
+        if let Some(oldest) = self.time_wait.oldest() {
             self.shared.counters.time_wait_evictions += 1;
             self.end_time_wait(oldest);
         }
@@ -192,28 +277,27 @@ impl Tcp {
         if let Some(record) = self.time_wait.at(slot) {
             let hash = self.flows.hash(&record.key);
             self.flows.remove(hash, flow::id(flow::TIME_WAIT, slot));
-            self.shared.queues.remove_last_ack(record.port, slot);
+            self.forget_last_ack(slot);
             self.time_wait.remove(slot);
         }
     }
 
     pub fn expire_time_wait(&mut self, now: Instant, budget: u32) {
         for _ in 0..budget {
-            match self.time_wait.oldest() {
-                Some((slot, record)) if record.expires <= now => {
-                    let record = *record;
-                    self.send_due_last_ack(now, slot, &record);
-                    self.end_time_wait(slot);
-                }
-                _ => return,
-            }
+            let Some(slot) = self.time_wait.expired(now) else {
+                return;
+            };
+            self.send_due_last_ack(now, slot);
+            self.end_time_wait(slot);
         }
     }
 
     /// A TIME_WAIT that lasts for next to nothing ends before `transmit`: the peer waits for the ACK all the same.
-    fn send_due_last_ack(&mut self, now: Instant, slot: u32, record: &TimeWait) {
-        if self.shared.queues.remove_last_ack(record.port, slot) {
-            let header = self.last_ack(now, record);
+    fn send_due_last_ack(&mut self, now: Instant, slot: u32) {
+        if self.forget_last_ack(slot)
+            && let Some(record) = self.time_wait.at(slot)
+        {
+            let header = self.last_ack(now, &record);
             self.shared.send_bare(&record.key, &header);
         }
     }
@@ -221,7 +305,7 @@ impl Tcp {
     /// A segment for a connection in TIME_WAIT (RFC 9293 §3.10.7.4).
     /// RFC 1337 §3-2.
     pub fn on_time_wait(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
-        let Some(&record) = self.time_wait.at(slot) else {
+        let Some(record) = self.time_wait.at(slot) else {
             return Err(Drop::TcpNoConnection.into());
         };
         if seg.has(TcpFlags::RST) {
@@ -242,8 +326,7 @@ impl Tcp {
         // "The only thing that can arrive in this state is a retransmission of the remote FIN. Acknowledge it, and restart the 2 MSL
         // timeout."
         if seg.has(TcpFlags::FIN) && seg.end() == record.rcv_nxt {
-            self.time_wait
-                .restart(slot, now + self.shared.config.time_wait);
+            self.time_wait.restart(now, slot);
             self.owe_last_ack(slot);
             return Err(Stop::Done);
         }
@@ -284,9 +367,24 @@ impl Tcp {
 
     /// The ACK of the peer's FIN is due, until it was sent.
     fn owe_last_ack(&mut self, slot: u32) {
-        if let Some(record) = self.time_wait.at(slot) {
-            self.shared.queues.push_last_ack(record.port, slot);
+        if let Some(record) = self.time_wait.record_mut(slot)
+            && record.due == 0
+        {
+            let name = self.shared.queues.push_last_ack(record.port, slot);
+            record.due = name.map_or(0, |name| name + 1);
         }
+    }
+
+    /// It is not due any more: whether it was.
+    fn forget_last_ack(&mut self, slot: u32) -> bool {
+        let Some(record) = self.time_wait.record_mut(slot) else {
+            return false;
+        };
+        let Some(name) = std::mem::take(&mut record.due).checked_sub(1) else {
+            return false;
+        };
+        self.shared.queues.remove_last_ack(record.port, name);
+        true
     }
 
     /// Sends the ACKs that are due. False when the sink is full.
@@ -297,12 +395,14 @@ impl Tcp {
         sink: &mut impl FrameSink,
     ) -> bool {
         while let Some(slot) = self.shared.queues.front_last_ack(port) {
-            if let Some(&record) = self.time_wait.at(slot)
+            if let Some(record) = self.time_wait.at(slot)
                 && !self.send_last_ack(now, &record, sink)
             {
                 return false;
             }
-            self.shared.queues.remove_last_ack(port, slot);
+            if !self.forget_last_ack(slot) {
+                break;
+            }
         }
         true
     }

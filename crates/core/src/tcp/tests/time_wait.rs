@@ -305,3 +305,58 @@ fn without_time_wait_the_last_fin_is_acknowledged_all_the_same() {
     h.expect(seg().seq(2).ack(2));
     h.expect_nothing();
 }
+
+/// Their addresses are kept beside the records; the places of both are used again.
+#[test]
+fn over_ipv6_it_is_the_same() {
+    let mut h = Harness::new().over_ipv6();
+    for round in 0..3 {
+        h.listen(4, Options::default());
+        h.established_with(&Handshake::default());
+        h.shutdown();
+        h.expect(seg().fin().seq(1));
+        h.send(seg().seq(1).fin().ack(2).win(WIN));
+        h.expect(seg().seq(2).ack(2));
+        h.close();
+        assert_eq!(h.stack.usage().time_wait, 1, "{round}");
+        h.send(seg().seq(1).fin().ack(2).win(WIN));
+        h.expect(seg().seq(2).ack(2));
+        let listener = h.listener();
+        h.execute(Command::Unlisten(listener));
+        h.advance(60_000);
+        assert_eq!((h.stack.usage().time_wait, h.stack.usage().flows), (0, 0));
+    }
+}
+
+/// One that owes its ACK to a link that is full makes room for another: nothing is owed for it any more.
+#[test]
+fn what_is_evicted_owes_nothing() {
+    let mut h = Harness::with(|config| config.max_time_wait = 1);
+    h.listen(4, Options::default());
+    let conns = [5000, 6000].map(|port| {
+        let at = |s: crate::testing::Seg| s.port(port);
+        h.send(at(Handshake::default().syn()));
+        h.expect(at(seg().syn().ack(1)));
+        h.send(at(seg().seq(1).ack(1).win(WIN)));
+        h.conn = h.events().iter().find_map(|event| match event {
+            crate::Event::Accepted { conn, .. } => Some(*conn),
+            crate::Event::Ready { .. } => None,
+        });
+        let (conn, token) = (h.id(), CLIENT);
+        h.execute(Command::Accept { conn, token });
+        h.shutdown();
+        h.drain();
+        (port, conn)
+    });
+    h.sink.room = 0;
+    for (port, conn) in conns {
+        h.conn = Some(conn);
+        h.send(seg().port(port).seq(1).fin().ack(2).win(WIN));
+        h.close();
+        let usage = h.stack.usage();
+        assert_eq!((usage.time_wait, usage.queued), (1, 1), "{port}");
+    }
+    h.sink.room = usize::MAX;
+    h.transmit();
+    assert_eq!((h.drain(), h.stack.usage().queued), (1, 0));
+}
