@@ -20,6 +20,7 @@ pub mod info;
 mod ip;
 mod limit;
 mod list;
+mod lowest;
 mod neigh;
 mod ports;
 mod secret;

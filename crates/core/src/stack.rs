@@ -128,6 +128,12 @@ impl Stack {
         &self.tcp.shared.counters
     }
 
+    /// Places for connections at hand that have memory.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.tcp.places()
+    }
+
     /// What the stack holds now.
     pub fn usage(&self) -> Usage {
         self.tcp.usage()

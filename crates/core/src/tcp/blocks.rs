@@ -1,7 +1,7 @@
 //! Where control blocks are: at hand, or packed while their connections idle.
 //!
 //! The ones at hand take turns to be looked at, the one that waits longest first; one whose connection has been idle for a while is packed.
-//! As long as there are not many of them, nobody looks.
+//! As long as there are not many of them, nobody looks. Memory of places that were not needed for a while goes back to the kernel.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use ring::prefetch::{prefetch, prefetch_all};
 use ring::region::{Column, PagePolicy};
 use wire::time::Instant;
 
-use crate::arena::Slots;
 use crate::config::Config;
 use crate::flow::{self, FlowHash, FlowKey, LongKeys};
 use crate::list::{Link, List};
+use crate::lowest::Lowest;
 use crate::side_pool::SidePool;
 use crate::tcp::asleep::{self, Asleep, Counted, Rest, is_idle};
 use crate::tcp::conn::Conn;
@@ -36,6 +36,10 @@ const VAIN_LOOKS: u32 = 2;
 const QUIET: Duration = Duration::from_millis(256);
 /// When to go on packing, if nothing else is to be done.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How often is looked whether fewer places will do.
+const TRIM_EVERY: Duration = Duration::from_secs(1);
+/// Places that may be unused, besides half as many as are used.
+const SPARE: u32 = 512;
 /// Most next hops, besides the peers themselves, that packed records can name.
 const MOST_GATEWAYS: usize = u8::MAX as usize;
 
@@ -69,10 +73,15 @@ pub(crate) struct Blocks {
     names: Column<Name>,
     /// What a place is filled with before its first connection.
     blank: (Hot, Cold),
-    slots: Slots,
+    taken: Lowest,
+    /// Most taken at a time since `trim_at` was set.
+    most: u32,
+    trim_at: Instant,
+    /// So many places are to be left.
+    goal: Option<u32>,
     /// Those at hand, the one looked at longest ago first.
     turns: List,
-    links: Vec<Link>,
+    links: Column<Link>,
     packed: SidePool<Asleep>,
     /// Of packed ones, what is too much to be packed.
     keys: LongKeys,
@@ -91,17 +100,18 @@ impl Blocks {
     pub fn new(config: &Config) -> io::Result<Self> {
         let max = config.max_connections;
         let pages = page_policy(config);
-        let mut links = Vec::new();
-        links.try_reserve_exact(max as usize)?;
         Ok(Self {
             places: Column::with_capacity(max as usize, PagePolicy::Small)?,
             hot: Column::with_capacity(max as usize, pages)?,
             cold: Column::with_capacity(max as usize, pages)?,
             names: Column::with_capacity(max as usize, pages)?,
             blank: open::blank(config),
-            slots: Slots::new(max)?,
+            taken: Lowest::new(max)?,
+            most: 0,
+            trim_at: Instant::ZERO,
+            goal: None,
             turns: List::new(),
-            links,
+            links: Column::with_capacity(max as usize, PagePolicy::Small)?,
             packed: SidePool::new(max)?,
             keys: LongKeys::new(max)?,
             tallies: SidePool::new(max)?,
@@ -121,11 +131,10 @@ impl Blocks {
         hash: FlowHash,
         queues: &mut Queues,
     ) -> Option<(&mut Hot, &mut Cold)> {
-        let place = self.slots.alloc()?;
+        let place = self.taken.alloc()?;
+        self.most = self.most.max(self.taken.len());
         queues.grow_connections(place);
-        if place as usize == self.links.len() {
-            self.links.push(Link::NEW);
-        }
+        entry(&mut self.links, place, &Link::NEW)?;
         self.turns.push_back(&mut self.links, place);
         self.fresh += 1;
         set(&mut self.places, slot, &place);
@@ -152,7 +161,7 @@ impl Blocks {
                 forget_tally(&mut self.tallies, record.counted);
             }
             self.packed.free(place ^ PACKED);
-        } else if self.slots.free(place) {
+        } else if self.taken.free(place) {
             self.turns.remove(&mut self.links, place);
         }
     }
@@ -323,8 +332,9 @@ impl Blocks {
     }
 
     /// Looks at those whose turn it is.
-    pub fn rest(&mut self, now: Instant, sh: &Shared) {
+    pub fn rest(&mut self, now: Instant, sh: &mut Shared) {
         self.looked_at = now;
+        self.trim(now, &mut sh.queues);
         let fresh = std::mem::take(&mut self.fresh);
         let mut patience = if fresh > 0 { VAIN_LOOKS } else { LOOKS };
         let mut wait = (fresh > 0).then_some(QUIET);
@@ -370,13 +380,86 @@ impl Blocks {
 
     /// When [`Self::rest`] wants to be called, though nothing else is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.look_at
+        let trims = match self.goal {
+            Some(_) => Some(self.looked_at + PAUSE),
+            None => self.has_too_many(self.taken.len()).then_some(self.trim_at),
+        };
+        self.look_at.into_iter().chain(trims).min()
+    }
+
+    /// Whether there are more places than `most` at a time need.
+    fn has_too_many(&self, most: u32) -> bool {
+        self.hot.len() as u32 > enough_for(most) + SPARE
+    }
+
+    /// Once in a while, sees to it that there are not many more places than were taken at a time meanwhile: those behind are left, a few at
+    /// a time, and then given back.
+    fn trim(&mut self, now: Instant, queues: &mut Queues) {
+        if self.goal.is_none() && now >= self.trim_at {
+            self.trim_at = now + TRIM_EVERY;
+            let most = std::mem::replace(&mut self.most, self.taken.len());
+            self.goal = self.has_too_many(most).then_some(enough_for(most));
+        }
+        let Some(goal) = self.goal else { return };
+        for _ in 0..LOOKS {
+            match self.taken.highest() {
+                // What cannot be moved may be later.
+                Some(place) if place >= goal => {
+                    if !self.move_down(place, queues) {
+                        self.goal = None;
+                        return;
+                    }
+                }
+                _ => {
+                    self.goal = None;
+                    return self.shrink(goal as usize, queues);
+                }
+            }
+        }
+    }
+
+    /// Moves the one at `place` to the lowest that is free. False if it is on a list, or none is lower.
+    fn move_down(&mut self, place: u32, queues: &Queues) -> bool {
+        let Some(&name) = self.names.get(place as usize) else {
+            return false;
+        };
+        let lowest = self.taken.alloc().unwrap_or(u32::MAX);
+        if queues.has(place) || lowest > place {
+            self.taken.free(lowest);
+            return false;
+        }
+        let (from, to) = (place as usize, lowest as usize);
+        self.hot.copy_within(from..=from, to);
+        self.cold.copy_within(from..=from, to);
+        set(&mut self.names, lowest, &name);
+        set(&mut self.places, name.slot, &lowest);
+        self.turns.remove(&mut self.links, place);
+        self.turns.push_back(&mut self.links, lowest);
+        self.taken.free(place)
+    }
+
+    fn shrink(&mut self, len: usize, queues: &mut Queues) {
+        self.hot.shrink(len);
+        self.cold.shrink(len);
+        self.names.shrink(len);
+        self.links.shrink(len);
+        queues.shrink_connections(len);
+    }
+
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.hot.len()
     }
 
     /// How many are at hand, and how many packed.
     pub fn counts(&self) -> (u32, u32) {
-        (self.slots.len(), self.packed.len())
+        (self.taken.len(), self.packed.len())
     }
+}
+
+/// Places that are enough where so many are taken at a time.
+fn enough_for(most: u32) -> u32 {
+    most.saturating_add(most / 2).saturating_add(SPARE)
 }
 
 fn forget_tally(tallies: &mut SidePool<Tally>, counted: Counted) {

@@ -73,7 +73,7 @@ impl Conns {
     }
 
     /// Packs those that idle, a few at a time.
-    pub fn rest(&mut self, now: Instant, sh: &Shared) {
+    pub fn rest(&mut self, now: Instant, sh: &mut Shared) {
         self.blocks.rest(now, sh);
     }
 
@@ -85,6 +85,11 @@ impl Conns {
     /// How many have their state at hand, and how many are packed.
     pub fn counts(&self) -> (u32, u32) {
         self.blocks.counts()
+    }
+
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.blocks.places()
     }
 
     pub fn key(&self, slot: u32) -> FlowKey {

@@ -140,6 +140,11 @@ impl Tcp {
         Ok((tcp, app_streams))
     }
 
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.conns.places()
+    }
+
     pub fn usage(&self) -> Usage {
         let shared = &self.shared;
         let (awake, asleep) = self.conns.counts();

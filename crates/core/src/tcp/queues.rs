@@ -3,6 +3,8 @@
 
 use std::io;
 
+use ring::region::{Column, PagePolicy};
+
 use crate::config::Config;
 use crate::id::PortId;
 use crate::list::{Link, List};
@@ -37,8 +39,8 @@ pub(crate) enum Output {
 pub(crate) struct Queues {
     ports: Vec<PortQueues>,
     /// For `control`, `data` and `parked`.
-    output: Vec<Link>,
-    acks: Vec<Link>,
+    output: Column<Link>,
+    acks: Column<Link>,
     syn_acks: Vec<Link>,
     /// For each half-open record the neighbour that it waits for, plus one.
     syn_ack_waits: Vec<u32>,
@@ -49,26 +51,27 @@ pub(crate) struct Queues {
     last_acks: Vec<Link>,
     /// Connections with news.
     news: List,
-    news_links: Vec<Link>,
+    news_links: Column<Link>,
     /// For the backlogs of listeners.
-    pub backlog: Vec<Link>,
+    pub backlog: Column<Link>,
 }
 
 impl Queues {
     pub fn new(config: &Config) -> io::Result<Self> {
         let connections = config.max_connections as usize;
+        let links = || Column::with_capacity(connections, PagePolicy::Small);
         Ok(Self {
             ports: vec![PortQueues::default(); config.interfaces.len()],
-            output: reserved(connections)?,
-            acks: reserved(connections)?,
+            output: links()?,
+            acks: links()?,
             syn_acks: reserved(config.max_half_open as usize)?,
             syn_ack_waits: reserved(config.max_half_open as usize)?,
             waiting: reserved(config.max_neighbours as usize)?,
             owing: SidePool::new(config.max_time_wait)?,
             last_acks: reserved(config.max_time_wait as usize)?,
             news: List::new(),
-            news_links: reserved(connections)?,
-            backlog: reserved(connections)?,
+            news_links: links()?,
+            backlog: links()?,
         })
     }
 
@@ -80,6 +83,18 @@ impl Queues {
             self.acks.resize(len, Link::NEW);
             self.news_links.resize(len, Link::NEW);
             self.backlog.resize(len, Link::NEW);
+        }
+    }
+
+    /// No connection is at `len` or behind that any more.
+    pub fn shrink_connections(&mut self, len: usize) {
+        for links in [
+            &mut self.output,
+            &mut self.acks,
+            &mut self.news_links,
+            &mut self.backlog,
+        ] {
+            links.shrink(len);
         }
     }
 

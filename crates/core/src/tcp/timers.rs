@@ -41,7 +41,7 @@ impl Tcp {
         self.expire_time_wait(now, TIMERS_PER_CALL);
         self.ask_survivors(now);
         self.shared.streams.sweep(SWEPT_PER_CALL);
-        self.conns.rest(now, &self.shared);
+        self.conns.rest(now, &mut self.shared);
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {

@@ -124,6 +124,15 @@ impl<T: Copy> Column<T> {
         true
     }
 
+    /// Drops all entries from `len` on, and gives the memory that they were in back to the kernel. Costs a system call.
+    pub fn shrink(&mut self, len: usize) {
+        if len < self.len {
+            let bytes = len * size_of::<T>()..self.len * size_of::<T>();
+            self.len = len;
+            self.region.give_back(bytes);
+        }
+    }
+
     /// Most entries it can hold.
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -95,6 +95,25 @@ impl Region {
         self.base.as_ptr()
     }
 
+    /// Gives the kernel back the memory of the whole pages within these bytes, where it can: they are lost, and zero or as they were when
+    /// they are looked at again. Costs a system call.
+    ///
+    /// # Panics
+    /// The range is not within the region.
+    pub fn give_back(&mut self, range: std::ops::Range<usize>) {
+        assert!(range.end <= self.bytes, "beyond the region");
+        let page = match self.kind {
+            PagePolicy::Huge => HUGE_PAGE,
+            PagePolicy::Transparent | PagePolicy::Small => PAGE,
+        };
+        let start = range.start.next_multiple_of(page);
+        let end = range.end / page * page;
+        if start < end {
+            // SAFETY: within the mapping, to multiples of its pages, and `&mut self`: nobody borrows from it.
+            unsafe { map::give_back(self.base.add(start), end - start) }
+        }
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: mapped, initialised (by the kernel, with zeroes). Whoever writes through `as_ptr` meanwhile vouches for that.
@@ -170,6 +189,13 @@ mod map {
     }
 
     /// # Safety
+    /// The range must be whole pages of a mapping of ours, and nobody may borrow from it.
+    pub(super) unsafe fn give_back(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller vouches; private anonymous memory reads as zero afterwards. If the kernel cannot, everything stays.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+    }
+
+    /// # Safety
     /// The range must be mapped (or empty) and nothing may refer to it any more.
     pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
         if bytes > 0 {
@@ -202,6 +228,10 @@ mod map {
         let base = base.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok((base, PagePolicy::Small))
     }
+
+    /// # Safety
+    /// None is needed: nothing is done.
+    pub(super) unsafe fn give_back(_: NonNull<u8>, _: usize) {}
 
     /// # Safety
     /// Made by `normal` with this length, and nothing may refer to it any more.

@@ -141,3 +141,28 @@ mod shared {
         }
     }
 }
+
+#[test]
+#[cfg(not(miri))]
+fn a_shrunk_column_gives_its_memory_back() {
+    let bytes = 128 << 20;
+    for policy in [PagePolicy::Transparent, PagePolicy::Small] {
+        let mut column = Column::<u64>::with_capacity(bytes / 8, policy).unwrap();
+        assert!(column.resize(bytes / 8, 7));
+        let full = resident();
+        column.shrink(1000);
+        assert!(resident() + bytes / 2 < full, "{policy:?}");
+        assert_eq!((column.len(), column.last()), (1000, Some(&7)));
+        // Nothing to give back.
+        column.shrink(2000);
+        assert!(column.resize(bytes / 8, 9));
+        assert_eq!((column[999], column[1000], column.last()), (7, 9, Some(&9)));
+    }
+}
+
+#[test]
+#[should_panic(expected = "beyond the region")]
+fn what_is_not_of_the_region_is_not_given_back() {
+    let mut region = Region::new(PAGE, PagePolicy::Small).unwrap();
+    region.give_back(0..2 * PAGE);
+}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::command::{Command, Keepalive, Options};
 use crate::config::CongestionControl;
+use crate::event::Event;
 use crate::info::TcpInfo;
-use crate::testing::{Handshake, Harness, seg};
+use crate::testing::{CLIENT, Handshake, Harness, seg};
 
 const WIN: u16 = 60_000;
 const NEVER: u32 = u32::MAX;
@@ -180,4 +181,55 @@ fn one_of_ipv6_is_found_while_it_sleeps() {
     h.abort();
     h.drain();
     assert_eq!(counts(&h), (0, 0));
+}
+
+/// Makes another connection with the peer, from this port.
+fn establish(h: &mut Harness, port: u16) {
+    h.send(Handshake::default().syn().port(port));
+    h.expect(seg().port(port).syn().ack(1));
+    h.send(seg().port(port).seq(1).ack(1).win(WIN));
+    h.conn = h.events().iter().find_map(|event| match event {
+        Event::Accepted { conn, .. } => Some(*conn),
+        Event::Ready { .. } => None,
+    });
+    let (conn, token) = (h.id(), CLIENT);
+    h.execute(Command::Accept { conn, token });
+    h.events();
+}
+
+/// A crowd was there, and all but the last idle: it is where nobody else is any more, and moves.
+#[test]
+fn places_that_nobody_needs_are_given_back() {
+    let mut h = Harness::with(|config| {
+        config.max_awake = 0;
+        config.max_connections = 4096;
+    });
+    h.listen(4096, Options::default());
+    let crowd = 3000;
+    for port in 1000..1000 + crowd {
+        establish(&mut h, port);
+    }
+    assert!(h.stack.places() >= crowd.into());
+    let last = 1000 + crowd - 1;
+    // Never longer than packing needs.
+    for round in 0..50 {
+        let (from, to) = (1 + 100 * round, 1 + 10 * round);
+        h.send(seg().port(last).seq(from).ack(to).win(WIN).len(100));
+        assert_eq!(h.read().len(), 100);
+        h.events();
+        h.write(10);
+        assert!(h.drain() > 0);
+        h.send(seg().port(last).seq(from + 100).ack(to + 10).win(WIN));
+        h.advance(200);
+        h.drain();
+    }
+    assert_eq!(counts(&h), (1, u32::from(crowd) - 1));
+    assert!(h.stack.places() <= 1024, "{}", h.stack.places());
+    // There is room for all of them again, and each answers.
+    for port in 1000..last {
+        h.inject(seg().port(port).seq(1).ack(1).win(WIN).len(1));
+    }
+    assert_eq!(counts(&h), (crowd.into(), 0));
+    h.advance(100);
+    assert_eq!(h.drain(), usize::from(crowd) - 1);
 }
