@@ -150,16 +150,18 @@ pub(crate) struct Ledger {
     high_water: usize,
 }
 
+/// What a pool that is to have so many bytes has.
+pub(crate) fn pool_bytes(bytes: usize) -> io::Result<usize> {
+    let whole = bytes.max(1).checked_next_multiple_of(MIN_BLOCK);
+    whole.filter(|&bytes| bytes <= MAX_BYTES).ok_or_else(|| {
+        let message = format!("a pool of {bytes} bytes is too large");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    })
+}
+
 impl Ledger {
     pub(crate) fn new(bytes: usize, max_block: u32) -> io::Result<Self> {
-        let bytes = bytes
-            .max(1)
-            .checked_next_multiple_of(MIN_BLOCK)
-            .filter(|&bytes| bytes <= MAX_BYTES)
-            .ok_or_else(|| {
-                let message = format!("a pool of {bytes} bytes is too large");
-                io::Error::new(io::ErrorKind::InvalidInput, message)
-            })?;
+        let bytes = pool_bytes(bytes)?;
         let mut top = class_for(max_block).unwrap_or(CLASSES - 1);
         while class_bytes(top) as usize > bytes {
             top -= 1;

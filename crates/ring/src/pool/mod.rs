@@ -7,7 +7,7 @@
 
 mod ledger;
 
-pub(crate) use ledger::{Ledger, MIN_BLOCK, class_bytes, class_for};
+pub(crate) use ledger::{Ledger, MIN_BLOCK, class_bytes, class_for, pool_bytes};
 
 use std::io;
 use std::num::NonZeroU32;

@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::{PAGE, PagePolicy, Region};
+use super::{PAGE, PagePolicy, Plot, Region};
 
 /// Types for which all bytes zero is a value: what fresh memory holds.
 ///
@@ -53,12 +53,20 @@ impl<T: Copy> Column<T> {
     /// # Errors
     /// As [`Region::new`].
     pub fn with_capacity(capacity: usize, policy: PagePolicy) -> io::Result<Self> {
+        Self::on(None, capacity, policy)
+    }
+
+    /// The same in `plot`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Region::on`].
+    pub fn on(plot: Option<&mut Plot>, capacity: usize, policy: PagePolicy) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= PAGE, "aligned to more than a page") }
         let bytes = capacity
             .checked_mul(size_of::<T>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
-            region: Region::new(bytes, policy)?,
+            region: Region::on(plot, bytes, policy)?,
             len: 0,
             capacity,
             entries: PhantomData,

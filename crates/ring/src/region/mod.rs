@@ -1,16 +1,21 @@
 //! Memory mapped from the kernel: anonymous regions, arrays in them, and memory shared with another process.
 //!
 //! Regions are touched lazily: one costs address space, not memory, until bytes of it are written. They are `Send` and `Sync`.
-//! After `fork` an anonymous region is the child's own copy; a [`Shared`] one stays the same memory.
+//! After `fork` an anonymous region is the child's own copy; [`Shared`] memory stays the same, also where a region lies in it ([`Plot`]).
 
 mod column;
+mod plot;
 mod shared;
 
 pub use column::{Column, Zeroable};
+pub use plot::{Plot, Plots};
 pub use shared::Shared;
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
+
+use plot::Claim;
 
 const HUGE_PAGE: usize = 2 << 20;
 const PAGE: usize = 4096;
@@ -28,12 +33,13 @@ pub enum PagePolicy {
     Small,
 }
 
-/// A private anonymous mapping, all zero at first; unmapped when dropped.
+/// A private anonymous mapping, all zero at first, unmapped when dropped; or a part of a [`Plot`], which stays.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     bytes: usize,
     kind: PagePolicy,
+    home: Option<Arc<Claim>>,
 }
 
 // SAFETY: a region is plain memory without a thread; access through shared references is by raw pointer only.
@@ -62,6 +68,7 @@ impl Region {
                     base,
                     bytes: rounded,
                     kind: PagePolicy::Huge,
+                    home: None,
                 });
             }
         }
@@ -76,6 +83,7 @@ impl Region {
             base,
             bytes: rounded,
             kind,
+            home: None,
         })
     }
 
@@ -129,8 +137,10 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and nothing borrows from it any more.
-        unsafe { map::unmap(self.base, self.bytes) }
+        if self.home.is_none() {
+            // SAFETY: mapped by `new` with this length, and nothing borrows from it any more.
+            unsafe { map::unmap(self.base, self.bytes) }
+        }
     }
 }
 

@@ -9,14 +9,18 @@ pub(super) use tracked::Memory;
 mod plain {
     use std::io;
 
-    use crate::region::{PagePolicy, Region};
+    use crate::region::{PagePolicy, Plot, Region};
 
     #[derive(Debug)]
     pub(crate) struct Memory(Region);
 
     impl Memory {
-        pub(crate) fn new(bytes: usize, pages: PagePolicy) -> io::Result<Self> {
-            Region::new(bytes, pages).map(Self)
+        pub(crate) fn new(
+            bytes: usize,
+            pages: PagePolicy,
+            plot: Option<&mut Plot>,
+        ) -> io::Result<Self> {
+            Region::on(plot, bytes, pages).map(Self)
         }
 
         #[inline(always)]
@@ -66,7 +70,7 @@ mod plain {
 mod tracked {
     use std::io;
 
-    use crate::region::PagePolicy;
+    use crate::region::{PagePolicy, Plot};
     use crate::sync::Cell;
 
     /// Every byte a cell of its own, so that loom sees every access.
@@ -77,7 +81,7 @@ mod tracked {
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        pub(crate) fn new(bytes: usize, _: PagePolicy) -> io::Result<Self> {
+        pub(crate) fn new(bytes: usize, _: PagePolicy, _: Option<&mut Plot>) -> io::Result<Self> {
             Ok(Self((0..bytes).map(|_| Cell::new(0)).collect()))
         }
 

@@ -33,16 +33,21 @@
 //!   whenever it is about to wait (after a [`AppStreams::sweep`]), names the slots that can be written again.
 //!
 //! # Processes and threads
-//! Both ends are `Send` and not `Clone`. After `fork` the child has copies of both that share nothing with the parent's.
+//! Both ends are `Send` and not `Clone`. After `fork` the child has copies of both that share nothing with the parent's, unless they were
+//! made in a [`Plot`]: then the child must not use its copies, and who has the plot next finds in it what was not sent ([`Remains`]).
 
 mod app;
 mod lane;
 mod memory;
 mod record;
+#[cfg(not(loom))]
+mod remains;
 mod side;
 mod stack;
 
 pub use app::AppStreams;
+#[cfg(not(loom))]
+pub use remains::{LeftUnsent, Remains};
 pub use stack::StackStreams;
 
 use std::error::Error;
@@ -50,7 +55,7 @@ use std::fmt;
 use std::io;
 
 use crate::pool::{class_bytes, class_for};
-use crate::region::PagePolicy;
+use crate::region::{PagePolicy, Plot};
 use crate::sync::Arc;
 
 use memory::Memory;
@@ -168,6 +173,18 @@ pub fn streams_with(
     config: &StreamsConfig,
     pages: PagePolicy,
 ) -> io::Result<(StackStreams, AppStreams)> {
+    streams_on(None, config, pages)
+}
+
+/// The same; records and send buffers in `plot`, if there is one, so that [`Remains`] are there when this process is not.
+///
+/// # Errors
+/// As [`streams`]; the plot is too small.
+pub fn streams_on(
+    mut plot: Option<&mut Plot>,
+    config: &StreamsConfig,
+    pages: PagePolicy,
+) -> io::Result<(StackStreams, AppStreams)> {
     let &StreamsConfig {
         slots,
         recv_pool_bytes,
@@ -178,9 +195,9 @@ pub fn streams_with(
     let send = Side::send(slots, send_pool_bytes, max_buffer)?;
     let largest = class_for(max_buffer).or(class_for(32 << 20)).unwrap_or(0);
     let shared = Arc::new(Shared {
-        records: Records::new(slots, pages)?,
-        recv_memory: Memory::new(recv.ledger.bytes(), pages)?,
-        send_memory: Memory::new(send.ledger.bytes(), pages)?,
+        records: Records::new(slots, pages, plot.as_deref_mut())?,
+        send_memory: Memory::new(send.ledger.bytes(), pages, plot)?,
+        recv_memory: Memory::new(recv.ledger.bytes(), pages, None)?,
         max_limit: class_bytes(largest),
     });
     let stack = StackStreams::new(Arc::clone(&shared), recv);

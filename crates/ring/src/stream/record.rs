@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::region::PagePolicy;
 #[cfg(not(loom))]
 use crate::region::Region;
+use crate::region::{PagePolicy, Plot};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU8, AtomicU32};
 
@@ -141,12 +141,12 @@ pub(super) struct Records {
 
 #[cfg(not(loom))]
 impl Records {
-    pub(super) fn new(slots: u32, pages: PagePolicy) -> io::Result<Self> {
+    pub(super) fn new(slots: u32, pages: PagePolicy, plot: Option<&mut Plot>) -> io::Result<Self> {
         let bytes = (slots as usize)
             .checked_mul(size_of::<Record>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
-            region: Region::new(bytes, pages)?,
+            region: Region::on(plot, bytes, pages)?,
             slots,
         })
     }
@@ -172,7 +172,7 @@ pub(super) struct Records(Vec<Record>);
 
 #[cfg(loom)]
 impl Records {
-    pub(super) fn new(slots: u32, _: PagePolicy) -> io::Result<Self> {
+    pub(super) fn new(slots: u32, _: PagePolicy, _: Option<&mut Plot>) -> io::Result<Self> {
         Ok(Self((0..slots).map(|_| Record::default()).collect()))
     }
 

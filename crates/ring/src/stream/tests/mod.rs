@@ -2,6 +2,8 @@
 
 mod misuse;
 mod oracle;
+#[cfg(not(miri))]
+mod remains;
 mod threads;
 
 use super::*;
