@@ -164,6 +164,8 @@ counters! {
     connect_failures;
     /// SYNs sent to peers of a stack that has ended without a word (RFC 9293 §3.5.1).
     survivors_asked;
+    /// Connections of such a stack that go on here until what was written has arrived.
+    orphans_adopted;
     /// Frames handed to other stacks with our addresses.
     handed_out;
     /// Frames that other stacks with our addresses handed to us.

@@ -64,14 +64,26 @@ impl Stack {
     /// `config` contradicts itself (says what), or memory could not be reserved.
     pub fn new(config: Config) -> io::Result<(Self, AppStreams)> {
         config.check()?;
-        let (tcp, streams) = Tcp::new(config)?;
+        let (tcp, streams) = Tcp::new(config, None)?;
         Ok((Self { tcp }, streams))
     }
 
-    /// Has what this stack knows outlive it: notes in `testament` which connections there are, so that the stack that takes its place can
-    /// tell their peers, as this one does for those that it finds there. Once, before anything else.
-    pub fn inherit(&mut self, now: Instant, testament: Testament) {
-        self.tcp.inherit(now, testament);
+    /// The same, and what this stack knows outlives it: it notes in `testament` which connections there are, so that the stack that takes
+    /// its place can go on with them, or tell their peers, as this one does for those that it finds there.
+    ///
+    /// # Errors
+    /// As [`Stack::new`].
+    pub fn heir(
+        config: Config,
+        now: Instant,
+        mut testament: Testament,
+    ) -> io::Result<(Self, AppStreams)> {
+        config.check()?;
+        let left = testament.inherit();
+        let plot = testament.take_plot(&config);
+        let (mut tcp, mut streams) = Tcp::new(config, plot)?;
+        tcp.inherit(now, testament, left, &mut streams);
+        Ok((Self { tcp }, streams))
     }
 
     /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that arrived on `port`.

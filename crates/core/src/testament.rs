@@ -1,16 +1,21 @@
 //! What a stack leaves behind: the endpoints of the connections that its applications have, in memory that outlives its process. The stack
-//! that takes its place finds them there, and tells their peers.
+//! that takes its place finds them there, goes on with those that it can, and tells the peers of the others.
 //!
 //! A process can end between any two instructions. A record counts only with its last word, which is written at once and as the last.
 
 use std::sync::Arc;
 
-use ring::region::Shared;
+use ring::region::{Plot, Shared};
+use wire::seq::SeqNumber;
 
+use crate::config::Config;
+use crate::estate::{Estate, Holdings, Orphan, Start};
 use crate::flow::FlowKey;
 
-/// A record: the addresses, and a word with the ports and a mark.
-const RECORD: usize = 40;
+/// A record: the addresses, where the sequence numbers begin, and a word with the ports and a mark.
+const RECORD: usize = 48;
+/// Behind the addresses.
+const NUMBERS: usize = 32;
 const LAST_WORD: usize = RECORD - 8;
 /// Not zero: this is a record.
 const MARK: [u8; 4] = *b"KNOW";
@@ -36,6 +41,18 @@ pub struct Testament {
     slots: u32,
     /// Records of [`Part::Own`] that may be in use.
     used: u32,
+    /// Where the control blocks and the bytes of the stack are, if they are to outlive it.
+    estate: Option<(Plot, Holdings)>,
+}
+
+/// A connection that was left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub key: FlowKey,
+    /// Its record among those left.
+    pub place: u32,
+    /// What it takes to go on with it, if that can be done.
+    pub orphan: Option<Orphan>,
 }
 
 impl Testament {
@@ -52,11 +69,28 @@ impl Testament {
             at,
             slots: connections,
             used: 0,
+            estate: None,
         }
     }
 
+    /// The same, of stacks that have what these `holdings` say in `plot`: the next goes on with the connections of the one before.
+    #[must_use]
+    pub fn with_plot(self, plot: Plot, holdings: Holdings) -> Self {
+        Self {
+            estate: Some((plot, holdings)),
+            ..self
+        }
+    }
+
+    /// The plot for a stack with this `config`, cleared. What was left is to be inherited before. `None`: there is none that fits.
+    pub(crate) fn take_plot(&mut self, config: &Config) -> Option<Plot> {
+        let (mut plot, holdings) = self.estate.take()?;
+        let fits = holdings == Holdings::of(config);
+        plot.clear().ok().filter(|()| fits).map(|()| plot)
+    }
+
     /// An application has the connection in `slot`. More connections than there is room for are not noted.
-    pub(crate) fn enter(&mut self, slot: u32, key: &FlowKey) {
+    pub(crate) fn enter(&mut self, slot: u32, key: &FlowKey, start: Start) {
         if slot >= self.slots {
             return;
         }
@@ -64,7 +98,7 @@ impl Testament {
             self.used = slot + 1;
             self.set_used(Part::Own, self.used);
         }
-        self.write(Part::Own, slot, key);
+        self.write(Part::Own, slot, key, start);
     }
 
     /// The connection in `slot` has ended.
@@ -79,12 +113,20 @@ impl Testament {
         self.clear(Part::Left, place);
     }
 
-    /// Takes over what the stack before had, and what that one had been left: the endpoints, and their places.
-    pub(crate) fn inherit(&mut self) -> Vec<(FlowKey, u32)> {
+    /// Takes over what the stack before had, and what that one had been left.
+    pub(crate) fn inherit(&mut self) -> Vec<Left> {
         let mut left = self.used(Part::Left);
+        let told = |place| {
+            let (key, _) = self.read(Part::Left, place)?;
+            let orphan = None;
+            Some(Left { key, place, orphan })
+        };
+        let mut all: Vec<Left> = (0..left).filter_map(told).collect();
+        let estate = self.estate.as_ref();
+        let mut estate = estate.and_then(|(plot, holdings)| Estate::new(plot, holdings).ok());
         let mut place = 0;
         for slot in 0..self.used(Part::Own) {
-            let Some(key) = self.read(Part::Own, slot) else {
+            let Some((key, start)) = self.read(Part::Own, slot) else {
                 continue;
             };
             while place < left && self.read(Part::Left, place).is_some() {
@@ -93,14 +135,16 @@ impl Testament {
             if place < self.slots {
                 left = left.max(place + 1);
                 self.set_used(Part::Left, left);
-                self.write(Part::Left, place, &key);
+                self.write(Part::Left, place, &key, start);
+                let orphan = estate.as_mut();
+                let orphan = orphan.and_then(|estate| estate.orphan(slot, start));
+                all.push(Left { key, place, orphan });
             }
             self.clear(Part::Own, slot);
         }
         self.set_used(Part::Own, 0);
         self.used = 0;
-        let entry = |place| Some((self.read(Part::Left, place)?, place));
-        (0..left).filter_map(entry).collect()
+        all
     }
 
     /// Nothing is left any more.
@@ -125,15 +169,19 @@ impl Testament {
         self.memory.write_at(self.at + part as usize * 8, &word);
     }
 
-    fn write(&self, part: Part, slot: u32, key: &FlowKey) {
+    fn write(&self, part: Part, slot: u32, key: &FlowKey, start: Start) {
         let at = self.record(part, slot);
         let bytes = key.bytes();
-        let (addresses, ports) = bytes.split_at(LAST_WORD);
+        let (addresses, ports) = bytes.split_at(NUMBERS);
+        let mut numbers = [0; 8];
+        numbers[..4].copy_from_slice(&start.sent.0.to_ne_bytes());
+        numbers[4..].copy_from_slice(&start.irs.0.to_ne_bytes());
         let mut last = [0; 8];
         last[..4].copy_from_slice(ports);
         last[4..].copy_from_slice(&MARK);
         self.memory.write_at(at + LAST_WORD, &[0; 8]);
         self.memory.write_at(at, addresses);
+        self.memory.write_at(at + NUMBERS, &numbers);
         self.memory.write_at(at + LAST_WORD, &last);
     }
 
@@ -142,11 +190,21 @@ impl Testament {
         self.memory.write_at(at, &[0; 8]);
     }
 
-    fn read(&self, part: Part, slot: u32) -> Option<FlowKey> {
+    fn read(&self, part: Part, slot: u32) -> Option<(FlowKey, Start)> {
         let mut record = [0; RECORD];
         let is_there = self.memory.read_at(self.record(part, slot), &mut record);
-        let (key, mark) = record.split_first_chunk()?;
-        (is_there && *mark == MARK).then(|| FlowKey::from_bytes(key))
+        let (addresses, rest) = record.split_first_chunk::<NUMBERS>()?;
+        let (sent, rest) = rest.split_first_chunk()?;
+        let (irs, rest) = rest.split_first_chunk()?;
+        let (ports, mark) = rest.split_first_chunk::<4>()?;
+        let mut key = [0; 36];
+        key[..NUMBERS].copy_from_slice(addresses);
+        key[NUMBERS..].copy_from_slice(ports);
+        let start = Start {
+            sent: SeqNumber(u32::from_ne_bytes(*sent)),
+            irs: SeqNumber(u32::from_ne_bytes(*irs)),
+        };
+        (is_there && *mark == MARK).then(|| (FlowKey::from_bytes(&key), start))
     }
 }
 
@@ -171,40 +229,52 @@ mod tests {
         )
     }
 
-    fn ports(left: &[(FlowKey, u32)]) -> Vec<u16> {
-        left.iter().map(|(key, _)| key.remote().port()).collect()
+    fn ports(left: &[Left]) -> Vec<u16> {
+        left.iter().map(|left| left.key.remote().port()).collect()
     }
+
+    fn places(left: &[Left]) -> Vec<u32> {
+        left.iter().map(|left| left.place).collect()
+    }
+
+    const START: Start = Start {
+        sent: SeqNumber(5),
+        irs: SeqNumber(6),
+    };
 
     #[test]
     fn what_has_not_ended_is_left() {
         let memory = memory();
         let mut first = testament(&memory);
-        assert_eq!(first.inherit(), []);
+        assert!(first.inherit().is_empty());
         for slot in 0..3 {
-            first.enter(slot, &key(slot as u16 + 1));
+            first.enter(slot, &key(slot as u16 + 1), START);
         }
         first.strike(1);
         let mut second = testament(&memory);
-        assert_eq!(second.inherit(), [(key(1), 0), (key(3), 1)]);
+        assert_eq!(second.read(Part::Own, 2), Some((key(3), START)));
+        let left = second.inherit();
+        assert_eq!((ports(&left), places(&left)), (vec![1, 3], vec![0, 1]));
+        assert_eq!(left[1].key, key(3));
         // A slot that is used again is another connection.
-        second.enter(0, &key(7));
+        second.enter(0, &key(7), START);
         second.settle(0);
-        assert_eq!(ports(&testament(&memory).inherit()), [7, 3]);
+        assert_eq!(ports(&testament(&memory).inherit()), [3, 7]);
     }
 
     #[test]
     fn who_inherits_and_ends_leaves_both() {
         let memory = memory();
-        testament(&memory).enter(2, &key(1));
+        testament(&memory).enter(2, &key(1), START);
         let mut second = testament(&memory);
         assert_eq!(ports(&second.inherit()), [1]);
-        second.enter(2, &key(2));
+        second.enter(2, &key(2), START);
         let mut third = testament(&memory);
         assert_eq!(ports(&third.inherit()), [1, 2]);
         third.settle(0);
         third.settle(1);
         third.forget_left();
-        assert_eq!(testament(&memory).inherit(), []);
+        assert!(testament(&memory).inherit().is_empty());
     }
 
     #[test]
@@ -214,7 +284,7 @@ mod tests {
             let mut testament = testament(&memory);
             assert!(testament.inherit().len() <= SLOTS as usize);
             for slot in 0..SLOTS + 3 {
-                testament.enter(slot, &key(1));
+                testament.enter(slot, &key(1), START);
             }
             testament.strike(SLOTS + 1);
         }
@@ -228,8 +298,8 @@ mod tests {
     fn a_record_without_its_last_word_is_none() {
         let memory = memory();
         let mut first = testament(&memory);
-        first.enter(0, &key(1));
-        first.enter(1, &key(2));
+        first.enter(0, &key(1), START);
+        first.enter(1, &key(2), START);
         let last = first.record(Part::Own, 0) + LAST_WORD;
         memory.write_at(last, &[0; 8]);
         assert_eq!(ports(&testament(&memory).inherit()), [2]);

@@ -31,7 +31,7 @@ impl Prepared {
         let exchange = link.exchange().map_err(failed)?;
         let testaments = exchange
             .as_ref()
-            .map(|exchange| Testaments::new(exchange.seats(), config.max_connections()))
+            .map(|exchange| Testaments::new(exchange.seats(), config.holdings()))
             .transpose()
             .map_err(failed)?;
         Ok(Self {

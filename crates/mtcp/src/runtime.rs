@@ -366,10 +366,10 @@ fn assemble(
         seats: desk.seats(),
         bequeaths: testament.is_some(),
     });
-    let (mut stack, streams) = Stack::new(stack_config)?;
-    if let Some(testament) = testament {
-        stack.inherit(clock::now(), testament);
-    }
+    let (stack, streams) = match testament {
+        Some(testament) => Stack::heir(stack_config, clock::now(), testament)?,
+        None => Stack::new(stack_config)?,
+    };
     let runner = Runner::new(stack, port, desk, config.spin).with_reporter(reporter);
     let driver = match config.mode {
         Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),

@@ -3,32 +3,39 @@
 use std::io;
 use std::sync::Arc;
 
-use mtcp_core::Testament;
-use ring::region::Shared;
+use mtcp_core::{Holdings, Testament};
+use ring::region::{Plots, Shared};
 
-/// Memory with a testament for each seat. Processes that are forked have it, too.
+/// Memory with a testament for each seat, and a plot. Processes that are forked have it, too.
 #[derive(Clone, Debug)]
 pub(crate) struct Testaments {
     memory: Arc<Shared>,
-    connections: u32,
+    plots: Arc<Plots>,
+    holdings: Holdings,
 }
 
 impl Testaments {
-    /// For so many seats, and stacks of so many connections. Costs memory as it is used.
+    /// For so many seats, and stacks that have as much as `holdings` say. Costs memory as it is used.
     ///
     /// # Errors
     /// No memory or descriptor.
-    pub(crate) fn new(seats: u8, connections: u32) -> io::Result<Self> {
-        let bytes = usize::from(seats) * Testament::size(connections);
+    pub(crate) fn new(seats: u8, holdings: Holdings) -> io::Result<Self> {
+        let bytes = usize::from(seats) * Testament::size(holdings.connections);
         Ok(Self {
             memory: Arc::new(Shared::create("mtcp-testaments", bytes)?),
-            connections,
+            plots: Plots::create("mtcp-streams", seats.into(), holdings.size()?)?,
+            holdings,
         })
     }
 
-    /// That of a seat.
+    /// That of a seat, for who has taken it: the process that had it before is gone.
     pub(crate) fn of(&self, seat: u8) -> Testament {
-        let at = usize::from(seat) * Testament::size(self.connections);
-        Testament::new(Arc::clone(&self.memory), at, self.connections)
+        let connections = self.holdings.connections;
+        let at = usize::from(seat) * Testament::size(connections);
+        let testament = Testament::new(Arc::clone(&self.memory), at, connections);
+        match self.plots.take(seat.into()) {
+            Some(plot) => testament.with_plot(plot, self.holdings),
+            None => testament,
+        }
     }
 }

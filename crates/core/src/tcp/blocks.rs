@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ring::prefetch::{prefetch, prefetch_all};
-use ring::region::{Column, PagePolicy};
+use ring::region::{Column, PagePolicy, Plot};
 use wire::time::Instant;
 
 use crate::config::Config;
@@ -97,12 +97,13 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub fn new(config: &Config) -> io::Result<Self> {
+    /// What `estate` looks for is in `plot`, if there is one.
+    pub fn new(config: &Config, mut plot: Option<&mut Plot>) -> io::Result<Self> {
         let max = config.max_connections;
         let pages = page_policy(config);
         Ok(Self {
-            places: Column::with_capacity(max as usize, PagePolicy::Small)?,
-            hot: Column::with_capacity(max as usize, pages)?,
+            places: Column::on(plot.as_deref_mut(), max as usize, PagePolicy::Small)?,
+            hot: Column::on(plot, max as usize, pages)?,
             cold: Column::with_capacity(max as usize, pages)?,
             names: Column::with_capacity(max as usize, pages)?,
             blank: open::blank(config),

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use ring::region::Plot;
 use ring::stream::Status;
 use wire::time::Instant;
 
@@ -47,10 +48,10 @@ pub(crate) struct Conns {
 }
 
 impl Conns {
-    pub fn new(config: &Config) -> io::Result<Self> {
+    pub fn new(config: &Config, plot: Option<&mut Plot>) -> io::Result<Self> {
         Ok(Self {
             slots: Slots::new(config.max_connections)?,
-            blocks: Blocks::new(config)?,
+            blocks: Blocks::new(config, plot)?,
         })
     }
 

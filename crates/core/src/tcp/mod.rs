@@ -36,7 +36,8 @@ mod isn;
 mod listen;
 mod open;
 mod option_sets;
-mod options;
+pub(crate) mod options;
+mod orphans;
 mod output;
 mod pacing;
 mod parting;
@@ -60,7 +61,7 @@ mod survivors;
 mod syn_ack;
 mod tail;
 mod tally;
-mod tcb;
+pub(crate) mod tcb;
 #[cfg(test)]
 mod tests;
 mod time_wait;
@@ -71,7 +72,8 @@ mod window;
 
 use std::io;
 
-use ring::stream::{AppStreams, StreamsConfig, streams_with};
+use ring::region::Plot;
+use ring::stream::{AppStreams, StreamsConfig, streams_on};
 
 use crate::config::Config;
 use crate::flow::FlowTable;
@@ -109,14 +111,15 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub fn new(config: Config) -> io::Result<(Self, AppStreams)> {
+    /// With what may have to outlive it in `plot`, if there is one.
+    pub fn new(config: Config, mut plot: Option<Plot>) -> io::Result<(Self, AppStreams)> {
         let sizes = StreamsConfig {
             slots: config.max_connections,
             recv_pool_bytes: config.recv_pool,
             send_pool_bytes: config.send_pool,
             max_buffer: config.max_buffer,
         };
-        let (stack_streams, app_streams) = streams_with(&sizes, page_policy(&config))?;
+        let (stack_streams, app_streams) = streams_on(plot.as_mut(), &sizes, page_policy(&config))?;
         let flows = [
             config.max_connections,
             config.max_half_open,
@@ -124,7 +127,7 @@ impl Tcp {
         ];
         let flows = flows.iter().map(|&n| n as usize).sum();
         let tcp = Self {
-            conns: Conns::new(&config)?,
+            conns: Conns::new(&config, plot.as_mut())?,
             half_open: HalfOpens::new(&config)?,
             time_wait: TimeWaits::new(&config)?,
             listeners: Listeners::new(&config)?,

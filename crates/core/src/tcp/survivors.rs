@@ -1,5 +1,5 @@
-//! Peers of connections that a stack had whose place this one has taken. It ended without a word, so they believe in connections that nobody
-//! knows: half-open connections in the sense of RFC 9293 §3.5.1. One that sends learns so by the RST that answers it; one that waits for
+//! Peers of connections that a stack had whose place this one has taken, and that it could not go on with (`orphans`). It ended without a
+//! word, so they believe in connections that nobody knows: half-open connections in the sense of RFC 9293 §3.5.1. One that sends learns so by the RST that answers it; one that waits for
 //! an answer never would. So it is asked as that section says: a SYN, which it answers with an ACK (RFC 5961 §4), for which it gets the RST.
 
 use std::time::Duration;
@@ -7,11 +7,13 @@ use std::time::Duration;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
+use crate::AppStreams;
+use crate::estate;
 use crate::flow::{Digest, FlowKey};
 use crate::tcp::Tcp;
 use crate::tcp::isn::{self, Start};
 use crate::tcp::segment::Segment;
-use crate::testament::Testament;
+use crate::testament::{Left, Testament};
 
 /// Time for peers who got no ACK to send again: what no application had, this stack takes up (`cookie`).
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -87,9 +89,24 @@ impl Survivors {
 
 impl Tcp {
     /// Takes the place of a stack that is gone, if it left anything, and leaves as much itself.
-    pub fn inherit(&mut self, now: Instant, mut testament: Testament) {
-        self.survivors = Survivors::new(now, testament.inherit());
+    pub fn inherit(
+        &mut self,
+        now: Instant,
+        testament: Testament,
+        left: Vec<Left>,
+        app: &mut AppStreams,
+    ) {
         self.testament = Some(testament);
+        let mut untold = Vec::new();
+        for Left { key, place, orphan } in left {
+            let orphan = orphan.as_ref();
+            if !orphan.is_some_and(|orphan| self.adopt(now, key, orphan, app)) {
+                untold.push((key, place));
+            } else if let Some(testament) = &self.testament {
+                testament.settle(place);
+            }
+        }
+        self.survivors = Survivors::new(now, untold);
     }
 
     /// When [`Tcp::ask_survivors`] wants to be called.
@@ -184,8 +201,17 @@ impl Tcp {
 
     /// An application has the connection in `slot`, or nobody could take it up.
     pub fn bequeath_connection(&mut self, slot: u32) {
-        if let Some(testament) = &mut self.testament {
-            testament.enter(slot, &self.conns.key(slot));
+        let Some(testament) = &mut self.testament else {
+            return;
+        };
+        let head = self.shared.streams.send_head(slot);
+        let key = self.conns.key(slot);
+        if let Some(conn) = self.conns.view(slot, &mut self.shared) {
+            let start = estate::Start {
+                sent: conn.cold.iss + 1 - head,
+                irs: conn.cold.irs,
+            };
+            testament.enter(slot, &key, start);
         }
     }
 

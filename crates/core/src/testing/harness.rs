@@ -1,6 +1,7 @@
 //! A stack and a scripted peer.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use super::frames::{codepoint, compose, dissect, mark};
 use super::seg::{Payload, Seg, seg};
 use super::sink::Sink;
 use super::{config, mac, v4, v6};
-use crate::AppStreams;
 use crate::config::Config;
 use crate::event::Event;
 use crate::id::{ConnId, ListenerId, PortId, Token};
 use crate::stack::Stack;
+use crate::{AppStreams, Testament};
 
 /// Token of listeners.
 pub const LISTENER: Token = Token(7);
@@ -112,11 +113,51 @@ impl Harness {
 
     /// A stack with a changed configuration.
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut harness = Self::on(Instant::ZERO, change, Stack::new);
+        // Address checks end, announcements go out.
+        harness.advance(10_000);
+        harness.sink.frames.clear();
+        harness.start = harness.now;
+        harness
+    }
+
+    /// A stack that takes the place of the one of `before`, which has ended, and whose peer it has.
+    pub fn heir(
+        before: Self,
+        change: impl FnOnce(&mut Config),
+        testament: impl FnOnce() -> Testament,
+    ) -> Self {
+        let Self {
+            stack,
+            app,
+            now,
+            iss,
+            ts_base,
+            local,
+            peer,
+            ..
+        } = before;
+        drop((stack, app));
+        let testament = testament();
+        Self {
+            iss,
+            ts_base,
+            local,
+            peer,
+            ..Self::on(now, change, |config| Stack::heir(config, now, testament))
+        }
+    }
+
+    fn on(
+        now: Instant,
+        change: impl FnOnce(&mut Config),
+        make: impl FnOnce(Config) -> io::Result<(Stack, AppStreams)>,
+    ) -> Self {
         let mut config = config(1, 2);
         change(&mut config);
         let frame_len = usize::from(config.interfaces[0].capabilities.mtu) + 18;
-        let (stack, app) = Stack::new(config).expect("stack");
-        let mut harness = Self {
+        let (stack, app) = make(config).expect("stack");
+        Self {
             stack,
             app,
             conn: None,
@@ -124,8 +165,8 @@ impl Harness {
                 frame_len,
                 ..Sink::default()
             },
-            now: Instant::ZERO,
-            start: Instant::ZERO,
+            now,
+            start: now,
             local: SocketAddr::new(v4(1), SERVICE),
             peer: SocketAddr::new(v4(2), PEER_PORT),
             iss: BTreeMap::new(),
@@ -133,12 +174,7 @@ impl Harness {
             events: Vec::new(),
             listener: None,
             seen_ecn: Ecn::NotEct,
-        };
-        // Address checks end, announcements go out.
-        harness.advance(10_000);
-        harness.sink.frames.clear();
-        harness.start = harness.now;
-        harness
+        }
     }
 
     /// The same with IPv6 addresses.

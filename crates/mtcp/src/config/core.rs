@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use mtcp_core::PortId;
 use mtcp_core::config as stack;
+use mtcp_core::{Holdings, PortId};
 use wire::frame::{Capabilities, MacAddr};
 
 use super::{Config, IoSpec};
@@ -60,9 +60,14 @@ impl Config {
         Ok(())
     }
 
-    /// Of one context. Those that the application closed go on for a while without a socket.
-    pub(crate) fn max_connections(&self) -> u32 {
-        self.max_concurrency.saturating_mul(2)
+    /// What one context has for connections. Those that the application closed go on for a while without a socket.
+    pub(crate) fn holdings(&self) -> Holdings {
+        let least = stack::Config::default().max_buffer;
+        Holdings {
+            connections: self.max_concurrency.saturating_mul(2),
+            send_pool: self.pool(self.sndbuf),
+            max_buffer: self.rcvbuf.max(self.sndbuf).max(least),
+        }
     }
 
     /// One context's stack. `secret` is random.
@@ -74,6 +79,11 @@ impl Config {
     ) -> stack::Config {
         let port = PortId(0);
         let defaults = stack::Config::default();
+        let Holdings {
+            connections,
+            send_pool,
+            max_buffer,
+        } = self.holdings();
         let address = |cidr: &super::Cidr| stack::Address {
             addr: cidr.addr,
             prefix_len: cidr.prefix_len,
@@ -93,15 +103,15 @@ impl Config {
             routes: self.stack_routes(port),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
-            max_connections: self.max_connections(),
+            max_connections: connections,
             max_half_open: defaults.max_half_open.max(self.max_concurrency),
             max_time_wait: defaults.max_time_wait.max(self.max_concurrency),
             recv_pool: self.pool(self.rcvbuf),
-            send_pool: self.pool(self.sndbuf),
+            send_pool,
             recv_buffer: self.rcvbuf,
             send_buffer: self.sndbuf,
             autotune: self.autotune,
-            max_buffer: self.rcvbuf.max(self.sndbuf).max(defaults.max_buffer),
+            max_buffer,
             time_wait: self.tcp_timewait,
             persist_timeout: self.persist_timeout,
             max_segment: (self.mss > 0).then_some(self.mss),

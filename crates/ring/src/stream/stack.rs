@@ -286,6 +286,12 @@ impl StackStreams {
         self.send_reader(slot).map_or(0, |reader| reader.len())
     }
 
+    /// The index of the first of them.
+    pub fn send_head(&self, slot: u32) -> u32 {
+        let record = self.open_record(slot);
+        record.map_or(0, |record| record.stack.send.head.load(Relaxed))
+    }
+
     /// At most `len` bytes from `offset` after the consumed ones on, in two pieces: in order, and the second is empty unless the
     /// ring wraps in between. Together they are shorter than `len` only at the end of what was written.
     #[inline]

@@ -9,7 +9,8 @@ use wire::tcp::{TcpFlags, TcpHeader};
 
 use super::handover::{handed, pass, take};
 use crate::command::Options;
-use crate::config::Seat;
+use crate::config::{Config, Seat};
+use crate::estate::Start;
 use crate::testament::Testament;
 use crate::testing::{Handshake, Harness, Seg, seg};
 
@@ -32,7 +33,7 @@ fn memory() -> Arc<Shared> {
 
 /// One of `seats`, and it listens. It has the place that `memory` belongs to.
 fn seated(index: u8, seats: u8, memory: &Arc<Shared>) -> Harness {
-    let mut h = Harness::with(|config| {
+    let sit = |config: &mut Config| {
         config.seat = Some(Seat {
             index,
             seats,
@@ -40,10 +41,9 @@ fn seated(index: u8, seats: u8, memory: &Arc<Shared>) -> Harness {
         });
         config.secret = [index; 32];
         config.common_secret = Some([9; 32]);
-    });
-    let now = h.now();
-    h.stack
-        .inherit(now, Testament::new(Arc::clone(memory), 0, SLOTS));
+    };
+    let testament = || Testament::new(Arc::clone(memory), 0, SLOTS);
+    let mut h = Harness::heir(Harness::new(), sit, testament);
     h.listen(8, Options::default());
     h
 }
@@ -245,14 +245,15 @@ fn a_crowd_is_told_as_well() {
     const CROWD: u32 = 3000;
     let memory = Arc::new(Shared::create("crowd", Testament::size(CROWD)).unwrap());
     let testament = || Testament::new(Arc::clone(&memory), 0, CROWD);
-    let mut h = Harness::with(|config| config.common_secret = Some([9; 32]));
+    let before = Harness::new();
     let mut first = testament();
     for slot in 0..CROWD {
-        let peer = std::net::SocketAddr::new(h.peer().ip(), 1024 + slot as u16);
-        first.enter(slot, &crate::flow::FlowKey::new(h.local(), peer));
+        let peer = std::net::SocketAddr::new(before.peer().ip(), 1024 + slot as u16);
+        let key = crate::flow::FlowKey::new(before.local(), peer);
+        first.enter(slot, &key, Start::default());
     }
-    let now = h.now();
-    h.stack.inherit(now, testament());
+    let change = |config: &mut Config| config.common_secret = Some([9; 32]);
+    let mut h = Harness::heir(before, change, testament);
     h.advance(1000);
     assert!(h.drain() < CROWD as usize);
     h.advance(30);

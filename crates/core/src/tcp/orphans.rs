@@ -1,0 +1,134 @@
+//! Connections whose process is gone, and with it their application: as after CLOSE, what was written is sent, and sent again until it is
+//! acknowledged, and then the FIN (RFC 9293 §3.10.4). What was known of the path is not: congestion control begins anew.
+
+use wire::time::Instant;
+
+use crate::AppStreams;
+use crate::command::Options;
+use crate::estate::Orphan;
+use crate::flow::{self, FlowHash, FlowKey};
+use crate::id::Token;
+use crate::info::State;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::isn::Start;
+use crate::tcp::open::{self, Opening, limits, synchronize};
+use crate::tcp::tcb::Flags;
+
+impl Tcp {
+    /// Goes on with a connection. False: it cannot be done, and nothing is.
+    pub(super) fn adopt(
+        &mut self,
+        now: Instant,
+        key: FlowKey,
+        orphan: &Orphan,
+        app: &mut AppStreams,
+    ) -> bool {
+        let hash = self.flows.digest(&key).hash;
+        let is_ours = self.shared.net.is_local(key.local().ip());
+        if !is_ours || self.lookup(hash, &key).is_some() {
+            return false;
+        }
+        let Some(slot) = self.conns.slots.alloc() else {
+            return false;
+        };
+        if !self.write_again(slot, orphan, app) || !self.place_orphan(now, slot, key, hash, orphan)
+        {
+            self.shared.streams.close(slot);
+            self.conns.free(slot);
+            return false;
+        }
+        self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
+        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            conn.go_on(now, orphan);
+        }
+        self.bequeath_connection(slot);
+        self.shared.counters.orphans_adopted += 1;
+        true
+    }
+
+    /// What an application would do that writes all of it at once, and closes.
+    fn write_again(&mut self, slot: u32, orphan: &Orphan, app: &mut AppStreams) -> bool {
+        let len = u32::try_from(orphan.bytes.len()).unwrap_or(u32::MAX);
+        let mut limits = limits(&self.shared.config, &Options::default());
+        limits.send = limits.send.max(len);
+        if self.shared.streams.open(slot, limits).is_err() {
+            return false;
+        }
+        let written = app.write(slot, &orphan.bytes);
+        app.release(slot);
+        written == orphan.bytes.len()
+    }
+
+    fn place_orphan(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        key: FlowKey,
+        hash: FlowHash,
+        orphan: &Orphan,
+    ) -> bool {
+        let Ok(path) = self.shared.net.way_back(&key) else {
+            return false;
+        };
+        let options = Options::default();
+        let opening = Opening {
+            key,
+            path,
+            options: self.shared.options.take(&options),
+            start: Start {
+                iss: orphan.snd_una - 1,
+                ts_offset: orphan.ts_offset,
+            },
+            token: Token::NONE,
+        };
+        let config = &self.shared.config;
+        let queues = &mut self.shared.queues;
+        let Some((hot, cold)) = self.conns.place(slot, &key, hash, queues) else {
+            self.shared.options.release(opening.options);
+            return false;
+        };
+        *hot = open::hot(config, &opening, &options, now);
+        open::renew(
+            cold,
+            config,
+            &opening,
+            &options,
+            now,
+            &mut self.shared.models,
+        );
+        let (irs, agreed) = (orphan.rcv_nxt - 1, &orphan.agreed);
+        synchronize(config, hot, cold, &options, irs, agreed, key.is_ipv4());
+        true
+    }
+}
+
+impl Conn<'_> {
+    fn go_on(&mut self, now: Instant, orphan: &Orphan) {
+        let hot = &mut *self.hot;
+        hot.snd_una = orphan.snd_una;
+        hot.snd_nxt = orphan.snd_nxt;
+        hot.snd_wnd = orphan.snd_wnd;
+        hot.max_snd_wnd = orphan.max_snd_wnd;
+        // Any segment that follows is newer.
+        hot.snd_wl1 = orphan.rcv_nxt - 1;
+        hot.snd_wl2 = orphan.snd_una;
+        hot.rcv_adv = orphan.rcv_adv;
+        hot.last_ack_sent = orphan.last_ack_sent;
+        hot.ts_recent = orphan.ts_recent;
+        let fin_acked = u32::from(orphan.state == State::FinWait2);
+        hot.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;
+        hot.insert(Flags::APP_CLOSED | Flags::FIN_QUEUED);
+        self.cold.recover = orphan.snd_una;
+        self.establish(now);
+        self.hot.state = orphan.state;
+        if orphan.state == State::FinWait2 {
+            self.start_fin_wait_2(now);
+        } else if self.hot.flight() > 0 {
+            self.cold.flight_at = now.as_micros() as u32;
+            self.start_rtx_timer(now);
+        }
+        // It may be owed: for what this stack cannot know, or to have the peer say what it has.
+        self.mark_ack();
+    }
+}
