@@ -12,8 +12,8 @@ pub(crate) struct Lowest {
     used: Vec<u64>,
     /// A bit for each word of `used`: all of its bits are set.
     full: Vec<u64>,
-    /// Words of `full` before this have no bit left.
-    from: usize,
+    /// Words of `used` before this have no bit left.
+    low: usize,
     len: u32,
     max: u32,
 }
@@ -28,57 +28,70 @@ impl Lowest {
         Ok(Self {
             used,
             full,
-            from: 0,
+            low: 0,
             len: 0,
             max,
         })
     }
 
     /// The lowest that nobody has; `None` if there is none.
+    #[inline]
     pub fn alloc(&mut self) -> Option<u32> {
-        while self.full.get(self.from) == Some(&u64::MAX) {
-            self.from += 1;
+        if self.used.get(self.low).is_none_or(|word| *word == u64::MAX) {
+            self.low = self.lowest_word();
         }
-        let full = self.full.get(self.from).copied().unwrap_or(0);
-        let word = self.from * BITS + full.trailing_ones() as usize;
-        let bits = self.used.get(word).copied().unwrap_or(0);
-        let lowest = (word * BITS) as u32 + bits.trailing_ones();
+        let word = self.used.get_mut(self.low)?;
+        let lowest = (self.low * BITS) as u32 + word.trailing_ones();
         if lowest >= self.max {
             return None;
         }
-        let bits = bits | (bits + 1);
-        match self.used.get_mut(word) {
-            Some(used) => *used = bits,
-            // The words behind the last have no bit set: this is the one behind it.
-            None => self.used.push(bits),
-        }
-        if bits == u64::MAX {
-            self.mark_full(word);
+        *word |= *word + 1;
+        if *word == u64::MAX {
+            self.mark_full();
         }
         self.len += 1;
         Some(lowest)
     }
 
-    fn mark_full(&mut self, word: usize) {
-        if self.full.len() == word / BITS {
-            self.full.push(0);
+    /// The first word that is not full.
+    #[cold]
+    fn lowest_word(&mut self) -> usize {
+        let full = self.full.iter().position(|word| *word != u64::MAX);
+        let index = full.unwrap_or(self.full.len());
+        let within = self.full.get(index).map_or(0, |word| word.trailing_ones());
+        let word = index * BITS + within as usize;
+        // Words behind the last are not full: this may be the one behind it.
+        if word == self.used.len() && word * BITS < self.max as usize {
+            self.used.push(0);
         }
-        if let Some(full) = self.full.get_mut(word / BITS) {
-            *full |= 1 << (word % BITS);
+        word
+    }
+
+    #[cold]
+    fn mark_full(&mut self) {
+        let index = self.low / BITS;
+        if self.full.len() <= index {
+            self.full.resize(index + 1, 0);
+        }
+        if let Some(full) = self.full.get_mut(index) {
+            *full |= 1 << (self.low % BITS);
         }
     }
 
     /// Takes one back; false if nobody had it.
+    #[inline]
     pub fn free(&mut self, index: u32) -> bool {
-        let (word, bit) = (index as usize / BITS, 1 << (index as usize % BITS));
-        let Some(used) = self.used.get_mut(word).filter(|used| **used & bit != 0) else {
+        let (at, bit) = (index as usize / BITS, 1 << (index as usize % BITS));
+        let Some(word) = self.used.get_mut(at).filter(|word| **word & bit != 0) else {
             return false;
         };
-        *used &= !bit;
-        if let Some(full) = self.full.get_mut(word / BITS) {
-            *full &= !(1 << (word % BITS));
+        if *word == u64::MAX
+            && let Some(full) = self.full.get_mut(at / BITS)
+        {
+            *full &= !(1 << (at % BITS));
         }
-        self.from = self.from.min(word / BITS);
+        *word &= !bit;
+        self.low = self.low.min(at);
         self.len -= 1;
         true
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use super::FlowKey;
+use super::{FlowKey, is_mapped};
 use crate::side_pool::SidePool;
 
 /// A key of IPv4, or, with 0.0.0.0 as our address, which no connection has, the name of one kept beside.
@@ -28,12 +28,12 @@ impl Kept {
     /// `None`: it does not fit.
     fn short(key: &FlowKey) -> Option<Self> {
         let last = |octets| u128::from_be_bytes(octets) as u32;
-        let short = Self {
+        let is_short = is_mapped(key.local) && is_mapped(key.remote) && last(key.local) != 0;
+        is_short.then(|| Self {
             local: last(key.local),
             remote: last(key.remote),
             ports: key.ports,
-        };
-        (short.local != 0 && short.key() == *key).then_some(short)
+        })
     }
 
     /// Of a short one.
