@@ -44,8 +44,8 @@ pub(crate) fn two_cores() -> (usize, usize) {
     (first, allowed.next().unwrap_or(first))
 }
 
-/// Raises the limit of open files as far as this user may: every kernel socket is one.
-pub(crate) fn raise_open_files() {
+/// Raises the limit of open files as far as this user may: every kernel socket is one. Returns the limit.
+pub(crate) fn raise_open_files() -> u64 {
     const WANTED: u64 = 1_048_576;
     let limit = getrlimit(Resource::Nofile);
     // A privileged user may go past the hard limit; anyone may go up to it.
@@ -58,9 +58,10 @@ pub(crate) fn raise_open_files() {
             maximum,
         };
         if setrlimit(Resource::Nofile, wanted).is_ok() {
-            return;
+            return maximum.unwrap_or(u64::MAX);
         }
     }
+    limit.current.unwrap_or(u64::MAX)
 }
 
 /// Processor time of this process so far, seconds: (user, system).

@@ -58,6 +58,8 @@ pub(crate) struct Case {
     pub(crate) parameters: Vec<(&'static str, Value)>,
     /// Who runs it, in this order.
     pub(crate) sides: Vec<Side>,
+    /// Who does not, and why.
+    pub(crate) left_out: Option<String>,
     /// What is run.
     pub(crate) probe: Probe,
     /// What comes out.

@@ -14,6 +14,12 @@ use crate::signals::Stop;
 /// How long making all of them may take, or asking all of them once more.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What idles gives memory back after a while: looked at so often ...
+const LOOK: Duration = Duration::from_millis(500);
+/// ... until there was no change so often in a row, but no longer than `MOST_LOOKS`.
+const STILL: u32 = 4;
+const MOST_LOOKS: u32 = 60;
+
 /// So many connections, and whether they stay or are left in TIME_WAIT.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
@@ -24,8 +30,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Figures: bytes per connection, memory of the server's process before the first connection in MB, and the part of the kept
-    /// connections that still answered afterwards, percent.
+    /// Figures: bytes per connection, memory of the server's process before the first connection and with all of them in MB, and the
+    /// part of the kept connections that still answered afterwards, percent.
     ///
     /// # Errors
     /// An end could not start or lost connections.
@@ -42,9 +48,10 @@ impl Memory {
         let command = place.client(side, &work, server.first_line())?;
         let mut client = start(command, stop).context("the client")?;
         check(client.first_line(), FIRST)?;
-        let before = Held::now(side, &server)?;
+        let before = Held::settled(side, &server)?;
         check(&client.ask(LIMIT, stop).context("the client")?, all)?;
-        let grown = Held::now(side, &server)?.since(&before, self.closed);
+        let grown = Held::settled(side, &server)?.since(&before, self.closed);
+        let full = process_bytes(server.pid(), "Pss:")?;
         let text = client.finish(LIMIT, stop).context("the client")?;
         let answered: u32 = text.trim().parse().context("the client said no number")?;
         server.stop();
@@ -52,6 +59,7 @@ impl Memory {
         Ok(vec![
             grown / f64::from(self.connections),
             fresh as f64 / 1e6,
+            full as f64 / 1e6,
             if self.closed { f64::NAN } else { percent },
         ])
     }
@@ -92,6 +100,25 @@ impl Held {
         let process = process_bytes(server.pid(), "Anonymous:")?
             + process_bytes(server.pid(), "Private_Hugetlb:")?;
         Ok(Self { process, kernel })
+    }
+
+    /// When the server's process has become still.
+    fn settled(side: Side, server: &Running) -> anyhow::Result<Self> {
+        let mut held = Self::now(side, server)?;
+        let mut still = 0;
+        for _ in 0..MOST_LOOKS {
+            std::thread::sleep(LOOK);
+            let before = std::mem::replace(&mut held, Self::now(side, server)?);
+            still = if held.process == before.process {
+                still + 1
+            } else {
+                0
+            };
+            if still == STILL {
+                break;
+            }
+        }
+        Ok(held)
     }
 
     /// The growth at the server. Half of the kernel's is that of the other end, unless the connections are `closed`: then only the end

@@ -60,6 +60,7 @@ fn case(measured: &Measured) -> Map<String, Value> {
             object.insert(all.to_owned(), figures(measured, &row));
         }
     }
+    object.insert("left_out".to_owned(), json!(measured.case.left_out));
     object.insert("failures".to_owned(), json!(measured.failures));
     object
 }

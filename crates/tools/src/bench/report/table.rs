@@ -29,6 +29,9 @@ impl Report {
         for measured in &self.cases {
             // Writing to a string cannot fail.
             let _ = write!(text, "\n{}", align(&rows(measured)));
+            if let Some(left_out) = &measured.case.left_out {
+                let _ = writeln!(text, "left out: {left_out}");
+            }
             for failure in &measured.failures {
                 let _ = writeln!(text, "failed: {failure}");
             }

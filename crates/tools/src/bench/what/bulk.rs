@@ -49,6 +49,7 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
         title: format!("bulk, {flows} flows"),
         parameters: vec![("flows", json!(flows))],
         sides: sides.clone(),
+        left_out: None,
         probe: Probe::Window(window(options.seconds, *flows, figures)),
         metrics: METRICS,
     };

@@ -33,6 +33,7 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
         title: format!("fairness, {flows} flows"),
         parameters: vec![("flows", json!(flows))],
         sides: vec![Side::Kernel, Side::Mtcp],
+        left_out: None,
         probe: Probe::Window(bulk::window(options.seconds, flows, figures)),
         metrics: METRICS,
     };

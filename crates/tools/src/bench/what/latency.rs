@@ -129,6 +129,7 @@ fn case(
         title,
         parameters: vec![parameter],
         sides: vec![Side::Kernel, Side::Mtcp],
+        left_out: None,
         probe: Probe::Window(Window {
             work,
             seconds: options.seconds,

@@ -23,6 +23,7 @@ fn case(seconds: f64, concurrency: u32) -> Case {
         title: format!("accept and reset, {concurrency} at a time"),
         parameters: vec![("concurrency", json!(concurrency))],
         sides: vec![Side::Kernel, Side::Mtcp],
+        left_out: None,
         probe: Probe::Window(Window {
             work: WorkArgs {
                 work: Work::Reset,

@@ -69,6 +69,7 @@ fn case(seconds: f64, concurrency: u32, size: u32, messages: u32) -> Case {
             ("concurrency", json!(concurrency)),
         ],
         sides: vec![Side::Kernel, Side::Mtcp, Side::KernelTuned],
+        left_out: None,
         probe: Probe::Window(Window {
             work: WorkArgs {
                 work: Work::Exchange,
