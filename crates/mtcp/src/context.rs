@@ -17,7 +17,7 @@ use crate::slab::Slab;
 use crate::socket::bindings::Bindings;
 use crate::socket::connect::Sources;
 use crate::socket::listen::{Listener, Waiting};
-use crate::socket::table::{Body, Choices, Flags, NONE, Table};
+use crate::socket::table::{Body, Choices, Flags, NONE, Socket, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
 use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
@@ -30,6 +30,8 @@ const RECLAIM: usize = 1024;
 const SWEEP_IDLE: usize = 64;
 /// How long to wait for events while buffers are given back: none says that one has drained.
 const RECLAIM_NAP: Duration = Duration::from_millis(1);
+/// Bytes written since the stack was last told that are better sent at once: while they are in the cache, and while the peer has time.
+const MUCH: usize = 128 << 10;
 /// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
 
@@ -82,6 +84,8 @@ pub struct Context {
     pub(crate) serial: u32,
     /// Which socket has the stream of each slot.
     owners: Vec<u32>,
+    /// Bytes written since the stack was last told.
+    pub(crate) ahead: usize,
     /// Calls that may still say `EAGAIN` without running the stack.
     allowance: u32,
     /// The loss of the link has been told to the epoll instances.
@@ -114,6 +118,7 @@ impl Context {
             requests: Arc::default(),
             serial: 0,
             owners: Vec::new(),
+            ahead: 0,
             allowance: 0,
             down: false,
             not_sync: PhantomData,
@@ -184,6 +189,7 @@ impl Context {
         wakes: bool,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>> {
+        self.ahead = 0;
         let begun = self.driver.begin_turn();
         let mut quiet = begun == Ok(true);
         let mut link = begun.map(|_| Wake::Look);
@@ -269,10 +275,12 @@ impl Context {
         self.allowance = n.saturating_mul(ALLOWANCE.0).saturating_add(ALLOWANCE.1);
     }
 
-    /// A call on `id` staged news. A blocking socket's news leaves at once: its program may do anything next.
+    /// A call on `id` staged news. A blocking socket's news leaves at once: its program may do anything next. So does much that was written.
     #[inline]
     pub(crate) fn hand_over(&mut self, id: SocketId) {
-        if self.table.get(id).is_ok_and(|socket| !socket.nonblocking()) {
+        let blocking = |socket: &Socket| !socket.nonblocking();
+        if self.ahead >= MUCH || self.table.get(id).is_ok_and(blocking) {
+            self.ahead = 0;
             // The next call on the socket says what became of the link.
             let _ = self.driver.submit();
         }

@@ -458,6 +458,19 @@ fn a_full_send_buffer_stops_the_writer() {
 }
 
 #[test]
+fn much_that_was_written_leaves_before_the_next_wait() {
+    let mut w = World::new();
+    let (c, s, _) = w.connection(80);
+    let half = pattern(0, 64 << 10);
+    assert_eq!(w.client.write(c, &half), Ok(half.len()));
+    w.server.poll().unwrap();
+    assert_eq!(w.server.available(s), Ok(0));
+    assert_eq!(w.client.write(c, &half), Ok(half.len()));
+    w.server.poll().unwrap();
+    assert!(w.server.available(s).unwrap() > 0);
+}
+
+#[test]
 fn the_largest_values_are_as_good_as_large_ones() {
     let mut w = World::new();
     let listener = w.listen(80);

@@ -407,6 +407,7 @@ impl Context {
         if n == 0 {
             return None;
         }
+        self.ahead += n;
         // What did not fit all the same goes on its way: nobody knows when the rest comes.
         self.driver.ring(if more && n == bytes.len() {
             Doorbell::SendMore(conn)
