@@ -279,7 +279,7 @@ impl Default for Config {
             recv_pool: 256 << 20,
             send_pool: 256 << 20,
             recv_buffer: 1 << 20,
-            send_buffer: 1 << 20,
+            send_buffer: 128 << 10,
             max_buffer: 32 << 20,
             autotune: true,
             ephemeral: (32_768, 60_999),

@@ -278,7 +278,6 @@ impl LinkArgs {
     fn tool_defaults(&self, config: &mut Config) {
         config.max_concurrency = config.max_concurrency.max(65_536).max(self.room);
         config.rcvbuf = config.rcvbuf.max(1 << 20);
-        config.sndbuf = config.sndbuf.max(1 << 20);
     }
 
     fn cidrs(&self) -> anyhow::Result<Vec<Cidr>> {

@@ -1,6 +1,6 @@
 //! Buffer limits that follow the connection: the receive buffer what its application takes in a round trip (dynamic right-sizing), the
-//! send buffer the congestion window. Limits cost nothing by themselves, memory is taken as it is used; and a limit that the application
-//! chose stays.
+//! send buffer the congestion window, but on short paths no further than they need. Limits cost nothing by themselves, memory is taken as
+//! it is used; and a limit that the application chose stays.
 
 use std::time::Duration;
 
@@ -14,6 +14,10 @@ use crate::tcp::open::limits;
 
 /// A shorter round trip is measured badly: an application that shares the processor takes bytes in bursts.
 const MIN_RTT: Duration = Duration::from_millis(1);
+/// Send buffers of connections over short paths: of one at most, and of all together. Each byte is written once and read once, from the
+/// nearest cache that all of them fit in.
+const NEAR: u32 = 512 << 10;
+const NEAR_ALL: u32 = 8 << 20;
 /// No connection grows to more than this part of a pool.
 const POOL_SHARE: usize = 8;
 /// Full-sized segments that are offered however short memory is.
@@ -124,6 +128,11 @@ fn promise(free: usize, total: usize, room: impl Fn() -> u32) -> u32 {
     }
 }
 
+/// The send buffer of each of so many connections that are not idle, over a short path.
+pub(crate) fn near_buffer(awake: u32) -> u32 {
+    NEAR.min(NEAR_ALL / awake.max(1))
+}
+
 impl Conn<'_> {
     /// The application has taken something. A limit that the application chose, or the configuration for good, stays.
     pub fn tune_receive_buffer(&mut self, now: Instant) {
@@ -145,16 +154,26 @@ impl Conn<'_> {
         }
     }
 
-    /// The congestion window has grown: twice as much may be written as may be in flight, so that it is there when room is.
+    /// The congestion window may have grown: twice as much may be written as may be on its way, so that it is there when room is.
     pub fn tune_send_buffer(&mut self) {
         let wanted = self.hot.window.cwnd.saturating_mul(2);
-        if wanted > self.cold.autotune.send_limit {
+        if wanted.max(self.sh.near) > self.cold.autotune.send_limit {
             self.raise_send_limit(wanted);
         }
     }
 
     #[cold]
     fn raise_send_limit(&mut self, wanted: u32) {
+        let shortest = Duration::from_micros(self.cold.min_rtt.micros().into());
+        let is_short = !shortest.is_zero() && shortest < MIN_RTT;
+        let wanted = if is_short {
+            self.wanted_on_short_path(shortest)
+        } else {
+            wanted
+        };
+        if wanted <= self.cold.autotune.send_limit {
+            return;
+        }
         let config = &self.sh.config;
         let most = most(config.max_buffer, config.send_pool);
         let before = self.cold.autotune.send_limit;
@@ -166,6 +185,14 @@ impl Conn<'_> {
                 self.notify(Ready::WRITABLE);
             }
         }
+    }
+
+    /// What is in flight on a short path, beyond what gets there in the shortest round trip, waits in a queue that we have filled ourselves: more
+    /// makes that longer. What serves there is that the peer has something to do until the application writes again.
+    fn wanted_on_short_path(&self, shortest: Duration) -> u32 {
+        let flight = u64::from(self.cold.fill.flight);
+        let under_way = scale(flight, shortest, self.hot.rtt.srtt().max(shortest)) as u32;
+        self.sh.near.max(under_way.saturating_mul(2))
     }
 
     /// The application has changed options: the limits that it chose apply; one that it leaves to us stays as it is.

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     /// What may have to be taken back, for the connections that have reacted to loss.
     pub doubts: SidePool<Doubt>,
     pub options: OptionSets,
+    /// The send buffer that each connection gets over a short path.
+    pub near: u32,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
     pub challenges: SecretLimiter,
     /// RSTs to nowhere.
@@ -83,6 +85,7 @@ impl Shared {
             doubts: SidePool::new(connections)?,
             // One more: a connection takes its next options before it releases those before.
             options: OptionSets::new(connections + config.max_listeners + 1)?,
+            near: 0,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
             issuer: Issuer::new(config.common_secret()),
             server_cookies: CookieCache::new(&config.secret),

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::flow;
 use crate::info::State;
 use crate::tcp::Tcp;
+use crate::tcp::autotune;
 use crate::tcp::conn::{Conn, near};
 use crate::tcp::rack::micros;
 use crate::tcp::tcb::Flags;
@@ -42,6 +43,8 @@ impl Tcp {
         self.ask_survivors(now);
         self.shared.streams.sweep(SWEPT_PER_CALL);
         self.conns.rest(now, &mut self.shared);
+        let (awake, _) = self.conns.counts();
+        self.shared.near = autotune::near_buffer(awake);
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {

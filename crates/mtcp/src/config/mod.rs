@@ -150,7 +150,7 @@ impl Default for Config {
             max_concurrency: 10_000,
             max_num_buffers: 0,
             rcvbuf: 1 << 20,
-            sndbuf: 1 << 20,
+            sndbuf: 128 << 10,
             autotune: true,
             buffer_memory: 256 << 20,
             mss: 0,

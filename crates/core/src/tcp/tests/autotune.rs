@@ -109,6 +109,39 @@ fn other_options_leave_grown_buffers_alone() {
     assert_eq!(h.app.writable(h.slot()), room);
 }
 
+/// How much the application may have written after eight rounds of 20 ms, with a peer whose handshake took `shortest` ms.
+fn send_buffer_after_eight_rounds(shortest: u64) -> u32 {
+    let mut h = Harness::with(roomy);
+    let offer = Handshake {
+        wscale: Some(9),
+        ..Handshake::default()
+    };
+    h.listen(4, Options::default());
+    h.send(offer.syn());
+    h.expect(seg().syn().ack(1));
+    h.advance(shortest);
+    h.send(h.handshake_ack(&offer));
+    h.take_accepted();
+    let (mut written, mut sent) = (0, 0);
+    for _ in 0..8 {
+        let room = h.app.writable(h.slot());
+        h.write(room as usize);
+        written += room;
+        while let Some((_, _, header, payload)) = h.pop() {
+            sent = header.seq - h.sent_syn() + payload.len() as u32 - 1;
+        }
+        h.advance(20);
+        h.send(seg().seq(1).ack(1 + sent).win(60_000));
+    }
+    h.app.writable(h.slot()) + written - sent
+}
+
+#[test]
+fn the_send_buffer_of_a_short_path_does_not_grow_for_its_own_queue() {
+    assert_eq!(send_buffer_after_eight_rounds(0), 512 << 10);
+    assert!(send_buffer_after_eight_rounds(2) >= 2 << 20);
+}
+
 #[test]
 fn what_was_acknowledged_is_there_however_short_memory_gets() {
     let mut h = Harness::with(|config| {
