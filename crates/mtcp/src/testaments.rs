@@ -10,7 +10,8 @@ use ring::region::{Plots, Shared};
 #[derive(Clone, Debug)]
 pub(crate) struct Testaments {
     memory: Arc<Shared>,
-    plots: Arc<Plots>,
+    /// `None`: there is no address space for so much. What was written ends with who wrote it then.
+    plots: Option<Arc<Plots>>,
     holdings: Holdings,
 }
 
@@ -23,7 +24,7 @@ impl Testaments {
         let bytes = usize::from(seats) * Testament::size(holdings.connections);
         Ok(Self {
             memory: Arc::new(Shared::create("mtcp-testaments", bytes)?),
-            plots: Plots::create("mtcp-streams", seats.into(), holdings.size()?)?,
+            plots: Plots::create("mtcp-streams", seats.into(), holdings.size()?).ok(),
             holdings,
         })
     }
@@ -33,9 +34,29 @@ impl Testaments {
         let connections = self.holdings.connections;
         let at = usize::from(seat) * Testament::size(connections);
         let testament = Testament::new(Arc::clone(&self.memory), at, connections);
-        match self.plots.take(seat.into()) {
+        let plots = self.plots.as_ref();
+        match plots.and_then(|plots| plots.take(seat.into())) {
             Some(plot) => testament.with_plot(plot, self.holdings),
             None => testament,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 128 TiB, parts are taken.
+    #[test]
+    fn without_address_space_only_endpoints_are_kept() {
+        let holdings = Holdings {
+            connections: 16,
+            send_pool: 512 << 30,
+            max_buffer: 1 << 20,
+        };
+        assert!(Testaments::new(2, holdings).unwrap().plots.is_some());
+        let without = Testaments::new(u8::MAX, holdings).unwrap();
+        assert!(without.plots.is_none());
+        let _ = without.of(7);
     }
 }
