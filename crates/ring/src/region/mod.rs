@@ -118,7 +118,7 @@ impl Region {
         let end = range.end / page * page;
         if start < end {
             // SAFETY: within the mapping, to multiples of its pages, and `&mut self`: nobody borrows from it.
-            unsafe { map::give_back(self.base.add(start), end - start) }
+            unsafe { map::give_back(self.base.add(start), end - start, self.home.is_some()) }
         }
     }
 
@@ -200,9 +200,15 @@ mod map {
 
     /// # Safety
     /// The range must be whole pages of a mapping of ours, and nobody may borrow from it.
-    pub(super) unsafe fn give_back(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller vouches; private anonymous memory reads as zero afterwards. If the kernel cannot, everything stays.
-        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+    pub(super) unsafe fn give_back(base: NonNull<u8>, bytes: usize, shared: bool) {
+        // Of shared memory, what nobody needs here is kept for the others.
+        let advice = if shared {
+            Advice::LinuxRemove
+        } else {
+            Advice::LinuxDontNeed
+        };
+        // SAFETY: the caller vouches; the memory reads as zero afterwards. If the kernel cannot, everything stays.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, advice) };
     }
 
     /// # Safety
@@ -241,7 +247,7 @@ mod map {
 
     /// # Safety
     /// None is needed: nothing is done.
-    pub(super) unsafe fn give_back(_: NonNull<u8>, _: usize) {}
+    pub(super) unsafe fn give_back(_: NonNull<u8>, _: usize, _: bool) {}
 
     /// # Safety
     /// Made by `normal` with this length, and nothing may refer to it any more.

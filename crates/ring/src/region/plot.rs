@@ -156,4 +156,16 @@ mod tests {
         assert!(second.read_at(PAGE + 7, &mut byte) && byte == [0]);
         assert!(plots.take(0).is_some());
     }
+
+    #[test]
+    fn what_is_given_back_is_gone() {
+        let plots = Plots::create("plots", 1, 2 * PAGE).unwrap();
+        let mut region = plots.take(0).unwrap().region(2 * PAGE).unwrap();
+        region.as_mut_slice().fill(7);
+        region.give_back(1..2 * PAGE);
+        assert_eq!(
+            [region.as_slice()[PAGE - 1], region.as_slice()[PAGE]],
+            [7, 0]
+        );
+    }
 }
