@@ -77,6 +77,51 @@ pub struct Marking {
     pub hop_limit: Option<u8>,
 }
 
+/// What [`Command::Connect`] says, for who need not hand it over: options are large. See [`crate::Stack::connect`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Connect<'a> {
+    /// Comes back with every event.
+    pub token: Token,
+    /// Where from.
+    pub local: Option<SocketAddr>,
+    /// Where to.
+    pub remote: SocketAddr,
+    /// For this connection.
+    pub options: &'a Options,
+}
+
+/// What came of a [`Connect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Its streams are open: bytes written now go out once it is established.
+    pub conn: ConnId,
+    /// Its local address.
+    pub local: SocketAddr,
+    /// Its SYN waits for the first bytes ([`Options::fast_open_connect`]).
+    pub is_deferred: bool,
+}
+
+impl From<Opened> for Reply {
+    fn from(opened: Opened) -> Self {
+        if opened.is_deferred {
+            Self::Deferred(opened.conn, opened.local)
+        } else {
+            Self::Connecting(opened.conn, opened.local)
+        }
+    }
+}
+
+impl From<Connect<'_>> for Command {
+    fn from(connect: Connect<'_>) -> Self {
+        Self::Connect {
+            token: connect.token,
+            local: connect.local,
+            remote: connect.remote,
+            options: *connect.options,
+        }
+    }
+}
+
 /// A call on the stack, see [`crate::Stack::execute`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command {

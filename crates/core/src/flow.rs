@@ -114,10 +114,10 @@ impl FlowKey {
         self.local == other.local && self.remote == other.remote
     }
 
-    /// The end of the other end's address.
+    /// What tells pairs of hosts of two networks apart: both addresses differ in their ends.
     #[inline]
-    pub fn remote_end(&self) -> u8 {
-        self.remote[15]
+    pub fn host_ends(&self) -> u8 {
+        self.local[15].wrapping_add(self.remote[15])
     }
 
     /// Whether the connection runs over IPv4.

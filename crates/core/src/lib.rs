@@ -34,7 +34,7 @@ pub mod testing;
 mod udp;
 mod wheel;
 
-pub use command::{Command, Reply};
+pub use command::{Command, Connect, Opened, Reply};
 pub use config::Config;
 pub use counters::Counters;
 pub use drops::Drop;

@@ -6,7 +6,9 @@ use wire::frame::{FrameSink, RxFrame};
 use wire::time::Instant;
 
 use crate::tcp::Tcp;
-use crate::{AppStreams, Command, Config, Counters, Error, Event, PortId, Reply, Testament};
+use crate::{
+    AppStreams, Command, Config, Connect, Counters, Error, Event, Opened, PortId, Reply, Testament,
+};
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
 ///
@@ -97,6 +99,14 @@ impl Stack {
     /// The call was refused; nothing changed.
     pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
         self.tcp.execute(now, command)
+    }
+
+    /// [`Command::Connect`].
+    ///
+    /// # Errors
+    /// The call was refused; nothing changed.
+    pub fn connect(&mut self, now: Instant, request: &Connect<'_>) -> Result<Opened, Error> {
+        self.tcp.connect(now, request)
     }
 
     /// Fires the timers that are due, a bounded number; [`next_deadline`](Self::next_deadline) says if more are.

@@ -8,7 +8,7 @@ use ::io::absent::AbsentPort;
 use ::io::shm::Desk;
 use ::io::{AnyPort, Port};
 use io::ErrorKind;
-use mtcp_core::{Command, Error, Event, PortId, Reply, Stack};
+use mtcp_core::{Command, Connect, Error, Event, Opened, PortId, Reply, Stack};
 use wire::frame::{FrameSink, RxFrame, TxMeta};
 use wire::handed::Handed;
 use wire::time::Instant;
@@ -167,6 +167,12 @@ impl Runner {
     pub(crate) fn execute(&mut self, command: Command) -> Result<Reply, Error> {
         self.quiet_until = Instant::ZERO;
         self.stack.execute(self.now, command)
+    }
+
+    /// Opens a connection.
+    pub(crate) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened, Error> {
+        self.quiet_until = Instant::ZERO;
+        self.stack.connect(self.now, request)
     }
 
     /// Something will be due in a moment.

@@ -5,7 +5,7 @@ use crate::flow::FlowKey;
 
 use super::Path;
 
-/// Places, by remote address.
+/// Places, by both addresses: one host may talk with several addresses of ours.
 const PLACES: usize = 16;
 
 /// See the module. Nothing that a path says ever changes.
@@ -35,7 +35,7 @@ impl Ways {
 
 #[inline]
 fn place(key: &FlowKey) -> usize {
-    usize::from(key.remote_end()) % PLACES
+    usize::from(key.host_ends()) % PLACES
 }
 
 #[cfg(test)]
@@ -61,6 +61,18 @@ mod tests {
             class: 0,
             hop_limit: 64,
         }
+    }
+
+    #[test]
+    fn one_host_may_use_several_of_our_addresses() {
+        let mut ways = Ways::new();
+        let keys: Vec<FlowKey> = (1..5)
+            .map(|n| key([10, 0, 0, n], [10, 0, 0, 9], 1))
+            .collect();
+        for key in &keys {
+            ways.put(key, &path(key, 1500));
+        }
+        assert!(keys.iter().all(|key| ways.find(key).is_some()));
     }
 
     #[test]

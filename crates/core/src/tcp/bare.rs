@@ -213,7 +213,7 @@ impl Shared {
         };
         let interface = self.config.interfaces.get(usize::from(path.port.0));
         let target = Target {
-            path: *path,
+            path,
             mac,
             src: key.local().ip(),
             dst: key.remote().ip(),

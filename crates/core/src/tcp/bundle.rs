@@ -90,7 +90,7 @@ impl Conn<'_> {
 pub(crate) fn send_bundle(
     sink: &mut impl FrameSink,
     net: &Net,
-    target: &Target,
+    target: &Target<'_>,
     header: &mut TcpHeader,
     plan: &mut Plan,
     (first, second): (&[u8], &[u8]),

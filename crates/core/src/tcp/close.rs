@@ -13,6 +13,12 @@ use crate::tcp::conn::Conn;
 use crate::tcp::tcb::Flags;
 
 impl Conn<'_> {
+    /// The application reads no more.
+    pub fn shutdown_read(&mut self) -> Result<(), Error> {
+        self.cold.read_shut = true;
+        Ok(())
+    }
+
     /// Our side sends no more after what is written: CLOSE of RFC 9293 §3.10.4, or half of it.
     pub fn shutdown(&mut self) -> Result<(), Error> {
         match self.hot.state {

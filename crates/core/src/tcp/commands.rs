@@ -6,7 +6,7 @@ use wire::ip::is_valid_source;
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::command::{Command, Options, Reply};
+use crate::command::{Command, Connect, Opened, Options, Reply};
 use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::{self, Digest, FlowHash, FlowKey};
@@ -53,8 +53,16 @@ impl Tcp {
                 token,
                 local,
                 remote,
-                options,
-            } => self.connect(now, token, local.map(canonical), canonical(remote), options),
+                ref options,
+            } => {
+                let request = Connect {
+                    token,
+                    local,
+                    remote,
+                    options,
+                };
+                self.connect(now, &request).map(Reply::from)
+            }
             Command::Accept { conn, token } => self.accept(now, conn, token),
             Command::SetListenerOptions { listener, options } => {
                 let slot = self.listeners.resolve(listener)?;
@@ -73,10 +81,7 @@ impl Tcp {
                 Ok(())
             }),
             Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
-            Command::ShutdownRead(id) => self.done(now, id, |conn| {
-                conn.cold.read_shut = true;
-                Ok(())
-            }),
+            Command::ShutdownRead(id) => self.done(now, id, |conn| conn.shutdown_read()),
             Command::Close(id) => self.close(now, id),
             Command::Abort(id) => self.done(now, id, |conn| {
                 conn.abort_by_user(now);
@@ -221,14 +226,8 @@ impl Tcp {
 
     /// OPEN, active.
     /// RFC 9293 MUST-43, MUST-44.
-    fn connect(
-        &mut self,
-        now: Instant,
-        token: Token,
-        local: Option<SocketAddr>,
-        remote: SocketAddr,
-        options: Options,
-    ) -> Result<Reply, Error> {
+    pub fn connect(&mut self, now: Instant, request: &Connect<'_>) -> Result<Opened, Error> {
+        let (local, remote) = (request.local.map(canonical), canonical(request.remote));
         let local_ip = local
             .map(|local| local.ip())
             .filter(|ip| !ip.is_unspecified());
@@ -242,19 +241,19 @@ impl Tcp {
         let opening = Opening {
             key,
             path,
-            options: self.shared.options.take(&options),
+            options: self.shared.options.take(request.options),
             start,
-            token,
+            token: request.token,
         };
         let slot = self.open_active(now, &opening, hash).inspect_err(|_| {
             self.shared.options.release(opening.options);
         })?;
         self.shared.counters.connects += 1;
-        let (id, local) = (self.id_of(slot), key.local());
-        Ok(if self.live(id)?.cold.fast_open == FastOpen::Waiting {
-            Reply::Deferred(id, local)
-        } else {
-            Reply::Connecting(id, local)
+        let conn = self.id_of(slot);
+        Ok(Opened {
+            conn,
+            local: key.local(),
+            is_deferred: self.live(conn)?.cold.fast_open == FastOpen::Waiting,
         })
     }
 

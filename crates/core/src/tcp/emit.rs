@@ -19,8 +19,8 @@ use crate::tcp::tcb::Flags;
 
 /// Where a segment goes, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub path: Path,
+pub(crate) struct Target<'a> {
+    pub path: &'a Path,
     pub mac: MacAddr,
     pub src: IpAddr,
     pub dst: IpAddr,
@@ -34,7 +34,7 @@ pub(crate) struct Target {
 pub(crate) fn write_frame(
     frame: &mut [u8],
     net: &Net,
-    target: &Target,
+    target: &Target<'_>,
     header: &TcpHeader,
     payload: (&[u8], &[u8]),
 ) -> TxMeta {
@@ -79,7 +79,7 @@ pub(crate) fn write_frame(
 pub(crate) fn send_segment(
     sink: &mut impl FrameSink,
     net: &Net,
-    target: &Target,
+    target: &Target<'_>,
     header: &TcpHeader,
     payload: (&[u8], &[u8]),
 ) -> Option<usize> {

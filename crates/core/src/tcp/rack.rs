@@ -115,9 +115,9 @@ impl Conn<'_> {
     pub fn log_and_scoreboard(&mut self) -> Option<(&mut SentLog, Option<Ranges<'_>>)> {
         if !self.has(Flags::SENT_LOG) {
             let flight = Range::new(self.hot.snd_una, self.hot.snd_nxt);
-            self.cold.sent = self.sh.sent.alloc()?;
+            let log = SentLog::new(flight, self.cold.flight_at);
+            self.cold.sent = self.sh.sent.insert(log)?;
             self.set(Flags::SENT_LOG);
-            *self.sh.sent.at_mut(self.cold.sent)? = SentLog::new(flight, self.cold.flight_at);
         }
         let is_sacked = self.has(Flags::SACKED);
         let sh = &mut *self.sh;

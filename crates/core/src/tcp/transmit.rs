@@ -231,8 +231,18 @@ impl Conn<'_> {
             Err(sent) => return sent,
         };
         let mut header = self.header(now, &plan);
-        let target = self.target(mac, &plan);
         let offset = plan.data_seq() - self.hot.stream_start();
+        let interface = usize::from(self.hot.port.0);
+        let interface = self.sh.config.interfaces.get(interface);
+        // RFC 9293 MUST-45.
+        let target = Target {
+            path: &self.cold.path,
+            mac,
+            src: self.key.local().ip(),
+            dst: self.key.remote().ip(),
+            ecn: self.codepoint(&plan),
+            partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
+        };
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
             shared.streams.peek(self.slot, offset, plan.len)
@@ -252,20 +262,6 @@ impl Conn<'_> {
         self.sh.counters.bytes_out += len as u64;
         self.on_sent(now, &plan);
         Sent::Yes
-    }
-
-    /// RFC 9293 MUST-45.
-    fn target(&self, mac: MacAddr, plan: &Plan) -> Target {
-        let port = usize::from(self.hot.port.0);
-        let interface = self.sh.config.interfaces.get(port);
-        Target {
-            path: self.cold.path,
-            mac,
-            src: self.key.local().ip(),
-            dst: self.key.remote().ip(),
-            ecn: self.codepoint(plan),
-            partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
-        }
     }
 
     fn resolve(&mut self, now: Instant) -> Result<MacAddr, Sent> {

@@ -4,7 +4,7 @@ use std::hint;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use mtcp_core::{Command, Event, Reply};
+use mtcp_core::{Command, Connect, Event, Opened, Reply};
 use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
 
@@ -178,6 +178,13 @@ impl Inline {
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.runner.poll_event()
+    }
+
+    pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
+        self.check()?;
+        self.runner.begin();
+        self.carry_out();
+        Ok(self.runner.connect(request)?)
     }
 
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {

@@ -8,7 +8,7 @@ mod stand_in;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use mtcp_core::{Command, Event, Reply};
+use mtcp_core::{Command, Connect, Event, Opened, Reply};
 use ring::park::FdWaker;
 use wire::time::Instant;
 
@@ -157,6 +157,24 @@ impl Driver {
     /// Carries out a call and waits for the answer.
     pub(crate) fn call(&mut self, command: Command) -> Result<Reply> {
         either!(self, driver => driver.call(command))
+    }
+
+    /// Opens a connection.
+    pub(crate) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
+        let driver = match self {
+            Self::Inline(driver) => return driver.connect(request),
+            Self::Paired(driver) => driver,
+        };
+        let (conn, local, is_deferred) = match driver.call((*request).into())? {
+            Reply::Connecting(conn, local) => (conn, local, false),
+            Reply::Deferred(conn, local) => (conn, local, true),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(Opened {
+            conn,
+            local,
+            is_deferred,
+        })
     }
 
     /// Numbers of this moment.

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use mtcp_core::{Command, ConnId, Reply, Status, Token};
+use mtcp_core::command::Options;
+use mtcp_core::{ConnId, Connect, Opened, Status, Token};
 
 use super::ends::Ends;
 use super::listen::inward;
@@ -150,8 +151,17 @@ impl Context {
         let remote_inner = inward(socket.domain(), remote)?;
         let bound = socket.flags.contains(Flags::BOUND);
         let v6 = socket.flags.contains(Flags::V6);
-        let mut options = details.choices.options;
-        options.fast_open_connect |= fast;
+        let chosen = &details.choices.options;
+        let with_fast_open;
+        let options = if fast {
+            with_fast_open = Options {
+                fast_open_connect: true,
+                ..*chosen
+            };
+            &with_fast_open
+        } else {
+            chosen
+        };
         let local = if bound {
             Some(source(
                 inward(socket.domain(), details.ends.local())?,
@@ -160,22 +170,22 @@ impl Context {
         } else {
             self.sources.next(remote_inner)
         };
-        let connect = Command::Connect {
+        let request = Connect {
             token: Token(id.0),
             local,
             remote: remote_inner,
             options,
         };
-        let (conn, local, deferred) = match self.driver.call(connect)? {
-            Reply::Connecting(conn, local) => (conn, local, false),
-            Reply::Deferred(conn, local) => (conn, local, true),
-            _ => return Err(Errno::EINVAL),
-        };
+        let Opened {
+            conn,
+            local,
+            is_deferred,
+        } = self.driver.connect(&request)?;
         let (socket, details) = self.table.both(id)?;
         socket.body = Body::Stream(conn);
         socket.flags |= Flags::CONNECTING;
         socket.flags -= Flags::SHUT_RD | Flags::SHUT_WR | Flags::ERROR_TAKEN | Flags::DRAINED;
-        socket.flags.set(Flags::DEFERRED, deferred);
+        socket.flags.set(Flags::DEFERRED, is_deferred);
         details.ends = Ends::new(Self::outward(v6, local), remote);
         self.own(conn, id);
         self.hand_over(id);

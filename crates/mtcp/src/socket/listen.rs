@@ -210,7 +210,7 @@ impl Context {
         if choices.options.defer_accept != 0 {
             let mut own = *choices;
             own.options.defer_accept = 0;
-            choices = self.table.share(own);
+            choices = self.table.share(&own);
         }
         let details = Details {
             ends: Ends::new(Self::outward(v6, local), remote),

@@ -104,8 +104,8 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `EINVAL` (out of range, or too late), `ENOPROTOOPT` (only to read).
     pub fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<()> {
         let (socket, details) = self.table.both(id)?;
-        let before = *details.choices;
-        let mut choices = before;
+        let before = &*details.choices;
+        let mut choices = *before;
         match option {
             SocketOption::ReuseAddr(on) => socket.flags.set(Flags::REUSE_ADDR, on),
             SocketOption::ReusePort(on) => socket.flags.set(Flags::REUSE_PORT, on),
@@ -142,11 +142,12 @@ impl Context {
             .contains(Flags::KEEPALIVE)
             .then_some(choices.keepalive);
         let body = socket.body;
-        if choices != before {
-            self.table.choose(id, choices);
+        let is_news = choices.options != before.options;
+        if choices != *before {
+            self.table.choose(id, &choices);
         }
-        if choices.options != before.options {
-            self.tell_options(body, choices.options)?;
+        if is_news {
+            self.tell_options(body, &choices.options)?;
         }
         match (option, body) {
             (SocketOption::QuickAck(true), Body::Stream(conn)) => {
@@ -157,13 +158,16 @@ impl Context {
     }
 
     /// Tells the stack of changed options.
-    fn tell_options(&mut self, body: Body, options: Options) -> Result<()> {
+    fn tell_options(&mut self, body: Body, options: &Options) -> Result<()> {
         let command = match body {
-            Body::Stream(conn) => Command::SetOptions { conn, options },
+            Body::Stream(conn) => Command::SetOptions {
+                conn,
+                options: *options,
+            },
             Body::Listener(index) => match self.listeners.get(index) {
                 Some(listener) => Command::SetListenerOptions {
                     listener: listener.id,
-                    options,
+                    options: *options,
                 },
                 None => return Ok(()),
             },

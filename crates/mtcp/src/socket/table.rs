@@ -161,17 +161,17 @@ impl Table {
     }
 
     /// A record of `choices`.
-    pub(crate) fn share(&mut self, choices: Choices) -> Arc<Choices> {
-        if let Some(same) = self.recent.iter().find(|recent| ***recent == choices) {
+    pub(crate) fn share(&mut self, choices: &Choices) -> Arc<Choices> {
+        if let Some(same) = self.recent.iter().find(|recent| ***recent == *choices) {
             return Arc::clone(same);
         }
         self.recent.rotate_right(1);
-        self.recent[0] = Arc::new(choices);
+        self.recent[0] = Arc::new(*choices);
         Arc::clone(&self.recent[0])
     }
 
     /// Changes what was chosen for a socket.
-    pub(crate) fn choose(&mut self, id: SocketId, choices: Choices) {
+    pub(crate) fn choose(&mut self, id: SocketId, choices: &Choices) {
         let choices = self.share(choices);
         if let Some(details) = self.details.get_mut(id.0 as usize) {
             details.choices = choices;
@@ -363,7 +363,7 @@ mod tests {
         for id in ids {
             let mut choices = *table.look(id).unwrap().1.choices;
             choices.options.nodelay = id != ids[2];
-            table.choose(id, choices);
+            table.choose(id, &choices);
         }
         assert_eq!(record(&table, ids[0]), record(&table, ids[1]));
         assert!(table.look(ids[0]).unwrap().1.choices.options.nodelay);
