@@ -22,7 +22,7 @@ const SHM: &[&str] = &[
     "latency",
     "bulk",
     "cpu",
-    "memory",
+    "memory --concurrency 10000,100000",
     "fairness",
 ];
 /// Command lines that need privileges.
