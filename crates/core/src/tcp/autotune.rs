@@ -192,7 +192,7 @@ impl Conn<'_> {
     fn wanted_on_short_path(&self, shortest: Duration) -> u32 {
         let flight = u64::from(self.cold.fill.flight);
         let under_way = scale(flight, shortest, self.hot.rtt.srtt().max(shortest)) as u32;
-        self.sh.near.max(under_way.saturating_mul(2))
+        self.sh.near.max(under_way)
     }
 
     /// The application has changed options: the limits that it chose apply; one that it leaves to us stays as it is.
