@@ -111,17 +111,6 @@ impl From<Opened> for Reply {
     }
 }
 
-impl From<Connect<'_>> for Command {
-    fn from(connect: Connect<'_>) -> Self {
-        Self::Connect {
-            token: connect.token,
-            local: connect.local,
-            remote: connect.remote,
-            options: *connect.options,
-        }
-    }
-}
-
 /// A call on the stack, see [`crate::Stack::execute`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command {

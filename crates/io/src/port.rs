@@ -12,8 +12,8 @@ use wire::time::Instant;
 /// A turn is `begin`, `receive` until it answers 0 or the budget is spent, any number of `send`s, `flush`. Frames never leave
 /// their port: `receive` lends them to a closure and recycles them when it returns, `send` lends a free one to be filled in place.
 /// A frame address is always in exactly one of: fill ring, hand-out, free list, tx ring, completion ring.
-/// Nothing but [`Port::wait`] blocks, and only [`Port::flush`] (and `wait`, `rouse`, and what publishes long bundles) may make a system call on a link that has a
-/// choice.
+/// Nothing but [`Port::wait`] blocks. On a link that has a choice only `wait`, [`Port::flush`], [`Port::rouse`] and a `send` that publishes
+/// a long bundle may make a system call.
 pub trait Port: FrameSink {
     /// Starts a turn at `now`: what wrappers stamp frames with and delay them by. Never earlier than in the turn before.
     fn begin(&mut self, now: Instant) {

@@ -40,13 +40,10 @@ impl Tcp {
                 only_v6,
                 backlog,
                 options,
-            } => self.listen(Listener::new(
-                token,
-                canonical(local),
-                only_v6,
-                backlog,
-                options,
-            )),
+            } => {
+                let local = canonical(local);
+                self.listen(Listener::new(token, local, only_v6, backlog, options))
+            }
             Command::Unlisten(listener) => self.unlisten(now, listener, false),
             Command::Leave(listener) => self.unlisten(now, listener, true),
             Command::Connect {

@@ -88,12 +88,6 @@ pub(crate) struct SentLog {
     spans: [Span; MAX_SPANS],
 }
 
-impl Default for SentLog {
-    fn default() -> Self {
-        Self::new(Range::default(), 0)
-    }
-}
-
 /// Whether `a` is later than `b`: both the low bits of a count of µs.
 fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 > 0

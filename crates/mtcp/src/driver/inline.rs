@@ -180,17 +180,21 @@ impl Inline {
         self.runner.poll_event()
     }
 
-    pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
+    /// What was staged comes before a call.
+    fn begin_call(&mut self) -> Result<()> {
         self.check()?;
         self.runner.begin();
         self.carry_out();
+        Ok(())
+    }
+
+    pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
+        self.begin_call()?;
         Ok(self.runner.connect(request)?)
     }
 
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
-        self.check()?;
-        self.runner.begin();
-        self.carry_out();
+        self.begin_call()?;
         Ok(self.runner.execute(command)?)
     }
 

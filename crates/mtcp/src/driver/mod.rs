@@ -161,20 +161,7 @@ impl Driver {
 
     /// Opens a connection.
     pub(crate) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
-        let driver = match self {
-            Self::Inline(driver) => return driver.connect(request),
-            Self::Paired(driver) => driver,
-        };
-        let (conn, local, is_deferred) = match driver.call((*request).into())? {
-            Reply::Connecting(conn, local) => (conn, local, false),
-            Reply::Deferred(conn, local) => (conn, local, true),
-            _ => return Err(Errno::EINVAL),
-        };
-        Ok(Opened {
-            conn,
-            local,
-            is_deferred,
-        })
+        either!(self, driver => driver.connect(request))
     }
 
     /// Numbers of this moment.

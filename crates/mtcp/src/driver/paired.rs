@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 
-use mtcp_core::{Command, Event, Reply};
+use mtcp_core::{Command, Connect, Event, Opened, Reply};
 use ring::park::{FdWaker, Unparker};
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
@@ -213,6 +213,10 @@ impl Paired {
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.with(|inline| Ok(inline.poll_event())).ok().flatten()
+    }
+
+    pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
+        self.with(|inline| inline.connect(request))
     }
 
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
