@@ -62,6 +62,10 @@ macro_rules! impl_port {
                 each_variant!(self, Self: $($variant)*, port => port.rouse());
             }
 
+            fn gathers(&self) -> bool {
+                each_variant!(self, Self: $($variant)*, port => port.gathers())
+            }
+
             #[inline]
             fn flush(&mut self) -> io::Result<()> {
                 each_variant!(self, Self: $($variant)*, port => port.flush())

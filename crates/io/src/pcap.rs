@@ -312,6 +312,10 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.rouse();
     }
 
+    fn gathers(&self) -> bool {
+        self.inner.gathers()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }

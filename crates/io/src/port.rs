@@ -33,6 +33,11 @@ pub trait Port: FrameSink {
     /// Frames will most likely be sent at once: wakes the other side, if it sleeps, so that it wakes while they are made. Only a hint.
     fn rouse(&mut self) {}
 
+    /// Whether frames gather while nobody sleeps on the port, and a sleep that each of them may end costs more than one that they do not.
+    fn gathers(&self) -> bool {
+        false
+    }
+
     /// Publishes what was sent since the last flush and wakes the other side, at most once. A link on which the other side can read while
     /// we write may have published long bundles before.
     ///

@@ -14,6 +14,7 @@ mod errno;
 pub mod kernel;
 mod lent;
 mod link;
+mod moderation;
 mod pipe;
 pub mod posix;
 mod prepared;

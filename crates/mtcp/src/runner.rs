@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::io::absent::AbsentPort;
 use ::io::shm::Desk;
-use ::io::{AnyPort, Port};
+use ::io::{AnyPort, Port, poll};
 use io::ErrorKind;
 use mtcp_core::{Command, Connect, Error, Event, Opened, PortId, Reply, Stack};
 use wire::frame::{FrameSink, RxFrame, TxMeta};
@@ -16,6 +16,7 @@ use wire::time::Instant;
 use crate::clock;
 use crate::driver::Wake;
 use crate::lent::Lent;
+use crate::moderation::Moderation;
 use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
@@ -45,6 +46,8 @@ pub(crate) struct Runner {
     busy: Instant,
     /// How long after that to look for more before sleeping.
     spin: Duration,
+    /// Whether to sleep until a frame comes, or for a while.
+    moderation: Moderation,
     /// The port took less than was due.
     backlog: bool,
     /// All that was due has been sent, and nothing is before this, unless frames come or the application calls.
@@ -53,8 +56,18 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(stack: Stack, port: Lent, desk: Option<Desk>, spin: Duration) -> Self {
+    pub(crate) fn new(
+        stack: Stack,
+        port: Lent,
+        desk: Option<Desk>,
+        (spin, gather): (Duration, Duration),
+    ) -> Self {
         let now = clock::now();
+        let gather = if port.gathers() {
+            gather
+        } else {
+            Duration::ZERO
+        };
         Self {
             stack,
             port,
@@ -64,6 +77,7 @@ impl Runner {
             looked: Instant::ZERO,
             busy: now,
             spin,
+            moderation: Moderation::new(gather, now),
             backlog: false,
             quiet_until: Instant::ZERO,
             reporter: None,
@@ -137,6 +151,7 @@ impl Runner {
         if frames > 0 {
             self.busy = now;
         }
+        self.moderation.found(frames, now);
         if frames > 0 || is_due {
             self.quiet_until = Instant::ZERO;
             stack.advance(now);
@@ -235,7 +250,7 @@ impl Runner {
 
     /// Whether frames came so recently that it is better to look for more than to sleep.
     pub(crate) fn spins(&self) -> bool {
-        self.now.since(self.busy) < self.spin
+        self.now.since(self.busy) < self.spin && self.moderation.nap().is_none()
     }
 
     /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler ran; may return early.
@@ -251,9 +266,10 @@ impl Runner {
         if timeout == Some(Duration::ZERO) {
             return Ok(Wake::Look);
         }
-        let slept = match &mut self.desk {
-            Some(desk) => desk.wait_beside(&mut *self.port, timeout, wake),
-            None => self.port.wait(timeout, Some(wake)),
+        let slept = match (self.moderation.nap(), &mut self.desk) {
+            (Some(nap), _) => poll::woken(Some(wake), Some(timeout.map_or(nap, |t| t.min(nap)))),
+            (None, Some(desk)) => desk.wait_beside(&mut *self.port, timeout, wake),
+            (None, None) => self.port.wait(timeout, Some(wake)),
         };
         match slept {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Wake::Signal),
@@ -293,6 +309,9 @@ impl Runner {
         let due = self.due(None);
         if due == Some(Duration::ZERO) {
             return Ok(due);
+        }
+        if let Some(nap) = self.moderation.nap() {
+            return Ok(Some(due.map_or(nap, |due| due.min(nap))));
         }
         if let Some(desk) = &mut self.desk
             && !desk.prepare_wait(fds)

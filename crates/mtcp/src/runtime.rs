@@ -370,7 +370,8 @@ fn assemble(
         Some(testament) => Stack::heir(stack_config, clock::now(), testament)?,
         None => Stack::new(stack_config)?,
     };
-    let runner = Runner::new(stack, port, desk, config.spin).with_reporter(reporter);
+    let runner =
+        Runner::new(stack, port, desk, (config.spin, config.gather)).with_reporter(reporter);
     let driver = match config.mode {
         Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
         Mode::Paired => Driver::Paired(Box::new(Paired::start(

@@ -196,6 +196,10 @@ impl<P: Port> Port for Fault<P> {
         }
     }
 
+    fn gathers(&self) -> bool {
+        self.inner.gathers()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.forward();
         self.inner.flush()

@@ -232,6 +232,10 @@ impl Port for TapPort {
         n
     }
 
+    fn gathers(&self) -> bool {
+        true
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         let sent = self.tx.write(self.fd.as_fd());
         self.tx_lost += sent.lost;

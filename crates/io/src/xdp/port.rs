@@ -181,6 +181,10 @@ impl Port for XdpPort {
             .any(|queue| queue.has_received() || queue.is_stuck())
     }
 
+    fn gathers(&self) -> bool {
+        true
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         for queue in &mut self.queues {
             if let Err(cause) = queue.flush() {

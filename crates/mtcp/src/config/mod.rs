@@ -115,6 +115,8 @@ pub struct Config {
     pub abort_on_overflow: bool,
     /// How long to look for work before sleeping while traffic is recent; zero: never.
     pub spin: Duration,
+    /// How long to let frames gather, where many come and each would end a sleep; zero: not at all.
+    pub gather: Duration,
     /// Pin contexts' threads.
     pub pin: bool,
     /// Capture all frames to this pcapng file (one per context: `-N` is added before the extension from the second on).
@@ -163,6 +165,7 @@ impl Default for Config {
             syn_cookies: SynCookies::default(),
             abort_on_overflow: false,
             spin: Duration::from_micros(30),
+            gather: Duration::from_micros(200),
             pin: true,
             pcap: None,
             fault: None,

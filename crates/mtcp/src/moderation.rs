@@ -1,0 +1,249 @@
+//! When to wake up for one frame, and when for many: interrupt moderation as network cards have it, for a thread that sleeps on a link.
+//!
+//! The first frame ends a sleep, and what follows it a moment later finds the thread with little to do: each wake-up, each call to the
+//! kernel and each way through code that is no longer in the cache is for a frame or two. So while frames come densely, a sleep is a
+//! nap: it lasts as long as a burst takes to gather, whatever comes.
+//!
+//! Peers that send no more before they have an answer are held up by that. A nap has to cost nothing: where fewer frames come with naps
+//! than came without, there are none for a while, and for twice as long the next time.
+
+use std::time::Duration;
+
+use wire::time::Instant;
+
+/// Over which it is seen whether frames come densely.
+const WINDOW: Duration = Duration::from_millis(2);
+/// Frames that a nap is to gather.
+const BURST: u64 = 32;
+/// With fewer in the longest nap, frames do not come densely.
+const FEWEST: u64 = 12;
+/// Over which it is seen what naps do: windows, which vary much.
+const EPOCH: u32 = 16;
+/// Epochs with naps between two without, which say what is usual.
+const ROUND: u32 = 32;
+/// Epochs without naps after they did harm: the first time, and at most.
+const REST: u32 = 4;
+const LONGEST_REST: u32 = 128;
+const SECOND: u64 = 1_000_000_000;
+
+/// Frames in a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    frames: u64,
+    nanos: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.nanos = self.nanos.saturating_add(other.nanos);
+    }
+
+    /// Frames per second.
+    fn rate(self) -> u64 {
+        self.frames.saturating_mul(SECOND) / self.nanos.max(1)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Moderation {
+    /// The longest nap, nanoseconds; zero: none at all.
+    most: u64,
+    /// Begin of the window.
+    since: Instant,
+    /// Frames in it.
+    frames: u64,
+    /// How long to nap now, nanoseconds; zero: not at all.
+    nap: u64,
+    /// The windows of the epoch, and how many they are.
+    epoch: Tally,
+    windows: u32,
+    /// Frames per second that came without naps.
+    usual: u64,
+    /// Epochs to go with naps if not zero; else without.
+    round: u32,
+    rest: u32,
+    /// Epochs without naps the next time that they do harm.
+    penalty: u32,
+}
+
+impl Moderation {
+    /// With naps of at most so long; zero: none.
+    pub(crate) fn new(most: Duration, now: Instant) -> Self {
+        Self {
+            most: u64::try_from(most.as_nanos()).unwrap_or(u64::MAX),
+            since: now,
+            frames: 0,
+            nap: 0,
+            epoch: Tally::default(),
+            windows: 0,
+            usual: 0,
+            round: 0,
+            rest: 1,
+            penalty: REST,
+        }
+    }
+
+    /// So many frames were found at `now`.
+    #[inline]
+    pub(crate) fn found(&mut self, frames: usize, now: Instant) {
+        self.frames += frames as u64;
+        let passed = now.since(self.since);
+        if passed >= WINDOW {
+            self.end_window(passed);
+            self.since = now;
+        }
+    }
+
+    /// How long to nap instead of sleeping until there is a frame, if so.
+    #[inline]
+    pub(crate) fn nap(&self) -> Option<Duration> {
+        (self.nap > 0).then(|| Duration::from_nanos(self.nap))
+    }
+
+    fn end_window(&mut self, passed: Duration) {
+        let window = Tally {
+            frames: std::mem::take(&mut self.frames),
+            nanos: u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX),
+        };
+        self.epoch.add(window);
+        self.windows += 1;
+        if self.windows == EPOCH {
+            self.windows = 0;
+            let epoch = std::mem::take(&mut self.epoch);
+            self.end_epoch(epoch.rate());
+        }
+        let rate = window.rate();
+        let is_dense = rate.saturating_mul(self.most) >= FEWEST * SECOND;
+        self.nap = if self.round > 0 && is_dense {
+            (BURST * SECOND / rate.max(1)).min(self.most)
+        } else {
+            0
+        };
+    }
+
+    fn end_epoch(&mut self, rate: u64) {
+        if self.round == 0 {
+            self.usual = rate;
+            self.rest -= 1;
+            if self.rest == 0 {
+                self.round = ROUND;
+            }
+        } else if rate < self.usual / 4 * 3 {
+            self.round = 0;
+            self.rest = self.penalty;
+            self.penalty = (self.penalty * 2).min(LONGEST_REST);
+        } else {
+            self.round -= 1;
+            if self.round == 0 {
+                self.rest = 1;
+                self.penalty = (self.penalty / 2).max(REST);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_micros(200);
+
+    fn start() -> Instant {
+        Instant::from_nanos(1_000_000_000)
+    }
+
+    /// So many frames per millisecond, looked for every 100 us, for `ms` milliseconds.
+    fn run(moderation: &mut Moderation, now: &mut Instant, per_ms: usize, ms: u32) {
+        for step in 0..ms as usize * 10 {
+            *now += Duration::from_micros(100);
+            let frames = per_ms * (step + 1) / 10 - per_ms * step / 10;
+            moderation.found(frames, *now);
+        }
+    }
+
+    #[test]
+    fn few_frames_are_each_worth_a_wake_up() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        run(&mut moderation, &mut now, 59, 1_000);
+        assert_eq!(moderation.nap(), None);
+    }
+
+    #[test]
+    fn a_nap_lasts_until_a_burst_has_gathered() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        run(&mut moderation, &mut now, 320, 40);
+        assert_eq!(moderation.nap(), Some(Duration::from_micros(100)));
+    }
+
+    #[test]
+    fn no_nap_is_longer_than_the_longest() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        run(&mut moderation, &mut now, 100, 40);
+        assert_eq!(moderation.nap(), Some(MOST));
+    }
+
+    #[test]
+    fn naps_end_soon_after_the_frames_do() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        run(&mut moderation, &mut now, 320, 40);
+        run(&mut moderation, &mut now, 0, 4);
+        assert_eq!(moderation.nap(), None);
+    }
+
+    #[test]
+    fn a_burst_after_a_long_silence_is_not_dense() {
+        let (mut moderation, now) = (Moderation::new(MOST, start()), start());
+        moderation.found(64, now + Duration::from_secs(10));
+        assert_eq!(moderation.nap(), None);
+    }
+
+    #[test]
+    fn where_moderation_is_off_there_are_no_naps() {
+        let (mut moderation, mut now) = (Moderation::new(Duration::ZERO, start()), start());
+        run(&mut moderation, &mut now, 5_000, 40);
+        assert_eq!(moderation.nap(), None);
+    }
+
+    /// Peers in lock step: while there are naps, half as many frames come.
+    fn napping(moderation: &mut Moderation, now: &mut Instant, with: usize, ms: u32) -> u32 {
+        let mut naps = 0;
+        for _ in 0..ms {
+            let napping = moderation.nap().is_some();
+            naps += u32::from(napping);
+            run(moderation, now, if napping { with } else { 200 }, 1);
+        }
+        naps
+    }
+
+    #[test]
+    fn naps_that_hold_peers_up_are_given_up_for_longer_and_longer() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let first = napping(&mut moderation, &mut now, 100, 1_000);
+        let later = napping(&mut moderation, &mut now, 100, 10_000);
+        assert!(first < 200, "{first} of 1,000 ms were spent with naps");
+        assert!(later < 300, "{later} of 10,000 ms were spent with naps");
+    }
+
+    #[test]
+    fn naps_that_hold_nobody_up_go_on() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let naps = napping(&mut moderation, &mut now, 180, 10_000);
+        assert!(
+            naps > 9_500,
+            "only {naps} of 10,000 ms were spent with naps"
+        );
+    }
+
+    #[test]
+    fn naps_that_did_harm_once_are_tried_again() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        napping(&mut moderation, &mut now, 100, 10_000);
+        let naps = napping(&mut moderation, &mut now, 200, 10_000);
+        assert!(
+            naps > 5_000,
+            "only {naps} of 10,000 ms were spent with naps"
+        );
+    }
+}
