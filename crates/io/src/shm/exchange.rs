@@ -22,7 +22,7 @@ use super::endpoint::new_bells;
 use super::returned::Returned;
 use super::ring::{Place, RxRing, TxRing};
 use super::seats::Seats;
-use crate::{Port, context, poll};
+use crate::{Port, checksum, context, poll};
 
 /// Frames per ring: several bursts of a peer that sends fast.
 const SLOTS: u32 = 512;
@@ -397,7 +397,12 @@ fn fill_for_wire(into: &mut [u8], fill: impl FnOnce(&mut [u8]) -> TxMeta) -> usi
         relay: true,
         ..Handed::default()
     };
-    match fill(into.get_mut(..room).unwrap_or_default()).len {
+    let frame = into.get_mut(..room).unwrap_or_default();
+    let meta = fill(frame);
+    let len = meta.len;
+    // What carries frames to the carrier says nothing of checksums.
+    checksum::finish(frame.get_mut(..len).unwrap_or_default(), meta.checksum);
+    match len {
         0 => 0,
         len => words.append(len, into),
     }

@@ -6,10 +6,37 @@
 //! ring's producer index), so a frame may come round while its last entry still counts.
 
 use libc::xdp_desc;
-use wire::frame::{BURST, RxFrame, RxMeta, TxMeta};
+use wire::frame::{BURST, RxFrame, RxMeta, TxChecksum, TxMeta};
 
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::{Ledger, Place, Umem};
+
+/// Where a frame to send begins in its place, so that the words have room before it: at a cache line.
+const FRONT: u32 = 64;
+/// In the options of a descriptor: there are words (`linux/if_xdp.h`).
+const XDP_TX_METADATA: u32 = 1 << 1;
+
+/// What a device is to do with a frame: `struct xsk_tx_metadata` of `linux/if_xdp.h`, which lies right before it.
+pub(super) struct TxWords;
+
+impl TxWords {
+    /// Bytes.
+    pub(super) const LEN: usize = 24;
+    /// In the first word: finish the checksum.
+    const XDP_TXMD_FLAGS_CHECKSUM: u64 = 1 << 1;
+
+    /// Writes what `checksum` leaves to the device. Returns the options of the descriptor.
+    fn write(into: &mut [u8], checksum: TxChecksum) -> u32 {
+        let TxChecksum::Partial { start, offset } = checksum else {
+            return 0;
+        };
+        let ([a, b], [c, d]) = (start.to_ne_bytes(), offset.to_ne_bytes());
+        let flags = Self::XDP_TXMD_FLAGS_CHECKSUM.to_ne_bytes();
+        let words = [flags, [a, b, c, d, 0, 0, 0, 0], [0; 8]];
+        into.copy_from_slice(words.as_flattened());
+        XDP_TX_METADATA
+    }
+}
 
 /// Frames and rings of one queue; knows nothing of the socket they belong to.
 #[derive(Debug)]
@@ -21,11 +48,20 @@ pub(super) struct Lanes {
     completion: Completion,
     free: Vec<u32>,
     ledger: Ledger,
+    /// The kernel reads what stands in front of a frame to send.
+    words: bool,
 }
 
 impl Lanes {
     /// Hands the first half of the frames to the kernel. Fill and tx ring have room for all frames, the others for half of them.
-    pub(super) fn new(umem: Umem, fill: Fill, rx: Rx, tx: Tx, completion: Completion) -> Self {
+    pub(super) fn new(
+        umem: Umem,
+        words: bool,
+        fill: Fill,
+        rx: Rx,
+        tx: Tx,
+        completion: Completion,
+    ) -> Self {
         let frames = umem.frames();
         let mut lanes = Self {
             ledger: Ledger::new(frames),
@@ -36,6 +72,7 @@ impl Lanes {
             rx,
             tx,
             completion,
+            words,
         };
         for index in 0..frames / 2 {
             lanes.ledger.moves(index, Place::Free, Place::Receiving);
@@ -43,6 +80,11 @@ impl Lanes {
         }
         lanes.fill.publish();
         lanes
+    }
+
+    /// Whether frames may be sent whose checksum is left to the device.
+    pub(super) fn finishes_checksums(&self) -> bool {
+        self.words
     }
 
     /// Whether a frame has been received and not lent yet.
@@ -111,20 +153,25 @@ impl Lanes {
         let Some(&index) = self.free.last() else {
             return false;
         };
-        let address = self.umem.address(index);
+        let address = self.umem.address(index) + u64::from(FRONT);
+        let words = TxWords::LEN as u32;
+        let (from, len) = (address - u64::from(words), room + words);
         // SAFETY: a frame on the free list is ours alone.
-        let Some(frame) = (unsafe { self.umem.bytes_at_mut(address, room) }) else {
+        let bytes = unsafe { self.umem.bytes_at_mut(from, len) };
+        let Some((words, frame)) = bytes.and_then(|bytes| bytes.split_at_mut_checked(TxWords::LEN))
+        else {
             return false;
         };
-        let len = write(frame).len;
-        let queued = u32::try_from(len)
+        let meta = write(frame);
+        let options = TxWords::write(words, meta.checksum);
+        let queued = u32::try_from(meta.len)
             .ok()
             .filter(|len| (1..=room).contains(len));
         if let Some(len) = queued {
             let queued = self.tx.stage(xdp_desc {
                 addr: address,
                 len,
-                options: 0,
+                options,
             });
             debug_assert!(queued, "the tx ring holds every frame that is sent from");
             self.ledger.moves(index, Place::Free, Place::Sending);

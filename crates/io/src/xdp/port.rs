@@ -77,6 +77,10 @@ impl XdpPort {
         trust: Trust,
         program: &Arc<Program>,
     ) -> Self {
+        // A veth leaves the checksum to whoever takes the frame off this machine, if any. Drivers that take our frames themselves are
+        // another matter.
+        let tx_checksum =
+            link.is_veth() && !mode.zero_copy && queues.iter().all(Queue::finishes_checksums);
         // `config::frame_size` bounds the MTU well below 64 KiB.
         let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
         Self {
@@ -86,7 +90,7 @@ impl XdpPort {
             capabilities: Capabilities {
                 mtu,
                 queues: ports,
-                tx_checksum: false,
+                tx_checksum,
                 tx_bundle: 0,
                 loops: false,
             },

@@ -40,6 +40,11 @@ impl Queue {
         &self.socket
     }
 
+    /// As [`Lanes::finishes_checksums`].
+    pub(super) fn finishes_checksums(&self) -> bool {
+        self.lanes.finishes_checksums()
+    }
+
     /// As [`Lanes::has_received`].
     pub(super) fn has_received(&mut self) -> bool {
         self.lanes.has_received()

@@ -7,12 +7,15 @@ use libc::{c_int, c_void, socklen_t, xdp_mmap_offsets, xdp_options, xdp_statisti
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::config::ZeroCopy;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, TxWords};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::Umem;
 
 /// Frames that one send call takes in copy mode (Linux 6.17, `linux/if_xdp.h`); without it 32.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
+
+/// Descriptors may say that there are words for the device in front of a frame (Linux 6.11, `linux/if_xdp.h`).
+const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
 /// What a kick of the transmit side came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +43,29 @@ impl XskSocket {
         })
     }
 
+    /// Tells the kernel of `umem`. Returns whether it reads what stands in front of a frame.
+    fn tell(&self, umem: &Umem) -> io::Result<bool> {
+        let mut memory = xdp_umem_reg {
+            addr: umem.base() as u64,
+            len: umem.bytes(),
+            chunk_size: umem.frame_size(),
+            headroom: 0,
+            flags: XDP_UMEM_TX_METADATA_LEN,
+            tx_metadata_len: TxWords::LEN as u32,
+        };
+        match self.set(libc::XDP_UMEM_REG, &memory) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                (memory.flags, memory.tx_metadata_len) = (0, 0);
+                self.set(libc::XDP_UMEM_REG, &memory).map(|()| false)
+            }
+            result => result.map(|()| true),
+        }
+    }
+
     /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for half of them.
     pub(super) fn register(&self, umem: Umem) -> io::Result<Lanes> {
         let (all, half) = (umem.frames(), umem.frames() / 2);
-        self.set(
-            libc::XDP_UMEM_REG,
-            &xdp_umem_reg {
-                addr: umem.base() as u64,
-                len: umem.bytes(),
-                chunk_size: umem.frame_size(),
-                headroom: 0,
-                flags: 0,
-                tx_metadata_len: 0,
-            },
-        )?;
+        let words = self.tell(&umem)?;
         for (ring, size) in [
             (libc::XDP_UMEM_FILL_RING, all),
             (libc::XDP_UMEM_COMPLETION_RING, half),
@@ -70,7 +82,7 @@ impl XskSocket {
         let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, half)?;
         let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, all)?;
         self.widen(half, umem.frame_size());
-        Ok(Lanes::new(umem, fill, rx, tx, completion))
+        Ok(Lanes::new(umem, words, fill, rx, tx, completion))
     }
 
     /// Lets one send call take the whole tx ring in copy mode. Older kernels take less at a time, which only costs calls.

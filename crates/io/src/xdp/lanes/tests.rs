@@ -50,6 +50,7 @@ fn pair() -> (Lanes, Kernel) {
     };
     let lanes = Lanes::new(
         Umem::new(FRAMES, FRAME_SIZE).unwrap(),
+        true,
         ToKernel::map(fd, FILL, &LAYOUT, FRAMES).unwrap(),
         FromKernel::map(fd, RX, &LAYOUT, HALF).unwrap(),
         ToKernel::map(fd, TX, &LAYOUT, FRAMES).unwrap(),
@@ -319,4 +320,35 @@ fn any_interleaving_keeps_order_and_loses_nothing() {
         check(&lanes);
     }
     assert!(next_rx > 10_000 && next_tx > 10_000);
+}
+
+#[test]
+fn a_checksum_that_is_left_to_the_device_is_said_before_the_frame() {
+    let (mut lanes, mut kernel) = pair();
+    let partial = TxChecksum::Partial {
+        start: 34,
+        offset: 16,
+    };
+    for checksum in [partial, TxChecksum::Complete] {
+        assert!(lanes.send(60, |_| TxMeta {
+            len: 60,
+            checksum,
+            ..TxMeta::default()
+        }));
+    }
+    lanes.tx.publish();
+    assert_eq!(kernel.tx.available(HALF), 2);
+    let (left, complete) = (kernel.tx.read(0).unwrap(), kernel.tx.read(1).unwrap());
+    // SAFETY: the frame is in the tx ring: nobody writes to it.
+    let words = unsafe { lanes.umem.bytes_at(left.addr - 24, 24) }.unwrap();
+    assert_eq!(left.options, 1 << 1, "XDP_TX_METADATA");
+    assert_eq!(
+        words[..8],
+        (1u64 << 1).to_ne_bytes(),
+        "XDP_TXMD_FLAGS_CHECKSUM"
+    );
+    assert_eq!(words[8..10], 34u16.to_ne_bytes());
+    assert_eq!(words[10..12], 16u16.to_ne_bytes());
+    assert_eq!(words[12..], [0; 12]);
+    assert_eq!(complete.options, 0);
 }
