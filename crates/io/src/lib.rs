@@ -16,6 +16,7 @@ pub mod port;
 pub mod shm;
 pub mod sim;
 pub mod tap;
+mod virtio;
 pub mod xdp;
 
 pub use any::{AnyLink, AnyPort};

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use wire::frame::{BURST, RxFrame, RxMeta, TxMeta};
 
-use super::header;
+use crate::virtio;
 
 /// Frames in one block, with room for a header before each.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Sent {
 impl Batch {
     /// Room for frames of up to `frame_len` bytes.
     pub(super) fn new(frame_len: usize) -> Self {
-        let stride = (header::LEN + frame_len + 1).next_multiple_of(64);
+        let stride = (virtio::LEN + frame_len + 1).next_multiple_of(64);
         Self {
             memory: vec![0; stride * BURST].into_boxed_slice(),
             stride,
@@ -70,9 +70,9 @@ impl Batch {
                 break;
             };
             *frame = RxFrame {
-                bytes: rest.get(..len - header::LEN).unwrap_or_default(),
+                bytes: rest.get(..len - virtio::LEN).unwrap_or_default(),
                 meta: RxMeta {
-                    checksum: header::parse(head).unwrap_or_default(),
+                    checksum: virtio::parse(head).unwrap_or_default(),
                 },
             };
             n += 1;
@@ -91,8 +91,8 @@ impl Batch {
         };
         let meta = fill(frame);
         if meta.len > 0 && meta.len <= frame.len() {
-            *head = header::emit(frame, &meta);
-            self.lens[self.count] = header::LEN + meta.len;
+            *head = virtio::emit(frame, &meta);
+            self.lens[self.count] = virtio::LEN + meta.len;
             self.count += 1;
         }
         true
@@ -121,5 +121,5 @@ impl Batch {
 
 /// Whole, with a header, and nothing that we did not ask for.
 fn usable(slot: &[u8], len: usize) -> bool {
-    len > header::LEN && len < slot.len() && slot.first_chunk().and_then(header::parse).is_some()
+    len > virtio::LEN && len < slot.len() && slot.first_chunk().and_then(virtio::parse).is_some()
 }

@@ -7,7 +7,6 @@
 //! The interface is looked up in the network namespace of the thread that opens it.
 
 mod batch;
-mod header;
 mod sys;
 
 use std::io;
@@ -17,15 +16,11 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use wire::frame::{
-    BURST, Capabilities, FrameSink, HEADERS, LONGEST, MacAddr, RxFrame, RxMeta, TxMeta,
-};
+use wire::frame::{BURST, Capabilities, FrameSink, LONGEST, MacAddr, RxFrame, RxMeta, TxMeta};
 
 use self::batch::Batch;
-use crate::{Port, context, poll};
+use crate::{Port, context, poll, virtio};
 
-/// Most bytes of payload in one frame.
-const BUNDLE: u32 = (LONGEST - HEADERS) as u32;
 /// The kernel's limit (MAX_TAP_QUEUES).
 const MAX_QUEUES: u16 = 256;
 
@@ -103,7 +98,7 @@ impl TapPort {
                 error,
             )
         };
-        sys::set_header_len(fd.as_fd(), header::LEN).map_err(explain)?;
+        sys::set_header_len(fd.as_fd(), virtio::LEN).map_err(explain)?;
         sys::set_offloads(fd.as_fd()).map_err(explain)?;
         Ok(Self {
             fd,
@@ -265,7 +260,7 @@ impl Port for TapPort {
             mtu: self.mtu,
             queues: self.queues,
             tx_checksum: true,
-            tx_bundle: BUNDLE,
+            tx_bundle: virtio::BUNDLE,
             loops: false,
         }
     }

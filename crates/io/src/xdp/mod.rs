@@ -7,6 +7,7 @@
 //! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer, and a frame size that holds the MTU
 //! (at most 3822 bytes).
 
+mod bundles;
 mod checksum;
 mod config;
 mod error;

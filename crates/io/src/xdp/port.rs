@@ -10,7 +10,7 @@ use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta,
 
 use crate::netlink::Link;
 use crate::port::Port;
-use crate::{context, poll};
+use crate::{context, poll, virtio};
 
 use super::checksum;
 use super::config::LINK_HEADER;
@@ -81,6 +81,7 @@ impl XdpPort {
         // another matter.
         let tx_checksum =
             link.is_veth() && !mode.zero_copy && queues.iter().all(Queue::finishes_checksums);
+        let bundles = tx_checksum && queues.first().is_some_and(Queue::has_bundles);
         // `config::frame_size` bounds the MTU well below 64 KiB.
         let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
         Self {
@@ -91,7 +92,7 @@ impl XdpPort {
                 mtu,
                 queues: ports,
                 tx_checksum,
-                tx_bundle: 0,
+                tx_bundle: if bundles { virtio::BUNDLE } else { 0 },
                 loops: false,
             },
             mac: link.mac,
@@ -159,6 +160,11 @@ impl FrameSink for XdpPort {
             Some(queue) => queue.send(self.room, fill),
             None => false,
         }
+    }
+
+    fn send_bundle(&mut self, _: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let queue = self.queues.first_mut();
+        queue.is_some_and(|queue| queue.send_bundle(fill))
     }
 }
 
@@ -235,9 +241,9 @@ impl Port for XdpPort {
     }
 
     fn losses(&self) -> (u64, u64) {
-        self.queues
-            .iter()
-            .filter_map(|queue| queue.socket().losses().ok())
-            .fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
+        self.queues.iter().fold((0, 0), |(dropped, unsent), queue| {
+            let (more, invalid) = queue.socket().losses().unwrap_or_default();
+            (dropped + more, unsent + invalid + queue.lost())
+        })
     }
 }

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 
+use super::bundles::Bundles;
 use super::config::{ChecksumPolicy, XdpConfig, frame_size};
 use super::error::{ATTACH, BIND, LOAD, REGISTER, SOCKET, errno, explain};
 use super::interface::XdpInterface;
@@ -33,7 +34,7 @@ pub struct XdpPrepared {
     conflicts: Vec<IpAddr>,
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
-    armed: Vec<(XskSocket, Lanes)>,
+    armed: Vec<((XskSocket, Lanes), Option<Bundles>)>,
 }
 
 impl XdpPrepared {
@@ -97,9 +98,26 @@ impl XdpPrepared {
             let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
             let lanes = register(&socket, self.frames.0, self.frames.1)
                 .map_err(|error| explain(name, REGISTER, &error))?;
-            self.armed.push((socket, lanes));
+            self.armed.push(((socket, lanes), self.bundles()));
         }
         Ok(())
+    }
+
+    /// What takes frames of several segments, where the link is known to do so. Not where other processes carry the frames of a stack: they
+    /// carry packets.
+    fn bundles(&self) -> Option<Bundles> {
+        if !self.link.is_veth() || self.processes() > 1 {
+            return None;
+        }
+        let bundles = Bundles::new(self.link.index);
+        bundles
+            .inspect_err(|error| {
+                log::debug!(
+                    "XDP on {}: no frames of several segments: {error}",
+                    self.link.name
+                );
+            })
+            .ok()
     }
 
     /// Gives up sockets that were made by another process: their memory is not this one's.
@@ -126,7 +144,7 @@ impl XdpPrepared {
 
     /// Binds to these queues. Returns false when another process has them.
     fn bind(&self, queues: &[u32]) -> io::Result<bool> {
-        for (at, (number, (socket, _))) in queues.iter().zip(&self.armed).enumerate() {
+        for (at, (number, ((socket, _), _))) in queues.iter().zip(&self.armed).enumerate() {
             match socket.bind(self.link.index, *number, self.config.zero_copy) {
                 Ok(()) => {}
                 Err(error) if at == 0 && errno(&error) == Some(libc::EBUSY) => return Ok(false),
@@ -141,7 +159,7 @@ impl XdpPrepared {
         let bound: Vec<Queue> = queues
             .iter()
             .zip(self.armed.drain(..))
-            .map(|(number, (socket, lanes))| Queue::new(*number, socket, lanes))
+            .map(|(number, (bound, bundles))| Queue::new(*number, bound, bundles))
             .collect();
         let name = &self.link.name;
         for queue in &bound {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use wire::frame::{RxFrame, RxMeta, TxMeta};
 
+use super::bundles::Bundles;
 use super::lanes::Lanes;
 use super::socket::{Kick, XskSocket};
 
@@ -18,15 +19,21 @@ pub(super) struct Queue {
     lanes: Lanes,
     socket: XskSocket,
     number: u32,
+    bundles: Option<Bundles>,
 }
 
 impl Queue {
-    /// Puts together a bound socket and the lanes it registered.
-    pub(super) fn new(number: u32, socket: XskSocket, lanes: Lanes) -> Self {
+    /// Puts together a bound socket, the lanes it registered, and what takes frames of several segments, if there is that.
+    pub(super) fn new(
+        number: u32,
+        (socket, lanes): (XskSocket, Lanes),
+        bundles: Option<Bundles>,
+    ) -> Self {
         Self {
             lanes,
             socket,
             number,
+            bundles,
         }
     }
 
@@ -64,6 +71,28 @@ impl Queue {
         self.lanes.send(room, write)
     }
 
+    /// Whether there is what takes frames of several segments.
+    pub(super) fn has_bundles(&self) -> bool {
+        self.bundles.is_some()
+    }
+
+    /// As [`Bundles::send`], behind the frames that were sent before.
+    pub(super) fn send_bundle(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        // What is wrong with the link the next flush says.
+        self.lanes.tx.publish();
+        if self.lanes.tx.unread() > 0 && self.kick().is_err() {
+            return false;
+        }
+        self.bundles
+            .as_mut()
+            .is_some_and(|bundles| bundles.send(write))
+    }
+
+    /// Frames of several segments that were lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.bundles.as_ref().map_or(0, Bundles::lost)
+    }
+
     /// Publishes what was sent and wakes the kernel if it asks for it, at most once for either ring.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.lanes.tx.publish();
@@ -73,6 +102,9 @@ impl Queue {
         if self.lanes.fill.needs_wakeup() {
             self.socket.kick_fill()?;
         }
+        if let Some(bundles) = &mut self.bundles {
+            bundles.flush();
+        }
         self.lanes.reap();
         Ok(())
     }
@@ -80,6 +112,7 @@ impl Queue {
     /// Whether published frames wait for another kick.
     pub(super) fn is_stuck(&mut self) -> bool {
         self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup()
+            || self.bundles.as_ref().is_some_and(Bundles::waits)
     }
 
     /// Makes the kernel take the tx ring. In copy mode a call takes a limited number of frames and says EAGAIN when there are

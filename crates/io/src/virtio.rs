@@ -1,11 +1,13 @@
-//! `struct virtio_net_hdr`: the ten bytes before each frame of a TAP interface opened with `IFF_VNET_HDR`
-//! (Virtual I/O Device 1.2, §5.1.6; in the machine's byte order for a legacy device, which TAP is unless told otherwise).
+//! `struct virtio_net_hdr`: the ten bytes before each frame of a TAP interface opened with `IFF_VNET_HDR`, and of a packet socket with
+//! `PACKET_VNET_HDR` (Virtual I/O Device 1.2, §5.1.6; in the machine's byte order for a legacy device, which both are unless told otherwise).
 
 use wire::ethernet::{EtherType, EthernetHeader};
-use wire::frame::{RxChecksum, TxChecksum, TxMeta};
+use wire::frame::{HEADERS, LONGEST, RxChecksum, TxChecksum, TxMeta};
 
 /// Length of the header, in bytes.
-pub(super) const LEN: usize = 10;
+pub(crate) const LEN: usize = 10;
+/// Most bytes of payload in one frame.
+pub(crate) const BUNDLE: u32 = (LONGEST - HEADERS) as u32;
 
 /// `csum_start` and `csum_offset` are valid: the checksum is to be finished.
 const F_NEEDS_CSUM: u8 = 1;
@@ -19,7 +21,7 @@ const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 
 /// The header of a frame that we send.
-pub(super) fn emit(frame: &[u8], meta: &TxMeta) -> [u8; LEN] {
+pub(crate) fn emit(frame: &[u8], meta: &TxMeta) -> [u8; LEN] {
     let mut header = [0; LEN];
     let TxChecksum::Partial { start, offset } = meta.checksum else {
         return header;
@@ -51,7 +53,7 @@ fn headers_len(frame: &[u8], start: u16) -> u16 {
 }
 
 /// What the header of a received frame says; `None` for a bundle of what we did not ask for.
-pub(super) fn parse(header: &[u8; LEN]) -> Option<RxChecksum> {
+pub(crate) fn parse(header: &[u8; LEN]) -> Option<RxChecksum> {
     let [flags, gso, ..] = *header;
     if !matches!(gso, GSO_NONE | GSO_TCPV4 | GSO_TCPV6) {
         return None;

@@ -1,0 +1,122 @@
+//! Frames that hold several segments. AF_XDP carries packets only; a packet socket takes the others, with words that say how to cut them
+//! (`PACKET_VNET_HDR` of packet(7)). The kernel cuts them as late as it can, on a veth pair not at all.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libc::{c_int, c_void, socklen_t};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
+use wire::frame::{LONGEST, TxMeta};
+
+use crate::virtio;
+
+/// Bytes that may be on their way through the kernel.
+const SEND_BUFFER: usize = 4 << 20;
+
+/// Where bundles go, for one queue.
+#[derive(Debug)]
+pub(super) struct Bundles {
+    socket: OwnedFd,
+    /// One frame with the words before it.
+    memory: Box<[u8]>,
+    /// Bytes of it that the kernel had no room for yet.
+    waiting: usize,
+    lost: u64,
+}
+
+impl Bundles {
+    /// On the interface with this index.
+    ///
+    /// # Errors
+    /// No right to (CAP_NET_RAW), or no packet sockets in this kernel.
+    pub(super) fn new(interface: u32) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Of no protocol: it receives nothing.
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        let on: c_int = 1;
+        let (value, len) = ((&raw const on).cast::<c_void>(), size_of_val(&on));
+        let fd = socket.as_raw_fd();
+        // SAFETY: `value` points to `len` bytes that live during the call; the kernel only reads them.
+        check(unsafe {
+            libc::setsockopt(
+                fd,
+                libc::SOL_PACKET,
+                libc::PACKET_VNET_HDR,
+                value,
+                len as socklen_t,
+            )
+        })?;
+        if let Err(error) = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER) {
+            log::debug!("SO_SNDBUFFORCE of a packet socket: {error}");
+        }
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: 0,
+            sll_ifindex: interface.cast_signed(),
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let len = size_of_val(&address) as socklen_t;
+        // SAFETY: `address` is a whole sockaddr_ll of that length, alive during the call.
+        check(unsafe { libc::bind(fd, (&raw const address).cast(), len) })?;
+        Ok(Self {
+            socket,
+            memory: vec![0; virtio::LEN + LONGEST].into_boxed_slice(),
+            waiting: 0,
+            lost: 0,
+        })
+    }
+
+    /// Lends room to `write`, and sends what it wrote. Returns false, and does not call `write`, while the last one waits.
+    pub(super) fn send(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        if !self.flush() {
+            return false;
+        }
+        let Some((head, frame)) = self.memory.split_first_chunk_mut() else {
+            return false;
+        };
+        let meta = write(frame);
+        if (1..=frame.len()).contains(&meta.len) {
+            *head = virtio::emit(frame, &meta);
+            self.waiting = virtio::LEN + meta.len;
+            self.flush();
+        }
+        true
+    }
+
+    /// Offers what waits to the kernel. Returns whether nothing waits any more.
+    pub(super) fn flush(&mut self) -> bool {
+        let bytes = self.memory.get(..self.waiting).unwrap_or_default();
+        if bytes.is_empty() {
+            return true;
+        }
+        match retry_on_intr(|| send(&self.socket, bytes, SendFlags::DONTWAIT)) {
+            Err(Errno::AGAIN) => return false,
+            Ok(_) => {}
+            // A queue discipline that is full, an interface that is down: the frame is lost, as on any link.
+            Err(_) => self.lost += 1,
+        }
+        self.waiting = 0;
+        true
+    }
+
+    /// Whether one waits for room in the kernel.
+    pub(super) fn waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// How many the kernel did not take.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

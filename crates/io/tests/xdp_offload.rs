@@ -1,0 +1,159 @@
+//! What an AF_XDP port on a veth pair leaves to the kernel: checksums, and to cut frames of several segments. Needs root; says so and
+//! passes without.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests are test code"
+)]
+
+#[allow(dead_code, reason = "shared by several test programs")]
+mod xdp_support;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use io::Port;
+use io::xdp::XdpConfig;
+use wire::checksum::pseudo_header;
+use wire::ethernet::EtherType;
+use wire::frame::{FrameSink, MacAddr, TxChecksum, TxMeta};
+use wire::ip::Protocol;
+
+use xdp_support::frames::{self, ethernet, ipv4, udp};
+use xdp_support::{OURS, PEER, Pair, Station, config, is_root, peer_socket};
+
+/// Where the transport header of an IPv4 frame begins, bytes.
+const START: u16 = 34;
+/// Bytes of payload of a segment.
+const CUT: usize = 1448;
+
+/// Leaves the checksum of the segment, whose field is `offset` bytes into it, to the link. Returns what says so.
+fn leave_checksum(segment: &mut [u8], protocol: Protocol, offset: u16) -> TxChecksum {
+    let sum = pseudo_header(OURS.into(), PEER.into(), protocol, segment.len() as u32);
+    let at = usize::from(offset);
+    segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    TxChecksum::Partial {
+        start: START,
+        offset,
+    }
+}
+
+#[test]
+fn a_checksum_that_is_left_to_the_link_is_right_for_the_peer() {
+    if !is_root() {
+        return;
+    }
+    let pair = Pair::new(1);
+    let mut station = pair.station();
+    if !station.port.capabilities().tx_checksum {
+        println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
+        return;
+    }
+    let socket = peer_socket(&pair, PEER);
+    let port = socket.local_addr().unwrap().port();
+    let mut datagram = udp(OURS.into(), PEER.into(), (2000, port), b"unfinished");
+    let checksum = leave_checksum(&mut datagram, Protocol::UDP, 6);
+    let packet = ipv4((OURS, PEER), Protocol::UDP, &datagram, |_| ());
+    let (ours, peer) = (station.port.mac(), station.peer_mac);
+    let frame = ethernet(ours, peer, EtherType::IPV4, None, &packet);
+    // The kernel drops the first, whose checksum is said to be whole.
+    for checksum in [TxChecksum::Complete, checksum] {
+        assert!(station.port.send(|room| {
+            room[..frame.len()].copy_from_slice(&frame);
+            TxMeta {
+                len: frame.len(),
+                checksum,
+                ..TxMeta::default()
+            }
+        }));
+    }
+    station.port.flush().unwrap();
+    let mut buffer = [0; 64];
+    let (len, _) = socket.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"unfinished");
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv_from(&mut buffer).is_err(), "both came");
+}
+
+/// The peer's end, opened as ours is.
+fn peer_station(pair: &Pair, ours: MacAddr) -> Station {
+    let config = XdpConfig {
+        interface: "peer0".to_owned(),
+        addresses: vec![IpAddr::from(PEER)],
+        ports: Some(1),
+        ..config()
+    };
+    let interface = pair.peer.run(|| io::xdp::XdpInterface::open(&config));
+    Station {
+        port: interface.unwrap().ports().remove(0),
+        peer_mac: ours,
+        arrived: VecDeque::new(),
+    }
+}
+
+/// A frame with all of `data` in one TCP segment, with sequence number 1, and what is said of its checksum.
+fn bundle(ours: MacAddr, peer: MacAddr, data: &[u8]) -> (Vec<u8>, TxChecksum) {
+    let mut segment = vec![0; 20];
+    segment[..4].copy_from_slice(&[0, 80, 0x30, 0x39]);
+    segment[7] = 1;
+    segment[12] = 5 << 4;
+    segment[13] = 0x18;
+    segment.extend_from_slice(data);
+    let checksum = leave_checksum(&mut segment, Protocol::TCP, 16);
+    let packet = ipv4((OURS, PEER), Protocol::TCP, &segment, |_| ());
+    (
+        ethernet(ours, peer, EtherType::IPV4, None, &packet),
+        checksum,
+    )
+}
+
+#[test]
+fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
+    if !is_root() {
+        return;
+    }
+    let pair = Pair::new(1);
+    let mut station = pair.station();
+    assert!(station.port.capabilities().tx_bundle as usize > 20 * CUT);
+    let mut peer = peer_station(&pair, station.port.mac());
+    let data: Vec<u8> = (0..20 * CUT + 100).map(|at| (at % 251) as u8).collect();
+    let (frame, checksum) = bundle(station.port.mac(), station.peer_mac, &data);
+    station.send(&frames::arp_request(station.port.mac()));
+    assert!(station.port.send_bundle(frame.len(), |room| {
+        room[..frame.len()].copy_from_slice(&frame);
+        TxMeta {
+            len: frame.len(),
+            checksum,
+            segment: CUT as u16,
+        }
+    }));
+    station.port.flush().unwrap();
+    let mut got = Vec::new();
+    while got.len() < data.len() {
+        let frame = peer.expect("segment", |frame| {
+            frames::parse_ipv4(frame).is_some_and(|(ip, _)| ip.protocol == Protocol::TCP)
+        });
+        let (_, segment) = frames::parse_ipv4(&frame.bytes).unwrap();
+        let seq = u32::from_be_bytes(*segment[4..].first_chunk().unwrap());
+        assert_eq!(seq as usize, 1 + got.len(), "in order");
+        assert!(segment.len() <= 20 + CUT, "{} bytes", segment.len());
+        got.extend_from_slice(&segment[20..]);
+    }
+    assert_eq!(got, data);
+    assert_eq!(station.port.losses(), (0, 0));
+}
+
+#[test]
+fn where_processes_share_the_queues_every_frame_is_a_packet() {
+    if !is_root() {
+        return;
+    }
+    let pair = Pair::new(2);
+    let config = XdpConfig {
+        processes: 2,
+        ..config()
+    };
+    let station = pair.station_with(&config);
+    assert_eq!(station.port.capabilities().tx_bundle, 0);
+}
