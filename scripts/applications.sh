@@ -32,13 +32,12 @@ in_client ip addr add 10.78.0.2/24 dev "$peers"
 in_server ip link set lo up
 in_server ip link set "$ours" up
 in_client ip link set "$peers" up
-# The kernel leaves checksums to hardware that a veth pair has not, and its end must poll to get frames of AF_XDP.
-in_client ethtool -K "$peers" tx off gro on >/dev/null
 
 # From now on either end receives in a thread of its own. An end polls for frames of another that cuts no segments, if it may put them
 # together.
 part() {
     in_server ethtool -K "$ours" tso off gro on
+    in_client ethtool -K "$peers" gro on
     in_server sh -c "echo 1 >/sys/class/net/$ours/threaded"
     in_client sh -c "echo 1 >/sys/class/net/$peers/threaded"
 }
