@@ -1,6 +1,11 @@
-//! How quiet the machine is: the same piece of work timed again and again, and what runs while nothing should.
+//! How quiet the machine is: the same piece of work timed again and again, and what runs while nothing should. And how near to each other
+//! the two processors are: a hypervisor may move them while the benchmark runs, and what goes through memory shared by both takes
+//! several times as long between caches that are far apart.
 
 use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -15,11 +20,17 @@ const STEPS: u64 = 8_000_000;
 /// How long nothing runs.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Round trips of a cache line that are timed together, and how long to go on with that.
+const ROUNDS: u32 = 1000;
+const DISTANCE: Duration = Duration::from_millis(10);
+
 /// What was seen between the runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noise {
     /// Milliseconds of the calibration, on both processors.
     calibration_ms: Series,
+    /// Nanoseconds in which a cache line went from one processor to the other and back.
+    distance_ns: Series,
     /// Time of both processors while nothing of ours ran, nanoseconds. Summed up, because the kernel counts in steps of a tick.
     watched: u64,
     /// Of it, idle.
@@ -34,9 +45,10 @@ impl Noise {
         for core in cores {
             self.calibration_ms.0.push(calibrate(core));
         }
+        self.distance_ns.0.extend(distance(cores));
         let pid = std::process::id();
         let (start, before) = (Instant::now(), cores.map(|core| Usage::now(core, pid)));
-        std::thread::sleep(PAUSE);
+        thread::sleep(PAUSE);
         let wall = start.elapsed().as_nanos() as u64;
         for (core, before) in cores.into_iter().zip(before) {
             let used = Usage::now(core, pid).since(before);
@@ -77,6 +89,11 @@ impl Noise {
                 "min": self.calibration_ms.min(),
                 "max": self.calibration_ms.max(),
             },
+            "cache_line_round_trip_ns": {
+                "median": self.distance_ns.median(),
+                "min": self.distance_ns.min(),
+                "max": self.distance_ns.max(),
+            },
             "others_percent": self.others_percent(),
             "steal_percent": self.steal_percent(),
         })
@@ -90,19 +107,33 @@ impl Noise {
             "THE MACHINE WAS NOT QUIET: only the ratios mean something, and not much"
         };
         format!(
-            "{verdict}: calibration {:.1} ms (fastest {:.1}, slowest {:.1}), others used {:.1}% of the two processors, the hypervisor {:.1}%",
+            "{verdict}: calibration {:.1} ms (fastest {:.1}, slowest {:.1}), others used {:.1}% of the two processors, the hypervisor {:.1}%{}",
             self.calibration_ms.median(),
             self.calibration_ms.min(),
             self.calibration_ms.max(),
             self.others_percent(),
             self.steal_percent(),
+            self.distance(),
+        )
+    }
+
+    /// How near to each other the processors were, if that was seen.
+    fn distance(&self) -> String {
+        if self.distance_ns.0.is_empty() {
+            return String::new();
+        }
+        format!(
+            "; a cache line went from one to the other and back in {:.0} ns ({:.0}-{:.0})",
+            self.distance_ns.median(),
+            self.distance_ns.min(),
+            self.distance_ns.max(),
         )
     }
 }
 
 /// Milliseconds that a fixed piece of work takes on a processor; NaN if it cannot run there.
 fn calibrate(core: usize) -> f64 {
-    let thread = std::thread::spawn(move || {
+    let thread = thread::spawn(move || {
         machine::pin(core).ok()?;
         let start = Instant::now();
         let mut state = 1_u64;
@@ -118,6 +149,64 @@ fn calibrate(core: usize) -> f64 {
     thread.join().ok().flatten().unwrap_or(f64::NAN)
 }
 
+/// Nanoseconds in which a cache line goes from one processor to the other and back, by the fastest of many batches; `None` if it
+/// does not.
+fn distance([here, there]: [usize; 2]) -> Option<f64> {
+    let (line, over) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let other = (Arc::clone(&line), Arc::clone(&over));
+    let echo = thread::spawn(move || machine::pin(there).map(|()| echo(&other.0, &other.1)));
+    let fastest = thread::spawn(move || {
+        let pinned = machine::pin(here);
+        let fastest = pinned.ok().and_then(|()| call(&line));
+        over.store(true, Ordering::Release);
+        fastest
+    });
+    let fastest = fastest.join().ok().flatten();
+    let echoed = echo.join().is_ok_and(|echoed| echoed.is_ok());
+    fastest.filter(|_| echoed)
+}
+
+/// Answers each odd number with the next, until it is `over`.
+fn echo(line: &AtomicU32, over: &AtomicBool) {
+    loop {
+        let number = line.load(Ordering::Acquire);
+        if number % 2 == 1 {
+            line.store(number + 1, Ordering::Release);
+        } else if over.load(Ordering::Acquire) {
+            return;
+        }
+    }
+}
+
+/// Sends odd numbers and waits for each answer. Nanoseconds for one, in the fastest batch; `None` without a batch in time.
+fn call(line: &AtomicU32) -> Option<f64> {
+    let end = Instant::now() + DISTANCE;
+    let mut fastest: Option<f64> = None;
+    let mut number = 1;
+    loop {
+        let start = Instant::now();
+        for _ in 0..ROUNDS {
+            line.store(number, Ordering::Release);
+            let mut looks = 0_u32;
+            while line.load(Ordering::Acquire) != number + 1 {
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(1 << 16) && Instant::now() > end {
+                    return fastest;
+                }
+            }
+            number += 2;
+        }
+        let each = start.elapsed().as_nanos() as f64 / f64::from(ROUNDS);
+        fastest = Some(fastest.map_or(each, |fastest| fastest.min(each)));
+        if Instant::now() > end {
+            return fastest;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +215,7 @@ mod tests {
     fn noise_is_called_noise() {
         let quiet = Noise {
             calibration_ms: Series(vec![10.0, 10.1, 10.2]),
+            distance_ns: Series(vec![50.0, 300.0]),
             watched: 1000,
             idle: 980,
             steal: 5,
@@ -151,6 +241,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_gives_up_waiting_for_an_answer_leaves_nobody_behind() {
+        // The last question is answered, or was never read: the echo ends in either case.
+        for number in [1, 2] {
+            echo(&AtomicU32::new(number), &AtomicBool::new(true));
+        }
+        let line = AtomicU32::new(0);
+        assert_eq!(call(&line), None, "nobody answers");
+        assert_eq!(line.load(Ordering::Acquire), 1);
+    }
+
+    #[test]
     fn a_sample_has_figures_of_both_processors() {
         let (first, second) = machine::two_cores();
         let mut noise = Noise::default();
@@ -158,5 +259,7 @@ mod tests {
         assert_eq!(noise.calibration_ms.0.len(), 2);
         assert!(noise.calibration_ms.min() > 0.0);
         assert!(noise.watched >= 200_000_000);
+        // None on a busy machine.
+        assert!(noise.distance_ns.0.iter().all(|ns| (1.0..1e6).contains(ns)));
     }
 }
