@@ -37,7 +37,7 @@ in_client ip link set "$peers" up
 # together.
 part() {
     in_server ethtool -K "$ours" tso off gro on
-    in_client ethtool -K "$peers" gro on
+    in_client ethtool -K "$peers" tso off gro on
     in_server sh -c "echo 1 >/sys/class/net/$ours/threaded"
     in_client sh -c "echo 1 >/sys/class/net/$peers/threaded"
 }
