@@ -39,17 +39,25 @@ fn leave_checksum(segment: &mut [u8], protocol: Protocol, offset: u16) -> TxChec
     }
 }
 
+/// Our end, if the kernel reads what stands before frames of AF_XDP.
+fn station(pair: &Pair) -> Option<Station> {
+    let station = pair.station();
+    let leaves = station.port.capabilities().tx_checksum;
+    if !leaves {
+        println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
+    }
+    leaves.then_some(station)
+}
+
 #[test]
 fn a_checksum_that_is_left_to_the_link_is_right_for_the_peer() {
     if !is_root() {
         return;
     }
     let pair = Pair::new(1);
-    let mut station = pair.station();
-    if !station.port.capabilities().tx_checksum {
-        println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
+    let Some(mut station) = station(&pair) else {
         return;
-    }
+    };
     let socket = peer_socket(&pair, PEER);
     let port = socket.local_addr().unwrap().port();
     let mut datagram = udp(OURS.into(), PEER.into(), (2000, port), b"unfinished");
@@ -114,7 +122,9 @@ fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
         return;
     }
     let pair = Pair::new(1);
-    let mut station = pair.station();
+    let Some(mut station) = station(&pair) else {
+        return;
+    };
     assert!(station.port.capabilities().tx_bundle as usize > 20 * CUT);
     let mut peer = peer_station(&pair, station.port.mac());
     let data: Vec<u8> = (0..20 * CUT + 100).map(|at| (at % 251) as u8).collect();

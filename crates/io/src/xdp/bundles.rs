@@ -9,6 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
 use wire::frame::{LONGEST, TxMeta};
 
+use super::socket::check;
 use crate::virtio;
 
 /// Bytes that may be on their way through the kernel.
@@ -111,12 +112,5 @@ impl Bundles {
     /// How many the kernel did not take.
     pub(super) fn lost(&self) -> u64 {
         self.lost
-    }
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    match result {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

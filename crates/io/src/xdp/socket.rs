@@ -230,7 +230,8 @@ impl AsFd for XskSocket {
     }
 }
 
-fn check(result: c_int) -> io::Result<()> {
+/// What a system call answered.
+pub(super) fn check(result: c_int) -> io::Result<()> {
     match result {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
