@@ -60,6 +60,29 @@ fn every_one_of_many_gets_a_turn() {
     assert_eq!(seen, served);
 }
 
+/// Reports that the program does nothing about leave room for what arrives.
+#[test]
+fn those_who_stay_ready_do_not_keep_others_from_coming() {
+    let mut w = World::new();
+    let listener = w.listen(80);
+    let ep = w.server.epoll_create().unwrap();
+    for _ in 0..100 {
+        let c = w.connect(80);
+        let s = w.accept(listener);
+        w.client.connect(c, addr(SERVER, 80)).unwrap();
+        w.client.write(c, b"x").unwrap();
+        add(&mut w.server, ep, s, Events::IN);
+    }
+    w.settle();
+    add(&mut w.server, ep, listener, Events::IN);
+    w.connect(80);
+    let late = u64::from(listener.0);
+    w.until(|w| {
+        let reports = wait(&mut w.server, ep, 7);
+        reports.iter().any(|(data, _)| *data == late).then_some(())
+    });
+}
+
 #[test]
 fn a_thousand_connections_are_served() {
     let mut w = World::new();

@@ -115,13 +115,19 @@ impl Queues {
         }
     }
 
-    /// Whether anything wants to be sent on `port`.
-    pub fn has_output(&self, port: PortId) -> bool {
+    /// Whether connections or records want to send on `port`.
+    pub fn has_lists(&self, port: PortId) -> bool {
         self.ports.get(usize::from(port.0)).is_some_and(|q| {
-            [q.control, q.acks, q.data, q.syn_acks, q.last_acks]
+            [q.control, q.acks, q.data, q.syn_acks]
                 .iter()
                 .any(|list| !list.is_empty())
         })
+    }
+
+    /// Whether anything wants to be sent on `port`.
+    pub fn has_output(&self, port: PortId) -> bool {
+        let owes = |q: &PortQueues| !q.last_acks.is_empty();
+        self.has_lists(port) || self.ports.get(usize::from(port.0)).is_some_and(owes)
     }
 
     /// Connections and records that want to send, on any port, parked ones included.

@@ -17,12 +17,16 @@ use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::isn;
 use crate::tcp::open::{initial_receive_window, marked};
 use crate::tcp::options::{advertised_mss, syn_options};
+use crate::tcp::transmit::ROUND;
 
 impl Tcp {
-    /// Sends the SYN-ACKs that are due. False when the sink is full: what was not sent stays due. A record whose neighbour has to be asked
-    /// for waits with it, without a packet.
+    /// Sends a round of the SYN-ACKs that are due. False when the sink is full: what was not sent stays due. A record whose neighbour has
+    /// to be asked for waits with it, without a packet.
     pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
-        while let Some(slot) = self.shared.queues.front_syn_ack(port) {
+        for _ in 0..ROUND {
+            let Some(slot) = self.shared.queues.front_syn_ack(port) else {
+                break;
+            };
             let outcome = self.send_syn_ack(now, slot, sink);
             if outcome == Outcome::Full {
                 return false;

@@ -1,4 +1,5 @@
-//! Output: the lists of a port, drained into its frames in the order control, ACK, data.
+//! Output: the lists of a port, drained into its frames: in turns, a few of SYN-ACKs and control, ACKs, and a few of data. Where the link
+//! takes less than there is, what has begun goes on beside what begins, and what waits is new.
 
 use wire::frame::{FrameSink, MacAddr};
 use wire::tcp::TcpFlags;
@@ -20,6 +21,9 @@ use crate::tcp::tcb::{Fill, Flags};
 
 /// Segments that one connection sends before others have their turn.
 const QUANTUM: u32 = 16;
+
+/// Of a list that are sent before other lists have their turn.
+pub(super) const ROUND: usize = 32;
 
 /// How an attempt to send ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,17 +57,27 @@ impl Tcp {
             .transmit(port, sink, &mut self.shared.counters);
         let all = self.shared.send_answers(now, port, sink)
             && self.send_last_acks(now, port, sink)
-            && self.send_syn_acks(now, port, sink)
-            && self.send_list(now, port, Output::Control, sink)
-            && self.send_acks(now, port, sink)
-            && self.send_list(now, port, Output::Data, sink);
+            && self.send_lists(now, port, sink);
         if all && !self.parting.is_empty() {
             self.part(now, port);
             self.shared.send_answers(now, port, sink);
         }
     }
 
-    /// Round robin over the connections of a list. False when the sink is full.
+    /// False when the sink is full.
+    fn send_lists(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+        loop {
+            let all = self.send_syn_acks(now, port, sink)
+                && self.send_list(now, port, Output::Control, sink)
+                && self.send_acks(now, port, sink)
+                && self.send_list(now, port, Output::Data, sink);
+            if !all || !self.shared.queues.has_lists(port) {
+                return all;
+            }
+        }
+    }
+
+    /// Round robin over the connections of a list, for a round. False when the sink is full.
     fn send_list(
         &mut self,
         now: Instant,
@@ -71,7 +85,10 @@ impl Tcp {
         which: Output,
         sink: &mut impl FrameSink,
     ) -> bool {
-        while let Some(place) = self.shared.queues.front_output(port, which) {
+        for _ in 0..ROUND {
+            let Some(place) = self.shared.queues.front_output(port, which) else {
+                break;
+            };
             let Some(mut conn) = self.conns.at(place, &mut self.shared) else {
                 self.shared.queues.remove_output(port, which, place);
                 continue;

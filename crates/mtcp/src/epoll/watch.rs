@@ -74,6 +74,8 @@ pub(crate) struct Instance {
     tail: u32,
     /// Length of the ready list.
     pub(crate) queued: u32,
+    /// How many of it, from its begin on, were there when the stack last took what had arrived.
+    owed: u32,
 }
 
 /// All instances and entries of a context.
@@ -96,6 +98,7 @@ impl Watch {
             head: NONE,
             tail: NONE,
             queued: 0,
+            owed: 0,
         })
     }
 
@@ -115,6 +118,20 @@ impl Watch {
         self.instances
             .get(instance)
             .map_or(0, |instance| instance.queued)
+    }
+
+    /// The stack has taken what had arrived: what is in the ready list now is to be reported before it does so again.
+    pub(crate) fn owe(&mut self, instance: u32) {
+        if let Some(instance) = self.instances.get_mut(instance) {
+            instance.owed = instance.queued;
+        }
+    }
+
+    /// Whether some of that has not been reported.
+    pub(crate) fn owes(&self, instance: u32) -> bool {
+        self.instances
+            .get(instance)
+            .is_some_and(|instance| instance.owed > 0)
     }
 
     /// The entry of `instance` among those that watch a socket.
@@ -271,7 +288,9 @@ impl Watch {
 
     /// Takes the first of the ready list.
     pub(crate) fn pop(&mut self, instance: u32) -> Option<u32> {
-        let head = self.instances.get(instance)?.head;
+        let list = self.instances.get_mut(instance)?;
+        list.owed = list.owed.saturating_sub(1);
+        let head = list.head;
         self.entries.get(head)?;
         self.unqueue(head);
         Some(head)
@@ -306,6 +325,24 @@ mod tests {
         watch.unqueue(entries[2]);
         watch.unqueue(entries[2]);
         assert_eq!(drain(&mut watch, ep), [entries[1]]);
+    }
+
+    #[test]
+    fn what_was_there_is_owed_and_what_comes_later_is_not() {
+        let mut watch = Watch::new();
+        let ep = watch.create();
+        let entries = [0, 1, 2].map(|s| watch.add(ep, SocketId(s), interest(Events::IN), NONE));
+        assert!(!watch.owes(ep));
+        watch.unqueue(entries[2]);
+        watch.owe(ep);
+        for &entry in &entries[..2] {
+            assert!(watch.owes(ep));
+            assert_eq!(watch.pop(ep), Some(entry));
+            // A level that is still true.
+            watch.queue(entry);
+        }
+        assert!(!watch.owes(ep));
+        assert_eq!(watch.queued(ep), 2);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The order in which things leave: control, ACKs, data; everybody in turn; nothing lost when the link is full.
+//! The order in which things leave: control, ACKs, data, a few at a time; everybody in turn; nothing lost when the link is full.
 
 use wire::tcp::TcpFlags;
 
@@ -82,6 +82,28 @@ fn control_goes_before_acks_before_data() {
     h.expect(seg().seq(1).ack(11).port(6001));
     h.expect(seg().seq(1).len(100).any_ack().port(6000));
     h.expect_nothing();
+}
+
+/// However many begin, who has begun gets on: a crowd of new ones on a link that is full would have all of them open before any ends.
+#[test]
+fn on_a_full_link_what_has_begun_goes_on_beside_what_begins() {
+    let (mut h, ids) = many(2);
+    h.sink.room = 0;
+    for port in 7000..7000 + 62 {
+        h.send(Handshake::default().syn().port(port));
+    }
+    write(&mut h, ids[0], 100);
+    h.execute(Command::Shutdown(ids[1]));
+    h.sink.room = 34;
+    h.transmit();
+    let mut order = Vec::new();
+    while let Some((_, to, _, _)) = h.pop() {
+        order.push(to.port());
+    }
+    assert_eq!(order[32..], [6001, 6000], "behind a round of the new ones");
+    h.sink.room = usize::MAX;
+    h.transmit();
+    assert_eq!(h.drain(), 30);
 }
 
 #[test]
