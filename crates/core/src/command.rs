@@ -171,6 +171,8 @@ pub enum Command {
     Close(ConnId),
     /// Send RST and forget (RFC 9293 §3.10.5). The application released its streams. Replies `Done`.
     Abort(ConnId),
+    /// The same of all connections, before an end that cannot wait. Replies `Done`.
+    AbortAll,
     /// Replace the options. Replies `Done`.
     SetOptions {
         /// Whose.

@@ -45,6 +45,8 @@ pub struct Usage {
     pub timers: u32,
     /// Connections and records that want to send.
     pub queued: u32,
+    /// Peers that are to be told that the stack before is gone.
+    pub survivors: u32,
     /// Connections with news that was not polled.
     pub events: u32,
     /// Sets of ranges held out of order, ours and the peers'.
@@ -71,7 +73,8 @@ impl Stack {
     }
 
     /// The same, and what this stack knows outlives it: it notes in `testament` which connections there are, so that the stack that takes
-    /// its place can go on with them, or tell their peers, as this one does for those that it finds there.
+    /// its place can go on with them, or tell their peers, as this one does for those that it finds there, and in the testaments of `others`
+    /// that are gone, if it takes their places too.
     ///
     /// # Errors
     /// As [`Stack::new`].
@@ -79,9 +82,13 @@ impl Stack {
         config: Config,
         now: Instant,
         mut testament: Testament,
+        others: Vec<Testament>,
     ) -> io::Result<(Self, AppStreams)> {
         config.check()?;
-        let left = testament.inherit();
+        let mut left = testament.inherit();
+        for other in others {
+            left.extend(testament.inherit_too(other, &config));
+        }
         let plot = testament.take_plot(&config);
         let (mut tcp, mut streams) = Tcp::new(config, plot)?;
         tcp.inherit(now, testament, left, &mut streams);

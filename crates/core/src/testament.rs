@@ -115,13 +115,12 @@ impl Testament {
 
     /// Takes over what the stack before had, and what that one had been left.
     pub(crate) fn inherit(&mut self) -> Vec<Left> {
-        let mut left = self.used(Part::Left);
         let told = |place| {
             let (key, _) = self.read(Part::Left, place)?;
             let orphan = None;
             Some(Left { key, place, orphan })
         };
-        let mut all: Vec<Left> = (0..left).filter_map(told).collect();
+        let mut all: Vec<Left> = (0..self.used(Part::Left)).filter_map(told).collect();
         let estate = self.estate.as_ref();
         let mut estate = estate.and_then(|(plot, holdings)| Estate::new(plot, holdings).ok());
         let mut place = 0;
@@ -129,15 +128,11 @@ impl Testament {
             let Some((key, start)) = self.read(Part::Own, slot) else {
                 continue;
             };
-            while place < left && self.read(Part::Left, place).is_some() {
-                place += 1;
-            }
-            if place < self.slots {
-                left = left.max(place + 1);
-                self.set_used(Part::Left, left);
-                self.write(Part::Left, place, &key, start);
+            if let Some(free) = self.leave(place, &key, start) {
+                place = free + 1;
                 let orphan = estate.as_mut();
                 let orphan = orphan.and_then(|estate| estate.orphan(slot, start));
+                let place = free;
                 all.push(Left { key, place, orphan });
             }
             self.clear(Part::Own, slot);
@@ -145,6 +140,40 @@ impl Testament {
         self.set_used(Part::Own, 0);
         self.used = 0;
         all
+    }
+
+    /// Takes over what the stack of another seat had and had been left: it is left here from now on, as far as there is room.
+    pub(crate) fn inherit_too(&mut self, mut other: Self, config: &Config) -> Vec<Left> {
+        let mut all = other.inherit();
+        let mut next = 0;
+        all.retain_mut(|left| {
+            let place = self.leave(next, &left.key, Start::default());
+            left.place = place.unwrap_or_default();
+            next = left.place + 1;
+            place.is_some()
+        });
+        other.forget_left();
+        // Gives the memory back.
+        drop(other.take_plot(config));
+        all
+    }
+
+    /// Whether nobody is to be told of anything, and there is nothing to go on with.
+    pub fn is_empty(&self) -> bool {
+        let is_any = |part| (0..self.used(part)).any(|slot| self.read(part, slot).is_some());
+        !is_any(Part::Own) && !is_any(Part::Left)
+    }
+
+    /// Notes a connection in the first free place from `from` on. `None`: there is none.
+    fn leave(&self, from: u32, key: &FlowKey, start: Start) -> Option<u32> {
+        let left = self.used(Part::Left);
+        let is_free = |place: &u32| *place >= left || self.read(Part::Left, *place).is_none();
+        let place = (from..self.slots).find(is_free)?;
+        if place >= left {
+            self.set_used(Part::Left, place + 1);
+        }
+        self.write(Part::Left, place, key, start);
+        Some(place)
     }
 
     /// Nothing is left any more.
@@ -275,6 +304,31 @@ mod tests {
         third.settle(1);
         third.forget_left();
         assert!(testament(&memory).inherit().is_empty());
+    }
+
+    /// As when one process goes on for several.
+    #[test]
+    fn what_others_left_is_left_with_their_heir() {
+        let memory = memory();
+        testament(&memory).enter(0, &key(1), START);
+        let room = Arc::new(Shared::create("other", Testament::size(SLOTS)).unwrap());
+        let other = || Testament::new(Arc::clone(&room), 0, SLOTS);
+        for port in 2..9 {
+            let mut stack = other();
+            if port > 5 {
+                stack.inherit();
+            }
+            stack.enter(u32::from(port) % SLOTS, &key(port), START);
+        }
+        let mut heir = testament(&memory);
+        assert!(!heir.is_empty() && !other().is_empty());
+        assert_eq!(ports(&heir.inherit()), [1]);
+        let left = heir.inherit_too(other(), &Config::default());
+        assert_eq!((left.len(), places(&left)), (3, vec![1, 2, 3]));
+        assert!(other().is_empty());
+        assert_eq!(testament(&memory).inherit().len(), 4);
+        heir.forget_left();
+        assert!(heir.is_empty());
     }
 
     #[test]

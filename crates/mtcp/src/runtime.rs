@@ -67,7 +67,7 @@ pub struct Mtcp {
     exchange: Option<Arc<Exchange>>,
     /// ... of which those of this process begin with this ...
     first_seat: usize,
-    /// ... and are not all.
+    /// ... and what they leave, if there is somebody to leave it to.
     testaments: Option<Testaments>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Common {
     pub(crate) secret: [u8; 32],
     /// `None`: there is one process.
     pub(crate) exchange: Option<Arc<Exchange>>,
-    /// As many as there are seats.
+    /// As many as there are seats. `None`: nobody goes on when a process ends.
     pub(crate) testaments: Option<Testaments>,
 }
 
@@ -205,16 +205,16 @@ impl Mtcp {
             Joined {
                 cpu,
                 reporter,
-                testament: self.testament(desk.as_ref()),
+                testaments: self.testaments(desk.as_ref()),
                 desk,
             },
         )
         .map_err(failed)
     }
 
-    /// What the stack at this desk finds, and leaves.
-    fn testament(&self, desk: Option<&Desk>) -> Option<Testament> {
-        Some(self.testaments.as_ref()?.of(desk?.seat()))
+    /// What the stack at this desk, or the only one, finds and leaves; and what else it finds.
+    fn testaments(&self, desk: Option<&Desk>) -> Option<(Testament, Vec<Testament>)> {
+        Some(self.testaments.as_ref()?.of(desk.map_or(0, Desk::seat)))
     }
 
     /// The seat of logical core `core` among the stacks that share the interface.
@@ -317,8 +317,8 @@ struct Joined {
     cpu: Option<usize>,
     reporter: Option<Reporter>,
     desk: Option<Desk>,
-    /// For the one that takes this one's place; the stacks at other desks go on when it ends.
-    testament: Option<Testament>,
+    /// For the one that takes this one's place; and those of others whose place this one takes.
+    testaments: Option<(Testament, Vec<Testament>)>,
 }
 
 /// What people want to know of it.
@@ -356,7 +356,7 @@ fn assemble(
         cpu,
         reporter,
         desk,
-        testament,
+        testaments,
     } = joined;
     let [a, b, ..] = secrets.own;
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
@@ -364,10 +364,10 @@ fn assemble(
     stack_config.seat = desk.as_ref().map(|desk| Seat {
         index: desk.seat(),
         seats: desk.seats(),
-        bequeaths: testament.is_some(),
+        bequeaths: testaments.is_some(),
     });
-    let (stack, streams) = match testament {
-        Some(testament) => Stack::heir(stack_config, clock::now(), testament)?,
+    let (stack, streams) = match testaments {
+        Some((own, others)) => Stack::heir(stack_config, clock::now(), own, others)?,
         None => Stack::new(stack_config)?,
     };
     let runner =

@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub counters: Counters,
     /// Connections that exist now, those in TIME_WAIT excepted.
     pub connections: u32,
+    /// Peers that are to be told that the process before is gone, and their connection with it.
+    pub untold: u32,
     /// Frames that the link received and dropped.
     pub link_dropped: u64,
     /// Frames that the link did not send.
@@ -32,10 +34,12 @@ impl Snapshot {
     pub(crate) fn of(runner: &Runner) -> Self {
         let stack = runner.stack();
         let (link_dropped, link_unsent) = runner.losses();
+        let usage = stack.usage();
         Self {
             at_ns: runner.now().as_nanos(),
             counters: stack.counters().clone(),
-            connections: stack.usage().connections,
+            connections: usage.connections,
+            untold: usage.survivors,
             link_dropped,
             link_unsent,
         }

@@ -152,7 +152,8 @@ impl Tcp {
         if record.has(half_open::Options::UNASKED) {
             cold.ecn.mark_nothing();
         }
-        if !record.has(half_open::Options::TIMESTAMPS) {
+        let returns = self.shared.config.bequeaths();
+        if !returns || !record.has(half_open::Options::TIMESTAMPS) {
             // No other stack could take it up (`cookie`).
             self.bequeath_connection(slot);
         }

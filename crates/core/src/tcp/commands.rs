@@ -84,6 +84,10 @@ impl Tcp {
                 conn.abort_by_user(now);
                 Ok(())
             }),
+            Command::AbortAll => {
+                self.abort_all(now);
+                Ok(Reply::Done)
+            }
             Command::SetOptions { conn, options } => self.done(now, conn, |conn| {
                 conn.set_options(now, options);
                 Ok(())
@@ -108,6 +112,17 @@ impl Tcp {
             self.settle(now, id.slot);
         }
         Ok(Reply::Done)
+    }
+
+    fn abort_all(&mut self, now: Instant) {
+        let slots: Vec<u32> = self.conns.slots.iter().collect();
+        for slot in slots {
+            // Those that are over stay so.
+            let _ = self.done(now, self.id_of(slot), |conn| {
+                conn.abort_by_user(now);
+                Ok(())
+            });
+        }
     }
 
     /// The id of a live slot.

@@ -161,6 +161,7 @@ impl Tcp {
             flows: self.flows.count() as u32,
             timers: shared.wheel.count(),
             queued: shared.queues.output_len() + shared.answers.len() as u32,
+            survivors: self.survivors.untold(),
             events: shared.queues.news_len(),
             range_sets: shared.ranges.sets(),
             sent_logs: shared.sent.len(),

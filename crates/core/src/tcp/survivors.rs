@@ -52,6 +52,11 @@ impl Survivors {
         }
     }
 
+    /// How many are still to be told.
+    pub fn untold(&self) -> u32 {
+        self.untold as u32
+    }
+
     fn find(&self, key: &FlowKey) -> Option<usize> {
         let at = self.peers.binary_search_by(|(other, _)| other.cmp(key));
         at.ok().filter(|&at| self.is_untold(at))

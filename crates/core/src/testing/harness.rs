@@ -144,7 +144,7 @@ impl Harness {
             ts_base,
             local,
             peer,
-            ..Self::on(now, change, |config| Stack::heir(config, now, testament))
+            ..Self::on(now, change, |config| Stack::heir(config, now, testament, Vec::new()))
         }
     }
 

@@ -1,6 +1,7 @@
 //! Memory of processes that come and go: who takes the place of one that is gone finds what it left.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,16 +49,35 @@ impl Plots {
     /// # Errors
     /// No descriptor or address space.
     pub fn create(name: &str, count: usize, bytes: usize) -> io::Result<Arc<Self>> {
-        let each = bytes.max(1).checked_next_multiple_of(PAGE);
-        let all = each.and_then(|each| each.checked_mul(count.max(1)));
-        let (Some(each), Some(all)) = (each, all) else {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        };
-        Ok(Arc::new(Self {
-            memory: Shared::create(name, all)?,
+        let (each, all) = sizes(count, bytes)?;
+        let memory = Shared::create(name, all)?;
+        memory.seal()?;
+        Ok(Self::on(memory, count, each))
+    }
+
+    /// Those of another process, as [`Plots::create`] made them there, whose owners are gone.
+    ///
+    /// # Errors
+    /// `InvalidInput`: `memory` has another size.
+    pub fn found(memory: Shared, count: usize, bytes: usize) -> io::Result<Arc<Self>> {
+        let (each, all) = sizes(count, bytes)?;
+        if memory.len() != all {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self::on(memory, count, each))
+    }
+
+    fn on(memory: Shared, count: usize, each: usize) -> Arc<Self> {
+        Arc::new(Self {
+            memory,
             each,
             taken: (0..count).map(|_| AtomicBool::new(false)).collect(),
-        }))
+        })
+    }
+
+    /// The memory, for the process that is to find it.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.fd()
     }
 
     /// Takes a part. `None`: there is none, or somebody here has it.
@@ -73,6 +93,14 @@ impl Plots {
             bytes: self.each,
         })
     }
+}
+
+/// Bytes of a part, and of all of them.
+fn sizes(count: usize, bytes: usize) -> io::Result<(usize, usize)> {
+    let each = bytes.max(1).checked_next_multiple_of(PAGE);
+    let all = each.and_then(|each| each.checked_mul(count.max(1)));
+    each.zip(all)
+        .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
 impl Plot {
@@ -155,6 +183,24 @@ mod tests {
         second.clear().unwrap();
         assert!(second.read_at(PAGE + 7, &mut byte) && byte == [0]);
         assert!(plots.take(0).is_some());
+    }
+
+    /// A process that was not forked from theirs has the memory alone.
+    #[test]
+    fn another_process_finds_what_was_left() {
+        let plots = Plots::create("plots", 2, 2 * PAGE).unwrap();
+        let mut region = plots.take(1).unwrap().region(PAGE).unwrap();
+        region.as_mut_slice()[7] = 9;
+        let memory = || {
+            let fd = plots.fd().try_clone_to_owned().unwrap();
+            Shared::from_fd(fd, usize::MAX).unwrap()
+        };
+        for (count, bytes) in [(1, 2 * PAGE), (3, 2 * PAGE), (2, 3 * PAGE), (2, usize::MAX)] {
+            assert!(Plots::found(memory(), count, bytes).is_err());
+        }
+        let found = Plots::found(memory(), 2, 2 * PAGE).unwrap();
+        let mut byte = [0];
+        assert!(found.take(1).unwrap().read_at(7, &mut byte) && byte == [9]);
     }
 
     #[test]
