@@ -35,6 +35,11 @@ pub(crate) enum Prepared {
 }
 
 impl Prepared {
+    /// Whether another process can open it when this one is gone, and peers do not notice.
+    pub(crate) fn lasts(&self) -> bool {
+        matches!(self, Self::Xdp(_))
+    }
+
     /// What joins the stacks of the processes that share the link; `None`: it has one process.
     pub(crate) fn exchange(&self) -> io::Result<Option<Arc<Exchange>>> {
         match self {

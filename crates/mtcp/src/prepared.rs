@@ -1,9 +1,19 @@
 //! An interface before it is open: what takes privileges is done, for programs that give them up, and that fork.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::Duration;
+
 use crate::config::{Config, IoSpec};
-use crate::link;
+use crate::executor::door::{self, Answer, Terms};
 use crate::runtime::{Common, Mtcp, SetupError, processors, secret};
 use crate::testaments::Testaments;
+use crate::{clock, link};
+
+/// Time for the kernel to take down what an executor had that has ended.
+const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY: Duration = Duration::from_millis(10);
 
 /// An interface that can be opened without privileges. A child that is forked has it too; the processes share the queues as
 /// `processes` of the configuration says, each taking what it needs when it opens them.
@@ -17,23 +27,97 @@ pub struct Prepared {
     busy: bool,
 }
 
+/// What the interface is prepared for.
+#[derive(Debug)]
+enum Part {
+    Any,
+    Server,
+    Executor(Testaments),
+}
+
+impl Part {
+    /// Asks for the interface, if an executor has it: what that one leaves, and how long the interface may take to be free.
+    fn ask(&self, config: &Config, spec: &IoSpec) -> (Option<Testaments>, Duration) {
+        let terms = Terms::of(config);
+        let terms = match (self, spec) {
+            (Self::Executor(_), _) => return (None, Duration::ZERO),
+            (Self::Server, IoSpec::Afxdp(_)) => Some(&terms),
+            (Self::Any, IoSpec::Afxdp(_)) => None,
+            _ => return (None, Duration::ZERO),
+        };
+        match door::ask(&spec.name(), terms) {
+            Answer::Nobody => (None, Duration::ZERO),
+            Answer::Ended => (None, PATIENCE),
+            Answer::Left(fds) => (Testaments::found(fds, config.holdings()).ok(), PATIENCE),
+        }
+    }
+}
+
+/// Those for so many seats: what was `found`, if it is for as many.
+fn testaments(config: &Config, seats: u8, found: Option<Testaments>) -> io::Result<Testaments> {
+    let found = found.and_then(|found| found.for_seats(seats));
+    found.map_or_else(|| Testaments::new(seats, config.holdings()), Ok)
+}
+
+/// Prepares the link, which others may have for so long.
+fn prepare_link(
+    config: &Config,
+    spec: &IoSpec,
+    processors: usize,
+    patience: Duration,
+) -> io::Result<link::Prepared> {
+    let end = clock::now() + patience;
+    loop {
+        match link::prepare(config, spec, processors) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && clock::now() < end => {
+                thread::sleep(RETRY);
+            }
+            result => return result,
+        }
+    }
+}
+
 impl Prepared {
     /// Does what takes privileges and belongs to all processes.
     ///
     /// # Errors
     /// One line with cause and remedy.
     pub fn new(config: Config) -> Result<Self, SetupError> {
+        Self::make(config, Part::Any)
+    }
+
+    /// The same, for a program that serves, with one context in each process: what its stacks know outlives them, and the next process that
+    /// opens the interface goes on with their connections, or an executor of the program (see [`crate::executor`]).
+    ///
+    /// # Errors
+    /// As [`Prepared::new`].
+    pub fn for_server(config: Config) -> Result<Self, SetupError> {
+        Self::make(config, Part::Server)
+    }
+
+    /// The same, for who takes the places of all the stacks that left these.
+    pub(crate) fn for_executor(config: Config, left: Testaments) -> Result<Self, SetupError> {
+        Self::make(config, Part::Executor(left))
+    }
+
+    fn make(config: Config, part: Part) -> Result<Self, SetupError> {
         config.check()?;
         let spec = config.link()?;
         let processors = processors(&config)?;
-        let failed = |error: std::io::Error| SetupError(error.to_string());
-        let link = link::prepare(&config, &spec, processors.len()).map_err(failed)?;
+        let failed = |error: io::Error| SetupError(error.to_string());
+        let (found, patience) = part.ask(&config, &spec);
+        let link = prepare_link(&config, &spec, processors.len(), patience).map_err(failed)?;
         let exchange = link.exchange().map_err(failed)?;
-        let testaments = exchange
-            .as_ref()
-            .map(|exchange| Testaments::new(exchange.seats(), config.holdings()))
-            .transpose()
-            .map_err(failed)?;
+        let seats = exchange.as_ref().map(|exchange| exchange.seats());
+        let testaments = match (part, seats) {
+            (Part::Executor(left), _) => Some(left),
+            (_, Some(seats)) => Some(testaments(&config, seats, found).map_err(failed)?),
+            (Part::Server, None) if link.lasts() && config.cores == 1 => {
+                // Without memory for it, what a process has ends with it.
+                testaments(&config, 1, found).ok()
+            }
+            (Part::Server | Part::Any, None) => None,
+        };
         Ok(Self {
             common: Common {
                 secret: secret()?,
@@ -46,6 +130,11 @@ impl Prepared {
             link,
             busy: false,
         })
+    }
+
+    /// What an executor of this program needs to go on for it. `None`: there is nothing that it could go on with.
+    pub fn bequests(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        self.common.testaments.as_ref()?.fds()
     }
 
     /// Does what takes privileges and belongs to one process: the one that calls.

@@ -210,6 +210,7 @@ mod tests {
             at_ns,
             counters,
             connections: 3,
+            untold: 0,
             link_dropped: 0,
             link_unsent: 0,
         }
