@@ -16,7 +16,7 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{exit, fork, keeper, log, private, real, wait};
+use crate::{executor, exit, fork, keeper, log, private, real, wait};
 
 /// How often to ask for a queue that another process has.
 pub(crate) const RETRY: Duration = Duration::from_millis(50);
@@ -224,8 +224,9 @@ impl Engine {
         if self.prepared.is_some() || !matches!(self.stage, Stage::Idle) {
             return Ok(());
         }
-        let config = rules().ok_or("no settings")?.config.clone();
-        let (prepared, kept) = private::keep(|| Prepared::new(config));
+        let rules = rules().ok_or("no settings")?;
+        let serves = self.has_listener();
+        let (prepared, kept) = private::keep(|| executor::prepare(rules, serves));
         self.prepared = Some(Box::new(prepared.map_err(|error| error.to_string())?));
         self.inherited = kept;
         Ok(())

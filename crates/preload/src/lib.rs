@@ -12,6 +12,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod engine;
+mod executor;
 mod exit;
 mod fork;
 pub mod hooks;

@@ -1,5 +1,6 @@
 //! Which sockets are ours: what `mtcp run` put into the environment, and what it says of addresses and ports.
 
+use std::ffi::CString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
@@ -8,6 +9,8 @@ use mtcp::{Config, IoSpec, Mode};
 
 /// The settings as lines of `mtcp.conf`.
 const SETTINGS: &str = "MTCP_RUN_SETTINGS";
+/// The program that goes on for this one if it is killed.
+const EXECUTOR: &str = "MTCP_RUN_EXECUTOR";
 /// Ports that alone are ours, and ports that are not: `80,8000-8999`.
 const ONLY: &str = "MTCP_RUN_ONLY";
 const EXCEPT: &str = "MTCP_RUN_EXCEPT";
@@ -16,6 +19,10 @@ const EXCEPT: &str = "MTCP_RUN_EXCEPT";
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) config: Config,
+    /// The settings as they came, for the environment of another process.
+    pub(crate) settings: CString,
+    /// Who goes on for this program, if anybody.
+    pub(crate) executor: Option<CString>,
     only: Vec<(u16, u16)>,
     except: Vec<(u16, u16)>,
 }
@@ -35,6 +42,8 @@ pub(crate) fn rules() -> Option<&'static Rules> {
 
 fn read() -> Option<Rules> {
     let settings = std::env::var(SETTINGS).ok()?;
+    let executor = std::env::var_os(EXECUTOR);
+    let executor = executor.and_then(|path| CString::new(path.into_encoded_bytes()).ok());
     let mut config = Config::default();
     if let Err(error) = config.read(&settings, SETTINGS) {
         crate::log::line(format_args!("{error}: all sockets stay the kernel's"));
@@ -46,6 +55,8 @@ fn read() -> Option<Rules> {
     config.cores = 1;
     Some(Rules {
         config,
+        settings: CString::new(format!("{SETTINGS}={settings}")).ok()?,
+        executor,
         only: ports(ONLY),
         except: ports(EXCEPT),
     })
@@ -164,6 +175,8 @@ mod tests {
         let list = |text: &str| text.split(',').filter_map(range).collect();
         Rules {
             config,
+            settings: CString::default(),
+            executor: None,
             only: list(only),
             except: list(except),
         }

@@ -11,6 +11,7 @@ use crate::bench::end::client::ClientArgs;
 use crate::bench::end::server::ServerArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
+use crate::executor;
 use crate::fail;
 use crate::load::LoadArgs;
 use crate::run::RunArgs;
@@ -40,6 +41,9 @@ enum Command {
     Load(Box<LoadArgs>),
     /// Run a program, as it is, with its TCP connections on the stack
     Run(Box<RunArgs>),
+    /// Go on with the connections of a program that was killed
+    #[command(hide = true)]
+    Executor,
     /// Measure mTCP and the kernel in turn on the same two processors
     Bench(Box<BenchArgs>),
     /// The server of a benchmark
@@ -69,6 +73,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(serve) => serve.run().map(|()| true),
         Command::Load(load) => load.run(),
         Command::Run(run) => run.run(),
+        Command::Executor => executor::run(),
         Command::Bench(bench) => bench.run(),
         Command::BenchServer(server) => server.run().map(|()| true),
         Command::BenchClient(client) => client.run().map(|()| true),

@@ -10,6 +10,7 @@ mod cli;
 mod demo;
 mod directory;
 mod doctor;
+mod executor;
 mod fail;
 mod http;
 mod link;

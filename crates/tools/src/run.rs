@@ -15,7 +15,9 @@ use crate::link::LinkArgs;
 /// What takes the program's calls.
 const LIBRARY: &str = "libmtcp_preload.so";
 /// What the library reads: lines of `mtcp.conf`, and ports.
-const SETTINGS: &str = "MTCP_RUN_SETTINGS";
+pub(crate) const SETTINGS: &str = "MTCP_RUN_SETTINGS";
+/// This program, which goes on for one that was killed.
+const EXECUTOR: &str = "MTCP_RUN_EXECUTOR";
 const ONLY: &str = "MTCP_RUN_ONLY";
 const EXCEPT: &str = "MTCP_RUN_EXCEPT";
 const PRELOAD: &str = "LD_PRELOAD";
@@ -90,6 +92,9 @@ impl RunArgs {
             .args(arguments)
             .env(SETTINGS, settings(&config))
             .env(PRELOAD, preload(&library, std::env::var_os(PRELOAD)));
+        if let Ok(own) = std::env::current_exe() {
+            command.env(EXECUTOR, own);
+        }
         for (name, ports) in [(ONLY, &self.only), (EXCEPT, &self.except)] {
             match ports {
                 Some(ports) => command.env(name, ports),
