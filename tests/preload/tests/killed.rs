@@ -1,0 +1,256 @@
+//! Programs that are killed, all of them: a kernel's clients get what was written, as from the kernel's stack.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use applications::nginx::Nginx;
+use applications::process::{PROMPT, wait_until};
+use applications::site::spell;
+use applications::web::publish;
+use applications::{Family, Process, Site, note};
+use interop::programs;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A client that has heard nothing for so long has lost its answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// More than the windows of a client that does not read, and less than the send buffer of a kernel's server.
+const ANSWER: usize = 200_000;
+/// Clients at once.
+const CLIENTS: u64 = 16;
+/// Answers before the program is killed.
+const BEFORE: u64 = 500;
+
+fn at() -> SocketAddr {
+    SocketAddr::new(Family::V4.ours(), 80)
+}
+
+fn dying_server(site: &Site) -> Process {
+    let program = programs::repository().join("tests/preload/programs/dying_server.py");
+    let words = format!("/usr/bin/python3 {} 80 {ANSWER}", spell(&program));
+    let mut server = site.start_ours(site.ours(&words), 80);
+    server.wait_for("nothing unusual", PROMPT);
+    server
+}
+
+fn answer() -> Vec<u8> {
+    (0..ANSWER).map(|at| (at % 251) as u8).collect()
+}
+
+fn ask() -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&at(), PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /medium HTTP/1.0\r\n\r\n")?;
+    Ok(stream)
+}
+
+/// Asks a server that is killed when it has written its answer.
+fn ask_and_kill(site: &Site, server: Process) -> TcpStream {
+    let stream = site.lab().peer().enter(|| ask().unwrap());
+    let finished = server.finish(PROMPT);
+    let killed = Some(Signal::KILL.as_raw());
+    assert_eq!(finished.status.signal(), killed, "{finished}");
+    stream
+}
+
+fn expect_answer(mut stream: TcpStream) {
+    let mut read = Vec::new();
+    stream.read_to_end(&mut read).unwrap();
+    assert!(read == answer(), "{} bytes", read.len());
+}
+
+/// The processes in this network namespace that go on for others.
+fn executors(site: &Site) -> usize {
+    let own = site.lab().ours().enter(|| network(PathBuf::from("/proc/thread-self")));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter(|entry| {
+            let words = std::fs::read_to_string(entry.path().join("cmdline"));
+            words.is_ok_and(|words| words == "mtcp\0executor\0") && network(entry.path()) == own
+        })
+        .count()
+}
+
+fn network(process: PathBuf) -> Option<PathBuf> {
+    std::fs::read_link(process.join("ns/net")).ok()
+}
+
+/// Nothing is left of mTCP.
+fn expect_gone(site: &Site) {
+    wait_until("the executor has ended", PROMPT, || executors(site) == 0);
+    wait_until("the interface is the kernel's", PROMPT, || {
+        !site.lab().ours().ip("link show ours0").contains("xdp")
+    });
+}
+
+#[test]
+fn what_a_killed_program_has_written_arrives() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let server = dying_server(&site);
+    let stream = ask_and_kill(&site, server);
+    expect_answer(stream);
+    expect_gone(&site);
+}
+
+#[test]
+fn a_client_that_takes_its_time_gets_it_too() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let server = dying_server(&site);
+    let stream = ask_and_kill(&site, server);
+    thread::sleep(Duration::from_secs(1));
+    // Nobody listens.
+    let refused = site.lab().peer().enter(ask).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    expect_answer(stream);
+    expect_gone(&site);
+}
+
+/// The new program has the interface at once, and the connections of the one before.
+#[test]
+fn a_program_that_is_started_again_goes_on() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let server = dying_server(&site);
+    let stream = ask_and_kill(&site, server);
+    let second = dying_server(&site);
+    let other = ask_and_kill(&site, second);
+    expect_answer(stream);
+    expect_answer(other);
+    expect_gone(&site);
+}
+
+#[test]
+fn a_program_that_ends_in_order_leaves_nobody() {
+    let Some(site) = Site::new(&["nginx"]) else {
+        return;
+    };
+    publish(&site);
+    let server = start(&site, 1);
+    let expected = usize::from(!applications::baseline());
+    wait_until("an executor", PROMPT, || executors(&site) == expected);
+    site.lab().peer().enter(|| {
+        let mut read = Vec::new();
+        ask().unwrap().read_to_end(&mut read).unwrap();
+        assert!(!read.is_empty());
+    });
+    server.stop();
+    expect_gone(&site);
+}
+
+fn start(site: &Site, workers: u32) -> Process {
+    let nginx = Nginx {
+        name: "front",
+        workers,
+        port: 80,
+        identity: None,
+        more: "",
+    };
+    let mut command = site.ours(&nginx.words(site));
+    command.process_group(0);
+    site.start_ours(command, 80)
+}
+
+/// What became of the requests.
+#[derive(Debug, Default)]
+struct Tally {
+    answered: AtomicU64,
+    /// Whose answers had begun.
+    cut: AtomicU64,
+    lost: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Tally {
+    fn add(to: &AtomicU64) {
+        to.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Asks until it is over.
+    fn ask(&self, wanted: &[u8]) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let mut read = Vec::new();
+            let end = ask().and_then(|mut stream| {
+                let end = stream.read_to_end(&mut read);
+                let _ = stream.shutdown(Shutdown::Both);
+                end
+            });
+            let is_silent = |error: &std::io::Error| {
+                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+            };
+            if read.ends_with(wanted) && end.is_ok() {
+                Self::add(&self.answered);
+            } else if end.as_ref().is_err_and(is_silent) {
+                Self::add(&self.lost);
+            } else if !read.is_empty() {
+                Self::add(&self.cut);
+            }
+        }
+    }
+}
+
+/// Kills nginx under load, master and workers, and starts it again.
+fn kill_all(workers: u32) {
+    let Some(site) = Site::with_workers(&["nginx"], workers) else {
+        return;
+    };
+    publish(&site);
+    let wanted = std::fs::read(site.lab().www().join("medium")).unwrap();
+    let server = start(&site, workers);
+    let tally = Tally::default();
+    let second = thread::scope(|scope| {
+        let clients = scope.spawn(|| {
+            site.lab().peer().enter(|| {
+                thread::scope(|scope| {
+                    for _ in 0..CLIENTS {
+                        scope.spawn(|| tally.ask(&wanted));
+                    }
+                });
+            });
+        });
+        wait_until("answers", PATIENCE, || tally.answered() > BEFORE);
+        let group = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
+        kill_process_group(group, Signal::KILL).unwrap();
+        let second = start(&site, workers);
+        let before = tally.answered();
+        let again = wait_until("answers again", PROMPT, || {
+            tally.answered() > before + BEFORE
+        });
+        note(&format!("{BEFORE} answers {again:?} after the second start"));
+        tally.is_over.store(true, Ordering::Relaxed);
+        clients.join().unwrap();
+        second
+    });
+    assert_eq!(tally.lost.load(Ordering::Relaxed), 0, "{tally:?} {server:?}");
+    // What a worker was about to write.
+    let cut = tally.cut.load(Ordering::Relaxed);
+    assert!(cut <= workers.into(), "{tally:?} {server:?}");
+    note(&format!("{tally:?}"));
+    drop(server);
+    second.stop();
+    expect_gone(&site);
+}
+
+#[test]
+fn a_killed_nginx_cuts_no_answer_that_it_has_written() {
+    kill_all(1);
+}
+
+#[test]
+fn nor_do_two_workers() {
+    kill_all(2);
+}
