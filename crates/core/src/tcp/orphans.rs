@@ -104,6 +104,12 @@ impl Tcp {
 }
 
 impl Conn<'_> {
+    /// Whether its process is gone: that may have sent more than it came to note.
+    pub fn is_orphan(&self) -> bool {
+        // No application ever had it here.
+        self.cold.token == Token::NONE && self.has(Flags::FIN_QUEUED)
+    }
+
     fn go_on(&mut self, now: Instant, orphan: &Orphan) {
         let hot = &mut *self.hot;
         hot.snd_una = orphan.snd_una;
@@ -128,7 +134,12 @@ impl Conn<'_> {
             self.cold.flight_at = now.as_micros() as u32;
             self.start_rtx_timer(now);
         }
-        // It may be owed: for what this stack cannot know, or to have the peer say what it has.
+        // It may be owed, for what this stack cannot know.
         self.mark_ack();
+        let len = orphan.bytes.len() as u32;
+        if self.hot.flight() > 0 || self.hot.snd_wnd < len {
+            // What the peer has said since, of what it has and has room for, nobody has heard: this has it say it again.
+            self.set(Flags::KEEPALIVE_DUE);
+        }
     }
 }

@@ -134,6 +134,8 @@ fn what_is_in_flight_is_sent_again_if_it_was_lost() {
     second.transmit();
     let end = 3 * FULL as u32 + 1;
     second.expect(seg().fin().seq(end).ack(501));
+    // The peer says again what it has got.
+    second.expect(seg().seq(end).ack(501));
     // The first two arrived before, and the third did not.
     second.send(ack(2 * FULL as u32 + 1));
     second.expect_nothing();
@@ -193,6 +195,44 @@ fn take_all(mut h: Harness, from: usize) -> Vec<u8> {
         }
     }
     panic!("no FIN, and {} bytes", bytes.len());
+}
+
+/// The process ended between sending and noting it.
+#[test]
+fn what_the_peer_says_it_has_got_was_sent() {
+    let place = Place::new();
+    let mut first = place.asked();
+    let all = answer(3 * FULL);
+    write(&mut first, &all);
+    let mut second = place.heir(first);
+    second.send(ack(2 * FULL as u32 + 1));
+    let end = 3 * FULL as u32 + 1;
+    second.expect(seg().fin().seq(end - FULL as u32).data(&all[2 * FULL..]));
+    second.expect_nothing();
+    // More than there was.
+    second.send(ack(end + 2));
+    second.expect(seg().seq(end + 1).ack(501));
+    second.send(ack(end + 1));
+    second.expect_nothing();
+}
+
+/// The window opened while nobody heard it.
+#[test]
+fn a_peer_that_has_room_is_asked_at_once() {
+    let place = Place::new();
+    let mut first = place.asked();
+    let all = answer(FULL + 9);
+    send(&mut first, &all[..FULL]);
+    first.drain();
+    first.send(ack(FULL as u32 + 1).win(0));
+    write(&mut first, &all[FULL..]);
+    let mut second = place.heir(first);
+    second.transmit();
+    let next = FULL as u32 + 1;
+    second.expect(seg().seq(next - 1).ack(501));
+    second.expect_nothing();
+    second.send(ack(next));
+    second.expect(seg().fin().seq(next).data(&all[FULL..]));
 }
 
 #[test]
