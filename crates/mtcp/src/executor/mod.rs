@@ -34,6 +34,8 @@ const MOST: Duration = Duration::from_secs(120);
 const GRACE: Duration = Duration::from_secs(1);
 /// Time for the kernel to take down what a process had that is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Who comes to the door may know that the program was killed before its last process is gone.
+const DYING: Duration = Duration::from_millis(300);
 /// Between one look at the door and the next.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -94,8 +96,8 @@ impl Executor {
     /// # Errors
     /// One line with cause and remedy: what is left is lost.
     pub fn run(mut self) -> std::result::Result<(), SetupError> {
-        let waited = self.wait();
-        waited.map_err(|error| SetupError(format!("executor: {error}")))?;
+        let first = self.wait();
+        let first = first.map_err(|error| SetupError(format!("executor: {error}")))?;
         if self.testaments.are_empty() {
             return Ok(());
         }
@@ -103,31 +105,44 @@ impl Executor {
             // That of the program before, which is still there.
             self.door = Door::open(&self.interface);
         }
-        self.serve()
+        self.serve(first)
     }
 
-    /// Waits until no process of the program is left.
-    fn wait(&self) -> io::Result<()> {
+    /// Waits until no process of the program is left. Returns who came to the door just before.
+    fn wait(&self) -> io::Result<Option<Guest>> {
         loop {
-            let mut fds = vec![PollFd::new(&self.lifeline, PollFlags::empty())];
+            let mut fds = vec![self.lifeline()];
             fds.extend(self.door.as_ref().map(Door::poll));
             poll::sleep(&mut fds, None)?;
-            if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
-                return Ok(());
+            if fds.first().is_some_and(is_cut) {
+                return Ok(None);
             }
-            if let Some(guest) = self.door.as_ref().and_then(Door::accept) {
-                // The interface is not ours to give.
-                guest.refuse();
+            let Some(guest) = self.door.as_ref().and_then(Door::accept) else {
+                continue;
+            };
+            let mut fds = [self.lifeline()];
+            poll::sleep(&mut fds, Some(DYING))?;
+            if is_cut(&fds[0]) {
+                return Ok(Some(guest));
             }
+            // The interface is not ours to give.
+            guest.refuse();
         }
     }
 
-    fn serve(&self) -> std::result::Result<(), SetupError> {
+    fn lifeline(&self) -> PollFd<'_> {
+        // That nobody has the other end is always told.
+        PollFd::new(&self.lifeline, PollFlags::empty())
+    }
+
+    /// Goes on with the connections, until they have ended or one can do so that comes; `next` is the first.
+    fn serve(&self, mut next: Option<Guest>) -> std::result::Result<(), SetupError> {
         let mut running = None;
         let (start, mut guests) = (clock::now(), Vec::new());
         let mut end = start + MOST;
         while clock::now() < end {
-            if let Some(guest) = self.door.as_ref().and_then(Door::accept) {
+            next = next.or_else(|| self.door.as_ref()?.accept());
+            if let Some(guest) = next.take() {
                 if guest.terms() == Some(&self.terms) {
                     drop(running);
                     return self.hand_over(&guest);
@@ -177,6 +192,10 @@ impl Executor {
         let _mtcp = mtcp;
         Ok(Running { context, _mtcp })
     }
+}
+
+fn is_cut(lifeline: &PollFd<'_>) -> bool {
+    !lifeline.revents().is_empty()
 }
 
 /// Runs the stack for a moment. Returns whether nothing is left to be done.
