@@ -121,7 +121,12 @@ mod tests {
     #[test]
     fn what_is_not_of_such_stacks_is_refused() {
         let testaments = Testaments::new(2, HOLDINGS).unwrap();
-        let fds = || testaments.fds().unwrap().map(|fd| fd.try_clone_to_owned().unwrap());
+        let fds = || {
+            testaments
+                .fds()
+                .unwrap()
+                .map(|fd| fd.try_clone_to_owned().unwrap())
+        };
         let found = Testaments::found(fds(), HOLDINGS).unwrap();
         assert!(found.are_empty());
         assert_eq!(found.of(1).1.len(), 1);

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use applications::nginx::Nginx;
 use applications::process::{PROMPT, wait_until};
 use applications::site::spell;
 use applications::web::publish;
-use applications::{Family, Process, Site, note};
+use applications::{Family, Process, Site, files, note};
 use interop::programs;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A client that has heard nothing for so long has lost its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,9 +33,16 @@ fn at() -> SocketAddr {
 }
 
 fn dying_server(site: &Site) -> Process {
+    start_dying(site, site.ours(&words()))
+}
+
+fn words() -> String {
     let program = programs::repository().join("tests/preload/programs/dying_server.py");
-    let words = format!("/usr/bin/python3 {} 80 {ANSWER}", spell(&program));
-    let mut server = site.start_ours(site.ours(&words), 80);
+    format!("/usr/bin/python3 {} 80 {ANSWER}", spell(&program))
+}
+
+fn start_dying(site: &Site, command: Command) -> Process {
+    let mut server = site.start_ours(command, 80);
     server.wait_for("nothing unusual", PROMPT);
     server
 }
@@ -67,7 +75,10 @@ fn expect_answer(mut stream: TcpStream) {
 
 /// The processes in this network namespace that go on for others.
 fn executors(site: &Site) -> usize {
-    let own = site.lab().ours().enter(|| network(PathBuf::from("/proc/thread-self")));
+    let own = site
+        .lab()
+        .ours()
+        .enter(|| network(PathBuf::from("/proc/thread-self")));
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
         .filter(|entry| {
@@ -128,6 +139,63 @@ fn a_program_that_is_started_again_goes_on() {
     expect_answer(stream);
     expect_answer(other);
     expect_gone(&site);
+}
+
+/// One whose stacks are other than those before cannot go on, and need not wait for long. The peers are told.
+#[test]
+fn a_program_with_other_settings_has_the_interface_soon() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    if applications::baseline() {
+        return;
+    }
+    let server = dying_server(&site);
+    let mut stream = ask_and_kill(&site, server);
+    let settings = site.write("other.conf", "mode = inline\nmax_concurrency = 1000\n");
+    let mut other = site.lab().mtcp(&["run", "--config", &settings]);
+    other.arg("--").args(words().split(' '));
+    let second = start_dying(&site, other);
+    let end = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    expect_answer(ask_and_kill(&site, second));
+    expect_gone(&site);
+}
+
+/// The next worker goes on, also where there is one at a time.
+#[test]
+fn what_the_only_worker_has_written_arrives() {
+    let Some(site) = Site::new(&["nginx"]) else {
+        return;
+    };
+    let file = site.lab().www().join("medium");
+    files::make(&file, 2, 60_000);
+    let wanted = std::fs::read(file).unwrap();
+    let server = start(&site, 1);
+    let mut stream = site.lab().peer().enter(|| ask().unwrap());
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    let workers = children(server.pid());
+    for pid in &workers {
+        kill_process(*pid, Signal::KILL).unwrap();
+    }
+    let mut read = Vec::new();
+    stream.read_to_end(&mut read).unwrap();
+    assert!(read.ends_with(&wanted), "{} bytes", read.len());
+    drop(stream);
+    wait_until("another worker", PROMPT, || {
+        let now = children(server.pid());
+        now.len() == 1 && now != workers
+    });
+    server.stop();
+    expect_gone(&site);
+}
+
+fn children(pid: u32) -> Vec<Pid> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).unwrap();
+    let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    pids.filter_map(Pid::from_raw).collect()
 }
 
 #[test]
@@ -230,12 +298,18 @@ fn kill_all(workers: u32) {
         let again = wait_until("answers again", PROMPT, || {
             tally.answered() > before + BEFORE
         });
-        note(&format!("{BEFORE} answers {again:?} after the second start"));
+        note(&format!(
+            "{BEFORE} answers {again:?} after the second start"
+        ));
         tally.is_over.store(true, Ordering::Relaxed);
         clients.join().unwrap();
         second
     });
-    assert_eq!(tally.lost.load(Ordering::Relaxed), 0, "{tally:?} {server:?}");
+    assert_eq!(
+        tally.lost.load(Ordering::Relaxed),
+        0,
+        "{tally:?} {server:?}"
+    );
     // What a worker was about to write.
     let cut = tally.cut.load(Ordering::Relaxed);
     assert!(cut <= workers.into(), "{tally:?} {server:?}");

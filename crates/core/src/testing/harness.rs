@@ -144,7 +144,9 @@ impl Harness {
             ts_base,
             local,
             peer,
-            ..Self::on(now, change, |config| Stack::heir(config, now, testament, Vec::new()))
+            ..Self::on(now, change, |config| {
+                Stack::heir(config, now, testament, Vec::new())
+            })
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A process beside the program has the memory in which its stacks note what they have ([`Prepared::for_server`]), and sleeps until the last
 //! process of the program is gone. If connections are left it opens the interface, and ends when they have ended. A program that wants the
-//! interface meanwhile asks for it ([`door`]), and gets the connections too if its stacks are like those before.
+//! interface meanwhile asks for it (`door`), and gets the connections too if its stacks are like those before.
 
 pub(crate) mod door;
 

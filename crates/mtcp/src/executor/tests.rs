@@ -31,11 +31,7 @@ fn an_interface_has_one_door() {
 }
 
 /// What a program that starts hears, asking with these terms, when the executor does this.
-fn heard(
-    test: &str,
-    terms: Option<Terms>,
-    answer: impl FnOnce(Guest) + Send + 'static,
-) -> Answer {
+fn heard(test: &str, terms: Option<Terms>, answer: impl FnOnce(Guest) + Send + 'static) -> Answer {
     let name = name(test);
     let door = Door::open(&name).unwrap();
     let executor = thread::spawn(move || {
