@@ -8,6 +8,7 @@ use std::time::Duration;
 use wire::frame::{Capabilities, MacAddr};
 use wire::handed::Handed;
 
+use crate::arrivals::Arrivals;
 use crate::id::PortId;
 
 /// The algorithms of congestion control.
@@ -172,6 +173,9 @@ pub struct Config {
     pub neighbours: Vec<StaticNeighbour>,
     /// Which of several stacks with these addresses this is; `None`: there are no others.
     pub seat: Option<Seat>,
+    /// Which frames the device gives to this one of them: ports of active opens are chosen so that the answers are among these, where there
+    /// are such ports. `None`: it does not say, or there are no others.
+    pub arrivals: Option<Arrivals>,
     /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528), ports (RFC 6056) and
     /// timestamp offsets. Fixed in simulations.
     pub secret: [u8; 32],
@@ -269,6 +273,7 @@ impl Default for Config {
             routes: Vec::new(),
             neighbours: Vec::new(),
             seat: None,
+            arrivals: None,
             secret: [0; 32],
             common_secret: None,
             max_connections: 65_536,

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod arrivals;
 mod cc;
 pub mod command;
 pub mod config;
@@ -34,6 +35,7 @@ pub mod testing;
 mod udp;
 mod wheel;
 
+pub use arrivals::Arrivals;
 pub use command::{Command, Connect, Opened, Reply};
 pub use config::Config;
 pub use counters::Counters;

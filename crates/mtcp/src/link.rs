@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use ::io::fault::FaultSpec;
 use ::io::loopback::LoopPort;
+use ::io::netlink::{self, ReceiveHash};
 use ::io::pcap::PcapFile;
 use ::io::shm::{Exchange, ShmConfig, ShmPort, ShmRole};
 use ::io::tap::{TapConfig, TapPort};
-use ::io::xdp::{XdpConfig, XdpPrepared};
-use ::io::{AnyLink, AnyPort, netlink};
+use ::io::xdp::{XdpConfig, XdpPort, XdpPrepared};
+use ::io::{AnyLink, AnyPort};
+use mtcp_core::Arrivals;
 
 use crate::config::{Config, IoSpec};
 
@@ -24,6 +26,8 @@ pub(crate) struct Opened {
     pub(crate) facts: Vec<(&'static str, String)>,
     /// Which of the processes that share the link this is.
     pub(crate) share: u32,
+    /// By port, which frames come to it, if there are other ports and it is known.
+    pub(crate) arrivals: Vec<Option<Arrivals>>,
 }
 
 /// What of a link is there before it is open.
@@ -91,6 +95,7 @@ pub(crate) fn open(
         links,
         mut facts,
         share,
+        arrivals,
     } = links(config, spec, prepared)?;
     if let Some(spec) = &fault {
         facts.push(("fault", spec.to_string()));
@@ -108,6 +113,7 @@ pub(crate) fn open(
         ports: (0..).zip(links).map(wrap).collect(),
         facts,
         share,
+        arrivals,
     })
 }
 
@@ -149,6 +155,7 @@ struct Links {
     links: Vec<AnyLink>,
     facts: Vec<(&'static str, String)>,
     share: u32,
+    arrivals: Vec<Option<Arrivals>>,
 }
 
 impl Links {
@@ -157,6 +164,7 @@ impl Links {
             links: ports.into_iter().map(Into::into).collect(),
             facts: Vec::new(),
             share: 0,
+            arrivals: Vec::new(),
         }
     }
 }
@@ -232,9 +240,22 @@ fn xdp(prepared: &mut XdpPrepared) -> io::Result<Links> {
                 .join(" "),
         ),
     ];
+    let hash = match prepared.processes() > 1 || prepared.ports() > 1 {
+        true => netlink::receive_hash(&interface.link().name),
+        false => None,
+    };
+    let ports = interface.ports();
+    let arrivals = ports.iter().map(|port| arrivals(hash.as_ref()?, port));
     Ok(Links {
         facts,
         share,
-        ..Links::of(interface.ports())
+        arrivals: arrivals.collect(),
+        ..Links::of(ports)
     })
+}
+
+/// Which frames come to a port.
+fn arrivals(hash: &ReceiveHash, port: &XdpPort) -> Option<Arrivals> {
+    let is_here = |queue: &u32| port.queues().any(|own| own == *queue);
+    Arrivals::new(&hash.key, hash.table.iter().map(is_here).collect())
 }

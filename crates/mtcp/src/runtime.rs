@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::io::shm::{Desk, Exchange};
 use ::io::{AnyPort, Port};
 use mtcp_core::config::Seat;
-use mtcp_core::{Stack, Testament};
+use mtcp_core::{Arrivals, Stack, Testament};
 use rustix::rand::{GetRandomFlags, getrandom};
 use wire::handed::Handed;
 
@@ -61,6 +61,8 @@ pub struct Mtcp {
     processors: Vec<usize>,
     board: Arc<Board>,
     facts: Vec<(&'static str, String)>,
+    /// By context, which frames come to it, if there are others and it is known.
+    arrivals: Vec<Option<Arrivals>>,
     /// A secret that all contexts have in common.
     common: [u8; 32],
     /// Joins the stacks that share the interface, if there are several ...
@@ -112,6 +114,7 @@ impl Mtcp {
             return Err(SetupError(text));
         }
         let mut facts = facts(&config, spec, &opened);
+        let arrivals = opened.arrivals;
         facts.extend(opened.facts);
         let mut ports = Vec::with_capacity(cores);
         for port in opened.ports {
@@ -123,6 +126,7 @@ impl Mtcp {
             first_seat: first_seat.into(),
             board: Board::new(spec.name(), cores),
             ports: Ports::new(ports),
+            arrivals,
             config,
             cores,
             processors,
@@ -205,6 +209,7 @@ impl Mtcp {
             Joined {
                 cpu,
                 reporter,
+                arrivals: self.arrivals.get(core).cloned().flatten(),
                 testaments: self.testaments(desk.as_ref()),
                 desk,
             },
@@ -317,6 +322,7 @@ struct Joined {
     cpu: Option<usize>,
     reporter: Option<Reporter>,
     desk: Option<Desk>,
+    arrivals: Option<Arrivals>,
     /// For the one that takes this one's place; and those of others whose place this one takes.
     testaments: Option<(Testament, Vec<Testament>)>,
 }
@@ -356,11 +362,13 @@ fn assemble(
         cpu,
         reporter,
         desk,
+        arrivals,
         testaments,
     } = joined;
     let [a, b, ..] = secrets.own;
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
     stack_config.common_secret = Some(secrets.common);
+    stack_config.arrivals = arrivals;
     stack_config.seat = desk.as_ref().map(|desk| Seat {
         index: desk.seat(),
         seats: desk.seats(),

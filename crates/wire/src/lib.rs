@@ -24,6 +24,7 @@ pub mod quoted;
 pub mod seq;
 pub mod tcp;
 pub mod time;
+pub mod toeplitz;
 pub mod udp;
 
 pub use error::ParseError;

@@ -23,6 +23,9 @@ use crate::tcp::open::{self, Opening, limits, marked};
 use crate::tcp::pacing::Pacing;
 use crate::tcp::tcb::Flags;
 
+/// Free ports looked at for one whose answers come to this stack: the hash of ports that follow each other goes through few values.
+const TRIES: u32 = 256;
+
 /// Where a connection could be from and to, and what is there already.
 #[derive(Clone, Copy, Debug)]
 struct Endpoints {
@@ -309,24 +312,34 @@ impl Tcp {
         flow::tag(id) == flow::TIME_WAIT as usize && self.time_wait.may_reuse(now, slot)
     }
 
-    /// A port that nothing uses towards `remote`; if there is none, one whose TIME_WAIT may be cut short.
+    /// A port that nothing uses towards `remote`, if possible one whose answers come to this stack; if there is none, one whose TIME_WAIT
+    /// may be cut short.
     fn pick_port(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> Option<Endpoints> {
         // Taken out so that the closures can look at the rest.
         let mut ports = self.ports.take()?;
         let mut chosen = None;
-        let mut look = |port, suits: &dyn Fn(Option<u32>) -> bool| {
-            let candidate = self.candidate(SocketAddr::new(local, port), remote);
-            chosen = candidate.filter(|ends| suits(ends.taken));
-            chosen.is_some()
+        let mut pick = |suits: &mut dyn FnMut(&Endpoints) -> bool| {
+            let is_chosen = |port| {
+                chosen = self.candidate(SocketAddr::new(local, port), remote);
+                chosen = chosen.take().filter(|ends| suits(ends));
+                chosen.is_some()
+            };
+            ports.pick(local, remote, is_chosen).is_some()
         };
-        let unused = |taken: Option<u32>| taken.is_none();
-        let reusable = |taken: Option<u32>| taken.is_some_and(|id| self.may_reuse(now, id));
-        if ports
-            .pick(local, remote, |port| look(port, &unused))
-            .is_none()
-        {
-            ports.pick(local, remote, |port| look(port, &reusable));
-        }
+        let mut tries = if self.shared.config.arrivals.is_some() {
+            TRIES
+        } else {
+            0
+        };
+        let mut comes_here = |key: &FlowKey| {
+            let arrivals = self.shared.config.arrivals.as_ref();
+            let here = tries == 0 || arrivals.is_none_or(|arrivals| arrivals.has(key));
+            tries -= u32::from(!here);
+            here
+        };
+        let _ = pick(&mut |ends| ends.taken.is_none() && comes_here(&ends.key))
+            || (tries > 0 && pick(&mut |ends| ends.taken.is_none()))
+            || pick(&mut |ends| ends.taken.is_some_and(|id| self.may_reuse(now, id)));
         self.ports = Some(ports);
         chosen
     }

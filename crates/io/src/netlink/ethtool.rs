@@ -162,7 +162,7 @@ fn value(interface: &str, command: u32, data: u32) -> io::Result<u32> {
 ///
 /// # Safety
 /// `argument` is `repr(C)`, starts with a command, and is the structure that this command reads and writes.
-unsafe fn request<T>(interface: &str, argument: &mut T) -> io::Result<()> {
+pub(super) unsafe fn request<T>(interface: &str, argument: &mut T) -> io::Result<()> {
     let socket: OwnedFd = socket_with(
         AddressFamily::INET,
         SocketType::DGRAM,

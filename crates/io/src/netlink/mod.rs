@@ -5,10 +5,12 @@
 
 pub mod ethtool;
 mod link;
+mod receive_hash;
 mod request;
 mod tables;
 
 pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
+pub use receive_hash::{ReceiveHash, receive_hash};
 pub use tables::{Address, Neighbour, Route, addresses, neighbours, routes};
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::arrivals::Arrivals;
 use crate::command::{Command, Options};
 use crate::drops::Drop;
 use crate::error::Error;
 use crate::event::Ready;
+use crate::flow::FlowKey;
 use crate::id::Token;
 use crate::info::State;
 use crate::testing::{CLIENT, Handshake, Harness, seg, v4, v6};
@@ -390,4 +392,43 @@ fn an_unreachable_neighbour_ends_the_attempt() {
     h.advance(10_000);
     assert_eq!(h.ready().1, Some(Error::HostUnreachable));
     assert_eq!(h.drain(), 0, "nothing but ARP was sent");
+}
+
+/// Of each connection that is opened, whether its answers come to a stack for which every fourth entry is.
+fn comes_here(ports: (u16, u16), count: usize) -> Vec<bool> {
+    let here = vec![true, false, false, false];
+    let key: Vec<u8> = (0..40_u32)
+        .map(|at| (at * at * 29 + at * 7 + 90) as u8)
+        .collect();
+    let arrivals = Arrivals::new(&key, here).unwrap();
+    let mut h = Harness::with(|config| {
+        config.arrivals = Some(arrivals.clone());
+        config.ephemeral = ports;
+    });
+    let remote = SocketAddr::new(v4(2), 80);
+    let connect = Command::Connect {
+        token: CLIENT,
+        local: None,
+        remote,
+        options: Options::default(),
+    };
+    let opened = (0..count).map(|_| match h.execute(connect) {
+        Reply::Connecting(_, local) => arrivals.has(&FlowKey::new(local, remote)),
+        reply => panic!("{reply:?}"),
+    });
+    opened.collect()
+}
+
+#[test]
+fn ports_are_chosen_so_that_answers_come_here() {
+    assert_eq!(comes_here((32_768, 60_999), 50), [true; 50]);
+}
+
+/// Where there are none, all the same.
+#[test]
+fn when_those_are_used_up_others_do() {
+    let opened = comes_here((40_000, 40_199), 200);
+    let here = opened.iter().filter(|here| **here).count();
+    assert!((20..100).contains(&here), "{here}");
+    assert!(opened[..here].iter().all(|here| *here));
 }
