@@ -13,6 +13,10 @@ const COUNTS: [u64; 2] = [2_000, 12_000];
 const KEPT_COUNTS: [u64; 2] = [200, 1_200];
 const MESSAGES: u64 = 32;
 const AT_A_TIME: &str = "64";
+/// Stacks that share an interface: each is to cost what one alone does ...
+const STACKS: u64 = 8;
+/// ... but for this much, percent.
+const SHARE: f64 = 2.0;
 /// How far the count may be from the number in SPECIFICATION, percent. Compilers differ a little; a change of the stack that costs or
 /// saves more than this is to be known.
 const MARGIN: f64 = 4.0;
@@ -28,18 +32,25 @@ pub fn check(root: &Path) -> Result<()> {
     }
     let specification = fs::read_to_string(root.join("SPECIFICATION.md"))?;
     let program = build(root)?;
-    let transaction = each(&program, COUNTS, 1)?;
-    let kept = each(&program, KEPT_COUNTS, 1 + MESSAGES)?;
-    let short = each(&program, KEPT_COUNTS, 1)?;
+    let transaction = each(&program, COUNTS, 1, 1)?;
+    let kept = each(&program, KEPT_COUNTS, 1 + MESSAGES, 1)?;
+    let short = each(&program, KEPT_COUNTS, 1, 1)?;
+    let shared = each(&program, COUNTS, 1, STACKS)?;
     compare(&specification, TRANSACTION, transaction)?;
-    compare(&specification, MESSAGE, (kept - short) / MESSAGES as f64)
+    compare(&specification, MESSAGE, (kept - short) / MESSAGES as f64)?;
+    println!("the same on each of {STACKS} stacks that share an interface: {shared:.0}");
+    ensure!(
+        shared <= transaction * (1.0 + SHARE / 100.0),
+        "a transaction costs more than {SHARE}% more where stacks share an interface: find out what they have in common"
+    );
+    Ok(())
 }
 
-/// What one more transaction of so many messages takes.
-fn each(program: &str, counts: [u64; 2], messages: u64) -> Result<f64> {
-    let [few, many] = counts;
-    let more = count(program, many, messages)? - count(program, few, messages)?;
-    Ok(more as f64 / (many - few) as f64)
+/// What one more transaction of so many messages takes, on so many stacks.
+fn each(program: &str, counts: [u64; 2], messages: u64, stacks: u64) -> Result<f64> {
+    let [few, many] = counts.map(|counted| count(program, counted, messages, stacks));
+    let ((few, few_done), (many, many_done)) = (few?, many?);
+    Ok((many - few) as f64 / (many_done - few_done) as f64)
 }
 
 fn compare(specification: &str, line: &str, counted: f64) -> Result<()> {
@@ -84,8 +95,8 @@ fn build(root: &Path) -> Result<String> {
     path.map(str::to_owned).context("cargo named no executable")
 }
 
-/// Instructions of the server's side in a run of so many transactions, of so many messages each.
-fn count(program: &str, transactions: u64, messages: u64) -> Result<u64> {
+/// Instructions of the servers in a run of so many transactions, of so many messages each; and how many they really were.
+fn count(program: &str, transactions: u64, messages: u64, stacks: u64) -> Result<(u64, u64)> {
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
@@ -95,6 +106,7 @@ fn count(program: &str, transactions: u64, messages: u64) -> Result<u64> {
             &transactions.to_string(),
             AT_A_TIME,
             &messages.to_string(),
+            &stacks.to_string(),
         ])
         .output()
         .context("cannot run valgrind")?;
@@ -106,7 +118,11 @@ fn count(program: &str, transactions: u64, messages: u64) -> Result<u64> {
         .lines()
         .filter_map(|line| line.split("Collected :").nth(1))
         .find_map(|number| number.trim().parse().ok());
-    collected.with_context(|| format!("valgrind counted nothing: {text}"))
+    let collected = collected.with_context(|| format!("valgrind counted nothing: {text}"))?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let done = printed.split_whitespace().next();
+    let done = done.and_then(|number| number.parse().ok());
+    Ok((collected, done.context("the transactions are not counted")?))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use mtcp_core::command::Options;
-use mtcp_core::config::{Address, Interface, StaticNeighbour};
+use mtcp_core::config::{Address, Interface, Seat, StaticNeighbour};
 use mtcp_core::{AppStreams, Command, Config, ConnId, Event, PortId, Ready, Reply, Stack, Token};
 use wire::frame::{BURST, Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
 use wire::time::Instant;
@@ -66,8 +66,9 @@ struct Side {
 }
 
 impl Side {
-    fn new(own: u8, peer: u8, connections: u32) -> io::Result<Self> {
-        let (stack, app) = Stack::new(config(own, peer, connections))?;
+    fn new(own: u8, peer: u8, connections: u32, seat: Option<Seat>) -> io::Result<Self> {
+        let config = config(own, peer, connections);
+        let (stack, app) = Stack::new(Config { seat, ..config })?;
         Ok(Self {
             stack,
             app,
@@ -101,6 +102,8 @@ impl Side {
 
     fn transmit(&mut self, now: Instant) {
         self.stack.transmit(now, PORT, &mut self.sent);
+        // Nothing, as nothing comes to the wrong stack here.
+        self.stack.transmit(now, PortId::SIBLINGS, &mut self.sent);
     }
 
     /// Commands here are about connections that are there; one that is refused shows as a transaction that does not end.
@@ -160,14 +163,14 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Two stacks that know each other, the server listening.
+    /// Two stacks that know each other, the server listening. `seat`: either is one of several with its addresses.
     ///
     /// # Errors
     /// Memory could not be reserved, or the server cannot listen.
-    pub fn new(concurrency: u32, messages: u32) -> io::Result<Self> {
+    pub fn new(concurrency: u32, messages: u32, seat: Option<Seat>) -> io::Result<Self> {
         let mut transactions = Self {
-            client: Side::new(1, 2, concurrency)?,
-            server: Side::new(2, 1, concurrency)?,
+            client: Side::new(1, 2, concurrency, seat)?,
+            server: Side::new(2, 1, concurrency, seat)?,
             now: Instant::ZERO,
             concurrency,
             messages,
@@ -319,6 +322,30 @@ fn answer(server: &mut Side, conn: ConnId, now: Instant) {
     }
 }
 
+/// Runs transactions on so many servers that share an interface, each with a client of its own: `count` in all at least, a few of each in
+/// turn. How many they were.
+///
+/// # Errors
+/// As [`Transactions`].
+pub fn side_by_side(stacks: u8, concurrency: u32, messages: u32, count: u64) -> io::Result<u64> {
+    let one = |index| {
+        let seat = Seat {
+            index,
+            seats: stacks,
+            bequeaths: false,
+        };
+        Transactions::new(concurrency, messages, (stacks > 1).then_some(seat))
+    };
+    let mut all = (0..stacks).map(one).collect::<io::Result<Vec<_>>>()?;
+    let sum = |all: &[Transactions]| all.iter().map(|one| one.done).sum::<u64>();
+    while sum(&all) < count {
+        for transactions in &mut all {
+            transactions.run(concurrency.into())?;
+        }
+    }
+    Ok(sum(&all))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,12 +354,24 @@ mod tests {
     #[test]
     fn the_same_transactions_take_the_same_turns() {
         let turns = |concurrency, messages| {
-            let mut transactions = Transactions::new(concurrency, messages).unwrap();
+            let mut transactions = Transactions::new(concurrency, messages, None).unwrap();
             transactions.run(500).unwrap()
         };
         assert_eq!(turns(8, 1), turns(8, 1));
         assert!(turns(1, 1) > turns(100, 1));
         // The handshake takes the time of a message.
         assert!(turns(8, 20) > 10 * turns(8, 1));
+    }
+
+    #[test]
+    fn stacks_that_share_an_interface_do_as_much() {
+        for stacks in [1, 3, 8] {
+            let done = side_by_side(stacks, 8, 1, 500).unwrap();
+            assert!(
+                (500..500 + 16 * u64::from(stacks)).contains(&done),
+                "{done}"
+            );
+        }
+        assert!(side_by_side(200, 8, 1, 500).is_err());
     }
 }
