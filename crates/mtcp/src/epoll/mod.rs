@@ -146,8 +146,8 @@ impl Context {
         Ok(n)
     }
 
-    /// What the last turn brought and was too much for one report comes before more is taken from the link, for a moment: what has arrived
-    /// is best worked on while it is in the cache, and what waits on the link takes no memory.
+    /// As much as the last turn brought is reported before more is taken from the link, for a moment: what has arrived is best worked on
+    /// while it is in the cache, and what waits on the link takes no memory.
     fn report_rest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
         if !self.watch.owes(instance) || !self.driver.is_fresh() {
             return 0;
@@ -207,6 +207,7 @@ impl Context {
                 n += 1;
             }
         }
+        self.watch.note_rest(instance);
         n
     }
 

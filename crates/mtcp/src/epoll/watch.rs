@@ -74,7 +74,9 @@ pub(crate) struct Instance {
     tail: u32,
     /// Length of the ready list.
     pub(crate) queued: u32,
-    /// How many of it, from its begin on, were there when the stack last took what had arrived.
+    /// The same when a report was made last.
+    rest: u32,
+    /// How many have joined it since, until the stack took what had arrived, and are to be reported before it does so again.
     owed: u32,
 }
 
@@ -98,6 +100,7 @@ impl Watch {
             head: NONE,
             tail: NONE,
             queued: 0,
+            rest: 0,
             owed: 0,
         })
     }
@@ -120,10 +123,18 @@ impl Watch {
             .map_or(0, |instance| instance.queued)
     }
 
-    /// The stack has taken what had arrived: what is in the ready list now is to be reported before it does so again.
+    /// The stack has taken what had arrived: as many as that brought are to be reported before it does so again. What was there before, as
+    /// levels that stay true, keeps nothing from arriving.
     pub(crate) fn owe(&mut self, instance: u32) {
         if let Some(instance) = self.instances.get_mut(instance) {
-            instance.owed = instance.queued;
+            instance.owed = instance.queued.saturating_sub(instance.rest);
+        }
+    }
+
+    /// A report was made.
+    pub(crate) fn note_rest(&mut self, instance: u32) {
+        if let Some(instance) = self.instances.get_mut(instance) {
+            instance.rest = instance.queued;
         }
     }
 
@@ -328,21 +339,27 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_is_owed_and_what_comes_later_is_not() {
+    fn what_came_is_owed_and_levels_that_stay_true_are_not() {
         let mut watch = Watch::new();
         let ep = watch.create();
         let entries = [0, 1, 2].map(|s| watch.add(ep, SocketId(s), interest(Events::IN), NONE));
-        assert!(!watch.owes(ep));
-        watch.unqueue(entries[2]);
         watch.owe(ep);
-        for &entry in &entries[..2] {
+        for &entry in &entries {
             assert!(watch.owes(ep));
             assert_eq!(watch.pop(ep), Some(entry));
-            // A level that is still true.
             watch.queue(entry);
         }
+        watch.note_rest(ep);
+        // Nothing came.
+        watch.owe(ep);
         assert!(!watch.owes(ep));
-        assert_eq!(watch.queued(ep), 2);
+        let late = watch.add(ep, SocketId(3), interest(Events::IN), NONE);
+        watch.owe(ep);
+        assert!(watch.owes(ep));
+        // It takes the turns of others, who were there first.
+        assert_eq!(watch.pop(ep), Some(entries[0]));
+        assert!(!watch.owes(ep));
+        assert_eq!(drain(&mut watch, ep), [entries[1], entries[2], late]);
     }
 
     #[test]
