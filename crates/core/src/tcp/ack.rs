@@ -75,6 +75,7 @@ impl Conn<'_> {
     fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let ever = u32::try_from(self.cold.tally.bytes_acked).unwrap_or(u32::MAX);
         let oldest = self.hot.snd_una - self.hot.max_snd_wnd.min(ever.saturating_add(1));
+        // What the process had sent when it ended, and had not come to note.
         if seg.ack > self.hot.snd_nxt && self.is_orphan() && seg.ack <= self.hot.fin_seq + 1 {
             self.hot.snd_nxt = seg.ack;
         }

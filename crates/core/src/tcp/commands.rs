@@ -87,10 +87,7 @@ impl Tcp {
                 conn.abort_by_user(now);
                 Ok(())
             }),
-            Command::AbortAll => {
-                self.abort_all(now);
-                Ok(Reply::Done)
-            }
+            Command::AbortAll => Ok(self.abort_all(now)),
             Command::SetOptions { conn, options } => self.done(now, conn, |conn| {
                 conn.set_options(now, options);
                 Ok(())
@@ -117,7 +114,7 @@ impl Tcp {
         Ok(Reply::Done)
     }
 
-    fn abort_all(&mut self, now: Instant) {
+    fn abort_all(&mut self, now: Instant) -> Reply {
         let slots: Vec<u32> = self.conns.slots.iter().collect();
         for slot in slots {
             // Those that are over stay so.
@@ -126,6 +123,7 @@ impl Tcp {
                 Ok(())
             });
         }
+        Reply::Done
     }
 
     /// The id of a live slot.
