@@ -17,7 +17,7 @@ mod ways;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use wire::frame::{MacAddr, RxChecksum};
 use wire::ip::{Cidr, Ecn};
@@ -59,12 +59,27 @@ pub struct Path {
     pub src: IpAddr,
     /// The neighbour that takes them.
     pub next_hop: IpAddr,
+    /// Its hardware address, if that was configured: it has not to be asked for, nor confirmed.
+    pub known: Option<MacAddr>,
     /// Largest IP packet of the link, in bytes.
     pub mtu: u16,
     /// TOS or traffic class, without the bits of ECN.
     pub class: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
+}
+
+impl Path {
+    /// The way to no one.
+    pub const NOWHERE: Self = Self {
+        port: PortId(0),
+        src: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        next_hop: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        known: None,
+        mtu: 0,
+        class: 0,
+        hop_limit: 0,
+    };
 }
 
 /// What is known of the hardware address of a path's next hop.
@@ -265,15 +280,15 @@ impl Net {
     /// # Errors
     /// As [`path`](Self::path).
     #[inline]
-    pub fn way_back(&mut self, key: &FlowKey) -> Result<Path, Error> {
-        match self.ways.find(key) {
-            Some(path) => Ok(*path),
-            None => self.find_way_back(key),
+    pub fn way_back(&mut self, key: &FlowKey) -> Result<&Path, Error> {
+        if !self.ways.has(key) {
+            self.find_way_back(key)?;
         }
+        Ok(self.ways.at(key))
     }
 
     #[inline(never)]
-    fn find_way_back(&mut self, key: &FlowKey) -> Result<Path, Error> {
+    fn find_way_back(&mut self, key: &FlowKey) -> Result<(), Error> {
         let (local, remote) = (key.local().ip(), key.remote().ip());
         let path = if key.is_ipv4() {
             // Input took it because both ends are what they have to be.
@@ -283,7 +298,7 @@ impl Net {
             self.path(remote, Some(local))
         }?;
         self.ways.put(key, &path);
-        Ok(path)
+        Ok(())
     }
 
     /// Where packets for `dst` leave.
@@ -307,6 +322,7 @@ impl Net {
             port,
             src,
             next_hop,
+            known: self.static_neighbour(port, next_hop),
             mtu: link.capabilities.mtu,
             class: 0,
             hop_limit: HOP_LIMIT,
@@ -315,6 +331,9 @@ impl Net {
 
     /// The hardware address of the path's next hop, which is asked for if it is not known. Cheap when it is.
     pub fn resolve(&mut self, now: Instant, path: &Path, counters: &mut Counters) -> Resolution {
+        if let Some(mac) = path.known {
+            return Resolution::Ready(mac);
+        }
         match self.lookup(now, path.port, path.next_hop, counters) {
             Lookup::Ready(mac) => Resolution::Ready(mac),
             Lookup::Pending { slot, .. } => Resolution::Pending(slot),
@@ -354,22 +373,17 @@ impl Net {
         self.errors.allow(now)
     }
 
-    fn static_neighbour(&self, port: PortId, addr: IpAddr) -> Option<MacAddr> {
+    /// The hardware address that was configured for `addr`.
+    pub fn static_neighbour(&self, port: PortId, addr: IpAddr) -> Option<MacAddr> {
         self.statics
             .iter()
             .find(|entry| entry.port == port && entry.prefix.contains(addr))
             .map(|entry| entry.mac)
     }
 
-    /// The hardware address of a next hop that was configured: it has not to be asked for, nor confirmed.
-    #[inline]
-    pub fn known(&self, path: &Path) -> Option<MacAddr> {
-        self.static_neighbour(path.port, path.next_hop)
-    }
-
     /// The peer acknowledged something new: the path works (RFC 4861 §7.3.1).
     pub fn confirm(&mut self, now: Instant, path: &Path) {
-        if self.known(path).is_none() {
+        if path.known.is_none() {
             self.neighbours.confirm(now, path.port, path.next_hop);
         }
     }

@@ -54,6 +54,7 @@ impl Envelope {
             port,
             src,
             next_hop,
+            known: _,
             mtu: _,
             class: _,
             hop_limit,

@@ -11,25 +11,30 @@ const PLACES: usize = 16;
 /// See the module. Nothing that a path says ever changes.
 #[derive(Debug)]
 pub(super) struct Ways {
-    places: [Option<(FlowKey, Path)>; PLACES],
+    places: [(FlowKey, Path); PLACES],
 }
 
 impl Ways {
     pub const fn new() -> Self {
         Self {
-            places: [None; PLACES],
+            places: [(FlowKey::NONE, Path::NOWHERE); PLACES],
         }
     }
 
-    /// From the local to the remote host of `key`, if it was [put](Self::put) here and no other in its place.
+    /// Whether the way from the local to the remote host of `key` was [put](Self::put) here and no other in its place.
     #[inline]
-    pub fn find(&self, key: &FlowKey) -> Option<&Path> {
-        let (known, path) = self.places[place(key)].as_ref()?;
-        known.has_hosts_of(key).then_some(path)
+    pub fn has(&self, key: &FlowKey) -> bool {
+        self.places[place(key)].0.has_hosts_of(key)
+    }
+
+    /// The way of `key`, if it [has](Self::has) one.
+    #[inline]
+    pub fn at(&self, key: &FlowKey) -> &Path {
+        &self.places[place(key)].1
     }
 
     pub fn put(&mut self, key: &FlowKey, path: &Path) {
-        self.places[place(key)] = Some((*key, *path));
+        self.places[place(key)] = (*key, *path);
     }
 }
 
@@ -43,7 +48,6 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::id::PortId;
 
     fn key(local: [u8; 4], remote: [u8; 4], port: u16) -> FlowKey {
         FlowKey::new(
@@ -54,13 +58,15 @@ mod tests {
 
     fn path(key: &FlowKey, mtu: u16) -> Path {
         Path {
-            port: PortId(0),
             src: key.local().ip(),
             next_hop: key.remote().ip(),
             mtu,
-            class: 0,
-            hop_limit: 64,
+            ..Path::NOWHERE
         }
+    }
+
+    fn find<'a>(ways: &'a Ways, key: &FlowKey) -> Option<&'a Path> {
+        ways.has(key).then(|| ways.at(key))
     }
 
     #[test]
@@ -72,7 +78,7 @@ mod tests {
         for key in &keys {
             ways.put(key, &path(key, 1500));
         }
-        assert!(keys.iter().all(|key| ways.find(key).is_some()));
+        assert!(keys.iter().all(|key| ways.has(key)));
     }
 
     #[test]
@@ -81,14 +87,14 @@ mod tests {
         let known = key([10, 0, 0, 1], [10, 0, 0, 2], 1);
         ways.put(&known, &path(&known, 1500));
         let again = key([10, 0, 0, 1], [10, 0, 0, 2], 2);
-        assert_eq!(ways.find(&again), Some(&path(&known, 1500)));
+        assert_eq!(find(&ways, &again), Some(&path(&known, 1500)));
         let from_elsewhere = key([10, 0, 0, 3], [10, 0, 0, 2], 1);
-        assert_eq!(ways.find(&from_elsewhere), None);
+        assert_eq!(find(&ways, &from_elsewhere), None);
         // In the same place.
         let to_elsewhere = key([10, 0, 0, 1], [10, 0, 0, 18], 1);
-        assert_eq!(ways.find(&to_elsewhere), None);
+        assert_eq!(find(&ways, &to_elsewhere), None);
         ways.put(&to_elsewhere, &path(&to_elsewhere, 1400));
-        assert_eq!(ways.find(&to_elsewhere).map(|path| path.mtu), Some(1400));
-        assert_eq!(ways.find(&known), None);
+        assert_eq!(find(&ways, &to_elsewhere).map(|path| path.mtu), Some(1400));
+        assert_eq!(find(&ways, &known), None);
     }
 }

@@ -90,7 +90,7 @@ impl Tcp {
             return Err(Drop::TcpBacklog);
         }
         let path = self.shared.net.way_back(&record.key);
-        let path = path.map_err(|_| Drop::ReplyNoRoute)?;
+        let path = *path.map_err(|_| Drop::ReplyNoRoute)?;
         let limits = limits(&self.shared.config, self.shared.options.at(options));
         let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
         let reserved = self.shared.streams.reserve(slot, limits);
@@ -99,7 +99,7 @@ impl Tcp {
             return Err(drop_for(error));
         }
         self.shared.options.share(options);
-        let opening = opening(record, path, options, seg.origin);
+        let opening = opening(record, &path, options, seg.origin);
         self.init_accepted(now, slot, record, &opening, seg.hash);
         Ok(slot)
     }
@@ -109,7 +109,7 @@ impl Tcp {
         now: Instant,
         slot: u32,
         record: &HalfOpen,
-        opening: &Opening,
+        opening: &Opening<'_>,
         hash: FlowHash,
     ) {
         let Some((hot, cold)) = self
@@ -160,9 +160,9 @@ impl Tcp {
     }
 }
 
-fn opening(record: &HalfOpen, path: Path, options: SetId, origin: u32) -> Opening {
+fn opening<'a>(record: &'a HalfOpen, path: &'a Path, options: SetId, origin: u32) -> Opening<'a> {
     Opening {
-        key: record.key,
+        key: &record.key,
         path,
         options,
         start: Start {

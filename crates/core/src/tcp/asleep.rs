@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 
 use bitflags::bitflags;
+use wire::frame::MacAddr;
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
@@ -277,21 +278,23 @@ impl Asleep {
             key,
             hot,
             next_hop,
+            known,
             tally,
         } = *rest;
         let una = hot.snd_una;
         // In the ESTABLISHED state, SYN and bytes are all that there was.
         let iss = una - 1 - tally.bytes_acked as u32;
+        let path = Path {
+            port: hot.port,
+            src: key.local().ip(),
+            next_hop,
+            known,
+            mtu: self.mtu,
+            ..Path::NOWHERE
+        };
         let opening = Opening {
-            key: *key,
-            path: Path {
-                port: hot.port,
-                src: key.local().ip(),
-                next_hop,
-                mtu: self.mtu,
-                class: 0,
-                hop_limit: 0,
-            },
+            key,
+            path: &path,
             options: self.options,
             start: Start {
                 iss,
@@ -347,6 +350,8 @@ pub(crate) struct Rest<'a> {
     pub key: &'a FlowKey,
     pub hot: &'a Hot,
     pub next_hop: IpAddr,
+    /// Its hardware address, if that was configured.
+    pub known: Option<MacAddr>,
     pub tally: &'a Tally,
 }
 

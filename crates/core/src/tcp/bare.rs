@@ -6,7 +6,7 @@ use std::io;
 
 use wire::frame::FrameSink;
 use wire::ip::{Ecn, Protocol};
-use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps, fill_checksum};
+use wire::tcp::{TcpFlags, TcpHeader, Timestamps, fill_checksum};
 use wire::time::Instant;
 
 use crate::config::Config;
@@ -69,22 +69,21 @@ impl Bare {
     }
 
     fn header(&self) -> TcpHeader {
-        TcpHeader {
+        let mut header = TcpHeader {
             src_port: self.key.local().port(),
             dst_port: self.key.remote().port(),
             seq: self.seq,
             ack: self.ack,
             flags: self.flags,
             window: self.window,
-            options: TcpOptions {
-                mss: (self.mss > 0).then_some(self.mss),
-                window_scale: self.has.contains(Has::SCALE).then_some(self.scale),
-                sack_permitted: self.has.contains(Has::SACK),
-                timestamps: self.has.contains(Has::STAMPS).then_some(self.stamps),
-                ..TcpOptions::default()
-            },
             ..TcpHeader::default()
-        }
+        };
+        let options = &mut header.options;
+        options.mss = (self.mss > 0).then_some(self.mss);
+        options.window_scale = self.has.contains(Has::SCALE).then_some(self.scale);
+        options.sack_permitted = self.has.contains(Has::SACK);
+        options.timestamps = self.has.contains(Has::STAMPS).then_some(self.stamps);
+        header
     }
 }
 
@@ -153,10 +152,10 @@ pub(crate) enum Outcome {
 impl Shared {
     /// Has a segment without payload sent, along the route there is.
     pub fn send_bare(&mut self, key: &FlowKey, header: &TcpHeader) {
-        let Ok(path) = self.net.way_back(key) else {
+        let Ok(&Path { port, .. }) = self.net.way_back(key) else {
             return self.counters.drop(Drop::ReplyNoRoute);
         };
-        if !self.answers.push(path.port, Bare::new(*key, header)) {
+        if !self.answers.push(port, Bare::new(*key, header)) {
             self.counters.drop(Drop::ReplyQueueFull);
         }
     }
@@ -165,7 +164,7 @@ impl Shared {
     pub fn send_answers(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(bare) = self.answers.front(port) {
             let (key, header) = (bare.key, bare.header());
-            if let Ok(path) = self.net.way_back(&key)
+            if let Ok(&path) = self.net.way_back(&key)
                 && !self.send_or_wait(now, &path, &key, &header, sink)
             {
                 return false;

@@ -181,6 +181,16 @@ impl Blocks {
         }
     }
 
+    /// Whether the connection in `slot` has this key.
+    #[inline]
+    pub fn has_key(&self, slot: u32, key: &FlowKey) -> bool {
+        let place = self.places.get(slot as usize).copied().unwrap_or(NOWHERE);
+        match self.names.get(place as usize) {
+            Some(name) => name.key == *key,
+            None => self.key(slot) == *key,
+        }
+    }
+
     /// The key of the connection in `slot`.
     pub fn key(&self, slot: u32) -> FlowKey {
         let place = self.places.get(slot as usize).copied().unwrap_or(NOWHERE);
@@ -248,12 +258,14 @@ impl Blocks {
     ) -> Cold {
         let gateway = usize::from(record.via).checked_sub(1);
         let gateway = gateway.and_then(|index| self.gateways.get(index)).copied();
+        let next_hop = gateway.unwrap_or_else(|| key.remote().ip());
         let rest = Rest {
             config: &sh.config,
             options: sh.options.at(record.options),
             key,
             hot,
-            next_hop: gateway.unwrap_or_else(|| key.remote().ip()),
+            next_hop,
+            known: sh.net.static_neighbour(hot.port, next_hop),
             tally: &self.tally_of(record.counted),
         };
         record.cold(now, &rest)

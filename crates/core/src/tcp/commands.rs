@@ -252,8 +252,8 @@ impl Tcp {
         let mut start = isn::start(now, origin);
         start.iss = beyond(start.iss, after);
         let opening = Opening {
-            key,
-            path,
+            key: &key,
+            path: &path,
             options: self.shared.options.take(request.options),
             start,
             token: request.token,
@@ -353,7 +353,7 @@ impl Tcp {
     fn open_active(
         &mut self,
         now: Instant,
-        opening: &Opening,
+        opening: &Opening<'_>,
         hash: FlowHash,
     ) -> Result<u32, Error> {
         let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
@@ -365,7 +365,7 @@ impl Tcp {
         }
         let placed = self
             .conns
-            .place(slot, &opening.key, hash, &mut self.shared.queues);
+            .place(slot, opening.key, hash, &mut self.shared.queues);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
         let models = &mut self.shared.models;
         *hot = open::hot(&self.shared.config, opening, options, now);
@@ -421,7 +421,7 @@ impl Conn<'_> {
             // As on Linux, it lets go what is corked.
             self.pull_cork();
         }
-        self.cold.path = marked(self.cold.path, &options);
+        self.cold.path = marked(&self.cold.path, &options);
         self.hot.set(Flags::NODELAY, options.nodelay);
         self.cold.pacing = Pacing::default();
         self.pace();

@@ -97,6 +97,10 @@ impl Conns {
         self.blocks.key(slot)
     }
 
+    pub fn has_key(&self, slot: u32, key: &FlowKey) -> bool {
+        self.blocks.has_key(slot, key)
+    }
+
     /// Whose control block is at `place`.
     pub fn slot_at(&self, place: u32) -> Option<u32> {
         self.blocks.slot_at(place)

@@ -75,7 +75,7 @@ impl<'a> Facts<'a> {
 
     fn brought(seg: &'a Segment<'_>, told: u32) -> Self {
         Self {
-            key: &seg.key,
+            key: seg.key,
             irs: seg.seq - 1,
             told: told & STAMP_MASK,
         }
@@ -233,7 +233,7 @@ impl Tcp {
         let ecn = config.ecn != EcnUse::Off && told & ECN_BIT != 0;
         agreed.set(Options::SCALING, scaling);
         HalfOpen {
-            key: seg.key,
+            key: *seg.key,
             iss: seg.ack - 1,
             irs: seg.seq - 1,
             ts_recent: stamps.map_or(0, |stamps| stamps.tsval),

@@ -13,7 +13,7 @@ use wire::time::Instant;
 
 use crate::ip::{Net, Path};
 use crate::tcp::conn::Conn;
-use crate::tcp::options::syn_options;
+use crate::tcp::options::add_syn_options;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::tcb::Flags;
 
@@ -123,7 +123,7 @@ impl Conn<'_> {
             ..TcpHeader::default()
         };
         if is_syn {
-            header.options = self.syn_options(now, has_ack);
+            self.add_syn_options(now, has_ack, &mut header.options);
         } else {
             self.add_options(now, &mut header.options);
         }
@@ -137,15 +137,12 @@ impl Conn<'_> {
         window as u16
     }
 
+    /// Those of a SYN, to where there are none yet.
     /// RFC 7323 §3.2-2.
-    pub fn syn_options(&self, now: Instant, is_reply: bool) -> TcpOptions {
+    pub fn add_syn_options(&self, now: Instant, is_reply: bool, options: &mut TcpOptions) {
         let tsval = self.tsval(now);
-        let mut options = syn_options(
-            &self.sh.config,
-            self.cold.local_mss,
-            self.cold.offer_wscale,
-            tsval,
-        );
+        let (config, cold) = (&self.sh.config, &*self.cold);
+        add_syn_options(config, cold.local_mss, cold.offer_wscale, tsval, options);
         options.fast_open = self.fast_open_option(now);
         if is_reply {
             // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for the peer (RFC 7413 §4.1.2), and
@@ -160,7 +157,6 @@ impl Conn<'_> {
                 tsecr: self.hot.ts_recent,
             });
         }
-        options
     }
 
     /// The options of a segment that is no SYN, to where there are none yet: what is large and written piece by piece is not to be copied.

@@ -12,6 +12,7 @@ use crate::config::{Config, SynCookies};
 use crate::drops::Drop;
 use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::PortId;
+use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
 use crate::tcp::ecn::{Answer, Feedback};
@@ -183,10 +184,10 @@ impl Tcp {
     ) -> Result<(), Drop> {
         let admission = self.admit(listener, after.is_some())?;
         // Replies leave where the route says, which need not be where the SYN came in.
-        let path = self.shared.net.way_back(&seg.key);
-        let path = path.map_err(|_| Drop::ReplyNoRoute)?;
+        let path = self.shared.net.way_back(seg.key);
+        let &Path { port, mtu, .. } = path.map_err(|_| Drop::ReplyNoRoute)?;
         let iss = beyond(isn::start(now, seg.origin).iss, after);
-        let mut record = self.half_open_record(listener, seg, iss, path.port);
+        let mut record = self.half_open_record(listener, seg, iss, port);
         if self.open_fast(now, &record, seg) {
             return Ok(());
         }
@@ -198,7 +199,7 @@ impl Tcp {
                 }
                 self.remember(now, record, seg.hash)?;
             }
-            Admission::Cookie => self.answer_with_cookie(now, record, path.mtu),
+            Admission::Cookie => self.answer_with_cookie(now, record, mtu),
         }
         Ok(())
     }
@@ -241,7 +242,7 @@ impl Tcp {
         port: PortId,
     ) -> HalfOpen {
         let config = &self.shared.config;
-        let key = seg.key;
+        let key = *seg.key;
         let wscale = window_scale_for(config.max_buffer);
         let agreed = Agreed::new(config, wscale, seg.options, key.is_ipv4());
         let mut facts = Options::new(&agreed);

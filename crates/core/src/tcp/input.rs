@@ -225,7 +225,7 @@ impl Tcp {
         segment: &Segment<'_>,
         guess: Option<Guess>,
     ) {
-        let is_key = |id| self.key_of(id) == segment.key;
+        let is_key = |id| self.has_key(id, segment.key);
         let step = match self.flows.find_guessed(segment.hash, guess, is_key) {
             None => self.on_listen(now, segment),
             Some(id) => {
@@ -249,7 +249,7 @@ impl Tcp {
     #[cold]
     fn on_stray(&mut self, now: Instant, carrier: &Carrier<'_>, seg: &Segment<'_>, reason: Drop) {
         let local = seg.key.local();
-        let returns = !carrier.burst.handed && self.survivors.contains(&seg.key);
+        let returns = !carrier.burst.handed && self.survivors.contains(seg.key);
         let origin = carrier.origin();
         let origin = origin.map(|origin| Origin { returns, ..origin });
         let known = origin.filter(|origin| !origin.orphan);
@@ -293,17 +293,17 @@ impl Tcp {
 
     /// What has these endpoints.
     pub fn lookup(&self, hash: FlowHash, key: &FlowKey) -> Option<u32> {
-        self.flows.find(hash, |id| self.key_of(id) == *key)
+        self.flows.find(hash, |id| self.has_key(id, key))
     }
 
-    fn key_of(&self, id: u32) -> FlowKey {
+    /// Compared where it is: a copy of what is written in pieces and read as a whole takes as long as all writes before it.
+    fn has_key(&self, id: u32, key: &FlowKey) -> bool {
         let slot = flow::index(id) as u32;
         match flow::tag(id) as u32 {
-            flow::HALF_OPEN => self.half_open.at(slot).map(|record| record.key),
-            flow::TIME_WAIT => self.time_wait.at(slot).map(|record| record.key),
-            _ => Some(self.conns.key(slot)),
+            flow::HALF_OPEN => self.half_open.at(slot).is_some_and(|it| it.key == *key),
+            flow::TIME_WAIT => self.time_wait.at(slot).is_some_and(|it| it.key == *key),
+            _ => self.conns.has_key(slot, key),
         }
-        .unwrap_or(FlowKey::NONE)
     }
 
     fn on_connection(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {

@@ -1,7 +1,5 @@
 //! New control blocks.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
@@ -10,7 +8,7 @@ use crate::command::Options;
 use crate::config::Config;
 use crate::event::Ready;
 use crate::flow::FlowKey;
-use crate::id::{PortId, Token};
+use crate::id::Token;
 use crate::info::State;
 use crate::ip::{HOP_LIMIT, Path};
 use crate::tcp::autotune::Autotune;
@@ -38,9 +36,9 @@ use wire::tcp::{TcpFlags, TcpOptions};
 
 /// What a connection is made from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    pub key: FlowKey,
-    pub path: Path,
+pub(crate) struct Opening<'a> {
+    pub key: &'a FlowKey,
+    pub path: &'a Path,
     pub options: SetId,
     pub start: Start,
     pub token: Token,
@@ -67,7 +65,8 @@ pub(crate) fn window_clamp(options: &Options) -> u32 {
 
 /// `path` with the header fields that `options` ask for.
 /// RFC 9293 MUST-48, MUST-49; RFC 1122 §3.2.1.6-1, §3.2.1.7-3.
-pub(crate) fn marked(path: Path, options: &Options) -> Path {
+#[inline]
+pub(crate) fn marked(path: &Path, options: &Options) -> Path {
     let marking = if path.src.is_ipv4() {
         options.v4
     } else {
@@ -76,7 +75,7 @@ pub(crate) fn marked(path: Path, options: &Options) -> Path {
     Path {
         class: marking.class,
         hop_limit: marking.hop_limit.unwrap_or(HOP_LIMIT),
-        ..path
+        ..*path
     }
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 
 
 /// The part of a control block that is always needed, before any segment was sent or received.
 #[inline(always)]
-pub(crate) fn hot(config: &Config, opening: &Opening, options: &Options, now: Instant) -> Hot {
+pub(crate) fn hot(config: &Config, opening: &Opening<'_>, options: &Options, now: Instant) -> Hot {
     let Start { iss, ts_offset } = opening.start;
     let nodelay = if options.nodelay {
         Flags::NODELAY
@@ -139,7 +138,7 @@ pub(crate) fn hot(config: &Config, opening: &Opening, options: &Options, now: In
 }
 
 /// The MSS before the peer's SYN says one.
-fn unheard_mss(config: &Config, opening: &Opening, options: &Options) -> u16 {
+fn unheard_mss(config: &Config, opening: &Opening<'_>, options: &Options) -> u16 {
     let (is_ipv4, mtu) = (opening.key.is_ipv4(), opening.path.mtu);
     let peer = peer_mss(&TcpOptions::default(), is_ipv4);
     effective_mss(config, peer, mtu, is_ipv4, false, options)
@@ -155,7 +154,7 @@ fn quick_acks(config: &Config, options: &Options) -> u8 {
 
 fn algorithm(
     config: &Config,
-    opening: &Opening,
+    opening: &Opening<'_>,
     options: &Options,
     models: &mut Models,
 ) -> Algorithm {
@@ -167,7 +166,7 @@ fn algorithm(
 pub(crate) fn renew(
     cold: &mut Cold,
     config: &Config,
-    opening: &Opening,
+    opening: &Opening<'_>,
     options: &Options,
     now: Instant,
     models: &mut Models,
@@ -178,17 +177,9 @@ pub(crate) fn renew(
 
 /// Both parts of a control block that no connection has.
 pub(crate) fn blank(config: &Config) -> (Hot, Cold) {
-    let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let opening = Opening {
-        key: FlowKey::NONE,
-        path: Path {
-            port: PortId(0),
-            src: nowhere,
-            next_hop: nowhere,
-            mtu: 0,
-            class: 0,
-            hop_limit: 0,
-        },
+        key: &FlowKey::NONE,
+        path: &Path::NOWHERE,
         options: SetId::NONE,
         start: Start {
             iss: SeqNumber(0),
@@ -208,7 +199,7 @@ pub(crate) fn blank(config: &Config) -> (Hot, Cold) {
 #[inline(always)]
 pub(crate) fn cold_with(
     config: &Config,
-    opening: &Opening,
+    opening: &Opening<'_>,
     options: &Options,
     now: Instant,
     congestion: Algorithm,

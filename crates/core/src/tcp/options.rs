@@ -74,15 +74,18 @@ pub(crate) fn window_scale_for(max_buffer: u32) -> u8 {
 
 /// Fills in our side of the options of a SYN.
 /// RFC 9293 MUST-14, SHLD-5, MAY-3; RFC 9768 §3.2.3.2.1-1.
-pub(crate) fn syn_options(config: &Config, mss: u16, wscale: u8, tsval: u32) -> TcpOptions {
-    TcpOptions {
-        mss: Some(mss),
-        window_scale: config.window_scaling.then_some(wscale),
-        // RFC 2018 §2-1.
-        sack_permitted: true,
-        timestamps: config.timestamps.then_some(Timestamps { tsval, tsecr: 0 }),
-        ..TcpOptions::default()
-    }
+pub(crate) fn add_syn_options(
+    config: &Config,
+    mss: u16,
+    wscale: u8,
+    tsval: u32,
+    options: &mut TcpOptions,
+) {
+    options.mss = Some(mss);
+    options.window_scale = config.window_scaling.then_some(wscale);
+    // RFC 2018 §2-1.
+    options.sack_permitted = true;
+    options.timestamps = config.timestamps.then_some(Timestamps { tsval, tsecr: 0 });
 }
 
 /// What both sides offered.

@@ -68,13 +68,13 @@ impl Tcp {
         hash: FlowHash,
         orphan: &Orphan,
     ) -> bool {
-        let Ok(path) = self.shared.net.way_back(&key) else {
+        let Ok(&path) = self.shared.net.way_back(&key) else {
             return false;
         };
         let options = Options::default();
         let opening = Opening {
-            key,
-            path,
+            key: &key,
+            path: &path,
             options: self.shared.options.take(&options),
             start: Start {
                 iss: orphan.snd_una - 1,

@@ -51,7 +51,7 @@ impl Shared {
     pub fn reset(&mut self, seg: &Segment<'_>) {
         if let Some(header) = reset_for(seg) {
             self.counters.resets_out += 1;
-            self.send_bare(&seg.key, &header);
+            self.send_bare(seg.key, &header);
         }
     }
 }

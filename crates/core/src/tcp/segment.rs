@@ -32,7 +32,7 @@ impl Flow {
 /// RFC 9293 §3.3.1: SEG.SEQ, SEG.ACK, SEG.WND and the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
-    pub key: FlowKey,
+    pub key: &'a FlowKey,
     /// Of `key`, in the table of this stack.
     pub hash: FlowHash,
     /// Where our sequence numbers of this flow start (RFC 6528 §3).
@@ -55,7 +55,7 @@ impl<'a> Segment<'a> {
     #[inline]
     pub fn parse(
         datagram: &'a Datagram<'_>,
-        flow: &Flow,
+        flow: &'a Flow,
         options: &'a mut TcpOptions,
     ) -> Result<Self, Drop> {
         let bytes = &*datagram.payload;
@@ -73,7 +73,7 @@ impl<'a> Segment<'a> {
         options.read(option_bytes);
         let Digest { hash, origin } = flow.digest;
         Ok(Self {
-            key: flow.key,
+            key: &flow.key,
             hash,
             origin,
             seq: header.seq,

@@ -142,7 +142,7 @@ impl Tcp {
             self.strike_survivor(at, place);
         } else if self.survivors.round > 0 {
             self.ask_survivor(now, key, digest);
-        } else if let Ok(path) = self.shared.net.way_back(key) {
+        } else if let Ok(&path) = self.shared.net.way_back(key) {
             let counters = &mut self.shared.counters;
             self.shared.net.resolve(now, &path, counters);
         }
@@ -174,7 +174,7 @@ impl Tcp {
         if self.survivors.untold == 0 {
             return false;
         }
-        let Some(at) = self.survivors.find(&seg.key) else {
+        let Some(at) = self.survivors.find(seg.key) else {
             return false;
         };
         let place = self.survivors.peers.get(at).map_or(TOLD, |peer| peer.1);

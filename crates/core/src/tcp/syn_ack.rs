@@ -16,7 +16,7 @@ use crate::tcp::ecn::Feedback;
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::isn;
 use crate::tcp::open::{initial_receive_window, marked};
-use crate::tcp::options::{advertised_mss, syn_options};
+use crate::tcp::options::{add_syn_options, advertised_mss};
 use crate::tcp::transmit::ROUND;
 
 impl Tcp {
@@ -47,8 +47,10 @@ impl Tcp {
             self.shared.counters.drop(Drop::ReplyNoRoute);
             return Outcome::Lost;
         };
-        let listener = self.listeners.at(u32::from(record.listener));
-        let path = listener.map_or(path, |listener| marked(path, &listener.options));
+        let path = match self.listeners.at(u32::from(record.listener)) {
+            Some(listener) => marked(path, &listener.options),
+            None => *path,
+        };
         let header = self.syn_ack(now, &record, path.mtu);
         let outcome = self
             .shared
@@ -82,7 +84,17 @@ impl Tcp {
             }
         };
         let mss = advertised_mss(config, mtu, record.key.is_ipv4(), options);
-        let mut reply = syn_options(config, mss, record.rcv_wscale, 0);
+        let mut header = TcpHeader {
+            src_port: record.key.local().port(),
+            dst_port: record.key.remote().port(),
+            seq: record.iss,
+            ack: record.rcv_nxt(),
+            flags: TcpFlags::SYN | TcpFlags::ACK | record.ecn.flags(),
+            window: initial_receive_window(config, options),
+            ..TcpHeader::default()
+        };
+        let reply = &mut header.options;
+        add_syn_options(config, mss, record.rcv_wscale, 0, reply);
         reply.sack_permitted = record.has(Options::SACK);
         reply.window_scale = reply.window_scale.filter(|_| record.has(Options::SCALING));
         reply.timestamps = self.half_open_stamps(now, record);
@@ -99,16 +111,7 @@ impl Tcp {
         if is_first && record.ecn.feedback() == Feedback::Accurate {
             reply.ecn_bytes = Some(Counts::default().bytes());
         }
-        TcpHeader {
-            src_port: record.key.local().port(),
-            dst_port: record.key.remote().port(),
-            seq: record.iss,
-            ack: record.rcv_nxt(),
-            flags: TcpFlags::SYN | TcpFlags::ACK | record.ecn.flags(),
-            window: initial_receive_window(config, options),
-            options: reply,
-            ..TcpHeader::default()
-        }
+        header
     }
 
     /// Our timestamp for who has no control block.

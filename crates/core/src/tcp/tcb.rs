@@ -255,7 +255,7 @@ pub(crate) struct Cold {
     pub min_rtt: MinRtt,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 584);
+const _: () = assert!(size_of::<Cold>() <= 592);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

@@ -413,7 +413,7 @@ impl Tcp {
         record: &TimeWait,
         sink: &mut impl FrameSink,
     ) -> bool {
-        let Ok(path) = self.shared.net.way_back(&record.key) else {
+        let Ok(&path) = self.shared.net.way_back(&record.key) else {
             self.shared.counters.drop(Drop::ReplyNoRoute);
             return true;
         };

@@ -282,7 +282,7 @@ impl Conn<'_> {
     }
 
     fn resolve(&mut self, now: Instant) -> Result<MacAddr, Sent> {
-        if let Some(mac) = self.sh.net.known(&self.cold.path) {
+        if let Some(mac) = self.cold.path.known {
             return Ok(mac);
         }
         if self.has(Flags::PROGRESS) {

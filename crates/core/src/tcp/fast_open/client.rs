@@ -48,7 +48,9 @@ impl Conn<'_> {
         let known = self.sh.server_cookies.mss(self.key.remote().ip());
         let peer = known.unwrap_or_else(|| peer_mss(&TcpOptions::default(), is_ipv4));
         let path = self.cold.path.mtu.saturating_sub(headers_len(is_ipv4));
-        let options = self.syn_options(now, false).emitted_len() as u32;
+        let mut options = TcpOptions::default();
+        self.add_syn_options(now, false, &mut options);
+        let options = options.emitted_len() as u32;
         let room = u32::from(peer.min(path)).saturating_sub(options);
         self.sh.streams.send_len(self.slot).min(room)
     }
