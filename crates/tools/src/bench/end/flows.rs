@@ -62,6 +62,15 @@ struct Flow {
     began: Instant,
 }
 
+/// What became of a connection.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Open,
+    /// It did what it was for.
+    Over,
+    Broken,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     connections: u64,
@@ -250,42 +259,49 @@ impl<'a, S: Sockets> Client<'a, S> {
 
     fn dispatch(&mut self, event: Event) {
         let socket = Handle(event.data as u32);
-        let Some(Some(flow)) = self.flows.get(socket.0 as usize) else {
-            return;
+        // Each is worked on where it is.
+        let mut flows = std::mem::take(&mut self.flows);
+        let fate = match flows.get_mut(socket.0 as usize) {
+            Some(Some(flow)) => match self.plan.work.work {
+                Work::Exchange | Work::Hold => self.exchange(socket, flow, event.ready),
+                Work::Reset => self.await_reset(flow, event.ready),
+                Work::Stream => self.drain(socket, flow, event.ready),
+            },
+            _ => Fate::Open,
         };
-        let flow = *flow;
-        match self.plan.work.work {
-            Work::Exchange | Work::Hold => self.exchange(socket, flow, event.ready),
-            Work::Reset => self.await_reset(socket, flow, event.ready),
-            Work::Stream => self.drain(socket, flow, event.ready),
+        self.flows = flows;
+        match fate {
+            Fate::Open => {}
+            Fate::Over => self.end(socket),
+            Fate::Broken => self.fail(socket),
         }
     }
 
-    fn exchange(&mut self, socket: Handle, mut flow: Flow, ready: Ready) {
+    fn exchange(&mut self, socket: Handle, flow: &mut Flow, ready: Ready) -> Fate {
         flow.hung_up |= ready.contains(Ready::RDHUP);
         if ready.intersects(Ready::ERR) {
-            return self.fail(socket);
+            return Fate::Broken;
         }
         if flow.state == State::Connecting {
             if !ready.contains(Ready::OUT) {
-                return;
+                return Fate::Open;
             }
             flow.state = State::Exchanging;
             if self.plan.work.messages != 1 {
                 flow.began = self.now;
             }
             if !self.send(socket) {
-                return self.fail(socket);
+                return Fate::Broken;
             }
         }
-        if flow.state == State::Exchanging && ready.readable() && !self.receive(socket, &mut flow) {
-            return self.fail(socket);
+        if flow.state == State::Exchanging && ready.readable() && !self.receive(socket, flow) {
+            return Fate::Broken;
         }
         if flow.state == State::Closing && flow.hung_up {
             self.totals.connections += 1;
-            return self.end(socket);
+            return Fate::Over;
         }
-        self.keep(socket, flow);
+        Fate::Open
     }
 
     fn send(&mut self, socket: Handle) -> bool {
@@ -348,24 +364,24 @@ impl<'a, S: Sockets> Client<'a, S> {
         }
     }
 
-    fn await_reset(&mut self, socket: Handle, flow: Flow, ready: Ready) {
+    fn await_reset(&mut self, flow: &Flow, ready: Ready) -> Fate {
         if !ready.intersects(Ready::ERR | Ready::HUP) {
-            return self.keep(socket, flow);
+            return Fate::Open;
         }
         self.totals.connections += 1;
         if self.plan.latency {
             self.recorder.record(flow.began.elapsed());
         }
-        self.end(socket);
+        Fate::Over
     }
 
-    fn drain(&mut self, socket: Handle, mut flow: Flow, ready: Ready) {
+    fn drain(&mut self, socket: Handle, flow: &mut Flow, ready: Ready) -> Fate {
         if ready.intersects(Ready::ERR | Ready::HUP | Ready::RDHUP) {
-            return self.fail(socket);
+            return Fate::Broken;
         }
         for _ in 0..READS {
             match self.sockets.read(socket, &mut self.buffer) {
-                Ok(0) => return self.fail(socket),
+                Ok(0) => return Fate::Broken,
                 Ok(read) => {
                     flow.bytes += read as u64;
                     self.totals.bytes += read as u64;
@@ -374,16 +390,10 @@ impl<'a, S: Sockets> Client<'a, S> {
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                Err(_) => return self.fail(socket),
+                Err(_) => return Fate::Broken,
             }
         }
-        self.keep(socket, flow);
-    }
-
-    fn keep(&mut self, socket: Handle, flow: Flow) {
-        if let Some(slot) = self.flows.get_mut(socket.0 as usize) {
-            *slot = Some(flow);
-        }
+        Fate::Open
     }
 
     fn fail(&mut self, socket: Handle) {
