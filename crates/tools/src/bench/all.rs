@@ -28,6 +28,7 @@ const SHM: &[&str] = &[
 /// Command lines that need privileges.
 const VETH: &[&str] = &[
     "short --link afxdp",
+    "short --link afxdp --steer",
     "short --link afxdp --client mtcp",
     "bulk --link afxdp",
     "short --link tap",

@@ -52,6 +52,7 @@ impl BenchArgs {
             link: self.link,
             mode: self.mode,
             client: self.client(),
+            steer: self.steer,
             cores: self.processors()?,
         };
         crate::machine::raise_open_files();

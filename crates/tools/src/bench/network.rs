@@ -91,6 +91,27 @@ impl Network {
         Ok(Self(namespaces))
     }
 
+    /// Has what comes for each namespace received by its own one of `cores` (receive packet steering), whoever sends it.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub(crate) fn steer(&self, cores: [usize; 2]) -> anyhow::Result<()> {
+        for (side, core) in cores.into_iter().enumerate() {
+            for devices in [AFXDP, KERNEL.devices, PLAIN.devices] {
+                let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", devices[side]);
+                let script = format!("echo {} > {file}", mask(core));
+                let status = self.command(side, "sh").args(["-c", &script]).status()?;
+                if !status.success() {
+                    return Err(Failure::error(
+                        format!("{file} cannot be written"),
+                        "measure without --steer (the kernel needs CONFIG_RPS)",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The first address of a side's server.
     pub(crate) fn target(&self, side: Side) -> &'static str {
         match side {
@@ -121,6 +142,12 @@ impl Pair {
     }
 }
 
+/// One processor as the kernel reads sets of them: hexadecimal words of 32 bits, the highest first.
+fn mask(core: usize) -> String {
+    let words = ",00000000".repeat(core / 32);
+    format!("{:x}{words}", 1_u32 << (core % 32))
+}
+
 /// So many addresses of mTCP's server, with the length of their network.
 pub(crate) fn server_addresses(count: u32) -> String {
     let addresses: Vec<String> = (1..=count)
@@ -132,4 +159,18 @@ pub(crate) fn server_addresses(count: u32) -> String {
 /// The address of mTCP's n-th client.
 pub(crate) fn client_address(client: u32) -> String {
     format!("10.9.0.{}/24", 200 + client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_one_processor_are_written_as_the_kernel_reads_them() {
+        assert_eq!(mask(0), "1");
+        assert_eq!(mask(5), "20");
+        assert_eq!(mask(31), "80000000");
+        assert_eq!(mask(33), "2,00000000");
+        assert_eq!(mask(64), "1,00000000,00000000");
+    }
 }

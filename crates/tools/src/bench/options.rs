@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   mtcp bench short --messages 1,8,32,64,128
   mtcp bench short --concurrency 1,1000,100000 --mode paired
   mtcp bench short --link afxdp --client mtcp
+  mtcp bench cpu --link afxdp --steer
   mtcp bench latency --rate 20000
   mtcp bench memory --concurrency 100000
   mtcp bench --all";
@@ -126,6 +127,10 @@ pub(crate) struct BenchArgs {
     /// Who connects to mTCP's server [default: mtcp over shm, kernel otherwise]
     #[arg(long, value_enum)]
     client: Option<Stack>,
+    /// afxdp: what comes for an end is received by that end's own processor, as between two machines (receive packet steering, for
+    /// the kernel's pair alike); otherwise a veth pair has the sender's processor do it
+    #[arg(long)]
+    pub(crate) steer: bool,
     /// How mTCP runs
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     pub(crate) mode: Mode,

@@ -30,6 +30,8 @@ pub(crate) struct Setting {
     pub(crate) mode: Mode,
     /// Who connects to mTCP's server.
     pub(crate) client: Stack,
+    /// Each end's processor receives for it.
+    pub(crate) steer: bool,
     /// Processors of the server and of the client.
     pub(crate) cores: [usize; 2],
 }
@@ -73,9 +75,18 @@ impl<'a> Place<'a> {
                     "use --client kernel, or --link afxdp or shm",
                 ));
             }
+            (LinkKind::Shm | LinkKind::Tap, _) if setting.steer => {
+                return Err(Failure::error(
+                    "only what veth pairs receive can be steered",
+                    "use --steer with --link afxdp",
+                ));
+            }
             (LinkKind::Shm, Stack::Mtcp) => None,
             (LinkKind::Afxdp | LinkKind::Tap, _) => Some(Network::new(setting.link)?),
         };
+        if let Some(network) = network.as_ref().filter(|_| setting.steer) {
+            network.steer(setting.cores)?;
+        }
         Ok(Self {
             program: program()?,
             directory,

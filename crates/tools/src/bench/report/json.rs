@@ -15,6 +15,7 @@ impl Report {
         let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
         put("what", json!(self.what.name()));
         put("link", json!(options.link.name()));
+        put("steer", json!(options.steer));
         put("client", json!(options.client().name()));
         put("mode", json!(options.mode.name()));
         put("pairs", json!(options.pairs));

@@ -13,7 +13,7 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let options = &self.options;
         let mut text = format!(
-            "{}: mTCP over {} to {}, {}; {} pairs of {} s; server on processor {}, client on {}\n",
+            "{}: mTCP over {} to {}, {}; {} pairs of {} s; server on processor {}, client on {}{}\n",
             self.what.name(),
             options.link.name(),
             match options.client() {
@@ -25,6 +25,11 @@ impl Report {
             options.seconds,
             self.cores[0],
             self.cores[1],
+            if options.steer {
+                ", each receiving for itself"
+            } else {
+                ""
+            },
         );
         for measured in &self.cases {
             // Writing to a string cannot fail.
