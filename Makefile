@@ -3,15 +3,19 @@ CARGO  ?= cargo
 CC     ?= cc
 PREFIX ?= /usr/local
 DESTDIR ?=
+# What goes before whatever uses target/release: build, or pgo.
+BUILD   = build
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: help build demo test bench install examples check setup clean
+.PHONY: help build pgo demo test bench install examples check setup clean
 
 help:
 	@echo "make demo      show the main job on real traffic (root: AF_XDP on a veth pair; else shared memory)"
 	@echo "make test      run every test; ends with 'N passed, N failed'"
 	@echo "make bench     run the micro-benchmarks and the comparison with the kernel"
 	@echo "make build     build the library and the mtcp command (target/release)"
+	@echo "make pgo       the same, faster: with a profile of what the stack does most (needs llvm-tools of the toolchain)"
+	@echo "               'make TARGET BUILD=pgo' does TARGET, such as install, with it"
 	@echo "make install   install library, headers, pkg-config file and mtcp below PREFIX ($(PREFIX))"
 	@echo "make examples  build the C examples against the library (build/examples)"
 	@echo "make check     formatting, lints, docs and design checks"
@@ -22,27 +26,30 @@ setup:
 build:
 	$(CARGO) build --release -p tools -p capi -p preload
 
-demo: setup build
+pgo:
+	$(CARGO) xtask pgo
+
+demo: setup $(BUILD)
 	target/release/mtcp demo
 
 test:
 	@WITH_PROGRAMS=1 sh scripts/setup.sh
 	$(CARGO) xtask test
 
-bench: setup build
+bench: setup $(BUILD)
 	$(CARGO) bench -p wire --bench headers
 	$(CARGO) bench -p ring --bench ring
 	$(CARGO) bench -p mtcp-core --features testing --bench tables --bench segments
 	$(CARGO) bench -p io --bench shm
 	sh scripts/compare.sh
 
-install: build
+install: $(BUILD)
 	sh crates/capi/install.sh "$(PREFIX)" "$(DESTDIR)"
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 target/release/mtcp "$(DESTDIR)$(PREFIX)/bin/mtcp"
 	install -m 755 target/release/libmtcp_preload.so "$(DESTDIR)$(PREFIX)/lib/libmtcp_preload.so"
 
-examples: build
+examples: $(BUILD)
 	sh crates/capi/install.sh "$(CURDIR)/build/prefix" ""
 	mkdir -p build/examples
 	for program in epserver epwget echo; do \

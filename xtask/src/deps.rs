@@ -1,10 +1,11 @@
 //! The arrows of ARCHITECTURE: who may depend on whom.
 
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
+
+use crate::metadata;
 
 struct Arrows {
     name: &'static str,
@@ -80,19 +81,7 @@ pub fn check(root: &Path) -> Result<()> {
 }
 
 fn workspace_packages(root: &Path) -> Result<Vec<Value>> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--no-deps"])
-        .current_dir(root)
-        .output()
-        .context("cannot run cargo metadata")?;
-    if !output.status.success() {
-        bail!(
-            "cargo metadata: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    let mut metadata: Value = serde_json::from_slice(&output.stdout)?;
-    match metadata["packages"].take() {
+    match metadata::read(root)?["packages"].take() {
         Value::Array(packages) => Ok(packages),
         _ => bail!("cargo metadata lists no packages"),
     }

@@ -1,8 +1,10 @@
-//! Checks that keep the design: `cargo xtask <check>`.
+//! Checks that keep the design, the sum of all tests, and the build with a profile: `cargo xtask <command>`.
 #![forbid(unsafe_code)]
 
 mod deps;
 mod instructions;
+mod metadata;
+mod pgo;
 mod rfc;
 mod security;
 mod style;
@@ -24,6 +26,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   check    all of the above
   instructions  a short transaction takes as many on the server as SPECIFICATION says (needs valgrind)
   test     every test suite, summed up as `N passed, N failed`
+  pgo      builds what `make build` builds with a profile of what the stack does most (needs llvm-tools)
 ";
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         }
         "instructions" => instructions::check(&root),
         "test" => suites::run(&root),
+        "pgo" => pgo::run(&root),
         _ => bail!("unknown command '{command}'\n{USAGE}"),
     }
 }

@@ -1,0 +1,200 @@
+//! A build with a profile: the `mtcp` command is built so that it counts what it does, does what stacks do most, and is built again, with the
+//! libraries, by a compiler that knows the counts.
+
+mod child;
+mod tool;
+mod training;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::metadata;
+
+use child::{Running, Stop};
+
+/// What users take, as `make build` builds it. The build that counts is the same, although only one program of it runs: in another one,
+/// of `mtcp` alone, functions have other names (cargo puts into them for whom a crate is made), and nobody would find their counts.
+const BUILD: [&str; 8] = [
+    "build",
+    "--release",
+    "-p",
+    "tools",
+    "-p",
+    "capi",
+    "-p",
+    "preload",
+];
+/// What divides the flags of the compiler in the variable that cargo prefers: they may have blanks.
+const DIVIDER: &str = "\u{1f}";
+
+/// Where things are while this runs, all below the target directory.
+struct Places {
+    /// The usual target directory.
+    target: PathBuf,
+    /// That of the program that counts.
+    counting: PathBuf,
+    /// What this program counted, one file for each process.
+    counts: PathBuf,
+    /// What build scripts counted, which are built with the same flags and teach nothing.
+    strays: PathBuf,
+    /// All counts in one, as the compiler reads them.
+    profile: PathBuf,
+}
+
+/// Builds `target/release` with a profile.
+pub fn run(root: &Path) -> Result<()> {
+    let tool = tool::find(root)?;
+    let metadata = metadata::read(root)?;
+    let target = metadata["target_directory"].as_str();
+    let places = Places::new(Path::new(
+        target.context("cargo names no target directory")?,
+    ));
+    let stop = Stop::watch()?;
+    println!("==> building mtcp so that it counts what it does");
+    let program = places.build_counting(root, &stop)?;
+    training::run(&program, &places.counts, &stop)?;
+    println!("==> merging what was counted");
+    tool::merge(&tool, &places.counts, &places.profile)?;
+    fresh(&places.counts)?;
+    println!("==> building everything with it");
+    let flag = flag("-Cprofile-use=", &places.profile)?;
+    build(cargo(root, &flag, &places.target), &stop)?;
+    let release = places.target.join("release");
+    println!(
+        "{}: mtcp and the libraries, built with a profile; 'make build' builds them without, 'make install BUILD=pgo' installs them with it",
+        release.display()
+    );
+    println!(
+        "what it gains: {} bench short",
+        release.join("mtcp").display()
+    );
+    Ok(())
+}
+
+impl Places {
+    fn new(target: &Path) -> Self {
+        let ours = target.join("pgo");
+        Self {
+            target: target.to_owned(),
+            counting: ours.join("counting"),
+            counts: ours.join("counts"),
+            strays: ours.join("strays"),
+            profile: ours.join("mtcp.profdata"),
+        }
+    }
+
+    /// Builds the program that counts; its path.
+    fn build_counting(&self, root: &Path, stop: &Stop) -> Result<PathBuf> {
+        fresh(&self.counts)?;
+        let flag = flag("-Cprofile-generate=", &self.strays)?;
+        build(cargo(root, &flag, &self.counting), stop)?;
+        fresh(&self.strays)?;
+        let program = self.counting.join("release/mtcp");
+        ensure!(
+            program.is_file(),
+            "cargo built no {}: is there a build.target in its configuration?",
+            program.display()
+        );
+        Ok(program)
+    }
+}
+
+/// An empty directory.
+fn fresh(directory: &Path) -> Result<()> {
+    let wrong = || format!("cannot empty {}", directory.display());
+    if directory.exists() {
+        fs::remove_dir_all(directory).with_context(wrong)?;
+    }
+    fs::create_dir_all(directory).with_context(wrong)
+}
+
+/// The build of all packages into `target`, with one more flag for the compiler than the user's or, without those, than the tree's own.
+fn cargo(root: &Path, flag: &str, target: &Path) -> Command {
+    let variable = |name| std::env::var(name).ok();
+    let encoded = variable("CARGO_ENCODED_RUSTFLAGS");
+    let plain = variable("RUSTFLAGS");
+    let mut command = Command::new(env!("CARGO"));
+    match flags(encoded.as_deref(), plain.as_deref(), flag) {
+        Some(flags) => command.env("CARGO_ENCODED_RUSTFLAGS", flags),
+        None => command.args(["--config", &format!("build.rustflags=[{flag:?}]")]),
+    };
+    command
+        .args(BUILD)
+        .env("CARGO_TARGET_DIR", target)
+        // Would send the counts of build scripts elsewhere.
+        .env_remove("LLVM_PROFILE_FILE")
+        .current_dir(root);
+    command
+}
+
+fn build(mut command: Command, stop: &Stop) -> Result<()> {
+    let status = Running::start(&mut command)?.wait(None, stop)?;
+    ensure!(status.success(), "the build failed (see above)");
+    Ok(())
+}
+
+fn flag(name: &str, path: &Path) -> Result<String> {
+    let path = path.to_str();
+    let path = path.context("the target directory has a name that is not UTF-8")?;
+    Ok(format!("{name}{path}"))
+}
+
+/// The flags that the user gave, as cargo would take them from its two variables, and `ours`. `None`: neither is set, and cargo looks into its
+/// configuration.
+fn flags(encoded: Option<&str>, plain: Option<&str>, ours: &str) -> Option<String> {
+    let theirs: Vec<&str> = match (encoded, plain) {
+        (Some(encoded), _) => encoded.split(DIVIDER).collect(),
+        (None, Some(plain)) => plain.split_whitespace().collect(),
+        (None, None) => return None,
+    };
+    let theirs = theirs.into_iter().filter(|flag| !flag.is_empty());
+    let all: Vec<&str> = theirs.chain([ours]).collect();
+    Some(all.join(DIVIDER))
+}
+
+/// The files of a directory whose names end so.
+fn files(directory: &Path, extension: &str) -> Result<usize> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let ends = |path: &Path| path.extension() == Some(OsStr::new(extension));
+    Ok(entries.flatten().filter(|file| ends(&file.path())).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_of_the_user_stay() {
+        let ours = "-Cprofile-use=/a b";
+        let with = |encoded, plain| flags(encoded, plain, ours).unwrap();
+        assert_eq!(flags(None, None, ours), None);
+        assert_eq!(with(Some(""), Some("-Cx")), ours);
+        let both = with(None, Some(" -Ctarget-cpu=native  -g "));
+        assert_eq!(both, "-Ctarget-cpu=native\u{1f}-g\u{1f}-Cprofile-use=/a b");
+        let encoded = with(Some("--cfg\u{1f}x y"), Some("-g"));
+        assert_eq!(encoded, "--cfg\u{1f}x y\u{1f}-Cprofile-use=/a b");
+    }
+
+    #[test]
+    fn it_builds_what_make_build_builds() {
+        let makefile = include_str!("../../../Makefile");
+        let line = format!("\n\t$(CARGO) {}\n", BUILD.join(" "));
+        assert!(makefile.contains(&format!("\nbuild:{line}")), "{line}");
+    }
+
+    #[test]
+    fn a_directory_becomes_empty_whether_it_was_there_or_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
+        fresh(&path).unwrap();
+        fs::write(path.join("1.profraw"), "x").unwrap();
+        fs::write(path.join("1.txt"), "x").unwrap();
+        assert_eq!(files(&path, "profraw").unwrap(), 1);
+        fresh(&path).unwrap();
+        assert_eq!(files(&path, "profraw").unwrap(), 0);
+    }
+}
