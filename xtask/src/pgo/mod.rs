@@ -15,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use crate::metadata;
 
 use child::{Running, Stop};
+use tool::Tools;
 
 /// What users take, as `make build` builds it. The build that counts is the same, although only one program of it runs: in another one,
 /// of `mtcp` alone, functions have other names (cargo puts into them for whom a crate is made), and nobody would find their counts.
@@ -47,7 +48,7 @@ struct Places {
 
 /// Builds `target/release` with a profile.
 pub fn run(root: &Path) -> Result<()> {
-    let tool = tool::find(root)?;
+    let tools = Tools::find(root)?;
     let metadata = metadata::read(root)?;
     let target = metadata["target_directory"].as_str();
     let places = Places::new(Path::new(
@@ -58,19 +59,16 @@ pub fn run(root: &Path) -> Result<()> {
     let program = places.build_counting(root, &stop)?;
     training::run(&program, &places.counts, &stop)?;
     println!("==> merging what was counted");
-    tool::merge(&tool, &places.counts, &places.profile)?;
+    tools.merge(&places.counts, &places.profile)?;
     fresh(&places.counts)?;
     println!("==> building everything with it");
     let flag = flag("-Cprofile-use=", &places.profile)?;
     build(cargo(root, &flag, &places.target), &stop)?;
-    let release = places.target.join("release");
+    let program = places.target.join("release/mtcp");
+    tools.check(&places.profile, &program)?;
     println!(
-        "{}: mtcp and the libraries, built with a profile; 'make build' builds them without, 'make install BUILD=pgo' installs them with it",
-        release.display()
-    );
-    println!(
-        "what it gains: {} bench short",
-        release.join("mtcp").display()
+        "{}, and the libraries beside it, are built with a profile. What it gains: mtcp bench short. 'make build' builds them without it again",
+        program.display()
     );
     Ok(())
 }
