@@ -96,7 +96,7 @@ impl Context {
     }
 
     /// Whether the stack took in what had arrived so short a time ago that the program had better go on with that: a turn now would carry
-    /// little. Never in paired mode, and on links that loop.
+    /// little. Never on links that loop.
     pub fn is_fresh(&self) -> bool {
         self.driver.is_fresh()
     }

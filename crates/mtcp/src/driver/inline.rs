@@ -21,6 +21,11 @@ pub(crate) const REPORTS: usize = 32;
 /// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
 const BATCH: Duration = Duration::from_micros(200);
 
+/// Whether what was `looked` for has just been taken in.
+pub(super) fn is_fresh(looked: Option<Instant>) -> bool {
+    looked.is_some_and(|looked| clock::now().since(looked) < BATCH)
+}
+
 /// A stack on the calling thread.
 #[derive(Debug)]
 pub(crate) struct Inline {
@@ -148,7 +153,12 @@ impl Inline {
     }
 
     pub(super) fn is_fresh(&self) -> bool {
-        !self.runner.loops() && clock::now().since(self.runner.looked()) < BATCH
+        is_fresh(self.looked())
+    }
+
+    /// When it last looked what has arrived. `None` where that is what was just sent.
+    pub(super) fn looked(&self) -> Option<Instant> {
+        (!self.runner.loops()).then(|| self.runner.looked())
     }
 
     pub(super) fn due(&self) -> Option<Duration> {

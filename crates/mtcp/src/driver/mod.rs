@@ -101,7 +101,7 @@ impl Driver {
     pub(crate) fn is_fresh(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.is_fresh(),
-            Self::Paired(_) => false,
+            Self::Paired(driver) => driver.is_fresh(),
         }
     }
 

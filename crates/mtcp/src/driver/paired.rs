@@ -14,6 +14,7 @@ use ring::park::{FdWaker, Unparker};
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
 
+use super::inline::is_fresh;
 use super::stand_in::StandIn;
 use super::{Inline, STAGED, Staged, Wake};
 use crate::runner::Runner;
@@ -110,6 +111,8 @@ pub(crate) struct Paired {
     resting: Unparker,
     /// ... and while it stands in.
     standing: FdWaker,
+    /// When the application last had the stack look what has arrived.
+    looked: Option<Instant>,
     failure: Option<String>,
     thread: Option<JoinHandle<()>>,
 }
@@ -142,6 +145,7 @@ impl Paired {
             bell,
             resting,
             standing,
+            looked: None,
             failure: None,
             thread: Some(thread),
         })
@@ -189,7 +193,15 @@ impl Paired {
     }
 
     pub(super) fn collect(&mut self) -> Result<()> {
-        self.with(Inline::collect)
+        self.looked = self.with(|inline| {
+            inline.collect()?;
+            Ok(inline.looked())
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn is_fresh(&self) -> bool {
+        is_fresh(self.looked)
     }
 
     pub(super) fn settle(&mut self) -> Result<()> {
