@@ -24,7 +24,9 @@ impl Ways {
     /// Whether the way from the local to the remote host of `key` was [put](Self::put) here and no other in its place.
     #[inline]
     pub fn has(&self, key: &FlowKey) -> bool {
-        self.places[place(key)].0.has_hosts_of(key)
+        let (known, path) = &self.places[place(key)];
+        // An empty place is the way of a key without addresses, which what others wrote may have.
+        known.has_hosts_of(key) && path.mtu > 0
     }
 
     /// The way of `key`, if it [has](Self::has) one.
@@ -79,6 +81,13 @@ mod tests {
             ways.put(key, &path(key, 1500));
         }
         assert!(keys.iter().all(|key| ways.has(key)));
+    }
+
+    #[test]
+    fn nobody_has_a_way_at_first() {
+        let ways = Ways::new();
+        assert!(!ways.has(&key([10, 0, 0, 1], [10, 0, 0, 9], 1)));
+        assert!(!ways.has(&FlowKey::NONE));
     }
 
     #[test]
