@@ -8,6 +8,18 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+/// What users take, as `make build` builds it.
+pub const BUILD: [&str; 8] = [
+    "build",
+    "--release",
+    "-p",
+    "tools",
+    "-p",
+    "capi",
+    "-p",
+    "preload",
+];
+
 struct Suite {
     name: &'static str,
     args: &'static [&'static str],
@@ -17,16 +29,7 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "programs the tests drive",
-        args: &[
-            "build",
-            "--release",
-            "-p",
-            "tools",
-            "-p",
-            "capi",
-            "-p",
-            "preload",
-        ],
+        args: &BUILD,
         env: &[],
     },
     Suite {

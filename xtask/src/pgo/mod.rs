@@ -13,22 +13,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::metadata;
+use crate::suites::BUILD;
 
 use child::{Running, Stop};
 use tool::Tools;
 
-/// What users take, as `make build` builds it. The build that counts is the same, although only one program of it runs: in another one,
-/// of `mtcp` alone, functions have other names (cargo puts into them for whom a crate is made), and nobody would find their counts.
-const BUILD: [&str; 8] = [
-    "build",
-    "--release",
-    "-p",
-    "tools",
-    "-p",
-    "capi",
-    "-p",
-    "preload",
-];
 /// What divides the flags of the compiler in the variable that cargo prefers: they may have blanks.
 const DIVIDER: &str = "\u{1f}";
 
@@ -85,7 +74,8 @@ impl Places {
         }
     }
 
-    /// Builds the program that counts; its path.
+    /// Builds the program that counts; its path. All that users take is built, although only this program runs: in a build of `mtcp` alone
+    /// functions have other names (cargo puts into them for whom a crate is made), and nobody would find their counts.
     fn build_counting(&self, root: &Path, stop: &Stop) -> Result<PathBuf> {
         fresh(&self.counts)?;
         let flag = flag("-Cprofile-generate=", &self.strays)?;
