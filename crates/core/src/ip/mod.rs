@@ -334,7 +334,7 @@ impl Net {
         if let Some(mac) = path.known {
             return Resolution::Ready(mac);
         }
-        match self.lookup(now, path.port, path.next_hop, counters) {
+        match self.ask(now, path.port, path.next_hop, counters) {
             Lookup::Ready(mac) => Resolution::Ready(mac),
             Lookup::Pending { slot, .. } => Resolution::Pending(slot),
             Lookup::Failed => Resolution::Failed,
@@ -348,9 +348,20 @@ impl Net {
         next_hop: IpAddr,
         counters: &mut Counters,
     ) -> Lookup {
-        if let Some(mac) = self.static_neighbour(port, next_hop) {
-            return Lookup::Ready(mac);
+        match self.static_neighbour(port, next_hop) {
+            Some(mac) => Lookup::Ready(mac),
+            None => self.ask(now, port, next_hop, counters),
         }
+    }
+
+    /// The hardware address of a next hop for which none was configured.
+    fn ask(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        next_hop: IpAddr,
+        counters: &mut Counters,
+    ) -> Lookup {
         if self.resolved.len() >= self.max_resolved {
             // Nobody asks how resolutions ended; starting more would lose some of the answers.
             return Lookup::Failed;

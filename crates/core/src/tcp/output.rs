@@ -74,14 +74,12 @@ impl Conn<'_> {
         {
             return Some(probe);
         }
-        if self.is_held_by_frto() {
-            let plan = self.plan_frto(now)?;
-            return self.may_depart(now).then_some(plan);
-        }
-        if let Some(plan) = self.plan_lost() {
-            return self.may_depart(now).then_some(plan);
-        }
-        let plan = self.plan_new(now)?;
+        let plan = if self.is_held_by_frto() {
+            self.plan_frto(now)
+        } else {
+            self.plan_lost().or_else(|| self.plan_new(now))
+        };
+        let plan = plan?;
         self.may_depart(now).then_some(plan)
     }
 
