@@ -170,13 +170,15 @@ fn links_between_namespaces_are_made_measured_and_removed() {
     if !two_processors() {
         return;
     }
-    for (what, link, client) in [
-        ("short", "afxdp", "kernel"),
-        ("short", "afxdp", "mtcp"),
-        ("short", "tap", "kernel"),
-        ("bulk", "afxdp", "kernel"),
+    for (what, link, client, steer) in [
+        ("short", "afxdp", "kernel", false),
+        ("short", "afxdp", "kernel", true),
+        ("short", "afxdp", "mtcp", false),
+        ("short", "tap", "kernel", false),
+        ("bulk", "afxdp", "kernel", false),
     ] {
-        let arguments = ["--link", link, "--client", client, "--concurrency", "10"];
+        let mut arguments = vec!["--link", link, "--client", client, "--concurrency", "10"];
+        arguments.extend(steer.then_some("--steer"));
         if !rustix::process::geteuid().is_root() {
             let output = run(&["bench", what, "--link", link, "--client", client]);
             assert_eq!(output.status.code(), Some(2));
@@ -184,8 +186,8 @@ fn links_between_namespaces_are_made_measured_and_removed() {
         }
         let value = bench(what, &arguments);
         assert_eq!(
-            (&value["link"], &value["client"]),
-            (&link.into(), &client.into())
+            (&value["link"], &value["client"], &value["steer"]),
+            (&link.into(), &client.into(), &steer.into())
         );
         assert!(value["ratio"].as_f64().unwrap() > 0.0, "{value}");
         if what == "bulk" {
@@ -249,6 +251,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         &["bench", "short", "--pairs", "0"],
         &["bench", "short", "--client", "kernel"],
         &["bench", "short", "--link", "tap", "--client", "mtcp"],
+        &["bench", "short", "--steer"],
         &["bench"],
         &["bench", "--all", "--into", "/nonexistent/page"],
     ] {
