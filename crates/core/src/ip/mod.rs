@@ -17,7 +17,7 @@ mod ways;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::frame::{MacAddr, RxChecksum};
 use wire::ip::{Cidr, Ecn};
@@ -148,7 +148,10 @@ pub struct TransportError {
 pub struct Net {
     pub(crate) addresses: Addresses,
     routes: Routes,
+    /// To answer.
     ways: Ways,
+    /// To begin, from any address of ours or from one.
+    ways_out: Ways,
     /// Longest prefix first.
     statics: Vec<StaticEntry>,
     pub(crate) neighbours: Cache,
@@ -233,6 +236,7 @@ impl Net {
         Ok(Self {
             routes: Routes::new(config, &addresses)?,
             ways: Ways::new(),
+            ways_out: Ways::new(),
             statics: statics(config, &addresses)?,
             neighbours: Cache::new(config.max_neighbours, &config.secret)?,
             claims: Claims::new(&addresses),
@@ -273,6 +277,25 @@ impl Net {
             return Err(Error::AddressNotAvailable);
         }
         self.route(dst, src)
+    }
+
+    /// [`path`](Self::path), which is found once for all who ask for the same one after the other. Neither is an IPv4
+    /// address in IPv6 clothes; that `src` is unspecified says nothing.
+    ///
+    /// # Errors
+    /// As [`path`](Self::path).
+    #[inline]
+    pub fn way_out(&mut self, dst: IpAddr, src: Option<IpAddr>) -> Result<&Path, Error> {
+        let any = match dst {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let key = FlowKey::between(src.unwrap_or(any), 0, dst, 0);
+        if !self.ways_out.has(&key) {
+            let path = self.path(dst, src.filter(|src| !src.is_unspecified()))?;
+            self.ways_out.put(&key, &path);
+        }
+        Ok(self.ways_out.at(&key))
     }
 
     /// How to answer what came to the local end of `key`.

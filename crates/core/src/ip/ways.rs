@@ -1,5 +1,5 @@
-//! The ways back that were found last. Most connections are from few hosts, and each asks three times: for its SYN, for the answer to it, and
-//! for its control block.
+//! The ways that were found last. Most connections are from few hosts, and each asks three times: for its SYN, for the answer to it, and
+//! for its control block. Most connections that we open are to few hosts.
 
 use crate::flow::FlowKey;
 

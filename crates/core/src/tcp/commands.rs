@@ -245,7 +245,7 @@ impl Tcp {
             .map(|local| local.ip())
             .filter(|ip| !ip.is_unspecified());
         check_destination(local_ip, remote)?;
-        let path = self.shared.net.path(remote.ip(), local_ip)?;
+        let path = *self.shared.net.way_out(remote.ip(), local_ip)?;
         let port = local.map_or(0, |local| local.port());
         let (key, digest, after) = self.choose_endpoints(now, path.src, port, remote)?;
         let Digest { hash, origin } = digest;

@@ -81,6 +81,34 @@ fn paths_follow_the_routes() {
     }
 }
 
+/// The one that was found last, another in its place, none at all: whoever asks, and however often.
+#[test]
+fn ways_out_are_the_paths() {
+    let mut bench = Bench::with(&config(vec![
+        interface(0, &["10.0.0.1/24", "10.0.0.17/24", "2001:db8::1/64"]),
+        interface(1, &["10.0.1.1/24"]),
+    ]));
+    let hosts = ["10.0.0.2", "10.0.0.18", "10.0.1.2", "2001:db8::2"];
+    let nobody = ["192.0.2.1", "10.0.0.255", "0.0.0.0", "10.0.0.1", "::"];
+    let ours = ["10.0.0.1", "10.0.0.17", "10.0.1.1", "2001:db8::1"];
+    let others = ["10.0.0.3", "10.0.0.2"];
+    let ip = |text: &&str| text.parse::<IpAddr>().unwrap();
+    let sources: Vec<_> = ours.iter().chain(&others).map(ip).map(Some).collect();
+    for _ in 0..2 {
+        for src in sources.iter().copied().chain([None]) {
+            for dst in hosts.iter().chain(&nobody).map(ip) {
+                let path = bench.net.path(dst, src);
+                for _ in 0..2 {
+                    assert_eq!(bench.net.way_out(dst, src).copied(), path);
+                }
+            }
+        }
+    }
+    let unspecified = Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let path = bench.net.path(PEER4.into(), None);
+    assert_eq!(bench.net.way_out(PEER4.into(), unspecified).copied(), path);
+}
+
 #[test]
 fn a_bound_source_decides_between_ports_with_the_same_prefix() {
     let interfaces = vec![

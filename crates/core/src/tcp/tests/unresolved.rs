@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use wire::arp::{ArpOperation, ArpPacket};
 use wire::ethernet::{EtherType, EthernetHeader};
+use wire::frame::MacAddr;
 
-use crate::command::Command;
+use crate::command::{Command, Options};
 use crate::id::PortId;
-use crate::testing::{Handshake, Harness, mac, seg, v4};
+use crate::testing::{CLIENT, Handshake, Harness, mac, seg, v4};
 
 /// A stack that knows no neighbour, listening.
 fn lonely() -> Harness {
@@ -25,9 +26,14 @@ fn v4_of(addr: IpAddr) -> Ipv4Addr {
 
 /// The peer says its hardware address.
 fn answer_arp(h: &mut Harness) {
+    answer_arp_from(h, 2);
+}
+
+/// It says that it is this one.
+fn answer_arp_from(h: &mut Harness, host: u8) {
     let packet = ArpPacket {
         operation: ArpOperation::Reply,
-        sender_mac: mac(2),
+        sender_mac: mac(host),
         sender_ip: v4_of(v4(2)),
         target_mac: mac(1),
         target_ip: v4_of(v4(1)),
@@ -35,7 +41,7 @@ fn answer_arp(h: &mut Harness) {
     let mut frame = [0; 60];
     let start = EthernetHeader {
         dst: mac(1),
-        src: mac(2),
+        src: mac(host),
         ether_type: EtherType::ARP,
         vlan: None,
     }
@@ -146,4 +152,39 @@ fn no_reset_is_lost_on_a_full_link() {
         h.expect(seg().rst().any_ack().seq(1).port(port));
     }
     h.expect_nothing();
+}
+
+/// Connects, and says whom the first frame of that is for, and what it is.
+fn first_frame_of_connect(h: &mut Harness) -> (MacAddr, EtherType) {
+    h.execute(Command::Connect {
+        token: CLIENT,
+        local: None,
+        remote: h.peer(),
+        options: Options::default(),
+    });
+    h.transmit();
+    // What sending gave rise to.
+    h.transmit();
+    let frame = h.sink.frames.front().cloned().unwrap_or_default();
+    h.sink.frames.clear();
+    let (header, _) = EthernetHeader::parse(&frame).expect("a frame");
+    (header.dst, header.ether_type)
+}
+
+/// The way to a host is looked for once; who takes the packets is asked each time.
+#[test]
+fn connections_go_where_the_neighbour_is_now() {
+    let mut h = lonely();
+    let question = (MacAddr::BROADCAST, EtherType::ARP);
+    assert_eq!(first_frame_of_connect(&mut h), question);
+    answer_arp(&mut h);
+    h.sink.frames.clear();
+    assert_eq!(first_frame_of_connect(&mut h), (mac(2), EtherType::IPV4));
+    // It has got another interface.
+    answer_arp_from(&mut h, 3);
+    assert_eq!(first_frame_of_connect(&mut h), (mac(3), EtherType::IPV4));
+    // It is gone for long, and so are the connections to it.
+    h.advance(2_000_000);
+    h.sink.frames.clear();
+    assert_eq!(first_frame_of_connect(&mut h), question);
 }
