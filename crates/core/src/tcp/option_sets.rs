@@ -28,7 +28,7 @@ struct Set {
 #[derive(Debug)]
 pub(crate) struct OptionSets {
     sets: SidePool<Set>,
-    /// The records made last.
+    /// The records taken last, the last first.
     recent: [SetId; RECENT],
     /// What a name without a record stands for.
     none: Options,
@@ -46,11 +46,24 @@ impl OptionSets {
 
     /// A record of `options` for one more user.
     pub fn take(&mut self, options: &Options) -> SetId {
-        let recent = self.recent.into_iter().find(|&id| self.is(id, options));
-        match recent {
-            Some(id) => self.share(id),
-            None => self.make(options),
+        // By itself: in a loop, each of the many fields is kept at hand for the next turn.
+        let last = self.recent[0];
+        if self.is(last, options) {
+            return self.share(last);
         }
+        self.take_older(options)
+    }
+
+    #[inline(never)]
+    fn take_older(&mut self, options: &Options) -> SetId {
+        let place = self.recent.iter().position(|&id| self.is(id, options));
+        let Some(place) = place else {
+            return self.make(options);
+        };
+        if let Some(until) = self.recent.get_mut(..=place) {
+            until.rotate_right(1);
+        }
+        self.share(self.recent[0])
     }
 
     fn is(&self, id: SetId, options: &Options) -> bool {
@@ -131,6 +144,17 @@ mod tests {
         let three = sets.take(&clamped(3));
         assert_eq!((three, *sets.at(three)), (one, clamped(3)));
         assert_ne!(sets.take(&clamped(1)), one);
+    }
+
+    #[test]
+    fn those_taken_last_are_found_again() {
+        let mut sets = OptionSets::new(16).unwrap();
+        let first = sets.take(&clamped(0));
+        for other in 1..10 {
+            sets.take(&clamped(other));
+            assert_eq!(sets.take(&clamped(0)), first);
+        }
+        assert_eq!(sets.len(), 10);
     }
 
     #[test]
