@@ -15,6 +15,19 @@ pub struct EphemeralPorts {
     count: u32,
     hasher: SipHasher13,
     counters: Box<[u32; COUNTERS]>,
+    /// What connections went to last, most of which go where the one before went.
+    last: Option<Towards>,
+}
+
+/// F and G of RFC 6056 §3.3.4 for a destination.
+#[derive(Clone, Copy)]
+struct Towards {
+    local: IpAddr,
+    remote: SocketAddr,
+    /// Where the ports start.
+    offset: u64,
+    /// Which counter it uses.
+    counter: usize,
 }
 
 impl fmt::Debug for EphemeralPorts {
@@ -39,6 +52,7 @@ impl EphemeralPorts {
             count: u32::from(last - first) + 1,
             hasher: SipHasher13::new_with_key(&key),
             counters: Box::new([0; COUNTERS]),
+            last: None,
         }
     }
 
@@ -51,7 +65,9 @@ impl EphemeralPorts {
         remote: SocketAddr,
         mut is_free: impl FnMut(u16) -> bool,
     ) -> Option<u16> {
-        let (offset, counter) = self.hashes(local, remote);
+        let Towards {
+            offset, counter, ..
+        } = self.towards(local, remote);
         for _ in 0..self.count {
             let next = self.counters[counter];
             self.counters[counter] = next.wrapping_add(1) % self.count;
@@ -64,9 +80,16 @@ impl EphemeralPorts {
         None
     }
 
-    /// F and G of RFC 6056 §3.3.4: where the ports towards this destination start, and which counter it uses. Different bits of one keyed
-    /// hash are as good as two.
-    fn hashes(&self, local: IpAddr, remote: SocketAddr) -> (u64, usize) {
+    fn towards(&mut self, local: IpAddr, remote: SocketAddr) -> Towards {
+        let last = self
+            .last
+            .filter(|last| last.local == local && last.remote == remote);
+        last.unwrap_or_else(|| *self.last.insert(self.hashed(local, remote)))
+    }
+
+    /// Different bits of one keyed hash are as good as two.
+    #[inline(never)]
+    fn hashed(&self, local: IpAddr, remote: SocketAddr) -> Towards {
         let mut input = [0; 36];
         // Unlike any other use of this key: the first byte is the domain.
         input[0] = b'F';
@@ -75,7 +98,12 @@ impl EphemeralPorts {
         input[33..35].copy_from_slice(&remote.port().to_be_bytes());
         let hash = self.hasher.hash(&input);
         let counters = COUNTERS as u64;
-        (hash / counters, (hash % counters) as usize)
+        Towards {
+            local,
+            remote,
+            offset: hash / counters,
+            counter: (hash % counters) as usize,
+        }
     }
 }
 
@@ -122,6 +150,29 @@ mod tests {
             .filter_map(|_| ports.pick(local(), remote(80), |_| true))
             .collect();
         assert_eq!(picked.len(), 28_232);
+    }
+
+    #[test]
+    fn a_destination_goes_on_where_it_was_after_others() {
+        let (mut ports, mut alone) = (
+            EphemeralPorts::new((1024, 65_535), &[7; 32]),
+            EphemeralPorts::new((1024, 65_535), &[7; 32]),
+        );
+        let others = [
+            (local(), remote(81)),
+            ("192.0.2.2".parse().unwrap(), remote(80)),
+            (local(), "198.51.100.2:80".parse().unwrap()),
+        ];
+        for _ in 0..20 {
+            let port = ports.pick(local(), remote(80), |_| true);
+            assert_eq!(port, alone.pick(local(), remote(80), |_| true));
+            for (local, remote) in others {
+                let port = ports.pick(local, remote, |_| true).unwrap();
+                let mut fresh = EphemeralPorts::new((1024, 65_535), &[7; 32]);
+                let first = fresh.pick(local, remote, |_| true).unwrap();
+                assert!((first..first + 20).contains(&port));
+            }
+        }
     }
 
     /// RFC 6056 §3.3-1.
