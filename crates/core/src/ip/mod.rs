@@ -35,6 +35,7 @@ use crate::neigh::announce::Claims;
 use crate::neigh::cache::{Cache, Ended, Lookup};
 
 pub use address::{Addresses, is_host_address};
+pub(crate) use output::headers_len;
 pub use output::{Envelope, HOP_LIMIT, To};
 pub use packets::{Class, Packets};
 pub use pmtu::LIFETIME;

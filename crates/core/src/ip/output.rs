@@ -69,7 +69,7 @@ impl Envelope {
         }
     }
 
-    /// Part of its callers: most of what it is told is the same each time.
+    /// Part of its callers: most of what it is told is the same each time. One look at the length of the frame for both headers.
     #[inline(always)]
     fn emit(
         &self,
@@ -79,52 +79,52 @@ impl Envelope {
         payload_len: usize,
         tos: u8,
     ) -> usize {
-        let ether_type = if self.dst.is_ipv4() {
-            EtherType::IPV4
-        } else {
-            EtherType::IPV6
-        };
-        let start = EthernetHeader {
+        let ethernet = |ether_type| EthernetHeader {
             dst: mac,
             src: our_mac,
             ether_type,
             vlan: None,
-        }
-        .emit(frame);
-        let Some(packet) = frame.get_mut(start..).filter(|_| start != 0) else {
-            return 0;
         };
-        let len = match (self.src, self.dst) {
+        match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let Some(headers) = frame.first_chunk_mut::<HEADERS_V4>() else {
+                    return 0;
+                };
+                let start = ethernet(EtherType::IPV4).emit(headers);
                 // Don't fragment, and therefore identification 0 (RFC 6864 §4.1).
-                Ipv4Header {
+                let header = Ipv4Header {
                     ttl: self.hop_limit,
                     tos,
                     ..Ipv4Header::new(src, dst, self.protocol, payload_len)
-                }
-                .emit(packet)
+                };
+                start + header.emit(headers.get_mut(start..).unwrap_or_default())
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let header = Ipv6Header::new(src, dst, self.protocol, payload_len);
-                Ipv6Header {
+                let Some(headers) = frame.first_chunk_mut::<HEADERS_V6>() else {
+                    return 0;
+                };
+                let start = ethernet(EtherType::IPV6).emit(headers);
+                let header = Ipv6Header {
                     hop_limit: self.hop_limit,
                     traffic_class: tos,
-                    ..header
-                }
-                .emit(packet)
+                    ..Ipv6Header::new(src, dst, self.protocol, payload_len)
+                };
+                start + header.emit(headers.get_mut(start..).unwrap_or_default())
             }
             _ => 0,
-        };
-        if len == 0 { 0 } else { start + len }
+        }
     }
+}
 
-    fn headers_len(&self) -> usize {
-        EthernetHeader::LEN
-            + if self.dst.is_ipv4() {
-                Ipv4Header::LEN
-            } else {
-                Ipv6Header::LEN
-            }
+const HEADERS_V4: usize = EthernetHeader::LEN + Ipv4Header::LEN;
+const HEADERS_V6: usize = EthernetHeader::LEN + Ipv6Header::LEN;
+
+/// Bytes of the headers in front of what goes to `dst`.
+#[inline]
+pub(crate) fn headers_len(dst: IpAddr) -> usize {
+    match dst {
+        IpAddr::V4(_) => HEADERS_V4,
+        IpAddr::V6(_) => HEADERS_V6,
     }
 }
 
@@ -224,7 +224,7 @@ impl Net {
             .link(envelope.port)
             .map_or(0, |link| usize::from(link.capabilities.mtu));
         let longest = FRAME_LEN.min(mtu + EthernetHeader::LEN);
-        longest.saturating_sub(envelope.headers_len())
+        longest.saturating_sub(headers_len(envelope.dst))
     }
 
     /// Queues a composed frame on its port, or at the neighbour that has to be asked for.

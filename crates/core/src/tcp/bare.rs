@@ -214,7 +214,6 @@ impl Shared {
         let target = Target {
             path,
             mac,
-            src: key.local().ip(),
             dst: key.remote().ip(),
             ecn: Ecn::NotEct,
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),

@@ -4,14 +4,13 @@ use std::net::IpAddr;
 
 use wire::frame::{FrameSink, MacAddr, TxChecksum, TxMeta};
 use wire::ip::{Ecn, Protocol};
-use wire::seq::SeqNumber;
 use wire::tcp::{
     CHECKSUM_OFFSET, TcpFlags, TcpHeader, TcpOptions, Timestamps, fill_checksum,
     fill_partial_checksum,
 };
 use wire::time::Instant;
 
-use crate::ip::{Net, Path};
+use crate::ip::{Net, Path, headers_len};
 use crate::tcp::conn::Conn;
 use crate::tcp::options::add_syn_options;
 use crate::tcp::output::{Kind, Plan};
@@ -22,7 +21,6 @@ use crate::tcp::tcb::Flags;
 pub(crate) struct Target<'a> {
     pub path: &'a Path,
     pub mac: MacAddr,
-    pub src: IpAddr,
     pub dst: IpAddr,
     pub ecn: Ecn,
     /// The link finishes checksums.
@@ -38,36 +36,33 @@ pub(crate) fn write_frame(
     header: &TcpHeader,
     payload: (&[u8], &[u8]),
 ) -> TxMeta {
-    let header_len = header.header_len();
-    let payload_len = payload.0.len() + payload.1.len();
-    let segment_len = header_len + payload_len;
-    let Target {
-        path,
-        mac,
-        dst,
-        ecn,
-        ..
-    } = target;
-    let tcp = Protocol::TCP;
-    let start = net.write_headers(frame, path, *mac, *dst, tcp, segment_len, ecn.bits());
-    let Some(segment) = frame.get_mut(start..start + segment_len) else {
+    let Target { path, dst, .. } = *target;
+    let start = headers_len(dst);
+    let Some(rest) = frame.get_mut(start..) else {
         return TxMeta::default();
     };
-    header.emit(segment);
-    if payload_len > 0 {
-        copy(segment, header_len, payload.0);
-        copy(segment, header_len + payload.0.len(), payload.1);
-    }
+    // First, as it says how long it is.
+    let header_len = header.emit(rest);
+    let segment_len = header_len + payload.0.len() + payload.1.len();
+    let Some(segment) = rest.get_mut(..segment_len).filter(|_| header_len > 0) else {
+        return TxMeta::default();
+    };
+    copy(segment, header_len, payload.0);
+    copy(segment, header_len + payload.0.len(), payload.1);
     let checksum = if target.partial {
-        fill_partial_checksum(target.src, target.dst, segment);
+        fill_partial_checksum(path.src, dst, segment);
         TxChecksum::Partial {
             start: start as u16,
             offset: CHECKSUM_OFFSET,
         }
     } else {
-        fill_checksum(target.src, target.dst, segment);
+        fill_checksum(path.src, dst, segment);
         TxChecksum::Complete
     };
+    let (tcp, ecn) = (Protocol::TCP, target.ecn.bits());
+    if net.write_headers(frame, path, target.mac, dst, tcp, segment_len, ecn) == 0 {
+        return TxMeta::default();
+    }
     TxMeta {
         len: start + segment_len,
         checksum,
@@ -92,7 +87,11 @@ pub(crate) fn send_segment(
     sent.then_some(len)
 }
 
+#[inline]
 fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
     if let Some(place) = segment.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
     }
@@ -100,8 +99,15 @@ fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {
 
 impl Conn<'_> {
     /// The header of a planned segment. From here on the window in it is on offer.
-    #[inline]
     pub fn header(&mut self, now: Instant, plan: &Plan) -> TcpHeader {
+        let mut header = TcpHeader::default();
+        self.fill_header(now, plan, &mut header);
+        header
+    }
+
+    /// The same to its place, which is as it is by default: it is too large to be moved around.
+    #[inline]
+    pub fn fill_header(&mut self, now: Instant, plan: &Plan, header: &mut TcpHeader) {
         let is_syn = plan.kind == Kind::Syn;
         let window = if is_syn {
             self.syn_window()
@@ -109,25 +115,19 @@ impl Conn<'_> {
             self.take_window()
         };
         let has_ack = plan.flags.contains(TcpFlags::ACK);
-        let mut header = TcpHeader {
-            src_port: self.key.local().port(),
-            dst_port: self.key.remote().port(),
-            seq: plan.seq,
-            ack: if has_ack {
-                self.hot.rcv_nxt
-            } else {
-                SeqNumber(0)
-            },
-            flags: plan.flags | self.ecn_flags(plan),
-            window,
-            ..TcpHeader::default()
-        };
+        header.src_port = self.key.local().port();
+        header.dst_port = self.key.remote().port();
+        header.seq = plan.seq;
+        if has_ack {
+            header.ack = self.hot.rcv_nxt;
+        }
+        header.flags = plan.flags | self.ecn_flags(plan);
+        header.window = window;
         if is_syn {
             self.add_syn_options(now, has_ack, &mut header.options);
         } else {
             self.add_options(now, &mut header.options);
         }
-        header
     }
 
     /// The window in a SYN is never scaled (RFC 7323 §2.2).

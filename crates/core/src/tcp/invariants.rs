@@ -8,10 +8,16 @@ use crate::tcp::tcb::Flags;
 impl Conn<'_> {
     pub fn check_invariants(&self) {
         if cfg!(debug_assertions) {
+            self.check_source();
             self.check_sequence_space();
             self.check_scoreboard();
             self.check_timers();
         }
+    }
+
+    /// RFC 9293 MUST-45: segments come from where the connection is.
+    fn check_source(&self) {
+        assert_eq!(self.cold.path.src, self.key.local().ip(), "the source");
     }
 
     fn check_sequence_space(&self) {

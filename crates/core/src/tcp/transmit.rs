@@ -2,7 +2,7 @@
 //! takes less than there is, what has begun goes on beside what begins, and what waits is new.
 
 use wire::frame::{FrameSink, MacAddr};
-use wire::tcp::TcpFlags;
+use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
 use crate::error::Error;
@@ -247,7 +247,8 @@ impl Conn<'_> {
             Ok(mac) => mac,
             Err(sent) => return sent,
         };
-        let mut header = self.header(now, &plan);
+        let mut header = TcpHeader::default();
+        self.fill_header(now, &plan, &mut header);
         let offset = plan.data_seq() - self.hot.stream_start();
         let interface = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(interface);
@@ -255,7 +256,6 @@ impl Conn<'_> {
         let target = Target {
             path: &self.cold.path,
             mac,
-            src: self.key.local().ip(),
             dst: self.key.remote().ip(),
             ecn: self.codepoint(&plan),
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),

@@ -17,6 +17,9 @@ const MAX_LEN: usize = 40;
 /// Bytes of the timestamps option with its padding.
 const STAMPS_LEN: usize = 12;
 
+/// Bytes of what most SYNs have: MSS, SACK permitted, timestamps, window scale.
+const SYN_LEN: usize = 20;
+
 /// The timestamps option (RFC 7323 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Timestamps {
@@ -180,7 +183,40 @@ impl TcpOptions {
                 tsval: u32::from_be_bytes([a, b, c, d]),
                 tsecr: u32::from_be_bytes([e, f, g, h]),
             });
+        } else if let Ok(syn) = <&[u8; SYN_LEN]>::try_from(bytes) {
+            self.read_syn(syn);
         } else if !bytes.is_empty() {
+            self.read_any(bytes);
+        }
+    }
+
+    /// As many options as most SYNs have, and if they lie as there, at once.
+    fn read_syn(&mut self, bytes: &[u8; SYN_LEN]) {
+        if let [
+            MSS,
+            4,
+            a,
+            b,
+            SACK_PERMITTED,
+            2,
+            TIMESTAMPS,
+            10,
+            ref stamps @ ..,
+            NOP,
+            WINDOW_SCALE,
+            3,
+            shift,
+        ] = *bytes
+        {
+            let [c, d, e, f, g, h, i, j] = *stamps;
+            self.mss = Some(u16::from_be_bytes([a, b]));
+            self.sack_permitted = true;
+            self.timestamps = Some(Timestamps {
+                tsval: u32::from_be_bytes([c, d, e, f]),
+                tsecr: u32::from_be_bytes([g, h, i, j]),
+            });
+            self.window_scale = Some(shift);
+        } else {
             self.read_any(bytes);
         }
     }
@@ -327,8 +363,44 @@ impl TcpOptions {
                 Some(STAMPS_LEN)
             }
             None if self.is_plain() => Some(0),
-            _ => self.emit_any(out),
+            _ => match self.usual_syn() {
+                Some(options) => {
+                    *out.first_chunk_mut()? = options;
+                    Some(SYN_LEN)
+                }
+                None => self.emit_any(out),
+            },
         }
+    }
+
+    /// The options of a SYN as most have them, if it is such a one: what [`Self::emit_any`] writes, and [`Self::read`] expects.
+    fn usual_syn(&self) -> Option<[u8; SYN_LEN]> {
+        let is_usual = self.sack_permitted && self.fast_open.is_none() && self.is_fixed();
+        let (mss, scale) = (self.mss?, self.window_scale?);
+        let [a, b] = mss.to_be_bytes();
+        let [_, _, kind, len, c, d, e, f, g, h, i, j] = self.timestamps?.emitted();
+        is_usual.then_some([
+            MSS,
+            4,
+            a,
+            b,
+            SACK_PERMITTED,
+            2,
+            kind,
+            len,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+            NOP,
+            WINDOW_SCALE,
+            3,
+            scale,
+        ])
     }
 
     fn emit_any(&self, out: &mut [u8]) -> Option<usize> {

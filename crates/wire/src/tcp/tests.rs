@@ -118,6 +118,29 @@ proptest! {
     }
 
     #[test]
+    fn the_usual_syn_agrees_with_the_walk(mss in any::<u16>(), stamps in timestamps(), scale in any::<u8>()) {
+        let options = TcpOptions {
+            mss: Some(mss),
+            window_scale: Some(scale),
+            sack_permitted: true,
+            timestamps: Some(stamps),
+            ..TcpOptions::default()
+        };
+        let mut bytes = [0; 40];
+        let header = TcpHeader { options, ..TcpHeader::default() };
+        prop_assert_eq!((header.header_len(), header.emit(&mut bytes)), (40, 40));
+        let (first, rest) = bytes[20..].split_at(4);
+        let (middle, last) = rest.split_at(12);
+        let mss = [&[2, 4][..], &mss.to_be_bytes()].concat();
+        let stamps = [&[4, 2, 8, 10][..], &stamps.tsval.to_be_bytes(), &stamps.tsecr.to_be_bytes()].concat();
+        prop_assert_eq!((first, middle, last), (&mss[..], &stamps[..], &[1, 3, 3, scale][..]));
+        prop_assert_eq!(parsed(&bytes[20..]), options);
+        // As long, in another order: not at once.
+        prop_assert_eq!(parsed(&[last, middle, first].concat()), options);
+        prop_assert_eq!(parsed(&[middle, first, last].concat()), options);
+    }
+
+    #[test]
     fn any_option_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..=40)) {
         let count = RawOptions::new(&bytes).count();
         prop_assert!(count <= bytes.len());
