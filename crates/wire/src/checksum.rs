@@ -12,11 +12,9 @@ const STEP: usize = 64;
 
 /// Folds the carries of a wide sum of 16-bit words back into 16 bits.
 pub const fn fold(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    sum as u16
+    // Each half is added to the other, and the carry out of the lower sum is what the upper one gets around its end.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 /// One's complement sum of `bytes`; an odd last byte counts as the high half of a word.

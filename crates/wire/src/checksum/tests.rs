@@ -54,6 +54,18 @@ fn the_sum_of_nothing_and_of_all_ones() {
 }
 
 proptest! {
+    /// One's complement addition is addition modulo 65535, of whose two zeros only nothing but zeros has the one without bits.
+    #[test]
+    fn folding_keeps_the_remainder(sum in any::<u64>()) {
+        for sum in [sum, sum >> 16, sum >> 31, sum >> 48, u64::MAX - (sum >> 60), sum / 0xffff * 0xffff] {
+            let wanted = match sum % 0xffff {
+                0 if sum > 0 => 0xffff,
+                remainder => remainder as u16,
+            };
+            prop_assert_eq!(fold(sum), wanted);
+        }
+    }
+
     #[test]
     fn sum_is_the_naive_sum(bytes in proptest::collection::vec(any::<u8>(), 0..700)) {
         prop_assert_eq!(sum(&bytes), naive(&bytes));
