@@ -11,7 +11,6 @@ use crate::drops::Drop;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::{Conn, Step, Stop};
-use crate::tcp::rtt::Bounds;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -223,11 +222,7 @@ impl Conn<'_> {
     }
 
     pub fn take_measurement(&mut self, now: Instant, micros: u32) {
-        let bounds = Bounds {
-            min: self.sh.config.rto_min,
-            max: self.sh.config.rto_max,
-        };
-        self.hot.rtt.sample(micros, bounds);
+        self.hot.rtt.sample(micros, self.sh.rto_bounds);
         self.cold.tail.measured = true;
         // RFC 6298 §5: a measurement collapses the back-off.
         self.hot.backoff = 0;

@@ -239,7 +239,7 @@ impl Conn<'_> {
 
     /// The same, in µs.
     pub fn rto_micros(&self) -> u64 {
-        let max = self.sh.config.rto_max;
+        let max = self.sh.rto_bounds.max;
         self.hot.rtt.backed_off_micros(self.hot.backoff, max)
     }
 

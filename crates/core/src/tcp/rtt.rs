@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
+use crate::config::Config;
+
 /// Clock granularity G of RFC 6298, in µs: the tick of the timing wheel.
 const GRANULARITY: u32 = 1_000;
 /// A shortest round trip counts for one to two of these: 2.5 to 5 minutes.
@@ -19,11 +21,21 @@ pub(crate) struct Rtt {
     rto: u32,
 }
 
-/// Bounds of the RTO (RFC 6298 §2.4, §2.5).
+/// Bounds of the RTO (RFC 6298 §2.4, §2.5), in µs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    pub min: Duration,
-    pub max: Duration,
+    pub min: u32,
+    pub max: u32,
+}
+
+impl Bounds {
+    /// Those of `config`, worked out once.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            min: micros(config.rto_min),
+            max: micros(config.rto_max),
+        }
+    }
 }
 
 impl Rtt {
@@ -54,9 +66,9 @@ impl Rtt {
         // RTO <- SRTT + max(G, 4 * RTTVAR). On a path so steady that this is hardly more than a round trip, the time-out would come before
         // the ACK of a fast retransmission, which takes a second one: as long as that is short, it is waited for.
         let srtt = self.srtt_x8 / 8;
-        let second = srtt.min(micros(bounds.min));
+        let second = srtt.min(bounds.min);
         let rto = srtt + self.rttvar_x4.max(GRANULARITY).max(second);
-        self.rto = rto.max(micros(bounds.min)).min(micros(bounds.max));
+        self.rto = rto.max(bounds.min).min(bounds.max);
     }
 
     /// RFC 6298 §5.7: the SYN was retransmitted and nothing was measured since.
@@ -96,13 +108,13 @@ impl Rtt {
 
     /// RTO after `backoff` time-outs in a row (RFC 6298 §5.5), at most `max`.
     pub fn backed_off(&self, backoff: u8, max: Duration) -> Duration {
-        Duration::from_micros(self.backed_off_micros(backoff, max))
+        Duration::from_micros(self.backed_off_micros(backoff, micros(max)))
     }
 
     /// The same, in µs.
-    pub fn backed_off_micros(&self, backoff: u8, max: Duration) -> u64 {
+    pub fn backed_off_micros(&self, backoff: u8, max: u32) -> u64 {
         let micros = u64::from(self.rto) << backoff.min(31);
-        micros.min(u64::from(self::micros(max).max(self.rto)))
+        micros.min(u64::from(max.max(self.rto)))
     }
 }
 
@@ -154,8 +166,8 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
-        min: Duration::from_millis(200),
-        max: Duration::from_secs(60),
+        min: 200_000,
+        max: 60_000_000,
     };
 
     impl Rtt {
@@ -221,9 +233,9 @@ mod tests {
     fn bounds_hold() {
         let mut rtt = Rtt::new(ms(1000));
         rtt.sample(micros(Duration::from_micros(20)), BOUNDS);
-        assert_eq!(rtt.rto(), BOUNDS.min);
+        assert_eq!(rtt.rto(), ms(200));
         rtt.sample(micros(Duration::from_secs(100_000)), BOUNDS);
-        assert_eq!(rtt.rto(), BOUNDS.max);
+        assert_eq!(rtt.rto(), ms(60_000));
     }
 
     /// RFC 8985 §6.2-1.
@@ -250,9 +262,9 @@ mod tests {
     fn backoff_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(ms(1000));
         rtt.sample(micros(ms(100)), BOUNDS);
-        assert_eq!(rtt.backed_off(0, BOUNDS.max), ms(300));
-        assert_eq!(rtt.backed_off(1, BOUNDS.max), ms(600));
-        assert_eq!(rtt.backed_off(3, BOUNDS.max), ms(2400));
-        assert_eq!(rtt.backed_off(200, BOUNDS.max), BOUNDS.max);
+        assert_eq!(rtt.backed_off(0, ms(60_000)), ms(300));
+        assert_eq!(rtt.backed_off(1, ms(60_000)), ms(600));
+        assert_eq!(rtt.backed_off(3, ms(60_000)), ms(2400));
+        assert_eq!(rtt.backed_off(200, ms(60_000)), ms(60_000));
     }
 }

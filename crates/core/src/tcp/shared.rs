@@ -23,6 +23,7 @@ use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
 use crate::tcp::rate::Rates;
 use crate::tcp::reassembly::Held;
+use crate::tcp::rtt::Bounds;
 use crate::tcp::sent::SentLog;
 use crate::tcp::spurious::Doubt;
 use crate::wheel::Wheel;
@@ -31,6 +32,7 @@ use crate::wheel::Wheel;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub config: Config,
+    pub rto_bounds: Bounds,
     pub net: Net,
     pub counters: Counters,
     pub streams: StackStreams,
@@ -68,6 +70,7 @@ impl Shared {
         let connections = config.max_connections;
         let rate = config.reply_rate;
         Ok(Self {
+            rto_bounds: Bounds::new(&config),
             net: Net::new(&config)?,
             counters: Counters::default(),
             streams,
