@@ -318,9 +318,10 @@ impl Tcp {
         let mut chosen = None;
         let mut pick = |suits: &mut dyn FnMut(&Endpoints) -> bool| {
             let is_chosen = |port| {
-                chosen = self.candidate(SocketAddr::new(local, port), remote);
-                chosen = chosen.take().filter(|ends| suits(ends));
-                chosen.is_some()
+                let ends = self.candidate(SocketAddr::new(local, port), remote);
+                let suits = ends.as_ref().is_some_and(&mut *suits);
+                chosen = ends.filter(|_| suits);
+                suits
             };
             ports.pick(local, remote, is_chosen).is_some()
         };

@@ -101,7 +101,7 @@ pub(crate) struct Tcp {
     flows: FlowTable,
     cookies: Cookies,
     /// Only `None` while a port is being picked.
-    ports: Option<EphemeralPorts>,
+    ports: Option<Box<EphemeralPorts>>,
     /// To the other stacks with our addresses, if there are any.
     handover: Option<Box<Handover>>,
     parting: Parting,
@@ -137,7 +137,10 @@ impl Tcp {
             parting: Parting::default(),
             testament: None,
             survivors: Survivors::default(),
-            ports: Some(EphemeralPorts::new(config.ephemeral, &config.secret)),
+            ports: Some(Box::new(EphemeralPorts::new(
+                config.ephemeral,
+                &config.secret,
+            ))),
             shared: Shared::new(config, stack_streams)?,
         };
         Ok((tcp, app_streams))
