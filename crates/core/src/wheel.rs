@@ -121,7 +121,9 @@ impl Wheel {
         if !self.grow(id) {
             return false;
         }
-        self.cancel(id);
+        if self.is_scheduled(id) {
+            self.cancel(id);
+        }
         // Rounded up: never early.
         let expires = at.as_nanos().div_ceil(1_000_000).max(self.current);
         self.link(id, expires);

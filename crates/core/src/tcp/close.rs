@@ -111,7 +111,8 @@ impl Conn<'_> {
 }
 
 impl Tcp {
-    /// Gives back what a connection whose TCP is done had; and the slot, if the application is done too.
+    /// Gives back what a connection whose TCP is done had, its place in the flow table too, where a TIME_WAIT record may take it; and the slot,
+    /// if the application is done with it.
     pub fn settle(&mut self, now: Instant, slot: u32) {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return;
@@ -129,22 +130,14 @@ impl Tcp {
             let id = conn.timer_id();
             conn.sh.wheel.cancel(id);
             conn.set(Flags::DETACHED);
-            self.release_flow(now, slot);
+            let (hash, waits) = (conn.hash, conn.hot.state == State::TimeWait);
+            if !(waits && self.start_time_wait(now, slot)) {
+                self.flows.remove(hash, flow::id(flow::CONNECTION, slot));
+            }
             self.strike_connection(slot);
             self.leave_pending(now, slot);
         }
         self.release_slot(slot);
-    }
-
-    /// Takes the connection out of the flow table, or leaves a TIME_WAIT record there.
-    fn release_flow(&mut self, now: Instant, slot: u32) {
-        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
-            return;
-        };
-        let (hash, waits) = (conn.hash, conn.hot.state == State::TimeWait);
-        if !(waits && self.start_time_wait(now, slot)) {
-            self.flows.remove(hash, flow::id(flow::CONNECTION, slot));
-        }
     }
 
     /// Frees the slot of a detached connection if nobody will ask for it again: the application closed it, or never heard of it.
