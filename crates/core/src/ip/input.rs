@@ -81,7 +81,9 @@ impl Net {
         }
     }
 
-    /// As [`input`](Self::input), without predicting what the frame is and without counting it.
+    /// As [`input`](Self::input), without predicting what the frame is and without counting it. Not part of the loop over the frames of a
+    /// burst, which would keep at hand what this needs.
+    #[inline(never)]
     pub(super) fn input_any<'a>(
         &mut self,
         now: Instant,

@@ -137,7 +137,7 @@ impl Tcp {
                 .as_ref()
                 .and_then(|arrived| self.prefetch(&arrived.flow));
         }
-        for (arrived, guess) in arrived.iter().zip(guesses) {
+        for (arrived, &guess) in arrived.iter().zip(&guesses) {
             let Some(arrived) = arrived else { continue };
             let carrier = Carrier {
                 burst,
@@ -297,6 +297,7 @@ impl Tcp {
     }
 
     /// Compared where it is: a copy of what is written in pieces and read as a whole takes as long as all writes before it.
+    #[inline(always)]
     fn has_key(&self, id: u32, key: &FlowKey) -> bool {
         let slot = flow::index(id) as u32;
         match flow::tag(id) as u32 {
