@@ -259,7 +259,7 @@ impl AppStreams {
     pub fn sweep(&mut self, budget: usize) -> usize {
         let before = self.send.attached();
         for _ in 0..self.send.turns(budget) {
-            if let Some(slot) = self.send.next_attached() {
+            if let Some(slot) = self.send.next_attached(&self.shared) {
                 self.trim(slot);
             }
         }

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::pool::{Block, Ledger, MIN_BLOCK};
+use crate::prefetch::prefetch;
 use crate::region::{Column, PagePolicy, Zeroable};
 use crate::sync::AtomicU8;
 use crate::sync::Ordering::Relaxed;
@@ -15,6 +16,8 @@ use super::record::{ConsumerWords, ProducerWords, Record};
 /// So many slots may keep a drained buffer until their turn comes: what is used again at once need not be given back before. With more of
 /// them, drained ones must not pile up.
 const AT_EASE: usize = 1024;
+/// So many turns before a sweep looks at a slot it asks for its record.
+const AHEAD: usize = 4;
 
 /// One direction of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,13 +177,18 @@ impl Side {
         }
     }
 
-    /// The slot the sweep looks at next; the ones with a buffer take turns.
-    pub(super) fn next_attached(&mut self) -> Option<u32> {
+    /// The slot the sweep looks at next; the ones with a buffer take turns. Asks for the record of one that comes soon.
+    pub(super) fn next_attached(&mut self, shared: &Shared) -> Option<u32> {
         if self.hand == 0 {
             self.hand = self.attached.len();
         }
         // Downwards: when the slot looked at is removed, the one that takes its place has been looked at.
         self.hand = self.hand.min(self.attached.len()).checked_sub(1)?;
+        let soon = self.hand.checked_sub(AHEAD);
+        let soon = soon.and_then(|at| self.attached.get(at).copied());
+        if let Some(record) = soon.and_then(|slot| shared.records.record(slot)) {
+            prefetch(record);
+        }
         self.attached.get(self.hand).copied()
     }
 

@@ -274,7 +274,7 @@ impl StackStreams {
     /// with bytes beyond the committed ones.
     pub fn sweep(&mut self, budget: usize) {
         for _ in 0..self.recv.turns(budget) {
-            if let Some(slot) = self.recv.next_attached() {
+            if let Some(slot) = self.recv.next_attached(&self.shared) {
                 self.trim(slot, true);
             }
         }
