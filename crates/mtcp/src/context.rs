@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mtcp_core::command::Options;
 use mtcp_core::{AppStreams, ConnId, Event, Ready, Token};
+use ring::prefetch::prefetch;
 use wire::time::Instant;
 
 use crate::driver::{Doorbell, Driver, Wake};
@@ -22,6 +23,8 @@ use crate::stats::Snapshot;
 use crate::wake::Requests;
 use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
 
+/// Events of the stack looked at together.
+const PASS: usize = 32;
 /// Send buffers looked at per wait, to give drained ones back.
 const SWEEP: usize = 8;
 /// The same while writers wait for the memory.
@@ -84,6 +87,8 @@ pub struct Context {
     pub(crate) serial: u32,
     /// Which socket has the stream of each slot.
     owners: Vec<u32>,
+    /// What the stack had to tell, while it is worked on.
+    events: Vec<Event>,
     /// Bytes written since the stack was last told.
     pub(crate) ahead: usize,
     /// Calls that may still say `EAGAIN` without running the stack.
@@ -118,6 +123,7 @@ impl Context {
             requests: Arc::default(),
             serial: 0,
             owners: Vec::new(),
+            events: Vec::with_capacity(PASS),
             ahead: 0,
             allowance: 0,
             down: false,
@@ -299,24 +305,18 @@ impl Context {
 
     /// Takes all events from the stack to the sockets they are about.
     pub(crate) fn dispatch(&mut self) {
-        while let Some(event) = self.driver.poll_event() {
-            match event {
-                Event::Accepted {
-                    listener,
-                    conn,
-                    local,
-                    remote,
-                } => self.on_accepted(
-                    listener,
-                    Waiting {
-                        conn,
-                        local,
-                        remote,
-                    },
-                ),
-                Event::Ready { conn, ready, .. } => self.on_ready(conn, ready),
+        let mut events = std::mem::take(&mut self.events);
+        loop {
+            events.extend(std::iter::from_fn(|| self.driver.poll_event()).take(PASS));
+            if events.is_empty() {
+                break;
+            }
+            self.prefetch(&events);
+            for event in events.drain(..) {
+                self.on_event(event);
             }
         }
+        self.events = events;
         if self.streams.is_starved() {
             self.streams.sweep(RECLAIM);
         }
@@ -324,6 +324,46 @@ impl Context {
             if let Some(&owner) = self.owners.get(slot as usize) {
                 self.news(SocketId(owner), Events::OUT | Events::WRNORM);
             }
+        }
+    }
+
+    /// Asks for what the events are about, one kind of record after the other: each says where the next one is, and the misses of all events
+    /// overlap.
+    fn prefetch(&self, events: &[Event]) {
+        let slots = events.iter().filter_map(|event| match event {
+            Event::Ready { conn, .. } => Some(conn.slot as usize),
+            Event::Accepted { .. } => None,
+        });
+        for slot in slots.clone() {
+            if let Some(owner) = self.owners.get(slot) {
+                prefetch(owner);
+            }
+        }
+        let ids = slots.filter_map(|slot| self.owners.get(slot).copied().map(SocketId));
+        for id in ids.clone() {
+            self.table.prefetch(id);
+        }
+        for socket in ids.filter_map(|id| self.table.get(id).ok()) {
+            self.watch.prefetch(socket.watchers);
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Accepted {
+                listener,
+                conn,
+                local,
+                remote,
+            } => self.on_accepted(
+                listener,
+                Waiting {
+                    conn,
+                    local,
+                    remote,
+                },
+            ),
+            Event::Ready { conn, ready, .. } => self.on_ready(conn, ready),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Things with small numbers.
 
+use ring::prefetch::prefetch_all;
+
 /// A growing array whose holes are reused, the youngest first.
 #[derive(Debug)]
 pub struct Slab<T> {
@@ -40,6 +42,13 @@ impl<T> Slab<T> {
         self.entries.get(index as usize)?.as_ref()
     }
 
+    /// Hints the processor to load what is at `index` early; nothing when there is nothing.
+    pub fn prefetch(&self, index: u32) {
+        if let Some(entry) = self.entries.get(index as usize) {
+            prefetch_all(entry);
+        }
+    }
+
     /// As [`Slab::get`], to change.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.as_mut()
@@ -77,6 +86,8 @@ mod tests {
         assert_eq!(slab.remove(a), None);
         assert_eq!(slab.insert('c'), a);
         assert_eq!(slab.get(b), Some(&'b'));
+        slab.prefetch(b);
+        slab.prefetch(99);
         assert_eq!(slab.iter().map(|(_, c)| *c).collect::<String>(), "cb");
     }
 }

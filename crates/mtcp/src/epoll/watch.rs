@@ -233,6 +233,11 @@ impl Watch {
         }
     }
 
+    /// Asks for the entry at `index`, if there is one.
+    pub(crate) fn prefetch(&self, index: u32) {
+        self.entries.prefetch(index);
+    }
+
     pub(crate) fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
         self.entries.get_mut(index)
     }

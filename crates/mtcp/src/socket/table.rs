@@ -7,6 +7,7 @@ use std::time::Duration;
 use bitflags::bitflags;
 use mtcp_core::ConnId;
 use mtcp_core::command::{Keepalive, Options};
+use ring::prefetch::prefetch;
 
 use super::ends::Ends;
 use super::{Domain, Kind, SocketId};
@@ -218,6 +219,13 @@ impl Table {
             socket.body = Body::Free(free);
             socket.flags = Flags::empty();
             self.free = id.0;
+        }
+    }
+
+    /// Hints the processor to load what every call needs of `id` early.
+    pub(crate) fn prefetch(&self, id: SocketId) {
+        if let Some(socket) = self.sockets.get(id.0 as usize) {
+            prefetch(socket);
         }
     }
 
