@@ -254,8 +254,8 @@ impl AppStreams {
             .is_some_and(|(mut writer, _)| writer.trim(false))
     }
 
-    /// Trims the next `budget` slots that have a send buffer, taking turns; more when many got one since the last sweep. Returns how many
-    /// gave theirs back.
+    /// Trims the next `budget` slots that have a send buffer, taking turns; more when there are more of them than after the
+    /// last sweep. Returns how many gave theirs back.
     pub fn sweep(&mut self, budget: usize) -> usize {
         let before = self.send.attached();
         for _ in 0..self.send.turns(budget) {
@@ -263,6 +263,7 @@ impl AppStreams {
                 self.trim(slot);
             }
         }
+        self.send.end_sweep();
         before - self.send.attached()
     }
 

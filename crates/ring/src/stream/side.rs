@@ -103,8 +103,8 @@ pub(super) struct Side {
     attached: Column<u32>,
     /// Where the sweep goes on.
     hand: usize,
-    /// Slots that got a buffer since the last sweep.
-    fresh: usize,
+    /// How many they were after the last sweep.
+    swept: usize,
 }
 
 impl Side {
@@ -124,7 +124,7 @@ impl Side {
             attached: Column::with_capacity(slots as usize, PagePolicy::Small)?,
             ledger,
             hand: 0,
-            fresh: 0,
+            swept: 0,
         })
     }
 
@@ -151,9 +151,7 @@ impl Side {
     pub(super) fn attach(&mut self, slot: u32, block: &Block) {
         let attached = self.attached.len() as u32;
         // Never full: there is room for every slot, and none is in it twice.
-        if self.attached.push(slot).is_ok() {
-            self.fresh += 1;
-        }
+        let _ = self.attached.push(slot);
         if let Some(holding) = self.holding(block) {
             *holding = Holding {
                 attached,
@@ -201,12 +199,17 @@ impl Side {
         self.attached.len() > AT_EASE
     }
 
-    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two more for each slot that got a buffer
-    /// since the last sweep. Then there are never many more with a drained buffer than with one in use.
-    pub(super) fn turns(&mut self, budget: usize) -> usize {
-        let fresh = std::mem::take(&mut self.fresh);
+    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two more for each slot by which those with a
+    /// buffer have become more since the last sweep. Then there are never many more with a drained buffer than with one in use.
+    pub(super) fn turns(&self, budget: usize) -> usize {
+        let fresh = self.attached.len().saturating_sub(self.swept);
         let more = if self.is_crowded() { 2 * fresh } else { 0 };
         (budget + more).min(self.attached.len())
+    }
+
+    /// The sweep is over.
+    pub(super) fn end_sweep(&mut self) {
+        self.swept = self.attached.len();
     }
 
     /// A slot of which `used` bytes are not consumed has room in its buffer, or could have a larger one without being unfair.

@@ -270,14 +270,15 @@ impl StackStreams {
             .is_some_and(|(mut writer, _)| writer.trim(out_of_order))
     }
 
-    /// Trims the next `budget` slots that have a receive buffer, taking turns; more when many got one since the last sweep. Keeps buffers
-    /// with bytes beyond the committed ones.
+    /// Trims the next `budget` slots that have a receive buffer, taking turns; more when there are more of them than after the
+    /// last sweep. Keeps buffers with bytes beyond the committed ones.
     pub fn sweep(&mut self, budget: usize) {
         for _ in 0..self.recv.turns(budget) {
             if let Some(slot) = self.recv.next_attached(&self.shared) {
                 self.trim(slot, true);
             }
         }
+        self.recv.end_sweep();
     }
 
     /// Bytes written by the application and not yet consumed.

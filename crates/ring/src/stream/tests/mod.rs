@@ -377,6 +377,44 @@ fn drained_buffers_do_not_pile_up_behind_a_small_sweep() {
 }
 
 #[test]
+fn drained_buffers_do_not_pile_up_beside_those_that_come_and_go() {
+    let slots = 8000;
+    let (mut stack, mut app) = pair(slots + 1, 2 * slots);
+    for slot in 0..slots {
+        for slot in [slot, slots] {
+            stack.open(slot, limits(4096, 4096)).unwrap();
+            assert_eq!(app.write(slot, b"question"), 8);
+            stack.consume(slot, 8);
+        }
+        app.release(slots);
+        assert!(stack.close(slots));
+        app.sweep(1);
+    }
+    assert!(app.send_buffers() < 2000, "{}", app.send_buffers());
+}
+
+#[test]
+fn what_was_given_back_at_once_is_not_looked_for() {
+    let slots = 2000;
+    let (mut stack, mut app) = pair(slots, 2 * slots);
+    for slot in 0..slots {
+        stack.open(slot, limits(4096, 4096)).unwrap();
+        assert_eq!(app.write(slot, b"x"), 1);
+    }
+    app.sweep(0);
+    for slot in 0..slots {
+        stack.consume(slot, 1);
+    }
+    app.release(0);
+    assert!(stack.close(0) && app.is_crowded());
+    stack.open(0, limits(4096, 4096)).unwrap();
+    assert_eq!(app.write(0, b"x"), 1);
+    stack.consume(0, 1);
+    app.release(0);
+    assert_eq!(app.sweep(0), 0);
+}
+
+#[test]
 fn the_room_that_is_sure_is_what_the_pool_still_has() {
     let mut small = config(1, 10);
     small.max_buffer = 32 << 10;
