@@ -121,9 +121,7 @@ impl Wheel {
         if !self.grow(id) {
             return false;
         }
-        if self.is_scheduled(id) {
-            self.cancel(id);
-        }
+        self.cancel(id);
         // Rounded up: never early.
         let expires = at.as_nanos().div_ceil(1_000_000).max(self.current);
         self.link(id, expires);
@@ -132,6 +130,7 @@ impl Wheel {
     }
 
     /// Stops the timer `id`; false if it was not set.
+    #[inline]
     pub fn cancel(&mut self, id: u32) -> bool {
         if !self.is_scheduled(id) {
             return false;

@@ -287,6 +287,7 @@ impl Net {
     /// As [`path`](Self::path).
     #[inline]
     pub fn way_out(&mut self, dst: IpAddr, src: Option<IpAddr>) -> Result<&Path, Error> {
+        debug_assert_eq!(dst, dst.to_canonical());
         let any = match dst {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),

@@ -3,7 +3,7 @@
 
 use wire::ip::Ecn;
 use wire::seq::SeqNumber;
-use wire::tcp::TcpFlags;
+use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
 use crate::cc::Algorithm;
@@ -403,7 +403,8 @@ impl Conn<'_> {
         }
         if self.hot.last_ack_sent != self.hot.rcv_nxt {
             let plan = self.plan_ack();
-            let header = self.header(now, &plan);
+            let mut header = TcpHeader::default();
+            self.fill_header(now, &plan, &mut header);
             self.sh.send_bare(self.key, &header);
             self.hot.last_ack_sent = self.hot.rcv_nxt;
         }

@@ -98,14 +98,8 @@ fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 impl Conn<'_> {
-    /// The header of a planned segment. From here on the window in it is on offer.
-    pub fn header(&mut self, now: Instant, plan: &Plan) -> TcpHeader {
-        let mut header = TcpHeader::default();
-        self.fill_header(now, plan, &mut header);
-        header
-    }
-
-    /// The same to its place, which is as it is by default: it is too large to be moved around.
+    /// The header of a planned segment, to a place that is as it is by default: it is too large to be moved around. From here on the window
+    /// in it is on offer.
     #[inline]
     pub fn fill_header(&mut self, now: Instant, plan: &Plan, header: &mut TcpHeader) {
         let is_syn = plan.kind == Kind::Syn;
