@@ -318,7 +318,7 @@ impl Conn<'_> {
             self.bound_unsent();
         }
         self.start_cold_timers(now);
-        self.mark_output();
+        self.mark_if_more();
     }
 
     /// The application may read and write.
