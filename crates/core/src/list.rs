@@ -73,6 +73,15 @@ impl List {
         }
     }
 
+    /// The last element.
+    pub const fn back(&self) -> Option<u32> {
+        if self.tail == NIL {
+            None
+        } else {
+            Some(self.tail)
+        }
+    }
+
     /// Whether `id` is on a list of this column: on this one, if its owner puts it on no other.
     #[cfg(test)]
     pub fn contains(&self, links: &[Link], id: u32) -> bool {
@@ -85,6 +94,14 @@ impl List {
             .get(id as usize)
             .map(|link| link.next)
             .filter(|&next| next < UNLINKED)
+    }
+
+    /// The element before `id`, which is on this list.
+    pub fn prev(&self, links: &[Link], id: u32) -> Option<u32> {
+        links
+            .get(id as usize)
+            .map(|link| link.prev)
+            .filter(|&prev| prev < UNLINKED)
     }
 
     /// Appends `id`. False if it is on a list already, or has no link.

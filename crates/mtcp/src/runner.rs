@@ -29,6 +29,14 @@ const REST: usize = 1024;
 /// The only port, so far.
 const PORT: PortId = PortId(0);
 
+/// Which ACKs are sent that nothing takes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acks {
+    All,
+    /// Not those that the application may take along when it has been told what has come, which is at once.
+    Due,
+}
+
 /// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
 /// [`transmit`](Self::transmit), events; the clock is read once in it.
 #[derive(Debug)]
@@ -199,11 +207,12 @@ impl Runner {
     ///
     /// # Errors
     /// The link is gone.
-    pub(crate) fn transmit(&mut self) -> io::Result<()> {
+    pub(crate) fn transmit(&mut self, acks: Acks) -> io::Result<()> {
         self.port.busy = true;
+        let (stack, now) = (&mut self.stack, self.now);
         self.backlog = match &mut self.desk {
-            Some(desk) if self.is_guest => transmit(&mut self.stack, self.now, &mut desk.relay()),
-            _ => transmit(&mut self.stack, self.now, &mut *self.port),
+            Some(desk) if self.is_guest => transmit(stack, now, acks, &mut desk.relay()),
+            _ => transmit(stack, now, acks, &mut *self.port),
         };
         let sent = self.port.flush();
         self.port.busy = false;
@@ -348,12 +357,15 @@ impl Runner {
 }
 
 /// Sends what is due to `sink`. Returns whether it took less.
-fn transmit(stack: &mut Stack, now: Instant, sink: &mut impl FrameSink) -> bool {
+fn transmit(stack: &mut Stack, now: Instant, acks: Acks, sink: &mut impl FrameSink) -> bool {
     let mut sink = Watched {
         port: sink,
         refused: false,
     };
-    stack.transmit(now, PORT, &mut sink);
+    match acks {
+        Acks::All => stack.transmit(now, PORT, &mut sink),
+        Acks::Due => stack.transmit_before_answers(now, PORT, &mut sink),
+    }
     sink.refused
 }
 

@@ -19,7 +19,8 @@ impl Context {
     /// # Errors
     /// `ENETDOWN` when the link is gone.
     pub fn begin_turn(&mut self) -> Result<()> {
-        let taken = self.driver.submit().and_then(|()| self.driver.collect());
+        let begun = self.driver.begin_turn();
+        let taken = begun.and_then(|_| self.driver.collect());
         self.sweep();
         self.dispatch();
         self.note_link(taken)

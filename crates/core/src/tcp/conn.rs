@@ -187,8 +187,14 @@ impl Conn<'_> {
     }
 
     pub fn queue_ack(&mut self) {
-        if !self.has(Flags::PARKED | Flags::DETACHED) {
-            self.sh.queues.push_ack(self.hot.port, self.place);
+        if self.has(Flags::PARKED | Flags::DETACHED) {
+            return;
+        }
+        let (port, place) = (self.hot.port, self.place);
+        if !self.sh.queues.push_ack(port, place) && !self.has_little_to_acknowledge() {
+            // It waits no longer.
+            self.sh.queues.remove_ack(port, place);
+            self.sh.queues.push_ack(port, place);
         }
     }
 

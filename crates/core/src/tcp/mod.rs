@@ -90,6 +90,8 @@ use crate::tcp::survivors::Survivors;
 use crate::tcp::time_wait::TimeWaits;
 use crate::testament::Testament;
 
+pub(crate) use transmit::Lone;
+
 /// All connections of a stack, and the IP side under them.
 #[derive(Debug)]
 pub(crate) struct Tcp {

@@ -2,8 +2,10 @@
 //! else is ever visited. Connections are named by their places in `blocks`: those that idle have none, and no links.
 
 use std::io;
+use std::time::Duration;
 
 use ring::region::{Column, PagePolicy};
+use wire::time::Instant;
 
 use crate::config::Config;
 use crate::id::PortId;
@@ -17,6 +19,11 @@ pub(crate) struct PortQueues {
     pub control: List,
     /// ACKs that ride on nothing.
     pub acks: List,
+    /// The last of `acks` that waits for something to ride on, and the last that has waited long enough. New ones are behind both.
+    waiting_ack: Option<u32>,
+    ripe_ack: Option<u32>,
+    /// When the latter became so.
+    ripened: Instant,
     pub data: List,
     /// Waiting for their neighbour to be resolved.
     pub parked: List,
@@ -115,10 +122,10 @@ impl Queues {
         }
     }
 
-    /// Whether connections or records want to send on `port`.
+    /// Whether connections or records want to send more than ACKs on `port`.
     pub fn has_lists(&self, port: PortId) -> bool {
         self.ports.get(usize::from(port.0)).is_some_and(|q| {
-            [q.control, q.acks, q.data, q.syn_acks]
+            [q.control, q.data, q.syn_acks]
                 .iter()
                 .any(|list| !list.is_empty())
         })
@@ -126,7 +133,7 @@ impl Queues {
 
     /// Whether anything wants to be sent on `port`.
     pub fn has_output(&self, port: PortId) -> bool {
-        let owes = |q: &PortQueues| !q.last_acks.is_empty();
+        let owes = |q: &PortQueues| !q.acks.is_empty() || !q.last_acks.is_empty();
         self.has_lists(port) || self.ports.get(usize::from(port.0)).is_some_and(owes)
     }
 
@@ -170,20 +177,69 @@ impl Queues {
         list.next(links, place)
     }
 
-    pub fn push_ack(&mut self, port: PortId, place: u32) {
-        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
-            queues.acks.push_back(&mut self.acks, place);
-        }
+    /// False if it is on the list already.
+    pub fn push_ack(&mut self, port: PortId, place: u32) -> bool {
+        let queues = self.ports.get_mut(usize::from(port.0));
+        queues.is_some_and(|queues| queues.acks.push_back(&mut self.acks, place))
     }
 
+    /// Takes the connection off the list of ACKs, if it is there.
     pub fn remove_ack(&mut self, port: PortId, place: u32) {
-        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
-            queues.acks.remove(&mut self.acks, place);
+        let Some(queues) = self.ports.get_mut(usize::from(port.0)) else {
+            return;
+        };
+        for last in [&mut queues.waiting_ack, &mut queues.ripe_ack] {
+            if *last == Some(place) {
+                *last = queues.acks.prev(&self.acks, place);
+            }
+        }
+        queues.acks.remove(&mut self.acks, place);
+    }
+
+    /// Whether the connection is on the list of ACKs.
+    pub fn has_ack(&self, place: u32) -> bool {
+        let link = self.acks.get(place as usize);
+        link.is_some_and(|link| link.is_linked())
+    }
+
+    /// Whose ACK is to be sent, whatever it could ride on.
+    pub fn ripe_ack(&self, port: PortId) -> Option<u32> {
+        let queues = self.ports.get(usize::from(port.0))?;
+        queues.ripe_ack.and(queues.acks.front())
+    }
+
+    /// The first ACK that does not wait yet.
+    pub fn new_ack(&self, port: PortId) -> Option<u32> {
+        let queues = self.ports.get(usize::from(port.0))?;
+        match queues.waiting_ack {
+            Some(last) => queues.acks.next(&self.acks, last),
+            None => queues.acks.front(),
         }
     }
 
-    pub fn front_ack(&self, port: PortId) -> Option<u32> {
-        self.ports.get(usize::from(port.0))?.acks.front()
+    /// It is the [new one](Self::new_ack) that waits now.
+    pub fn have_ack_wait(&mut self, port: PortId, place: u32) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.waiting_ack = Some(place);
+        }
+    }
+
+    /// Once in `patience`: those that wait have waited long enough, from one to two times that.
+    pub fn ripen_acks(&mut self, now: Instant, port: PortId, patience: Duration) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0))
+            && now - queues.ripened >= patience
+        {
+            queues.ripe_ack = queues.waiting_ack;
+            queues.ripened = now;
+        }
+    }
+
+    /// None waits any more.
+    pub fn ripen_all_acks(&mut self, port: PortId) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.waiting_ack = queues.acks.back();
+            queues.ripe_ack = queues.waiting_ack;
+        }
     }
 
     pub fn push_syn_ack(&mut self, port: PortId, record: u32) {

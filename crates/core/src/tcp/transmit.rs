@@ -1,6 +1,8 @@
 //! Output: the lists of a port, drained into its frames: in turns, a few of SYN-ACKs and control, ACKs, and a few of data. Where the link
 //! takes less than there is, what has begun goes on beside what begins, and what waits is new.
 
+use std::time::Duration;
+
 use wire::frame::{FrameSink, MacAddr};
 use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
@@ -44,8 +46,19 @@ enum Turn {
     Off,
 }
 
+/// How long an ACK waits at least, and not twice as long, for something to ride on.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// What becomes of an ACK for little that has nothing to ride on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lone {
+    Goes,
+    /// It waits for a while: the application is being told what has come, and may answer.
+    Waits,
+}
+
 impl Tcp {
-    pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {
+    pub fn transmit(&mut self, now: Instant, port: PortId, lone: Lone, sink: &mut impl FrameSink) {
         if port == PortId::SIBLINGS {
             if let Some(handover) = &mut self.handover {
                 handover.transmit(sink);
@@ -57,7 +70,7 @@ impl Tcp {
             .transmit(port, sink, &mut self.shared.counters);
         let all = self.shared.send_answers(now, port, sink)
             && self.send_last_acks(now, port, sink)
-            && self.send_lists(now, port, sink);
+            && self.send_lists(now, port, lone, sink);
         if all && !self.parting.is_empty() {
             self.part(now, port);
             self.shared.send_answers(now, port, sink);
@@ -65,15 +78,24 @@ impl Tcp {
     }
 
     /// False when the sink is full.
-    fn send_lists(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+    fn send_lists(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        lone: Lone,
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        let mut acks = true;
         loop {
             let all = self.send_syn_acks(now, port, sink)
                 && self.send_list(now, port, Output::Control, sink)
-                && self.send_acks(now, port, sink)
+                && (!acks || self.send_acks(now, port, lone, sink))
                 && self.send_list(now, port, Output::Data, sink);
             if !all || !self.shared.queues.has_lists(port) {
                 return all;
             }
+            // All are sent at once, but those that wait.
+            acks = false;
         }
     }
 
@@ -108,17 +130,42 @@ impl Tcp {
     }
 
     /// RFC 9293 MUST-58, MUST-59.
-    fn send_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
-        while let Some(place) = self.shared.queues.front_ack(port) {
-            if let Some(mut conn) = self.conns.at(place, &mut self.shared)
-                && !conn.has_turn_to_come()
-                && conn.send_due_acks(now, sink) == Sent::Full
-            {
+    fn send_acks(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        lone: Lone,
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        match lone {
+            Lone::Goes => self.shared.queues.ripen_all_acks(port),
+            Lone::Waits => self.shared.queues.ripen_acks(now, port, PATIENCE),
+        }
+        while let Some(place) = self.shared.queues.ripe_ack(port) {
+            if !self.send_ack(now, place, sink) {
+                return false;
+            }
+            self.shared.queues.remove_ack(port, place);
+        }
+        while let Some(place) = self.shared.queues.new_ack(port) {
+            let conn = self.conns.at(place, &mut self.shared);
+            if conn.is_some_and(|conn| conn.has_little_to_acknowledge()) {
+                self.shared.queues.have_ack_wait(port, place);
+                continue;
+            }
+            if !self.send_ack(now, place, sink) {
                 return false;
             }
             self.shared.queues.remove_ack(port, place);
         }
         true
+    }
+
+    fn send_ack(&mut self, now: Instant, place: u32, sink: &mut impl FrameSink) -> bool {
+        let conn = self.conns.at(place, &mut self.shared);
+        conn.is_none_or(|mut conn| {
+            conn.has_turn_to_come() || conn.send_due_acks(now, sink) != Sent::Full
+        })
     }
 
     /// Neighbour resolutions have ended: who waited for them may go on.
@@ -184,7 +231,7 @@ impl Conn<'_> {
         if self.is_blocked_by_window() && !waits {
             self.start_persist(now);
         }
-        if !self.has(Flags::ACK_NOW) {
+        if !self.has(Flags::ACK_NOW) || self.sh.queues.has_ack(self.place) {
             return Turn::Done;
         }
         match self.send_due_acks(now, sink) {
@@ -221,6 +268,17 @@ impl Conn<'_> {
         self.has(Flags::ON_DATA | Flags::ON_CONTROL)
             && self.hot.dup_acks_due == 0
             && !self.has(Flags::KEEPALIVE_DUE)
+            && !self.cold.ecn.owes_pure_ack()
+    }
+
+    /// Whether the ACK that is due is for less than must be acknowledged at once (RFC 5681 §4.2), and the peer can go on without it.
+    pub fn has_little_to_acknowledge(&self) -> bool {
+        let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
+        let two_segments = 2 * u32::from(self.hot.rcv_mss);
+        (1..two_segments).contains(&pending)
+            && self.hot.rcv_wnd() >= two_segments
+            && self.hot.dup_acks_due == 0
+            && !self.has(Flags::HOLES | Flags::DUPLICATE | Flags::KEEPALIVE_DUE)
             && !self.cold.ecn.owes_pure_ack()
     }
 
@@ -378,6 +436,9 @@ impl Conn<'_> {
         self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
         if self.hot.dup_acks_due == 0 {
             self.clear(Flags::ACK_NOW);
+            if !self.has(Flags::KEEPALIVE_DUE) {
+                self.sh.queues.remove_ack(self.hot.port, self.place);
+            }
         }
     }
 

@@ -276,6 +276,17 @@ impl Harness {
         self.stack.transmit(self.now, PORT, &mut self.sink);
     }
 
+    /// The stack sends what does not wait for answers of the application.
+    pub fn transmit_before_answers(&mut self) {
+        self.stack
+            .transmit_before_answers(self.now, PORT, &mut self.sink);
+    }
+
+    /// Lets time pass, in which nothing happens.
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
     /// The next TCP segment that the stack sent.
     pub fn pop(&mut self) -> Option<(SocketAddr, SocketAddr, TcpHeader, Vec<u8>)> {
         while let Some(frame) = self.sink.frames.pop_front() {

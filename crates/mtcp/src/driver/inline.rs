@@ -9,7 +9,7 @@ use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
 
 use super::{STAGED, Staged, Wake};
-use crate::runner::Runner;
+use crate::runner::{Acks, Runner};
 use crate::stats::Snapshot;
 use crate::{Errno, Result, clock};
 
@@ -20,6 +20,9 @@ const BURSTS: usize = 1;
 pub(crate) const REPORTS: usize = 32;
 /// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
 const BATCH: Duration = Duration::from_micros(200);
+
+/// ACKs do not wait for the answers of a program that takes longer for a burst.
+const PROMPT: Duration = Duration::from_millis(1);
 
 /// Whether what was `looked` for has just been taken in.
 pub(super) fn is_fresh(looked: Option<Instant>) -> bool {
@@ -70,10 +73,14 @@ impl Inline {
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {
-        self.begin_turn().map(drop)
+        self.begin(Acks::All).map(drop)
     }
 
     pub(super) fn begin_turn(&mut self) -> Result<bool> {
+        self.begin(Acks::Due)
+    }
+
+    fn begin(&mut self, acks: Acks) -> Result<bool> {
         self.check()?;
         let quiet = self.runner.begin_quietly() && self.staged.is_empty();
         if !quiet {
@@ -81,7 +88,8 @@ impl Inline {
                 self.runner.rouse();
             }
             self.carry_out();
-            self.settle()?;
+            let prompt = self.runner.now().since(self.runner.looked()) < PROMPT;
+            self.send(if prompt { acks } else { Acks::All })?;
         }
         Ok(quiet)
     }
@@ -93,10 +101,14 @@ impl Inline {
     }
 
     pub(super) fn settle(&mut self) -> Result<()> {
+        self.send(Acks::All)
+    }
+
+    fn send(&mut self, acks: Acks) -> Result<()> {
         if self.runner.is_settled() {
             return Ok(());
         }
-        let sent = self.runner.transmit();
+        let sent = self.runner.transmit(acks);
         self.note(sent)
     }
 

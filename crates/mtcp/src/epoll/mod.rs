@@ -153,7 +153,7 @@ impl Context {
             return 0;
         }
         // The next turn says what became of the link.
-        let _ = self.driver.submit();
+        let _ = self.driver.begin_turn();
         self.harvest(instance, events)
     }
 

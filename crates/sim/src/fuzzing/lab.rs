@@ -28,6 +28,14 @@ const LAST_TURNS: u32 = 200_000;
 /// Turns in a row without time passing.
 const MAX_SPINS: u32 = 1000;
 
+/// Which ACKs are sent that nothing takes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acks {
+    All,
+    /// Those that do not wait for answers of the application.
+    Due,
+}
+
 /// See the module.
 pub struct Lab {
     stack: Stack,
@@ -96,7 +104,8 @@ impl Lab {
             9 => self.set_options(input),
             10 => self.unlisten(input),
             11..=13 => self.pass(input),
-            14..=17 => self.transmit(u64::from(input.u8() % 64)),
+            14..=16 => self.transmit(u64::from(input.u8() % 64), Acks::All),
+            17 => self.transmit(u64::from(input.u8() % 64), Acks::Due),
             18 => self.deliver(&[segments::noise(input)]),
             19 => {
                 let error = segments::icmp_error(&self.last_frame, input);
@@ -277,7 +286,7 @@ impl Lab {
         }
     }
 
-    fn transmit(&mut self, slots: u64) {
+    fn transmit(&mut self, slots: u64, acks: Acks) {
         let Some(interface) = self.config.interfaces.first() else {
             return;
         };
@@ -290,11 +299,16 @@ impl Lab {
             full: false,
             problem: None,
         };
-        self.stack.transmit(self.now, PORT, &mut sink);
+        match acks {
+            Acks::All => self.stack.transmit(self.now, PORT, &mut sink),
+            Acks::Due => self
+                .stack
+                .transmit_before_answers(self.now, PORT, &mut sink),
+        }
         let (full, problem) = (sink.full, sink.problem.take());
         assert_eq!(problem, None);
         assert!(
-            full || !self.stack.has_output(PORT),
+            full || acks == Acks::Due || !self.stack.has_output(PORT),
             "output is left and the sink has room"
         );
         for frame in &self.sent {
@@ -414,7 +428,7 @@ impl Lab {
             for slot in std::mem::take(&mut self.leaked) {
                 self.streams.release(slot);
             }
-            self.transmit(1024);
+            self.transmit(1024, Acks::All);
             let usage = self.stack.usage();
             if usage == Usage::default() {
                 break;

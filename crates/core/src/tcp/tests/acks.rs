@@ -1,5 +1,9 @@
 //! When data is acknowledged: RFC 9293 §3.8.6.3, RFC 5681 §4.2.
 
+use std::time::Duration;
+
+use crate::command::Command;
+use crate::id::PortId;
 use crate::info::State;
 use crate::testing::{Harness, Seg, seg};
 
@@ -182,4 +186,116 @@ fn in_order_segments_take_the_short_way() {
     h.write(10);
     h.send(seg().seq(101).ack(11).win(WIN));
     assert_eq!(h.stack.counters().fast_path - before, 2);
+}
+
+/// Data came that is to be acknowledged at once, and the application is being told.
+fn told(seg: Seg) -> Harness {
+    let mut h = Harness::established();
+    h.inject(seg);
+    h.transmit_before_answers();
+    h
+}
+
+#[test]
+fn an_ack_waits_for_the_answer() {
+    let mut h = told(data(1, 100));
+    h.expect_nothing();
+    assert!(h.stack.has_output(PortId(0)));
+    h.write_without_transmit(10);
+    h.transmit_before_answers();
+    h.expect(seg().seq(1).ack(101).len(10));
+    assert!(!h.stack.has_output(PortId(0)));
+    h.send(seg().seq(101).ack(11).win(WIN));
+    h.expect_silence(5_000);
+}
+
+/// RFC 5681 §4.2: "within 500 ms". Much earlier, in truth.
+#[test]
+fn an_ack_does_not_wait_long_for_an_answer() {
+    let mut h = told(data(1, 100));
+    let mut waits = Duration::ZERO;
+    let step = Duration::from_micros(100);
+    while h.stack.has_output(PortId(0)) {
+        h.expect_nothing();
+        h.pass(step);
+        waits += step;
+        h.transmit_before_answers();
+    }
+    h.expect(seg().seq(1).ack(101));
+    h.expect_nothing();
+    assert!(waits > step && waits <= Duration::from_millis(2));
+}
+
+#[test]
+fn an_ack_goes_when_no_answer_comes() {
+    let mut h = told(data(1, 100));
+    h.transmit();
+    h.expect(seg().seq(1).ack(101));
+    h.expect_nothing();
+}
+
+#[test]
+fn an_ack_waits_for_a_while_whenever_it_came() {
+    let mut h = told(data(1, 100));
+    h.pass(Duration::from_micros(1100));
+    h.transmit_before_answers();
+    h.expect(seg().seq(1).ack(101));
+    h.inject(data(101, 100));
+    for _ in 0..2 {
+        h.transmit_before_answers();
+        h.expect_nothing();
+        h.pass(Duration::from_micros(900));
+    }
+    h.transmit_before_answers();
+    h.expect(seg().seq(1).ack(201));
+    h.expect_nothing();
+}
+
+/// RFC 9293 SHLD-19; RFC 5681 §4.2-1.
+#[test]
+fn two_segments_do_not_wait_for_an_answer() {
+    let mut h = told(data(1, 1000));
+    h.expect_nothing();
+    h.inject(data(1001, 1000));
+    h.transmit_before_answers();
+    h.expect(seg().ack(2001));
+    h.expect_nothing();
+}
+
+/// RFC 5681 §4.2-3.
+#[test]
+fn duplicate_acks_do_not_wait_for_an_answer() {
+    let mut h = told(data(1, 100));
+    h.expect_nothing();
+    h.inject(data(1101, 1000));
+    h.transmit_before_answers();
+    // The one that waited, and the duplicate.
+    h.expect(seg().ack(101));
+    h.expect(seg().ack(101));
+    // What fills a part of the gap neither.
+    h.inject(data(101, 100));
+    h.transmit_before_answers();
+    h.expect(seg().ack(201));
+    h.expect_nothing();
+}
+
+/// RFC 9293 §3.10.7.4: what was acknowledged before has been lost on the way.
+#[test]
+fn a_duplicate_does_not_wait_for_an_answer() {
+    let mut h = told(data(1, 100));
+    h.transmit();
+    h.expect(seg().ack(101));
+    h.inject(data(1, 100));
+    h.transmit_before_answers();
+    h.expect(seg().ack(101));
+}
+
+#[test]
+fn an_ack_that_waited_rides_on_a_fin() {
+    let mut h = told(data(1, 100));
+    h.expect_nothing();
+    h.execute(Command::Shutdown(h.id()));
+    h.transmit_before_answers();
+    h.expect(seg().seq(1).ack(101).fin());
+    h.expect_nothing();
 }
