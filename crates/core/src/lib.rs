@@ -47,4 +47,5 @@ pub use id::{ConnId, ListenerId, PortId, Token};
 pub use info::TcpInfo;
 pub use ring::stream::{AppStreams, Status};
 pub use stack::{Stack, Usage};
+pub use tcp::Acks;
 pub use testament::Testament;

@@ -5,7 +5,7 @@ use std::io;
 use wire::frame::{FrameSink, RxFrame};
 use wire::time::Instant;
 
-use crate::tcp::{Lone, Tcp};
+use crate::tcp::{Acks, Tcp};
 use crate::{
     AppStreams, Command, Config, Connect, Counters, Error, Event, Opened, PortId, Reply, Testament,
 };
@@ -123,22 +123,22 @@ impl Stack {
 
     /// Writes what is due on `port` into frames of `sink`: control segments, then ACKs, then data, until nothing is due or the sink is full.
     pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {
-        self.tcp.transmit(now, port, Lone::Goes, sink);
+        self.transmit_with(now, port, Acks::All, sink);
     }
 
-    /// The same, where the application is about to be told what has come: ACKs that its answers may take along wait for the next call
-    /// of `transmit`, or for 2 ms of calls of this at most, if they are for less than two segments.
-    pub fn transmit_before_answers(
+    /// The same, with all ACKs or those that cannot wait.
+    pub fn transmit_with(
         &mut self,
         now: Instant,
         port: PortId,
+        acks: Acks,
         sink: &mut impl FrameSink,
     ) {
-        self.tcp.transmit(now, port, Lone::Waits, sink);
+        self.tcp.transmit(now, port, acks, sink);
     }
 
-    /// Whether something of TCP is still due on `port`: after [`transmit`](Self::transmit), because the sink was full; after
-    /// [`transmit_before_answers`](Self::transmit_before_answers), also because ACKs wait.
+    /// Whether something of TCP is still due on `port`: after [`transmit`](Self::transmit), because the sink was full; or because
+    /// ACKs wait.
     pub fn has_output(&self, port: PortId) -> bool {
         self.tcp.shared.has_output(port)
     }

@@ -8,7 +8,7 @@ use ::io::absent::AbsentPort;
 use ::io::shm::Desk;
 use ::io::{AnyPort, Port, poll};
 use io::ErrorKind;
-use mtcp_core::{Command, Connect, Error, Event, Opened, PortId, Reply, Stack};
+use mtcp_core::{Acks, Command, Connect, Error, Event, Opened, PortId, Reply, Stack};
 use wire::frame::{FrameSink, RxFrame, TxMeta};
 use wire::handed::Handed;
 use wire::time::Instant;
@@ -28,14 +28,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const REST: usize = 1024;
 /// The only port, so far.
 const PORT: PortId = PortId(0);
-
-/// Which ACKs are sent that nothing takes along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acks {
-    All,
-    /// Not those that the application may take along when it has been told what has come, which is at once.
-    Due,
-}
 
 /// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
 /// [`transmit`](Self::transmit), events; the clock is read once in it.
@@ -362,10 +354,7 @@ fn transmit(stack: &mut Stack, now: Instant, acks: Acks, sink: &mut impl FrameSi
         port: sink,
         refused: false,
     };
-    match acks {
-        Acks::All => stack.transmit(now, PORT, &mut sink),
-        Acks::Due => stack.transmit_before_answers(now, PORT, &mut sink),
-    }
+    stack.transmit_with(now, PORT, acks, &mut sink);
     sink.refused
 }
 

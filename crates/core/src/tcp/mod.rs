@@ -90,7 +90,7 @@ use crate::tcp::survivors::Survivors;
 use crate::tcp::time_wait::TimeWaits;
 use crate::testament::Testament;
 
-pub(crate) use transmit::Lone;
+pub use transmit::Acks;
 
 /// All connections of a stack, and the IP side under them.
 #[derive(Debug)]

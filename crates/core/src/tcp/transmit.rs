@@ -49,16 +49,17 @@ enum Turn {
 /// How long an ACK waits at least, and not twice as long, for something to ride on.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// What becomes of an ACK for little that has nothing to ride on.
+/// Which ACKs are sent that nothing takes along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lone {
-    Goes,
-    /// It waits for a while: the application is being told what has come, and may answer.
-    Waits,
+pub enum Acks {
+    /// All.
+    All,
+    /// Not those for less than two segments, for 2 ms at most: the application is being told what has come, and may answer.
+    Due,
 }
 
 impl Tcp {
-    pub fn transmit(&mut self, now: Instant, port: PortId, lone: Lone, sink: &mut impl FrameSink) {
+    pub fn transmit(&mut self, now: Instant, port: PortId, acks: Acks, sink: &mut impl FrameSink) {
         if port == PortId::SIBLINGS {
             if let Some(handover) = &mut self.handover {
                 handover.transmit(sink);
@@ -70,7 +71,7 @@ impl Tcp {
             .transmit(port, sink, &mut self.shared.counters);
         let all = self.shared.send_answers(now, port, sink)
             && self.send_last_acks(now, port, sink)
-            && self.send_lists(now, port, lone, sink);
+            && self.send_lists(now, port, acks, sink);
         if all && !self.parting.is_empty() {
             self.part(now, port);
             self.shared.send_answers(now, port, sink);
@@ -82,20 +83,17 @@ impl Tcp {
         &mut self,
         now: Instant,
         port: PortId,
-        lone: Lone,
+        acks: Acks,
         sink: &mut impl FrameSink,
     ) -> bool {
-        let mut acks = true;
         loop {
             let all = self.send_syn_acks(now, port, sink)
                 && self.send_list(now, port, Output::Control, sink)
-                && (!acks || self.send_acks(now, port, lone, sink))
+                && self.send_acks(now, port, acks, sink)
                 && self.send_list(now, port, Output::Data, sink);
             if !all || !self.shared.queues.has_lists(port) {
                 return all;
             }
-            // All are sent at once, but those that wait.
-            acks = false;
         }
     }
 
@@ -134,12 +132,12 @@ impl Tcp {
         &mut self,
         now: Instant,
         port: PortId,
-        lone: Lone,
+        acks: Acks,
         sink: &mut impl FrameSink,
     ) -> bool {
-        match lone {
-            Lone::Goes => self.shared.queues.ripen_all_acks(port),
-            Lone::Waits => self.shared.queues.ripen_acks(now, port, PATIENCE),
+        match acks {
+            Acks::All => self.shared.queues.ripen_all_acks(port),
+            Acks::Due => self.shared.queues.ripen_acks(now, port, PATIENCE),
         }
         while let Some(place) = self.shared.queues.ripe_ack(port) {
             if !self.send_ack(now, place, sink) {

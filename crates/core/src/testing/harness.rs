@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::id::{ConnId, ListenerId, PortId, Token};
 use crate::stack::Stack;
-use crate::{AppStreams, Testament};
+use crate::{Acks, AppStreams, Testament};
 
 /// Token of listeners.
 pub const LISTENER: Token = Token(7);
@@ -279,7 +279,7 @@ impl Harness {
     /// The stack sends what does not wait for answers of the application.
     pub fn transmit_before_answers(&mut self) {
         self.stack
-            .transmit_before_answers(self.now, PORT, &mut self.sink);
+            .transmit_with(self.now, PORT, Acks::Due, &mut self.sink);
     }
 
     /// Lets time pass, in which nothing happens.

@@ -4,12 +4,12 @@ use std::hint;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use mtcp_core::{Command, Connect, Event, Opened, Reply};
+use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply};
 use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
 
 use super::{STAGED, Staged, Wake};
-use crate::runner::{Acks, Runner};
+use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::{Errno, Result, clock};
 

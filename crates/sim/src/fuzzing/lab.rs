@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mtcp_core::command::{Command, Keepalive, Marking, Options, Reply};
 use mtcp_core::config::CongestionControl;
-use mtcp_core::{AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Usage};
+use mtcp_core::{Acks, AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Usage};
 use wire::frame::{RxFrame, RxMeta};
 use wire::ip::Ecn;
 use wire::time::Instant;
@@ -27,14 +27,6 @@ const MAX_SEEN: usize = 16;
 const LAST_TURNS: u32 = 200_000;
 /// Turns in a row without time passing.
 const MAX_SPINS: u32 = 1000;
-
-/// Which ACKs are sent that nothing takes along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Acks {
-    All,
-    /// Those that do not wait for answers of the application.
-    Due,
-}
 
 /// See the module.
 pub struct Lab {
@@ -299,12 +291,7 @@ impl Lab {
             full: false,
             problem: None,
         };
-        match acks {
-            Acks::All => self.stack.transmit(self.now, PORT, &mut sink),
-            Acks::Due => self
-                .stack
-                .transmit_before_answers(self.now, PORT, &mut sink),
-        }
+        self.stack.transmit_with(self.now, PORT, acks, &mut sink);
         let (full, problem) = (sink.full, sink.problem.take());
         assert_eq!(problem, None);
         assert!(
