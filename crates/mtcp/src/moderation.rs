@@ -20,7 +20,7 @@ const FEWEST: u64 = 12;
 /// Over which it is seen what naps do: windows, which vary much.
 const EPOCH: u32 = 16;
 /// Epochs with naps between two without, which say what is usual.
-const ROUND: u32 = 32;
+const ROUND: u32 = 128;
 /// Epochs without naps after they did harm: the first time, and at most.
 const REST: u32 = 4;
 const LONGEST_REST: u32 = 128;
