@@ -255,12 +255,13 @@ impl AppStreams {
     }
 
     /// Trims the next `budget` slots that have a send buffer, taking turns; more when there are more of them than after the
-    /// last sweep. Returns how many gave theirs back.
+    /// last sweep. Returns how many have given theirs back since they last had a turn.
     pub fn sweep(&mut self, budget: usize) -> usize {
         let before = self.send.attached();
         for _ in 0..self.send.turns(budget) {
             if let Some(slot) = self.send.next_attached(&self.shared) {
                 self.trim(slot);
+                self.send.end_look(&self.shared, slot);
             }
         }
         self.send.end_sweep();
@@ -335,7 +336,7 @@ impl AppStreams {
         self.send.ledger.bytes()
     }
 
-    /// Number of slots with a send buffer.
+    /// Number of slots with a send buffer, or with one that was given back and not looked for since.
     pub fn send_buffers(&self) -> usize {
         self.send.attached()
     }

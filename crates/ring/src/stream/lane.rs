@@ -139,7 +139,6 @@ impl<'a> Reader<'a> {
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     side: &'a mut Side,
-    shared: &'a Shared,
     slot: u32,
     producer: &'a ProducerWords,
     consumer: &'a ConsumerWords,
@@ -160,7 +159,6 @@ impl<'a> Writer<'a> {
         let direction = side.direction;
         Self {
             side,
-            shared,
             slot,
             producer: direction.producer(record),
             consumer: direction.consumer(record),
@@ -310,7 +308,7 @@ impl<'a> Writer<'a> {
         // Release: the copied bytes are visible to who finds the block.
         self.producer.buffer.store(block.descriptor(), Release);
         match before {
-            None => self.side.attach(self.slot, &block),
+            None => self.side.attach(self.slot),
             Some(old) => {
                 let switch = (used > 0).then_some(tail);
                 if switch.is_some() {
@@ -365,7 +363,6 @@ impl<'a> Writer<'a> {
         if drained {
             self.producer.high.store(self.tail(), Relaxed);
             self.producer.buffer.store(0, Release);
-            self.side.detach(self.shared, &block);
             self.side.ledger.free(block);
         }
         drained

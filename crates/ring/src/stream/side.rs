@@ -77,11 +77,9 @@ impl Direction {
     }
 }
 
-/// What the producer keeps of a slot that has a buffer, by place of that in units of the smallest block.
+/// What the producer keeps of a slot that has outgrown blocks, by place of its buffer in units of the smallest block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Holding {
-    /// Place in the list of slots with a buffer.
-    attached: u32,
     /// Outgrown blocks, youngest first, linked by `next`; 0: none.
     retired: u32,
     /// They hold bytes up to here: they are free when `head` gets here.
@@ -99,8 +97,10 @@ pub(super) struct Side {
     pub(super) direction: Direction,
     pub(super) ledger: Ledger,
     holdings: Column<Holding>,
-    /// Slots with a buffer.
+    /// Slots with a buffer, and some that had one: a sweep takes those off. To find them at once would take memory that nobody asked for.
     attached: Column<u32>,
+    /// Which slots are in it, a bit each.
+    listed: Column<u64>,
     /// Where the sweep goes on.
     hand: usize,
     /// How many they were after the last sweep.
@@ -122,6 +122,7 @@ impl Side {
             direction,
             holdings: Column::new(ledger.bytes() / MIN_BLOCK, PagePolicy::Small)?,
             attached: Column::with_capacity(slots as usize, PagePolicy::Small)?,
+            listed: Column::new((slots as usize).div_ceil(64), PagePolicy::Small)?,
             ledger,
             hand: 0,
             swept: 0,
@@ -148,30 +149,28 @@ impl Side {
     }
 
     /// Remembers that `slot` has a buffer now.
-    pub(super) fn attach(&mut self, slot: u32, block: &Block) {
-        let attached = self.attached.len() as u32;
-        // Never full: there is room for every slot, and none is in it twice.
-        let _ = self.attached.push(slot);
-        if let Some(holding) = self.holding(block) {
-            *holding = Holding {
-                attached,
-                ..Holding::default()
-            };
+    pub(super) fn attach(&mut self, slot: u32) {
+        let Some(listed) = self.listed.get_mut(slot as usize / 64) else {
+            return;
+        };
+        let bit = 1 << (slot % 64);
+        if *listed & bit == 0 {
+            *listed |= bit;
+            // Never full: there is room for every slot, and none is in it twice.
+            let _ = self.attached.push(slot);
         }
     }
 
-    /// Remembers that the slot with this buffer has none any more.
-    pub(super) fn detach(&mut self, shared: &Shared, block: &Block) {
-        let Some(&mut Holding { attached, .. }) = self.holding(block) else {
-            return;
-        };
-        self.attached.swap_remove(attached as usize);
-        let moved = self.attached.get(attached as usize).copied();
-        let record = moved.and_then(|slot| shared.records.record(slot));
+    /// Takes the slot that the sweep has looked at off the list, if it has no buffer any more.
+    pub(super) fn end_look(&mut self, shared: &Shared, slot: u32) {
+        let record = shared.records.record(slot);
         let buffer = record.map(|record| self.direction.producer(record).buffer.load(Relaxed));
-        let buffer = buffer.and_then(Block::from_descriptor);
-        if let Some(holding) = buffer.and_then(|block| self.holding(&block)) {
-            holding.attached = attached;
+        if buffer.and_then(Block::from_descriptor).is_some() {
+            return;
+        }
+        self.attached.swap_remove(self.hand);
+        if let Some(listed) = self.listed.get_mut(slot as usize / 64) {
+            *listed &= !(1 << (slot % 64));
         }
     }
 
@@ -190,17 +189,18 @@ impl Side {
         self.attached.get(self.hand).copied()
     }
 
+    /// Slots that sweeps look at: all with a buffer are among them.
     pub(super) fn attached(&self) -> usize {
         self.attached.len()
     }
 
-    /// More slots have a buffer than may keep it in vain.
+    /// More slots may have a buffer than may keep it in vain.
     pub(super) fn is_crowded(&self) -> bool {
         self.attached.len() > AT_EASE
     }
 
-    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two more for each slot by which those with a
-    /// buffer have become more since the last sweep. Then there are never many more with a drained buffer than with one in use.
+    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two more for each slot by which those in the
+    /// list have become more since the last sweep. Then there are never many more with a drained buffer than with one in use.
     pub(super) fn turns(&self, budget: usize) -> usize {
         let fresh = self.attached.len().saturating_sub(self.swept);
         let more = if self.is_crowded() { 2 * fresh } else { 0 };
@@ -225,7 +225,8 @@ impl Side {
 
     /// The slot with the buffer `old` has the buffer `new` now. If bytes up to `switch` are still in the old one, that is outgrown.
     pub(super) fn succeed(&mut self, old: Block, new: &Block, switch: Option<u32>) {
-        let mut holding = self.holding(&old).copied().unwrap_or_default();
+        // Taken: who has the block next begins without outgrown ones.
+        let mut holding = self.holding(&old).map(std::mem::take).unwrap_or_default();
         if let Some(switch) = switch {
             if let Some(outgrown) = self.holding(&old) {
                 outgrown.next = holding.retired;

@@ -276,6 +276,7 @@ impl StackStreams {
         for _ in 0..self.recv.turns(budget) {
             if let Some(slot) = self.recv.next_attached(&self.shared) {
                 self.trim(slot, true);
+                self.recv.end_look(&self.shared, slot);
             }
         }
         self.recv.end_sweep();
@@ -376,7 +377,7 @@ impl StackStreams {
         self.recv.ledger.bytes()
     }
 
-    /// Number of slots with a receive buffer.
+    /// Number of slots with a receive buffer, or with one that was given back and not looked for since.
     pub fn recv_buffers(&self) -> usize {
         self.recv.attached()
     }

@@ -358,6 +358,55 @@ fn sweeps_take_turns() {
 }
 
 #[test]
+fn a_slot_whose_buffer_comes_and_goes_has_one_turn_each() {
+    let (mut stack, mut app) = pair(70, 70);
+    for slot in 0..70 {
+        stack.open(slot, limits(4096, 4096)).unwrap();
+    }
+    for _ in 0..3 {
+        for slot in [0, 63, 64, 69] {
+            assert_eq!(app.write(slot, b"x"), 1);
+            stack.consume(slot, 1);
+            assert!(app.trim(slot));
+        }
+    }
+    assert_eq!((app.send_buffers(), app.send_bytes_in_use()), (4, 0));
+    assert_eq!(app.write(64, b"x"), 1);
+    assert_eq!((app.sweep(4), app.send_buffers()), (3, 1));
+    stack.consume(64, 1);
+    assert_eq!((app.sweep(1), app.send_bytes_in_use()), (1, 0));
+    assert_eq!(app.write(0, b"x"), 1);
+    stack.consume(0, 1);
+    assert_eq!((app.sweep(1), app.send_bytes_in_use()), (1, 0));
+}
+
+#[test]
+fn a_buffer_whose_blocks_grew_for_another_slot_starts_anew() {
+    let (mut stack, mut app) = pair(2, 16 << 10);
+    for slot in [0, 1] {
+        stack.open(slot, limits(1 << 16, 1 << 16)).unwrap();
+    }
+    for round in 0..8 {
+        let slot = round % 2;
+        let all = counting(round, 3000);
+        let first = if slot == 0 { 50 } else { 650 };
+        assert_eq!(app.write(slot, &all[..first]), first);
+        assert_eq!(app.write(slot, &all[first..700]), 700 - first);
+        stack.consume(slot, 30);
+        assert_eq!(app.write(slot, &all[700..]), 2300);
+        assert_eq!(joined(stack.peek(slot, 0, u32::MAX)), all[30..]);
+        stack.consume(slot, u32::MAX);
+        assert_eq!((app.sweep(2) > 0, app.send_bytes_in_use()), (true, 0));
+    }
+    for slot in [0, 1] {
+        assert_eq!(app.write(slot, &counting(slot, 50)), 50);
+    }
+    for slot in [0, 1] {
+        assert_eq!(joined(stack.peek(slot, 0, u32::MAX)), counting(slot, 50));
+    }
+}
+
+#[test]
 fn drained_buffers_do_not_pile_up_behind_a_small_sweep() {
     let slots = 8000;
     let (mut stack, mut app) = pair(slots, 2 * slots);

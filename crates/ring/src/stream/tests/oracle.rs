@@ -220,6 +220,7 @@ impl World {
             self.consume(slot, u32::MAX);
             self.stack.trim(slot, false);
         }
+        self.stack.sweep(SLOTS as usize);
         self.app.sweep(SLOTS as usize);
         assert_eq!(
             (self.stack.recv_bytes_in_use(), self.app.send_bytes_in_use()),
