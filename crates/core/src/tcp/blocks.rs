@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ring::prefetch::{prefetch, prefetch_all};
+use ring::prefetch::prefetch_all;
 use ring::region::{Column, PagePolicy, Plot};
 use wire::time::Instant;
 
@@ -167,18 +167,23 @@ impl Blocks {
         }
     }
 
+    /// What says whether a segment is for the connection, and what every one needs.
     pub fn prefetch(&self, slot: u32) {
         let Some(&place) = self.places.get(slot as usize) else {
             return;
         };
-        if let Some(cold) = self.cold.get(place as usize) {
+        if self.names.get(place as usize).is_some() {
             self.hot.prefetch(place as usize);
             self.names.prefetch(place as usize);
-            // Every segment is counted.
-            prefetch(&cold.tally.segments_in);
         } else if let Some(record) = self.packed.at(place ^ PACKED) {
             prefetch_all(record);
         }
+    }
+
+    /// The rest: many lines, too many for those of a burst to be asked for at once.
+    pub fn prefetch_rest(&self, slot: u32) {
+        let place = self.places.get(slot as usize).copied().unwrap_or(NOWHERE);
+        self.cold.prefetch(place as usize);
     }
 
     /// Whether the connection in `slot` has this key.

@@ -110,6 +110,10 @@ impl Conns {
         self.blocks.prefetch(slot);
     }
 
+    pub fn prefetch_rest(&self, slot: u32) {
+        self.blocks.prefetch_rest(slot);
+    }
+
     /// The connection `id`, if it is there.
     pub fn live<'a>(&'a mut self, id: ConnId, sh: &'a mut Shared) -> Option<Conn<'a>> {
         if !self.slots.is_live(id.slot, id.generation) {

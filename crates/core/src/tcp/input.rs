@@ -20,6 +20,8 @@ use crate::tcp::segment::{Flow, Segment};
 /// Frames that are looked at together: as many as the processor fetches memory for at a time, and few enough that what is known of them
 /// stays in its nearest cache.
 const PASS: usize = 16;
+/// So many segments before its own what a connection has in many lines is asked for.
+const SOON: usize = 2;
 
 /// A segment between the passes.
 #[derive(Debug)]
@@ -137,7 +139,11 @@ impl Tcp {
                 .as_ref()
                 .and_then(|arrived| self.prefetch(&arrived.flow));
         }
-        for (arrived, &guess) in arrived.iter().zip(&guesses) {
+        for guess in guesses.iter().take(SOON) {
+            self.prefetch_rest(*guess);
+        }
+        for (at, (arrived, &guess)) in arrived.iter().zip(&guesses).enumerate() {
+            self.prefetch_rest(guesses.get(at + SOON).copied().flatten());
             let Some(arrived) = arrived else { continue };
             let carrier = Carrier {
                 burst,
@@ -216,6 +222,15 @@ impl Tcp {
             _ => {}
         }
         Some(guess)
+    }
+
+    /// The same for what fewer segments need, shortly before it is needed.
+    #[inline]
+    fn prefetch_rest(&self, guess: Option<Guess>) {
+        let guess = guess.filter(|guess| flow::tag(guess.id) as u32 == flow::CONNECTION);
+        if let Some(Guess { id, .. }) = guess {
+            self.conns.prefetch_rest(flow::index(id) as u32);
+        }
     }
 
     fn process(
