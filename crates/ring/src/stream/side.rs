@@ -180,7 +180,7 @@ impl Side {
             self.hand = self.attached.len();
         }
         // Downwards: when the slot looked at is removed, the one that takes its place has been looked at.
-        self.hand = self.hand.min(self.attached.len()).checked_sub(1)?;
+        self.hand = self.hand.checked_sub(1)?;
         let soon = self.hand.checked_sub(AHEAD);
         let soon = soon.and_then(|at| self.attached.get(at).copied());
         if let Some(record) = soon.and_then(|slot| shared.records.record(slot)) {

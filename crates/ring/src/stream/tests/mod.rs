@@ -388,21 +388,26 @@ fn a_buffer_whose_blocks_grew_for_another_slot_starts_anew() {
     }
     for round in 0..8 {
         let slot = round % 2;
-        let all = counting(round, 3000);
-        let first = if slot == 0 { 50 } else { 650 };
+        let all = counting(round, 15_000);
+        // Three blocks, then two, of which the first has been the second.
+        let first = if slot == 0 { 500 } else { 3000 };
         assert_eq!(app.write(slot, &all[..first]), first);
-        assert_eq!(app.write(slot, &all[first..700]), 700 - first);
+        assert_eq!(app.write(slot, &all[first..3500]), 3500 - first);
         stack.consume(slot, 30);
-        assert_eq!(app.write(slot, &all[700..]), 2300);
+        assert_eq!(app.write(slot, &all[3500..]), 11_500);
         assert_eq!(joined(stack.peek(slot, 0, u32::MAX)), all[30..]);
         stack.consume(slot, u32::MAX);
         assert_eq!((app.sweep(2) > 0, app.send_bytes_in_use()), (true, 0));
     }
     for slot in [0, 1] {
-        assert_eq!(app.write(slot, &counting(slot, 50)), 50);
+        assert_eq!(app.write(slot, &counting(slot, 500)), 500);
     }
     for slot in [0, 1] {
-        assert_eq!(joined(stack.peek(slot, 0, u32::MAX)), counting(slot, 50));
+        assert_eq!(
+            joined(stack.peek(slot, 0, u32::MAX)),
+            counting(slot, 500),
+            "a block is nobody else's"
+        );
     }
 }
 
