@@ -355,10 +355,18 @@ impl Net {
     }
 
     /// The hardware address of the path's next hop, which is asked for if it is not known. Cheap when it is.
+    #[inline]
     pub fn resolve(&mut self, now: Instant, path: &Path, counters: &mut Counters) -> Resolution {
-        if let Some(mac) = path.known {
-            return Resolution::Ready(mac);
+        let known = path.known;
+        let known = known.or_else(|| self.neighbours.known(path.port, path.next_hop));
+        match known {
+            Some(mac) => Resolution::Ready(mac),
+            None => self.resolve_anew(now, path, counters),
         }
+    }
+
+    #[inline(never)]
+    fn resolve_anew(&mut self, now: Instant, path: &Path, counters: &mut Counters) -> Resolution {
         match self.ask(now, path.port, path.next_hop, counters) {
             Lookup::Ready(mac) => Resolution::Ready(mac),
             Lookup::Pending { slot, .. } => Resolution::Pending(slot),

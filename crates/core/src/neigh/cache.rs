@@ -20,6 +20,11 @@ use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::wheel::Wheel;
 
+mod state;
+
+pub use state::State;
+use state::{ANY, CLASSES, Class, UNUSED};
+
 /// REACHABLE_TIME (RFC 4861 §10); drawn anew from half to one and a half of it (§6.3.2).
 const REACHABLE: Duration = Duration::from_secs(30);
 /// RETRANS_TIMER (RFC 4861 §10). RFC 1122 §2.3.2.1: at most one ARP request per second and destination.
@@ -34,53 +39,8 @@ const DELAY_FIRST_PROBE: Duration = Duration::from_secs(5);
 const HOLD_DOWN: Duration = Duration::from_secs(3);
 /// Places of the direct-mapped table in front of the hash table.
 const RECENT: usize = 64;
-
-/// RFC 4861 §7.3.2, and `Failed`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Asked; no hardware address yet.
-    Incomplete,
-    /// It works.
-    Reachable,
-    /// It worked; nobody has tried lately.
-    Stale,
-    /// Traffic goes out; a sign of life may come from the layers above.
-    Delay,
-    /// Being asked by unicast.
-    Probe,
-    /// Did not answer: not asked again for a while.
-    Failed,
-}
-
-/// Entries that can be thrown out alike are on one list, longest in that class first.
-#[derive(Clone, Copy, Debug)]
-enum Class {
-    Failed,
-    Stale,
-    Incomplete,
-    /// Reachable, being confirmed or being probed.
-    Live,
-}
-
-const CLASSES: usize = 4;
-
-/// Who has to go when we need room: first those that do not answer, then those not used lately, then those that have not answered yet
-/// (which is what a flood from invented neighbours leaves behind), at last those in use.
-const ANY: [Class; CLASSES] = [Class::Failed, Class::Stale, Class::Incomplete, Class::Live];
-
-/// Who has to go when somebody else wants to be known.
-const UNUSED: [Class; 2] = [Class::Failed, Class::Stale];
-
-impl State {
-    fn class(self) -> Class {
-        match self {
-            Self::Failed => Class::Failed,
-            Self::Stale => Class::Stale,
-            Self::Incomplete => Class::Incomplete,
-            Self::Reachable | Self::Delay | Self::Probe => Class::Live,
-        }
-    }
-}
+/// The same of those that can be sent to.
+const KNOWN: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -145,6 +105,15 @@ pub struct Ended {
     pub mac: Option<MacAddr>,
 }
 
+/// A neighbour that was asked for lately, and can be sent to without more ado.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    port: PortId,
+    addr: IpAddr,
+    mac: MacAddr,
+    slot: u32,
+}
+
 /// All neighbours that we have to do with.
 pub struct Cache {
     slots: Slots,
@@ -155,6 +124,8 @@ pub struct Cache {
     classes: [List; CLASSES],
     wheel: Wheel,
     recent: [u32; RECENT],
+    /// Those asked for last: most segments go to few neighbours. Forgotten when anything about any neighbour changes but when it was confirmed.
+    known: [Option<Known>; KNOWN],
     ended: VecDeque<Ended>,
     /// State of the generator of reachable times.
     jitter: u64,
@@ -190,9 +161,26 @@ impl Cache {
             classes: [List::new(); CLASSES],
             wheel: Wheel::new([max, 0, 0, 0])?,
             recent: [u32::MAX; RECENT],
+            known: [None; KNOWN],
             ended: VecDeque::new(),
             jitter,
         })
+    }
+
+    /// The hardware address of a neighbour that was asked for lately, if sending to it changes nothing here.
+    #[inline]
+    pub fn known(&self, port: PortId, addr: IpAddr) -> Option<MacAddr> {
+        self.find_known(port, addr).map(|known| known.mac)
+    }
+
+    #[inline]
+    fn find_known(&self, port: PortId, addr: IpAddr) -> Option<&Known> {
+        let known = self.known[Self::hint(addr) % KNOWN].as_ref();
+        known.filter(|known| known.addr == addr && known.port == port)
+    }
+
+    fn forget_known(&mut self) {
+        self.known = [None; KNOWN];
     }
 
     /// The hardware address of a neighbour that we want to send to; starts asking for it if it is unknown.
@@ -214,7 +202,16 @@ impl Cache {
         };
         let entry = &self.entries[slot as usize];
         match entry.state {
-            State::Reachable | State::Delay | State::Probe => Lookup::Ready(entry.mac),
+            State::Reachable | State::Delay | State::Probe => {
+                let mac = entry.mac;
+                self.known[Self::hint(addr) % KNOWN] = Some(Known {
+                    port,
+                    addr,
+                    mac,
+                    slot,
+                });
+                Lookup::Ready(mac)
+            }
             State::Stale => {
                 let mac = entry.mac;
                 // RFC 4861 §7.3.3: the first packet after a pause starts the wait for a sign of life.
@@ -239,7 +236,9 @@ impl Cache {
     /// Something from the neighbour proves that our packets reach it (RFC 4861 §7.3.1).
     /// RFC 4861 §7.3.3-1.
     pub fn confirm(&mut self, now: Instant, port: PortId, addr: IpAddr) {
-        let Some(slot) = self.find(port, addr) else {
+        let known = self.find_known(port, addr).map(|known| known.slot);
+        let slot = known.or_else(|| self.find(port, addr));
+        let Some(slot) = slot else {
             return;
         };
         let entry = &mut self.entries[slot as usize];
@@ -267,6 +266,7 @@ impl Cache {
         let Some(slot) = self.find(port, addr) else {
             return false;
         };
+        self.forget_known();
         let entry = &mut self.entries[slot as usize];
         let changed = what.mac.is_some_and(|mac| mac != entry.mac);
         match entry.state {
@@ -452,6 +452,7 @@ impl Cache {
     }
 
     fn set_state(&mut self, slot: u32, state: State) {
+        self.forget_known();
         let entry = &mut self.entries[slot as usize];
         let old = std::mem::replace(&mut entry.state, state);
         self.classes[old.class() as usize].remove(&mut self.links, slot);
@@ -540,6 +541,7 @@ impl Cache {
         let Entry {
             port, addr, state, ..
         } = self.entries[slot as usize];
+        self.forget_known();
         self.wheel.cancel(slot);
         self.classes[state.class() as usize].remove(&mut self.links, slot);
         if let Ok(found) = self

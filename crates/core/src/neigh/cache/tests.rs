@@ -96,6 +96,31 @@ impl Bench {
     }
 }
 
+#[test]
+fn those_asked_for_lately_are_known_until_anything_changes() {
+    let mut bench = Bench::in_state(State::Reachable);
+    let known = |bench: &Bench| bench.cache.known(PORT, addr(1));
+    assert_eq!(known(&bench), None);
+    assert_eq!(bench.resolve(1), Lookup::Ready(A));
+    assert_eq!(known(&bench), Some(A));
+    assert_eq!(bench.cache.known(PORT, addr(2)), None);
+    assert_eq!(bench.cache.known(PortId(1), addr(1)), None);
+    // It says that it has another hardware address now.
+    assert!(bench.advertise(Some(B), true, true));
+    assert_eq!(known(&bench), None);
+    bench.resolve(1);
+    assert_eq!((known(&bench), bench.mac()), (None, B));
+    // Its first packet starts the wait for a sign of life, which the next ones do not change.
+    assert_eq!(bench.state(), State::Delay);
+    bench.resolve(1);
+    assert_eq!(known(&bench), Some(B));
+    // Its address is as good as unknown when nothing has come from it for long.
+    let mut bench = Bench::in_state(State::Reachable);
+    bench.resolve(1);
+    bench.run(Duration::from_secs(46));
+    assert_eq!((known(&bench), bench.state()), (None, State::Stale));
+}
+
 /// RFC 1122 §2.3.2-1; RFC 4861 §7.2.2-2, §7.2.2-3.
 #[test]
 fn resolution_asks_three_times_then_holds_down() {
@@ -431,6 +456,11 @@ proptest! {
                 prop_assert_eq!(on_list as usize, in_state.count());
             }
             prop_assert!(bench.cache.len() <= 4);
+            for Known { port, addr, mac, slot } in bench.cache.known.into_iter().flatten() {
+                let (state, now) = bench.cache.state(port, addr).unwrap();
+                prop_assert!(matches!(state, State::Reachable | State::Delay | State::Probe) && now == mac);
+                prop_assert!(bench.cache.is(slot, port, addr));
+            }
         }
         bench.run(Duration::from_secs(4));
         while let Some(ended) = bench.cache.pop_ended() {
