@@ -8,6 +8,8 @@ use siphasher::sip::SipHasher13;
 /// RFC 6056 §3.3.4 recommends a table of counters rather than one, so that connections to different destinations do not reveal how many
 /// are made to others.
 const COUNTERS: usize = 1024;
+/// Destinations that are remembered, by the ends of their addresses and ports.
+const RECENT: usize = 16;
 
 /// Chooses the local port of a connection.
 pub struct EphemeralPorts {
@@ -15,8 +17,8 @@ pub struct EphemeralPorts {
     count: u32,
     hasher: SipHasher13,
     counters: Box<[u32; COUNTERS]>,
-    /// What connections went to last, most of which go where the one before went.
-    last: Option<Towards>,
+    /// What connections went to last: most go to few hosts.
+    recent: Box<[Option<Towards>; RECENT]>,
 }
 
 /// F and G of RFC 6056 §3.3.4 for a destination.
@@ -24,8 +26,8 @@ pub struct EphemeralPorts {
 struct Towards {
     local: IpAddr,
     remote: SocketAddr,
-    /// Where the ports start.
-    offset: u64,
+    /// Where the ports start, counted from the first.
+    offset: u32,
     /// Which counter it uses.
     counter: usize,
 }
@@ -52,7 +54,7 @@ impl EphemeralPorts {
             count: u32::from(last - first) + 1,
             hasher: SipHasher13::new_with_key(&key),
             counters: Box::new([0; COUNTERS]),
-            last: None,
+            recent: Box::new([None; RECENT]),
         }
     }
 
@@ -69,10 +71,10 @@ impl EphemeralPorts {
             offset, counter, ..
         } = self.towards(local, remote);
         for _ in 0..self.count {
+            // All three are less than 65,536.
             let next = self.counters[counter];
-            self.counters[counter] = next.wrapping_add(1) % self.count;
-            let port =
-                self.first + (offset.wrapping_add(u64::from(next)) % u64::from(self.count)) as u16;
+            self.counters[counter] = self.wrapped(next + 1);
+            let port = self.first + self.wrapped(offset + next) as u16;
             if is_free(port) {
                 return Some(port);
             }
@@ -80,11 +82,20 @@ impl EphemeralPorts {
         None
     }
 
+    /// What is less than twice the number of ports, modulo that number: without a division.
+    fn wrapped(&self, number: u32) -> u32 {
+        if number < self.count {
+            number
+        } else {
+            number - self.count
+        }
+    }
+
     fn towards(&mut self, local: IpAddr, remote: SocketAddr) -> Towards {
-        let last = self
-            .last
-            .filter(|last| last.local == local && last.remote == remote);
-        last.unwrap_or_else(|| *self.last.insert(self.hashed(local, remote)))
+        let place = (usize::from(last_byte(remote.ip())) ^ usize::from(remote.port())) % RECENT;
+        let known = self.recent[place];
+        let known = known.filter(|known| known.local == local && known.remote == remote);
+        known.unwrap_or_else(|| *self.recent[place].insert(self.hashed(local, remote)))
     }
 
     /// Different bits of one keyed hash are as good as two.
@@ -101,9 +112,17 @@ impl EphemeralPorts {
         Towards {
             local,
             remote,
-            offset: hash / counters,
+            offset: (hash / counters % u64::from(self.count)) as u32,
             counter: (hash % counters) as usize,
         }
+    }
+}
+
+/// In which hosts of one network differ.
+fn last_byte(addr: IpAddr) -> u8 {
+    match addr {
+        IpAddr::V4(v4) => v4.octets()[3],
+        IpAddr::V6(v6) => v6.octets()[15],
     }
 }
 
