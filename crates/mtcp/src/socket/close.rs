@@ -111,9 +111,7 @@ impl Context {
     fn linger(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
         let timeout = self
             .table
-            .look(id)?
-            .1
-            .choices
+            .choices_of(id)?
             .options
             .linger
             .unwrap_or(Duration::ZERO);

@@ -102,7 +102,7 @@ impl Context {
 
     /// Blocks until the handshake has ended.
     fn wait_connected(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
-        let patience = self.table.look(id)?.1.choices.send_timeout;
+        let patience = self.table.choices_of(id)?.send_timeout;
         let result = self.wait_until(patience, false, |context| context.connected(id, conn))?;
         // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
         let _ = self.driver.settle();
@@ -151,7 +151,7 @@ impl Context {
         let remote_inner = inward(socket.domain(), remote)?;
         let bound = socket.flags.contains(Flags::BOUND);
         let v6 = socket.flags.contains(Flags::V6);
-        let chosen = &details.choices.options;
+        let chosen = &self.table.choices.at(details.choices).options;
         let with_fast_open;
         let options = if fast {
             with_fast_open = Options {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use mtcp_core::{Command, ConnId, ListenerId, Reply, Token};
 
 use super::bindings::Binding;
+use super::choices::ChoicesId;
 use super::ends::Ends;
 use super::table::{Body, Details, Flags};
 use super::{Domain, SocketId};
@@ -116,13 +116,9 @@ impl Context {
     /// # Errors
     /// `EBADF`, `ENOTSOCK`, `EINVAL` (connected or connecting, backlog 0), `EADDRINUSE`, `ENOMEM`.
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
-        let (socket, details) = self.table.both(id)?;
-        let (body, flags, options, local) = (
-            socket.body,
-            socket.flags,
-            details.choices.options,
-            details.ends.local(),
-        );
+        let (socket, details) = self.table.look(id)?;
+        let (body, flags, local) = (socket.body, socket.flags, details.ends.local());
+        let options = self.table.choices_of(id)?.options;
         match body {
             Body::Listener(_) => return Ok(()),
             Body::Idle if backlog > 0 => {}
@@ -206,15 +202,10 @@ impl Context {
         let flags = socket.flags & INHERITED;
         let v6 = flags.contains(Flags::V6);
         let remote = Self::outward(v6, remote);
-        let mut choices = Arc::clone(&details.choices);
-        if choices.options.defer_accept != 0 {
-            let mut own = *choices;
-            own.options.defer_accept = 0;
-            choices = self.table.share(&own);
-        }
+        let choices = details.choices;
         let details = Details {
             ends: Ends::new(Self::outward(v6, local), remote),
-            choices,
+            choices: self.inherited(choices),
         };
         let accepted = match self.table.insert(Body::Stream(conn), flags, details) {
             Ok(accepted) => accepted,
@@ -226,6 +217,17 @@ impl Context {
         self.own(conn, accepted);
         self.driver.ring(Doorbell::Accept(conn, Token(accepted.0)));
         Some(Ok((accepted, remote)))
+    }
+
+    /// What a connection has of the choices of its listener.
+    fn inherited(&mut self, choices: ChoicesId) -> ChoicesId {
+        let sets = &mut self.table.choices;
+        if sets.at(choices).options.defer_accept == 0 {
+            return sets.share(choices);
+        }
+        let mut own = *sets.at(choices);
+        own.options.defer_accept = 0;
+        sets.take(&own)
     }
 
     /// Closes a listener where other processes that share the interface listen on: connections that nobody has accepted are left to them.

@@ -8,6 +8,7 @@ use bitflags::bitflags;
 use crate::{CongestionControl, Errno};
 
 pub(crate) mod bindings;
+pub(crate) mod choices;
 mod close;
 pub(crate) mod connect;
 mod ends;

@@ -6,7 +6,7 @@ use mtcp_core::command::Options;
 use mtcp_core::config::Config;
 use mtcp_core::deferral;
 
-use super::table::Choices;
+use super::choices::Choices;
 use super::{OptionName, SocketOption};
 use crate::context::Settings;
 use crate::{Errno, Result};
@@ -74,6 +74,18 @@ pub(super) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> 
         _ => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())
+}
+
+/// Whether an option is among the choices and nowhere else: what it makes of them depends on nothing but what they were.
+pub(super) fn is_value(option: SocketOption) -> bool {
+    !matches!(
+        option,
+        SocketOption::ReuseAddr(_)
+            | SocketOption::ReusePort(_)
+            | SocketOption::OnlyV6(_)
+            | SocketOption::KeepAlive(_)
+            | SocketOption::RecvLowWater(_)
+    )
 }
 
 /// SO_RCVLOWAT: at most half of the buffer, which grows for it unless the application has chosen its size. `default`: of a buffer.

@@ -1,12 +1,11 @@
 //! Socket options and what can be asked of a socket.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use mtcp_core::command::Options;
 use mtcp_core::{Command, Reply, Status, TcpInfo};
 
-use super::option_values::{change, set_low_water, show};
+use super::option_values::{change, is_value, set_low_water, show};
 use super::table::{Body, Flags};
 use super::{Kind, OptionName, SocketId, SocketOption};
 use crate::{Context, Errno, Result, affinity};
@@ -103,9 +102,26 @@ impl Context {
     /// # Errors
     /// `EBADF`, `ENOTSOCK`, `EINVAL` (out of range, or too late), `ENOPROTOOPT` (only to read).
     pub fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<()> {
-        let (socket, details) = self.table.both(id)?;
-        let before = &*details.choices;
-        let mut choices = *before;
+        let (socket, details) = self.table.look(id)?;
+        let before = details.choices;
+        // Nobody but the record itself has to know.
+        let is_quiet = socket.body == Body::Idle && !socket.flags.contains(Flags::KEEPALIVE);
+        if is_quiet && let Some(after) = self.table.choices.changed(before, option) {
+            self.table.choose(id, after);
+            return Ok(());
+        }
+        self.change_option(id, option)?;
+        if is_quiet && is_value(option) {
+            let after = self.table.look(id)?.1.choices;
+            self.table.choices.note_change(before, option, after);
+        }
+        Ok(())
+    }
+
+    fn change_option(&mut self, id: SocketId, option: SocketOption) -> Result<()> {
+        let before = *self.table.choices_of(id)?;
+        let mut choices = before;
+        let socket = self.table.get_mut(id)?;
         match option {
             SocketOption::ReuseAddr(on) => socket.flags.set(Flags::REUSE_ADDR, on),
             SocketOption::ReusePort(on) => socket.flags.set(Flags::REUSE_PORT, on),
@@ -143,8 +159,9 @@ impl Context {
             .then_some(choices.keepalive);
         let body = socket.body;
         let is_news = choices.options != before.options;
-        if choices != *before {
-            self.table.choose(id, &choices);
+        if choices != before {
+            let choices = self.table.choices.take(&choices);
+            self.table.choose(id, choices);
         }
         if is_news {
             self.tell_options(body, &choices.options)?;
@@ -190,7 +207,7 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`, `ENOTCONN` (what only connections have).
     pub fn option(&mut self, id: SocketId, name: OptionName) -> Result<SocketOption> {
         let (socket, details) = self.table.look(id)?;
-        let (flags, choices) = (socket.flags, Arc::clone(&details.choices));
+        let (flags, choices) = (socket.flags, *self.table.choices.at(details.choices));
         let (options, keep) = (&choices.options, choices.keepalive);
         let marking = (options.v4, options.v6);
         Ok(match name {

@@ -117,11 +117,11 @@ impl Context {
 
     /// How long a reading call may wait.
     pub(super) fn recv_patience(&self, id: SocketId) -> Option<Duration> {
-        self.table.look(id).ok()?.1.choices.recv_timeout
+        self.table.choices_of(id).ok()?.recv_timeout
     }
 
     fn send_patience(&self, id: SocketId) -> Option<Duration> {
-        self.table.look(id).ok()?.1.choices.send_timeout
+        self.table.choices_of(id).ok()?.send_timeout
     }
 
     /// What a call that would block says.

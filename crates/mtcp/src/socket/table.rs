@@ -1,31 +1,18 @@
 //! The table of sockets: one small record per id for what every call needs, one larger for the rest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
 
 use bitflags::bitflags;
 use mtcp_core::ConnId;
-use mtcp_core::command::{Keepalive, Options};
 use ring::prefetch::prefetch;
 
+use super::choices::{ChoiceSets, Choices, ChoicesId};
 use super::ends::Ends;
 use super::{Domain, Kind, SocketId};
 use crate::{Errno, Result};
 
 /// End of a list.
 pub(crate) const NONE: u32 = u32::MAX;
-
-/// Records of choices that are looked through for the same.
-const RECENT: usize = 4;
-
-/// Linux: 2 hours, 75 seconds, 9 probes.
-/// RFC 9293 MUST-28.
-const KEEPALIVE: Keepalive = Keepalive {
-    idle: Duration::from_secs(7200),
-    interval: Duration::from_secs(75),
-    count: 9,
-};
 
 bitflags! {
     /// What is true of a socket besides its kind.
@@ -84,24 +71,10 @@ pub(crate) struct Socket {
 }
 
 /// The rest, for streams and listeners.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Details {
     pub(crate) ends: Ends,
-    pub(crate) choices: Arc<Choices>,
-}
-
-/// What the application chose for a socket. Mostly the same for very many: one record for all that were set alike one after the other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Choices {
-    pub(crate) options: Options,
-    pub(crate) keepalive: Keepalive,
-    /// Bytes without which a stream is not readable.
-    pub(crate) recv_low_water: u32,
-    /// How long calls wait; `None`: for ever.
-    pub(crate) recv_timeout: Option<Duration>,
-    pub(crate) send_timeout: Option<Duration>,
-    /// SO_INCOMING_CPU as it was set.
-    pub(crate) incoming_cpu: Option<i32>,
+    pub(crate) choices: ChoicesId,
 }
 
 /// All sockets of a context.
@@ -109,10 +82,7 @@ pub(crate) struct Choices {
 pub(crate) struct Table {
     sockets: Vec<Socket>,
     details: Vec<Details>,
-    /// Of sockets that nothing was chosen for.
-    usual: Arc<Choices>,
-    /// The choices made last: programs choose the same few things, one after the other, for each socket.
-    recent: [Arc<Choices>; RECENT],
+    pub(crate) choices: ChoiceSets,
     free: u32,
     limit: u32,
 }
@@ -125,58 +95,33 @@ pub(crate) fn unspecified(domain: Domain) -> SocketAddr {
     }
 }
 
-impl Choices {
-    /// `options`, and what Linux does.
-    pub(crate) fn new(options: Options) -> Self {
-        Self {
-            options,
-            keepalive: KEEPALIVE,
-            recv_low_water: 1,
-            recv_timeout: None,
-            send_timeout: None,
-            incoming_cpu: None,
-        }
-    }
-}
-
 impl Table {
     pub(crate) fn new(limit: u32, usual: Choices) -> Self {
-        let usual = Arc::new(usual);
         Self {
             sockets: Vec::new(),
             details: Vec::new(),
-            recent: std::array::from_fn(|_| Arc::clone(&usual)),
-            usual,
+            choices: ChoiceSets::new(usual),
             free: NONE,
             limit,
         }
     }
 
     /// Of a socket that nothing was done with.
-    pub(crate) fn blank(&self, domain: Domain) -> Details {
+    pub(crate) fn blank(&mut self, domain: Domain) -> Details {
         let none = unspecified(domain);
         Details {
             ends: Ends::new(none, none),
-            choices: Arc::clone(&self.usual),
+            choices: self.choices.usual(),
         }
     }
 
-    /// A record of `choices`.
-    pub(crate) fn share(&mut self, choices: &Choices) -> Arc<Choices> {
-        if let Some(same) = self.recent.iter().find(|recent| ***recent == *choices) {
-            return Arc::clone(same);
-        }
-        self.recent.rotate_right(1);
-        self.recent[0] = Arc::new(*choices);
-        Arc::clone(&self.recent[0])
-    }
-
-    /// Changes what was chosen for a socket.
-    pub(crate) fn choose(&mut self, id: SocketId, choices: &Choices) {
-        let choices = self.share(choices);
-        if let Some(details) = self.details.get_mut(id.0 as usize) {
-            details.choices = choices;
-        }
+    /// Changes what was chosen for a socket, for whose user `choices` are.
+    pub(crate) fn choose(&mut self, id: SocketId, choices: ChoicesId) {
+        let details = self.details.get_mut(id.0 as usize);
+        let before = details.map_or(choices, |details| {
+            std::mem::replace(&mut details.choices, choices)
+        });
+        self.choices.release(before);
     }
 
     /// A free id, the last one freed first.
@@ -200,11 +145,13 @@ impl Table {
                 self.free = next;
             }
             *entry = socket;
-            *rest = details;
+            let before = std::mem::replace(rest, details);
+            self.choices.release(before.choices);
             return Ok(SocketId(index));
         }
         let index = u32::try_from(self.sockets.len()).unwrap_or(NONE);
         if index >= self.limit {
+            self.choices.release(details.choices);
             return Err(Errno::ENFILE);
         }
         self.sockets.push(socket);
@@ -278,10 +225,16 @@ impl Table {
         }
     }
 
+    /// What was chosen for a stream or listener.
+    pub(crate) fn choices_of(&self, id: SocketId) -> Result<&Choices> {
+        let (_, details) = self.look(id)?;
+        Ok(self.choices.at(details.choices))
+    }
+
     /// Bytes without which the stream is not readable.
     pub(crate) fn recv_low_water(&self, id: SocketId) -> u32 {
         let details = self.details.get(id.0 as usize);
-        details.map_or(1, |details| details.choices.recv_low_water)
+        details.map_or(1, |details| self.choices.at(details.choices).recv_low_water)
     }
 
     /// Whether this is that connection's socket.
@@ -326,6 +279,8 @@ impl Socket {
 
 #[cfg(test)]
 mod tests {
+    use mtcp_core::command::Options;
+
     use super::*;
 
     fn insert(table: &mut Table) -> Result<SocketId> {
@@ -364,17 +319,24 @@ mod tests {
 
     #[test]
     fn sockets_that_were_set_alike_share_a_record() {
-        let mut table = Table::new(8, Choices::new(Options::default()));
+        let mut table = Table::new(3, Choices::new(Options::default()));
         let ids = [(); 3].map(|()| insert(&mut table).unwrap());
-        let record = |table: &Table, id| Arc::as_ptr(&table.look(id).unwrap().1.choices);
+        let record = |table: &Table, id| table.look(id).unwrap().1.choices;
         assert_eq!(record(&table, ids[0]), record(&table, ids[1]));
         for id in ids {
-            let mut choices = *table.look(id).unwrap().1.choices;
+            let mut choices = *table.choices.at(record(&table, id));
             choices.options.nodelay = id != ids[2];
-            table.choose(id, &choices);
+            let choices = table.choices.take(&choices);
+            table.choose(id, choices);
         }
         assert_eq!(record(&table, ids[0]), record(&table, ids[1]));
-        assert!(table.look(ids[0]).unwrap().1.choices.options.nodelay);
-        assert!(!table.look(ids[2]).unwrap().1.choices.options.nodelay);
+        assert_ne!(record(&table, ids[0]), record(&table, ids[2]));
+        assert!(table.choices.at(record(&table, ids[0])).options.nodelay);
+        // Who comes after it has nothing from it.
+        table.remove(ids[0]);
+        assert_eq!(insert(&mut table), Ok(ids[0]));
+        assert_eq!(record(&table, ids[0]), record(&table, ids[2]));
+        assert_eq!(insert(&mut table), Err(Errno::ENFILE));
+        assert!(table.choices.at(record(&table, ids[1])).options.nodelay);
     }
 }
