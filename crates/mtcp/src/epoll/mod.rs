@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bitflags::bitflags;
+use mtcp_core::Status;
 
 use crate::driver::REPORTS;
 use crate::socket::table::{Body, Flags, NONE};
@@ -106,7 +107,13 @@ impl Context {
         }
         let first = socket.watchers;
         let first = match (ctl, self.watch.find(first, instance)) {
-            (Ctl::Add, None) => self.watch.add(instance, id, interest, first),
+            (Ctl::Add, None) => {
+                let entry = self.watch.add(instance, id, interest, first);
+                if !self.will_tell(id) {
+                    self.watch.queue(entry);
+                }
+                entry
+            }
             (Ctl::Add, Some(_)) => return Err(Errno::EEXIST),
             (Ctl::Mod | Ctl::Del, None) => return Err(Errno::ENOENT),
             (Ctl::Mod, Some(entry)) => {
@@ -117,6 +124,20 @@ impl Context {
         };
         self.table.get_mut(id)?.watchers = first;
         Ok(())
+    }
+
+    /// Whether nothing is true of a socket before the stack has told of it: it is connecting.
+    fn will_tell(&self, id: SocketId) -> bool {
+        let quiet = Flags::CONNECTING.union(Flags::DEFERRED);
+        let over = Status::CONNECTED.union(Status::ERROR).union(Status::CLOSED);
+        self.table.get(id).is_ok_and(|socket| match socket.body {
+            Body::Stream(conn) => {
+                socket.flags.intersection(quiet) == Flags::CONNECTING
+                    && !self.streams.status(conn.slot).intersects(over)
+                    && self.driver.failure().is_none()
+            }
+            _ => false,
+        })
     }
 
     /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing is yet, and says how many. Starts by

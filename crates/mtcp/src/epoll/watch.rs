@@ -157,7 +157,8 @@ impl Watch {
         None
     }
 
-    /// A new entry, queued. Returns it as the new first of those that watch the socket.
+    /// A new entry, to be queued unless nothing can be true yet that it is interested in. Returns it as the new first of those that watch
+    /// the socket.
     pub(crate) fn add(
         &mut self,
         instance: u32,
@@ -178,9 +179,7 @@ impl Watch {
             disarmed: false,
         };
         entry.set_interest(interest);
-        let index = self.entries.insert(entry);
-        self.queue(index);
-        index
+        self.entries.insert(entry)
     }
 
     /// Replaces the interest of an entry, arms and queues it.
@@ -317,6 +316,18 @@ impl Watch {
 mod tests {
     use super::*;
 
+    fn add(
+        watch: &mut Watch,
+        instance: u32,
+        socket: SocketId,
+        interest: Interest,
+        first: u32,
+    ) -> u32 {
+        let index = watch.add(instance, socket, interest, first);
+        watch.queue(index);
+        index
+    }
+
     fn interest(events: Events) -> Interest {
         Interest { events, data: 0 }
     }
@@ -330,7 +341,7 @@ mod tests {
         let mut watch = Watch::new();
         let ep = watch.create();
         let entries: Vec<u32> = (0..3)
-            .map(|s| watch.add(ep, SocketId(s), interest(Events::IN), NONE))
+            .map(|s| add(&mut watch, ep, SocketId(s), interest(Events::IN), NONE))
             .collect();
         watch.queue(entries[0]);
         assert_eq!(watch.queued(ep), 3);
@@ -347,7 +358,8 @@ mod tests {
     fn what_came_is_owed_and_levels_that_stay_true_are_not() {
         let mut watch = Watch::new();
         let ep = watch.create();
-        let entries = [0, 1, 2].map(|s| watch.add(ep, SocketId(s), interest(Events::IN), NONE));
+        let entries =
+            [0, 1, 2].map(|s| add(&mut watch, ep, SocketId(s), interest(Events::IN), NONE));
         watch.owe(ep);
         for &entry in &entries {
             assert!(watch.owes(ep));
@@ -358,7 +370,7 @@ mod tests {
         // Nothing came.
         watch.owe(ep);
         assert!(!watch.owes(ep));
-        let late = watch.add(ep, SocketId(3), interest(Events::IN), NONE);
+        let late = add(&mut watch, ep, SocketId(3), interest(Events::IN), NONE);
         watch.owe(ep);
         assert!(watch.owes(ep));
         // It takes the turns of others, who were there first.
@@ -372,8 +384,8 @@ mod tests {
         let mut watch = Watch::new();
         let (a, b) = (watch.create(), watch.create());
         let socket = SocketId(5);
-        let first = watch.add(a, socket, interest(Events::IN), NONE);
-        let first = watch.add(b, socket, interest(Events::OUT), first);
+        let first = add(&mut watch, a, socket, interest(Events::IN), NONE);
+        let first = add(&mut watch, b, socket, interest(Events::OUT), first);
         drain(&mut watch, a);
         drain(&mut watch, b);
         watch.news(first, Events::IN);
@@ -388,7 +400,7 @@ mod tests {
         let instances: Vec<u32> = (0..3).map(|_| watch.create()).collect();
         let mut first = NONE;
         for &ep in &instances {
-            first = watch.add(ep, SocketId(1), interest(Events::IN), first);
+            first = add(&mut watch, ep, SocketId(1), interest(Events::IN), first);
         }
         let middle = watch.find(first, instances[1]).unwrap();
         first = watch.remove(middle, first);
