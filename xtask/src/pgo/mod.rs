@@ -21,6 +21,12 @@ use tool::Tools;
 /// What divides the flags of the compiler in the variable that cargo prefers: they may have blanks.
 const DIVIDER: &str = "\u{1f}";
 
+/// Every program is compiled in one piece: what follows each other in the path of a segment is in several crates.
+const WHOLE: [(&str, &str); 2] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+];
+
 /// Where things are while this runs, all below the target directory.
 struct Places {
     /// The usual target directory.
@@ -113,6 +119,7 @@ fn cargo(root: &Path, flag: &str, target: &Path) -> Command {
     command
         .args(BUILD)
         .env("CARGO_TARGET_DIR", target)
+        .envs(WHOLE)
         // Would send the counts of build scripts elsewhere.
         .env_remove("LLVM_PROFILE_FILE")
         .current_dir(root);
