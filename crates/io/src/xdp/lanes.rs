@@ -6,6 +6,7 @@
 //! ring's producer index), so a frame may come round while its last entry still counts.
 
 use libc::xdp_desc;
+use ring::prefetch::prefetch_read;
 use wire::frame::{BURST, RxFrame, RxMeta, TxChecksum, TxMeta};
 
 use super::rings::{Completion, Fill, Rx, Tx};
@@ -13,6 +14,8 @@ use super::umem::{Ledger, Place, Umem};
 
 /// Where a frame to send begins in its place, so that the words have room before it: at a cache line.
 const FRONT: u32 = 64;
+/// What is asked for of a received frame before any of it is looked at, bytes: headers, and data of a short one.
+const HEAD: usize = 128;
 /// In the options of a descriptor: there are words (`linux/if_xdp.h`).
 const XDP_TX_METADATA: u32 = 1 << 1;
 
@@ -112,12 +115,16 @@ impl Lanes {
             };
             // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
             frame.bytes = unsafe { self.umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default();
-            frame.meta = meta(frame.bytes);
+            fetch_head(frame.bytes);
             if let Some(index) = self.umem.index(entry.addr) {
                 self.ledger.moves(index, Place::Receiving, Place::HandOut);
             }
         }
-        each(frames.get(..count as usize).unwrap_or_default());
+        let frames = frames.get_mut(..count as usize).unwrap_or_default();
+        for frame in &mut *frames {
+            frame.meta = meta(frame.bytes);
+        }
+        each(frames);
         self.recycle(count);
         count as usize
     }
@@ -196,6 +203,13 @@ impl Lanes {
             }
         }
         self.completion.release(count);
+    }
+}
+
+/// Asks for the first lines of a frame, which the processor has that copied it: those of a burst arrive together.
+fn fetch_head(frame: &[u8]) {
+    for line in frame.get(..HEAD).unwrap_or(frame).chunks(64) {
+        prefetch_read(line.as_ptr());
     }
 }
 
