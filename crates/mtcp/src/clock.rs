@@ -11,3 +11,34 @@ pub(crate) fn now() -> Instant {
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
+
+/// A counter that grows at some constant rate of this processor, one to five times per nanosecond, for a third of what the clock takes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn cycles() -> Option<u64> {
+    // SAFETY: reads a register that every such processor has. Who may not read it may not read the clock either, which is made from it.
+    Some(unsafe { std::arch::x86_64::_rdtsc() })
+}
+
+/// There is none that is known to be cheaper than the clock.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn cycles() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// As `Runner::begin_call` takes it for granted.
+    #[test]
+    fn cycles_are_no_longer_than_a_nanosecond_or_two() {
+        let Some(before) = cycles() else { return };
+        let start = now();
+        while now().since(start) < Duration::from_millis(1) {}
+        let elapsed = cycles().unwrap().wrapping_sub(before);
+        assert!(elapsed > 500_000, "{elapsed} cycles in more than 1 ms");
+    }
+}

@@ -205,7 +205,7 @@ impl Inline {
     /// What was staged comes before a call.
     fn begin_call(&mut self) -> Result<()> {
         self.check()?;
-        self.runner.begin();
+        self.runner.begin_call();
         self.carry_out();
         Ok(())
     }
