@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::config::CongestionControl;
-use crate::id::{ConnId, ListenerId, Token};
+use crate::id::{ConnId, ListenerId, OptionsId, Token};
 use crate::info::TcpInfo;
 
 /// Keepalive probing (RFC 9293 §3.8.4; off by default, as it must be).
@@ -88,6 +88,8 @@ pub struct Connect<'a> {
     pub remote: SocketAddr,
     /// For this connection.
     pub options: &'a Options,
+    /// What an earlier [`Opened`] with the same options said of them, so that they need not be compared; or [`OptionsId::NONE`].
+    pub known: OptionsId,
 }
 
 /// What came of a [`Connect`].
@@ -99,6 +101,8 @@ pub struct Opened {
     pub local: SocketAddr,
     /// Its SYN waits for the first bytes ([`Options::fast_open_connect`]).
     pub is_deferred: bool,
+    /// The record of its options.
+    pub options: OptionsId,
 }
 
 impl From<Opened> for Reply {

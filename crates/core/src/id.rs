@@ -27,6 +27,23 @@ pub struct ConnId {
     pub generation: u32,
 }
 
+/// A record of options, as [`crate::Opened`] names it: they are the same as long as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OptionsId {
+    /// Index in the table of records.
+    pub slot: u32,
+    /// How often the slot had been used before.
+    pub generation: u32,
+}
+
+impl OptionsId {
+    /// No record.
+    pub const NONE: Self = Self {
+        slot: u32::MAX,
+        generation: u32::MAX,
+    };
+}
+
 /// A listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId {

@@ -43,7 +43,7 @@ pub use drops::Drop;
 pub use error::Error;
 pub use estate::Holdings;
 pub use event::{Event, Ready};
-pub use id::{ConnId, ListenerId, PortId, Token};
+pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ring::stream::{AppStreams, Status};
 pub use stack::{Stack, Usage};

@@ -36,6 +36,16 @@ impl<T> SidePool<T> {
         self.slots.free(slot);
     }
 
+    /// Whether the record is in use, its slot having been used so often before.
+    pub fn is_live(&self, slot: u32, generation: u32) -> bool {
+        self.slots.is_live(slot, generation)
+    }
+
+    /// How often the slot had been used before.
+    pub fn generation(&self, slot: u32) -> u32 {
+        self.slots.generation(slot)
+    }
+
     pub fn at(&self, slot: u32) -> Option<&T> {
         self.records.get(slot as usize)
     }

@@ -10,7 +10,7 @@ use crate::command::{Command, Connect, Opened, Options, Reply};
 use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::{self, Digest, FlowHash, FlowKey};
-use crate::id::{ConnId, ListenerId, Token};
+use crate::id::{ConnId, ListenerId, OptionsId, Token};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
@@ -60,6 +60,7 @@ impl Tcp {
                     local,
                     remote,
                     options,
+                    known: OptionsId::NONE,
                 };
                 self.connect(now, &request).map(Reply::from)
             }
@@ -254,20 +255,18 @@ impl Tcp {
         let opening = Opening {
             key: &key,
             path: &path,
-            options: self.shared.options.take(request.options),
+            options: self
+                .shared
+                .options
+                .take_known(request.known, request.options),
             start,
             token: request.token,
         };
-        let slot = self.open_active(now, &opening, hash).inspect_err(|_| {
+        let opened = self.open_active(now, &opening, hash).inspect_err(|_| {
             self.shared.options.release(opening.options);
         })?;
         self.shared.counters.connects += 1;
-        let conn = self.id_of(slot);
-        Ok(Opened {
-            conn,
-            local: key.local(),
-            is_deferred: self.live(conn)?.cold.fast_open == FastOpen::Waiting,
-        })
+        Ok(opened)
     }
 
     /// The endpoints, and where sequence numbers between them ended if a TIME_WAIT record had to go for it.
@@ -356,7 +355,7 @@ impl Tcp {
         now: Instant,
         opening: &Opening<'_>,
         hash: FlowHash,
-    ) -> Result<u32, Error> {
+    ) -> Result<Opened, Error> {
         let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
         let options = self.shared.options.at(opening.options);
         let limits = limits(&self.shared.config, options);
@@ -375,11 +374,18 @@ impl Tcp {
         hot.state = State::SynSent;
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         self.bequeath_connection(slot);
-        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+        let conn = self.conns.view(slot, &mut self.shared);
+        let is_deferred = conn.is_some_and(|mut conn| {
             conn.start_cold_timers(now);
             conn.begin_active(now);
-        }
-        Ok(slot)
+            conn.cold.fast_open == FastOpen::Waiting
+        });
+        Ok(Opened {
+            conn: self.id_of(slot),
+            local: opening.key.local(),
+            is_deferred,
+            options: self.shared.options.name(opening.options),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::command::Options;
+use crate::id::OptionsId;
 use crate::side_pool::SidePool;
 use crate::tcp::conn::Conn;
 
@@ -42,6 +43,25 @@ impl OptionSets {
             recent: [SetId::NONE; RECENT],
             none: Options::default(),
         })
+    }
+
+    /// A record of `options` for one more user: `known`, if that is still there.
+    #[inline]
+    pub fn take_known(&mut self, known: OptionsId, options: &Options) -> SetId {
+        let OptionsId { slot, generation } = known;
+        if self.sets.is_live(slot, generation) {
+            debug_assert_eq!(self.at(SetId(slot)), options);
+            return self.share(SetId(slot));
+        }
+        self.take(options)
+    }
+
+    /// What to call a record so that it can be known again.
+    pub fn name(&self, id: SetId) -> OptionsId {
+        OptionsId {
+            slot: id.0,
+            generation: self.sets.generation(id.0),
+        }
     }
 
     /// A record of `options` for one more user.
@@ -144,6 +164,28 @@ mod tests {
         let three = sets.take(&clamped(3));
         assert_eq!((three, *sets.at(three)), (one, clamped(3)));
         assert_ne!(sets.take(&clamped(1)), one);
+    }
+
+    #[test]
+    fn a_record_is_known_until_its_last_user_goes() {
+        let mut sets = OptionSets::new(8).unwrap();
+        let one = sets.take(&clamped(1));
+        let name = sets.name(one);
+        assert_eq!(sets.take_known(name, &clamped(1)), one);
+        sets.release(one);
+        assert_eq!(sets.take_known(name, &clamped(1)), one);
+        sets.release(one);
+        sets.release(one);
+        // The place is somebody else's.
+        let two = sets.take(&clamped(2));
+        assert_eq!(two, one);
+        let other = sets.take_known(name, &clamped(1));
+        assert_eq!((sets.at(other), sets.at(two)), (&clamped(1), &clamped(2)));
+        let none = sets.take_known(OptionsId::NONE, &clamped(2));
+        assert_eq!((none, sets.len()), (two, 2));
+        // What found no room has no name.
+        assert_eq!(sets.name(SetId::NONE).slot, OptionsId::NONE.slot);
+        assert!(!sets.sets.is_live(OptionsId::NONE.slot, 0));
     }
 
     #[test]

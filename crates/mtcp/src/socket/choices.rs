@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mtcp_core::OptionsId;
 use mtcp_core::command::{Keepalive, Options};
 
 use super::SocketOption;
@@ -54,6 +55,8 @@ pub(crate) struct ChoicesId(u32);
 struct Record {
     choices: Choices,
     users: u32,
+    /// What the stack calls the options.
+    known: OptionsId,
 }
 
 /// What an option made of a record.
@@ -85,6 +88,7 @@ impl ChoiceSets {
         let id = ChoicesId(records.insert(Record {
             choices: usual,
             users,
+            known: OptionsId::NONE,
         }));
         Self {
             records,
@@ -98,6 +102,19 @@ impl ChoiceSets {
     pub(crate) fn at(&self, id: ChoicesId) -> &Choices {
         let record = self.records.get(id.0);
         record.map_or(&self.none, |record| &record.choices)
+    }
+
+    /// What the stack called the options when a socket with them connected last.
+    pub(crate) fn known(&self, id: ChoicesId) -> OptionsId {
+        let record = self.records.get(id.0);
+        record.map_or(OptionsId::NONE, |record| record.known)
+    }
+
+    /// Notes what the stack calls the options.
+    pub(crate) fn note_known(&mut self, id: ChoicesId, known: OptionsId) {
+        if let Some(record) = self.records.get_mut(id.0) {
+            record.known = known;
+        }
     }
 
     /// For a socket that nothing was chosen for.
@@ -133,6 +150,7 @@ impl ChoiceSets {
         let record = Record {
             choices: *choices,
             users: 2,
+            known: OptionsId::NONE,
         };
         let id = ChoicesId(self.records.insert(record));
         self.recent.rotate_right(1);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mtcp_core::command::Options;
-use mtcp_core::{ConnId, Connect, Opened, Status, Token};
+use mtcp_core::{ConnId, Connect, Opened, OptionsId, Status, Token};
 
 use super::ends::Ends;
 use super::listen::inward;
@@ -151,9 +151,12 @@ impl Context {
         let remote_inner = inward(socket.domain(), remote)?;
         let bound = socket.flags.contains(Flags::BOUND);
         let v6 = socket.flags.contains(Flags::V6);
-        let chosen = &self.table.choices.at(details.choices).options;
+        let choices = details.choices;
+        let chosen = &self.table.choices.at(choices).options;
+        let mut known = self.table.choices.known(choices);
         let with_fast_open;
         let options = if fast {
+            known = OptionsId::NONE;
             with_fast_open = Options {
                 fast_open_connect: true,
                 ..*chosen
@@ -175,12 +178,17 @@ impl Context {
             local,
             remote: remote_inner,
             options,
+            known,
         };
         let Opened {
             conn,
             local,
             is_deferred,
+            options,
         } = self.driver.connect(&request)?;
+        if !fast {
+            self.table.choices.note_known(choices, options);
+        }
         let (socket, details) = self.table.both(id)?;
         socket.body = Body::Stream(conn);
         socket.flags |= Flags::CONNECTING;
