@@ -89,7 +89,7 @@ impl Context {
     /// What of `wanted` is true of a socket, and whether it failed or hung up, as `poll` asks. Where `OUT` is wanted and not true, the
     /// stack will tell when it is.
     pub fn ready(&mut self, id: SocketId, wanted: Events) -> Events {
-        let ready = self.readiness(id);
+        let ready = self.readiness(id, wanted);
         if wanted.contains(Events::OUT) && !ready.contains(Events::OUT) {
             return (ready | self.ask_for_space(id)) & (wanted | ALWAYS);
         }

@@ -236,7 +236,7 @@ impl Context {
     fn report(&mut self, index: u32) -> Option<EpollEvent> {
         let entry = self.watch.entry_mut(index)?;
         let (socket, armed) = (entry.socket, entry.armed());
-        let mut ready = self.readiness(socket) & armed;
+        let mut ready = self.readiness(socket, armed) & armed;
         if armed.contains(Events::OUT) && !ready.contains(Events::OUT) {
             ready |= self.ask_for_space(socket);
         }

@@ -15,8 +15,8 @@ const OVER: Events = READABLE
     .union(Events::HUP);
 
 impl Context {
-    /// Everything that is true of `id`.
-    pub(crate) fn readiness(&self, id: SocketId) -> Events {
+    /// Everything that is true of `id`, as far as it is `wanted`.
+    pub(crate) fn readiness(&self, id: SocketId, wanted: Events) -> Events {
         let Ok(socket) = self.table.get(id) else {
             return Events::empty();
         };
@@ -40,7 +40,7 @@ impl Context {
                 } else {
                     1
                 };
-                stream(&self.streams, socket, conn, low_water)
+                stream(&self.streams, socket, conn, low_water, wanted)
             }
         }
     }
@@ -59,7 +59,13 @@ impl Context {
     }
 }
 
-fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId, low_water: u32) -> Events {
+fn stream(
+    streams: &AppStreams,
+    socket: &Socket,
+    conn: ConnId,
+    low_water: u32,
+    wanted: Events,
+) -> Events {
     let status = streams.status(conn.slot);
     let mut events = Events::empty();
     if status.intersects(Status::ERROR | Status::CLOSED) {
@@ -82,10 +88,10 @@ fn stream(streams: &AppStreams, socket: &Socket, conn: ConnId, low_water: u32) -
     if no_more && shut {
         events |= Events::HUP;
     }
-    if streams.readable(conn.slot) >= low_water {
+    if wanted.intersects(READABLE) && streams.readable(conn.slot) >= low_water {
         events |= READABLE;
     }
-    if shut || streams.writable(conn.slot) > 0 {
+    if wanted.intersects(WRITABLE) && (shut || streams.writable(conn.slot) > 0) {
         events |= WRITABLE;
     }
     events
