@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 mod kept;
+mod sip;
 mod table;
 
 pub(crate) use kept::{Kept, LongKeys};
+use sip::Sip13;
 pub use table::{Digest, FlowHash, FlowTable, Guess};
 
 /// The two highest bits of an id say what it names; the rest is a slot.
@@ -143,15 +145,22 @@ impl FlowKey {
         key
     }
 
-    /// All of it, if it is IPv4.
+    /// Its hash. That of a key of IPv4 is of what tells it from others, and of another length: the two cannot be taken for one another.
     #[inline]
-    fn short(&self) -> [u8; 12] {
-        let last = |octets| u64::from(u128::from_be_bytes(octets) as u32);
-        let addresses = last(self.local) << 32 | last(self.remote);
-        let mut bytes = [0; 12];
-        bytes[..8].copy_from_slice(&addresses.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.ports.to_be_bytes());
-        bytes
+    fn hash(&self, hasher: &Sip13) -> u64 {
+        let ports = self.ports.to_be_bytes();
+        if self.is_ipv4() {
+            // Bytes, as they lie in a packet.
+            let last =
+                |octets: [u8; 16]| u64::from((u128::from_be_bytes(octets) as u32).swap_bytes());
+            return hasher.hash([last(self.remote) << 32 | last(self.local)], ports);
+        }
+        let halves = |octets: [u8; 16]| {
+            let octets = u128::from_le_bytes(octets);
+            [octets as u64, (octets >> 64) as u64]
+        };
+        let ([a, b], [c, d]) = (halves(self.local), halves(self.remote));
+        hasher.hash([a, b, c, d], ports)
     }
 }
 
@@ -163,6 +172,8 @@ impl fmt::Debug for FlowKey {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use siphasher::sip::SipHasher13;
+
     use super::*;
 
     pub(crate) fn key(port: u16) -> FlowKey {
@@ -185,6 +196,19 @@ pub(crate) mod tests {
         );
         assert_eq!(v6.remote(), "[2001:db8::2]:9".parse().unwrap());
         assert!(v4.is_ipv4() && !v6.is_ipv4());
+    }
+
+    #[test]
+    fn the_hash_is_of_what_tells_keys_apart() {
+        let secret = std::array::from_fn(|i| i as u8);
+        let (ours, known) = (Sip13::new(&secret), SipHasher13::new_with_key(&secret));
+        let bytes = [192, 0, 2, 1, 198, 51, 100, 7, 0, 80, 0, 9];
+        assert_eq!(key(9).hash(&ours), known.hash(&bytes));
+        let v6 = FlowKey::new(
+            "[2001:db8::1]:80".parse().unwrap(),
+            "[2001:db8::2]:9".parse().unwrap(),
+        );
+        assert_eq!(v6.hash(&ours), known.hash(&v6.bytes()));
     }
 
     #[test]

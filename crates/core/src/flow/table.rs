@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 
 use ring::region::{Column, PagePolicy};
-use siphasher::sip::SipHasher13;
 
 use super::FlowKey;
+use super::sip::Sip13;
 use crate::side_pool::SidePool;
 
 /// The hash of a [`FlowKey`] under the secret of one stack.
@@ -68,7 +68,7 @@ pub struct FlowTable {
     mask: usize,
     overflow: SidePool<Bucket>,
     len: usize,
-    hasher: SipHasher13,
+    hasher: Sip13,
 }
 
 impl fmt::Debug for FlowTable {
@@ -124,7 +124,7 @@ impl FlowTable {
             mask: first - 1,
             overflow: SidePool::new(u32::try_from(max).unwrap_or(u32::MAX))?,
             len: 0,
-            hasher: SipHasher13::new_with_key(&key),
+            hasher: Sip13::new(&key),
         })
     }
 
@@ -136,12 +136,7 @@ impl FlowTable {
     /// The same, and where its sequence numbers start.
     #[inline]
     pub fn digest(&self, key: &FlowKey) -> Digest {
-        // The length is part of the hash: the two cannot be taken for one another.
-        let hash = if key.is_ipv4() {
-            self.hasher.hash(&key.short())
-        } else {
-            self.hasher.hash(&key.bytes())
-        };
+        let hash = key.hash(&self.hasher);
         Digest {
             hash: FlowHash(hash as u32),
             origin: (hash >> 32) as u32,
