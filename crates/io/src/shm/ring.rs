@@ -202,7 +202,8 @@ impl TxRing {
     /// Lends the next free slot; false when there is none.
     #[inline]
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-        self.push_slots(1, fill)
+        // SAFETY: every run has at least one slot.
+        unsafe { self.push_slots(1, fill) }
     }
 
     /// Lends slots for a frame of up to `len` bytes, or as many as are free, at least one.
@@ -211,34 +212,45 @@ impl TxRing {
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> TxMeta,
     ) -> bool {
-        self.push_slots(self.slots.taken_by(len.min(LONGEST)), fill)
+        let first = self.next.wrapping_add(self.pending);
+        let wanted = self.slots.taken_by(len.min(LONGEST));
+        // SAFETY: not more than the run has.
+        unsafe { self.push_slots(wanted.min(self.slots.run(first)), fill) }
     }
 
-    #[inline]
-    fn push_slots(&mut self, wanted: u32, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    /// # Safety
+    /// `wanted` is at most what [`Slots::run`] says of the next slot.
+    #[inline(always)]
+    unsafe fn push_slots(&mut self, wanted: u32, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let first = self.next.wrapping_add(self.pending);
-        let wanted = wanted.min(self.slots.run(first));
         let free = self.producer.free(self.pending + wanted);
         if free <= self.pending {
             return false;
         }
         let room = self.slots.room(wanted.min(free - self.pending));
         self.fetch_ahead(first);
-        // SAFETY: in the mapping (`Slots`: not beyond `run`), and not lent to anyone: the cursor says that the consumer has given these
+        // SAFETY: in the mapping (`Slots`: not beyond `run`, as the caller vouches), and not lent to anyone: the cursor says that the consumer has given these
         // slots back, and we are the only producer.
         let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
         let meta = fill(frame);
         // Lengths fit: a slot has at most 2^17 bytes, and a bundle not more. Entries of further slots are never looked at.
         if meta.len > 0 && meta.len <= room && self.producer.write(self.pending, meta.len as u32) {
-            self.pending += self.slots.taken_by(meta.len);
+            self.pending += if wanted == 1 {
+                1
+            } else {
+                self.slots.taken_by(meta.len)
+            };
         }
         true
     }
 
-    /// Asks for the start of a frame that will be written soon, and for its entry. The lines are in the cache of the processor that read
-    /// them.
+    /// Asks for the start of a frame that will be written soon, and for its entry, if it is the first of its line. The lines are in the cache
+    /// of the processor that read them.
+    #[inline(always)]
     fn fetch_ahead(&self, first: u32) {
-        self.producer.prefetch(self.pending + AHEAD);
+        if first.is_multiple_of(AHEAD) {
+            self.producer.prefetch(self.pending + AHEAD);
+        }
         let start = self.slots.frame(first.wrapping_add(AHEAD));
         for line in 0..START / 64 {
             prefetch_write(start.wrapping_add(line * 64));
@@ -290,8 +302,13 @@ impl TxRing {
 
 /// Asks for the start of a frame. Its lines are in the cache of the processor that wrote them: asked for together, those of a burst arrive
 /// together.
+#[inline(always)]
 fn fetch_start(frame: *const u8, len: usize) {
-    for at in (0..len.min(START)).step_by(64) {
+    prefetch_read(frame);
+    for at in [64, 128] {
+        if len <= at {
+            return;
+        }
         prefetch_read(frame.wrapping_add(at));
     }
 }
@@ -380,7 +397,7 @@ impl RxRing {
             let first = self.next.wrapping_add(slots);
             let taken = self.slots.taken_by(len as usize);
             // A frame is published whole, and does not go beyond the end of the ring.
-            let whole = taken <= self.slots.run(first) && taken <= available - slots;
+            let whole = taken == 1 || taken <= self.slots.run(first) && taken <= available - slots;
             if len == 0 || !whole {
                 if n == 0 {
                     return Err(Corrupt::Length(len));
