@@ -162,6 +162,12 @@ fn holds<T: Ord>(sorted: &[T], value: T) -> bool {
     }
 }
 
+/// The bit that stands for an address in [`Addresses::sketch`].
+#[inline]
+const fn sketched(addr: u32) -> u64 {
+    1 << (addr % u64::BITS)
+}
+
 fn same_scope(a: IpAddr, b: IpAddr) -> bool {
     match (a, b) {
         (IpAddr::V4(_), IpAddr::V4(_)) => true,
@@ -192,6 +198,8 @@ pub struct Addresses {
     local_v6: Vec<u128>,
     /// Broadcast addresses of our networks (RFC 1122 §3.3.6: all ones, and all zeros of old), as numbers, sorted.
     broadcast: Vec<u32>,
+    /// A bit for the end of each IPv4 address in the lists: where it is not set, nobody has to look whether a source is in one of them.
+    sketch: u64,
 }
 
 impl Addresses {
@@ -224,7 +232,9 @@ impl Addresses {
         local_v6.sort_unstable();
         broadcast.sort_unstable();
         broadcast.dedup();
+        let all_v4 = local_v4.iter().chain(&broadcast);
         Ok(Self {
+            sketch: all_v4.fold(0, |sketch, &addr| sketch | sketched(addr)),
             local_v4,
             local_v6,
             broadcast,
@@ -281,8 +291,13 @@ impl Addresses {
         let bits = src.to_bits();
         holds(&self.local_v4, dst.to_bits())
             && is_host_v4(src)
-            && !holds(&self.local_v4, bits)
-            && !holds(&self.broadcast, bits)
+            && (self.sketch & sketched(bits) == 0 || !self.has_v4(bits))
+    }
+
+    /// Whether the lists of IPv4 addresses have this one.
+    #[cold]
+    fn has_v4(&self, bits: u32) -> bool {
+        holds(&self.local_v4, bits) || holds(&self.broadcast, bits)
     }
 
     /// The address to talk to `dst` from when packets leave on `port`: one of that port, or else one of any other that is not bound to
@@ -392,6 +407,26 @@ mod tests {
         let is = |text: &str| ours.is_broadcast(text.parse().unwrap());
         assert!(is("10.1.255.255") && is("10.1.0.0") && is("255.255.255.255"));
         assert!(!is("10.2.255.255") && !is("192.0.2.0") && !is("192.0.2.1"));
+    }
+
+    /// However much a source looks like one of ours, and however many of those there are.
+    #[test]
+    fn a_source_is_anothers_or_not() {
+        let few: Vec<String> = (1..4).map(|n| format!("192.0.2.{n}/24")).collect();
+        let many: Vec<String> = (1..100).map(|n| format!("192.0.2.{n}/24")).collect();
+        for texts in [few, many] {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let ours = addresses(&[&texts]);
+            let dst = Ipv4Addr::new(192, 0, 2, 1);
+            for end in 0..=u8::MAX {
+                let src = Ipv4Addr::new(192, 0, 2, end);
+                let is_other = !ours.is_local(src.into()) && !ours.is_broadcast(src);
+                assert_eq!(ours.are_apart(src, dst), is_other, "{src}");
+                // The same ends elsewhere.
+                assert!(ours.are_apart(Ipv4Addr::new(198, 51, 100, end), dst));
+                assert!(!ours.are_apart(src, Ipv4Addr::new(198, 51, 100, end)));
+            }
+        }
     }
 
     #[test]

@@ -19,11 +19,13 @@ use super::{Datagram, Net};
 fn unwrap<'a>(link: &NetLink, frame: &'a [u8]) -> Option<&'a [u8]> {
     let (h, packet) = frame.split_first_chunk::<{ EthernetHeader::LEN }>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *h;
-    let is_ours = [d0, d1, d2, d3, d4, d5] == link.mac.0;
-    let is_echo = [s0, s1, s2, s3, s4, s5] == link.mac.0;
+    // Eight bytes at a time, of which six count.
+    let dst = u64::from_be_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) >> 16;
+    let src = u64::from_be_bytes([d4, d5, s0, s1, s2, s3, s4, s5]) << 16 >> 16;
+    let ours = link.mac.to_bits();
     let from_group = s0 & 1 != 0;
     let is_ipv4 = u16::from_be_bytes([t0, t1]) == EtherType::IPV4.0;
-    (is_ours && is_ipv4 && !is_echo && !from_group).then_some(packet)
+    (dst == ours && is_ipv4 && src != ours && !from_group).then_some(packet)
 }
 
 impl Net {
