@@ -131,7 +131,7 @@ impl EthernetHeader {
 
     /// Writes the header and returns its length; writes nothing and returns 0 if it does not fit.
     /// RFC 1122 §2.3.3-1.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let ether_type = self.ether_type.0.to_be_bytes();
         match self.vlan {

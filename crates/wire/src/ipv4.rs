@@ -12,6 +12,9 @@ const OPTION_NOP: u8 = 1;
 const OPTION_LSRR: u8 = 131;
 const OPTION_SSRR: u8 = 137;
 
+/// Most bytes behind a header without options.
+const MAX_PAYLOAD: usize = u16::MAX as usize - Ipv4Header::LEN;
+
 /// An IPv4 header. What `emit` does not write is marked *parsed*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv4Header {
@@ -59,7 +62,7 @@ impl Ipv4Header {
             dont_fragment: true,
             more_fragments: false,
             fragment_offset: 0,
-            total_len: u16::try_from(payload_len.saturating_add(Self::LEN)).unwrap_or(u16::MAX),
+            total_len: (payload_len.min(MAX_PAYLOAD) + Self::LEN) as u16,
             header_len: Self::LEN as u8,
             source_route: false,
         }
@@ -144,7 +147,7 @@ impl Ipv4Header {
     }
 
     /// Writes a header of 20 bytes with its checksum and returns 20; writes nothing and returns 0 if it does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let Some(h) = out.first_chunk_mut::<20>() else {
             return 0;
@@ -185,11 +188,13 @@ impl Ipv4Header {
     /// The checksum of a header without options, from the values: reading back what was just written would stall.
     #[inline]
     fn checksum(&self, fragment: u16) -> u16 {
-        let sum = u64::from(u16::from_be_bytes([0x45, self.tos]))
+        let sum = 0x4500
+            + u64::from(self.tos)
             + u64::from(self.total_len)
             + u64::from(self.ident)
             + u64::from(fragment)
-            + u64::from(u16::from_be_bytes([self.ttl, self.protocol.0]))
+            + (u64::from(self.ttl) << 8)
+            + u64::from(self.protocol.0)
             + u64::from(self.src.to_bits())
             + u64::from(self.dst.to_bits());
         !checksum::fold(sum)

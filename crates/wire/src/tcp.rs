@@ -145,7 +145,6 @@ impl TcpHeader {
     }
 
     /// Writes the header with a checksum of 0 and returns its length; returns 0 if it does not fit.
-    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let Some((h, rest)) = out.split_first_chunk_mut::<20>() else {
             return 0;
@@ -153,6 +152,13 @@ impl TcpHeader {
         let Some(options_len) = self.options.emit(rest) else {
             return 0;
         };
+        *h = self.fixed(options_len);
+        Self::MIN_LEN + options_len
+    }
+
+    /// The header without its options, which are so many bytes: a multiple of 4, at most 40. Its checksum is 0.
+    #[inline(always)]
+    pub fn fixed(&self, options_len: usize) -> [u8; Self::MIN_LEN] {
         let header_len = Self::MIN_LEN + options_len;
         let [s0, s1] = self.src_port.to_be_bytes();
         let [d0, d1] = self.dst_port.to_be_bytes();
@@ -162,7 +168,7 @@ impl TcpHeader {
         let offset = ((header_len / 4) as u8) << 4;
         let [w0, w1] = self.window.to_be_bytes();
         let [u0, u1] = self.urgent.to_be_bytes();
-        *h = [
+        [
             s0,
             s1,
             d0,
@@ -183,8 +189,7 @@ impl TcpHeader {
             0,
             u0,
             u1,
-        ];
-        header_len
+        ]
     }
 }
 
@@ -196,17 +201,18 @@ pub fn fill_checksum(src: IpAddr, dst: IpAddr, segment: &mut [u8]) {
     set_checksum(segment, sum);
 }
 
-/// Writes only the sum of the pseudo-header into the checksum field and leaves the rest to the link
+/// Writes only the sum of the pseudo-header of a segment of `len` bytes into the checksum field of its header and leaves the rest to the link
 /// ([`crate::frame::TxChecksum::Partial`] with an offset of [`CHECKSUM_OFFSET`]).
 #[inline]
-pub fn fill_partial_checksum(src: IpAddr, dst: IpAddr, segment: &mut [u8]) {
-    let sum = checksum::pseudo_header(src, dst, Protocol::TCP, segment.len() as u32);
-    set_checksum(segment, sum);
+pub fn fill_partial_checksum(src: IpAddr, dst: IpAddr, header: &mut [u8], len: usize) {
+    let sum = checksum::pseudo_header(src, dst, Protocol::TCP, len as u32);
+    set_checksum(header, sum);
 }
 
 /// Where the checksum field is in the header, in bytes.
 pub const CHECKSUM_OFFSET: u16 = 16;
 
+#[inline]
 fn set_checksum(segment: &mut [u8], checksum: u16) {
     if let Some(h) = segment.first_chunk_mut::<20>() {
         [h[16], h[17]] = checksum.to_be_bytes();

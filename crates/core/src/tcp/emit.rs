@@ -15,6 +15,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::options::add_syn_options;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::tcb::Flags;
+use crate::tcp::usual::{START, write_usual};
 
 /// Where a segment goes, and how.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +29,30 @@ pub(crate) struct Target<'a> {
 }
 
 /// Writes a whole frame. A frame that is too short for it (no port lends one) stays empty.
-/// RFC 9293 MUST-2.
 pub(crate) fn write_frame(
+    frame: &mut [u8],
+    net: &Net,
+    target: &Target<'_>,
+    header: &TcpHeader,
+    payload: (&[u8], &[u8]),
+) -> TxMeta {
+    match write_usual(frame, net, target, header, payload) {
+        Some(len) => TxMeta {
+            len,
+            checksum: TxChecksum::Partial {
+                start: START as u16,
+                offset: CHECKSUM_OFFSET,
+            },
+            segment: 0,
+        },
+        None => write_any(frame, net, target, header, payload),
+    }
+}
+
+/// Writes a frame of any kind.
+/// RFC 9293 MUST-2.
+#[inline(never)]
+pub(crate) fn write_any(
     frame: &mut [u8],
     net: &Net,
     target: &Target<'_>,
@@ -50,7 +73,7 @@ pub(crate) fn write_frame(
     copy(segment, header_len, payload.0);
     copy(segment, header_len + payload.0.len(), payload.1);
     let checksum = if target.partial {
-        fill_partial_checksum(path.src, dst, segment);
+        fill_partial_checksum(path.src, dst, segment, segment_len);
         TxChecksum::Partial {
             start: start as u16,
             offset: CHECKSUM_OFFSET,

@@ -68,6 +68,7 @@ mod time_wait;
 mod timers;
 mod transmit;
 mod unsent;
+mod usual;
 mod window;
 
 use std::io;

@@ -285,17 +285,17 @@ impl TcpOptions {
     /// Neither SACK blocks nor counters, of which only so much is written as fits.
     #[inline]
     fn is_fixed(&self) -> bool {
-        self.sack.is_empty() && self.ecn_bytes.is_none()
+        self.sack.is_empty() & self.ecn_bytes.is_none()
     }
 
     /// Nothing but timestamps: what all segments have that follow the handshake and miss nothing.
-    #[inline]
+    #[inline(always)]
     fn is_plain(&self) -> bool {
         self.mss.is_none()
-            && self.window_scale.is_none()
-            && !self.sack_permitted
-            && self.fast_open.is_none()
-            && self.is_fixed()
+            & self.window_scale.is_none()
+            & !self.sack_permitted
+            & self.fast_open.is_none()
+            & self.is_fixed()
     }
 
     /// Bytes that `emit` writes: a multiple of 4, at most 40.
@@ -355,26 +355,28 @@ impl TcpOptions {
     /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window scale; SACK; AccECN; Fast Open.
     /// SACK blocks and counters that do not fit are dropped from the end. Returns the length, or `None` if `out` is too short.
     /// RFC 9293 MUST-69.
-    #[inline]
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
-        match self.timestamps {
-            Some(stamps) if self.is_plain() => {
-                *out.first_chunk_mut()? = stamps.emitted();
-                Some(STAMPS_LEN)
-            }
-            None if self.is_plain() => Some(0),
-            _ => match self.usual_syn() {
-                Some(options) => {
-                    *out.first_chunk_mut()? = options;
-                    Some(SYN_LEN)
-                }
-                None => self.emit_any(out),
-            },
+        if let Some(options) = self.lone_stamps() {
+            *out.first_chunk_mut()? = options;
+            return Some(STAMPS_LEN);
         }
+        if let Some(options) = self.usual_syn() {
+            *out.first_chunk_mut()? = options;
+            return Some(SYN_LEN);
+        }
+        self.emit_any(out)
     }
 
-    /// The options of a SYN as most have them, if it is such a one: what [`Self::emit_any`] writes, and [`Self::read`] expects.
-    fn usual_syn(&self) -> Option<[u8; SYN_LEN]> {
+    /// The options of what follows the handshake, if there is nothing but timestamps: what [`Self::emit`] writes.
+    #[inline(always)]
+    pub fn lone_stamps(&self) -> Option<[u8; STAMPS_LEN]> {
+        let stamps = self.timestamps?;
+        self.is_plain().then(|| stamps.emitted())
+    }
+
+    /// The options of a SYN as most have them, if it is such a one: what [`Self::emit`] writes, and [`Self::read`] expects.
+    #[inline]
+    pub fn usual_syn(&self) -> Option<[u8; SYN_LEN]> {
         let is_usual = self.sack_permitted && self.fast_open.is_none() && self.is_fixed();
         let (mss, scale) = (self.mss?, self.window_scale?);
         let [a, b] = mss.to_be_bytes();

@@ -157,7 +157,8 @@ proptest! {
         prop_assert!(checksum::verify_transport(addr, addr, Protocol::TCP, &bytes));
         // What a link does with a partial checksum: it sums everything, the field included, and writes the inverse.
         let complete = [bytes[16], bytes[17]];
-        fill_partial_checksum(addr, addr, &mut bytes);
+        let len = bytes.len();
+        fill_partial_checksum(addr, addr, &mut bytes, len);
         let finished = checksum::checksum(&bytes).to_be_bytes();
         prop_assert_eq!(finished, complete);
     }
