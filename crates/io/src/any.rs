@@ -193,6 +193,17 @@ impl AnyPort {
     }
 }
 
+impl AnyPort {
+    /// The shared-memory link that it is, with nothing around it: for who sends so many frames, and such short ones, that finding out for each
+    /// what it is would cost as much as lending it.
+    pub fn plain_shm(&mut self) -> Option<&mut ShmPort> {
+        match self {
+            Self::Plain(AnyLink::Shm(port)) => Some(port),
+            _ => None,
+        }
+    }
+}
+
 impl<P: Into<AnyLink>> From<P> for AnyPort {
     fn from(link: P) -> Self {
         Self::Plain(link.into())

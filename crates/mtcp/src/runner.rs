@@ -219,7 +219,7 @@ impl Runner {
         let (stack, now) = (&mut self.stack, self.now);
         self.backlog = match &mut self.desk {
             Some(desk) if self.is_guest => transmit(stack, now, acks, &mut desk.relay()),
-            _ => transmit(stack, now, acks, &mut *self.port),
+            _ => transmit_to(stack, now, acks, &mut self.port),
         };
         let sent = self.port.flush();
         self.port.busy = false;
@@ -360,6 +360,14 @@ impl Runner {
         let (dropped, unsent) = self.port.losses();
         let desk = self.desk.as_ref().map_or(0, Desk::dropped);
         (dropped + desk, unsent)
+    }
+}
+
+/// Sends what is due to the port. Returns whether it took less.
+fn transmit_to(stack: &mut Stack, now: Instant, acks: Acks, port: &mut AnyPort) -> bool {
+    match port.plain_shm() {
+        Some(shm) => transmit(stack, now, acks, shm),
+        None => transmit(stack, now, acks, port),
     }
 }
 
