@@ -175,6 +175,13 @@ counters! {
 }
 
 impl Counters {
+    /// Counts a received frame of so many bytes.
+    #[inline]
+    pub(crate) fn frame_in(&mut self, bytes: usize) {
+        self.frames_in += 1;
+        self.bytes_in += bytes as u64;
+    }
+
     /// Counts a dropped packet.
     #[inline]
     pub fn drop(&mut self, reason: Drop) {

@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<FlowKey>() == 36);
 /// What is in front of an IPv4 address in an IPv6 address that stands for it (RFC 4291 §2.5.5.2).
 const MAPPED: u128 = 0xffff;
 
-#[inline]
+#[inline(always)]
 fn octets(addr: IpAddr) -> [u8; 16] {
     match addr {
         IpAddr::V4(v4) => (MAPPED << 32 | u128::from(v4.to_bits())).to_be_bytes(),
@@ -59,7 +59,7 @@ fn octets(addr: IpAddr) -> [u8; 16] {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn is_mapped(octets: [u8; 16]) -> bool {
     u128::from_be_bytes(octets) >> 32 == MAPPED
 }
@@ -89,7 +89,7 @@ impl FlowKey {
     }
 
     /// The same from its parts.
-    #[inline]
+    #[inline(always)]
     pub fn between(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Self {
         Self {
             local: octets(local),
@@ -123,6 +123,7 @@ impl FlowKey {
     }
 
     /// Whether the connection runs over IPv4.
+    #[inline(always)]
     pub fn is_ipv4(&self) -> bool {
         is_mapped(self.local)
     }
@@ -146,21 +147,27 @@ impl FlowKey {
     }
 
     /// Its hash. That of a key of IPv4 is of what tells it from others, and of another length: the two cannot be taken for one another.
-    #[inline]
+    #[inline(always)]
     fn hash(&self, hasher: &Sip13) -> u64 {
-        let ports = self.ports.to_be_bytes();
         if self.is_ipv4() {
             // Bytes, as they lie in a packet.
             let last =
                 |octets: [u8; 16]| u64::from((u128::from_be_bytes(octets) as u32).swap_bytes());
-            return hasher.hash([last(self.remote) << 32 | last(self.local)], ports);
+            let addresses = last(self.remote) << 32 | last(self.local);
+            hasher.hash([addresses], self.ports.to_be_bytes())
+        } else {
+            self.long_hash(hasher)
         }
+    }
+
+    #[inline(never)]
+    fn long_hash(&self, hasher: &Sip13) -> u64 {
         let halves = |octets: [u8; 16]| {
             let octets = u128::from_le_bytes(octets);
             [octets as u64, (octets >> 64) as u64]
         };
         let ([a, b], [c, d]) = (halves(self.local), halves(self.remote));
-        hasher.hash([a, b, c, d], ports)
+        hasher.hash([a, b, c, d], self.ports.to_be_bytes())
     }
 }
 

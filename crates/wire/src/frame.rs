@@ -19,13 +19,6 @@ impl MacAddr {
     /// `ff:ff:ff:ff:ff:ff`.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// The address as a number, its first byte the highest of six.
-    #[inline]
-    pub const fn to_bits(self) -> u64 {
-        let [a, b, c, d, e, f] = self.0;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
-    }
-
     /// Whether frames to this address may have several receivers (the group bit; broadcast included).
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
@@ -138,6 +131,5 @@ mod tests {
         let mac = MacAddr([2, 0, 0, 0xab, 0, 1]);
         assert_eq!(mac.to_string(), "02:00:00:ab:00:01");
         assert!(!mac.is_multicast() && MacAddr::BROADCAST.is_multicast());
-        assert_eq!(mac.to_bits(), 0x0200_00ab_0001);
     }
 }

@@ -129,12 +129,13 @@ impl FlowTable {
     }
 
     /// The hash to find, insert and remove `key` with.
+    #[inline(never)]
     pub fn hash(&self, key: &FlowKey) -> FlowHash {
         self.digest(key).hash
     }
 
     /// The same, and where its sequence numbers start.
-    #[inline]
+    #[inline(always)]
     pub fn digest(&self, key: &FlowKey) -> Digest {
         let hash = key.hash(&self.hasher);
         Digest {

@@ -64,8 +64,9 @@ impl Packet<'_> {
 }
 
 impl Net {
-    /// Takes a frame that arrived on `port`.
-    #[inline]
+    /// Takes a frame that arrived on `port` and was not [`predicted`](Self::predicted). Not part of the loop over the frames of a burst,
+    /// which would keep at hand what this needs.
+    #[inline(never)]
     pub fn input<'a>(
         &mut self,
         now: Instant,
@@ -73,24 +74,7 @@ impl Net {
         frame: &RxFrame<'a>,
         counters: &mut Counters,
     ) -> Input<'a> {
-        counters.frames_in += 1;
-        counters.bytes_in += frame.bytes.len() as u64;
-        match self.predicted(port, frame) {
-            Some(datagram) => Input::Tcp(datagram),
-            None => self.input_any(now, port, frame, counters),
-        }
-    }
-
-    /// As [`input`](Self::input), without predicting what the frame is and without counting it. Not part of the loop over the frames of a
-    /// burst, which would keep at hand what this needs.
-    #[inline(never)]
-    pub(super) fn input_any<'a>(
-        &mut self,
-        now: Instant,
-        port: PortId,
-        frame: &RxFrame<'a>,
-        counters: &mut Counters,
-    ) -> Input<'a> {
+        counters.frame_in(frame.bytes.len());
         self.ethernet(now, port, frame, counters)
             .unwrap_or_else(|reason| {
                 counters.drop(reason);

@@ -19,7 +19,7 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// Of the segment in `datagram`, which need not be one.
-    #[inline]
+    #[inline(always)]
     pub fn of(datagram: &Datagram<'_>, flows: &FlowTable) -> Option<Self> {
         let &[a, b, c, d] = datagram.payload.first_chunk::<4>()?;
         let (remote, local) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));

@@ -81,7 +81,7 @@ prop_compose! {
 /// What the steps that predict nothing make of `frame`, if it is a segment.
 fn without_prediction<'a>(bench: &mut Bench, frame: &RxFrame<'a>) -> Option<Datagram<'a>> {
     let Bench { net, counters, now } = bench;
-    match net.input_any(*now, PORT, frame, counters) {
+    match net.input(*now, PORT, frame, counters) {
         Input::Tcp(datagram) => Some(datagram),
         _ => None,
     }
