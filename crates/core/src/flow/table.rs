@@ -25,8 +25,10 @@ pub struct Digest {
 /// An entry that has the hash of a key, and perhaps the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
+    /// The bucket, as long as none is split.
+    home: u32,
     /// Below `PLACES`.
-    place: usize,
+    place: u32,
     /// What it names.
     pub id: u32,
 }
@@ -188,10 +190,12 @@ impl FlowTable {
     /// Where the home bucket has an entry with this hash, and its id: very probably the one that [`find`](Self::find) will name.
     #[inline]
     pub fn guess(&self, hash: FlowHash) -> Option<Guess> {
-        let [hashes, ids] = self.buckets.get(self.home(hash))?;
+        let home = self.home(hash);
+        let [hashes, ids] = self.buckets.get(home)?;
         let place = first_equal(hashes, hash);
         let id = ids[place].checked_sub(1)?;
-        Some(Guess { place, id })
+        let (home, place) = (home as u32, place as u32);
+        Some(Guess { home, place, id })
     }
 
     /// [`find`](Self::find), which looks first where [`guess`](Self::guess) found something a moment ago.
@@ -202,8 +206,10 @@ impl FlowTable {
         guess: Option<Guess>,
         is_key: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        if let Some(Guess { place, id }) = guess {
-            let [hashes, ids] = self.buckets.get(self.home(hash))?;
+        if let Some(Guess { home, place, id }) = guess
+            && let Some([hashes, ids]) = self.buckets.get(home as usize)
+        {
+            let place = place as usize % (PLACES + 1);
             if hashes[place] == hash.0 && ids[place] == id + 1 && is_key(id) {
                 return Some(id);
             }

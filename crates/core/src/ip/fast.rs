@@ -18,12 +18,20 @@ use super::{Datagram, Net};
 #[inline]
 fn unwrap<'a>(link: &NetLink, frame: &'a [u8]) -> Option<&'a [u8]> {
     let (h, packet) = frame.split_first_chunk::<{ EthernetHeader::LEN }>()?;
-    // Where they lie: addresses taken out of the header are compared byte by byte.
-    let is_ours = h[..6] == link.mac.0;
-    let is_echo = h[6..12] == link.mac.0;
-    let from_group = h[6] & 1 != 0;
-    let is_ipv4 = h[12..] == EtherType::IPV4.0.to_be_bytes();
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *h;
+    let is_ours = is_same([d0, d1, d2, d3, d4, d5], link.mac.0);
+    let is_echo = is_same([s0, s1, s2, s3, s4, s5], link.mac.0);
+    let from_group = s0 & 1 != 0;
+    let is_ipv4 = u16::from_be_bytes([t0, t1]) == EtherType::IPV4.0;
     (is_ours && is_ipv4 && !is_echo && !from_group).then_some(packet)
+}
+
+/// Whether two hardware addresses are the same, in two words: six bytes at once are first put together from what lies in memory.
+#[inline(always)]
+fn is_same([a, b, c, d, e, f]: [u8; 6], [g, h, i, j, k, l]: [u8; 6]) -> bool {
+    let start = u32::from_ne_bytes([a, b, c, d]) ^ u32::from_ne_bytes([g, h, i, j]);
+    let end = u16::from_ne_bytes([e, f]) ^ u16::from_ne_bytes([k, l]);
+    start | u32::from(end) == 0
 }
 
 impl Net {
