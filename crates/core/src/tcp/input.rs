@@ -29,6 +29,7 @@ struct Arrived<'a> {
     frame: &'a RxFrame<'a>,
     datagram: Datagram<'a>,
     flow: Flow,
+    guess: Option<Guess>,
 }
 
 /// A burst: where it came from, and who has seen it.
@@ -132,19 +133,18 @@ impl Tcp {
     fn receive_burst(&mut self, now: Instant, burst: &Burst<'_>) {
         let mut arrived = [const { None }; PASS];
         let count = self.parse(now, burst, &mut arrived);
-        let mut guesses = [None; PASS];
-        let arrived = arrived.get(..count).unwrap_or_default();
-        for (arrived, guess) in arrived.iter().zip(&mut guesses) {
-            *guess = arrived
-                .as_ref()
-                .and_then(|arrived| self.prefetch(&arrived.flow));
+        let arrived = arrived.get_mut(..count).unwrap_or_default();
+        for arrived in arrived.iter_mut().filter_map(Option::as_mut) {
+            arrived.guess = self.prefetch(&arrived.flow);
         }
-        for guess in guesses.iter().take(SOON) {
-            self.prefetch_rest(*guess);
+        let mut ahead = arrived.iter().filter_map(Option::as_ref);
+        for arrived in ahead.by_ref().take(SOON) {
+            self.prefetch_rest(arrived.guess);
         }
-        for (at, (arrived, &guess)) in arrived.iter().zip(&guesses).enumerate() {
-            self.prefetch_rest(guesses.get(at + SOON).copied().flatten());
-            let Some(arrived) = arrived else { continue };
+        for arrived in arrived.iter().filter_map(Option::as_ref) {
+            if let Some(ahead) = ahead.next() {
+                self.prefetch_rest(ahead.guess);
+            }
             let carrier = Carrier {
                 burst,
                 frame: arrived.frame,
@@ -152,7 +152,7 @@ impl Tcp {
             };
             let mut options = TcpOptions::default();
             match Segment::parse(&arrived.datagram, &arrived.flow, &mut options) {
-                Ok(segment) => self.process(now, &carrier, &segment, guess),
+                Ok(segment) => self.process(now, &carrier, &segment, arrived.guess),
                 Err(reason) => self.shared.counters.drop(reason),
             }
         }
@@ -213,6 +213,7 @@ impl Tcp {
             frame,
             datagram,
             flow,
+            guess: None,
         });
         true
     }
