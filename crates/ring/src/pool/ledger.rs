@@ -249,19 +249,17 @@ impl Ledger {
         }
         self.in_use = self.in_use.saturating_sub(class_bytes(class) as usize);
         match self.levels.get_mut(class) {
-            Some(level) if level.keep > 0 => self.keep(class, index),
+            Some(level) if level.kept.len() < level.keep => level.kept.push(index),
+            Some(level) if level.keep > 0 => self.keep_instead_of_older(class, index),
             _ => self.put(class, index),
         }
     }
 
-    /// Keeps a freed block as it is; when too many are kept, joins the older half.
-    fn keep(&mut self, class: usize, index: u32) {
-        let Some(level) = self.levels.get_mut(class) else {
-            return;
-        };
-        let full = level.kept.len() >= level.keep;
-        let older = if full { level.keep.div_ceil(2) } else { 0 };
-        self.join(class, older);
+    /// Keeps a freed block as it is where as many are kept as may be: joins the older half.
+    #[cold]
+    fn keep_instead_of_older(&mut self, class: usize, index: u32) {
+        let keep = self.levels.get(class).map_or(0, |level| level.keep);
+        self.join(class, keep.div_ceil(2));
         if let Some(level) = self.levels.get_mut(class) {
             level.kept.push(index);
         }
