@@ -36,6 +36,12 @@ fn held(record: &Record) -> bool {
     record.stack.granted.load(Acquire) != record.app.released.load(Relaxed)
 }
 
+/// The status, as the stack last set it, of a slot that is held. Bytes committed before that are readable by who asks after it.
+#[inline(always)]
+fn status(record: &Record) -> Status {
+    Status::from_bits_retain(record.stack.status.load(Acquire))
+}
+
 /// Most bytes that the send direction may hold now.
 #[inline(always)]
 fn send_limit(record: &Record) -> u32 {
@@ -119,27 +125,27 @@ impl AppStreams {
     /// The peer's FIN was reached and everything before it was read.
     pub fn at_eof(&self, slot: u32) -> bool {
         // The status first: bytes committed before it was set are visible then.
-        self.status(slot).contains(Status::EOF) && self.readable(slot) == 0
+        self.recv_reader(slot).is_some_and(|(reader, record)| {
+            status(record).contains(Status::EOF) && reader.len() == 0
+        })
     }
 
     /// The status, as the stack last set it. Bytes committed before that are readable by who asks after it.
     #[inline]
     pub fn status(&self, slot: u32) -> Status {
-        self.held_record(slot).map_or(Status::empty(), |record| {
-            Status::from_bits_retain(record.stack.status.load(Acquire))
-        })
+        self.held_record(slot).map_or(Status::empty(), status)
     }
 
     /// Writes as many of `bytes` as the limit and the pool allow; returns how many. When it comes up short a wake-up follows, see
     /// the [module](super). 0 after `WRITE_CLOSED`, `ERROR` or `CLOSED`.
     #[inline]
     pub fn write(&mut self, slot: u32, bytes: &[u8]) -> usize {
-        if self.held_record(slot).is_none() || self.status(slot).intersects(NO_WRITE) {
-            return 0;
-        }
         let Some((mut writer, record)) = self.send_writer(slot) else {
             return 0;
         };
+        if !held(record) || status(record).intersects(NO_WRITE) {
+            return 0;
+        }
         let limit = send_limit(record);
         let written = writer.append(bytes, limit) as usize;
         if written == bytes.len() {
@@ -185,7 +191,7 @@ impl AppStreams {
         let Some(record) = self.held_record(slot) else {
             return 0;
         };
-        if self.status(slot).intersects(NO_WRITE) {
+        if status(record).intersects(NO_WRITE) {
             return 0;
         }
         let head = record.stack.send.head.load(Acquire);

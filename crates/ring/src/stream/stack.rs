@@ -79,12 +79,13 @@ impl StackStreams {
         if held(record) {
             return Err(StreamError::Held);
         }
-        self.close(slot);
-        let record = self
-            .shared
-            .records
-            .record(slot)
-            .ok_or(StreamError::NoSlot)?;
+        if record.stack.open.load(Relaxed) != 0 {
+            self.close(slot);
+        }
+        let Shared {
+            records, max_limit, ..
+        } = &*self.shared;
+        let record = records.record(slot).ok_or(StreamError::NoSlot)?;
         let (stack, app) = (&record.stack, &record.app);
         // The application does not hold the slot: these words of its line are ours until `grant`.
         app.recv_mark.store(app.recv.head.load(Relaxed), Relaxed);
@@ -95,8 +96,8 @@ impl StackStreams {
         stack.unsent_low_water.store(u32::MAX, Relaxed);
         stack.status.store(0, Relaxed);
         stack.open.store(1, Relaxed);
-        self.set_recv_limit(slot, limits.recv);
-        self.set_send_limit(slot, limits.send);
+        stack.recv_limit.store(limits.recv.min(*max_limit), Relaxed);
+        stack.send_limit.store(limits.send.min(*max_limit), Relaxed);
         Ok(())
     }
 
@@ -314,9 +315,6 @@ impl StackStreams {
     /// The application's last write came up short, and now a quarter of its limit is free: send it a writable event. Ask after
     /// every [`Self::consume`]; a true is said once. May be true although the application has found room by itself meanwhile.
     pub fn app_wants_space(&mut self, slot: u32) -> bool {
-        let Some(reader) = self.send_reader(slot) else {
-            return false;
-        };
         let Some(record) = self.open_record(slot) else {
             return false;
         };
@@ -326,7 +324,7 @@ impl StackStreams {
             return false;
         }
         let limit = record.stack.send_limit.load(Relaxed);
-        let unsent = reader.len();
+        let unsent = self.send_len(slot);
         if unsent > 0 && unsent > limit - limit / 4 {
             return false; // the rest will be consumed, too
         }
@@ -352,7 +350,10 @@ impl StackStreams {
 
     /// Adds to the status, as [`Self::set_status`].
     pub fn add_status(&mut self, slot: u32, status: Status) {
-        self.set_status(slot, self.status(slot) | status);
+        if let Some(record) = self.open_record(slot) {
+            let word = &record.stack.status;
+            word.store(word.load(Relaxed) | status.bits(), Release);
+        }
     }
 
     /// The status as set.
