@@ -38,29 +38,24 @@ impl Tcp {
         self.flows
             .replace(seg.hash, old, flow::id(flow::CONNECTION, slot));
         self.free_half_open(record_slot);
-        self.enter_backlog(slot, record.listener);
-        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-            conn.time_handshake(now, record, seg);
-        }
-        self.complete_passive_open(now, slot, seg)
+        self.complete_passive_open(now, slot, Some(record), seg)
     }
 
-    /// A new connection waits for the application.
-    pub fn enter_backlog(&mut self, slot: u32, listener: u16) {
-        self.shared.counters.accepts += 1;
-        if let Some(conn) = self.conns.view(slot, &mut self.shared)
-            && let Some(entry) = self.listeners.at_mut(u32::from(listener))
-        {
-            let links = &mut conn.sh.queues.backlog;
-            entry.waiting.push_back(links, conn.place);
-        }
-    }
-
-    /// ESTABLISHED, and on with the segment.
-    pub fn complete_passive_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
+    /// ESTABLISHED, and on with the segment. How long the handshake took says the record, if there was one.
+    pub fn complete_passive_open(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: Option<&HalfOpen>,
+        seg: &Segment<'_>,
+    ) -> Step {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return Err(Drop::TcpConnections.into());
         };
+        self.listeners.enter_backlog(&mut conn);
+        if let Some(record) = record {
+            conn.time_handshake(now, record, seg);
+        }
         conn.establish(now);
         let seg = conn.take_handshake_report(seg);
         let step = conn.on_segment(now, &seg);

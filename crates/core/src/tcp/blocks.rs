@@ -206,11 +206,6 @@ impl Blocks {
         record.map_or(FlowKey::NONE, |record| self.keys.key(record.key))
     }
 
-    /// Whose control block is at `place`.
-    pub fn slot_at(&self, place: u32) -> Option<u32> {
-        self.names.get(place as usize).map(|name| name.slot)
-    }
-
     /// The connection in `slot`, unpacked if it is not at hand.
     #[inline]
     pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {

@@ -6,11 +6,14 @@ use ring::stream::Status;
 use wire::time::Instant;
 
 use crate::error::Error;
-use crate::flow;
+use crate::flow::{self, FlowHash};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::listen::Listeners;
+use crate::tcp::option_sets::SetId;
 use crate::tcp::tcb::Flags;
+use crate::tcp::time_wait::Rest;
 
 impl Conn<'_> {
     /// The application reads no more.
@@ -108,6 +111,33 @@ impl Conn<'_> {
     pub fn enter_time_wait(&mut self) {
         self.finish(State::TimeWait);
     }
+
+    /// Gives back what only a connection has that goes on.
+    fn detach(&mut self) {
+        self.unqueue();
+        self.forget_held();
+        self.forget_scoreboard();
+        self.forget_sent_log();
+        self.forget_rates();
+        self.forget_doubt();
+        let id = self.timer_id();
+        self.sh.wheel.cancel(id);
+        self.set(Flags::DETACHED);
+    }
+
+    /// Whether nobody will ask for it again: the application closed it, or never heard of it.
+    fn is_left_alone(&self) -> bool {
+        let unknown = self.has(Flags::UNANNOUNCED) && self.hot.state == State::Closed;
+        self.has(Flags::APP_CLOSED) || unknown
+    }
+
+    /// Off the lists of those that the application may ask for.
+    fn leave_lists(&mut self, listeners: &mut Listeners) {
+        self.sh.queues.remove_news(self.place);
+        if self.has(Flags::BACKLOG) {
+            listeners.leave_backlog(self);
+        }
+    }
 }
 
 impl Tcp {
@@ -120,40 +150,32 @@ impl Tcp {
         if !conn.is_over() {
             return;
         }
-        if !conn.has(Flags::DETACHED) {
-            conn.unqueue();
-            conn.forget_held();
-            conn.forget_scoreboard();
-            conn.forget_sent_log();
-            conn.forget_rates();
-            conn.forget_doubt();
-            let id = conn.timer_id();
-            conn.sh.wheel.cancel(id);
-            conn.set(Flags::DETACHED);
-            let (hash, waits) = (conn.hash, conn.hot.state == State::TimeWait);
-            if !(waits && self.start_time_wait(now, slot)) {
-                self.flows.remove(hash, flow::id(flow::CONNECTION, slot));
-            }
-            self.strike_connection(slot);
-            self.leave_pending(now, slot);
+        let left = conn.is_left_alone().then_some(conn.cold.options);
+        if left.is_some() {
+            conn.leave_lists(&mut self.listeners);
         }
-        self.release_slot(slot);
+        if !conn.has(Flags::DETACHED) {
+            conn.detach();
+            conn.leave_pending(now, &mut self.listeners);
+            let (hash, rest) = (conn.hash, conn.time_wait(now));
+            self.leave_flows(now, slot, hash, rest);
+            self.strike_connection(slot);
+        }
+        if let Some(options) = left {
+            self.release_slot(slot, options);
+        }
     }
 
-    /// Frees the slot of a detached connection if nobody will ask for it again: the application closed it, or never heard of it.
-    fn release_slot(&mut self, slot: u32) {
-        let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
-            return;
-        };
-        let unknown = conn.has(Flags::UNANNOUNCED) && conn.hot.state == State::Closed;
-        if !(conn.has(Flags::APP_CLOSED) || unknown) {
-            return;
+    /// Segments find a TIME_WAIT record instead, or nothing.
+    fn leave_flows(&mut self, now: Instant, slot: u32, hash: FlowHash, rest: Option<Rest>) {
+        let id = flow::id(flow::CONNECTION, slot);
+        if !rest.is_some_and(|rest| self.start_time_wait(now, id, hash, &rest)) {
+            self.flows.remove(hash, id);
         }
-        let options = conn.cold.options;
-        conn.sh.queues.remove_news(conn.place);
-        if conn.has(Flags::BACKLOG) {
-            self.listeners.leave_backlog(&mut conn);
-        }
+    }
+
+    /// Frees the slot of a detached connection that nobody will ask for again.
+    fn release_slot(&mut self, slot: u32, options: SetId) {
         // False only if the application has not released the streams as it must: then the slot stays taken, and nothing is unsafe.
         if self.shared.streams.close(slot) {
             self.conns.free(slot);

@@ -129,10 +129,7 @@ impl Tcp {
 
     /// The id of a live slot.
     pub fn id_of(&self, slot: u32) -> ConnId {
-        ConnId {
-            slot,
-            generation: self.conns.slots.generation(slot),
-        }
+        self.conns.id_of(slot)
     }
 
     fn listen(&mut self, mut listener: Listener) -> Result<Reply, Error> {

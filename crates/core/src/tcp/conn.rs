@@ -101,9 +101,12 @@ impl Conns {
         self.blocks.has_key(slot, key)
     }
 
-    /// Whose control block is at `place`.
-    pub fn slot_at(&self, place: u32) -> Option<u32> {
-        self.blocks.slot_at(place)
+    /// The id of a live slot.
+    pub fn id_of(&self, slot: u32) -> ConnId {
+        ConnId {
+            slot,
+            generation: self.slots.generation(slot),
+        }
     }
 
     pub fn prefetch(&self, slot: u32) {
@@ -130,6 +133,20 @@ impl Conns {
     /// The connection whose control block is at `place`.
     pub fn at<'a>(&'a mut self, place: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
         self.blocks.at(place, sh)
+    }
+
+    /// The same, and its id.
+    pub fn named_at<'a>(
+        &'a mut self,
+        place: u32,
+        sh: &'a mut Shared,
+    ) -> Option<(ConnId, Conn<'a>)> {
+        let conn = self.blocks.at(place, sh)?;
+        let id = ConnId {
+            slot: conn.slot,
+            generation: self.slots.generation(conn.slot),
+        };
+        Some((id, conn))
     }
 }
 

@@ -267,7 +267,6 @@ impl Tcp {
         self.flows
             .insert(seg.hash, flow::id(flow::CONNECTION, slot));
         self.shared.counters.syn_cookies_accepted += 1;
-        self.enter_backlog(slot, record.listener);
-        self.complete_passive_open(now, slot, seg)
+        self.complete_passive_open(now, slot, None, seg)
     }
 }

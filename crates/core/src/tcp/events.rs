@@ -18,8 +18,7 @@ impl Tcp {
     }
 
     fn news_of(&mut self, place: u32) -> Option<Event> {
-        let id = self.id_of(self.conns.slot_at(place)?);
-        let mut conn = self.conns.at(place, &mut self.shared)?;
+        let (id, mut conn) = self.conns.named_at(place, &mut self.shared)?;
         if conn.has(Flags::UNANNOUNCED) {
             return announce(&mut conn, id, &self.listeners);
         }

@@ -21,6 +21,7 @@ use crate::secret::keyed;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::half_open::HalfOpen;
+use crate::tcp::listen::Listeners;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -169,32 +170,29 @@ impl Tcp {
             listener.pending.pending += 1;
         }
         self.shared.counters.fast_opens_in += 1;
-        self.enter_backlog(slot, record.listener);
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            self.listeners.enter_backlog(&mut conn);
             conn.cold.fast_open = fast_open;
             conn.cold.ecn.accept(record.ecn.classic());
             conn.begin_fast(now, record.iss, seg);
         }
     }
-
-    /// A connection opened by cookie is established, or over.
-    pub fn leave_pending(&mut self, now: Instant, slot: u32) {
-        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
-            return;
-        };
-        let waits = conn.hot.state == State::SynReceived;
-        if waits || !matches!(conn.cold.fast_open, FastOpen::Pending { .. }) {
-            return;
-        }
-        conn.cold.fast_open = FastOpen::Off;
-        let by_reset = conn.cold.error == Some(Error::Reset);
-        if let Some(listener) = self.listeners.at_mut(conn.cold.listener) {
-            listener.pending.leave(now, by_reset);
-        }
-    }
 }
 
 impl Conn<'_> {
+    /// A connection opened by cookie is established, or over.
+    pub fn leave_pending(&mut self, now: Instant, listeners: &mut Listeners) {
+        let waits = self.hot.state == State::SynReceived;
+        if waits || !matches!(self.cold.fast_open, FastOpen::Pending { .. }) {
+            return;
+        }
+        self.cold.fast_open = FastOpen::Off;
+        let by_reset = self.cold.error == Some(Error::Reset);
+        if let Some(listener) = listeners.at_mut(self.cold.listener) {
+            listener.pending.leave(now, by_reset);
+        }
+    }
+
     /// SYN_RECEIVED, with the data of the SYN delivered; our SYN-ACK is due.
     fn begin_fast(&mut self, now: Instant, iss: SeqNumber, seg: &Segment<'_>) {
         self.hot.snd_una = iss;

@@ -357,7 +357,7 @@ impl Tcp {
         };
         if conn.hot.state == State::SynReceived {
             let step = conn.on_segment_syn_received(now, seg);
-            self.leave_pending(now, slot);
+            conn.leave_pending(now, &mut self.listeners);
             self.settle(now, slot);
             return step;
         }

@@ -219,6 +219,15 @@ impl Listeners {
         self.slots.free(slot);
     }
 
+    /// A new connection waits for the application.
+    pub fn enter_backlog(&mut self, conn: &mut Conn<'_>) {
+        conn.sh.counters.accepts += 1;
+        if let Some(listener) = self.at_mut(conn.cold.listener) {
+            let links = &mut conn.sh.queues.backlog;
+            listener.waiting.push_back(links, conn.place);
+        }
+    }
+
     /// A connection leaves the backlog of its listener.
     pub fn leave_backlog(&mut self, conn: &mut Conn<'_>) {
         if let Some(listener) = self.at_mut(conn.cold.listener) {

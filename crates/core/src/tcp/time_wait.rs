@@ -10,11 +10,12 @@ use wire::time::Instant;
 
 use crate::config::Config;
 use crate::drops::Drop;
-use crate::flow::{self, FlowKey, Kept, LongKeys};
+use crate::flow::{self, FlowHash, FlowKey, Kept, LongKeys};
 use crate::id::PortId;
+use crate::info::State;
 use crate::list::{Link, List};
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Step, Stop, near};
+use crate::tcp::conn::{Conn, Step, Stop, near};
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -36,6 +37,14 @@ pub(crate) struct TimeWait<K = FlowKey> {
     pub window: u16,
     pub port: PortId,
     pub facts: Facts,
+}
+
+/// What a connection leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    record: TimeWait,
+    /// An ACK is due that was not sent.
+    owes_ack: bool,
 }
 
 bitflags::bitflags! {
@@ -223,46 +232,49 @@ fn since(now: Instant) -> u32 {
     now.as_nanos().div_ceil(1_000_000) as u32
 }
 
-impl Tcp {
-    /// Replaces a connection by a record. False if there can be none.
-    /// RFC 9293 MUST-13.
-    pub fn start_time_wait(&mut self, now: Instant, slot: u32) -> bool {
-        let Some(conn) = self.conns.view(slot, &mut self.shared) else {
-            return false;
-        };
-        let (hot, key, hash) = (*conn.hot, *conn.key, conn.hash);
+impl Conn<'_> {
+    /// What is left of it, if its state is TIME_WAIT.
+    pub fn time_wait(&self, now: Instant) -> Option<Rest> {
+        let hot = &*self.hot;
         let mut facts = Facts::LIVE;
         facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
-        let record = TimeWait {
-            key,
-            snd_nxt: hot.snd_nxt,
-            rcv_nxt: hot.rcv_nxt,
-            ts_recent: hot.ts_recent,
-            since: since(now),
-            due: 0,
-            window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
-            port: hot.port,
-            facts,
-        };
+        (hot.state == State::TimeWait).then(|| Rest {
+            record: TimeWait {
+                key: *self.key,
+                snd_nxt: hot.snd_nxt,
+                rcv_nxt: hot.rcv_nxt,
+                ts_recent: hot.ts_recent,
+                since: since(now),
+                due: 0,
+                window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
+                port: hot.port,
+                facts,
+            },
+            owes_ack: hot.has(Flags::ACK_NOW),
+        })
+    }
+}
+
+impl Tcp {
+    /// Replaces the connection `id` by what is left of it. False if there can be no record.
+    /// RFC 9293 MUST-13.
+    pub fn start_time_wait(&mut self, now: Instant, id: u32, hash: FlowHash, rest: &Rest) -> bool {
         if self.time_wait.is_full() {
             self.evict_oldest();
         }
-        let owes_ack = hot.has(Flags::ACK_NOW);
-        let Some(new) = self.time_wait.insert(now, &record) else {
-            if owes_ack {
-                let header = self.last_ack(now, &record);
+        let Rest { record, owes_ack } = rest;
+        let Some(new) = self.time_wait.insert(now, record) else {
+            if *owes_ack {
+                let header = self.last_ack(now, record);
                 self.shared.send_bare(&record.key, &header);
             }
             return false;
         };
-        if owes_ack {
+        if *owes_ack {
             self.owe_last_ack(new);
         }
-        let (old, new) = (
-            flow::id(flow::CONNECTION, slot),
-            flow::id(flow::TIME_WAIT, new),
-        );
-        self.flows.replace(hash, old, new)
+        let new = flow::id(flow::TIME_WAIT, new);
+        self.flows.replace(hash, id, new)
     }
 
     fn evict_oldest(&mut self) {
