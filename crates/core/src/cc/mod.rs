@@ -140,17 +140,31 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
+    /// Becomes a new one of this kind, in its place: a value that is written in pieces and then moved takes as long as all writes before it.
     /// `seed` differs between connections.
-    pub fn new(kind: CongestionControl, seed: u32, models: &mut Models) -> Self {
+    #[inline(always)]
+    pub fn begin(&mut self, kind: CongestionControl, seed: u32, models: &mut Models) {
         match kind {
-            CongestionControl::Cubic => Self::Cubic(Cubic::default()),
-            CongestionControl::NewReno => Self::NewReno(NewReno::default()),
-            CongestionControl::Dctcp => Self::Dctcp(Dctcp::default()),
-            CongestionControl::Bbr => match models.insert(Bbr::new(seed)) {
-                Some(model) => Self::Bbr(model),
-                // There is one for each connection.
-                None => Self::NewReno(NewReno::default()),
-            },
+            CongestionControl::Cubic => *self = Self::Cubic(Cubic::default()),
+            CongestionControl::NewReno => *self = Self::NewReno(NewReno::default()),
+            CongestionControl::Dctcp => *self = Self::Dctcp(Dctcp::default()),
+            CongestionControl::Bbr => *self = Self::modelled(seed, models),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn new(kind: CongestionControl, seed: u32, models: &mut Models) -> Self {
+        let mut algorithm = Self::NewReno(NewReno::default());
+        algorithm.begin(kind, seed, models);
+        algorithm
+    }
+
+    #[cold]
+    fn modelled(seed: u32, models: &mut Models) -> Self {
+        match models.insert(Bbr::new(seed)) {
+            Some(model) => Self::Bbr(model),
+            // There is one for each connection.
+            None => Self::NewReno(NewReno::default()),
         }
     }
 

@@ -364,9 +364,10 @@ impl Tcp {
             .conns
             .place(slot, opening.key, hash, &mut self.shared.queues);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
-        let models = &mut self.shared.models;
-        *hot = open::hot(&self.shared.config, opening, options, now);
-        open::renew(cold, &self.shared.config, opening, options, now, models);
+        let (config, models) = (&self.shared.config, &mut self.shared.models);
+        *hot = open::hot(config, opening, options, now);
+        hot.mss = open::unheard_mss(config, opening.path, options);
+        open::renew(cold, config, opening, options, now, models);
         cold.tally.active = true;
         hot.state = State::SynSent;
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));

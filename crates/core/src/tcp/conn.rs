@@ -103,10 +103,7 @@ impl Conns {
 
     /// The id of a live slot.
     pub fn id_of(&self, slot: u32) -> ConnId {
-        ConnId {
-            slot,
-            generation: self.slots.generation(slot),
-        }
+        id_of(&self.slots, slot)
     }
 
     pub fn prefetch(&self, slot: u32) {
@@ -142,11 +139,14 @@ impl Conns {
         sh: &'a mut Shared,
     ) -> Option<(ConnId, Conn<'a>)> {
         let conn = self.blocks.at(place, sh)?;
-        let id = ConnId {
-            slot: conn.slot,
-            generation: self.slots.generation(conn.slot),
-        };
-        Some((id, conn))
+        Some((id_of(&self.slots, conn.slot), conn))
+    }
+}
+
+fn id_of(slots: &Slots, slot: u32) -> ConnId {
+    ConnId {
+        slot,
+        generation: slots.generation(slot),
     }
 }
 

@@ -72,11 +72,11 @@ pub(crate) fn marked(path: &Path, options: &Options) -> Path {
     } else {
         options.v6
     };
-    Path {
-        class: marking.class,
-        hop_limit: marking.hop_limit.unwrap_or(HOP_LIMIT),
-        ..*path
-    }
+    // As a whole: field by field it would be moved around.
+    let mut path = *path;
+    path.class = marking.class;
+    path.hop_limit = marking.hop_limit.unwrap_or(HOP_LIMIT);
+    path
 }
 
 /// The window of a SYN, which is not scaled (RFC 7323 §2.2).
@@ -121,7 +121,8 @@ pub(crate) fn hot(config: &Config, opening: &Opening<'_>, options: &Options, now
         last_received: now.as_millis() as u32,
         rtt: Rtt::new(config.rto_initial),
         flags: nodelay,
-        mss: unheard_mss(config, opening, options),
+        // Before the peer's SYN says one: for who sends the first.
+        mss: 0,
         rcv_mss: MIN_RCV_MSS,
         state: State::Closed,
         snd_wscale: 0,
@@ -138,10 +139,10 @@ pub(crate) fn hot(config: &Config, opening: &Opening<'_>, options: &Options, now
 }
 
 /// The MSS before the peer's SYN says one.
-fn unheard_mss(config: &Config, opening: &Opening<'_>, options: &Options) -> u16 {
-    let (is_ipv4, mtu) = (opening.key.is_ipv4(), opening.path.mtu);
+pub(crate) fn unheard_mss(config: &Config, path: &Path, options: &Options) -> u16 {
+    let is_ipv4 = path.src.is_ipv4();
     let peer = peer_mss(&TcpOptions::default(), is_ipv4);
-    effective_mss(config, peer, mtu, is_ipv4, false, options)
+    effective_mss(config, peer, path.mtu, is_ipv4, false, options)
 }
 
 fn quick_acks(config: &Config, options: &Options) -> u8 {
@@ -152,17 +153,8 @@ fn quick_acks(config: &Config, options: &Options) -> u8 {
     }
 }
 
-fn algorithm(
-    config: &Config,
-    opening: &Opening<'_>,
-    options: &Options,
-    models: &mut Models,
-) -> Algorithm {
-    let kind = options.congestion.unwrap_or(config.congestion);
-    Algorithm::new(kind, opening.start.iss.0, models)
-}
-
 /// The rest of it, to its place.
+#[inline(always)]
 pub(crate) fn renew(
     cold: &mut Cold,
     config: &Config,
@@ -171,8 +163,11 @@ pub(crate) fn renew(
     now: Instant,
     models: &mut Models,
 ) {
-    let congestion = algorithm(config, opening, options, models);
-    *cold = cold_with(config, opening, options, now, congestion);
+    let kind = options.congestion.unwrap_or(config.congestion);
+    let none = Algorithm::NewReno(NewReno::default());
+    *cold = cold_with(config, opening, options, now, none);
+    cold.congestion.begin(kind, opening.start.iss.0, models);
+    cold.ecn = EcnState::new(config, &cold.congestion);
 }
 
 /// Both parts of a control block that no connection has.
@@ -204,7 +199,7 @@ pub(crate) fn cold_with(
     now: Instant,
     congestion: Algorithm,
 ) -> Cold {
-    let is_ipv4 = opening.key.is_ipv4();
+    let is_ipv4 = opening.path.src.is_ipv4();
     Cold {
         path: marked(opening.path, options),
         last_sent: now,
@@ -288,4 +283,97 @@ pub(crate) fn synchronize(
         agreed.timestamps,
         options,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{CongestionControl, EcnUse};
+    use crate::side_pool::SidePool;
+    use std::net::SocketAddr;
+
+    fn configs() -> [Config; 3] {
+        let plain = Config::default();
+        let marking = Config {
+            ecn: EcnUse::Passive,
+            congestion: CongestionControl::Dctcp,
+            ..Config::default()
+        };
+        let small = Config {
+            ecn: EcnUse::On,
+            max_buffer: 4096,
+            autotune: false,
+            max_segment: Some(700),
+            ..Config::default()
+        };
+        [plain, marking, small]
+    }
+
+    fn choices() -> [Options; 4] {
+        let none = Options::default();
+        [
+            none,
+            Options {
+                congestion: Some(CongestionControl::Bbr),
+                max_segment: Some(900),
+                ..none
+            },
+            Options {
+                congestion: Some(CongestionControl::NewReno),
+                send_buffer: Some(2048),
+                recv_buffer: Some(9000),
+                ..none
+            },
+            Options {
+                congestion: Some(CongestionControl::Dctcp),
+                nodelay: true,
+                ..none
+            },
+        ]
+    }
+
+    fn check(config: &Config, options: &Options, src: &str, place: &mut Cold) {
+        let mut models = SidePool::new(2).unwrap();
+        let end: SocketAddr = src.parse().unwrap();
+        let path = Path {
+            src: end.ip(),
+            mtu: 1500,
+            ..Path::NOWHERE
+        };
+        let opening = Opening {
+            key: &FlowKey::new(end, end),
+            path: &path,
+            options: SetId::NONE,
+            start: Start {
+                iss: SeqNumber(7),
+                ts_offset: 1,
+            },
+            token: Token(3),
+        };
+        let now = Instant::from_millis(1234);
+        renew(place, config, &opening, options, now, &mut models);
+        let kind = options.congestion.unwrap_or(config.congestion);
+        let mut other = SidePool::new(2).unwrap();
+        let congestion = Algorithm::new(kind, 7, &mut other);
+        assert_eq!(
+            *place,
+            cold_with(config, &opening, options, now, congestion)
+        );
+    }
+
+    #[test]
+    fn a_block_in_a_used_place_is_as_good_as_one_made_elsewhere() {
+        for config in &configs() {
+            let (_, mut place) = blank(config);
+            for options in &choices() {
+                for src in ["10.0.0.1:80", "[fd00::1]:80"] {
+                    check(config, options, src, &mut place);
+                    place.tally.segments_in = 9;
+                    place.tally.active = true;
+                    (place.irs, place.read_shut) = (SeqNumber(5), true);
+                    place.min_rtt.take(Instant::from_millis(9), 10);
+                }
+            }
+        }
+    }
 }

@@ -67,8 +67,8 @@ pub(crate) fn effective_mss(
 /// The smallest scale with which the largest receive buffer can be offered.
 /// RFC 7323 §2.3-3.
 pub(crate) fn window_scale_for(max_buffer: u32) -> u8 {
-    let windows = max_buffer.div_ceil(u32::from(u16::MAX));
-    let scale = windows.next_power_of_two().trailing_zeros();
+    let doublings = max_buffer.saturating_sub(1) / u32::from(u16::MAX);
+    let scale = u32::BITS - doublings.leading_zeros();
     (scale as u8).min(MAX_WINDOW_SCALE)
 }
 
@@ -167,6 +167,12 @@ mod tests {
         assert_eq!(window_scale_for(65_536), 1);
         assert_eq!(window_scale_for(8 << 20), 8);
         assert_eq!(window_scale_for(u32::MAX), 14);
+        let largest = |scale: u8| u64::from(u16::MAX) << scale;
+        for max_buffer in (0..31).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]) {
+            let scale = window_scale_for(max_buffer);
+            assert!(largest(scale) >= max_buffer.into() || scale == MAX_WINDOW_SCALE);
+            assert!(scale == 0 || largest(scale - 1) < max_buffer.into());
+        }
     }
 
     /// RFC 7323 §2.2-1, §2.3-4.
