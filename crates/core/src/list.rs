@@ -147,7 +147,15 @@ impl List {
     /// Takes the first element off.
     pub fn pop_front(&mut self, links: &mut [Link]) -> Option<u32> {
         let id = self.front()?;
-        self.remove(links, id).then_some(id)
+        let link = links.get_mut(id as usize)?;
+        let Link { next, .. } = std::mem::replace(link, Link::NEW);
+        match links.get_mut(next as usize) {
+            Some(after) => after.prev = NIL,
+            None => self.tail = NIL,
+        }
+        self.head = next;
+        self.len = self.len.saturating_sub(1);
+        Some(id)
     }
 
     /// Takes `id` off; false if it was on no list. It must not be on another list of this column.

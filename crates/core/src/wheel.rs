@@ -118,29 +118,30 @@ impl Wheel {
 
     /// Sets the timer `id` to fire at `at`, instead of when it would have fired. False if `id` is beyond the capacity of its tag.
     pub fn schedule(&mut self, id: u32, at: Instant) -> bool {
-        if !self.grow(id) {
-            return false;
+        match self.node(id).map(|node| node.next == IDLE) {
+            Some(true) => self.len += 1,
+            Some(false) => {
+                self.unlink(id);
+            }
+            None if self.grow(id) => self.len += 1,
+            None => return false,
         }
-        self.cancel(id);
         // Rounded up: never early.
         let expires = at.as_nanos().div_ceil(1_000_000).max(self.current);
         self.link(id, expires);
-        self.len += 1;
         true
     }
 
     /// Stops the timer `id`; false if it was not set.
     #[inline]
     pub fn cancel(&mut self, id: u32) -> bool {
-        if !self.is_scheduled(id) {
-            return false;
-        }
-        self.unlink(id);
-        self.len -= 1;
-        true
+        let is_scheduled = self.unlink(id);
+        self.len -= u32::from(is_scheduled);
+        is_scheduled
     }
 
     /// Whether the timer `id` is set.
+    #[cfg(test)]
     pub fn is_scheduled(&self, id: u32) -> bool {
         self.node(id).is_some_and(|node| node.next != IDLE)
     }
@@ -231,9 +232,11 @@ impl Wheel {
         }
     }
 
-    fn unlink(&mut self, id: u32) {
-        let Some(node) = self.node_mut(id) else {
-            return;
+    /// False if it was not linked.
+    #[inline]
+    fn unlink(&mut self, id: u32) -> bool {
+        let Some(node) = self.node_mut(id).filter(|node| node.next != IDLE) else {
+            return false;
         };
         let Node {
             next,
@@ -249,6 +252,7 @@ impl Wheel {
             let (level, slot) = self.place(expires);
             self.levels[level].mark(slot, next);
         }
+        true
     }
 
     fn node(&self, id: u32) -> Option<&Node> {

@@ -188,6 +188,10 @@ impl Queues {
         let Some(queues) = self.ports.get_mut(usize::from(port.0)) else {
             return;
         };
+        let link = self.acks.get(place as usize);
+        if link.is_none_or(|link| !link.is_linked()) {
+            return;
+        }
         for last in [&mut queues.waiting_ack, &mut queues.ripe_ack] {
             if *last == Some(place) {
                 *last = queues.acks.prev(&self.acks, place);
