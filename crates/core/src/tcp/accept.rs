@@ -114,18 +114,12 @@ impl Tcp {
             return;
         };
         let options = self.shared.options.at(opening.options);
-        let models = &mut self.shared.models;
-        *hot = open::hot(&self.shared.config, opening, options, now);
-        open::renew(cold, &self.shared.config, opening, options, now, models);
-        synchronize(
-            &self.shared.config,
-            hot,
-            cold,
-            options,
-            record.irs,
-            &record.agreed(),
-            record.key.is_ipv4(),
-        );
+        let (config, models) = (&self.shared.config, &mut self.shared.models);
+        *hot = open::hot(config, self.shared.rto_bounds, opening, options, now);
+        open::renew(cold, config, opening, options, now, models);
+        let (irs, agreed) = (record.irs, record.agreed());
+        let is_ipv4 = opening.path.src.is_ipv4();
+        synchronize(config, hot, cold, options, irs, &agreed, is_ipv4);
         hot.state = State::SynReceived;
         hot.snd_una = record.iss + 1;
         hot.snd_nxt = hot.snd_una;

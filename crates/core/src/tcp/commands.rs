@@ -365,7 +365,7 @@ impl Tcp {
             .place(slot, opening.key, hash, &mut self.shared.queues);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
         let (config, models) = (&self.shared.config, &mut self.shared.models);
-        *hot = open::hot(config, opening, options, now);
+        *hot = open::hot(config, self.shared.rto_bounds, opening, options, now);
         hot.mss = open::unheard_mss(config, opening.path, options);
         open::renew(cold, config, opening, options, now, models);
         cold.tally.active = true;
@@ -439,6 +439,7 @@ impl Conn<'_> {
             self.fit_segments();
         }
         if !self.hot.state.is_over() {
+            self.choose_cold_timers();
             self.start_cold_timers(now);
             // Nagle may have held something back.
             self.mark_output();

@@ -268,10 +268,10 @@ impl Tcp {
     }
 
     fn schedule_half_open(&mut self, now: Instant, slot: u32, retries: u8) {
-        let config = &self.shared.config;
-        let rto = Rtt::new(config.rto_initial).backed_off(retries, config.rto_max);
+        let bounds = self.shared.rto_bounds;
+        let rto = Rtt::new(bounds).backed_off_micros(retries, bounds.max);
         let id = flow::id(flow::HALF_OPEN, slot);
-        self.shared.wheel.schedule(id, now + rto);
+        self.shared.wheel.schedule(id, now.after_micros(rto));
     }
 
     /// The SYN-ACK was not answered.

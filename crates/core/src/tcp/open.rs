@@ -27,10 +27,11 @@ use crate::tcp::rack::Reordering;
 use crate::tcp::ranges::{Range, RangeSet};
 use crate::tcp::rate::Rate;
 use crate::tcp::recovery::Departed;
-use crate::tcp::rtt::{MinRtt, Rtt};
+use crate::tcp::rtt::{Bounds, MinRtt, Rtt};
 use crate::tcp::tail::TailProbe;
 use crate::tcp::tally::Tally;
 use crate::tcp::tcb::{Cold, Fill, Flags, Hot};
+use crate::tcp::timers::has_cold_timers;
 use ring::stream::Limits;
 use wire::tcp::{TcpFlags, TcpOptions};
 
@@ -87,13 +88,17 @@ pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 
 
 /// The part of a control block that is always needed, before any segment was sent or received.
 #[inline(always)]
-pub(crate) fn hot(config: &Config, opening: &Opening<'_>, options: &Options, now: Instant) -> Hot {
+pub(crate) fn hot(
+    config: &Config,
+    rto: Bounds,
+    opening: &Opening<'_>,
+    options: &Options,
+    now: Instant,
+) -> Hot {
     let Start { iss, ts_offset } = opening.start;
-    let nodelay = if options.nodelay {
-        Flags::NODELAY
-    } else {
-        Flags::empty()
-    };
+    let mut flags = Flags::empty();
+    flags.set(Flags::NODELAY, options.nodelay);
+    flags.set(Flags::COLD_TIMERS, has_cold_timers(options));
     Hot {
         wheel_at: Instant::FAR,
         rtx_at: Instant::FAR,
@@ -119,8 +124,8 @@ pub(crate) fn hot(config: &Config, opening: &Opening<'_>, options: &Options, now
         rtt_seq: iss,
         rtt_at: 0,
         last_received: now.as_millis() as u32,
-        rtt: Rtt::new(config.rto_initial),
-        flags: nodelay,
+        rtt: Rtt::new(rto),
+        flags,
         // Before the peer's SYN says one: for who sends the first.
         mss: 0,
         rcv_mss: MIN_RCV_MSS,
@@ -185,7 +190,7 @@ pub(crate) fn blank(config: &Config) -> (Hot, Cold) {
     let (options, now) = (Options::default(), Instant::ZERO);
     let congestion = Algorithm::NewReno(NewReno::default());
     (
-        hot(config, &opening, &options, now),
+        hot(config, Bounds::new(config), &opening, &options, now),
         cold_with(config, &opening, &options, now, congestion),
     )
 }

@@ -88,7 +88,7 @@ impl Tcp {
             self.shared.options.release(opening.options);
             return false;
         };
-        *hot = open::hot(config, &opening, &options, now);
+        *hot = open::hot(config, self.shared.rto_bounds, &opening, &options, now);
         open::renew(
             cold,
             config,

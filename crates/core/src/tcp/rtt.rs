@@ -21,9 +21,10 @@ pub(crate) struct Rtt {
     rto: u32,
 }
 
-/// Bounds of the RTO (RFC 6298 §2.4, §2.5), in µs.
+/// The RTO before there is a measurement, and its bounds (RFC 6298 §2.1, §2.4, §2.5), in µs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
+    pub initial: u32,
     pub min: u32,
     pub max: u32,
 }
@@ -32,6 +33,7 @@ impl Bounds {
     /// Those of `config`, worked out once.
     pub fn new(config: &Config) -> Self {
         Self {
+            initial: micros(config.rto_initial),
             min: micros(config.rto_min),
             max: micros(config.rto_max),
         }
@@ -41,11 +43,11 @@ impl Bounds {
 impl Rtt {
     /// Before the first measurement (RFC 6298 §2.1).
     /// RFC 6298 §2-1.
-    pub fn new(initial_rto: Duration) -> Self {
+    pub const fn new(bounds: Bounds) -> Self {
         Self {
             srtt_x8: 0,
             rttvar_x4: 0,
-            rto: micros(initial_rto),
+            rto: bounds.initial,
         }
     }
 
@@ -166,6 +168,7 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
+        initial: 1_000_000,
         min: 200_000,
         max: 60_000_000,
     };
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn a_fast_retransmission_has_time_to_be_acknowledged() {
         for (round_trip, rto) in [(50, 200), (100, 200), (180, 360), (500, 700)] {
-            let mut rtt = Rtt::new(ms(1000));
+            let mut rtt = Rtt::new(BOUNDS);
             for _ in 0..100 {
                 rtt.sample(micros(ms(round_trip)), BOUNDS);
             }
@@ -195,7 +198,7 @@ mod tests {
     /// RFC 6298 §2-1, §2-2, §2-6.
     #[test]
     fn first_measurement() {
-        let mut rtt = Rtt::new(ms(1000));
+        let mut rtt = Rtt::new(BOUNDS);
         assert_eq!(rtt.rto(), ms(1000));
         assert!(!rtt.is_known());
         rtt.sample(micros(ms(100)), BOUNDS);
@@ -207,7 +210,7 @@ mod tests {
     /// RFC 6298 §2-3, §2-4, §2-5, §2-6.
     #[test]
     fn later_measurements() {
-        let mut rtt = Rtt::new(ms(1000));
+        let mut rtt = Rtt::new(BOUNDS);
         rtt.sample(micros(ms(100)), BOUNDS);
         rtt.sample(micros(ms(200)), BOUNDS);
         // RTTVAR = 3/4 * 50 + 1/4 * 100 = 62.5; SRTT = 7/8 * 100 + 1/8 * 200 = 112.5; RTO = 112.5 + 250.
@@ -219,7 +222,7 @@ mod tests {
     /// RFC 6298 §4-1.
     #[test]
     fn steady_rtt_converges() {
-        let mut rtt = Rtt::new(ms(1000));
+        let mut rtt = Rtt::new(BOUNDS);
         for _ in 0..200 {
             rtt.sample(micros(ms(500)), BOUNDS);
         }
@@ -231,7 +234,7 @@ mod tests {
     /// RFC 6298 §2-8.
     #[test]
     fn bounds_hold() {
-        let mut rtt = Rtt::new(ms(1000));
+        let mut rtt = Rtt::new(BOUNDS);
         rtt.sample(micros(Duration::from_micros(20)), BOUNDS);
         assert_eq!(rtt.rto(), ms(200));
         rtt.sample(micros(Duration::from_secs(100_000)), BOUNDS);
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn backoff_doubles_up_to_the_bound() {
-        let mut rtt = Rtt::new(ms(1000));
+        let mut rtt = Rtt::new(BOUNDS);
         rtt.sample(micros(ms(100)), BOUNDS);
         assert_eq!(rtt.backed_off(0, ms(60_000)), ms(300));
         assert_eq!(rtt.backed_off(1, ms(60_000)), ms(600));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use crate::command::Keepalive;
+use crate::command::{Keepalive, Options};
 use crate::error::Error;
 use crate::flow;
 use crate::info::State;
@@ -59,6 +59,11 @@ impl Tcp {
         .flatten()
         .min()
     }
+}
+
+/// Whether a connection with these options has timers that few have.
+pub(crate) fn has_cold_timers(options: &Options) -> bool {
+    options.keepalive.is_some() || options.idle_timeout.is_some() || options.user_timeout.is_some()
 }
 
 impl Conn<'_> {
@@ -221,16 +226,18 @@ impl Conn<'_> {
         limit.is_some_and(|limit| now - self.cold.blocked_since >= limit)
     }
 
-    /// The timers that few connections have.
-    pub fn start_cold_timers(&mut self, now: Instant) {
-        let options = self.options();
-        let wanted = options.keepalive.is_some()
-            || options.idle_timeout.is_some()
-            || options.user_timeout.is_some()
+    /// Which timers that few connections have does this one have? Its options have changed.
+    pub fn choose_cold_timers(&mut self) {
+        let wanted = has_cold_timers(self.options())
             || self.cold.fin_wait_2_at < Instant::FAR
             || self.cork_deadline() < Instant::FAR;
         self.hot.set(Flags::COLD_TIMERS, wanted);
-        if wanted {
+    }
+
+    /// The timers that few connections have.
+    #[inline]
+    pub fn start_cold_timers(&mut self, now: Instant) {
+        if self.has(Flags::COLD_TIMERS) {
             self.wake_at(self.earliest(now));
         }
     }
