@@ -104,6 +104,7 @@ impl Stack {
     ///
     /// # Errors
     /// The call was refused; nothing changed.
+    #[inline]
     pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
         self.tcp.execute(now, command)
     }
@@ -112,6 +113,7 @@ impl Stack {
     ///
     /// # Errors
     /// The call was refused; nothing changed.
+    #[inline]
     pub fn connect(&mut self, now: Instant, request: &Connect<'_>) -> Result<Opened, Error> {
         self.tcp.connect(now, request)
     }
@@ -150,6 +152,7 @@ impl Stack {
     }
 
     /// The next thing that the application should know.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.tcp.poll_event()
     }

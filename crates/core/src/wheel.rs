@@ -263,6 +263,8 @@ impl Wheel {
         self.nodes[tag(id)].get_mut(index(id))
     }
 
+    #[cold]
+    #[inline(never)]
     fn grow(&mut self, id: u32) -> bool {
         let (tag, index) = (tag(id), index(id));
         let column = &mut self.nodes[tag];

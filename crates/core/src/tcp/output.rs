@@ -59,6 +59,7 @@ impl Plan {
 
 impl Conn<'_> {
     /// The next segment of the control and data lists.
+    #[inline]
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
         if self.has(Flags::SYN_DUE) {
             return Some(self.plan_syn(now));
@@ -85,6 +86,7 @@ impl Conn<'_> {
 
     /// F-RTO (RFC 5682): nothing before the ACK of the first retransmission; then new data, if there is some that may go.
     /// RFC 5682 §2.1-7.
+    #[cold]
     fn plan_frto(&mut self, now: Instant) -> Option<Plan> {
         let Frto::Second(left) = self.frto() else {
             return None;
@@ -123,11 +125,18 @@ impl Conn<'_> {
 
     /// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691: variable options come off at send
     /// time).
+    #[inline]
     pub fn segment_room(&self) -> u32 {
         let mss = u32::from(self.hot.mss);
-        if !self.has(Flags::HOLES | Flags::DUPLICATE) && self.cold.ecn.counts.option().is_none() {
-            return mss;
+        if self.has(Flags::HOLES | Flags::DUPLICATE) || self.cold.ecn.counts.option().is_some() {
+            self.room_beside_options(mss)
+        } else {
+            mss
         }
+    }
+
+    #[cold]
+    fn room_beside_options(&self, mss: u32) -> u32 {
         // The time makes no difference to the length.
         let mut options = TcpOptions::default();
         self.add_options(Instant::ZERO, &mut options);
@@ -142,6 +151,7 @@ impl Conn<'_> {
 
     /// RFC 9293 §3.8.6.1: at least one octet of new data, or a retransmission, whatever the window says; all that fits if the window is
     /// merely too small to be worth it (§3.8.6.2.1 (4), the override time-out).
+    #[cold]
     fn plan_probe(&mut self) -> Option<Plan> {
         let start = self.hot.snd_una;
         let end = self.stream_end();
@@ -162,10 +172,17 @@ impl Conn<'_> {
 
     /// What is taken for lost, and was not sent again since.
     /// RFC 6675 §5-12, §5-13.
+    #[inline]
     fn plan_lost(&self) -> Option<Plan> {
-        if !self.has(Flags::RECOVERY | Flags::LOSS) {
-            return None;
+        if self.has(Flags::RECOVERY | Flags::LOSS) {
+            self.plan_first_lost()
+        } else {
+            None
         }
+    }
+
+    #[cold]
+    fn plan_first_lost(&self) -> Option<Plan> {
         let lost = self
             .sent_log()?
             .next_lost(self.hot.snd_una, self.scoreboard())?;

@@ -125,22 +125,34 @@ impl Conn<'_> {
         Some((sh.sent.at_mut(self.cold.sent)?, sacked))
     }
 
+    #[inline]
     pub fn forget_sent_log(&mut self) {
         if self.has(Flags::SENT_LOG) {
-            self.sh.sent.free(self.cold.sent);
-            self.clear(Flags::SENT_LOG);
+            self.free_sent_log();
         }
+    }
+
+    #[cold]
+    fn free_sent_log(&mut self) {
+        self.sh.sent.free(self.cold.sent);
+        self.clear(Flags::SENT_LOG);
     }
 
     /// New data up to `end` is being sent: SND.NXT has not moved yet.
     /// RFC 8985 §4-1, §4-3.
+    #[inline]
     pub fn log_new(&mut self, now: Instant, end: SeqNumber) {
         let now = micros(now);
         if self.hot.flight() == 0 {
             self.forget_sent_log();
             self.cold.flight_at = now;
-            return;
+        } else {
+            self.log_behind(now, end);
         }
+    }
+
+    /// The same behind what is in flight.
+    fn log_behind(&mut self, now: u32, end: SeqNumber) {
         // What is sent within a small part of the round trip is one: it is judged together anyway.
         let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
         let is_one = now.wrapping_sub(self.cold.flight_at) <= quantum;

@@ -204,9 +204,14 @@ impl Conn<'_> {
     }
 
     /// An ACK is about to be processed. `None` if the algorithm has no use for rates.
+    #[inline]
     pub fn begin_rate_sample(&mut self) -> Option<Before> {
         self.cold.rate.newest = None;
         self.cold.rate.log?;
+        self.look_before()
+    }
+
+    fn look_before(&mut self) -> Option<Before> {
         self.check_application_limited();
         let in_flight = self.in_network();
         self.rates().map(|rates| Before {
@@ -241,10 +246,14 @@ impl Conn<'_> {
     }
 
     /// OnPacketSent (§4.1.2.2). `was_idle`: nothing was in flight.
+    #[inline]
     pub fn note_sent(&mut self, now: Instant, was_idle: bool) {
-        if self.cold.rate.log.is_none() {
-            return;
+        if self.cold.rate.log.is_some() {
+            self.keep_rate(now, was_idle);
         }
+    }
+
+    fn keep_rate(&mut self, now: Instant, was_idle: bool) {
         if was_idle {
             self.restart_model(now);
         }
@@ -299,10 +308,14 @@ impl Conn<'_> {
     }
 
     /// An ACK has been processed: what it says about the path.
+    #[inline]
     pub fn finish_rate_sample(&mut self, now: Instant, before: Option<Before>) {
-        let Some(before) = before else {
-            return;
-        };
+        if let Some(before) = before {
+            self.tell_rate(now, before);
+        }
+    }
+
+    fn tell_rate(&mut self, now: Instant, before: Before) {
         let Some(sample) = self.rate_sample(now, before) else {
             return;
         };

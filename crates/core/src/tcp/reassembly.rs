@@ -178,15 +178,21 @@ impl Conn<'_> {
     }
 
     /// Gives the set of ranges back.
+    #[inline]
     pub fn forget_held(&mut self) {
         if self.has(Flags::HOLES) {
-            let sh = &mut *self.sh;
-            if let Some(held) = sh.held.at_mut(self.cold.held) {
-                sh.ranges.clear(&mut held.set);
-            }
-            sh.held.free(self.cold.held);
-            self.clear(Flags::HOLES);
+            self.free_held();
         }
+    }
+
+    #[cold]
+    fn free_held(&mut self) {
+        let sh = &mut *self.sh;
+        if let Some(held) = sh.held.at_mut(self.cold.held) {
+            sh.ranges.clear(&mut held.set);
+        }
+        sh.held.free(self.cold.held);
+        self.clear(Flags::HOLES);
     }
 
     /// What an ACK has to report.

@@ -98,6 +98,7 @@ impl Conn<'_> {
 
     /// TLP_send_probe (RFC 8985 §7.3): new data if there is some, whatever the congestion window says; else the last segment again.
     /// RFC 8985 §7.3-4, §7.3-5.
+    #[cold]
     pub fn plan_tail_probe(&mut self) -> Option<Plan> {
         let plan = self.plan_new_probe().or_else(|| self.plan_last_again());
         if plan.is_none() {

@@ -12,10 +12,15 @@ impl Conn<'_> {
     }
 
     /// SND.NXT has moved: tells the send stream, if the application wants its unsent bytes bounded.
+    #[inline]
     pub fn publish_sent(&mut self) {
-        if self.options().unsent_low_water.is_none() {
-            return;
+        if self.options().unsent_low_water.is_some() {
+            self.tell_sent();
         }
+    }
+
+    #[cold]
+    fn tell_sent(&mut self) {
         let start = self.hot.stream_start();
         let sent = self.hot.snd_nxt - start;
         self.sh.streams.note_sent(self.slot, sent);

@@ -196,16 +196,22 @@ impl Ledger {
             .levels
             .get_mut(class)
             .and_then(|level| level.kept.pop());
-        let index = match kept.or_else(|| self.take(class)) {
+        let index = match kept {
             Some(index) => index,
-            None => {
-                self.join_kept();
-                self.take(class)?
-            }
+            None => self.take_or_join(class)?,
         };
         self.in_use += class_bytes(class) as usize;
         self.high_water = self.high_water.max(self.in_use);
         Block::new(class, index)
+    }
+
+    #[inline(never)]
+    fn take_or_join(&mut self, class: usize) -> Option<u32> {
+        if let Some(index) = self.take(class) {
+            return Some(index);
+        }
+        self.join_kept();
+        self.take(class)
     }
 
     /// A block of `class`, or else of the largest class below it and above `floor` (above nothing, if `None`).
@@ -219,9 +225,11 @@ impl Ledger {
     /// The largest class that one owner of many may grow to: the fuller the pool, the smaller, so that who never gives anything back
     /// leaves something for a great many others.
     pub(crate) fn fair_class(&self) -> usize {
-        let eighths = self.in_use / (self.bytes / 8).max(1);
-        let most = match eighths {
-            0..4 => return self.levels.len(),
+        let eighth = (self.bytes / 8).max(1);
+        if self.in_use < 4 * eighth {
+            return self.levels.len();
+        }
+        let most = match self.in_use / eighth {
             4..6 => (self.bytes >> 11).max(MIN_BLOCK << 4),
             6 => (self.bytes >> 13).max(MIN_BLOCK << 2),
             _ => (self.bytes >> 15).max(MIN_BLOCK << 2),
@@ -250,15 +258,17 @@ impl Ledger {
         self.in_use = self.in_use.saturating_sub(class_bytes(class) as usize);
         match self.levels.get_mut(class) {
             Some(level) if level.kept.len() < level.keep => level.kept.push(index),
-            Some(level) if level.keep > 0 => self.keep_instead_of_older(class, index),
-            _ => self.put(class, index),
+            _ => self.put_or_join(class, index),
         }
     }
 
-    /// Keeps a freed block as it is where as many are kept as may be: joins the older half.
-    #[cold]
-    fn keep_instead_of_older(&mut self, class: usize, index: u32) {
+    /// Keeps a freed block as it is where as many are kept as may be, and joins the older half; or none is kept.
+    #[inline(never)]
+    fn put_or_join(&mut self, class: usize, index: u32) {
         let keep = self.levels.get(class).map_or(0, |level| level.keep);
+        if keep == 0 {
+            return self.put(class, index);
+        }
         self.join(class, keep.div_ceil(2));
         if let Some(level) = self.levels.get_mut(class) {
             level.kept.push(index);

@@ -300,24 +300,31 @@ impl<'a> Writer<'a> {
             offset: block.offset(),
             capacity: block.capacity(),
         };
+        match Block::from_descriptor(self.producer.buffer.load(Relaxed)) {
+            None => {
+                self.producer.buffer.store(block.descriptor(), Release);
+                self.side.attach(self.slot);
+            }
+            Some(old) => self.outgrow(used, old, &block),
+        }
+        new
+    }
+
+    /// `block` takes the place of `old`.
+    #[inline(never)]
+    fn outgrow(&mut self, used: u32, old: Block, block: &Block) {
         let tail = self.tail();
-        let before = Block::from_descriptor(self.producer.buffer.load(Relaxed));
-        if let Some(old) = before.as_ref().and_then(|old| Buffer::of(old.descriptor())) {
-            self.copy(old, new, tail.wrapping_sub(used), used + self.placed());
+        let pair = (Buffer::of(old.descriptor()), Buffer::of(block.descriptor()));
+        if let (Some(from), Some(into)) = pair {
+            self.copy(from, into, tail.wrapping_sub(used), used + self.placed());
         }
         // Release: the copied bytes are visible to who finds the block.
         self.producer.buffer.store(block.descriptor(), Release);
-        match before {
-            None => self.side.attach(self.slot),
-            Some(old) => {
-                let switch = (used > 0).then_some(tail);
-                if switch.is_some() {
-                    self.outgrown.store(1, Relaxed);
-                }
-                self.side.succeed(old, &block, switch);
-            }
+        let switch = (used > 0).then_some(tail);
+        if switch.is_some() {
+            self.outgrown.store(1, Relaxed);
         }
-        new
+        self.side.succeed(old, block, switch);
     }
 
     /// Copies `len` bytes from index `first` on from one ring to another.
