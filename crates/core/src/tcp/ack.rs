@@ -344,7 +344,7 @@ impl Conn<'_> {
         self.hot.backoff = 0;
         self.hot.retries = 0;
         self.cold.tally.end_timeouts(now);
-        let srtt = self.hot.rtt.srtt().as_micros() as u32;
+        let srtt = self.hot.rtt.srtt_micros().unwrap_or(0);
         self.start_rates();
         self.cold
             .congestion

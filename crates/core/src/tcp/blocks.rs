@@ -134,20 +134,31 @@ impl Blocks {
     ) -> Option<(&mut Hot, &mut Cold)> {
         let place = self.taken.alloc()?;
         self.most = self.most.max(self.taken.len());
-        queues.grow_connections(place);
-        entry(&mut self.links, place, &Link::NEW)?;
-        self.turns.push_back(&mut self.links, place);
-        self.fresh += 1;
-        set(&mut self.places, slot, &place);
         let name = Name {
             key: *key,
             hash,
             slot,
         };
-        set(&mut self.names, place, &name);
-        let hot = entry(&mut self.hot, place, &self.blank.0)?;
-        let cold = entry(&mut self.cold, place, &self.blank.1)?;
-        Some((hot, cold))
+        let index = place as usize;
+        if index >= self.hot.len() {
+            self.grow(&name, queues);
+        }
+        self.turns.push_back(&mut self.links, place);
+        self.fresh += 1;
+        set(&mut self.places, slot, &place);
+        *self.names.get_mut(index)? = name;
+        Some((self.hot.get_mut(index)?, self.cold.get_mut(index)?))
+    }
+
+    /// Makes one more place.
+    #[cold]
+    fn grow(&mut self, name: &Name, queues: &mut Queues) {
+        let len = self.hot.len() + 1;
+        self.hot.resize(len, self.blank.0);
+        self.cold.resize(len, self.blank.1);
+        self.names.resize(len, *name);
+        self.links.resize(len, Link::NEW);
+        queues.grow_connections(len as u32 - 1);
     }
 
     /// The connection in `slot` is no more.
@@ -495,12 +506,4 @@ fn set<T: Copy>(column: &mut Column<T>, index: u32, value: &T) {
             let _ = column.push(*value);
         }
     }
-}
-
-/// An entry, `blank` if it never was anything.
-fn entry<'a, T: Copy>(column: &'a mut Column<T>, index: u32, blank: &T) -> Option<&'a mut T> {
-    if column.len() == index as usize {
-        column.push(*blank).ok()?;
-    }
-    column.get_mut(index as usize)
 }

@@ -260,7 +260,7 @@ impl Conn<'_> {
         if !sendable {
             return None;
         }
-        let plan = self.segment(Kind::New, nxt, len);
+        let plan = self.segment_of(end, Kind::New, nxt, len);
         Some(if len < available.min(usable) {
             self.bundle(plan, available, usable)
         } else {
@@ -303,7 +303,12 @@ impl Conn<'_> {
     /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.
     /// RFC 9293 MUST-61, SHLD-27.
     pub fn segment(&self, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
-        let end = self.stream_end();
+        self.segment_of(self.stream_end(), kind, seq, len)
+    }
+
+    /// The same of what ends at `end`.
+    #[inline]
+    fn segment_of(&self, end: SeqNumber, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
         let mut flags = TcpFlags::ACK;
         if seq + len == end {
             if len > 0 {
@@ -322,7 +327,8 @@ impl Conn<'_> {
             cut: 0,
         };
         let is_new = kind == Kind::New || kind == Kind::TailProbe;
-        if is_new && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
+        let has_fin = flags.contains(TcpFlags::FIN);
+        if has_fin && is_new && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
             // The FIN does not fit the window behind the data.
             plan.flags.remove(TcpFlags::FIN);
         }

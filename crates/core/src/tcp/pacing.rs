@@ -144,18 +144,17 @@ impl Conn<'_> {
 
     /// Of an algorithm that has none of its own.
     fn window_rate(&self) -> Option<u64> {
-        let rtt = &self.hot.rtt;
-        let micros = rtt.srtt().as_micros() as u64;
-        if !self.sh.config.pacing || micros == 0 {
+        if !self.sh.config.pacing {
             return None;
         }
+        let micros = self.hot.rtt.srtt_micros().filter(|&micros| micros > 0)?;
         let window = &self.hot.window;
         let percent = if window.cwnd < window.ssthresh / 2 {
             SLOW_START_PERCENT
         } else {
             AVOIDANCE_PERCENT
         };
-        Some(u64::from(window.cwnd) * percent * 10_000 / micros)
+        Some(u64::from(window.cwnd) * percent * 10_000 / u64::from(micros))
     }
 }
 

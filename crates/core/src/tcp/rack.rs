@@ -152,6 +152,7 @@ impl Conn<'_> {
     }
 
     /// The same behind what is in flight.
+    #[inline(never)]
     fn log_behind(&mut self, now: u32, end: SeqNumber) {
         // What is sent within a small part of the round trip is one: it is judged together anyway.
         let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;

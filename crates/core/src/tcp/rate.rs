@@ -190,10 +190,16 @@ impl Conn<'_> {
     }
 
     /// Begins to keep rates, if the algorithm wants them.
+    #[inline]
     pub fn start_rates(&mut self) {
         if self.cold.congestion.models_path() && self.cold.rate.log.is_none() {
-            self.cold.rate.log = self.sh.rates.alloc();
+            self.begin_log();
         }
+    }
+
+    #[cold]
+    fn begin_log(&mut self) {
+        self.cold.rate.log = self.sh.rates.alloc();
     }
 
     pub fn forget_rates(&mut self) {

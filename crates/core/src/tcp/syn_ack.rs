@@ -101,12 +101,11 @@ impl Tcp {
         if config.bequeaths() {
             reply.timestamps = reply.timestamps.map(|stamps| remind(stamps, record));
         }
-        let remote = record.key.remote().ip();
         // RFC 7413 §4.2.2-6.
         // What is not in every SYN-ACK goes once: perhaps that was lost because of it.
         let is_first = record.retries == 0;
         reply.fast_open = (is_first && record.has(Options::FAST_OPEN))
-            .then(|| self.shared.issuer.issue(now, remote));
+            .then(|| self.shared.issuer.issue(now, record.key.remote().ip()));
         // RFC 9768 §3.2.3.2: to see whether the option gets through.
         if is_first && record.ecn.feedback() == Feedback::Accurate {
             reply.ecn_bytes = Some(Counts::default().bytes());

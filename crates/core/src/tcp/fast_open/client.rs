@@ -39,11 +39,18 @@ impl Conn<'_> {
 
     /// Bytes of data that go with the SYN: what fits into a segment as large as the server's last SYN-ACK let it be (RFC 7413 §4.2.2).
     /// RFC 7413 §4.2.2-3.
+    #[inline]
     pub fn syn_data_len(&self, now: Instant) -> u32 {
         let sends = self.hot.state == State::SynSent && self.cold.fast_open == FastOpen::Sending;
-        if !sends || self.syn_went_before() {
-            return 0;
+        if sends && !self.syn_went_before() {
+            self.room_beside_syn(now)
+        } else {
+            0
         }
+    }
+
+    #[cold]
+    fn room_beside_syn(&self, now: Instant) -> u32 {
         let is_ipv4 = self.key.is_ipv4();
         let known = self.sh.server_cookies.mss(self.key.remote().ip());
         let peer = known.unwrap_or_else(|| peer_mss(&TcpOptions::default(), is_ipv4));
