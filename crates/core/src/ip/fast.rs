@@ -1,5 +1,5 @@
 //! Prediction of the headers below TCP: what nearly every frame carries, in a few comparisons. Whatever is taken here,
-//! [`Net::input`] takes as well in its other steps.
+//! [`Net::input`] takes as well.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

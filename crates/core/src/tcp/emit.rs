@@ -15,7 +15,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::options::add_syn_options;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::tcb::Flags;
-use crate::tcp::usual::{START, write_usual};
+use crate::tcp::usual::{START, copy, write_usual};
 
 /// Where a segment goes, and how.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,7 @@ pub(crate) struct Target<'a> {
 }
 
 /// Writes a whole frame. A frame that is too short for it (no port lends one) stays empty.
+/// RFC 9293 MUST-2.
 pub(crate) fn write_frame(
     frame: &mut [u8],
     net: &Net,
@@ -50,7 +51,6 @@ pub(crate) fn write_frame(
 }
 
 /// Writes a frame of any kind.
-/// RFC 9293 MUST-2.
 #[inline(never)]
 pub(crate) fn write_any(
     frame: &mut [u8],
@@ -70,8 +70,7 @@ pub(crate) fn write_any(
     let Some(segment) = rest.get_mut(..segment_len).filter(|_| header_len > 0) else {
         return TxMeta::default();
     };
-    copy(segment, header_len, payload.0);
-    copy(segment, header_len + payload.0.len(), payload.1);
+    copy(segment.get_mut(header_len..).unwrap_or_default(), payload);
     let checksum = if target.partial {
         fill_partial_checksum(path.src, dst, segment, segment_len);
         TxChecksum::Partial {
@@ -108,16 +107,6 @@ pub(crate) fn send_segment(
         meta
     });
     sent.then_some(len)
-}
-
-#[inline]
-fn copy(segment: &mut [u8], at: usize, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return;
-    }
-    if let Some(place) = segment.get_mut(at..at + bytes.len()) {
-        place.copy_from_slice(bytes);
-    }
 }
 
 impl Conn<'_> {

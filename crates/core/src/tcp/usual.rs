@@ -92,7 +92,7 @@ fn write<const OPTIONS: usize>(
 
 /// Both pieces to the start of `body`. `None`: there is no room.
 #[inline]
-fn copy(body: &mut [u8], (first, second): (&[u8], &[u8])) -> Option<()> {
+pub(crate) fn copy(body: &mut [u8], (first, second): (&[u8], &[u8])) -> Option<()> {
     let (start, rest) = body.split_at_mut_checked(first.len())?;
     if !first.is_empty() {
         start.copy_from_slice(first);
@@ -127,8 +127,8 @@ mod tests {
             is_plain in any::<bool>(),
             is_syn in any::<bool>(),
         ) -> TcpOptions {
-            let mut options = TcpOptions::default();
-            options.timestamps = stamps.map(|(tsval, tsecr)| Timestamps { tsval, tsecr });
+            let timestamps = stamps.map(|(tsval, tsecr)| Timestamps { tsval, tsecr });
+            let mut options = TcpOptions { timestamps, ..TcpOptions::default() };
             if is_syn {
                 options.mss = mss.or(Some(1460));
                 options.window_scale = window_scale.or(Some(7));
