@@ -97,9 +97,16 @@ impl Conn<'_> {
     }
 
     fn write_new(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
-        if !self.has(Flags::HOLES) {
-            return self.write_piece(start, bytes);
+        if self.has(Flags::HOLES) {
+            self.write_around(start, bytes)
+        } else {
+            self.write_piece(start, bytes)
         }
+    }
+
+    /// Where ranges are held.
+    #[inline(never)]
+    fn write_around(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
         let end = start + bytes.len() as u32;
         let mut from = start;
         while let Some(gap) = self.gap(from, end) {
@@ -113,6 +120,7 @@ impl Conn<'_> {
         Ok(())
     }
 
+    #[inline]
     fn write_piece(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
         let offset = seq - self.hot.rcv_nxt;
         self.sh

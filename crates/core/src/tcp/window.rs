@@ -13,12 +13,17 @@ use crate::tcp::tcb::Flags;
 /// RFC 9293 MUST-39.
 pub(crate) fn offer(current: u32, free: u32, limit: u32, max: u32, mss: u32) -> u32 {
     let possible = free.min(max);
-    let step = mss.min(limit / 2).max(1);
-    if possible >= current.saturating_add(step) {
+    if possible >= next_edge(current, limit, mss) {
         possible
     } else {
         current
     }
+}
+
+/// The least that more than `current` bytes may be.
+fn next_edge(current: u32, limit: u32, mss: u32) -> u32 {
+    let step = mss.min(limit / 2).max(1);
+    current.saturating_add(step)
 }
 
 /// The largest window that fits the header under `scale`.
@@ -27,8 +32,19 @@ fn expressible(scale: u8) -> u32 {
 }
 
 impl Conn<'_> {
+    #[inline]
     fn offered(&self) -> u32 {
         let (free, limit) = self.sh.streams.recv_space(self.slot);
+        let (current, mss) = (self.hot.rcv_wnd(), u32::from(self.cold.local_mss));
+        // Mostly that says it all: what else bounds the window has not to be asked.
+        if free < next_edge(current, limit, mss) {
+            return current;
+        }
+        self.opened(free, limit)
+    }
+
+    /// The same where the buffer has room for more.
+    fn opened(&self, free: u32, limit: u32) -> u32 {
         offer(
             self.hot.rcv_wnd(),
             free.min(self.promise()),

@@ -360,6 +360,7 @@ impl<'a> Writer<'a> {
 
     /// Frees what can be freed: outgrown blocks, and the buffer if it is drained and need not keep bytes out of order.
     /// True when the direction owns no memory any more and did before.
+    #[inline(always)]
     pub(super) fn trim(&mut self, keep_out_of_order: bool) -> bool {
         let drained = self.used() == 0 && !(keep_out_of_order && self.placed() > 0);
         // After that: when all was consumed, no outgrown block is left.

@@ -207,7 +207,6 @@ impl StackStreams {
 
     /// Bytes that may still come in and are sure to find memory: all that the limit allows if the pool has a larger buffer, else what is
     /// left of the one there is.
-    #[cold]
     pub fn recv_room(&self, slot: u32) -> u32 {
         let Some(record) = self.open_record(slot) else {
             return 0;
