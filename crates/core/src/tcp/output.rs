@@ -59,7 +59,7 @@ impl Plan {
 
 impl Conn<'_> {
     /// The next segment of the control and data lists.
-    #[inline]
+    #[inline(always)]
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
         if self.has(Flags::SYN_DUE) {
             return Some(self.plan_syn(now));

@@ -337,6 +337,7 @@ impl Conn<'_> {
         Sent::Yes
     }
 
+    #[inline(always)]
     fn resolve(&mut self, now: Instant) -> Result<MacAddr, Sent> {
         if let Some(mac) = self.cold.path.known {
             return Ok(mac);
@@ -360,6 +361,7 @@ impl Conn<'_> {
         }
     }
 
+    #[cold]
     fn park(&mut self) {
         self.unqueue();
         let port = self.hot.port;
@@ -378,6 +380,7 @@ impl Conn<'_> {
 
     /// The neighbour does not answer. That ends an attempt to connect; an established connection tries again with its timers
     /// (RFC 1122 §4.2.3.9: a soft error).
+    #[cold]
     fn on_unreachable(&mut self, now: Instant) {
         if self.hot.state == State::SynSent {
             self.fail(Error::HostUnreachable);

@@ -44,6 +44,7 @@ impl Conn<'_> {
     }
 
     /// The same where the buffer has room for more.
+    #[inline(never)]
     fn opened(&self, free: u32, limit: u32) -> u32 {
         offer(
             self.hot.rcv_wnd(),
