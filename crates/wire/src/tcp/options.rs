@@ -367,14 +367,14 @@ impl TcpOptions {
         self.emit_any(out)
     }
 
-    /// The options of what follows the handshake, if there is nothing but timestamps: what [`Self::emit`] writes.
+    /// The options of what follows the handshake, if there is nothing but timestamps: what `emit` writes.
     #[inline(always)]
     pub fn lone_stamps(&self) -> Option<[u8; STAMPS_LEN]> {
         let stamps = self.timestamps?;
         self.is_plain().then(|| stamps.emitted())
     }
 
-    /// The options of a SYN as most have them, if it is such a one: what [`Self::emit`] writes, and [`Self::read`] expects.
+    /// The options of a SYN as most have them, if it is such a one: what `emit` writes, and `read` expects.
     #[inline]
     pub fn usual_syn(&self) -> Option<[u8; SYN_LEN]> {
         let is_usual = self.sack_permitted && self.fast_open.is_none() && self.is_fixed();
