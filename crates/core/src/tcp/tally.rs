@@ -209,6 +209,9 @@ impl Conn<'_> {
 
     /// A segment is sent; SND.NXT has not moved yet.
     pub fn tally_sent(&mut self, plan: &Plan) {
+        if plan.kind == Kind::Ack {
+            return;
+        }
         let tally = &mut self.cold.tally;
         if plan.end() > self.hot.snd_nxt && plan.kind != Kind::Syn {
             tally.new_segments_out = tally.new_segments_out.saturating_add(1);

@@ -305,7 +305,6 @@ impl Conn<'_> {
         };
         let mut header = TcpHeader::default();
         self.fill_header(now, &plan, &mut header);
-        let offset = plan.data_seq() - self.hot.stream_start();
         let interface = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(interface);
         // RFC 9293 MUST-45.
@@ -318,6 +317,7 @@ impl Conn<'_> {
         };
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
+            let offset = plan.data_seq() - self.hot.stream_start();
             shared.streams.peek(self.slot, offset, plan.len)
         } else {
             (&[][..], &[][..])

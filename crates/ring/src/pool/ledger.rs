@@ -205,6 +205,7 @@ impl Ledger {
         Block::new(class, index)
     }
 
+    /// A block of `class` where none is kept. Apart, as is [`Self::put_or_join`]: what mostly happens then saves no registers.
     #[inline(never)]
     fn take_or_join(&mut self, class: usize) -> Option<u32> {
         if let Some(index) = self.take(class) {
