@@ -3,6 +3,7 @@
 mod doorbell;
 mod inline;
 mod paired;
+mod rest;
 mod stand_in;
 
 use std::os::fd::RawFd;

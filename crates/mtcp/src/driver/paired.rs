@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 
 use mtcp_core::{Command, Connect, Event, Opened, Reply};
-use ring::park::{FdWaker, Unparker};
+use ring::park::FdWaker;
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
 
 use super::inline::is_fresh;
-use super::stand_in::StandIn;
+use super::rest::Rest;
+use super::stand_in::{LOOK, StandIn};
 use super::{Inline, STAGED, Staged, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     calls: AtomicU64,
     /// The application sleeps in a call, and wakes when the stack has something to do.
     waits: AtomicBool,
+    /// The stand-in's sleep meanwhile.
+    pub(super) rest: Rest,
     /// The application waits for the stack.
     wanted: AtomicBool,
     stop: AtomicBool,
@@ -61,7 +64,8 @@ impl Shared {
     }
 
     pub(super) fn waits(&self) -> bool {
-        self.waits.load(Ordering::Relaxed)
+        // Sequentially consistent with what `Rest` does.
+        self.waits.load(Ordering::SeqCst)
     }
 
     /// Whether a stand-in, to which there had been `seen` calls, has to go on.
@@ -107,9 +111,7 @@ pub(crate) struct Paired {
     shared: Arc<Shared>,
     /// Of the application's sleep.
     bell: FdWaker,
-    /// Of the stand-in while the application waits ...
-    resting: Unparker,
-    /// ... and while it stands in.
+    /// Of the stand-in while it stands in.
     standing: FdWaker,
     /// When the application last had the stack look what has arrived.
     looked: Option<Instant>,
@@ -121,7 +123,6 @@ impl Paired {
     /// Starts the thread that stands in, on processor `cpu` if given.
     pub(crate) fn start(runner: Runner, name: String, cpu: Option<usize>) -> std::io::Result<Self> {
         let (bells, bell_queue) = channel(STAGED);
-        let (parker, resting) = ring::park::parker();
         let (sleeper, standing) = ring::park::wake_fd()?;
         let inline = Inline::new(runner)?;
         let bell = inline.bell();
@@ -133,17 +134,17 @@ impl Paired {
             }),
             calls: AtomicU64::new(0),
             waits: AtomicBool::new(false),
+            rest: Rest::new()?,
             wanted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
-        let stand_in = StandIn::new(Arc::clone(&shared), parker, sleeper, cpu);
+        let stand_in = StandIn::new(Arc::clone(&shared), sleeper, cpu);
         let builder = thread::Builder::new().name(name);
         let thread = signals::without(|| builder.spawn(move || stand_in.run()))?;
         Ok(Self {
             bells,
             shared,
             bell,
-            resting,
             standing,
             looked: None,
             failure: None,
@@ -218,8 +219,8 @@ impl Paired {
             true => Ok(Wake::Look),
             false => held.inline.idle(deadline, asked),
         });
-        self.shared.waits.store(false, Ordering::Relaxed);
-        self.resting.unpark();
+        self.shared.waits.store(false, Ordering::SeqCst);
+        self.shared.rest.wake_after(LOOK);
         wake
     }
 
@@ -257,7 +258,7 @@ impl Drop for Paired {
         // What the application said last still leaves.
         let _ = self.submit();
         self.shared.stop.store(true, Ordering::Release);
-        self.resting.unpark();
+        self.shared.rest.wake();
         self.standing.wake();
         if let Some(thread) = self.thread.take() {
             // A panic has been reported as a failed link.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ring::park::{FdSleeper, Parker};
+use ring::park::FdSleeper;
 
 use super::paired::Shared;
 use crate::{Result, affinity};
 
 /// Between looks: ACKs and timers of an application that computes are late by two at most, and looking takes less than 1% of a processor.
-const LOOK: Duration = Duration::from_millis(1);
-/// Looks that find the application asleep before the thread stops looking: it must be woken then, which each request of a slow client
+pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// Looks that find the application asleep before the thread stops looking: a timer must wake it then, which each request of a slow client
 /// would pay for.
 const ASLEEP: u32 = 8;
 
@@ -23,23 +23,15 @@ const ASLEEP: u32 = 8;
 #[derive(Debug)]
 pub(super) struct StandIn {
     shared: Arc<Shared>,
-    /// While the application waits.
-    parker: Parker,
     /// Between turns.
     sleeper: FdSleeper,
     cpu: Option<usize>,
 }
 
 impl StandIn {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        parker: Parker,
-        sleeper: FdSleeper,
-        cpu: Option<usize>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, sleeper: FdSleeper, cpu: Option<usize>) -> Self {
         Self {
             shared,
-            parker,
             sleeper,
             cpu,
         }
@@ -70,14 +62,10 @@ impl StandIn {
         }
     }
 
-    /// Sleeps until the application's call returns.
-    fn rest(&mut self) {
-        self.parker.prepare();
-        if self.shared.waits() && !self.shared.stopped() {
-            self.parker.park(None);
-        } else {
-            self.parker.cancel();
-        }
+    /// Sleeps until the application's call has returned.
+    fn rest(&self) {
+        let shared = &self.shared;
+        shared.rest.sleep(|| shared.waits() && !shared.stopped());
     }
 
     /// Runs the stack until the application calls again; not at all if it has since there were `seen` calls, or has the stack.
