@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mtcp_core::command::Options;
-use mtcp_core::{AppStreams, ConnId, Event, Ready, Token};
+use mtcp_core::{Acks, AppStreams, ConnId, Event, Ready, Token};
 use ring::prefetch::prefetch;
 use wire::time::Instant;
 
@@ -183,7 +183,7 @@ impl Context {
                 return Ok(false);
             }
             let step = left.min(nap);
-            self.wait_until(Some(step), false, |_| None::<()>)?;
+            self.wait_until(Some(step), false, Acks::Due, |_| None::<()>)?;
             left = left.saturating_sub(step);
         }
     }
@@ -194,10 +194,11 @@ impl Context {
         &mut self,
         timeout: Option<Duration>,
         wakes: bool,
+        acks: Acks,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>> {
         self.ahead = 0;
-        let begun = self.driver.begin_turn();
+        let begun = self.driver.begin_turn(acks);
         let mut quiet = begun == Ok(true);
         let mut link = begun.map(|_| Wake::Look);
         let deadline = timeout.map(|timeout| self.driver.now() + timeout);

@@ -6,6 +6,8 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use mtcp_core::Acks;
+
 use crate::epoll::Events;
 use crate::socket::table::NONE;
 use crate::{Context, Result, SocketId};
@@ -19,7 +21,7 @@ impl Context {
     /// # Errors
     /// `ENETDOWN` when the link is gone.
     pub fn begin_turn(&mut self) -> Result<()> {
-        let begun = self.driver.begin_turn();
+        let begun = self.driver.begin_turn(Acks::Due);
         let taken = begun.and_then(|_| self.driver.collect());
         self.sweep();
         self.dispatch();

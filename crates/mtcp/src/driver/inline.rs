@@ -76,8 +76,8 @@ impl Inline {
         self.begin(Acks::All).map(drop)
     }
 
-    pub(super) fn begin_turn(&mut self) -> Result<bool> {
-        self.begin(Acks::Due)
+    pub(super) fn begin_turn(&mut self, acks: Acks) -> Result<bool> {
+        self.begin(acks)
     }
 
     fn begin(&mut self, acks: Acks) -> Result<bool> {

@@ -9,7 +9,7 @@ mod stand_in;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use mtcp_core::{Command, Connect, Event, Opened, Reply};
+use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply};
 use ring::park::FdWaker;
 use wire::time::Instant;
 
@@ -57,9 +57,9 @@ impl Driver {
         either!(self, driver => driver.ring(bell));
     }
 
-    /// Starts a turn: hands over what was staged, and has it sent. True: that was nothing, and nothing has come.
-    pub(crate) fn begin_turn(&mut self) -> Result<bool> {
-        either!(self, driver => driver.begin_turn())
+    /// Starts a turn: hands over what was staged, and has it sent, with such ACKs. True: that was nothing, and nothing has come.
+    pub(crate) fn begin_turn(&mut self, acks: Acks) -> Result<bool> {
+        either!(self, driver => driver.begin_turn(acks))
     }
 
     /// Hands over what was staged, and has it sent.

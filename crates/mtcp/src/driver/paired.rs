@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 
-use mtcp_core::{Command, Connect, Event, Opened, Reply};
+use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply};
 use ring::park::FdWaker;
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
@@ -185,8 +185,8 @@ impl Paired {
         self.standing.wake();
     }
 
-    pub(super) fn begin_turn(&mut self) -> Result<bool> {
-        self.with(Inline::begin_turn)
+    pub(super) fn begin_turn(&mut self, acks: Acks) -> Result<bool> {
+        self.with(|inline| inline.begin_turn(acks))
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bitflags::bitflags;
-use mtcp_core::Status;
+use mtcp_core::{Acks, Status};
 
 use crate::driver::REPORTS;
 use crate::socket::table::{Body, Flags, NONE};
@@ -157,24 +157,28 @@ impl Context {
         }
         let mut n = self.report_rest(instance, events);
         if n == 0 {
-            let harvest = |context: &mut Self| {
-                context.watch.owe(instance);
-                Some(context.harvest(instance, events)).filter(|&n| n > 0)
+            // Who has been told of all that came, and asks for more, has answered what it answers at once.
+            let acks = if self.watch.has_news(instance) {
+                Acks::Due
+            } else {
+                Acks::All
             };
-            n = self.wait_until(timeout, true, harvest)?.unwrap_or(0);
+            let harvest =
+                |context: &mut Self| Some(context.harvest(instance, events)).filter(|&n| n > 0);
+            n = self.wait_until(timeout, true, acks, harvest)?.unwrap_or(0);
         }
         self.reported(n);
         Ok(n)
     }
 
-    /// As much as the last turn brought is reported before more is taken from the link, for a moment: what has arrived is best worked on
+    /// What the last turn brought is reported before more is taken from the link, for a moment: what has arrived is best worked on
     /// while it is in the cache, and what waits on the link takes no memory.
     fn report_rest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
-        if !self.watch.owes(instance) || !self.driver.is_fresh() {
+        if !self.watch.has_news(instance) || !self.driver.is_fresh() {
             return 0;
         }
         // The next turn says what became of the link.
-        let _ = self.driver.begin_turn();
+        let _ = self.driver.begin_turn(Acks::Due);
         self.harvest(instance, events)
     }
 
@@ -228,7 +232,6 @@ impl Context {
                 n += 1;
             }
         }
-        self.watch.note_rest(instance);
         n
     }
 
@@ -258,8 +261,10 @@ impl Context {
             events,
             data: entry.data(),
         };
-        if !over || !how.intersects(Events::ET | Events::ONESHOT) {
+        if !over {
             self.watch.queue(index);
+        } else if !how.intersects(Events::ET | Events::ONESHOT) {
+            self.watch.requeue(index);
         }
         Some(report)
     }

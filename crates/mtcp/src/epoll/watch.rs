@@ -27,13 +27,23 @@ pub(crate) struct Entry {
     sibling: u32,
     /// Low bits of [`Self::done`].
     done: u16,
-    /// In the ready list.
-    queued: bool,
+    queued: Queued,
     /// After a one-shot report there is nothing more to report.
     pub(crate) disarmed: bool,
 }
 
 const _: () = assert!(size_of::<Option<Entry>>() == 36);
+
+/// Why an entry is in the ready list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queued {
+    /// It is not.
+    No,
+    /// Something may have become true that has not been reported.
+    News,
+    /// It has been reported, and is true as long as it is.
+    Level,
+}
 
 impl Entry {
     fn set_interest(&mut self, interest: Interest) {
@@ -74,10 +84,8 @@ pub(crate) struct Instance {
     tail: u32,
     /// Length of the ready list.
     pub(crate) queued: u32,
-    /// The same when a report was made last.
-    rest: u32,
-    /// How many have joined it since, until the stack took what had arrived, and are to be reported before it does so again.
-    owed: u32,
+    /// How many are in it for [news](Queued::News).
+    news: u32,
 }
 
 /// All instances and entries of a context.
@@ -100,8 +108,7 @@ impl Watch {
             head: NONE,
             tail: NONE,
             queued: 0,
-            rest: 0,
-            owed: 0,
+            news: 0,
         })
     }
 
@@ -123,26 +130,11 @@ impl Watch {
             .map_or(0, |instance| instance.queued)
     }
 
-    /// The stack has taken what had arrived: as many as that brought are to be reported before it does so again. What was there before, as
-    /// levels that stay true, keeps nothing from arriving.
-    pub(crate) fn owe(&mut self, instance: u32) {
-        if let Some(instance) = self.instances.get_mut(instance) {
-            instance.owed = instance.queued.saturating_sub(instance.rest);
-        }
-    }
-
-    /// A report was made.
-    pub(crate) fn note_rest(&mut self, instance: u32) {
-        if let Some(instance) = self.instances.get_mut(instance) {
-            instance.rest = instance.queued;
-        }
-    }
-
-    /// Whether some of that has not been reported.
-    pub(crate) fn owes(&self, instance: u32) -> bool {
+    /// Whether there may be something that has not been reported, other than levels that stay true.
+    pub(crate) fn has_news(&self, instance: u32) -> bool {
         self.instances
             .get(instance)
-            .is_some_and(|instance| instance.owed > 0)
+            .is_some_and(|instance| instance.news > 0)
     }
 
     /// The entry of `instance` among those that watch a socket.
@@ -175,7 +167,7 @@ impl Watch {
             next: NONE,
             sibling: first,
             done: 0,
-            queued: false,
+            queued: Queued::No,
             disarmed: false,
         };
         entry.set_interest(interest);
@@ -241,18 +233,31 @@ impl Watch {
         self.entries.get_mut(index)
     }
 
-    /// Appends to the ready list, unless it is there.
+    /// There may be news: appends to the ready list, unless it is there.
     pub(crate) fn queue(&mut self, index: u32) {
+        self.append(index, Queued::News);
+    }
+
+    /// What was reported stays true: appends to the ready list.
+    pub(crate) fn requeue(&mut self, index: u32) {
+        self.append(index, Queued::Level);
+    }
+
+    fn append(&mut self, index: u32, why: Queued) {
         let Some(entry) = self.entries.get_mut(index) else {
             return;
         };
         let Some(instance) = self.instances.get_mut(entry.instance) else {
             return;
         };
-        if entry.queued {
+        if entry.queued == Queued::News {
             return;
         }
-        entry.queued = true;
+        let before = std::mem::replace(&mut entry.queued, why);
+        instance.news += u32::from(why == Queued::News);
+        if before == Queued::Level {
+            return;
+        }
         entry.previous = instance.tail;
         entry.next = NONE;
         instance.queued += 1;
@@ -271,10 +276,11 @@ impl Watch {
         let Some(instance) = self.instances.get_mut(entry.instance) else {
             return;
         };
-        if !entry.queued {
+        let why = std::mem::replace(&mut entry.queued, Queued::No);
+        if why == Queued::No {
             return;
         }
-        entry.queued = false;
+        instance.news -= u32::from(why == Queued::News);
         instance.queued -= 1;
         let (previous, next) = (entry.previous, entry.next);
         match self.entries.get_mut(previous) {
@@ -303,9 +309,7 @@ impl Watch {
 
     /// Takes the first of the ready list.
     pub(crate) fn pop(&mut self, instance: u32) -> Option<u32> {
-        let list = self.instances.get_mut(instance)?;
-        list.owed = list.owed.saturating_sub(1);
-        let head = list.head;
+        let head = self.instances.get(instance)?.head;
         self.entries.get(head)?;
         self.unqueue(head);
         Some(head)
@@ -355,28 +359,29 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_owed_and_levels_that_stay_true_are_not() {
+    fn what_was_reported_is_news_no_more() {
         let mut watch = Watch::new();
         let ep = watch.create();
         let entries =
             [0, 1, 2].map(|s| add(&mut watch, ep, SocketId(s), interest(Events::IN), NONE));
-        watch.owe(ep);
         for &entry in &entries {
-            assert!(watch.owes(ep));
+            assert!(watch.has_news(ep));
             assert_eq!(watch.pop(ep), Some(entry));
-            watch.queue(entry);
+            watch.requeue(entry);
         }
-        watch.note_rest(ep);
-        // Nothing came.
-        watch.owe(ep);
-        assert!(!watch.owes(ep));
-        let late = add(&mut watch, ep, SocketId(3), interest(Events::IN), NONE);
-        watch.owe(ep);
-        assert!(watch.owes(ep));
-        // It takes the turns of others, who were there first.
+        assert!(!watch.has_news(ep));
+        assert_eq!(watch.queued(ep), 3);
+        // More has come for one that is there.
+        watch.queue(entries[1]);
+        watch.queue(entries[1]);
+        assert!(watch.has_news(ep));
         assert_eq!(watch.pop(ep), Some(entries[0]));
-        assert!(!watch.owes(ep));
-        assert_eq!(drain(&mut watch, ep), [entries[1], entries[2], late]);
+        assert!(watch.has_news(ep));
+        watch.requeue(entries[1]);
+        assert!(watch.has_news(ep), "it has not been reported");
+        watch.remove(entries[1], NONE);
+        assert!(!watch.has_news(ep));
+        assert_eq!(drain(&mut watch, ep), [entries[2]]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::io::poll::{self, PollFd, PollFlags};
-use mtcp_core::Command;
+use mtcp_core::{Acks, Command};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
@@ -204,7 +204,7 @@ fn go_on(running: &mut Running) -> bool {
     let left = |context: &mut Context| -> Result<bool> {
         let drained = context.drain(STEP)?;
         if drained && context.counters()?.untold > 0 {
-            context.wait_until(Some(STEP), false, |_| None::<()>)?;
+            context.wait_until(Some(STEP), false, Acks::Due, |_| None::<()>)?;
             return Ok(true);
         }
         Ok(!drained)

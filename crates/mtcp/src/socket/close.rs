@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mtcp_core::{ConnId, Status};
+use mtcp_core::{Acks, ConnId, Status};
 
 use super::table::{Body, Flags};
 use super::{How, SocketId};
@@ -140,6 +140,7 @@ impl Context {
                 .intersects(Status::ERROR | Status::CLOSED);
             (drained || over).then_some(())
         };
-        self.wait_until(Some(timeout), false, done).map(drop)
+        self.wait_until(Some(timeout), false, Acks::Due, done)
+            .map(drop)
     }
 }

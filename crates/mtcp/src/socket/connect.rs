@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mtcp_core::command::Options;
-use mtcp_core::{ConnId, Connect, Opened, OptionsId, Status, Token};
+use mtcp_core::{Acks, ConnId, Connect, Opened, OptionsId, Status, Token};
 
 use super::ends::Ends;
 use super::listen::inward;
@@ -103,7 +103,9 @@ impl Context {
     /// Blocks until the handshake has ended.
     fn wait_connected(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
         let patience = self.table.choices_of(id)?.send_timeout;
-        let result = self.wait_until(patience, false, |context| context.connected(id, conn))?;
+        let result = self.wait_until(patience, false, Acks::Due, |context| {
+            context.connected(id, conn)
+        })?;
         // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
         let _ = self.driver.settle();
         result.unwrap_or(Err(Errno::EINPROGRESS))

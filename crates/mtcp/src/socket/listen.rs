@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use mtcp_core::{Command, ConnId, ListenerId, Reply, Token};
+use mtcp_core::{Acks, Command, ConnId, ListenerId, Reply, Token};
 
 use super::bindings::Binding;
 use super::choices::ChoicesId;
@@ -185,7 +185,9 @@ impl Context {
             return Err(Errno::EAGAIN);
         }
         let patience = self.recv_patience(id);
-        let accepted = self.wait_until(patience, false, |context| context.try_accept(id, index))?;
+        let accepted = self.wait_until(patience, false, Acks::Due, |context| {
+            context.try_accept(id, index)
+        })?;
         accepted.unwrap_or(Err(Errno::EAGAIN))
     }
 

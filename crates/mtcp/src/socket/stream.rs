@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mtcp_core::{ConnId, Status};
+use mtcp_core::{Acks, ConnId, Status};
 use wire::time::Instant;
 
 use super::table::{Body, Flags};
@@ -79,7 +79,7 @@ impl Context {
         let mut taken = self.take_bytes(id, conn, bufs, peek);
         if taken.is_none() && blocking {
             let left = patience.left(|| self.recv_patience(id));
-            taken = self.wait_until(left, false, |context| {
+            taken = self.wait_until(left, false, Acks::Due, |context| {
                 context.take_bytes(id, conn, bufs, peek)
             })?;
         } else if taken.is_none() && self.progress(id) {
@@ -149,7 +149,7 @@ impl Context {
                 }
                 let mut rest = [IoSliceMut::new(rest)];
                 let left = patience.left(|| self.recv_patience(id));
-                let more = self.wait_until(left, false, |context| {
+                let more = self.wait_until(left, false, Acks::Due, |context| {
                     context.take_bytes(id, conn, &mut rest, false)
                 });
                 let Ok(Some(Ok(n @ 1..))) = more else {
@@ -331,7 +331,7 @@ impl Context {
         let mut patience = Patience::Unasked;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
             let left = patience.left(|| self.send_patience(id));
-            let put = self.wait_until(left, false, |context| {
+            let put = self.wait_until(left, false, Acks::Due, |context| {
                 context.put_bytes(id, conn, rest, more)
             });
             match put.and_then(|put| put.unwrap_or(Err(Errno::EAGAIN))) {
