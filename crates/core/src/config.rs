@@ -186,6 +186,8 @@ pub struct Config {
     pub max_connections: u32,
     /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
     pub max_awake: u32,
+    /// Connections whose memory is there from the start: no page fault delays what they do.
+    pub prefault: u32,
     /// Half-open records over all listeners.
     pub max_half_open: u32,
     /// TIME_WAIT records; the oldest goes first when they run out.
@@ -278,6 +280,7 @@ impl Default for Config {
             common_secret: None,
             max_connections: 65_536,
             max_awake: 1024,
+            prefault: 0,
             max_half_open: 16_384,
             max_time_wait: 65_536,
             max_listeners: 256,

@@ -69,6 +69,7 @@ impl Holdings {
             recv_pool_bytes: 0,
             send_pool_bytes: self.send_pool,
             max_buffer: self.max_buffer,
+            prefault: 0,
         }
     }
 }

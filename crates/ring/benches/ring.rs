@@ -48,6 +48,7 @@ fn pair() -> (StackStreams, AppStreams) {
         recv_pool_bytes: 1 << 24,
         send_pool_bytes: 1 << 24,
         max_buffer: 1 << 20,
+        prefault: 0,
     };
     let (mut stack, app) = streams(&config).expect("memory");
     let limits = Limits {

@@ -80,6 +80,7 @@ fn pair(limit: u32) -> (StackStreams, AppStreams) {
         recv_pool_bytes: 64,
         send_pool_bytes: 64,
         max_buffer: 32,
+        prefault: 0,
     };
     let (mut stack, app) = streams(&config).unwrap();
     let limits = Limits {

@@ -101,6 +101,9 @@ pub(crate) struct LinkArgs {
     /// Connections that the stack must have room for, beyond what every tool has.
     #[arg(skip)]
     pub(crate) room: u32,
+    /// Connections whose memory the stack takes at the start.
+    #[arg(skip)]
+    pub(crate) prefault: u32,
 }
 
 /// Opened sockets.
@@ -278,6 +281,7 @@ impl LinkArgs {
     fn tool_defaults(&self, config: &mut Config) {
         config.max_concurrency = config.max_concurrency.max(65_536).max(self.room);
         config.rcvbuf = config.rcvbuf.max(1 << 20);
+        config.prefault = config.prefault.max(self.prefault);
     }
 
     fn cidrs(&self) -> anyhow::Result<Vec<Cidr>> {

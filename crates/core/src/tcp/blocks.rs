@@ -89,6 +89,8 @@ pub(crate) struct Blocks {
     gateways: Vec<IpAddr>,
     /// With no more at hand than this, nothing is packed.
     at_ease: u32,
+    /// So many places have memory from the start, and keep it.
+    prefault: u32,
     /// Taken since they were last looked at.
     fresh: u32,
     /// When it was last looked, and when to look again.
@@ -101,7 +103,7 @@ impl Blocks {
     pub fn new(config: &Config, mut plot: Option<&mut Plot>) -> io::Result<Self> {
         let max = config.max_connections;
         let pages = page_policy(config);
-        Ok(Self {
+        let mut blocks = Self {
             places: Column::on(plot.as_deref_mut(), max as usize, PagePolicy::Small)?,
             hot: Column::on(plot, max as usize, pages)?,
             cold: Column::with_capacity(max as usize, pages)?,
@@ -118,10 +120,16 @@ impl Blocks {
             tallies: SidePool::new(max)?,
             gateways: Vec::new(),
             at_ease: config.max_awake,
+            prefault: config.prefault.min(max),
             fresh: 0,
             looked_at: Instant::ZERO,
             look_at: None,
-        })
+        };
+        let prefault = blocks.prefault as usize;
+        blocks.hot.prefault(prefault);
+        blocks.cold.prefault(prefault);
+        blocks.names.prefault(prefault);
+        Ok(blocks)
     }
 
     /// A place for that of a connection in `slot`, which has none. There are as many as slots.
@@ -411,9 +419,15 @@ impl Blocks {
         self.look_at.into_iter().chain(trims).min()
     }
 
+    /// Places that are enough where `most` are taken at a time.
+    fn enough_for(&self, most: u32) -> u32 {
+        let enough = most.saturating_add(most / 2).saturating_add(SPARE);
+        enough.max(self.prefault)
+    }
+
     /// Whether there are more places than `most` at a time need.
     fn has_too_many(&self, most: u32) -> bool {
-        self.hot.len() as u32 > enough_for(most) + SPARE
+        self.hot.len() as u32 > self.enough_for(most) + SPARE
     }
 
     /// Once in a while, sees to it that there are not many more places than were taken at a time meanwhile: those behind are left, a few at
@@ -422,7 +436,7 @@ impl Blocks {
         if self.goal.is_none() && now >= self.trim_at {
             self.trim_at = now + TRIM_EVERY;
             let most = std::mem::replace(&mut self.most, self.taken.len());
-            self.goal = self.has_too_many(most).then_some(enough_for(most));
+            self.goal = self.has_too_many(most).then_some(self.enough_for(most));
         }
         let Some(goal) = self.goal else { return };
         for _ in 0..LOOKS {
@@ -479,11 +493,6 @@ impl Blocks {
     pub fn counts(&self) -> (u32, u32) {
         (self.taken.len(), self.packed.len())
     }
-}
-
-/// Places that are enough where so many are taken at a time.
-fn enough_for(most: u32) -> u32 {
-    most.saturating_add(most / 2).saturating_add(SPARE)
 }
 
 fn forget_tally(tallies: &mut SidePool<Tally>, counted: Counted) {

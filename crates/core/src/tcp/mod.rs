@@ -121,6 +121,7 @@ impl Tcp {
             recv_pool_bytes: config.recv_pool,
             send_pool_bytes: config.send_pool,
             max_buffer: config.max_buffer,
+            prefault: config.prefault,
         };
         let (stack_streams, app_streams) = streams_on(plot.as_mut(), &sizes, page_policy(&config))?;
         let flows = [

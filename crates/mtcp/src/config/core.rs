@@ -104,6 +104,7 @@ impl Config {
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
             max_connections: connections,
+            prefault: self.prefault,
             max_half_open: defaults.max_half_open.max(self.max_concurrency),
             max_time_wait: defaults.max_time_wait.max(self.max_concurrency),
             recv_pool: self.pool(self.rcvbuf),

@@ -85,6 +85,8 @@ pub struct Config {
     pub mode: Mode,
     /// Sockets and connections per context.
     pub max_concurrency: u32,
+    /// Connections per context whose memory is taken at the start, instead of as it is needed.
+    pub prefault: u32,
     /// Buffers per context; 0: as `max_concurrency`. Bounds buffer memory together with `rcvbuf` and `sndbuf`.
     pub max_num_buffers: u32,
     /// Limit of a receive buffer to begin with, bytes.
@@ -150,6 +152,7 @@ impl Default for Config {
             core_list: Vec::new(),
             mode: Mode::Paired,
             max_concurrency: 10_000,
+            prefault: 0,
             max_num_buffers: 0,
             rcvbuf: 1 << 20,
             sndbuf: 128 << 10,

@@ -141,6 +141,11 @@ impl<T: Copy> Column<T> {
         }
     }
 
+    /// Has the kernel put memory behind the first `entries` that it has or may get ([`Region::prefault`]).
+    pub fn prefault(&mut self, entries: usize) {
+        self.region.prefault(entries.saturating_mul(size_of::<T>()));
+    }
+
     /// Most entries it can hold.
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -122,6 +122,16 @@ impl Region {
         }
     }
 
+    /// Has the kernel put memory behind the first `bytes`, as far as there are so many: no page fault delays who touches them later. Their
+    /// values stay.
+    pub fn prefault(&mut self, bytes: usize) {
+        for at in (0..bytes.min(self.bytes)).step_by(PAGE) {
+            let byte = self.as_ptr().wrapping_add(at);
+            // SAFETY: inside the region, and `&mut self` makes it exclusive. Volatile: the page is to be written to.
+            unsafe { byte.write_volatile(byte.read_volatile()) }
+        }
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: mapped, initialised (by the kernel, with zeroes). Whoever writes through `as_ptr` meanwhile vouches for that.

@@ -166,3 +166,31 @@ fn what_is_not_of_the_region_is_not_given_back() {
     let mut region = Region::new(PAGE, PagePolicy::Small).unwrap();
     region.give_back(0..2 * PAGE);
 }
+
+/// Whether there is memory behind the page at `at` (proc_pid_pagemap(5)).
+#[cfg(not(miri))]
+fn is_present(at: *const u8) -> bool {
+    use std::os::unix::fs::FileExt;
+
+    let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+    let mut entry = [0; 8];
+    map.read_exact_at(&mut entry, (at as usize / PAGE * 8) as u64)
+        .unwrap();
+    u64::from_ne_bytes(entry) >> 63 == 1
+}
+
+#[test]
+#[cfg(not(miri))]
+fn memory_is_there_as_far_as_asked_for() {
+    let mut column = Column::<u64>::with_capacity(1 << 20, PagePolicy::Small).unwrap();
+    column.push(7).unwrap();
+    column.prefault(1 << 10);
+    let page =
+        |column: &Column<u64>, n: usize| is_present(column.as_ptr().wrapping_add(n << 9).cast());
+    assert!(page(&column, 0) && page(&column, 1));
+    assert!(!page(&column, 2));
+    assert_eq!(*column, [7]);
+    column.prefault(usize::MAX);
+    assert!(page(&column, 2) && page(&column, (1 << 11) - 1));
+    assert_eq!(*column, [7]);
+}

@@ -23,6 +23,11 @@ mod plain {
             Region::on(plot, bytes, pages).map(Self)
         }
 
+        /// Has the kernel put memory behind so many bytes.
+        pub(crate) fn prefault(&mut self, bytes: usize) {
+            self.0.prefault(bytes);
+        }
+
         #[inline(always)]
         fn at(&self, offset: usize, len: usize) -> *mut u8 {
             debug_assert!(offset + len <= self.0.len());
@@ -84,6 +89,8 @@ mod tracked {
         pub(crate) fn new(bytes: usize, _: PagePolicy, _: Option<&mut Plot>) -> io::Result<Self> {
             Ok(Self((0..bytes).map(|_| Cell::new(0)).collect()))
         }
+
+        pub(crate) fn prefault(&mut self, _: usize) {}
 
         pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
             for (cell, &byte) in self.0[offset..].iter().zip(bytes) {

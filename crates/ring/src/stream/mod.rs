@@ -54,7 +54,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use crate::pool::{class_bytes, class_for};
+use crate::pool::{MIN_BLOCK, class_bytes, class_for};
 use crate::region::{PagePolicy, Plot};
 use crate::sync::Arc;
 
@@ -73,6 +73,8 @@ pub struct StreamsConfig {
     pub send_pool_bytes: usize,
     /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at most 32 MiB.
     pub max_buffer: u32,
+    /// Of so many slots, record and smallest buffers are backed by memory from the start.
+    pub prefault: u32,
 }
 
 /// How many bytes a slot may hold; at most [`StreamsConfig::max_buffer`] each.
@@ -190,16 +192,22 @@ pub fn streams_on(
         recv_pool_bytes,
         send_pool_bytes,
         max_buffer,
+        prefault,
     } = config;
+    let prefault = prefault.min(slots) as usize;
     let recv = Side::recv(slots, recv_pool_bytes, max_buffer)?;
     let send = Side::send(slots, send_pool_bytes, max_buffer)?;
     let largest = class_for(max_buffer).or(class_for(32 << 20)).unwrap_or(0);
-    let shared = Arc::new(Shared {
+    let mut shared = Shared {
         records: Records::new(slots, pages, plot.as_deref_mut())?,
         send_memory: Memory::new(send.ledger.bytes(), pages, plot)?,
         recv_memory: Memory::new(recv.ledger.bytes(), pages, None)?,
         max_limit: class_bytes(largest),
-    });
+    };
+    shared.records.prefault(prefault);
+    shared.send_memory.prefault(prefault * MIN_BLOCK);
+    shared.recv_memory.prefault(prefault * MIN_BLOCK);
+    let shared = Arc::new(shared);
     let stack = StackStreams::new(Arc::clone(&shared), recv);
     Ok((stack, AppStreams::new(shared, send)))
 }

@@ -151,6 +151,12 @@ impl Records {
         })
     }
 
+    /// Has the kernel put memory behind so many.
+    pub(super) fn prefault(&mut self, slots: usize) {
+        self.region
+            .prefault(slots.saturating_mul(size_of::<Record>()));
+    }
+
     pub(super) fn len(&self) -> u32 {
         self.slots
     }
@@ -175,6 +181,8 @@ impl Records {
     pub(super) fn new(slots: u32, _: PagePolicy, _: Option<&mut Plot>) -> io::Result<Self> {
         Ok(Self((0..slots).map(|_| Record::default()).collect()))
     }
+
+    pub(super) fn prefault(&mut self, _: usize) {}
 
     pub(super) fn len(&self) -> u32 {
         self.0.len() as u32

@@ -197,20 +197,21 @@ fn establish(h: &mut Harness, port: u16) {
     h.events();
 }
 
+const CROWD: u16 = 3000;
+
 /// A crowd was there, and all but the last idle: it is where nobody else is any more, and moves.
-#[test]
-fn places_that_nobody_needs_are_given_back() {
+fn most_of_a_crowd_idles(prefault: u32) -> Harness {
     let mut h = Harness::with(|config| {
+        config.prefault = prefault;
         config.max_awake = 0;
         config.max_connections = 4096;
     });
     h.listen(4096, Options::default());
-    let crowd = 3000;
-    for port in 1000..1000 + crowd {
+    for port in 1000..1000 + CROWD {
         establish(&mut h, port);
     }
-    assert!(h.stack.places() >= crowd.into());
-    let last = 1000 + crowd - 1;
+    assert!(h.stack.places() >= CROWD.into());
+    let last = 1000 + CROWD - 1;
     // Never longer than packing needs.
     for round in 0..50 {
         let (from, to) = (1 + 100 * round, 1 + 10 * round);
@@ -223,13 +224,25 @@ fn places_that_nobody_needs_are_given_back() {
         h.advance(200);
         h.drain();
     }
-    assert_eq!(counts(&h), (1, u32::from(crowd) - 1));
+    assert_eq!(counts(&h), (1, u32::from(CROWD) - 1));
+    h
+}
+
+#[test]
+fn places_that_nobody_needs_are_given_back() {
+    let mut h = most_of_a_crowd_idles(0);
     assert!(h.stack.places() <= 1024, "{}", h.stack.places());
     // There is room for all of them again, and each answers.
-    for port in 1000..last {
+    for port in 1000..1000 + CROWD - 1 {
         h.inject(seg().port(port).seq(1).ack(1).win(WIN).len(1));
     }
-    assert_eq!(counts(&h), (crowd.into(), 0));
+    assert_eq!(counts(&h), (CROWD.into(), 0));
     h.advance(100);
-    assert_eq!(h.drain(), usize::from(crowd) - 1);
+    assert_eq!(h.drain(), usize::from(CROWD) - 1);
+}
+
+#[test]
+fn places_with_memory_from_the_start_keep_it() {
+    let h = most_of_a_crowd_idles(2000);
+    assert_eq!(h.stack.places(), 2000);
 }

@@ -17,6 +17,7 @@ fn config(slots: u32, pool_kib: u32) -> StreamsConfig {
         recv_pool_bytes: (pool_kib * KIB) as usize,
         send_pool_bytes: (pool_kib * KIB) as usize,
         max_buffer: 512 * KIB,
+        prefault: 0,
     }
 }
 

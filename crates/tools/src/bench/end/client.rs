@@ -59,6 +59,7 @@ impl ClientArgs {
         let plan = self.plan()?;
         let mut options = self.link.clone();
         options.room = self.work.room();
+        options.prefault = self.work.prefault();
         match options.open()?.backend {
             Backend::Kernel(mut kernel) => Self::measure(&mut kernel, &plan),
             Backend::Stack(mut stack, _mtcp) => Self::measure(&mut *stack, &plan),

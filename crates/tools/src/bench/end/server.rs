@@ -42,6 +42,7 @@ impl ServerArgs {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut options = self.link.clone();
         options.room = self.work.room();
+        options.prefault = self.work.prefault();
         let link = options.open()?;
         let addresses = options.listen_addresses(&link.addresses, self.port);
         match link.backend {

@@ -7,6 +7,9 @@ pub(crate) const BUFFER: usize = 128 * 1024;
 /// Largest message: it must fit into one read.
 pub(crate) const MAX_SIZE: u32 = 64 * 1024;
 
+/// Connections whose memory is taken at the start, at most.
+const PREFAULT: u32 = 10_000;
+
 /// What connections are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Work {
@@ -44,6 +47,14 @@ impl WorkArgs {
     /// Sockets that a stack needs for it: those in use, and those that are still closing.
     pub(crate) fn room(&self) -> u32 {
         self.concurrency.saturating_mul(2).max(16)
+    }
+
+    /// Connections whose memory a stack takes at the start, as servers for a known load are set up. None where memory is what is measured.
+    pub(crate) fn prefault(&self) -> u32 {
+        match self.work {
+            Work::Hold => 0,
+            Work::Exchange | Work::Reset | Work::Stream => self.concurrency.min(PREFAULT),
+        }
     }
 
     /// The options as words of a command line.
