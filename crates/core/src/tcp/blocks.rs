@@ -142,29 +142,33 @@ impl Blocks {
     ) -> Option<(&mut Hot, &mut Cold)> {
         let place = self.taken.alloc()?;
         self.most = self.most.max(self.taken.len());
-        let name = Name {
-            key: *key,
-            hash,
-            slot,
-        };
         let index = place as usize;
         if index >= self.hot.len() {
-            self.grow(&name, queues);
+            self.grow(hash, queues);
         }
         self.turns.push_back(&mut self.links, place);
         self.fresh += 1;
         set(&mut self.places, slot, &place);
-        *self.names.get_mut(index)? = name;
+        // Field by field: what is written in parts and read as a whole waits until the parts have reached the cache.
+        let name = self.names.get_mut(index)?;
+        name.key = *key;
+        name.hash = hash;
+        name.slot = slot;
         Some((self.hot.get_mut(index)?, self.cold.get_mut(index)?))
     }
 
     /// Makes one more place.
     #[cold]
-    fn grow(&mut self, name: &Name, queues: &mut Queues) {
+    fn grow(&mut self, hash: FlowHash, queues: &mut Queues) {
         let len = self.hot.len() + 1;
         self.hot.resize(len, self.blank.0);
         self.cold.resize(len, self.blank.1);
-        self.names.resize(len, *name);
+        let name = Name {
+            key: FlowKey::NONE,
+            hash,
+            slot: 0,
+        };
+        self.names.resize(len, name);
         self.links.resize(len, Link::NEW);
         queues.grow_connections(len as u32 - 1);
     }

@@ -24,7 +24,8 @@ use crate::tcp::segment::Segment;
 
 /// What has to be remembered between SYN and ACK.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+// The key first: copies of it are from one half of a copied record.
+#[repr(C, align(64))]
 pub(crate) struct HalfOpen {
     pub key: FlowKey,
     pub iss: SeqNumber,
