@@ -24,7 +24,7 @@ const BACKLOG_NAP: Duration = Duration::from_millis(1);
 /// A turn is taken at least so often while somebody looks again and again, for what nobody announces: a peer that is gone, buffers that
 /// have drained.
 const LOOK: Duration = Duration::from_millis(1);
-/// Calls that come within so many cycles of one that read the clock do not read it: some 5 us.
+/// Calls that come within so many cycles of one that read the clock do not read it: 4 us at 4 GHz, 16 us at 1 GHz.
 const AT_ONCE: u64 = 1 << 14;
 /// Bursts taken at most from a link that is gone.
 const REST: usize = 1024;
