@@ -116,6 +116,14 @@ impl HalfOpen {
     }
 }
 
+/// A connection in TIME_WAIT, of whose endpoints another is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// Where our sequence numbers ended.
+    pub end: SeqNumber,
+    pub timestamps: bool,
+}
+
 /// How a SYN is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -174,28 +182,28 @@ impl HalfOpens {
 }
 
 impl Tcp {
-    /// A SYN for a listener. `after` is where the sequence numbers of the same endpoints ended, if they are in TIME_WAIT. Data and FIN in
-    /// the SYN come again.
+    /// A SYN for a listener. `before`: what had the same endpoints, if that is in TIME_WAIT. Data and FIN in the SYN come again.
     pub fn open_half(
         &mut self,
         now: Instant,
         listener: u32,
         seg: &Segment<'_>,
-        after: Option<SeqNumber>,
+        before: Option<Before>,
     ) -> Result<(), Drop> {
-        let admission = self.admit(listener, after.is_some())?;
+        let admission = self.admit(listener, before.is_some())?;
         // Replies leave where the route says, which need not be where the SYN came in.
         let path = self.shared.net.way_back(seg.key);
         let &Path { port, mtu, .. } = path.map_err(|_| Drop::ReplyNoRoute)?;
-        let iss = beyond(isn::start(now, seg.origin).iss, after);
+        let iss = isn::start(now, seg.origin).iss;
+        let iss = beyond(iss, before.map(|before| before.end));
         let mut record = self.half_open_record(listener, seg, iss, port);
         if self.open_fast(now, &record, seg) {
             return Ok(());
         }
         match admission {
             Admission::Record => {
-                // A cookie cannot promise to lie beyond what was sent before.
-                if after.is_none() {
+                // A cookie cannot promise to lie beyond what was sent before. It need not, where timestamps tell that apart (RFC 6191 §3).
+                if before.is_none_or(|before| before.timestamps) {
                     self.bequeath(now, &mut record);
                 }
                 self.remember(now, record, seg.hash)?;

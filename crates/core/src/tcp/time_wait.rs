@@ -16,6 +16,7 @@ use crate::info::State;
 use crate::list::{Link, List};
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, Step, Stop, near};
+use crate::tcp::half_open::Before;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Flags;
 
@@ -371,9 +372,12 @@ impl Tcp {
     /// RFC 9293 MAY-2.
     fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
         self.admit(listener, true)?;
-        let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
+        let before = self.time_wait.at(slot).map(|record| Before {
+            end: record.snd_nxt,
+            timestamps: record.has(Facts::TIMESTAMPS),
+        });
         self.end_time_wait(slot);
-        self.open_half(now, listener, seg, after)
+        self.open_half(now, listener, seg, before)
             .map_err(Stop::Drop)
     }
 

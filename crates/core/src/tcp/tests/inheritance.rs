@@ -131,6 +131,35 @@ fn a_handshake_goes_on_without_data() {
     accept_and_answer(&mut second);
 }
 
+/// The endpoints are those of a connection that the first closed, and that only the first remembers.
+#[test]
+fn a_port_that_is_used_again_goes_on_too() {
+    let (mut first, mut second) = (heir(0), heir(1));
+    first.established_with(&HANDSHAKE);
+    first.shutdown();
+    first.drain();
+    first.send(seg().seq(1).fin().ack(2).win(WIN).ts(101, 0));
+    first.close();
+    first.drain();
+    assert_eq!(first.stack.usage().time_wait, 1);
+    let again = Handshake {
+        ts: Some(102),
+        ..HANDSHAKE
+    };
+    let numbers = [&mut first, &mut second].map(|h| {
+        h.send(again.syn().seq(500));
+        h.expect(seg().syn().ack(501)).seq
+    });
+    assert_eq!(numbers[0], numbers[1]);
+    forget(&mut second);
+    drop(first);
+    second.send(seg().seq(501).ack(1).win(WIN).len(500).ts(103, 0));
+    ask_nobody(&mut second);
+    second.take_accepted();
+    second.transmit();
+    second.expect(seg().seq(1).ack(1001));
+}
+
 /// Whoever has the connection keeps it, wherever its segments come.
 #[test]
 fn what_is_known_is_not_taken() {
