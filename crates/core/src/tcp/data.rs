@@ -143,9 +143,14 @@ impl Conn<'_> {
         self.has(Flags::BACKLOG) && self.sh.config.bequeaths()
     }
 
+    /// There is one that the peer does not get yet.
+    pub fn has_withheld_ack(&self) -> bool {
+        self.withholds_acks() && self.has(Flags::ACK_DELAYED)
+    }
+
     /// The connection is about to be accepted, and stays here.
     pub fn release_withheld_ack(&mut self, now: Instant) {
-        if self.withholds_acks() && self.has(Flags::ACK_DELAYED) {
+        if self.has_withheld_ack() {
             self.clear(Flags::ACK_DELAYED | Flags::BACKLOG);
             self.owe_ack(now, false);
         }
@@ -208,7 +213,7 @@ impl Conn<'_> {
         self.hot.rcv_nxt += 1;
         self.hot.rcv_adv = self.hot.rcv_adv.max(self.hot.rcv_nxt);
         self.hot.dup_acks_due = 0;
-        if !(self.withholds_acks() && self.has(Flags::ACK_DELAYED)) {
+        if !self.has_withheld_ack() {
             self.mark_ack();
         }
         self.add_status(Status::EOF);

@@ -214,6 +214,20 @@ fn data_waits_for_its_ack_as_long_as_nobody_has_accepted() {
     first.expect(seg().seq(1).ack(1001));
 }
 
+/// The peer asks again after its RTO, and there is a tail loss probe before (RFC 8985 §7): neither makes it known that the data has come.
+#[test]
+fn data_that_comes_again_waits_with_it() {
+    let (mut first, mut second) = begun();
+    first.send(request());
+    first.advance(200);
+    first.send(request());
+    first.expect_nothing();
+    leave(&mut first);
+    first.send(request());
+    assert_eq!(pass(&mut first, &mut second), 1);
+    accept_and_answer(&mut second);
+}
+
 /// The end of the peer's data waits with it.
 #[test]
 fn so_does_a_fin() {
