@@ -2,19 +2,18 @@
 //!
 //! The first frame ends a sleep, and what follows it a moment later finds the thread with little to do: each wake-up, each call to the
 //! kernel and each way through code that is no longer in the cache is for a frame or two. So while frames come densely, a sleep is a
-//! nap: it lasts as long as a burst takes to gather, whatever comes.
+//! nap: it lasts as long as a burst takes to gather, whatever comes. What a turn leaves behind waits for no nap.
 //!
 //! Peers that send no more before they have an answer are held up by that. A nap has to cost nothing: where fewer frames come with naps
 //! than came without, there are none for a while, and for twice as long the next time.
 
 use std::time::Duration;
 
+use wire::frame::BURST;
 use wire::time::Instant;
 
 /// Over which it is seen whether frames come densely.
 const WINDOW: Duration = Duration::from_millis(2);
-/// Frames that a nap is to gather.
-const BURST: u64 = 32;
 /// With fewer in the longest nap, frames do not come densely.
 const FEWEST: u64 = 12;
 /// Over which it is seen what naps do: windows, which vary much.
@@ -56,6 +55,8 @@ pub(crate) struct Moderation {
     frames: u64,
     /// How long to nap now, nanoseconds; zero: not at all.
     nap: u64,
+    /// The last look took as many frames as it may: most likely there are more.
+    behind: bool,
     /// The windows of the epoch, and how many they are.
     epoch: Tally,
     windows: u32,
@@ -76,6 +77,7 @@ impl Moderation {
             since: now,
             frames: 0,
             nap: 0,
+            behind: false,
             epoch: Tally::default(),
             windows: 0,
             usual: 0,
@@ -89,6 +91,7 @@ impl Moderation {
     #[inline]
     pub(crate) fn found(&mut self, frames: usize, now: Instant) {
         self.frames += frames as u64;
+        self.behind = frames >= BURST;
         let passed = now.since(self.since);
         if passed >= WINDOW {
             self.end_window(passed);
@@ -96,10 +99,10 @@ impl Moderation {
         }
     }
 
-    /// How long to nap instead of sleeping until there is a frame, if so.
+    /// How long to nap instead of sleeping until there is a frame, if so. Not while there are frames.
     #[inline]
     pub(crate) fn nap(&self) -> Option<Duration> {
-        (self.nap > 0).then(|| Duration::from_nanos(self.nap))
+        (self.nap > 0 && !self.behind).then(|| Duration::from_nanos(self.nap))
     }
 
     fn end_window(&mut self, passed: Duration) {
@@ -117,7 +120,7 @@ impl Moderation {
         let rate = window.rate();
         let is_dense = rate.saturating_mul(self.most) >= FEWEST * SECOND;
         self.nap = if self.round > 0 && is_dense {
-            (BURST * SECOND / rate.max(1)).min(self.most)
+            (BURST as u64 * SECOND / rate.max(1)).min(self.most)
         } else {
             0
         };
@@ -173,8 +176,19 @@ mod tests {
     #[test]
     fn a_nap_lasts_until_a_burst_has_gathered() {
         let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        run(&mut moderation, &mut now, 500, 40);
+        assert_eq!(moderation.nap(), Some(Duration::from_micros(128)));
+    }
+
+    #[test]
+    fn more_than_a_burst_is_not_slept_on() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
         run(&mut moderation, &mut now, 320, 40);
-        assert_eq!(moderation.nap(), Some(Duration::from_micros(100)));
+        assert_eq!(moderation.nap(), Some(MOST));
+        moderation.found(BURST, now);
+        assert_eq!(moderation.nap(), None);
+        moderation.found(BURST - 1, now);
+        assert_eq!(moderation.nap(), Some(MOST));
     }
 
     #[test]
