@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// Exit code of the check script when it could not run, with the reason on its output.
 const SKIPPED: i32 = 77;
 
-/// Recompiles the XDP program and compares it with the committed object.
+/// Recompiles the programs for the kernel and compares them with the committed objects.
 pub fn check(root: &Path) -> Result<()> {
     let status = Command::new("sh")
         .arg("crates/io/bpf/check.sh")
@@ -17,7 +17,7 @@ pub fn check(root: &Path) -> Result<()> {
         .context("cannot run crates/io/bpf/check.sh")?;
     match status.code() {
         Some(0) => {
-            println!("xdp: the committed object matches its source");
+            println!("xdp: the committed objects match their sources");
             Ok(())
         }
         Some(SKIPPED) => {
@@ -25,7 +25,7 @@ pub fn check(root: &Path) -> Result<()> {
             Ok(())
         }
         _ => {
-            bail!("crates/io/bpf/steer.bpf.o does not match steer.bpf.c: run make -C crates/io/bpf")
+            bail!("an object in crates/io/bpf does not match its source (see above)")
         }
     }
 }

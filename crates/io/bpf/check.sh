@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles steer.bpf.c and compares the program and its maps with the committed object.
+# Compiles the programs and compares each and its maps with the committed object.
 # Exit: 0 the same, 1 different or does not compile, 77 cannot tell here (says why).
-# `check.sh --update` writes the object instead.
+# `check.sh --update` writes the objects instead.
 set -eu
 
 # Another compiler orders instructions differently: only this one can tell.
@@ -28,26 +28,40 @@ echo '#include <bpf/bpf_helpers.h>' | "$clang" -target bpf -include linux/types.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# -mcpu=v2 runs on every kernel that has AF_XDP. The object says nothing of where it was built.
-"$clang" -O2 -g -target bpf -mcpu=v2 -Wall -Wextra -Werror -I"$include" \
-    -fdebug-compilation-dir=. -c steer.bpf.c -o "$work/new.o"
-"$strip" -g "$work/new.o"
 
-if [ "${1:-}" = --update ]; then
-    cp "$work/new.o" steer.bpf.o
-    echo "check.sh: wrote steer.bpf.o"
-    exit 0
-fi
+# compile NAME: -mcpu=v2 runs on every kernel that has AF_XDP. The object says nothing of where it was built.
+compile() {
+    "$clang" -O2 -g -target bpf -mcpu=v2 -Wall -Wextra -Werror -I"$include" \
+        -fdebug-compilation-dir=. -c "$1.bpf.c" -o "$work/new.o"
+    "$strip" -g "$work/new.o"
+}
 
-for section in xdp .maps license .relxdp; do
-    for side in new old; do
-        from=$work/new.o
-        [ $side = new ] || from=steer.bpf.o
-        "$objcopy" --dump-section "$section=$work/$side$section" "$from" "$work/copy"
+# compare NAME SECTION...
+compare() {
+    name=$1
+    shift
+    for section in "$@"; do
+        for side in new old; do
+            from=$work/new.o
+            [ $side = new ] || from=$name.bpf.o
+            "$objcopy" --dump-section "$section=$work/$side$section" "$from" "$work/copy"
+        done
+        if ! cmp -s "$work/new$section" "$work/old$section"; then
+            echo "check.sh: section $section of $name.bpf.o does not match $name.bpf.c; run crates/io/bpf/check.sh --update" >&2
+            exit 1
+        fi
     done
-    if ! cmp -s "$work/new$section" "$work/old$section"; then
-        echo "check.sh: section $section of steer.bpf.o does not match steer.bpf.c; run crates/io/bpf/check.sh --update" >&2
-        exit 1
+    echo "check.sh: $name.bpf.o matches $name.bpf.c"
+}
+
+for program in steer:xdp volley:classifier; do
+    name=${program%:*}
+    section=${program#*:}
+    compile "$name"
+    if [ "${1:-}" = --update ]; then
+        cp "$work/new.o" "$name.bpf.o"
+        echo "check.sh: wrote $name.bpf.o"
+    else
+        compare "$name" "$section" .maps license ".rel$section"
     fi
 done
-echo "check.sh: steer.bpf.o matches steer.bpf.c"

@@ -3,6 +3,8 @@
 //! A small XDP program (`bpf/steer.bpf.c`) sends frames for our addresses to the AF_XDP socket of the queue they arrived on and
 //! leaves all others to the kernel. It is attached through a link that ends with the process, however that ends.
 //!
+//! On a veth pair another (`bpf/volley.bpf.c`) sends the frames of a turn in one call, where the kernel is Linux 6.15 or newer.
+//!
 //! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
 //! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer, and a frame size that holds the MTU
 //! (at most 3822 bytes).
@@ -21,6 +23,7 @@ mod queue;
 mod rings;
 mod socket;
 mod umem;
+mod volley;
 
 pub use config::{AttachMode, ChecksumPolicy, XdpConfig, ZeroCopy};
 pub use interface::XdpInterface;

@@ -21,6 +21,10 @@ use super::program::{Mode, Program};
 use super::queue::Queue;
 use super::socket::XskSocket;
 use super::umem::Umem;
+use super::volley::Volley;
+
+/// What takes frames to send besides the socket.
+type Extras = (Option<Bundles>, Option<Volley>);
 
 /// An interface with the steering program on it and none of its queues open. The program stays attached while this or any port of it
 /// lives, in any process.
@@ -34,7 +38,7 @@ pub struct XdpPrepared {
     conflicts: Vec<IpAddr>,
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
-    armed: Vec<((XskSocket, Lanes), Option<Bundles>)>,
+    armed: Vec<((XskSocket, Lanes), Extras)>,
 }
 
 impl XdpPrepared {
@@ -98,7 +102,8 @@ impl XdpPrepared {
             let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
             let lanes = register(&socket, self.frames.0, self.frames.1)
                 .map_err(|error| explain(name, REGISTER, &error))?;
-            self.armed.push(((socket, lanes), self.bundles()));
+            let extras = (self.bundles(), self.volley(&socket));
+            self.armed.push(((socket, lanes), extras));
         }
         Ok(())
     }
@@ -117,6 +122,18 @@ impl XdpPrepared {
                     self.link.name
                 );
             })
+            .ok()
+    }
+
+    /// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
+    fn volley(&self, socket: &XskSocket) -> Option<Volley> {
+        if !self.link.is_veth() {
+            return None;
+        }
+        let netns = socket.netns_cookie().map_err(Into::into);
+        let volley = netns.and_then(|netns| Volley::new(self.link.index, netns));
+        volley
+            .inspect_err(|error| log::debug!("XDP on {}: no volleys: {error}", self.link.name))
             .ok()
     }
 
@@ -159,7 +176,7 @@ impl XdpPrepared {
         let bound: Vec<Queue> = queues
             .iter()
             .zip(self.armed.drain(..))
-            .map(|(number, (bound, bundles))| Queue::new(*number, bound, bundles))
+            .map(|(number, (bound, extras))| Queue::new(*number, bound, extras))
             .collect();
         let name = &self.link.name;
         for queue in &bound {

@@ -8,6 +8,7 @@ use wire::frame::{RxFrame, RxMeta, TxMeta};
 use super::bundles::Bundles;
 use super::lanes::Lanes;
 use super::socket::{Kick, XskSocket};
+use super::volley::{Fired, Volley};
 
 /// Frames that one send call takes at least in copy mode (`TX_BATCH_SIZE` of the kernel).
 const KICK_FRAMES: u32 = 32;
@@ -20,20 +21,29 @@ pub(super) struct Queue {
     socket: XskSocket,
     number: u32,
     bundles: Option<Bundles>,
+    /// Takes the frames to send instead of the tx ring, while it can.
+    volley: Option<Volley>,
+    /// What the kernel did not take of a volley is still in the tx ring.
+    rests: bool,
+    /// Frames of volleys that are no more, or had no place in the tx ring, that were lost.
+    lost: u64,
 }
 
 impl Queue {
-    /// Puts together a bound socket, the lanes it registered, and what takes frames of several segments, if there is that.
+    /// Puts together a bound socket, the lanes it registered, and what takes frames to send besides, if there is that.
     pub(super) fn new(
         number: u32,
         (socket, lanes): (XskSocket, Lanes),
-        bundles: Option<Bundles>,
+        (bundles, volley): (Option<Bundles>, Option<Volley>),
     ) -> Self {
         Self {
             lanes,
             socket,
             number,
             bundles,
+            volley,
+            rests: false,
+            lost: 0,
         }
     }
 
@@ -67,8 +77,47 @@ impl Queue {
     }
 
     /// As [`Lanes::send`].
+    #[inline]
     pub(super) fn send(&mut self, room: u32, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-        self.lanes.send(room, write)
+        let bytes = room as usize;
+        match &self.volley {
+            Some(volley) if !volley.has_room(bytes) => self.fire(),
+            _ => {}
+        }
+        match &mut self.volley {
+            Some(volley) if !self.rests => volley.add(bytes, write),
+            _ => self.lanes.send(room, write),
+        }
+    }
+
+    /// Sends the volley. What the kernel does not take of it goes into the tx ring, and so do the frames behind it, until that is empty.
+    fn fire(&mut self) {
+        let Some(volley) = self.volley.as_mut().filter(|volley| volley.waits()) else {
+            return;
+        };
+        let fired = volley.fire();
+        let taken = match &fired {
+            Fired::All => return volley.clear(),
+            Fired::Part(taken) => *taken,
+            Fired::Never(_) => 0,
+        };
+        for frame in volley.frames().skip(taken) {
+            let sent = self.lanes.send(frame.len() as u32, |room| {
+                room.copy_from_slice(frame);
+                TxMeta {
+                    len: frame.len(),
+                    ..TxMeta::default()
+                }
+            });
+            self.lost += u64::from(!sent);
+        }
+        volley.clear();
+        self.rests = true;
+        if let Fired::Never(why) = fired {
+            log::info!("queue {}: no volleys any more: {why}", self.number);
+            self.lost += volley.lost();
+            self.volley = None;
+        }
     }
 
     /// Whether there is what takes frames of several segments.
@@ -78,6 +127,7 @@ impl Queue {
 
     /// As [`Bundles::send`], behind the frames that were sent before.
     pub(super) fn send_bundle(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        self.fire();
         // What is wrong with the link the next flush says.
         self.lanes.tx.publish();
         if self.lanes.tx.unread() > 0 && self.kick().is_err() {
@@ -88,17 +138,20 @@ impl Queue {
             .is_some_and(|bundles| bundles.send(write))
     }
 
-    /// Frames of several segments that were lost.
+    /// Frames of volleys, and of several segments, that were lost.
     pub(super) fn lost(&self) -> u64 {
-        self.bundles.as_ref().map_or(0, Bundles::lost)
+        let bundles = self.bundles.as_ref().map_or(0, Bundles::lost);
+        bundles + self.volley.as_ref().map_or(0, Volley::lost) + self.lost
     }
 
     /// Publishes what was sent and wakes the kernel if it asks for it, at most once for either ring.
     pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.fire();
         self.lanes.tx.publish();
         if self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup() {
             self.kick()?;
         }
+        self.rests = self.rests && self.lanes.tx.unread() > 0;
         if self.lanes.fill.needs_wakeup() {
             self.socket.kick_fill()?;
         }

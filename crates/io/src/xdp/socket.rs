@@ -17,6 +17,9 @@ const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 /// Descriptors may say that there are words for the device in front of a frame (Linux 6.11, `linux/if_xdp.h`).
 const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
+/// Cookie of the network namespace of a socket (Linux 5.14, `asm-generic/socket.h`).
+const SO_NETNS_COOKIE: c_int = 71;
+
 /// What a kick of the transmit side came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
@@ -180,6 +183,11 @@ impl XskSocket {
         sockopt::socket_error(&self.fd)?.map_err(io::Error::from)
     }
 
+    /// What tells the network namespace of the socket from all others (Linux 5.14).
+    pub(super) fn netns_cookie(&self) -> io::Result<u64> {
+        self.get(libc::SOL_SOCKET, SO_NETNS_COOKIE, 0)
+    }
+
     fn mmap_offsets(&self) -> io::Result<xdp_mmap_offsets> {
         const NONE: libc::xdp_ring_offset = libc::xdp_ring_offset {
             producer: 0,
@@ -206,13 +214,15 @@ impl XskSocket {
     }
 
     /// The option `name`. An older kernel that fills less of it than `T` is an error.
-    fn option<T: Copy>(&self, name: c_int, mut value: T) -> io::Result<T> {
+    fn option<T: Copy>(&self, name: c_int, value: T) -> io::Result<T> {
+        self.get(libc::SOL_XDP, name, value)
+    }
+
+    fn get<T: Copy>(&self, level: c_int, name: c_int, mut value: T) -> io::Result<T> {
         let mut len = size_of::<T>() as socklen_t;
         let pointer = (&raw mut value).cast::<c_void>();
         // SAFETY: `pointer` is room for `len` bytes of plain integers; any bytes the kernel writes there are a value of `T`.
-        check(unsafe {
-            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_XDP, name, pointer, &mut len)
-        })?;
+        check(unsafe { libc::getsockopt(self.fd.as_raw_fd(), level, name, pointer, &mut len) })?;
         if len as usize == size_of::<T>() {
             Ok(value)
         } else {

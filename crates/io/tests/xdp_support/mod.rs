@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -235,6 +235,15 @@ pub struct Raw(OwnedFd);
 impl Raw {
     /// On `interface` of the calling thread's namespace.
     pub fn new(interface: &str) -> Self {
+        Self::of(interface, 0)
+    }
+
+    /// As [`Raw::new`], but sees all frames of the interface.
+    pub fn listening(interface: &str) -> Self {
+        Self::of(interface, (libc::ETH_P_ALL as u16).to_be())
+    }
+
+    fn of(interface: &str, protocol: u16) -> Self {
         let index = netlink::link(interface).unwrap().index;
         let socket = rustix::net::socket_with(
             AddressFamily::PACKET,
@@ -246,7 +255,7 @@ impl Raw {
         // SAFETY: all bytes zero is a value of this plain structure.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = 0;
+        address.sll_protocol = protocol;
         address.sll_ifindex = index as i32;
         let len = size_of_val(&address) as u32;
         let (fd, address) = (socket.as_raw_fd(), &raw const address);
@@ -262,5 +271,11 @@ impl Raw {
             rustix::net::send(&self.0, frame, SendFlags::empty()).unwrap(),
             frame.len()
         );
+    }
+}
+
+impl AsFd for Raw {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
