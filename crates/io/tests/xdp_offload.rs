@@ -15,39 +15,15 @@ use std::net::IpAddr;
 
 use io::Port;
 use io::xdp::XdpConfig;
-use wire::checksum::pseudo_header;
 use wire::ethernet::EtherType;
 use wire::frame::{FrameSink, MacAddr, TxChecksum, TxMeta};
 use wire::ip::Protocol;
 
 use xdp_support::frames::{self, ethernet, ipv4, udp};
-use xdp_support::{OURS, PEER, Pair, Station, config, is_root, peer_socket};
+use xdp_support::{OURS, PEER, Pair, Station, config, is_root, leave_checksum, peer_socket};
 
-/// Where the transport header of an IPv4 frame begins, bytes.
-const START: u16 = 34;
 /// Bytes of payload of a segment.
 const CUT: usize = 1448;
-
-/// Leaves the checksum of the segment, whose field is `offset` bytes into it, to the link. Returns what says so.
-fn leave_checksum(segment: &mut [u8], protocol: Protocol, offset: u16) -> TxChecksum {
-    let sum = pseudo_header(OURS.into(), PEER.into(), protocol, segment.len() as u32);
-    let at = usize::from(offset);
-    segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    TxChecksum::Partial {
-        start: START,
-        offset,
-    }
-}
-
-/// Our end, if the kernel reads what stands before frames of AF_XDP.
-fn station(pair: &Pair) -> Option<Station> {
-    let station = pair.station();
-    let leaves = station.port.capabilities().tx_checksum;
-    if !leaves {
-        println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
-    }
-    leaves.then_some(station)
-}
 
 #[test]
 fn a_checksum_that_is_left_to_the_link_is_right_for_the_peer() {
@@ -55,7 +31,7 @@ fn a_checksum_that_is_left_to_the_link_is_right_for_the_peer() {
         return;
     }
     let pair = Pair::new(1);
-    let Some(mut station) = station(&pair) else {
+    let Some(mut station) = pair.offloading_station() else {
         return;
     };
     let socket = peer_socket(&pair, PEER);
@@ -122,7 +98,7 @@ fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
         return;
     }
     let pair = Pair::new(1);
-    let Some(mut station) = station(&pair) else {
+    let Some(mut station) = pair.offloading_station() else {
         return;
     };
     assert!(station.port.capabilities().tx_bundle as usize > 20 * CUT);

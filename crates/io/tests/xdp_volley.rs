@@ -10,13 +10,12 @@ use std::net::UdpSocket;
 use aya::util::KernelVersion;
 use io::{Port, netlink};
 use rustix::net::RecvFlags;
-use wire::checksum::pseudo_header;
 use wire::ethernet::EtherType;
-use wire::frame::{FrameSink, TxChecksum, TxMeta};
+use wire::frame::{FrameSink, TxMeta};
 use wire::ip::Protocol;
 
 use xdp_support::frames::{ethernet, ipv4, udp};
-use xdp_support::{OURS, PEER, Pair, Raw, Station, is_root, peer_socket};
+use xdp_support::{OURS, PEER, Pair, Raw, Station, is_root, leave_checksum, peer_socket};
 
 /// What datagram `number` holds: as many bytes as `len` says, or enough for the number.
 fn data(number: usize, len: usize) -> Vec<u8> {
@@ -28,9 +27,7 @@ fn data(number: usize, len: usize) -> Vec<u8> {
 /// Sends a datagram to `port` of the peer, with its checksum left to the link.
 fn send(station: &mut Station, port: u16, data: &[u8]) {
     let mut datagram = udp(OURS.into(), PEER.into(), (2000, port), data);
-    let (src, dst) = (OURS.into(), PEER.into());
-    let sum = pseudo_header(src, dst, Protocol::UDP, datagram.len() as u32);
-    datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+    let checksum = leave_checksum(&mut datagram, Protocol::UDP, 6);
     let packet = ipv4((OURS, PEER), Protocol::UDP, &datagram, |_| ());
     let (ours, peer) = (station.port.mac(), station.peer_mac);
     let frame = ethernet(ours, peer, EtherType::IPV4, None, &packet);
@@ -38,10 +35,7 @@ fn send(station: &mut Station, port: u16, data: &[u8]) {
         room[..frame.len()].copy_from_slice(&frame);
         TxMeta {
             len: frame.len(),
-            checksum: TxChecksum::Partial {
-                start: 34,
-                offset: 6,
-            },
+            checksum,
             ..TxMeta::default()
         }
     }));
@@ -74,11 +68,9 @@ fn frames_go_out_many_at_a_time_in_order() {
         return;
     }
     let pair = Pair::new(1);
-    let mut station = pair.station();
-    if !station.port.capabilities().tx_checksum {
-        println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
+    let Some(mut station) = pair.offloading_station() else {
         return;
-    }
+    };
     let socket = peer_socket(&pair, PEER);
     let mixed: Vec<usize> = (0..50).map(|at| at * 601 % 1400).collect();
     pair.ours.run(|| {
@@ -107,11 +99,9 @@ fn a_thread_in_another_namespace_sends_on_the_same_interface() {
         pair.peer.run(|| index("peer0")),
     );
     assert_eq!(ours, theirs, "the test needs the same number at both ends");
-    let mut station = pair.station();
-    if !station.port.capabilities().tx_checksum {
-        println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
+    let Some(mut station) = pair.offloading_station() else {
         return;
-    }
+    };
     let socket = peer_socket(&pair, PEER);
     pair.peer.run(|| {
         let tap = Raw::listening("peer0");

@@ -17,9 +17,6 @@ const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 /// Descriptors may say that there are words for the device in front of a frame (Linux 6.11, `linux/if_xdp.h`).
 const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
-/// Cookie of the network namespace of a socket (Linux 5.14, `asm-generic/socket.h`).
-const SO_NETNS_COOKIE: c_int = 71;
-
 /// What a kick of the transmit side came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
@@ -185,7 +182,7 @@ impl XskSocket {
 
     /// What tells the network namespace of the socket from all others (Linux 5.14).
     pub(super) fn netns_cookie(&self) -> io::Result<u64> {
-        self.get(libc::SOL_SOCKET, SO_NETNS_COOKIE, 0)
+        self.get(libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, 0)
     }
 
     fn mmap_offsets(&self) -> io::Result<xdp_mmap_offsets> {

@@ -1,7 +1,6 @@
 //! Frames that one system call sends, in copy mode. AF_XDP takes many in a call as well, but for each the kernel then does at once what it
 //! causes on this processor, as the receiver's work on a veth pair. `bpf/volley.bpf.c` sends them all before any of that.
 
-use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -62,6 +61,7 @@ pub(super) enum Fired {
 }
 
 /// The frames of one queue that are to go out next.
+#[derive(Debug)]
 pub(super) struct Volley {
     ebpf: Ebpf,
     shared: NonNull<Shared>,
@@ -177,15 +177,6 @@ impl Volley {
             let (at, len) = (place.at as usize, place.len as usize);
             shared.bytes.get(at..at + len)
         })
-    }
-}
-
-impl fmt::Debug for Volley {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Volley")
-            .field("count", &self.count)
-            .field("used", &self.used)
-            .finish_non_exhaustive()
     }
 }
 

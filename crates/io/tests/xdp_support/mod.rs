@@ -16,7 +16,9 @@ use io_crate::xdp::{XdpConfig, XdpInterface, XdpPort};
 use io_crate::{Port, netlink};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-use wire::frame::{FrameSink, MacAddr, RxMeta, TxMeta};
+use wire::checksum::pseudo_header;
+use wire::frame::{FrameSink, MacAddr, RxMeta, TxChecksum, TxMeta};
+use wire::ip::Protocol;
 
 use ::io as io_crate;
 
@@ -29,6 +31,9 @@ pub const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 3);
 pub const OURS6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
 pub const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2);
 pub const KERNEL6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 3);
+
+/// Where the transport header of an IPv4 frame begins, bytes.
+pub const START: u16 = 34;
 
 /// Longest that anything may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -133,6 +138,16 @@ impl Pair {
         })
     }
 
+    /// As [`Pair::station`], if the kernel reads what stands before frames of AF_XDP; says so if not.
+    pub fn offloading_station(&self) -> Option<Station> {
+        let station = self.station();
+        let leaves = station.port.capabilities().tx_checksum;
+        if !leaves {
+            println!("skipped: this kernel reads no words before frames of AF_XDP (Linux 6.11)");
+        }
+        leaves.then_some(station)
+    }
+
     /// Opens our end with the first port of `config`.
     pub fn station_with(&self, config: &XdpConfig) -> Station {
         let mut ports = self.open(config).unwrap().ports();
@@ -146,6 +161,17 @@ impl Pair {
     /// A socket of the peer that sends whole frames.
     pub fn raw(&self) -> Raw {
         self.peer.run(|| Raw::new("peer0"))
+    }
+}
+
+/// Leaves the checksum of the segment, whose field is `offset` bytes into it, to the link. Returns what says so.
+pub fn leave_checksum(segment: &mut [u8], protocol: Protocol, offset: u16) -> TxChecksum {
+    let sum = pseudo_header(OURS.into(), PEER.into(), protocol, segment.len() as u32);
+    let at = usize::from(offset);
+    segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    TxChecksum::Partial {
+        start: START,
+        offset,
     }
 }
 
