@@ -16,6 +16,11 @@ fn offer() -> Handshake {
 }
 
 fn far() -> Harness {
+    at_a_distance(RTT)
+}
+
+/// A connection over a path of so many milliseconds.
+fn at_a_distance(rtt: u64) -> Harness {
     let mut h = Harness::new();
     let options = Options {
         nodelay: true,
@@ -23,7 +28,7 @@ fn far() -> Harness {
     };
     h.listen(4, options);
     h.syn_received(&offer());
-    h.advance(RTT);
+    h.advance(rtt);
     h.send(h.handshake_ack(&offer()));
     h.take_accepted();
     h.events();
@@ -161,11 +166,23 @@ fn a_single_segment_is_given_time_for_a_delayed_ack() {
     let mut h = far();
     h.write(100);
     h.expect(seg().seq(1).len(100));
-    h.expect_silence(2 * RTT + 39);
+    h.expect_silence(2 * RTT + 99);
     h.advance(1);
     h.expect(seg().seq(1).len(100));
     // Once: then the RTO.
     h.expect_silence(100);
+}
+
+/// RFC 8985 §7.2-3: Linux delays an ACK by 40 ms, which its timer rounds up to a tick of up to 10 ms, and is late where it has much to do.
+#[test]
+fn an_ack_that_linux_delays_comes_before_the_probe() {
+    let mut h = at_a_distance(1);
+    h.write(100);
+    h.expect(seg().seq(1).len(100));
+    h.expect_silence(70);
+    h.send(ack(101, &[]));
+    h.expect_silence(10_000);
+    assert_eq!(h.stack.counters().tail_probes, 0);
 }
 
 /// RFC 8985 §7.3-4.
@@ -186,7 +203,7 @@ fn a_probe_repeats_the_fin() {
     h.write(100);
     h.shutdown();
     h.drain();
-    h.advance(2 * RTT + 40);
+    h.advance(2 * RTT + 100);
     h.expect(seg().seq(1).len(100).fin());
 }
 
@@ -206,7 +223,7 @@ fn the_loss_that_a_probe_repaired_counts() {
     // RFC 8985 §7.4: nothing else shows it.
     let mut h = in_flight(10);
     h.send(ack(9001, &[]));
-    h.advance(2 * RTT + 40);
+    h.advance(2 * RTT + 100);
     h.expect(seg().seq(9001).len(1000));
     h.send(ack(10_001, &[]));
     assert_eq!(h.info().ssthresh, u32::MAX);
@@ -222,7 +239,7 @@ fn a_probe_that_was_not_needed_costs_nothing() {
     for report in [&[(9001, 10_001)][..], &[]] {
         let mut h = in_flight(10);
         h.send(ack(9001, &[]));
-        h.advance(2 * RTT + 40);
+        h.advance(2 * RTT + 100);
         h.expect(seg().seq(9001).len(1000));
         // The original arrived, then the probe: a D-SACK (RFC 2883), or a plain duplicate.
         h.send(ack(10_001, &[]));

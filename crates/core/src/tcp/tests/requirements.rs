@@ -292,7 +292,7 @@ fn a_probe_needs_a_measurement_since_the_last() {
     });
     h.write(100);
     h.expect(seg().seq(1).len(100));
-    h.advance(120);
+    h.advance(180);
     h.expect(seg().seq(1).len(100));
     // Both arrived, and nobody knows which was acknowledged.
     h.send(ack(101, &[(1, 101)]));
