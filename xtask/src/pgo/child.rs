@@ -26,6 +26,11 @@ impl Stop {
         }
         Ok(stop)
     }
+
+    /// Whether the user asked.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// A running child; killed when dropped.
@@ -45,6 +50,11 @@ impl Running {
         let child = command.spawn();
         let child = child.with_context(|| format!("cannot run {:?}", command.get_program()))?;
         Ok(Self(child))
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// Asks it to end.
@@ -71,7 +81,7 @@ impl Running {
             if let Some(answer) = look(status) {
                 return Ok(answer);
             }
-            if stop.0.load(Ordering::Acquire) {
+            if stop.is_asked() {
                 bail!("interrupted");
             }
             if limit.is_some_and(|limit| start.elapsed() >= limit) {

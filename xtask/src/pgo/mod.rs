@@ -2,6 +2,7 @@
 //! libraries, by a compiler that knows the counts.
 
 mod child;
+mod interfaces;
 mod tool;
 mod training;
 
@@ -53,6 +54,7 @@ pub fn run(root: &Path) -> Result<()> {
     println!("==> building mtcp so that it counts what it does");
     let program = places.build_counting(root, &stop)?;
     training::run(&program, &places.counts, &stop)?;
+    interfaces::run(&program, &places.counts, &stop)?;
     println!("==> merging what was counted");
     tools.merge(&places.counts, &places.profile)?;
     fresh(&places.counts)?;

@@ -207,14 +207,14 @@ fn check(said: &str) -> Result<()> {
 }
 
 /// A running end, and the files that it writes its words to.
-struct End {
+pub(super) struct End {
     running: Running,
     said: PathBuf,
     complained: PathBuf,
 }
 
 impl End {
-    fn start(mut command: Command, name: &Path) -> Result<Self> {
+    pub(super) fn start(mut command: Command, name: &Path) -> Result<Self> {
         let (said, complained) = (name.with_extension("said"), name.with_extension("error"));
         let file = |path: &Path| File::create(path).with_context(|| path.display().to_string());
         command
@@ -226,6 +226,11 @@ impl End {
             said,
             complained,
         })
+    }
+
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.running.id()
     }
 
     /// Waits for its first line: for a server, that clients may come.
@@ -242,7 +247,7 @@ impl End {
     }
 
     /// Waits until it has ended; what it said.
-    fn finish(mut self, stop: &Stop) -> Result<String> {
+    pub(super) fn finish(mut self, stop: &Stop) -> Result<String> {
         let status = self.running.wait(LIMIT, stop)?;
         ensure!(status.success(), "{} ({status})", self.complaint());
         Ok(read(&self.said))
