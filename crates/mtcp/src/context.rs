@@ -13,6 +13,7 @@ use wire::time::Instant;
 
 use crate::driver::{Doorbell, Driver, Wake};
 use crate::epoll::{Events, Watch};
+use crate::moderation::Gathering;
 use crate::pipe::Pipe;
 use crate::slab::Slab;
 use crate::socket::bindings::Bindings;
@@ -36,6 +37,8 @@ const SWEEP_IDLE: usize = 64;
 const RECLAIM_NAP: Duration = Duration::from_millis(1);
 /// Bytes written since the stack was last told that are better sent at once: while they are in the cache, and while the peer has time.
 const MUCH: usize = 128 << 10;
+/// Waits that may last so long may begin with a nap.
+const GATHERS: Duration = Duration::from_millis(1);
 /// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
 
@@ -94,6 +97,8 @@ pub struct Context {
     pub(crate) ahead: usize,
     /// Calls that may still say `EAGAIN` without running the stack.
     allowance: u32,
+    /// Whether waits look before they sleep.
+    gathering: Gathering,
     /// The loss of the link has been told to the epoll instances.
     down: bool,
     not_sync: PhantomData<Cell<()>>,
@@ -127,6 +132,7 @@ impl Context {
             events: Vec::with_capacity(PASS),
             ahead: 0,
             allowance: 0,
+            gathering: Gathering::default(),
             down: false,
             not_sync: PhantomData,
         }
@@ -205,9 +211,13 @@ impl Context {
         if !quiet {
             self.sweep();
         }
+        let may_nap = wakes && timeout.is_none_or(|t| t >= GATHERS) && self.driver.gathers();
+        let mut looks = !quiet && !self.gathering.begins(may_nap);
         loop {
-            if !quiet {
+            if looks {
                 link = link.and_then(|wake| self.driver.collect().map(|()| wake));
+            }
+            if !quiet {
                 self.dispatch();
             }
             let down = self.note_link(link);
@@ -224,7 +234,8 @@ impl Context {
                 return Err(Errno::EINTR);
             }
             link = self.idle(deadline, wakes);
-            quiet = false;
+            self.gathering.slept();
+            (quiet, looks) = (false, true);
         }
     }
 

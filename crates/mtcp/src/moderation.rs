@@ -147,6 +147,28 @@ impl Moderation {
     }
 }
 
+/// While sleeps are naps, a wait begins with one: what it sent causes nothing before it has gone out, and what has come since the last look
+/// would make a turn of its own, with its calls to the kernel for few frames.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    /// The wait before was to begin with a nap, and has not slept.
+    skipped: bool,
+}
+
+impl Gathering {
+    /// A wait begins, which `may` begin with a nap: whether it does, and does not look before. Never two in a row without a sleep: what is
+    /// always ready does not keep anybody from looking.
+    pub(crate) fn begins(&mut self, may: bool) -> bool {
+        self.skipped = may && !self.skipped;
+        self.skipped
+    }
+
+    /// It has slept.
+    pub(crate) fn slept(&mut self) {
+        self.skipped = false;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +270,24 @@ mod tests {
             naps > 9_500,
             "only {naps} of 10,000 ms were spent with naps"
         );
+    }
+
+    #[test]
+    fn waits_begin_with_a_nap_as_long_as_they_get_to_it() {
+        let mut gathering = Gathering::default();
+        for _ in 0..3 {
+            assert!(gathering.begins(true));
+            gathering.slept();
+        }
+        assert!(!gathering.begins(false));
+    }
+
+    #[test]
+    fn of_two_waits_that_found_something_ready_one_has_looked() {
+        let mut gathering = Gathering::default();
+        let looks = std::iter::from_fn(|| Some(!gathering.begins(true)));
+        let looks: Vec<bool> = looks.take(6).collect();
+        assert_eq!(looks, [false, true, false, true, false, true]);
     }
 
     #[test]

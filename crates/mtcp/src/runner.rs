@@ -264,6 +264,11 @@ impl Runner {
         self.stack.poll_event()
     }
 
+    /// Whether sleeps are naps.
+    pub(crate) fn gathers(&self) -> bool {
+        self.moderation.nap().is_some()
+    }
+
     /// Whether frames came so recently that it is better to look for more than to sleep.
     pub(crate) fn spins(&self) -> bool {
         self.now.since(self.busy) < self.spin && self.moderation.nap().is_none()

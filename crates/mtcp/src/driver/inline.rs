@@ -173,6 +173,10 @@ impl Inline {
         (!self.runner.loops()).then(|| self.runner.looked())
     }
 
+    pub(super) fn gathers(&self) -> bool {
+        self.runner.gathers()
+    }
+
     pub(super) fn due(&self) -> Option<Duration> {
         self.runner.due(None)
     }

@@ -106,6 +106,14 @@ impl Driver {
         }
     }
 
+    /// Whether sleeps are naps now.
+    pub(crate) fn gathers(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.gathers(),
+            Self::Paired(_) => false,
+        }
+    }
+
     /// How long until something is due by itself.
     pub(crate) fn due(&self) -> Option<Duration> {
         match self {
