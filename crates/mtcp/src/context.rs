@@ -38,7 +38,7 @@ const RECLAIM_NAP: Duration = Duration::from_millis(1);
 /// Bytes written since the stack was last told that are better sent at once: while they are in the cache, and while the peer has time.
 const MUCH: usize = 128 << 10;
 /// Waits that may last so long may begin with a nap.
-const GATHERS: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_millis(1);
 /// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
 
@@ -211,7 +211,7 @@ impl Context {
         if !quiet {
             self.sweep();
         }
-        let may_nap = wakes && timeout.is_none_or(|t| t >= GATHERS) && self.driver.gathers();
+        let may_nap = wakes && timeout.is_none_or(|t| t >= LONG) && self.driver.naps();
         let mut looks = !quiet && !self.gathering.begins(may_nap);
         loop {
             if looks {

@@ -264,14 +264,14 @@ impl Runner {
         self.stack.poll_event()
     }
 
-    /// Whether sleeps are naps.
-    pub(crate) fn gathers(&self) -> bool {
+    /// Whether sleeps are naps now.
+    pub(crate) fn naps(&self) -> bool {
         self.moderation.nap().is_some()
     }
 
     /// Whether frames came so recently that it is better to look for more than to sleep.
     pub(crate) fn spins(&self) -> bool {
-        self.now.since(self.busy) < self.spin && self.moderation.nap().is_none()
+        self.now.since(self.busy) < self.spin && !self.naps()
     }
 
     /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler ran; may return early.

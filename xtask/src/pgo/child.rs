@@ -12,6 +12,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// How often whoever waits looks.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long a child that is not wanted any more has to clean up.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Set once the user asked to stop.
 #[derive(Default)]
 pub struct Stop(Arc<AtomicBool>);
@@ -33,12 +36,16 @@ impl Stop {
     }
 }
 
-/// A running child; killed when dropped.
+/// A running child. When dropped it is asked to end, so that it cleans up, and killed if it does not.
 pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended by itself.
+        if let Ok(None) = self.0.try_wait() {
+            self.terminate();
+            let _ = self.wait(Some(GRACE), &Stop::default());
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -112,6 +119,22 @@ mod tests {
         assert_eq!(error.to_string(), "it took too long");
         sleeper.terminate();
         assert_eq!(sleeper.wait(LIMIT, &stop).unwrap().code(), None);
+    }
+
+    #[test]
+    fn a_child_that_is_dropped_cleans_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let [ready, clean] = ["ready", "clean"].map(|name| directory.path().join(name));
+        let script = format!(
+            "trap 'touch {}; exit' TERM; touch {}; while :; do sleep 0.01; done",
+            clean.display(),
+            ready.display()
+        );
+        let mut child = shell(&script);
+        let is_ready = |_| ready.exists().then_some(());
+        child.until(LIMIT, &Stop::default(), is_ready).unwrap();
+        drop(child);
+        assert!(clean.exists());
     }
 
     #[test]

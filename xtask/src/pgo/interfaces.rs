@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use super::child::Stop;
-use super::training::End;
+use super::training::{End, Place, scratch};
 
 /// Measurements, as words of `mtcp`: of the kernel's clients, and of both ends.
 const MEASUREMENTS: [&str; 4] = [
@@ -19,13 +18,16 @@ const MEASUREMENTS: [&str; 4] = [
 
 /// Takes all measurements with `program`, whose ends leave files in `counts`. Leaves out, with the reason, what cannot be done here.
 pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
-    let directory = tempfile::Builder::new()
-        .prefix("mtcp-pgo-")
-        .tempdir()
-        .context("cannot make a temporary directory")?;
+    let directory = scratch()?;
+    let place = Place {
+        program,
+        counts,
+        directory: directory.path(),
+        stop,
+    };
     for words in MEASUREMENTS {
         println!("==> training: mtcp {words}");
-        match measure(program, words, (counts, directory.path()), stop) {
+        match measure(&place, words) {
             Err(why) if stop.is_asked() => return Err(why),
             Err(why) => println!("    skipped: {why:#}"),
             Ok(()) => {}
@@ -34,21 +36,15 @@ pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-fn measure(program: &Path, words: &str, places: (&Path, &Path), stop: &Stop) -> Result<()> {
-    let (counts, directory) = places;
-    let before = super::files(counts, "profraw")?;
-    let mut command = Command::new(program);
-    command
-        .args(words.split_whitespace())
-        .env("LLVM_PROFILE_FILE", counts.join("%p-%m.profraw"))
-        .current_dir(directory);
-    let bench = End::start(command, &directory.join("bench"))?;
+fn measure(place: &Place<'_>, words: &str) -> Result<()> {
+    let before = super::files(place.counts, "profraw")?;
+    let bench = End::start(place.counting(words), &place.directory.join("bench"))?;
     let id = bench.id();
-    let measured = bench.finish(stop);
-    forget(counts, id)?;
+    let measured = bench.finish(place.stop);
+    forget(place.counts, id)?;
     measured?;
     ensure!(
-        super::files(counts, "profraw")? > before,
+        super::files(place.counts, "profraw")? > before,
         "no end wrote down what it counted"
     );
     Ok(())
@@ -86,11 +82,19 @@ mod tests {
         let counts = directory.path().join("counts");
         fs::create_dir(&counts).unwrap();
         let script = "cd \"$(dirname \"$LLVM_PROFILE_FILE\")\"; touch $$-0.profraw $$7-0.profraw";
-        let program = program(directory.path(), script);
-        let places = (&*counts, directory.path());
-        measure(&program, "bench", places, &Stop::default()).unwrap();
+        let place = Place {
+            program: &program(directory.path(), script),
+            counts: &counts,
+            directory: directory.path(),
+            stop: &Stop::default(),
+        };
+        measure(&place, "bench").unwrap();
         assert_eq!(crate::pgo::files(&counts, "profraw").unwrap(), 1);
-        let error = measure(Path::new("true"), "bench", places, &Stop::default()).unwrap_err();
+        let idle = Place {
+            program: Path::new("true"),
+            ..place
+        };
+        let error = measure(&idle, "bench").unwrap_err();
         assert_eq!(error.to_string(), "no end wrote down what it counted");
     }
 

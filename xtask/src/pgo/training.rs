@@ -127,10 +127,7 @@ const PAIRS: [Pair; 12] = [
 
 /// Runs all pairs of `program`, which leave a file in `counts` for each process.
 pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
-    let directory = tempfile::Builder::new()
-        .prefix("mtcp-pgo-")
-        .tempdir()
-        .context("cannot make a temporary directory")?;
+    let directory = scratch()?;
     let page = directory.path().join(PAGE.0);
     fs::write(&page, vec![b'x'; PAGE.1]).with_context(|| page.display().to_string())?;
     let place = Place {
@@ -153,12 +150,19 @@ pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// Where pairs run.
-struct Place<'a> {
-    program: &'a Path,
-    counts: &'a Path,
-    directory: &'a Path,
-    stop: &'a Stop,
+/// A directory for what the ends write, besides what they counted.
+pub(super) fn scratch() -> Result<tempfile::TempDir> {
+    let directory = tempfile::Builder::new().prefix("mtcp-pgo-").tempdir();
+    directory.context("cannot make a temporary directory")
+}
+
+/// Where the program that counts runs, and where it leaves what it counted.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub program: &'a Path,
+    pub counts: &'a Path,
+    pub directory: &'a Path,
+    pub stop: &'a Stop,
 }
 
 impl Place<'_> {
@@ -184,11 +188,18 @@ impl Place<'_> {
     }
 
     fn command(&self, words: &str, addresses: &str, link: &Path) -> Command {
+        let mut command = self.counting(words);
+        command
+            .args(["--io", &format!("shm:{}", link.display())])
+            .args(["--addr", addresses]);
+        command
+    }
+
+    /// The program with these words. It, and what it starts, leave what they counted.
+    pub(super) fn counting(&self, words: &str) -> Command {
         let mut command = Command::new(self.program);
         command
             .args(words.split_whitespace())
-            .args(["--io", &format!("shm:{}", link.display())])
-            .args(["--addr", addresses])
             .env("LLVM_PROFILE_FILE", self.counts.join("%p-%m.profraw"))
             .current_dir(self.directory);
         command

@@ -173,8 +173,8 @@ impl Inline {
         (!self.runner.loops()).then(|| self.runner.looked())
     }
 
-    pub(super) fn gathers(&self) -> bool {
-        self.runner.gathers()
+    pub(super) fn naps(&self) -> bool {
+        self.runner.naps()
     }
 
     pub(super) fn due(&self) -> Option<Duration> {

@@ -107,9 +107,9 @@ impl Driver {
     }
 
     /// Whether sleeps are naps now.
-    pub(crate) fn gathers(&self) -> bool {
+    pub(crate) fn naps(&self) -> bool {
         match self {
-            Self::Inline(driver) => driver.gathers(),
+            Self::Inline(driver) => driver.naps(),
             Self::Paired(_) => false,
         }
     }
