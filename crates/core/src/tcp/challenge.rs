@@ -58,11 +58,8 @@ impl Conn<'_> {
     }
 
     /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes always get one; anything else could be
-    /// forged, or the peer answering our answer, and is limited. What is not to be known yet is not told by any of them.
+    /// forged, or the peer answering our answer, and is limited.
     pub fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
-        if self.has_withheld_ack() {
-            return;
-        }
         let is_keepalive = seg.seq + 1 == self.hot.rcv_nxt && !seg.has(TcpFlags::SYN);
         if !seg.payload.is_empty() || is_keepalive || self.may_challenge(now) {
             self.mark_ack();

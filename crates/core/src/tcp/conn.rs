@@ -201,8 +201,11 @@ impl Conn<'_> {
         fin_only || matches!(self.hot.state, State::SynSent | State::SynReceived)
     }
 
-    /// An ACK is due in the next `transmit`, on data if there is some to send.
+    /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is withheld: it would tell what that is not to.
     pub fn mark_ack(&mut self) {
+        if self.has_withheld_ack() {
+            return;
+        }
         self.set(Flags::ACK_NOW);
         self.queue_ack();
     }

@@ -213,9 +213,7 @@ impl Conn<'_> {
         self.hot.rcv_nxt += 1;
         self.hot.rcv_adv = self.hot.rcv_adv.max(self.hot.rcv_nxt);
         self.hot.dup_acks_due = 0;
-        if !self.has_withheld_ack() {
-            self.mark_ack();
-        }
+        self.mark_ack();
         self.add_status(Status::EOF);
         self.notify(Ready::EOF | Ready::READABLE);
         match self.hot.state {

@@ -401,7 +401,7 @@ impl Conn<'_> {
         if seg.payload.is_empty() || met == self.cold.ecn.echo {
             return;
         }
-        if self.hot.last_ack_sent != self.hot.rcv_nxt {
+        if self.hot.last_ack_sent != self.hot.rcv_nxt && !self.has_withheld_ack() {
             let plan = self.plan_ack();
             let mut header = TcpHeader::default();
             self.fill_header(now, &plan, &mut header);

@@ -228,6 +228,24 @@ fn data_that_comes_again_waits_with_it() {
     accept_and_answer(&mut second);
 }
 
+/// What comes before the missing part, or is forged, is answered with an ACK: not with one that makes it known (RFC 5681 §4.2, RFC 5961 §3, §4).
+#[test]
+fn no_other_answer_tells_of_it() {
+    let beyond = seg().seq(1001).ack(1).win(WIN).len(500).ts(102, 0);
+    let reset = seg().rst().seq(600);
+    let syn = seg().syn().seq(600).win(WIN);
+    for answered in [beyond, reset, syn] {
+        let (mut first, mut second) = begun();
+        first.send(request());
+        first.send(answered);
+        first.expect_nothing();
+        leave(&mut first);
+        first.send(request());
+        assert_eq!(pass(&mut first, &mut second), 1);
+        accept_and_answer(&mut second);
+    }
+}
+
 /// The end of the peer's data waits with it.
 #[test]
 fn so_does_a_fin() {
