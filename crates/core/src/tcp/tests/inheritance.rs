@@ -1,10 +1,11 @@
 //! A stack ends, or stops listening, while others with its addresses go on: what no application had accepted is taken up by one of them.
 
 use wire::handed::Handed;
+use wire::ip::Ecn;
 
 use super::handover::{handed, pass, take};
 use crate::command::{Command, Options};
-use crate::config::Seat;
+use crate::config::{Config, CongestionControl, Seat};
 use crate::error::Error;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
@@ -20,7 +21,12 @@ const HANDSHAKE: Handshake = Handshake {
 
 /// One of two, and it listens.
 fn heir(index: u8) -> Harness {
+    heir_with(index, Config::default().congestion)
+}
+
+fn heir_with(index: u8, congestion: CongestionControl) -> Harness {
     let mut h = Harness::with(|config| {
+        config.congestion = congestion;
         config.seat = Some(Seat {
             index,
             seats: 2,
@@ -244,6 +250,21 @@ fn no_other_answer_tells_of_it() {
         assert_eq!(pass(&mut first, &mut second), 1);
         accept_and_answer(&mut second);
     }
+}
+
+/// DCTCP acknowledges what came before the first mark at once (RFC 8257 §3.2).
+#[test]
+fn a_mark_does_not_tell_of_it_either() {
+    let mut h = heir_with(0, CongestionControl::Dctcp);
+    h.send(HANDSHAKE.syn().ece().cwr());
+    h.expect(seg().syn().ece().ack(1));
+    h.send(request().ecn(Ecn::Ect0));
+    let marked = seg().seq(501).ack(1).win(WIN).len(10).ts(102, 0);
+    h.send(marked.ecn(Ecn::Ce));
+    h.expect_nothing();
+    h.take_accepted();
+    h.transmit();
+    h.expect(seg().ack(511).ece());
 }
 
 /// The end of the peer's data waits with it.
