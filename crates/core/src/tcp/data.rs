@@ -145,7 +145,9 @@ impl Conn<'_> {
 
     /// There is one that the peer does not get yet.
     pub fn has_withheld_ack(&self) -> bool {
-        self.withholds_acks() && self.has(Flags::ACK_DELAYED)
+        // Rarely both: then nothing else is looked at.
+        let both = Flags::BACKLOG | Flags::ACK_DELAYED;
+        self.hot.flags.contains(both) && self.withholds_acks()
     }
 
     /// The connection is about to be accepted, and stays here.
