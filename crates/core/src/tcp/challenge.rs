@@ -46,9 +46,12 @@ impl Challenges {
 }
 
 impl Conn<'_> {
-    /// A challenge ACK, unless there were too many.
+    /// A challenge ACK, unless there were too many, or none may be sent.
     /// RFC 5961 §7-1.
     pub fn challenge(&mut self, now: Instant) {
+        if self.has_withheld_ack() {
+            return;
+        }
         if self.may_challenge(now) {
             self.sh.counters.challenge_acks += 1;
             self.mark_ack();

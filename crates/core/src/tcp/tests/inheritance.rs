@@ -250,6 +250,22 @@ fn no_other_answer_tells_of_it() {
         first.send(request());
         first.send(answered);
         first.expect_nothing();
+        assert_eq!(first.stack.counters().challenge_acks, 0);
+        leave_to(first, second);
+    }
+}
+
+/// Nor does one that was due already when it came: the segments of one burst, in the wrong order.
+#[test]
+fn an_answer_that_was_due_before_does_not_either() {
+    let beyond = seg().seq(1001).ack(1).win(WIN).len(500).ts(102, 0);
+    let reset = seg().rst().seq(600);
+    for answered in [beyond, reset] {
+        let (mut first, second) = begun();
+        first.send(seg().seq(1).ack(1).win(WIN).ts(101, 0));
+        first.inject(answered);
+        first.send(request());
+        first.expect_nothing();
         leave_to(first, second);
     }
 }
