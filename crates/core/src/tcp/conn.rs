@@ -210,6 +210,15 @@ impl Conn<'_> {
         self.queue_ack();
     }
 
+    /// No ACK is due any more.
+    #[inline]
+    pub fn unmark_ack(&mut self) {
+        self.clear(Flags::ACK_NOW);
+        if !self.has(Flags::KEEPALIVE_DUE) {
+            self.sh.queues.remove_ack(self.hot.port, self.place);
+        }
+    }
+
     pub fn queue_ack(&mut self) {
         if self.has(Flags::PARKED | Flags::DETACHED) {
             return;

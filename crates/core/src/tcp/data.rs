@@ -130,7 +130,8 @@ impl Conn<'_> {
         let two_segments = 2 * u32::from(self.hot.rcv_mss);
         let quick = self.hot.quick_acks > 0 && !self.options().delay_acks;
         if self.withholds_acks() {
-            self.take_back_ack();
+            // One that was due for what came before would acknowledge this, too.
+            self.unmark_ack();
             self.delay_ack(now, WITHHELD_ACK);
         } else if filled_gap || quick || pending >= two_segments {
             self.mark_ack();
@@ -149,14 +150,6 @@ impl Conn<'_> {
         // Rarely both: then nothing else is looked at.
         let both = Flags::BACKLOG | Flags::ACK_DELAYED;
         self.hot.flags.contains(both) && self.withholds_acks()
-    }
-
-    /// One that was due for what came before would acknowledge what has come since.
-    fn take_back_ack(&mut self) {
-        self.clear(Flags::ACK_NOW);
-        if !self.has(Flags::KEEPALIVE_DUE) {
-            self.sh.queues.remove_ack(self.hot.port, self.place);
-        }
     }
 
     /// The connection is about to be accepted, and stays here.

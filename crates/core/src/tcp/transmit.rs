@@ -436,10 +436,7 @@ impl Conn<'_> {
         self.cold.ecn.counts.on_sent();
         self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
         if self.hot.dup_acks_due == 0 {
-            self.clear(Flags::ACK_NOW);
-            if !self.has(Flags::KEEPALIVE_DUE) {
-                self.sh.queues.remove_ack(self.hot.port, self.place);
-            }
+            self.unmark_ack();
         }
     }
 
