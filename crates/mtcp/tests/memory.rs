@@ -10,7 +10,7 @@ use std::time::Instant;
 use mtcp::{
     Config, Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SendFlags, SocketId,
 };
-use support::{DEADLINE, SERVER, addr, contexts_with};
+use support::{DEADLINE, SERVER, World, addr, contexts_with, pattern};
 
 const MODES: [Mode; 2] = [Mode::Inline, Mode::Paired];
 const CHUNK: usize = 64 << 10;
@@ -134,5 +134,30 @@ fn trying_again_is_enough() {
             assert!(start.elapsed() < DEADLINE, "{mode:?}: no memory comes back");
         }
         finish(reader, &mut client);
+    }
+}
+
+/// Who writes to one socket after the other, and waits for none of them, gets the memory of those that were read meanwhile.
+#[test]
+fn a_writer_that_never_waits_gets_memory_back() {
+    const MUCH: usize = 128 << 10;
+    let mut world = World::with(|config| {
+        config.autotune = false;
+        (config.buffer_memory, config.sndbuf) = (512 << 10, MUCH as u32);
+    });
+    let mut pairs = Vec::new();
+    for port in 100..200 {
+        let (client, server, _) = world.connection(port);
+        pairs.push((client, server));
+    }
+    for (client, server) in pairs {
+        let written = world.client.write(client, &pattern(0, MUCH));
+        assert_eq!(written, Ok(MUCH), "{client:?}");
+        let (mut read, mut buf) = (0, vec![0; MUCH]);
+        world.until(|world| {
+            read += world.server.read(server, &mut buf).unwrap_or_default();
+            (read == MUCH).then_some(())
+        });
+        world.settle();
     }
 }

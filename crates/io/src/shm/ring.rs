@@ -26,6 +26,9 @@ const START: usize = 192;
 const AHEAD: u32 = 16;
 /// Bytes of slots that take so long to copy that the peer had better begin with them than wait for more.
 const LONG: usize = 24 << 10;
+/// A burst ends with the frame that reaches this part of the slots: the producer fills them again while the next ones are read, and what long
+/// frames brought is still in the cache when the application takes it.
+const BURST_SHARE: u32 = 4;
 /// Frames of a small burst. To lay out the room for a full one takes as long as to read a frame.
 const FEW: usize = 4;
 
@@ -143,9 +146,14 @@ impl Slots {
         (len + SLOT_LEAD).div_ceil(self.bytes) as u32
     }
 
+    /// How many there are.
+    const fn count(&self) -> u32 {
+        self.mask + 1
+    }
+
     /// Slots from frame `index` on that lie one behind the other: up to the end of the ring.
     const fn run(&self, index: u32) -> u32 {
-        self.mask + 1 - (index & self.mask)
+        self.count() - (index & self.mask)
     }
 
     /// The first byte of frame `index`, which is free-running. [`Self::room`] bytes follow for as many slots as [`Self::run`] says.
@@ -390,8 +398,10 @@ impl RxRing {
         frames: &mut [RxFrame<'a>],
     ) -> Result<(usize, u32), Corrupt> {
         let (mut n, mut slots) = (0, 0);
+        let share = (self.slots.count() / BURST_SHARE).max(BURST as u32);
+        let enough = available.min(share);
         for frame in frames.iter_mut() {
-            let Some(len) = self.consumer.read(slots).filter(|_| slots < available) else {
+            let Some(len) = self.consumer.read(slots).filter(|_| slots < enough) else {
                 break;
             };
             let first = self.next.wrapping_add(slots);

@@ -200,6 +200,25 @@ fn a_bundle_takes_what_is_free_and_gives_it_back() {
     assert_eq!(send_bundle(&mut a, &pattern(all, 1)), Some(all));
 }
 
+/// While the frames of a burst are read, the producer has the rest of the ring.
+#[test]
+fn a_burst_of_long_frames_is_a_quarter_of_the_ring() {
+    const LEN: usize = 60_000;
+    let (mut a, mut b) = pair(ShmConfig {
+        slots: 512,
+        ..SMALL
+    });
+    for seed in 0..8 {
+        assert_eq!(send_bundle(&mut a, &pattern(LEN, seed)), Some(LEN));
+    }
+    a.flush().unwrap();
+    // Of 30 slots each.
+    for burst in [0..5, 5..8] {
+        let expected: Vec<_> = burst.map(|seed| pattern(LEN, seed)).collect();
+        assert!(receive(&mut b) == expected);
+    }
+}
+
 #[test]
 fn long_bundles_are_shown_before_the_flush() {
     let config = ShmConfig { slots: 32, ..SMALL };
