@@ -12,6 +12,31 @@ use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::side_pool::SidePool;
 
+/// Of `control` and of `syn_acks` that are sent before other lists have their turn.
+const NEW: u32 = 32;
+/// Of `data`: more, so that what has begun ends. Where the link takes less than there is, as many as wait to begin cost least there; with equal
+/// shares those that have begun, with data that is in no cache any more, stay as many as they ever were.
+const BEGUN: u32 = 4 * NEW;
+
+/// How many of each list may be sent before all have had their turn. Kept from call to call: a link that takes a few at a time would have the first
+/// list only.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    control: u32,
+    syn_acks: u32,
+    data: u32,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        Self {
+            control: NEW,
+            syn_acks: NEW,
+            data: BEGUN,
+        }
+    }
+}
+
 /// The lists of one port. A connection is on at most one of `control`, `data` and `parked`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PortQueues {
@@ -31,6 +56,7 @@ pub(crate) struct PortQueues {
     pub syn_acks: List,
     /// TIME_WAIT records whose ACK is due.
     pub last_acks: List,
+    round: Round,
 }
 
 /// A list of `PortQueues`, for functions that work on either.
@@ -172,6 +198,34 @@ impl Queues {
         self.output_list(port, which)?.0.front()
     }
 
+    /// All lists have had their turn.
+    pub fn begin_round(&mut self, port: PortId) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.round = Round::default();
+        }
+    }
+
+    fn share(&mut self, port: PortId, which: Output) -> Option<&mut u32> {
+        let round = &mut self.ports.get_mut(usize::from(port.0))?.round;
+        match which {
+            Output::Control => Some(&mut round.control),
+            Output::Data => Some(&mut round.data),
+            Output::Parked => None,
+        }
+    }
+
+    /// The first of a list, if it is still its turn.
+    pub fn output_in_turn(&mut self, port: PortId, which: Output) -> Option<u32> {
+        let is_in_turn = self.share(port, which).is_some_and(|left| *left > 0);
+        is_in_turn.then(|| self.front_output(port, which))?
+    }
+
+    pub fn count_output(&mut self, port: PortId, which: Output) {
+        if let Some(left) = self.share(port, which) {
+            *left = left.saturating_sub(1);
+        }
+    }
+
     pub fn next_output(&mut self, port: PortId, which: Output, place: u32) -> Option<u32> {
         let (list, links) = self.output_list(port, which)?;
         list.next(links, place)
@@ -263,8 +317,16 @@ impl Queues {
         }
     }
 
-    pub fn front_syn_ack(&self, port: PortId) -> Option<u32> {
-        self.ports.get(usize::from(port.0))?.syn_acks.front()
+    /// The first half-open record whose SYN-ACK is due, if it is still their turn.
+    pub fn syn_ack_in_turn(&self, port: PortId) -> Option<u32> {
+        let queues = self.ports.get(usize::from(port.0))?;
+        (queues.round.syn_acks > 0).then(|| queues.syn_acks.front())?
+    }
+
+    pub fn count_syn_ack(&mut self, port: PortId) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port.0)) {
+            queues.round.syn_acks = queues.round.syn_acks.saturating_sub(1);
+        }
     }
 
     fn take_wait(&mut self, record: u32) -> Option<u32> {

@@ -17,20 +17,17 @@ use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::isn;
 use crate::tcp::open::{initial_receive_window, marked};
 use crate::tcp::options::{add_syn_options, advertised_mss};
-use crate::tcp::transmit::ROUND;
 
 impl Tcp {
     /// Sends a round of the SYN-ACKs that are due. False when the sink is full: what was not sent stays due. A record whose neighbour has
     /// to be asked for waits with it, without a packet.
     pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
-        for _ in 0..ROUND {
-            let Some(slot) = self.shared.queues.front_syn_ack(port) else {
-                break;
-            };
+        while let Some(slot) = self.shared.queues.syn_ack_in_turn(port) {
             let outcome = self.send_syn_ack(now, slot, sink);
             if outcome == Outcome::Full {
                 return false;
             }
+            self.shared.queues.count_syn_ack(port);
             self.shared.queues.remove_syn_ack(port, slot);
             if let Outcome::Waits(neighbour) = outcome {
                 self.shared.queues.park_syn_ack(neighbour, slot);

@@ -1,5 +1,5 @@
-//! Output: the lists of a port, drained into its frames: in turns, a few of SYN-ACKs and control, ACKs, and a few of data. Where the link
-//! takes less than there is, what has begun goes on beside what begins, and what waits is new.
+//! Output: the lists of a port, drained into its frames: in turns, a few of SYN-ACKs and control, ACKs, and some more of data. Where the link
+//! takes less than there is, what has begun goes on before what begins, and what waits is new.
 
 use std::time::Duration;
 
@@ -23,9 +23,6 @@ use crate::tcp::tcb::{Fill, Flags};
 
 /// Segments that one connection sends before others have their turn.
 const QUANTUM: u32 = 16;
-
-/// Of a list that are sent before other lists have their turn.
-pub(super) const ROUND: usize = 32;
 
 /// How an attempt to send ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +88,12 @@ impl Tcp {
                 && self.send_list(now, port, Output::Control, sink)
                 && self.send_acks(now, port, acks, sink)
                 && self.send_list(now, port, Output::Data, sink);
-            if !all || !self.shared.queues.has_lists(port) {
-                return all;
+            if !all {
+                return false;
+            }
+            self.shared.queues.begin_round(port);
+            if !self.shared.queues.has_lists(port) {
+                return true;
             }
         }
     }
@@ -105,10 +106,7 @@ impl Tcp {
         which: Output,
         sink: &mut impl FrameSink,
     ) -> bool {
-        for _ in 0..ROUND {
-            let Some(place) = self.shared.queues.front_output(port, which) else {
-                break;
-            };
+        while let Some(place) = self.shared.queues.output_in_turn(port, which) {
             let Some(mut conn) = self.conns.at(place, &mut self.shared) else {
                 self.shared.queues.remove_output(port, which, place);
                 continue;
@@ -123,6 +121,7 @@ impl Tcp {
                 let slot = conn.slot;
                 self.settle(now, slot);
             }
+            self.shared.queues.count_output(port, which);
         }
         true
     }

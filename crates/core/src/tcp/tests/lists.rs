@@ -106,6 +106,35 @@ fn on_a_full_link_what_has_begun_goes_on_beside_what_begins() {
     assert_eq!(h.drain(), 30);
 }
 
+/// A link that takes a few frames at a time is full at the end of each call: shares are not of a call, or the first list would have all of it.
+#[test]
+fn on_a_link_that_takes_little_what_has_begun_ends_before_all_have_begun() {
+    let (mut h, ids) = many(100);
+    h.sink.room = 0;
+    for port in 7000..7000 + 60 {
+        h.send(Handshake::default().syn().port(port));
+    }
+    for &id in &ids {
+        write(&mut h, id, 100);
+    }
+    let mut order = Vec::new();
+    while h.stack.has_output(PortId(0)) {
+        h.sink.room = 8;
+        h.transmit();
+        while let Some((_, to, _, _)) = h.pop() {
+            order.push(to.port() >= 7000);
+        }
+    }
+    assert_eq!(order.len(), 160, "nothing is lost");
+    let new = |part: &[bool]| part.iter().filter(|&&new| new).count();
+    assert_eq!(
+        new(&order[..96]),
+        32,
+        "a round of the new ones, and two thirds of what has begun"
+    );
+    assert_eq!(new(&order[96..]), 28, "and new ones do have their turn");
+}
+
 #[test]
 fn connections_take_turns() {
     // One with a window of 60 segments, and one with a single segment behind it.
