@@ -46,8 +46,10 @@ pub(crate) struct Runner {
     called: u64,
     /// When it last looked for frames.
     looked: Instant,
-    /// When frames last came.
-    busy: Instant,
+    /// Frames have come, and what they ask for may not be done.
+    has_work: bool,
+    /// When that was done.
+    idle: Instant,
     /// How long after that to look for more before sleeping.
     spin: Duration,
     /// Whether to sleep until a frame comes, or for a while.
@@ -80,7 +82,8 @@ impl Runner {
             now,
             called: 0,
             looked: Instant::ZERO,
-            busy: now,
+            has_work: false,
+            idle: now,
             spin,
             moderation: Moderation::new(gather, now),
             backlog: false,
@@ -163,9 +166,7 @@ impl Runner {
                 });
             }
         }
-        if frames > 0 {
-            self.busy = now;
-        }
+        self.has_work |= frames > 0;
         self.moderation.found(frames, now);
         if frames > 0 || is_due {
             self.quiet_until = Instant::ZERO;
@@ -269,9 +270,13 @@ impl Runner {
         self.moderation.nap().is_some()
     }
 
-    /// Whether frames came so recently that it is better to look for more than to sleep.
-    pub(crate) fn spins(&self) -> bool {
-        self.now.since(self.busy) < self.spin && !self.naps()
+    /// There is nothing to do now. Whether there was so recently that it is better to look for more frames than to sleep: their work does not
+    /// count, or two ends that hand each other much to do would both sleep each time.
+    pub(crate) fn spins(&mut self) -> bool {
+        if std::mem::take(&mut self.has_work) {
+            self.idle = clock::now();
+        }
+        self.now.since(self.idle) < self.spin && !self.naps()
     }
 
     /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler ran; may return early.

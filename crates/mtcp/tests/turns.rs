@@ -3,8 +3,8 @@
 
 mod support;
 
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use mtcp::{Ctl, EpollEvent, Events, Interest};
 use support::World;
@@ -58,4 +58,36 @@ fn the_ack_leaves_when_the_program_has_nothing_to_add() {
     let n = world.client.epoll_wait(ep, &mut events, None).unwrap();
     assert_eq!(n, 1, "one is ready all the time");
     assert_eq!(acks(&mut world), before + 1);
+}
+
+/// How often this thread has slept.
+fn sleeps() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// `spin_us` is how long to look for more when there is nothing to do. Two ends whose work for a burst took longer slept after each, and woke
+/// each other up for the next.
+#[test]
+fn work_is_not_time_spent_looking() {
+    let spin = Duration::from_millis(100);
+    let mut world = World::with(|config| config.spin = spin);
+    let (client, server, _) = world.connection(80);
+    let ep = world.server.epoll_create().unwrap();
+    world.client.write(client, &[1; 64]).unwrap();
+    world.client.poll().unwrap();
+    world.server.poll().unwrap();
+    assert_eq!(world.server.read(server, &mut [0; 64]), Ok(64));
+    thread::sleep(spin + spin / 2);
+    let before = sleeps();
+    let mut events = [EpollEvent::default(); 8];
+    let soon = Some(spin / 10);
+    assert_eq!(world.server.epoll_wait(ep, &mut events, soon), Ok(0));
+    assert_eq!(sleeps(), before, "it looks for more first");
+    let late = Some(spin * 2);
+    assert_eq!(world.server.epoll_wait(ep, &mut events, late), Ok(0));
+    assert!(sleeps() > before, "and sleeps when nothing comes");
 }

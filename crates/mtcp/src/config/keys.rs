@@ -138,7 +138,7 @@ table! {
         |c, v| { c.abort_on_overflow = value::switch(v)?; Ok(()) }, |c| show_switch(c.abort_on_overflow);
     old stat_print: "yes | no | NAME ...", "Print a line of rates per context and second to stderr.",
         |c, v| { c.stat_print = value::switch(v).unwrap_or(!v.is_empty()); Ok(()) }, |c| show_switch(c.stat_print);
-    new spin_us: "0..=100000", "Microseconds to look for work before sleeping, while traffic is recent.",
+    new spin_us: "0..=100000", "Microseconds to look for more frames before sleeping, once those that came are dealt with.",
         |c, v| { c.spin = Duration::from_micros(value::integer(v, 0, 100_000)?); Ok(()) }, |c| c.spin.as_micros().to_string();
     new gather_us: "0..=10000", "Microseconds to sleep at most while frames gather, where many come over AF_XDP or TAP; 0: be woken by each.",
         |c, v| { c.gather = Duration::from_micros(value::integer(v, 0, 10_000)?); Ok(()) }, |c| c.gather.as_micros().to_string();

@@ -16,7 +16,7 @@ use super::report::SUMMARY_HEAD;
 const SHM: &[&str] = &[
     "short --messages 1,8,32,64,128",
     "short --size 1024,8192",
-    "short --concurrency 1,100,10000,100000",
+    "short --concurrency 1,32,100,10000,100000",
     "short --mode paired",
     "reset",
     "latency",
