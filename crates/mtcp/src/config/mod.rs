@@ -115,7 +115,7 @@ pub struct Config {
     pub syn_cookies: SynCookies,
     /// Handshakes that end at a full backlog are reset.
     pub abort_on_overflow: bool,
-    /// How long to look for work before sleeping once those that came are dealt with; zero: never.
+    /// How long to look for more frames before sleeping, once those that came are dealt with; zero: not at all.
     pub spin: Duration,
     /// How long to let frames gather, where many come and each would end a sleep; zero: not at all.
     pub gather: Duration,
