@@ -1,6 +1,7 @@
 //! The stack as its drivers see it.
 
 use std::io;
+use std::time::Duration;
 
 use wire::frame::{FrameSink, RxFrame};
 use wire::time::Instant;
@@ -165,6 +166,11 @@ impl Stack {
     /// When [`advance`](Self::advance) wants to be called next; past values mean now; `None`: no timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.tcp.next_deadline()
+    }
+
+    /// What eight of nine round trips measured lately took longer than, over all connections; zero: none was measured.
+    pub fn near_rtt(&self) -> Duration {
+        self.tcp.shared.near_rtt.get()
     }
 
     /// What was counted since the stack was made.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
 use wire::time::Instant;
 
-use crate::Port;
 use crate::absent::AbsentPort;
 use crate::fault::{Fault, FaultSpec};
 use crate::loopback::LoopPort;
@@ -16,6 +15,7 @@ use crate::shm::ShmPort;
 use crate::sim::SimPort;
 use crate::tap::TapPort;
 use crate::xdp::XdpPort;
+use crate::{Gathers, Port};
 
 /// Does the same with whatever variant it is.
 macro_rules! each_variant {
@@ -62,7 +62,7 @@ macro_rules! impl_port {
                 each_variant!(self, Self: $($variant)*, port => port.rouse());
             }
 
-            fn gathers(&self) -> bool {
+            fn gathers(&self) -> Gathers {
                 each_variant!(self, Self: $($variant)*, port => port.gathers())
             }
 

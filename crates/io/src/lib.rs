@@ -20,4 +20,4 @@ mod virtio;
 pub mod xdp;
 
 pub use any::{AnyLink, AnyPort};
-pub use port::Port;
+pub use port::{Gathers, Port};

@@ -21,7 +21,7 @@ use pcap_file::{DataLink, Endianness, PcapError};
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, TxMeta};
 use wire::time::Instant;
 
-use crate::{Port, checksum, context};
+use crate::{Gathers, Port, checksum, context};
 
 /// Bytes between the file and us.
 const BUFFER: usize = 256 * 1024;
@@ -312,7 +312,7 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.rouse();
     }
 
-    fn gathers(&self) -> bool {
+    fn gathers(&self) -> Gathers {
         self.inner.gathers()
     }
 

@@ -7,6 +7,17 @@ use std::time::Duration;
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame};
 use wire::time::Instant;
 
+/// When it is better to nap while frames gather than to be woken by each, or to look for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gathers {
+    /// None gather meanwhile.
+    Never,
+    /// Where peers are so far that a nap makes no difference to them: to be woken costs little.
+    FromFar,
+    /// Where many come: each sleep that a frame may end costs more than a nap.
+    Always,
+}
+
 /// One queue of one interface, driven by one thread.
 ///
 /// A turn is `begin`, `receive` until it answers 0 or the budget is spent, any number of `send`s, `flush`. Frames never leave
@@ -33,9 +44,9 @@ pub trait Port: FrameSink {
     /// Frames will most likely be sent at once: wakes the other side, if it sleeps, so that it wakes while they are made. Only a hint.
     fn rouse(&mut self) {}
 
-    /// Whether frames gather while nobody sleeps on the port, and a sleep that each of them may end costs more than one that they do not.
-    fn gathers(&self) -> bool {
-        false
+    /// When to let frames gather for a moment instead of being woken by each, or looking for each.
+    fn gathers(&self) -> Gathers {
+        Gathers::Never
     }
 
     /// Publishes what was sent since the last flush and wakes the other side, at most once. A link on which the other side can read while

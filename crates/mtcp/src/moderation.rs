@@ -6,9 +6,14 @@
 //!
 //! Peers that send no more before they have an answer are held up by that. A nap has to cost nothing: where fewer frames come with naps
 //! than came without, there are none for a while, and for twice as long the next time.
+//!
+//! Over a link that wakes up for little (shared memory) there are naps only where nearly all round trips take much longer: two ends that
+//! nap would both measure little harm. There they are instead of looking again and again, which is of no use to many peers that have more
+//! to do than we.
 
 use std::time::Duration;
 
+use ::io::Gathers;
 use wire::frame::BURST;
 use wire::time::Instant;
 
@@ -23,7 +28,13 @@ const ROUND: u32 = 128;
 /// Epochs without naps after they did harm: the first time, and at most.
 const REST: u32 = 4;
 const LONGEST_REST: u32 = 128;
+/// Where naps are for peers from far, so many fit into their round trips: the kernel lets a nap take some 60 us longer.
+const NAPS: u64 = 8;
 const SECOND: u64 = 1_000_000_000;
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Frames in a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +60,7 @@ impl Tally {
 pub(crate) struct Moderation {
     /// The longest nap, nanoseconds; zero: none at all.
     most: u64,
+    gathers: Gathers,
     /// Begin of the window.
     since: Instant,
     /// Frames in it.
@@ -71,9 +83,14 @@ pub(crate) struct Moderation {
 
 impl Moderation {
     /// With naps of at most so long; zero: none.
-    pub(crate) fn new(most: Duration, now: Instant) -> Self {
+    pub(crate) fn new(most: Duration, gathers: Gathers, now: Instant) -> Self {
+        let most = match gathers {
+            Gathers::Never => Duration::ZERO,
+            Gathers::FromFar | Gathers::Always => most,
+        };
         Self {
-            most: u64::try_from(most.as_nanos()).unwrap_or(u64::MAX),
+            most: nanos(most),
+            gathers,
             since: now,
             frames: 0,
             nap: 0,
@@ -87,14 +104,14 @@ impl Moderation {
         }
     }
 
-    /// So many frames were found at `now`.
+    /// So many frames were found at `now`. Nearly all round trips took longer than `near`.
     #[inline]
-    pub(crate) fn found(&mut self, frames: usize, now: Instant) {
+    pub(crate) fn found(&mut self, frames: usize, near: Duration, now: Instant) {
         self.frames += frames as u64;
         self.behind = frames >= BURST;
         let passed = now.since(self.since);
         if passed >= WINDOW {
-            self.end_window(passed);
+            self.end_window(passed, near);
             self.since = now;
         }
     }
@@ -105,10 +122,10 @@ impl Moderation {
         (self.nap > 0 && !self.behind).then(|| Duration::from_nanos(self.nap))
     }
 
-    fn end_window(&mut self, passed: Duration) {
+    fn end_window(&mut self, passed: Duration, near: Duration) {
         let window = Tally {
             frames: std::mem::take(&mut self.frames),
-            nanos: u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX),
+            nanos: nanos(passed),
         };
         self.epoch.add(window);
         self.windows += 1;
@@ -118,12 +135,19 @@ impl Moderation {
             self.end_epoch(epoch.rate());
         }
         let rate = window.rate();
-        let is_dense = rate.saturating_mul(self.most) >= FEWEST * SECOND;
-        self.nap = if self.round > 0 && is_dense {
-            (BURST as u64 * SECOND / rate.max(1)).min(self.most)
+        self.nap = if self.round > 0 {
+            self.fitting(rate, near)
         } else {
             0
         };
+    }
+
+    /// How long to nap at so many frames per second.
+    fn fitting(&self, rate: u64, near: Duration) -> u64 {
+        let is_dense = rate.saturating_mul(self.most) >= FEWEST * SECOND;
+        let nap = (BURST as u64 * SECOND / rate.max(1)).min(self.most);
+        let holds_up = self.gathers == Gathers::FromFar && nanos(near) < nap * NAPS;
+        if is_dense && !holds_up { nap } else { 0 }
     }
 
     fn end_epoch(&mut self, rate: u64) {
@@ -174,6 +198,8 @@ mod tests {
     use super::*;
 
     const MOST: Duration = Duration::from_micros(200);
+    /// A round trip over a link beside us.
+    const NEAR: Duration = Duration::from_micros(50);
 
     fn start() -> Instant {
         Instant::from_nanos(1_000_000_000)
@@ -184,45 +210,45 @@ mod tests {
         for step in 0..ms as usize * 10 {
             *now += Duration::from_micros(100);
             let frames = per_ms * (step + 1) / 10 - per_ms * step / 10;
-            moderation.found(frames, *now);
+            moderation.found(frames, NEAR, *now);
         }
     }
 
     #[test]
     fn few_frames_are_each_worth_a_wake_up() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         run(&mut moderation, &mut now, 59, 1_000);
         assert_eq!(moderation.nap(), None);
     }
 
     #[test]
     fn a_nap_lasts_until_a_burst_has_gathered() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         run(&mut moderation, &mut now, 500, 40);
         assert_eq!(moderation.nap(), Some(Duration::from_micros(128)));
     }
 
     #[test]
     fn more_than_a_burst_is_not_slept_on() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         run(&mut moderation, &mut now, 320, 40);
         assert_eq!(moderation.nap(), Some(MOST));
-        moderation.found(BURST, now);
+        moderation.found(BURST, NEAR, now);
         assert_eq!(moderation.nap(), None);
-        moderation.found(BURST - 1, now);
+        moderation.found(BURST - 1, NEAR, now);
         assert_eq!(moderation.nap(), Some(MOST));
     }
 
     #[test]
     fn no_nap_is_longer_than_the_longest() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         run(&mut moderation, &mut now, 100, 40);
         assert_eq!(moderation.nap(), Some(MOST));
     }
 
     #[test]
     fn naps_end_soon_after_the_frames_do() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         run(&mut moderation, &mut now, 320, 40);
         run(&mut moderation, &mut now, 0, 4);
         assert_eq!(moderation.nap(), None);
@@ -230,15 +256,45 @@ mod tests {
 
     #[test]
     fn a_burst_after_a_long_silence_is_not_dense() {
-        let (mut moderation, now) = (Moderation::new(MOST, start()), start());
-        moderation.found(64, now + Duration::from_secs(10));
+        let (mut moderation, now) = (Moderation::new(MOST, Gathers::Always, start()), start());
+        moderation.found(64, NEAR, now + Duration::from_secs(10));
         assert_eq!(moderation.nap(), None);
     }
 
     #[test]
     fn where_moderation_is_off_there_are_no_naps() {
-        let (mut moderation, mut now) = (Moderation::new(Duration::ZERO, start()), start());
+        let (mut moderation, mut now) = (
+            Moderation::new(Duration::ZERO, Gathers::Always, start()),
+            start(),
+        );
         run(&mut moderation, &mut now, 5_000, 40);
+        assert_eq!(moderation.nap(), None);
+    }
+
+    /// The nap at 500 frames per millisecond over a link that wakes up for little, when round trips take so long.
+    fn nap_from(near: Duration) -> Option<Duration> {
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::FromFar, start()), start());
+        for _ in 0..400 {
+            now += Duration::from_micros(100);
+            moderation.found(50, near, now);
+        }
+        moderation.nap()
+    }
+
+    #[test]
+    fn where_being_woken_costs_little_naps_are_short_beside_round_trips() {
+        let nap = Duration::from_micros(128);
+        assert_eq!(nap_from(Duration::from_millis(20)), Some(nap));
+        assert_eq!(nap_from(nap * 8), Some(nap));
+        assert_eq!(nap_from(nap * 7), None);
+        assert_eq!(nap_from(Duration::from_micros(2)), None);
+        assert_eq!(nap_from(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn where_no_frames_gather_there_are_no_naps() {
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Never, start()), start());
+        run(&mut moderation, &mut now, 500, 40);
         assert_eq!(moderation.nap(), None);
     }
 
@@ -255,7 +311,7 @@ mod tests {
 
     #[test]
     fn naps_that_hold_peers_up_are_given_up_for_longer_and_longer() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         let first = napping(&mut moderation, &mut now, 100, 1_000);
         let later = napping(&mut moderation, &mut now, 100, 10_000);
         assert!(first < 200, "{first} of 1,000 ms were spent with naps");
@@ -264,7 +320,7 @@ mod tests {
 
     #[test]
     fn naps_that_hold_nobody_up_go_on() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         let naps = napping(&mut moderation, &mut now, 180, 10_000);
         assert!(
             naps > 9_500,
@@ -292,7 +348,7 @@ mod tests {
 
     #[test]
     fn naps_that_did_harm_once_are_tried_again() {
-        let (mut moderation, mut now) = (Moderation::new(MOST, start()), start());
+        let (mut moderation, mut now) = (Moderation::new(MOST, Gathers::Always, start()), start());
         napping(&mut moderation, &mut now, 100, 10_000);
         let naps = napping(&mut moderation, &mut now, 200, 10_000);
         assert!(

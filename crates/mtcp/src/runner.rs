@@ -69,11 +69,7 @@ impl Runner {
         (spin, gather): (Duration, Duration),
     ) -> Self {
         let now = clock::now();
-        let gather = if port.gathers() {
-            gather
-        } else {
-            Duration::ZERO
-        };
+        let moderation = Moderation::new(gather, port.gathers(), now);
         Self {
             stack,
             port,
@@ -85,7 +81,7 @@ impl Runner {
             has_work: false,
             idle: now,
             spin,
-            moderation: Moderation::new(gather, now),
+            moderation,
             backlog: false,
             quiet_until: Instant::ZERO,
             reporter: None,
@@ -167,7 +163,7 @@ impl Runner {
             }
         }
         self.has_work |= frames > 0;
-        self.moderation.found(frames, now);
+        self.moderation.found(frames, stack.near_rtt(), now);
         if frames > 0 || is_due {
             self.quiet_until = Instant::ZERO;
             stack.advance(now);

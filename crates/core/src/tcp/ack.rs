@@ -223,6 +223,7 @@ impl Conn<'_> {
 
     pub fn take_measurement(&mut self, now: Instant, micros: u32) {
         self.hot.rtt.sample(micros, self.sh.rto_bounds);
+        self.sh.near_rtt.take(micros);
         self.cold.tail.measured = true;
         // RFC 6298 §5: a measurement collapses the back-off.
         self.hot.backoff = 0;

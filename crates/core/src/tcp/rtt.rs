@@ -120,6 +120,35 @@ impl Rtt {
     }
 }
 
+/// What eight round trips of nine take longer than, over all connections: who is nearer than this is few.
+///
+/// An estimate that costs a comparison: each shorter one takes a 16th of it away, each longer one adds a 128th, which is in balance where
+/// one of nine is shorter.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NearRtt {
+    /// µs, times 256.
+    estimate: u32,
+}
+
+impl NearRtt {
+    /// Longer ones count as one second, µs.
+    const MOST: u32 = 1_000_000;
+
+    /// Takes a measurement, µs.
+    pub fn take(&mut self, micros: u32) {
+        if micros.min(Self::MOST) << 8 < self.estimate {
+            self.estimate -= self.estimate >> 4;
+        } else {
+            self.estimate += (self.estimate >> 7) + 16;
+        }
+    }
+
+    /// Zero: nothing was measured yet.
+    pub fn get(self) -> Duration {
+        Duration::from_micros(u64::from(self.estimate >> 8))
+    }
+}
+
 /// The shortest round trip of the last few minutes, which a path that has become longer must not keep short for ever.
 /// RFC 8985 §6.2-1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,6 +249,41 @@ mod tests {
     }
 
     /// RFC 6298 §4-1.
+    #[test]
+    fn near_is_what_one_round_trip_of_nine_is_shorter_than() {
+        let mut near = NearRtt::default();
+        assert_eq!(near.get(), Duration::ZERO);
+        // 0 to 899 us, in an order that has no pattern.
+        for i in 0..20_000_u32 {
+            near.take((i.wrapping_mul(2_654_435_761) >> 8) % 900);
+        }
+        let micros = near.get().as_micros();
+        assert!((60..200).contains(&micros), "{micros} us");
+    }
+
+    #[test]
+    fn a_few_that_are_near_among_many_that_are_far_count() {
+        let mut near = NearRtt::default();
+        for i in 0..20_000 {
+            near.take(if i % 4 == 0 { 3 } else { 20_000 });
+        }
+        assert!(near.get() < Duration::from_micros(50), "{:?}", near.get());
+    }
+
+    #[test]
+    fn no_round_trip_is_too_long_for_an_estimate() {
+        let mut near = NearRtt::default();
+        for _ in 0..1_000_000 {
+            near.take(u32::MAX);
+        }
+        assert!(near.get() > Duration::from_millis(800), "{:?}", near.get());
+        assert!(
+            near.get() < Duration::from_millis(1_200),
+            "{:?}",
+            near.get()
+        );
+    }
+
     #[test]
     fn steady_rtt_converges() {
         let mut rtt = Rtt::new(BOUNDS);

@@ -23,7 +23,7 @@ use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
 use crate::tcp::rate::Rates;
 use crate::tcp::reassembly::Held;
-use crate::tcp::rtt::Bounds;
+use crate::tcp::rtt::{Bounds, NearRtt};
 use crate::tcp::sent::SentLog;
 use crate::tcp::spurious::Doubt;
 use crate::wheel::Wheel;
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     /// What may have to be taken back, for the connections that have reacted to loss.
     pub doubts: SidePool<Doubt>,
     pub options: OptionSets,
+    /// How long the round trips are of nearly all connections.
+    pub near_rtt: NearRtt,
     /// The send buffer that each connection gets over a short path.
     pub near: u32,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
@@ -88,6 +90,7 @@ impl Shared {
             doubts: SidePool::new(connections)?,
             // One more: a connection takes its next options before it releases those before.
             options: OptionSets::new(connections + config.max_listeners + 1)?,
+            near_rtt: NearRtt::default(),
             near: 0,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
             issuer: Issuer::new(config.common_secret()),

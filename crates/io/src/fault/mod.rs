@@ -20,7 +20,7 @@ use wire::time::Instant;
 pub use self::lane::Injected;
 use self::lane::Lane;
 pub use self::spec::FaultSpec;
-use crate::{Port, checksum};
+use crate::{Gathers, Port, checksum};
 
 /// Frames held back in each direction, at most; more are lost, as in a router with a queue of this length.
 const SLOTS: u32 = 8192;
@@ -196,7 +196,7 @@ impl<P: Port> Port for Fault<P> {
         }
     }
 
-    fn gathers(&self) -> bool {
+    fn gathers(&self) -> Gathers {
         self.inner.gathers()
     }
 

@@ -18,7 +18,7 @@ use super::endpoint::{Endpoint, new_bells};
 use super::handshake;
 use super::ring::Corrupt;
 use super::socket;
-use crate::{Port, context, poll};
+use crate::{Gathers, Port, context, poll};
 
 /// How often a busy port looks whether its peer is still there.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -416,6 +416,10 @@ impl Port for ShmPort {
                 .map(|fd| fd.as_raw_fd()),
         );
         Ok(None)
+    }
+
+    fn gathers(&self) -> Gathers {
+        Gathers::FromFar
     }
 
     fn capabilities(&self) -> Capabilities {

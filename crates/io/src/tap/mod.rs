@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use wire::frame::{BURST, Capabilities, FrameSink, LONGEST, MacAddr, RxFrame, RxMeta, TxMeta};
 
 use self::batch::Batch;
-use crate::{Port, context, poll, virtio};
+use crate::{Gathers, Port, context, poll, virtio};
 
 /// The kernel's limit (MAX_TAP_QUEUES).
 const MAX_QUEUES: u16 = 256;
@@ -227,8 +227,8 @@ impl Port for TapPort {
         n
     }
 
-    fn gathers(&self) -> bool {
-        true
+    fn gathers(&self) -> Gathers {
+        Gathers::Always
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags};
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
 
 use crate::netlink::Link;
-use crate::port::Port;
+use crate::port::{Gathers, Port};
 use crate::{context, poll, virtio};
 
 use super::checksum;
@@ -191,8 +191,8 @@ impl Port for XdpPort {
             .any(|queue| queue.has_received() || queue.is_stuck())
     }
 
-    fn gathers(&self) -> bool {
-        true
+    fn gathers(&self) -> Gathers {
+        Gathers::Always
     }
 
     fn flush(&mut self) -> io::Result<()> {
