@@ -248,7 +248,6 @@ mod tests {
         assert_eq!(rtt.rto(), Duration::from_micros(362_500));
     }
 
-    /// RFC 6298 §4-1.
     #[test]
     fn near_is_what_one_round_trip_of_nine_is_shorter_than() {
         let mut near = NearRtt::default();
@@ -284,6 +283,7 @@ mod tests {
         );
     }
 
+    /// RFC 6298 §4-1.
     #[test]
     fn steady_rtt_converges() {
         let mut rtt = Rtt::new(BOUNDS);
