@@ -70,8 +70,6 @@ impl Network {
                     addresses: Vec::new(),
                 };
                 namespaces.join(&[ours, kernel])?;
-                // The kernel leaves checksums to hardware that a veth pair does not have; and its end must poll (GRO) to get our frames.
-                namespaces.ethtool(1, &["-K", AFXDP[1], "tx", "off", "gro", "on"])?;
             }
             LinkKind::Tap => namespaces.tap(
                 0,

@@ -45,7 +45,7 @@ impl DemoArgs {
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
         let privileged = has_net_admin() && !self.shm;
         require(if privileged {
-            &["ip", "ethtool", "curl", "ab", "sha256sum"]
+            &["ip", "curl", "ab", "sha256sum"]
         } else {
             &["sha256sum"]
         })?;

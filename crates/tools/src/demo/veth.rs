@@ -91,7 +91,7 @@ pub(super) fn run(
             table("rates to the kernel's client, a veth pair each", &rates)
         );
         println!(
-            "mTCP: AF_XDP on one pair, whose other end computes its checksums. Kernel: a pair of its own with the kernel's settings."
+            "mTCP: AF_XDP on one pair. Kernel: a pair of its own. Both pairs are as the kernel makes them."
         );
     }
     Ok(())

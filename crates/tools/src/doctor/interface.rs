@@ -82,9 +82,6 @@ pub(crate) fn check(name: &str) -> Vec<Check> {
         attached(name, &link),
     ];
     checks.extend(offloads(name));
-    if driver == "veth" {
-        checks.push(veth_peer(name, &link));
-    }
     checks
 }
 
@@ -245,28 +242,6 @@ fn offloads(name: &str) -> Vec<Check> {
         )];
     }
     vec![Check::ok(what, "LRO is off")]
-}
-
-/// The other end of a veth pair: `ip` names it if it is in this namespace.
-fn veth_peer(name: &str, link: &Value) -> Check {
-    let what = format!("{name} peer");
-    let Some(peer) = link.get("link").and_then(Value::as_str) else {
-        let remedy = "in its namespace: ethtool -K PEER tx off gro on";
-        return Check::warn(
-            what,
-            "in another namespace: its checksums may be unfinished",
-            remedy,
-        );
-    };
-    let features = features(peer).unwrap_or_default();
-    if is_on(&features, "tx-checksumming") {
-        return Check::warn(
-            what,
-            format!("{peer} leaves checksums unfinished"),
-            format!("ethtool -K {peer} tx off"),
-        );
-    }
-    Check::ok(what, format!("{peer} finishes its checksums"))
 }
 
 #[cfg(test)]
