@@ -29,9 +29,9 @@ echo '#include <bpf/bpf_helpers.h>' | "$clang" -target bpf -include linux/types.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# compile NAME: -mcpu=v2 runs on every kernel that has AF_XDP. The object says nothing of where it was built.
+# compile NAME CPU: v2 runs on every kernel that has AF_XDP, v3 has 32-bit atomics. The object says nothing of where it was built.
 compile() {
-    "$clang" -O2 -g -target bpf -mcpu=v2 -Wall -Wextra -Werror -I"$include" \
+    "$clang" -O2 -g -target bpf -mcpu="$2" -Wall -Wextra -Werror -I"$include" \
         -fdebug-compilation-dir=. -c "$1.bpf.c" -o "$work/new.o"
     "$strip" -g "$work/new.o"
 }
@@ -54,10 +54,12 @@ compare() {
     echo "check.sh: $name.bpf.o matches $name.bpf.c"
 }
 
-for program in steer:xdp volley:classifier; do
-    name=${program%:*}
+for program in steer:xdp:v2 volley:classifier:v2 letters:classifier:v3; do
+    name=${program%%:*}
+    cpu=${program##*:}
     section=${program#*:}
-    compile "$name"
+    section=${section%:*}
+    compile "$name" "$cpu"
     if [ "${1:-}" = --update ]; then
         cp "$work/new.o" "$name.bpf.o"
         echo "check.sh: wrote $name.bpf.o"

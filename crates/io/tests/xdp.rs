@@ -22,7 +22,8 @@ use wire::ip::Protocol;
 
 use xdp_support::frames::{self, carries, checksum_is_right, ethernet, ipv4, udp, udp_to_us};
 use xdp_support::{
-    DEADLINE, KERNEL, KERNEL6, OURS, OURS6, PEER, PEER6, Pair, config, is_root, peer_socket,
+    DEADLINE, KERNEL, KERNEL6, MODES, OURS, OURS6, PEER, PEER6, Pair, config, has_traffic_control,
+    is_root, peer_socket,
 };
 
 fn exchange_arp_and_icmp(config: &XdpConfig, attachment: Attachment) {
@@ -61,7 +62,18 @@ fn exchange_arp_and_icmp(config: &XdpConfig, attachment: Attachment) {
 #[test]
 fn a_kernel_peer_answers_arp_and_ping_in_native_mode() {
     if is_root() {
-        exchange_arp_and_icmp(&config(), Attachment::Native);
+        let config = XdpConfig {
+            mode: AttachMode::Native,
+            ..config()
+        };
+        exchange_arp_and_icmp(&config, Attachment::Native);
+    }
+}
+
+#[test]
+fn a_kernel_peer_answers_arp_and_ping_through_traffic_control() {
+    if is_root() && has_traffic_control() {
+        exchange_arp_and_icmp(&config(), Attachment::TrafficControl);
     }
 }
 
@@ -82,13 +94,15 @@ fn the_peer_asks_for_our_hardware_address() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    peer_socket(&pair, PEER)
-        .send_to(b"first", (OURS, 2000))
-        .unwrap();
-    station.answer_arp();
-    station.expect("datagram", |frame| carries(frame, Protocol::UDP, b"first"));
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        peer_socket(&pair, PEER)
+            .send_to(b"first", (OURS, 2000))
+            .unwrap();
+        station.answer_arp();
+        station.expect("datagram", |frame| carries(frame, Protocol::UDP, b"first"));
+    }
 }
 
 #[test]
@@ -96,23 +110,25 @@ fn neighbour_solicitations_for_our_address_reach_us() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    peer_socket(&pair, PEER6)
-        .send_to(b"six", (OURS6, 2000))
-        .unwrap();
-    station.expect("neighbour solicitation", frames::is_solicitation);
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    station.send(&frames::neighbour_advertisement(ours, peer));
-    let datagram = station.expect("datagram", |frame| {
-        frames::parse_ipv6(frame)
-            .is_some_and(|(ip, payload)| ip.dst == OURS6 && payload.ends_with(b"six"))
-    });
-    assert_eq!(
-        datagram.meta.checksum,
-        RxChecksum::Trusted,
-        "a veth leaves checksums of its kernel unfinished"
-    );
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        peer_socket(&pair, PEER6)
+            .send_to(b"six", (OURS6, 2000))
+            .unwrap();
+        station.expect("neighbour solicitation", frames::is_solicitation);
+        let (ours, peer) = (station.port.mac(), station.peer_mac);
+        station.send(&frames::neighbour_advertisement(ours, peer));
+        let datagram = station.expect("datagram", |frame| {
+            frames::parse_ipv6(frame)
+                .is_some_and(|(ip, payload)| ip.dst == OURS6 && payload.ends_with(b"six"))
+        });
+        assert_eq!(
+            datagram.meta.checksum,
+            RxChecksum::Trusted,
+            "a veth leaves checksums of its kernel unfinished"
+        );
+    }
 }
 
 #[test]
@@ -120,30 +136,32 @@ fn the_kernel_on_our_end_keeps_its_own_traffic() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    // Neighbour discovery and ARP for the kernel's addresses pass, and so do the datagrams, both ways.
-    for (kernel, peer) in [
-        (IpAddr::from(KERNEL), IpAddr::from(PEER)),
-        (KERNEL6.into(), PEER6.into()),
-    ] {
-        let server = pair.ours.run(|| UdpSocket::bind((kernel, 0))).unwrap();
-        server.set_read_timeout(Some(DEADLINE)).unwrap();
-        let client = peer_socket(&pair, peer);
-        client
-            .send_to(b"ping", server.local_addr().unwrap())
-            .unwrap();
-        let mut buffer = [0; 16];
-        let (len, from) = server.recv_from(&mut buffer).unwrap();
-        server.send_to(&buffer[..len], from).unwrap();
-        assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        // Neighbour discovery and ARP for the kernel's addresses pass, and so do the datagrams, both ways.
+        for (kernel, peer) in [
+            (IpAddr::from(KERNEL), IpAddr::from(PEER)),
+            (KERNEL6.into(), PEER6.into()),
+        ] {
+            let server = pair.ours.run(|| UdpSocket::bind((kernel, 0))).unwrap();
+            server.set_read_timeout(Some(DEADLINE)).unwrap();
+            let client = peer_socket(&pair, peer);
+            client
+                .send_to(b"ping", server.local_addr().unwrap())
+                .unwrap();
+            let mut buffer = [0; 16];
+            let (len, from) = server.recv_from(&mut buffer).unwrap();
+            server.send_to(&buffer[..len], from).unwrap();
+            assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+        }
+        assert_eq!(ping(&pair, KERNEL.into()), "pong");
+        station.poll();
+        assert!(
+            station.arrived.is_empty(),
+            "the kernel's traffic came to us"
+        );
     }
-    assert_eq!(ping(&pair, KERNEL.into()), "pong");
-    station.poll();
-    assert!(
-        station.arrived.is_empty(),
-        "the kernel's traffic came to us"
-    );
 }
 
 /// Pings `address` from the peer with a raw ICMP socket.
@@ -171,43 +189,53 @@ fn a_tag_is_looked_through_and_fragments_go_by_address() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    let raw = pair.raw();
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    let packet = |to, data: &[u8]| ipv4((PEER, to), Protocol::UDP, data, |_| ());
-    let frame = |vlan, packet: &[u8]| ethernet(peer, ours, EtherType::IPV4, vlan, packet);
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        let raw = pair.raw();
+        let (ours, peer) = (station.port.mac(), station.peer_mac);
+        let packet = |to, data: &[u8]| ipv4((PEER, to), Protocol::UDP, data, |_| ());
+        let frame = |vlan, packet: &[u8]| ethernet(peer, ours, EtherType::IPV4, vlan, packet);
 
-    raw.send(&frame(Some(5), &packet(KERNEL, b"tagged, not ours")));
-    raw.send(&frame(Some(5), &packet(OURS, b"tagged, and ours")));
-    let arrived = station.expect("tagged packet", |_| true);
-    assert_eq!(
-        arrived.bytes,
-        frame(Some(5), &packet(OURS, b"tagged, and ours"))
-    );
+        raw.send(&frame(Some(5), &packet(KERNEL, b"tagged, not ours")));
+        // Two tags, and one of another kind.
+        let mut tagged = frame(Some(5), &packet(OURS, b"tagged twice"));
+        tagged.splice(12..12, [0x81, 0, 0, 6]);
+        raw.send(&tagged);
+        tagged.splice(12..16, [0x88, 0xa8, 0, 6]);
+        raw.send(&tagged);
+        tagged.splice(16..20, []);
+        raw.send(&tagged);
+        raw.send(&frame(Some(5), &packet(OURS, b"tagged, and ours")));
+        let arrived = station.expect("tagged packet", |_| true);
+        assert_eq!(
+            arrived.bytes,
+            frame(Some(5), &packet(OURS, b"tagged, and ours"))
+        );
 
-    let fragment = |offset, more, data: &[u8]| {
-        ipv4((PEER, OURS), Protocol::UDP, data, |ip| {
-            (ip.fragment_offset, ip.more_fragments, ip.dont_fragment) = (offset, more, false);
-        })
-    };
-    raw.send(&frame(None, &fragment(0, true, b"12345678")));
-    raw.send(&frame(None, &fragment(8, false, b"the rest")));
-    for data in [b"12345678", b"the rest"] {
-        let arrived = station.expect("fragment", |_| true);
-        assert!(carries(&arrived.bytes, Protocol::UDP, data));
-        assert_eq!(arrived.meta.checksum, RxChecksum::Unverified);
+        let fragment = |offset, more, data: &[u8]| {
+            ipv4((PEER, OURS), Protocol::UDP, data, |ip| {
+                (ip.fragment_offset, ip.more_fragments, ip.dont_fragment) = (offset, more, false);
+            })
+        };
+        raw.send(&frame(None, &fragment(0, true, b"12345678")));
+        raw.send(&frame(None, &fragment(8, false, b"the rest")));
+        for data in [b"12345678", b"the rest"] {
+            let arrived = station.expect("fragment", |_| true);
+            assert!(carries(&arrived.bytes, Protocol::UDP, data));
+            assert_eq!(arrived.meta.checksum, RxChecksum::Unverified);
+        }
+
+        let mut options = ipv4((PEER, OURS), Protocol::UDP, b"after options", |_| ());
+        options[0] = 0x46;
+        raw.send(&frame(None, &options));
+        assert!(
+            station
+                .expect("packet with options", |_| true)
+                .bytes
+                .ends_with(b"after options")
+        );
     }
-
-    let mut options = ipv4((PEER, OURS), Protocol::UDP, b"after options", |_| ());
-    options[0] = 0x46;
-    raw.send(&frame(None, &options));
-    assert!(
-        station
-            .expect("packet with options", |_| true)
-            .bytes
-            .ends_with(b"after options")
-    );
 }
 
 #[test]
@@ -215,22 +243,24 @@ fn malformed_frames_are_left_to_the_kernel() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    let raw = pair.raw();
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    let whole = udp_to_us(peer, ours, b"");
-    // Cut before the end of the destination address; as an unknown type; as version 5; ARP with other address lengths.
-    raw.send(&whole[..33]);
-    raw.send(&ethernet(peer, ours, EtherType(0x88b5), None, &whole[14..]));
-    raw.send(&[&whole[..14], &[0x55], &whole[15..]].concat());
-    let mut arp = frames::arp_reply(peer, ours);
-    arp[38..42].copy_from_slice(&OURS.octets());
-    arp[18] = 8;
-    raw.send(&arp);
-    raw.send(&udp_to_us(peer, ours, b"whole"));
-    let first = station.expect("frame", |_| true);
-    assert!(carries(&first.bytes, Protocol::UDP, b"whole"));
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        let raw = pair.raw();
+        let (ours, peer) = (station.port.mac(), station.peer_mac);
+        let whole = udp_to_us(peer, ours, b"");
+        // Cut before the end of the destination address; as an unknown type; as version 5; ARP with other address lengths.
+        raw.send(&whole[..33]);
+        raw.send(&ethernet(peer, ours, EtherType(0x88b5), None, &whole[14..]));
+        raw.send(&[&whole[..14], &[0x55], &whole[15..]].concat());
+        let mut arp = frames::arp_reply(peer, ours);
+        arp[38..42].copy_from_slice(&OURS.octets());
+        arp[18] = 8;
+        raw.send(&arp);
+        raw.send(&udp_to_us(peer, ours, b"whole"));
+        let first = station.expect("frame", |_| true);
+        assert!(carries(&first.bytes, Protocol::UDP, b"whole"));
+    }
 }
 
 #[test]
@@ -238,61 +268,63 @@ fn unfinished_checksums_are_trusted_on_a_veth_and_damage_is_not() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    let is_syn = |frame: &[u8]| {
-        frames::parse_ipv4(frame).is_some_and(|(ip, _)| ip.protocol == Protocol::TCP)
-    };
-    let connect = || {
-        pair.peer.run(|| {
-            TcpStream::connect_timeout(&(OURS, 80).into(), Duration::from_millis(1)).is_err()
-        })
-    };
-    let add_neighbour = format!("neighbour replace {OURS} lladdr {ours} dev peer0");
-    pair.peer.ip(&add_neighbour);
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        let (ours, peer) = (station.port.mac(), station.peer_mac);
+        let is_syn = |frame: &[u8]| {
+            frames::parse_ipv4(frame).is_some_and(|(ip, _)| ip.protocol == Protocol::TCP)
+        };
+        let connect = || {
+            pair.peer.run(|| {
+                TcpStream::connect_timeout(&(OURS, 80).into(), Duration::from_millis(1)).is_err()
+            })
+        };
+        let add_neighbour = format!("neighbour replace {OURS} lladdr {ours} dev peer0");
+        pair.peer.ip(&add_neighbour);
 
-    assert!(
+        assert!(
+            pair.peer
+                .run(|| ethtool::offloads("peer0").unwrap().tx_checksum)
+        );
+        assert!(connect());
+        let syn = station.expect("SYN", is_syn);
+        let (ip, segment) = frames::parse_ipv4(&syn.bytes).unwrap();
+        let partial = pseudo_header(
+            ip.src.into(),
+            ip.dst.into(),
+            Protocol::TCP,
+            segment.len() as u32,
+        );
+        assert_eq!(
+            segment[16..18],
+            partial.to_be_bytes(),
+            "this is what an unfinished checksum looks like"
+        );
+        assert!(!checksum_is_right(&syn.bytes));
+        assert_eq!(syn.meta.checksum, RxChecksum::Trusted);
+
         pair.peer
-            .run(|| ethtool::offloads("peer0").unwrap().tx_checksum)
-    );
-    assert!(connect());
-    let syn = station.expect("SYN", is_syn);
-    let (ip, segment) = frames::parse_ipv4(&syn.bytes).unwrap();
-    let partial = pseudo_header(
-        ip.src.into(),
-        ip.dst.into(),
-        Protocol::TCP,
-        segment.len() as u32,
-    );
-    assert_eq!(
-        segment[16..18],
-        partial.to_be_bytes(),
-        "this is what an unfinished checksum looks like"
-    );
-    assert!(!checksum_is_right(&syn.bytes));
-    assert_eq!(syn.meta.checksum, RxChecksum::Trusted);
+            .run(|| ethtool::set_tx_checksum("peer0", false).unwrap());
+        assert!(
+            !pair
+                .peer
+                .run(|| ethtool::offloads("peer0").unwrap().tx_checksum)
+        );
+        station.arrived.clear();
+        assert!(connect());
+        let finished = station.expect("finished SYN", |frame| {
+            is_syn(frame) && checksum_is_right(frame)
+        });
+        assert_eq!(finished.meta.checksum, RxChecksum::Unverified);
 
-    pair.peer
-        .run(|| ethtool::set_tx_checksum("peer0", false).unwrap());
-    assert!(
-        !pair
-            .peer
-            .run(|| ethtool::offloads("peer0").unwrap().tx_checksum)
-    );
-    station.arrived.clear();
-    assert!(connect());
-    let finished = station.expect("finished SYN", |frame| {
-        is_syn(frame) && checksum_is_right(frame)
-    });
-    assert_eq!(finished.meta.checksum, RxChecksum::Unverified);
-
-    let mut damaged = udp_to_us(peer, ours, b"damaged on the way");
-    let last = damaged.len() - 1;
-    damaged[last] ^= 0x20;
-    pair.raw().send(&damaged);
-    let arrived = station.expect("damaged datagram", |frame| frame == damaged);
-    assert_eq!(arrived.meta.checksum, RxChecksum::Unverified);
+        let mut damaged = udp_to_us(peer, ours, b"damaged on the way");
+        let last = damaged.len() - 1;
+        damaged[last] ^= 0x20;
+        pair.raw().send(&damaged);
+        let arrived = station.expect("damaged datagram", |frame| frame == damaged);
+        assert_eq!(arrived.meta.checksum, RxChecksum::Unverified);
+    }
 }
 
 #[test]
@@ -300,20 +332,24 @@ fn the_checksum_policy_is_obeyed() {
     if !is_root() {
         return;
     }
-    for (checksums, expected) in [
-        (ChecksumPolicy::Verify, RxChecksum::Unverified),
-        (ChecksumPolicy::Trust, RxChecksum::Trusted),
-    ] {
-        let pair = Pair::new(1);
-        let mut station = pair.station_with(&XdpConfig {
-            checksums,
-            ..config()
-        });
-        peer_socket(&pair, PEER)
-            .send_to(b"policy", (OURS, 2000))
-            .unwrap();
-        station.answer_arp();
-        let datagram = station.expect("datagram", |frame| carries(frame, Protocol::UDP, b"policy"));
-        assert_eq!(datagram.meta.checksum, expected);
+    for mode in MODES {
+        for (checksums, expected) in [
+            (ChecksumPolicy::Verify, RxChecksum::Unverified),
+            (ChecksumPolicy::Trust, RxChecksum::Trusted),
+        ] {
+            let pair = Pair::new(1);
+            let mut station = pair.station_with(&XdpConfig {
+                checksums,
+                mode,
+                ..config()
+            });
+            peer_socket(&pair, PEER)
+                .send_to(b"policy", (OURS, 2000))
+                .unwrap();
+            station.answer_arp();
+            let datagram =
+                station.expect("datagram", |frame| carries(frame, Protocol::UDP, b"policy"));
+            assert_eq!(datagram.meta.checksum, expected);
+        }
     }
 }

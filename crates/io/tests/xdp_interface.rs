@@ -13,14 +13,26 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use aya::programs::{SchedClassifier, TcAttachType};
 use io::Port;
 use io::netlink::{self, XdpAttachment, ethtool};
-use io::xdp::{XdpConfig, XdpPort, ZeroCopy};
+use io::xdp::{AttachMode, XdpConfig, XdpPort, ZeroCopy};
 use wire::frame::{FrameSink, TxMeta};
 use wire::ip::Protocol;
 
 use xdp_support::frames::{self, carries, udp_to_us};
-use xdp_support::{DEADLINE, KERNEL, KERNEL6, OURS, PEER, Pair, config, is_root, peer_socket};
+use xdp_support::{
+    DEADLINE, KERNEL, KERNEL6, MODES, OURS, PEER, Pair, config, has_traffic_control, is_root,
+    peer_socket,
+};
+
+/// The default configuration, but by XDP where a veth pair has better.
+fn native() -> XdpConfig {
+    XdpConfig {
+        mode: AttachMode::Native,
+        ..config()
+    }
+}
 
 /// Receives on all `ports` until each of `count` datagrams has come; says how many came from which queue's port.
 fn collect(ports: &mut [XdpPort], count: usize) -> Vec<usize> {
@@ -151,6 +163,10 @@ fn errors_say_what_to_do() {
         "use copy mode",
     );
     let open = pair.open(&config()).unwrap();
+    fails(&config(), "end its owner");
+    fails(&native(), "end its owner");
+    drop(open);
+    let open = pair.open(&native()).unwrap();
     fails(&config(), "ip link set dev xdp0 xdp off");
     drop(open);
     drop(pair.open(&config()).unwrap());
@@ -203,7 +219,11 @@ fn an_address_that_the_kernel_owns_too_is_reported() {
         interface.conflicts(),
         [IpAddr::from(KERNEL), KERNEL6.into()]
     );
-    assert_eq!(interface.mode().to_string(), "native XDP, copy");
+    let by = match has_traffic_control() {
+        true => "traffic control, copy",
+        false => "native XDP, copy",
+    };
+    assert_eq!(interface.mode().to_string(), by);
     assert!(interface.link().is_veth());
 }
 
@@ -212,26 +232,28 @@ fn a_removed_interface_ends_wait_and_flush() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    pair.peer.ip("link delete peer0");
-    let end = Instant::now() + DEADLINE;
-    let error = loop {
-        match station.port.wait(None, None) {
-            Ok(()) => assert!(Instant::now() < end, "nothing noticed"),
-            Err(error) => break error,
-        }
-    };
-    assert!(
-        error.to_string().contains("interface xdp0 was removed"),
-        "{error}"
-    );
-    assert!(station.port.wait(None, None).is_err());
-    assert!(station.port.send(|_| TxMeta {
-        len: 60,
-        ..TxMeta::default()
-    }));
-    assert!(station.port.flush().is_err());
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        pair.peer.ip("link delete peer0");
+        let end = Instant::now() + DEADLINE;
+        let error = loop {
+            match station.port.wait(None, None) {
+                Ok(()) => assert!(Instant::now() < end, "nothing noticed"),
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            error.to_string().contains("interface xdp0 was removed"),
+            "{error}"
+        );
+        assert!(station.port.wait(None, None).is_err());
+        assert!(station.port.send(|_| TxMeta {
+            len: 60,
+            ..TxMeta::default()
+        }));
+        assert!(station.port.flush().is_err());
+    }
 }
 
 #[test]
@@ -242,7 +264,7 @@ fn overflow_is_counted_and_loses_no_frame_for_good() {
     let pair = Pair::new(1);
     let mut station = pair.station_with(&XdpConfig {
         frames: Some(128),
-        ..config()
+        ..native()
     });
     let raw = pair.raw();
     let flood = udp_to_us(station.peer_mac, station.port.mac(), b"flood");
@@ -280,46 +302,49 @@ fn many_frames_go_out_and_come_back_whole() {
     if !is_root() {
         return;
     }
-    let pair = Pair::new(1);
-    let mut station = pair.station_with(&XdpConfig {
-        frames: Some(256),
-        ..config()
-    });
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    station.send(&frames::arp_request(ours));
-    station.expect("ARP reply", frames::is_arp_reply);
-    // The kernel echoes each ping: what comes back is what went out, in order.
-    let (mut sent, mut came) = (0_u32, 0_u32);
-    let end = Instant::now() + DEADLINE;
-    while came < 20_000 {
-        assert!(Instant::now() < end, "{sent} sent, {came} came back");
-        while sent < came + 100 && sent < 20_000 {
-            let ping = frames::echo_request(ours, peer, &sent.to_ne_bytes());
-            let fill = |room: &mut [u8]| {
-                room[..ping.len()].copy_from_slice(&ping);
-                TxMeta {
-                    len: ping.len(),
-                    ..TxMeta::default()
+    for mode in MODES {
+        let pair = Pair::new(1);
+        let mut station = pair.station_with(&XdpConfig {
+            frames: Some(256),
+            mode,
+            ..config()
+        });
+        let (ours, peer) = (station.port.mac(), station.peer_mac);
+        station.send(&frames::arp_request(ours));
+        station.expect("ARP reply", frames::is_arp_reply);
+        // The kernel echoes each ping: what comes back is what went out, in order.
+        let (mut sent, mut came) = (0_u32, 0_u32);
+        let end = Instant::now() + DEADLINE;
+        while came < 20_000 {
+            assert!(Instant::now() < end, "{sent} sent, {came} came back");
+            while sent < came + 100 && sent < 20_000 {
+                let ping = frames::echo_request(ours, peer, &sent.to_ne_bytes());
+                let fill = |room: &mut [u8]| {
+                    room[..ping.len()].copy_from_slice(&ping);
+                    TxMeta {
+                        len: ping.len(),
+                        ..TxMeta::default()
+                    }
+                };
+                if !station.port.send(fill) {
+                    break;
                 }
-            };
-            if !station.port.send(fill) {
-                break;
+                sent += 1;
             }
-            sent += 1;
-        }
-        station.port.flush().unwrap();
-        station.poll();
-        for echo in station.arrived.drain(..) {
-            if carries(&echo.bytes, Protocol::ICMP, &came.to_ne_bytes()) {
-                came += 1;
+            station.port.flush().unwrap();
+            station.poll();
+            for echo in station.arrived.drain(..) {
+                if carries(&echo.bytes, Protocol::ICMP, &came.to_ne_bytes()) {
+                    came += 1;
+                }
             }
+            station
+                .port
+                .wait(Some(Duration::from_millis(1)), None)
+                .unwrap();
         }
-        station
-            .port
-            .wait(Some(Duration::from_millis(1)), None)
-            .unwrap();
+        assert_eq!(station.port.losses(), (0, 0));
     }
-    assert_eq!(station.port.losses(), (0, 0));
 }
 
 #[test]
@@ -327,24 +352,26 @@ fn wait_ends_when_the_caller_is_woken_and_at_once_when_frames_wait() {
     if !is_root() {
         return;
     }
-    use std::os::fd::AsFd;
-    let pair = Pair::new(1);
-    let mut station = pair.station();
-    let wake = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    let before = Instant::now();
-    station
-        .port
-        .wait(Some(Duration::from_secs(60)), Some(wake.as_fd()))
-        .unwrap();
-    pair.raw()
-        .send(&udp_to_us(station.peer_mac, station.port.mac(), b"waiting"));
-    while station.poll() == 0 {
+    for mode in MODES {
+        use std::os::fd::AsFd;
+        let pair = Pair::new(1);
+        let mut station = pair.station_in(mode);
+        let wake = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let before = Instant::now();
         station
             .port
-            .wait(Some(Duration::from_secs(60)), None)
+            .wait(Some(Duration::from_secs(60)), Some(wake.as_fd()))
             .unwrap();
+        pair.raw()
+            .send(&udp_to_us(station.peer_mac, station.port.mac(), b"waiting"));
+        while station.poll() == 0 {
+            station
+                .port
+                .wait(Some(Duration::from_secs(60)), None)
+                .unwrap();
+        }
+        assert!(before.elapsed() < Duration::from_secs(30));
     }
-    assert!(before.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
@@ -352,6 +379,19 @@ fn the_program_goes_with_a_killed_process() {
     if !is_root() {
         return;
     }
+    kill_the_holder("native", || {
+        usize::from(netlink::link("xdp0").unwrap().xdp == XdpAttachment::Native)
+    });
+    if has_traffic_control() {
+        kill_the_holder("auto", || {
+            let ingress = TcAttachType::Ingress;
+            SchedClassifier::query_tcx("xdp0", ingress).unwrap().1.len()
+        });
+    }
+}
+
+/// Has another process open our end in this mode, and kills it. `attached` counts the programs on it.
+fn kill_the_holder(mode: &str, attached: impl Fn() -> usize + Sync) {
     let pair = Pair::new(1);
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
@@ -361,20 +401,20 @@ fn the_program_goes_with_a_killed_process() {
             "--nocapture",
         ])
         .env("XDP_TEST_NAMESPACE", pair.ours.path())
+        .env("XDP_TEST_MODE", mode)
         .spawn()
         .unwrap();
-    let attached = || pair.ours.run(|| netlink::link("xdp0").unwrap().xdp);
     let become_attached = |expected, limit: Duration| {
         let end = Instant::now() + limit;
-        while attached() != expected {
+        while pair.ours.run(&attached) != expected {
             assert!(Instant::now() < end, "{expected:?} expected");
             std::thread::sleep(Duration::from_millis(5));
         }
     };
-    become_attached(XdpAttachment::Native, DEADLINE);
+    become_attached(1, DEADLINE);
     child.kill().unwrap();
     child.wait().unwrap();
-    become_attached(XdpAttachment::None, Duration::from_secs(1));
+    become_attached(0, Duration::from_secs(1));
 }
 
 /// The process that the test above kills.
@@ -387,6 +427,10 @@ fn child_holds_the_interface() {
         Some(rustix::thread::LinkNameSpaceType::Network),
     )
     .unwrap();
-    let _interface = io::xdp::XdpInterface::open(&config()).unwrap();
+    let config = match std::env::var("XDP_TEST_MODE").unwrap().as_str() {
+        "native" => native(),
+        _ => config(),
+    };
+    let _interface = io::xdp::XdpInterface::open(&config).unwrap();
     std::thread::sleep(3 * DEADLINE);
 }

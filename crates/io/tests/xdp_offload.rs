@@ -14,13 +14,15 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use io::Port;
-use io::xdp::XdpConfig;
+use io::xdp::{AttachMode, XdpConfig};
 use wire::ethernet::EtherType;
 use wire::frame::{FrameSink, MacAddr, TxChecksum, TxMeta};
 use wire::ip::Protocol;
 
 use xdp_support::frames::{self, ethernet, ipv4, udp};
-use xdp_support::{OURS, PEER, Pair, Station, config, is_root, leave_checksum, peer_socket};
+use xdp_support::{
+    OURS, PEER, Pair, Station, config, has_traffic_control, is_root, leave_checksum, peer_socket,
+};
 
 /// Bytes of payload of a segment.
 const CUT: usize = 1448;
@@ -60,12 +62,13 @@ fn a_checksum_that_is_left_to_the_link_is_right_for_the_peer() {
     assert!(socket.recv_from(&mut buffer).is_err(), "both came");
 }
 
-/// The peer's end, opened as ours is.
-fn peer_station(pair: &Pair, ours: MacAddr) -> Station {
+/// The peer's end, opened in this mode.
+fn peer_station(pair: &Pair, ours: MacAddr, mode: AttachMode) -> Station {
     let config = XdpConfig {
         interface: "peer0".to_owned(),
         addresses: vec![IpAddr::from(PEER)],
         ports: Some(1),
+        mode,
         ..config()
     };
     let interface = pair.peer.run(|| io::xdp::XdpInterface::open(&config));
@@ -92,17 +95,14 @@ fn bundle(ours: MacAddr, peer: MacAddr, data: &[u8]) -> (Vec<u8>, TxChecksum) {
     )
 }
 
-#[test]
-fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
-    if !is_root() {
-        return;
-    }
+/// Sends a frame of many segments to a peer in this mode. Returns the lengths of what came there.
+fn send_bundle(mode: AttachMode) -> Vec<usize> {
     let pair = Pair::new(1);
     let Some(mut station) = pair.offloading_station() else {
-        return;
+        return Vec::new();
     };
     assert!(station.port.capabilities().tx_bundle as usize > 20 * CUT);
-    let mut peer = peer_station(&pair, station.port.mac());
+    let mut peer = peer_station(&pair, station.port.mac(), mode);
     let data: Vec<u8> = (0..20 * CUT + 100).map(|at| (at % 251) as u8).collect();
     let (frame, checksum) = bundle(station.port.mac(), station.peer_mac, &data);
     station.send(&frames::arp_request(station.port.mac()));
@@ -115,7 +115,7 @@ fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
         }
     }));
     station.port.flush().unwrap();
-    let mut got = Vec::new();
+    let (mut got, mut lens) = (Vec::new(), Vec::new());
     while got.len() < data.len() {
         let frame = peer.expect("segment", |frame| {
             frames::parse_ipv4(frame).is_some_and(|(ip, _)| ip.protocol == Protocol::TCP)
@@ -123,11 +123,28 @@ fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
         let (_, segment) = frames::parse_ipv4(&frame.bytes).unwrap();
         let seq = u32::from_be_bytes(*segment[4..].first_chunk().unwrap());
         assert_eq!(seq as usize, 1 + got.len(), "in order");
-        assert!(segment.len() <= 20 + CUT, "{} bytes", segment.len());
+        lens.push(segment.len() - 20);
         got.extend_from_slice(&segment[20..]);
     }
     assert_eq!(got, data);
     assert_eq!(station.port.losses(), (0, 0));
+    lens
+}
+
+#[test]
+fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
+    if is_root() {
+        let lens = send_bundle(AttachMode::Native);
+        assert!(lens.iter().all(|len| *len <= CUT), "{lens:?}");
+    }
+}
+
+#[test]
+fn a_frame_of_many_segments_stays_whole_through_traffic_control() {
+    if is_root() && has_traffic_control() {
+        let lens = send_bundle(AttachMode::Auto);
+        assert!(lens.len() <= 1, "{lens:?}");
+    }
 }
 
 #[test]

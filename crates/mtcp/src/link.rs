@@ -225,7 +225,7 @@ fn xdp(prepared: &mut XdpPrepared) -> io::Result<Links> {
     let mode = interface.mode();
     let share = interface.share();
     let facts = vec![
-        ("xdp", format!("{:?}", mode.attachment).to_lowercase()),
+        ("receives by", mode.attachment.to_string()),
         (
             "zero copy",
             if mode.zero_copy { "yes" } else { "no" }.to_owned(),

@@ -133,12 +133,13 @@ impl XdpConfig {
         Ok(())
     }
 
-    /// Frames for each of `queues`.
+    /// Frames for each of `queues`, which receive into them or only send.
     ///
     /// A queue holds what arrives while the stack is busy. What it cannot hold is lost, and ten thousand peers that all lost something
     /// send it again at the same moments, so that it is lost again.
-    pub(super) fn frames_per_queue(&self, queues: u32) -> u32 {
-        let share = ALL_FRAMES / queues.max(1).next_power_of_two();
+    pub(super) fn frames_per_queue(&self, queues: u32, receives: bool) -> u32 {
+        let all = if receives { ALL_FRAMES } else { LEAST_FRAMES };
+        let share = all / queues.max(1).next_power_of_two();
         self.frames.unwrap_or(share.max(LEAST_FRAMES))
     }
 }
@@ -215,13 +216,13 @@ mod tests {
 
     #[test]
     fn queues_share_the_frames() {
-        let shares = [0, 1, 2, 3, 8, 64].map(|queues| config().frames_per_queue(queues));
+        let shares = [0, 1, 2, 3, 8, 64].map(|queues| config().frames_per_queue(queues, true));
         assert_eq!(shares, [32_768, 32_768, 16_384, 8192, 4096, 4096]);
         let chosen = XdpConfig {
             frames: Some(128),
             ..config()
         };
-        assert_eq!(chosen.frames_per_queue(64), 128);
+        assert_eq!(chosen.frames_per_queue(64, true), 128);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(super) const ATTACH: &str = "attach the steering program";
 pub(super) const SOCKET: &str = "make an AF_XDP socket";
 pub(super) const REGISTER: &str = "register frame memory";
 pub(super) const BIND: &str = "bind to a queue";
+pub(super) const MAP: &str = "map what traffic control writes into";
 pub(super) const JOIN: &str = "listen to neighbour solicitations";
 
 fn remedy(interface: &str, what: &str, errno: i32) -> Option<String> {

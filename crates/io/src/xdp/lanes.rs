@@ -207,7 +207,7 @@ impl Lanes {
 }
 
 /// Asks for the first lines of a frame, which the processor has that copied it: those of a burst arrive together.
-fn fetch_head(frame: &[u8]) {
+pub(super) fn fetch_head(frame: &[u8]) {
     for line in frame.get(..HEAD).unwrap_or(frame).chunks(64) {
         prefetch_read(line.as_ptr());
     }

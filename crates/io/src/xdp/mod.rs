@@ -3,7 +3,10 @@
 //! A small XDP program (`bpf/steer.bpf.c`) sends frames for our addresses to the AF_XDP socket of the queue they arrived on and
 //! leaves all others to the kernel. It is attached through a link that ends with the process, however that ends.
 //!
-//! On a veth pair another (`bpf/volley.bpf.c`) sends the frames of a turn in one call, where the kernel is Linux 6.15 or newer.
+//! On a veth pair of one queue another (`bpf/letters.bpf.c`) copies them into our memory in traffic control, where the kernel is Linux 6.6 or
+//! newer: that is less work for the kernel, and the other end keeps its segmentation.
+//!
+//! On a veth pair a third (`bpf/volley.bpf.c`) sends the frames of a turn in one call, where the kernel is Linux 6.15 or newer.
 //!
 //! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
 //! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer, and a frame size that holds the MTU
@@ -15,6 +18,7 @@ mod config;
 mod error;
 mod interface;
 mod lanes;
+mod letters;
 mod mapping;
 mod port;
 mod prepared;

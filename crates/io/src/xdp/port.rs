@@ -1,7 +1,7 @@
 //! The port of one context.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,9 +114,18 @@ impl XdpPort {
         self.queues.iter().map(Queue::number)
     }
 
-    /// Whether a received frame is waiting in any queue.
-    fn has_received(&mut self) -> bool {
-        self.queues.iter_mut().any(Queue::has_received)
+    /// Says that we sleep. Returns false, and does not say it, when a received frame is waiting in any queue.
+    fn lie_down(&mut self) -> bool {
+        let sleeps = self.queues.iter_mut().all(Queue::lie_down);
+        if !sleeps {
+            self.get_up();
+        }
+        sleeps
+    }
+
+    /// Ends a sleep.
+    fn get_up(&mut self) {
+        self.queues.iter_mut().for_each(Queue::get_up);
     }
 
     fn sleep_at_most(&mut self) -> Duration {
@@ -205,7 +214,7 @@ impl Port for XdpPort {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        if self.has_received() {
+        if !self.lie_down() {
             return Ok(());
         }
         let most = self.sleep_at_most();
@@ -213,22 +222,24 @@ impl Port for XdpPort {
         let mut fds: Vec<PollFd<'_>> = self
             .queues
             .iter()
-            .map(|queue| PollFd::new(queue, PollFlags::IN))
+            .map(|queue| PollFd::from_borrowed_fd(queue.bell(), PollFlags::IN))
             .collect();
         fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
-        poll::sleep_or_signal(&mut fds, Some(timeout))?;
+        let slept = poll::sleep_or_signal(&mut fds, Some(timeout));
         let received = fds
             .iter()
             .take(self.queues.len())
             .any(|fd| fd.revents() == PollFlags::IN);
+        self.get_up();
+        slept?;
         if received { Ok(()) } else { self.check_link() }
     }
 
     fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
-        if self.has_received() {
+        if !self.lie_down() {
             return Ok(Some(Duration::ZERO));
         }
-        fds.extend(self.queues.iter().map(|queue| queue.as_fd().as_raw_fd()));
+        fds.extend(self.queues.iter().map(|queue| queue.bell().as_raw_fd()));
         Ok(Some(self.sleep_at_most()))
     }
 
@@ -242,8 +253,8 @@ impl Port for XdpPort {
 
     fn losses(&self) -> (u64, u64) {
         self.queues.iter().fold((0, 0), |(dropped, unsent), queue| {
-            let (more, invalid) = queue.socket().losses().unwrap_or_default();
-            (dropped + more, unsent + invalid + queue.lost())
+            let (more, fewer) = queue.losses();
+            (dropped + more, unsent + fewer)
         })
     }
 }

@@ -12,19 +12,16 @@ use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 
 use super::bundles::Bundles;
-use super::config::{ChecksumPolicy, XdpConfig, frame_size};
-use super::error::{ATTACH, BIND, LOAD, REGISTER, SOCKET, errno, explain};
+use super::config::{AttachMode, ChecksumPolicy, XdpConfig, ZeroCopy, frame_size};
+use super::error::{ATTACH, BIND, LOAD, MAP, REGISTER, SOCKET, errno, explain};
 use super::interface::XdpInterface;
 use super::lanes::Lanes;
 use super::port::{Trust, XdpPort};
-use super::program::{Mode, Program};
-use super::queue::Queue;
+use super::program::{Attachment, Mode, Program};
+use super::queue::{Extras, Queue};
 use super::socket::XskSocket;
 use super::umem::Umem;
 use super::volley::Volley;
-
-/// What takes frames to send besides the socket.
-type Extras = (Option<Bundles>, Option<Volley>);
 
 /// An interface with the steering program on it and none of its queues open. The program stays attached while this or any port of it
 /// lives, in any process.
@@ -54,10 +51,13 @@ impl XdpPrepared {
         let queues = ethtool::queues(name)
             .map_err(|cause| error(format_args!("XDP on {name}"), cause))?
             .rx;
-        let frames = (config.frames_per_queue(queues), frame_size(name, link.mtu)?);
+        let size = frame_size(name, link.mtu)?;
+        let program = attach(config, &link, queues)?;
+        let receives = program.attachment != Attachment::TrafficControl;
+        let frames = (config.frames_per_queue(queues, receives), size);
         let prepared = Self {
             conflicts: conflicts(config),
-            program: Arc::new(attach(config, &link, queues)?),
+            program: Arc::new(program),
             config: config.clone(),
             link,
             queues,
@@ -102,7 +102,12 @@ impl XdpPrepared {
             let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
             let lanes = register(&socket, self.frames.0, self.frames.1)
                 .map_err(|error| explain(name, REGISTER, &error))?;
-            let extras = (self.bundles(), self.volley(&socket));
+            let letters = self.program.letters();
+            let extras = Extras {
+                bundles: self.bundles(),
+                volley: self.volley(&socket),
+                letters: letters.map_err(|error| explain(name, MAP, &*error))?,
+            };
             self.armed.push(((socket, lanes), extras));
         }
         Ok(())
@@ -181,7 +186,7 @@ impl XdpPrepared {
         let name = &self.link.name;
         for queue in &bound {
             self.program
-                .steer(queue.number(), queue.as_fd())
+                .steer(queue.number(), queue.socket().as_fd())
                 .map_err(|error| explain(name, BIND, &error))?;
         }
         let mode = Mode {
@@ -270,8 +275,28 @@ fn conflicts(config: &XdpConfig) -> Vec<IpAddr> {
     both
 }
 
-/// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+/// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
+fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
+    link.is_veth()
+        && config.mode == AttachMode::Auto
+        && config.zero_copy != ZeroCopy::ZeroCopy
+        && config.processes <= 1
+        && queues == 1
+}
+
+/// Attaches the program where frames come soonest.
 fn attach(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
+    if takes_letters(config, link, queues) {
+        match Program::attach_letters(&link.name, link.index, &config.addresses) {
+            Ok(program) => return Ok(program),
+            Err(error) => log::debug!("XDP on {}: no traffic control: {error}", link.name),
+        }
+    }
+    attach_xdp(config, link, queues)
+}
+
+/// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
     let attach = || {
         Program::attach(
             &link.name,

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapError, XskMap};
+use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::XdpLink;
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::util::KernelVersion;
@@ -16,6 +17,7 @@ use wire::ndp::{multicast_mac, solicited_node};
 
 use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
+use super::letters::{self, Letters};
 
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
@@ -27,6 +29,18 @@ pub enum Attachment {
     Native,
     /// In the kernel's network stack.
     Generic,
+    /// In traffic control: not XDP, but a veth pair has its frames sooner and whole there.
+    TrafficControl,
+}
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native XDP",
+            Self::Generic => "generic XDP",
+            Self::TrafficControl => "traffic control",
+        })
+    }
 }
 
 /// How frames come in and go out.
@@ -40,20 +54,23 @@ pub struct Mode {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attachment = match self.attachment {
-            Attachment::Native => "native",
-            Attachment::Generic => "generic",
-        };
         let copy = if self.zero_copy { "zero copy" } else { "copy" };
-        write!(f, "{attachment} XDP, {copy}")
+        write!(f, "{}, {copy}", self.attachment)
     }
+}
+
+/// What attaches a program.
+#[derive(Debug)]
+enum Link {
+    Xdp(#[expect(dead_code, reason = "held, not looked at")] XdpLink),
+    TrafficControl(#[expect(dead_code, reason = "held, not looked at")] SchedClassifierLink),
 }
 
 /// The loaded program; attached until dropped, or until the process ends.
 #[derive(Debug)]
 pub(super) struct Program {
     // Goes first: nothing is steered to sockets that are going.
-    _link: XdpLink,
+    _link: Link,
     ebpf: Mutex<Ebpf>,
     /// Keeps the interface listening to our multicast groups.
     _groups: Option<OwnedFd>,
@@ -84,15 +101,44 @@ impl Program {
             join_groups(index, addresses).map_err(|error| explain(interface, JOIN, &error))?;
         let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
         Ok(Self {
-            _link: link,
+            _link: Link::Xdp(link),
             ebpf: Mutex::new(ebpf),
             _groups: groups,
             attachment,
         })
     }
 
+    /// As [`Program::attach`], in traffic control.
+    pub(super) fn attach_letters(
+        interface: &str,
+        index: u32,
+        addresses: &[IpAddr],
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let entries = entries(addresses)?;
+        let (ebpf, link) = letters::attach(interface, entries, |ebpf| fill(ebpf, addresses))?;
+        Ok(Self {
+            _link: Link::TrafficControl(link),
+            ebpf: Mutex::new(ebpf),
+            _groups: join_groups(index, addresses)?,
+            attachment: Attachment::TrafficControl,
+        })
+    }
+
+    /// What it receives into, if it is in traffic control.
+    pub(super) fn letters(&self) -> Result<Option<Letters>, Box<dyn std::error::Error>> {
+        if self.attachment != Attachment::TrafficControl {
+            return Ok(None);
+        }
+        let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        Letters::new(&ebpf).map(Some)
+    }
+
     /// Steers our frames of `queue` to `socket`, which is bound to that queue. It leaves the map by itself when it closes.
+    /// In traffic control there is nothing to do.
     pub(super) fn steer(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), MapError> {
+        if self.attachment == Attachment::TrafficControl {
+            return Ok(());
+        }
         let mut ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
         let map = ebpf.map_mut("sockets").ok_or(MapError::ElementNotFound)?;
         XskMap::try_from(map)?.set(queue, socket.as_raw_fd(), 0)
@@ -100,20 +146,31 @@ impl Program {
 }
 
 fn load(addresses: &[IpAddr], queues: u32) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
-    let entries = u32::try_from(addresses.len().max(1))?;
+    let entries = entries(addresses)?;
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("sockets", queues)
         .map_max_entries("addresses4", entries)
         .map_max_entries("addresses6", entries)
         .load(OBJECT)?;
+    fill(&mut ebpf, addresses)?;
+    program(&mut ebpf)?.load()?;
+    Ok(ebpf)
+}
+
+/// Entries of a map for these addresses.
+fn entries(addresses: &[IpAddr]) -> Result<u32, std::num::TryFromIntError> {
+    u32::try_from(addresses.len().max(1))
+}
+
+/// Puts our addresses into the maps of a program.
+fn fill(ebpf: &mut Ebpf, addresses: &[IpAddr]) -> Result<(), MapError> {
     for address in addresses {
         match address {
             IpAddr::V4(address) => insert(ebpf.map_mut("addresses4"), address.octets())?,
             IpAddr::V6(address) => insert(ebpf.map_mut("addresses6"), address.octets())?,
         }
     }
-    program(&mut ebpf)?.load()?;
-    Ok(ebpf)
+    Ok(())
 }
 
 fn insert<const N: usize>(map: Option<&mut Map>, address: [u8; N]) -> Result<(), MapError> {

@@ -7,11 +7,23 @@ use wire::frame::{RxFrame, RxMeta, TxMeta};
 
 use super::bundles::Bundles;
 use super::lanes::Lanes;
+use super::letters::Letters;
 use super::socket::{Kick, XskSocket};
 use super::volley::{Fired, Volley};
 
 /// Frames that one send call takes at least in copy mode (`TX_BATCH_SIZE` of the kernel).
 const KICK_FRAMES: u32 = 32;
+
+/// What a queue has besides its socket, where the link is known to allow it.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    /// What frames of several segments are sent by.
+    pub(super) bundles: Option<Bundles>,
+    /// What takes the frames to send instead of the tx ring, while it can.
+    pub(super) volley: Option<Volley>,
+    /// What frames are received from instead of the rx ring.
+    pub(super) letters: Option<Letters>,
+}
 
 /// One bound queue.
 #[derive(Debug)]
@@ -21,8 +33,8 @@ pub(super) struct Queue {
     socket: XskSocket,
     number: u32,
     bundles: Option<Bundles>,
-    /// Takes the frames to send instead of the tx ring, while it can.
     volley: Option<Volley>,
+    letters: Option<Letters>,
     /// What the kernel did not take of a volley is still in the tx ring.
     rests: bool,
     /// Frames of volleys that are no more, or had no place in the tx ring, that were lost.
@@ -30,18 +42,23 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Puts together a bound socket, the lanes it registered, and what takes frames to send besides, if there is that.
-    pub(super) fn new(
-        number: u32,
-        (socket, lanes): (XskSocket, Lanes),
-        (bundles, volley): (Option<Bundles>, Option<Volley>),
-    ) -> Self {
+    /// Puts together a bound socket, the lanes it registered, and what there is besides.
+    pub(super) fn new(number: u32, (socket, lanes): (XskSocket, Lanes), extras: Extras) -> Self {
+        let Extras {
+            bundles,
+            volley,
+            mut letters,
+        } = extras;
+        if let Some(letters) = &mut letters {
+            letters.open();
+        }
         Self {
             lanes,
             socket,
             number,
             bundles,
             volley,
+            letters,
             rests: false,
             lost: 0,
         }
@@ -62,18 +79,47 @@ impl Queue {
         self.lanes.finishes_checksums()
     }
 
-    /// As [`Lanes::has_received`].
+    /// Whether a frame has been received and not lent yet.
     pub(super) fn has_received(&mut self) -> bool {
-        self.lanes.has_received()
+        match &self.letters {
+            Some(letters) => letters.has_received(),
+            None => self.lanes.has_received(),
+        }
     }
 
-    /// As [`Lanes::receive`].
+    /// Lends the next burst to `each`, what `meta` says about each frame along with it.
     pub(super) fn receive(
         &mut self,
         meta: impl Fn(&[u8]) -> RxMeta,
         each: impl FnOnce(&[RxFrame<'_>]),
     ) -> usize {
-        self.lanes.receive(meta, each)
+        match &mut self.letters {
+            Some(letters) => letters.receive(meta, each),
+            None => self.lanes.receive(meta, each),
+        }
+    }
+
+    /// Says that we sleep until what [`Queue::bell`] lends is readable. Returns false, and does not say it, when a frame is there.
+    pub(super) fn lie_down(&mut self) -> bool {
+        match &mut self.letters {
+            Some(letters) => letters.lie_down(),
+            None => !self.lanes.has_received(),
+        }
+    }
+
+    /// Ends a sleep.
+    pub(super) fn get_up(&mut self) {
+        if let Some(letters) = &mut self.letters {
+            letters.get_up();
+        }
+    }
+
+    /// What becomes readable when a frame came after [`Queue::lie_down`].
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        match &self.letters {
+            Some(letters) => letters.as_fd(),
+            None => self.socket.as_fd(),
+        }
     }
 
     /// As [`Lanes::send`].
@@ -138,8 +184,15 @@ impl Queue {
             .is_some_and(|bundles| bundles.send(write))
     }
 
+    /// Frames that came and were lost, and frames of ours that were.
+    pub(super) fn losses(&self) -> (u64, u64) {
+        let (dropped, invalid) = self.socket.losses().unwrap_or_default();
+        let letters = self.letters.as_ref().map_or(0, Letters::lost);
+        (dropped + letters, invalid + self.unsent())
+    }
+
     /// Frames of volleys, and of several segments, that were lost.
-    pub(super) fn lost(&self) -> u64 {
+    fn unsent(&self) -> u64 {
         let bundles = self.bundles.as_ref().map_or(0, Bundles::lost);
         bundles + self.volley.as_ref().map_or(0, Volley::lost) + self.lost
     }
@@ -183,11 +236,5 @@ impl Queue {
             unread = left;
         }
         Ok(())
-    }
-}
-
-impl AsFd for Queue {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -12,7 +12,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use io_crate::xdp::{XdpConfig, XdpInterface, XdpPort};
+use aya::util::KernelVersion;
+use io_crate::xdp::{AttachMode, XdpConfig, XdpInterface, XdpPort};
 use io_crate::{Port, netlink};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
@@ -37,6 +38,18 @@ pub const START: u16 = 34;
 
 /// Longest that anything may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How a veth pair of one queue may be opened: the best way, and by XDP.
+pub const MODES: [AttachMode; 2] = [AttachMode::Auto, AttachMode::Native];
+
+/// Whether this kernel is new enough that frames come through traffic control; says so if not.
+pub fn has_traffic_control() -> bool {
+    let new = KernelVersion::current().unwrap() >= KernelVersion::new(6, 6, 0);
+    if !new {
+        println!("skipped: no traffic control of our kind (Linux 6.6)");
+    }
+    new
+}
 
 /// Whether the test may run; says why not.
 pub fn is_root() -> bool {
@@ -136,6 +149,11 @@ impl Pair {
             ports: Some(1),
             ..config()
         })
+    }
+
+    /// As [`Pair::station`], in this mode.
+    pub fn station_in(&self, mode: AttachMode) -> Station {
+        self.station_with(&XdpConfig { mode, ..config() })
     }
 
     /// As [`Pair::station`], if the kernel reads what stands before frames of AF_XDP; says so if not.

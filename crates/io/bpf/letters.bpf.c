@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+//
+// Copies frames for the addresses of a user-level stack (`ours.h`) into memory that the stack reads, at the ingress of an interface. Everything
+// else goes on to the kernel, and so does everything while nobody reads. For interfaces whose frames are made on this machine: they come as
+// what the kernel made, of several segments where the sender had them, on the processor that sent them.
+//
+// Every processor has a box of its own, and so needs no lock (not on PREEMPT_RT, where two of these can run on one).
+//
+// One 802.1Q tag is looked through: the kernel took it out of the frame, here it is put back.
+//
+// Rebuild with `check.sh --update`.
+
+#include "ours.h"
+
+#define TCX_NEXT -1
+#define TCX_DROP 2
+
+// `xdp/letters.rs` has the same.
+#define LETTERS 16384
+#define LINE 64
+#define SHORTEST 14
+#define LONGEST 65553
+#define ROOM ((LONGEST + LINE - 1) / LINE * LINE)
+#define NEAR (64 << 10)
+#define NEAR_LONGEST 4096
+#define CHUNK (256 << 10)
+#define FAR (1U << 31)
+
+#define FULL (~0U)
+#define HEADERS (sizeof(struct ethernet) + sizeof(struct ipv6) + sizeof(struct solicitation))
+
+// Where a frame lies, in NEAR bytes of the box or (with FAR) in the chunks of its processor, its length, and when it came, nanoseconds.
+struct letter {
+	__u32 at;
+	__u32 len;
+	__u64 when;
+};
+
+struct box {
+	// This program's. How many letters it wrote; where the next frame goes, in either kind of memory.
+	__u32 written;
+	__u32 near;
+	__u32 far;
+	__u32 reserved;
+	__u64 lost;
+	__u64 reserved_too[5];
+	// The reader's. How many it read; how far it read in either kind of memory; bytes of the far kind; whether it is there; and whether it
+	// sleeps, which whoever wakes it takes back.
+	__u32 read;
+	__u32 near_read;
+	__u32 far_read;
+	__u32 far_bytes;
+	__u32 open;
+	__u32 asleep;
+	__u32 reserved_three[10];
+	struct letter letters[LETTERS];
+	__u8 bytes[NEAR + NEAR_LONGEST];
+};
+
+// The loader sizes it to the processors.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct box);
+} boxes SEC(".maps");
+
+struct chunk {
+	__u8 bytes[CHUNK];
+};
+
+// What has no room in the box, as many for each processor. The loader sizes it.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct chunk);
+} chunks SEC(".maps");
+
+// Wakes the reader.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} bell SEC(".maps");
+
+static __always_inline int skb_is_ours(struct __sk_buff *skb)
+{
+	void *at = (void *)(long)skb->data;
+	void *end = (void *)(long)skb->data_end;
+	struct ethernet *ethernet;
+
+	if (skb->vlan_present && skb->vlan_proto != bpf_htons(TYPE_VLAN))
+		return 0;
+	if (at + HEADERS > end && skb->len > (__u64)(end - at)) {
+		// The headers are not all in the first part of the frame.
+		if (bpf_skb_pull_data(skb, skb->len < HEADERS ? skb->len : HEADERS))
+			return 0;
+		at = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+	}
+	ethernet = at;
+	if ((void *)(ethernet + 1) > end)
+		return 0;
+	return is_ours(ethernet->type, ethernet + 1, end);
+}
+
+// Where `size` bytes go in a ring that ends at `end`, of which what lies from `read` up to `next` has not been read. A frame that begins
+// before the end may reach past it.
+static __always_inline __u32 place(__u32 next, __u32 read, __u32 size, __u32 end)
+{
+	if (next < read)
+		return next + size < read ? next : FULL;
+	if (next < end)
+		return next;
+	return size < read ? 0 : FULL;
+}
+
+static __always_inline int copy(struct __sk_buff *skb, __u8 *to, __u32 len, __u32 longest)
+{
+	struct {
+		__be16 type;
+		__be16 tci;
+	} tag = { .type = bpf_htons(TYPE_VLAN) };
+
+	if (!skb->vlan_present)
+		return len < SHORTEST || len > longest || bpf_skb_load_bytes(skb, 0, to, len);
+	tag.tci = bpf_htons(skb->vlan_tci);
+	if (bpf_skb_load_bytes(skb, 0, to, 12))
+		return -1;
+	__builtin_memcpy(to + 12, &tag, sizeof(tag));
+	len -= 16;
+	return len < 2 || len > longest - 16 || bpf_skb_load_bytes(skb, 12, to + 16, len);
+}
+
+// Returns where the frame lies, FULL if it found no room.
+static __always_inline __u32 put_near(struct __sk_buff *skb, struct box *box, __u32 len, __u32 size)
+{
+	__u32 at = place(box->near, *(volatile __u32 *)&box->near_read, size, NEAR);
+
+	if (at >= NEAR || copy(skb, box->bytes + at, len, NEAR_LONGEST))
+		return FULL;
+	box->near = at + size;
+	return at;
+}
+
+// As put_near.
+static __always_inline __u32 put_far(struct __sk_buff *skb, struct box *box, __u32 cpu, __u32 len, __u32 size)
+{
+	__u32 end = *(volatile __u32 *)&box->far_bytes;
+	__u32 at = place(box->far, *(volatile __u32 *)&box->far_read, size, end);
+
+	if (at >= end)
+		return FULL;
+	__u32 number = cpu * (end / CHUNK) + at / CHUNK;
+	struct chunk *chunk = bpf_map_lookup_elem(&chunks, &number);
+	__u32 in = at & (CHUNK - 1);
+
+	if (!chunk || in > CHUNK - ROOM || copy(skb, chunk->bytes + in, len, LONGEST))
+		return FULL;
+	in += size;
+	// The next begins where the longest has room before the end of the chunk.
+	box->far = in > CHUNK - ROOM ? (at | (CHUNK - 1)) + 1 : at + size;
+	return FAR | at;
+}
+
+SEC("classifier")
+int letters(struct __sk_buff *skb)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct box *box = bpf_map_lookup_elem(&boxes, &cpu);
+
+	if (!box || !*(volatile __u32 *)&box->open || !skb_is_ours(skb))
+		return TCX_NEXT;
+	__u32 written = box->written;
+	__u32 len = skb->len + (skb->vlan_present ? sizeof(struct vlan) : 0);
+	__u32 size = (len + LINE - 1) & ~(LINE - 1);
+	__u32 at = FULL;
+
+	if (written - *(volatile __u32 *)&box->read < LETTERS) {
+		if (size <= NEAR_LONGEST)
+			at = put_near(skb, box, len, size);
+		if (at == FULL)
+			at = put_far(skb, box, cpu, len, size);
+	}
+	if (at == FULL) {
+		box->lost++;
+		return TCX_DROP;
+	}
+	struct letter *letter = &box->letters[written & (LETTERS - 1)];
+
+	letter->at = at;
+	letter->len = len;
+	letter->when = bpf_ktime_get_ns();
+	// Written first, then looked whether the reader sleeps; the reader says that it sleeps, then looks whether something was written.
+	__sync_lock_test_and_set(&box->written, written + 1);
+	if (*(volatile __u32 *)&box->asleep && __sync_lock_test_and_set(&box->asleep, 0)) {
+		__u8 once = 1;
+
+		bpf_ringbuf_output(&bell, &once, sizeof(once), BPF_RB_FORCE_WAKEUP);
+	}
+	return TCX_DROP;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
