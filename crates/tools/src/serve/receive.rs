@@ -5,6 +5,9 @@ use crate::http::{Framing, Refusal};
 
 use super::upload::Upload;
 
+/// As much as comes at once, bytes.
+const LAST: u64 = 1 << 20;
+
 #[derive(Debug)]
 enum Coding {
     Length(u64),
@@ -54,6 +57,16 @@ impl Receiving {
             Coding::Length(left) => *left == 0,
             Coding::Chunked(decoder) => decoder.done(),
         }
+    }
+
+    /// Whether the rest of an upload may come at once. What is done then can take long, on a disk; the peer is not to wait for that to hear
+    /// that all came.
+    pub(crate) fn ends_soon(&self) -> bool {
+        let left = match &self.coding {
+            Coding::Length(left) => *left,
+            Coding::Chunked(_) => return false,
+        };
+        self.upload.is_some() && left <= LAST
     }
 
     /// Takes what belongs to the body from the start of `input`; returns how many bytes that was.
@@ -106,6 +119,19 @@ mod tests {
         let mut body = Receiving::new(Framing::Chunked, None, 100, true, true).unwrap();
         assert_eq!(body.take(b"3\r\nabc\r\n0\r\n\r\nGET"), Ok(13));
         assert!(body.done());
+    }
+
+    #[test]
+    fn the_last_megabyte_of_an_upload_ends_soon() {
+        let top = tempfile::tempdir().unwrap();
+        let root = super::super::root::Root::new(top.path()).unwrap();
+        let upload = Upload::begin(&root, b"a", 1).unwrap();
+        let framing = Framing::Length(LAST + 2);
+        let mut body = Receiving::new(framing, Some(upload), u64::MAX, true, true).unwrap();
+        assert_eq!((body.take(b"a"), body.ends_soon()), (Ok(1), false));
+        assert_eq!((body.take(b"b"), body.ends_soon()), (Ok(1), true));
+        let body = Receiving::new(Framing::Length(2), None, 100, true, true).unwrap();
+        assert!(!body.ends_soon(), "nothing is written");
     }
 
     #[test]

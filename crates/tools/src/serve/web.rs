@@ -117,6 +117,9 @@ impl Web {
                 };
             }
             if !moved || rest.is_empty() {
+                if conn.receiving.as_ref().is_some_and(|body| body.ends_soon()) {
+                    sockets.acknowledge(socket);
+                }
                 step = Some(self.wait_to_read(conn, !rest.is_empty(), now));
                 break;
             }

@@ -190,6 +190,13 @@ impl Sockets for Kernel {
         rustix::net::send(self.fd(socket)?, bytes, flags)
     }
 
+    fn acknowledge(&mut self, socket: Handle) {
+        // A connection that failed says so when it is read.
+        let _ = self
+            .fd(socket)
+            .map(|fd| sockopt::set_tcp_quickack(fd, true));
+    }
+
     fn shutdown_write(&mut self, socket: Handle) -> Result<(), Errno> {
         rustix::net::shutdown(self.fd(socket)?, Shutdown::Write)
     }

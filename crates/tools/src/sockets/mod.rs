@@ -94,6 +94,8 @@ pub(crate) trait Sockets {
     fn read(&mut self, socket: Handle, buffer: &mut [u8]) -> Result<usize, Errno>;
     /// Writes what fits.
     fn write(&mut self, socket: Handle, bytes: &[u8], more: More) -> Result<usize, Errno>;
+    /// Has what came and what comes next acknowledged without delay (`TCP_QUICKACK`).
+    fn acknowledge(&mut self, socket: Handle);
     /// Sends FIN after what was written.
     fn shutdown_write(&mut self, socket: Handle) -> Result<(), Errno>;
     /// Closes; what was written is still delivered.

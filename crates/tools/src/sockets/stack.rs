@@ -146,6 +146,12 @@ impl Sockets for Stack {
         self.context.send(id(socket), bytes, flags).map_err(errno)
     }
 
+    fn acknowledge(&mut self, socket: Handle) {
+        let option = mtcp::SocketOption::QuickAck(true);
+        // A connection that failed says so when it is read.
+        let _ = self.context.set_option(id(socket), option);
+    }
+
     fn shutdown_write(&mut self, socket: Handle) -> Result<(), Errno> {
         self.context.shutdown(id(socket), How::Write).map_err(errno)
     }
