@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use aya::programs::{SchedClassifier, TcAttachType};
 use interop::lab::url;
 use interop::process::wait_until;
 use interop::{Family, Gate, Kind, Lab, Process, baseline, files};
@@ -12,7 +13,12 @@ use interop::{Family, Gate, Kind, Lab, Process, baseline, files};
 const RECOVERY: Duration = Duration::from_secs(1);
 
 fn has_program(lab: &Lab) -> bool {
-    lab.ours().ip("-d link show ours0").contains("xdp")
+    // Before Linux 6.6 there is nothing to ask, and nothing attached.
+    let ingress = || SchedClassifier::query_tcx("ours0", TcAttachType::Ingress);
+    let in_traffic_control = lab
+        .ours()
+        .enter(|| ingress().map_or(0, |(_, all)| all.len()));
+    in_traffic_control > 0 || lab.ours().ip("-d link show ours0").contains("xdp")
 }
 
 fn start_load(lab: &Lab) -> Process {
@@ -44,7 +50,7 @@ fn crash(mode: &str) {
                 "{family:?} after {mode} server"
             );
         }
-        wait_until("no XDP program left", RECOVERY, || !has_program(&lab));
+        wait_until("no program left", RECOVERY, || !has_program(&lab));
         assert!(
             killed.elapsed() < RECOVERY,
             "the interface was back after {:?}",
