@@ -9,14 +9,17 @@
 #[allow(dead_code, reason = "shared by several test programs")]
 mod xdp_support;
 
+use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use io::Port;
+use io::xdp::{Attachment, XdpInterface};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{CpuSet, UnshareFlags, sched_getaffinity, sched_setaffinity, unshare_unsafe};
 use wire::ip::Protocol;
 
 use xdp_support::frames::{self, carries, udp_to_us};
@@ -251,6 +254,30 @@ fn sleep(station: &mut Station, by_itself: bool) {
         .collect();
     poll(&mut fds, Some(&Timespec::try_from(most).unwrap())).unwrap();
     station.port.wait(Some(Duration::ZERO), None).unwrap();
+}
+
+/// Hands what our end receives on to the second processor, and opens it.
+fn open_steered() -> XdpInterface {
+    // SAFETY: a new mount namespace does not change descriptors or memory of this or any other thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .unwrap();
+    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None).unwrap();
+    fs::write("/sys/class/net/xdp0/queues/rx-0/rps_cpus", "2").unwrap();
+    XdpInterface::open(&xdp_support::config()).unwrap()
+}
+
+#[test]
+fn xdp_receives_where_the_kernel_would_hand_frames_on_before_traffic_control() {
+    if !is_root() || !has_traffic_control() {
+        return;
+    }
+    let pair = Pair::new(1);
+    let interface = pair.ours.run(open_steered);
+    assert_eq!(interface.mode().attachment, Attachment::Native);
 }
 
 #[test]

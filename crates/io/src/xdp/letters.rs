@@ -3,8 +3,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -354,15 +356,24 @@ fn chunks(processors: usize) -> usize {
     (CHUNKS / processors.max(1)).clamp(FEWEST_CHUNKS, CHUNKS / 2)
 }
 
-/// Whether the kernel can: it has links that end with the process, and runs at most one program on a processor.
-fn is_possible() -> Result<(), Box<dyn Error>> {
+/// Whether the kernel can: it has links that end with the process, and runs at most one program on a processor; and whether it pays.
+fn is_possible(interface: &str) -> Result<(), Box<dyn Error>> {
     if KernelVersion::current()? < KernelVersion::new(6, 6, 0) {
         return Err("Linux 6.6 or newer is needed".into());
     }
-    if std::path::Path::new("/sys/kernel/realtime").exists() {
+    if Path::new("/sys/kernel/realtime").exists() {
         return Err("this kernel is a PREEMPT_RT one".into());
     }
+    if is_steered(interface) {
+        return Err("receive packet steering comes before it, and XDP before that".into());
+    }
     Ok(())
+}
+
+/// Whether the kernel hands on to another processor what its only queue receives (a bit is set in `rps_cpus`).
+fn is_steered(interface: &str) -> bool {
+    let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
+    fs::read_to_string(file).is_ok_and(|processors| processors.contains(|digit| digit > '0'))
 }
 
 /// Loads the program and attaches it to `interface`. `fill` puts our addresses into its maps.
@@ -371,7 +382,7 @@ pub(super) fn attach(
     addresses: u32,
     fill: impl FnOnce(&mut Ebpf) -> Result<(), MapError>,
 ) -> Result<(Ebpf, SchedClassifierLink), Box<dyn Error>> {
-    is_possible()?;
+    is_possible(interface)?;
     let count = processors().ok_or("too many processors")?;
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("boxes", u32::try_from(count)?)
