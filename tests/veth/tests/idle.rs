@@ -13,6 +13,8 @@ use interop::{Family, Gate, Kind, Lab, Namespace, Process, client, programs, siz
 const WATCH: Duration = Duration::from_secs(5);
 /// Of one core.
 const AT_REST: f64 = 0.01;
+/// Memory of a server that has done little, KiB.
+const SMALL: u64 = 64 << 10;
 /// Of the kernel server's median.
 const SLOWER: f64 = 2.0;
 /// Noise of the machine is no fault of the server.
@@ -38,6 +40,8 @@ fn rests(kind: Kind, mode: &str) {
     let used = (server.processor_time() - before).as_secs_f64() / WATCH.as_secs_f64();
     println!("{kind}, {mode}: {:.3}% of a core at rest", used * 100.0);
     assert!(used < AT_REST, "{:.2}% of a core at rest", used * 100.0);
+    let memory = server.memory();
+    assert!(memory < SMALL, "{memory} KiB of memory at rest");
     drop(streams);
     server.stop();
 }
