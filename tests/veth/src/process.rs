@@ -119,14 +119,6 @@ impl Process {
         Duration::from_nanos(nanoseconds.sum())
     }
 
-    /// Resident memory, KiB.
-    pub fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().nth(1));
-        number.unwrap().parse().unwrap()
-    }
-
     /// Ends it as a crash would.
     pub fn kill(mut self) {
         self.end();

@@ -122,6 +122,14 @@ fn read_paced(stream: &mut TcpStream) -> Duration {
     start.elapsed()
 }
 
+/// Resident memory, KiB.
+fn memory(server: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number.unwrap().parse().unwrap()
+}
+
 /// New connections, each with its own handshake, while `transfer` goes on; how long that took.
 fn beside_newcomers(lab: &Lab, transfer: impl FnOnce() -> Duration + Send) -> Duration {
     thread::scope(|scope| {
@@ -144,14 +152,14 @@ fn attempt(lab: &Lab, server: &Process) -> f64 {
     let to = SocketAddr::new(Family::V4.ours(), PORT);
     let mut stream = lab.peer().enter(|| client::open(to)).unwrap();
     let (greedy, paced) = (download(lab), read_paced(&mut stream));
-    let before = server.memory();
+    let before = memory(server);
     let start = Instant::now();
     let ((greedily, at_pace), sent) = under_flood(lab, || {
         let greedily = beside_newcomers(lab, || download(lab));
         (greedily, beside_newcomers(lab, || read_paced(&mut stream)))
     });
     let rate = sent as f64 / start.elapsed().as_secs_f64();
-    let grown = server.memory().saturating_sub(before);
+    let grown = memory(server).saturating_sub(before);
     let (greedy, paced) = (kept(greedy, greedily), kept(paced, at_pace));
     println!(
         "{rate:.0} SYNs a second: {paced:.0}% of the rate of an established connection kept, {greedy:.0}% of a transfer at full speed, \

@@ -356,16 +356,13 @@ fn chunks(processors: usize) -> usize {
     (CHUNKS / processors.max(1)).clamp(FEWEST_CHUNKS, CHUNKS / 2)
 }
 
-/// Whether the kernel can: it has links that end with the process, and runs at most one program on a processor; and whether it pays.
-fn is_possible(interface: &str) -> Result<(), Box<dyn Error>> {
+/// Whether the kernel can: it has links that end with the process, and runs at most one program on a processor.
+fn is_possible() -> Result<(), Box<dyn Error>> {
     if KernelVersion::current()? < KernelVersion::new(6, 6, 0) {
         return Err("Linux 6.6 or newer is needed".into());
     }
     if Path::new("/sys/kernel/realtime").exists() {
         return Err("this kernel is a PREEMPT_RT one".into());
-    }
-    if is_steered(interface) {
-        return Err("receive packet steering comes before it, and XDP before that".into());
     }
     Ok(())
 }
@@ -382,7 +379,10 @@ pub(super) fn attach(
     addresses: u32,
     fill: impl FnOnce(&mut Ebpf) -> Result<(), MapError>,
 ) -> Result<(Ebpf, SchedClassifierLink), Box<dyn Error>> {
-    is_possible(interface)?;
+    is_possible()?;
+    if is_steered(interface) {
+        return Err("receive packet steering comes before it, and XDP before that".into());
+    }
     let count = processors().ok_or("too many processors")?;
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("boxes", u32::try_from(count)?)

@@ -4,7 +4,7 @@
 //! leaves all others to the kernel. It is attached through a link that ends with the process, however that ends.
 //!
 //! On a veth pair of one queue another (`bpf/letters.bpf.c`) copies them into our memory in traffic control, where the kernel is Linux 6.6 or
-//! newer: that is less work for the kernel, and the other end keeps its segmentation.
+//! newer and hands none on to another processor before that (`rps_cpus`): that is less work for the kernel, and the other end keeps its segmentation.
 //!
 //! On a veth pair a third (`bpf/volley.bpf.c`) sends the frames of a turn in one call, where the kernel is Linux 6.15 or newer.
 //!
