@@ -6,9 +6,10 @@ use super::Block;
 use crate::region::{Column, PagePolicy, Zeroable};
 
 /// Sizes there are; each is four times the one before.
-const CLASSES: usize = 8;
-/// The smallest size as a power of two (loom looks at every byte, so it gets small ones).
-const MIN_SHIFT: u32 = if cfg!(loom) { 1 } else { 11 };
+const CLASSES: usize = 9;
+/// The smallest size as a power of two (loom looks at every byte, so it gets small ones). Short messages go round in a block of the smallest
+/// size, from line to line: with larger ones, those of a thousand connections do not fit into a processor's cache.
+pub(super) const MIN_SHIFT: u32 = if cfg!(loom) { 1 } else { 9 };
 /// The smallest size, bytes.
 pub(crate) const MIN_BLOCK: usize = 1 << MIN_SHIFT;
 /// Children of a split block.
@@ -20,7 +21,7 @@ const KEEP: usize = 128;
 /// Most bytes of one size that are kept unjoined.
 const KEEP_BYTES: usize = 256 << 10;
 /// Most bytes that a block's descriptor can address.
-const MAX_BYTES: usize = MIN_BLOCK << 28;
+const MAX_BYTES: usize = MIN_BLOCK << 31;
 
 /// Size of the blocks of a class, bytes.
 #[inline(always)]
@@ -231,9 +232,9 @@ impl Ledger {
             return self.levels.len();
         }
         let most = match self.in_use / eighth {
-            4..6 => (self.bytes >> 11).max(MIN_BLOCK << 4),
-            6 => (self.bytes >> 13).max(MIN_BLOCK << 2),
-            _ => (self.bytes >> 15).max(MIN_BLOCK << 2),
+            4..6 => (self.bytes >> 11).max(MIN_BLOCK << 6),
+            6 => (self.bytes >> 13).max(MIN_BLOCK << 4),
+            _ => (self.bytes >> 15).max(MIN_BLOCK << 4),
         };
         let fits = |&class: &usize| class_bytes(class) as usize <= most;
         (0..self.levels.len()).rev().find(fits).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! A pool of buffers in eight sizes: 2 KiB, 8 KiB, 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB, 32 MiB.
+//! A pool of buffers in nine sizes: 512 bytes, 2 KiB, 8 KiB, 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB, 32 MiB.
 //!
 //! Blocks of the largest size are carved from the region one after the other, split into four when a smaller one is needed, and
 //! joined again when all four are free, so memory moves between the sizes. A few freed blocks of each small size are kept as they
@@ -7,6 +7,7 @@
 
 mod ledger;
 
+use ledger::MIN_SHIFT;
 pub(crate) use ledger::{Ledger, MIN_BLOCK, class_bytes, class_for, pool_bytes};
 
 use std::io;
@@ -15,17 +16,17 @@ use std::ops::Range;
 
 use crate::region::{PagePolicy, Region};
 
-/// Bits of a descriptor that say the class.
-const CLASS_BITS: u32 = 3;
-
 /// A buffer handed out by a [`Pool`]; give it back with [`Pool::free`].
+///
+/// In halves of the smallest size: where it starts, and in the lowest bit its own half size, of which that is a multiple.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a block that is not freed is lost"]
 pub struct Block(NonZeroU32);
 
 impl Block {
     fn new(class: usize, index: u32) -> Option<Self> {
-        let descriptor = index.checked_add(1)?.checked_mul(1 << CLASS_BITS)? | class as u32;
+        let start = index.checked_mul(2)?;
+        let descriptor = (start | 1).checked_mul(class_bytes(class) >> MIN_SHIFT)?;
         NonZeroU32::new(descriptor).map(Self)
     }
 
@@ -43,25 +44,31 @@ impl Block {
 
     #[inline(always)]
     pub(crate) fn class(&self) -> usize {
-        (self.0.get() & ((1 << CLASS_BITS) - 1)) as usize
+        (self.0.trailing_zeros() / 2) as usize
     }
 
     /// Which block of its class.
     #[inline(always)]
     fn index(&self) -> u32 {
-        (self.0.get() >> CLASS_BITS).wrapping_sub(1)
+        self.0.get() >> self.0.trailing_zeros() >> 1
+    }
+
+    /// Its lowest bit.
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.0.get() & self.0.get().wrapping_neg()
     }
 
     /// Where it starts in the region.
     #[inline(always)]
     pub(crate) fn offset(&self) -> usize {
-        self.index() as usize * self.capacity() as usize
+        ((self.0.get() ^ self.size()) as usize) << (MIN_SHIFT - 1)
     }
 
     /// Its size, bytes.
     #[inline(always)]
     pub fn capacity(&self) -> u32 {
-        class_bytes(self.class())
+        self.size() << MIN_SHIFT
     }
 
     fn range(&self) -> Range<usize> {
@@ -77,7 +84,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `bytes` (rounded up to 2 KiB) in blocks of at most `max_block` bytes (rounded up to a size there is).
+    /// A pool of `bytes` (rounded up to 512) in blocks of at most `max_block` bytes (rounded up to a size there is).
     ///
     /// # Errors
     /// As [`Region::new`]; `InvalidInput` beyond 1 TiB.

@@ -6,35 +6,53 @@ const KIB: usize = 1 << 10;
 
 #[test]
 fn classes_are_the_documented_ones() {
-    let sizes: Vec<u32> = (0..8).map(class_bytes).collect();
-    let documented = [2, 8, 32, 128, 512, 2048, 8192, 32_768].map(|kib| kib << 10);
+    let sizes: Vec<u32> = (0..9).map(class_bytes).collect();
+    let documented = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536].map(|blocks| blocks << 9);
     assert_eq!(sizes, documented);
     for (class, &size) in sizes.iter().enumerate() {
         assert_eq!(class_for(size), Some(class));
         assert_eq!(class_for(size - 1), Some(class));
-        assert_eq!(class_for(size + 1), (class < 7).then_some(class + 1));
+        assert_eq!(class_for(size + 1), (class < 8).then_some(class + 1));
     }
     assert_eq!((class_for(0), class_for(u32::MAX)), (Some(0), None));
 }
 
 #[test]
 fn hands_out_all_of_it_and_no_more() {
-    // 8 MiB + 2 MiB + 2 * 8 KiB + 2 KiB: the last, incomplete block is used too.
-    let bytes = (8 << 20) + (2 << 20) + 18 * KIB;
+    // 8 MiB + 2 MiB + 2 * 8 KiB + 2 KiB + 512: the last, incomplete block is used too.
+    let bytes = (8 << 20) + (2 << 20) + 18 * KIB + 512;
     let mut pool = Pool::new(bytes, 8 << 20, PagePolicy::Small).unwrap();
     let mut blocks = Vec::new();
     while let Some(block) = pool.allocate(1) {
         blocks.push(block);
     }
-    assert_eq!(blocks.len(), bytes / (2 * KIB));
+    assert_eq!(blocks.len(), bytes / 512);
     assert_eq!((pool.in_use(), pool.high_water()), (bytes, bytes));
     let mut offsets: Vec<usize> = blocks.iter().map(Block::offset).collect();
     offsets.sort_unstable();
     offsets.dedup();
     assert_eq!(offsets.len(), blocks.len());
-    assert!(offsets.iter().all(|offset| offset + 2 * KIB <= bytes));
+    assert!(offsets.iter().all(|offset| offset + 512 <= bytes));
     blocks.into_iter().for_each(|block| pool.free(block));
     assert!(pool.is_empty());
+}
+
+#[test]
+fn a_descriptor_says_where_a_block_is_and_how_large() {
+    for class in 0..9 {
+        // The last one of the largest pool, 1 TiB.
+        let last = u32::try_from((1_u64 << 40) / u64::from(class_bytes(class)) - 1).unwrap();
+        for index in [0, 1, 2, 3, last / 2, last] {
+            let block = Block::new(class, index).unwrap();
+            let same = Block::from_descriptor(block.descriptor()).unwrap();
+            assert_eq!((same.class(), same.index()), (class, index));
+            assert_eq!(same.capacity(), class_bytes(class));
+            let offset = index as usize * class_bytes(class) as usize;
+            assert_eq!(same.offset(), offset, "class {class}, index {index}");
+        }
+        assert!(Block::new(class, last + 1).is_none(), "class {class}");
+    }
+    assert!(Block::from_descriptor(0).is_none());
 }
 
 #[test]
@@ -67,8 +85,8 @@ fn the_last_freed_is_the_next_handed_out() {
 #[test]
 fn odd_sizes_and_foreign_blocks_do_no_harm() {
     let mut tiny = Pool::new(0, 8 << 20, PagePolicy::Small).unwrap();
-    assert_eq!(tiny.capacity(), 2 * KIB);
-    assert!(tiny.allocate(2049).is_none());
+    assert_eq!(tiny.capacity(), 512);
+    assert!(tiny.allocate(513).is_none());
     let mut large = Pool::new(4 << 20, 32 << 10, PagePolicy::Small).unwrap();
     assert!(
         large.allocate(33 << 10).is_none(),
