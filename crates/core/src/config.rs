@@ -186,7 +186,7 @@ pub struct Config {
     pub max_connections: u32,
     /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
     pub max_awake: u32,
-    /// Connections whose control blocks and smallest buffers are in memory from the start: none of them waits for a huge page.
+    /// Connections whose control blocks and small buffers are in memory from the start: none of them waits for a huge page.
     pub prefault: u32,
     /// Half-open records over all listeners.
     pub max_half_open: u32,

@@ -14,10 +14,28 @@ pub(super) const LINK_HEADER: u32 = LINK_HEADERS as u32;
 /// Frame sizes that an aligned UMEM may have on a machine with pages of 4 KiB.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
-/// Frames of all queues together, unless the configuration says otherwise: 64 MiB with the usual MTU.
-const ALL_FRAMES: u32 = 32_768;
-/// The least that a queue gets then.
-const LEAST_FRAMES: u32 = 4096;
+/// Frames of all queues together to receive into, unless the configuration says otherwise: 32 MiB with the usual MTU.
+const ALL_FRAMES: u32 = 16_384;
+/// For each frame to receive into, so many parts of one to send: what is sent waits for nobody but the device.
+const SEND_PART: u32 = 4;
+/// The least that a queue gets then, for either.
+const LEAST_FRAMES: u32 = 2048;
+
+/// Frames of one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frames {
+    /// To receive into: a power of two.
+    pub(super) receive: u32,
+    pub(super) send: u32,
+    /// Bytes of each.
+    pub(super) size: u32,
+}
+
+impl Frames {
+    pub(super) fn count(&self) -> u32 {
+        self.receive + self.send
+    }
+}
 
 /// Where the XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -71,8 +89,8 @@ pub struct XdpConfig {
     pub mode: AttachMode,
     /// Whether the driver may use our frames itself.
     pub zero_copy: ZeroCopy,
-    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to 65536; none: 32768 over all queues, but
-    /// at least 4096 each.
+    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to 65536; none: 16384 over all queues to
+    /// receive and a quarter of that to send, but at least 2048 of each per queue.
     pub frames: Option<u32>,
     /// Which transport checksums are trusted.
     pub checksums: ChecksumPolicy,
@@ -137,10 +155,22 @@ impl XdpConfig {
     ///
     /// A queue holds what arrives while the stack is busy. What it cannot hold is lost, and ten thousand peers that all lost something
     /// send it again at the same moments, so that it is lost again.
-    pub(super) fn frames_per_queue(&self, queues: u32, receives: bool) -> u32 {
+    pub(super) fn frames_per_queue(&self, queues: u32, receives: bool, size: u32) -> Frames {
+        if let Some(frames) = self.frames {
+            let half = frames / 2;
+            return Frames {
+                receive: half,
+                send: half,
+                size,
+            };
+        }
         let all = if receives { ALL_FRAMES } else { LEAST_FRAMES };
-        let share = all / queues.max(1).next_power_of_two();
-        self.frames.unwrap_or(share.max(LEAST_FRAMES))
+        let receive = (all / queues.max(1).next_power_of_two()).max(LEAST_FRAMES);
+        Frames {
+            receive,
+            send: (receive / SEND_PART).max(LEAST_FRAMES),
+            size,
+        }
     }
 }
 
@@ -216,13 +246,30 @@ mod tests {
 
     #[test]
     fn queues_share_the_frames() {
-        let shares = [0, 1, 2, 3, 8, 64].map(|queues| config().frames_per_queue(queues, true));
-        assert_eq!(shares, [32_768, 32_768, 16_384, 8192, 4096, 4096]);
+        let frames = |config: &XdpConfig, queues, receives| {
+            let frames = config.frames_per_queue(queues, receives, 2048);
+            (frames.receive, frames.send)
+        };
+        let shares = [0, 1, 2, 3, 8, 64].map(|queues| frames(&config(), queues, true));
+        let least = (2048, 2048);
+        let expected = [(16_384, 4096), (16_384, 4096), (8192, 2048), (4096, 2048)];
+        assert_eq!(
+            shares,
+            [
+                expected[0],
+                expected[1],
+                expected[2],
+                expected[3],
+                least,
+                least
+            ]
+        );
+        assert_eq!(frames(&config(), 1, false), least);
         let chosen = XdpConfig {
             frames: Some(128),
             ..config()
         };
-        assert_eq!(chosen.frames_per_queue(64, true), 128);
+        assert_eq!(frames(&chosen, 64, true), (64, 64));
     }
 
     #[test]

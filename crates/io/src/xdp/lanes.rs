@@ -67,9 +67,9 @@ impl Lanes {
     ) -> Self {
         let frames = umem.frames();
         let mut lanes = Self {
-            ledger: Ledger::new(frames),
+            ledger: Ledger::new(frames.count()),
             // Popped from the end: the lowest address first.
-            free: (frames / 2..frames).rev().collect(),
+            free: (frames.receive..frames.count()).rev().collect(),
             umem,
             fill,
             rx,
@@ -77,7 +77,7 @@ impl Lanes {
             completion,
             words,
         };
-        for index in 0..frames / 2 {
+        for index in 0..frames.receive {
             lanes.ledger.moves(index, Place::Free, Place::Receiving);
             lanes.fill.stage(lanes.umem.address(index));
         }

@@ -12,7 +12,7 @@ use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 
 use super::bundles::Bundles;
-use super::config::{AttachMode, ChecksumPolicy, XdpConfig, ZeroCopy, frame_size};
+use super::config::{AttachMode, ChecksumPolicy, Frames, XdpConfig, ZeroCopy, frame_size};
 use super::error::{ATTACH, BIND, LOAD, MAP, REGISTER, SOCKET, errno, explain};
 use super::interface::XdpInterface;
 use super::lanes::Lanes;
@@ -30,8 +30,8 @@ pub struct XdpPrepared {
     config: XdpConfig,
     link: Link,
     queues: u32,
-    /// Number and size.
-    frames: (u32, u32),
+    /// Of each queue.
+    frames: Frames,
     conflicts: Vec<IpAddr>,
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
@@ -54,7 +54,7 @@ impl XdpPrepared {
         let size = frame_size(name, link.mtu)?;
         let program = attach(config, &link, queues)?;
         let receives = program.attachment != Attachment::TrafficControl;
-        let frames = (config.frames_per_queue(queues, receives), size);
+        let frames = config.frames_per_queue(queues, receives, size);
         let prepared = Self {
             conflicts: conflicts(config),
             program: Arc::new(program),
@@ -100,8 +100,8 @@ impl XdpPrepared {
         let name = &self.link.name;
         while self.armed.len() < self.hand(0).len() {
             let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
-            let lanes = register(&socket, self.frames.0, self.frames.1)
-                .map_err(|error| explain(name, REGISTER, &error))?;
+            let lanes =
+                register(&socket, self.frames).map_err(|error| explain(name, REGISTER, &error))?;
             let letters = self.program.letters();
             let extras = Extras {
                 bundles: self.bundles(),
@@ -194,10 +194,12 @@ impl XdpPrepared {
             attachment: self.program.attachment,
             zero_copy: zero_copy(&bound)?,
         };
-        let (frames, size) = self.frames;
+        let frames = self.frames;
         log::info!(
-            "XDP on {name}: {mode}, {} queues, {frames} frames of {size} bytes each",
-            bound.len()
+            "XDP on {name}: {mode}, {} queues, {} frames of {} bytes each",
+            bound.len(),
+            frames.count(),
+            frames.size
         );
         let ports = port_count(&self.config, bound.len())?;
         let trust = trust(&self.config, &self.link);
@@ -333,10 +335,10 @@ fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Progra
 }
 
 /// Registers frames; once more with the limit on locked memory raised when that is what is in the way.
-fn register(socket: &XskSocket, frames: u32, size: u32) -> io::Result<Lanes> {
-    match socket.register(Umem::new(frames, size)?) {
+fn register(socket: &XskSocket, frames: Frames) -> io::Result<Lanes> {
+    match socket.register(Umem::new(frames)?) {
         Err(error) if errno(&error) == Some(libc::ENOBUFS) && raise_memlock() => {
-            socket.register(Umem::new(frames, size)?)
+            socket.register(Umem::new(frames)?)
         }
         result => result,
     }

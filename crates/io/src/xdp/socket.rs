@@ -62,14 +62,19 @@ impl XskSocket {
         }
     }
 
-    /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for half of them.
+    /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for those they bring.
     pub(super) fn register(&self, umem: Umem) -> io::Result<Lanes> {
-        let (all, half) = (umem.frames(), umem.frames() / 2);
+        let frames = umem.frames();
+        let (all, receive, send) = (
+            frames.count().next_power_of_two(),
+            frames.receive,
+            frames.send,
+        );
         let words = self.tell(&umem)?;
         for (ring, size) in [
             (libc::XDP_UMEM_FILL_RING, all),
-            (libc::XDP_UMEM_COMPLETION_RING, half),
-            (libc::XDP_RX_RING, half),
+            (libc::XDP_UMEM_COMPLETION_RING, send),
+            (libc::XDP_RX_RING, receive),
             (libc::XDP_TX_RING, all),
         ] {
             self.set(ring, &size)?;
@@ -78,10 +83,10 @@ impl XskSocket {
         let fd = self.fd.as_fd();
         let fill = Fill::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, all)?;
         let completion =
-            Completion::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, half)?;
-        let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, half)?;
+            Completion::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, send)?;
+        let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, receive)?;
         let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, all)?;
-        self.widen(half, umem.frame_size());
+        self.widen(send, frames.size);
         Ok(Lanes::new(umem, words, fill, rx, tx, completion))
     }
 

@@ -4,41 +4,38 @@ use std::io;
 
 use ring::region::{PagePolicy, Region};
 
-/// Frame memory shared with the kernel: `frames` frames of `frame_size` bytes each, both powers of two.
+use super::config::Frames;
+
+/// Frame memory shared with the kernel.
 #[derive(Debug)]
 pub(super) struct Umem {
     region: Region,
-    frames: u32,
-    frame_size: u32,
+    frames: Frames,
 }
 
 impl Umem {
     /// Maps the frames, in huge pages when some are reserved.
-    pub(super) fn new(frames: u32, frame_size: u32) -> io::Result<Self> {
-        let bytes = u64::from(frames) * u64::from(frame_size);
+    pub(super) fn new(frames: Frames) -> io::Result<Self> {
+        let bytes = u64::from(frames.count()) * u64::from(frames.size);
         let bytes =
             usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let region = Region::new(bytes, PagePolicy::Huge)?;
-        Ok(Self {
-            region,
-            frames,
-            frame_size,
-        })
+        Ok(Self { region, frames })
     }
 
-    /// Number of frames.
-    pub(super) fn frames(&self) -> u32 {
+    /// How many there are. Those to receive into come first.
+    pub(super) fn frames(&self) -> Frames {
         self.frames
     }
 
     /// Size of a frame in bytes.
     pub(super) fn frame_size(&self) -> u32 {
-        self.frame_size
+        self.frames.size
     }
 
     /// Size of all frames in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.frames) * u64::from(self.frame_size)
+        u64::from(self.frames.count()) * u64::from(self.frames.size)
     }
 
     /// Where the first frame lies.
@@ -48,14 +45,14 @@ impl Umem {
 
     /// Address of frame `index`, as in descriptors: bytes from the start.
     pub(super) fn address(&self, index: u32) -> u64 {
-        u64::from(index) * u64::from(self.frame_size)
+        u64::from(index) * u64::from(self.frames.size)
     }
 
     /// Which frame an address lies in, if any.
     pub(super) fn index(&self, address: u64) -> Option<u32> {
-        u32::try_from(address / u64::from(self.frame_size))
+        u32::try_from(address / u64::from(self.frames.size))
             .ok()
-            .filter(|index| *index < self.frames)
+            .filter(|index| *index < self.frames.count())
     }
 
     /// The `len` bytes at `address`, if they lie in one frame.
@@ -84,8 +81,8 @@ impl Umem {
     /// Offset of `address` in the region when the `len` bytes there lie in one frame.
     fn span(&self, address: u64, len: u32) -> Option<usize> {
         self.index(address)?;
-        let within = address % u64::from(self.frame_size);
-        if within + u64::from(len) > u64::from(self.frame_size) {
+        let within = address % u64::from(self.frames.size);
+        if within + u64::from(len) > u64::from(self.frames.size) {
             return None;
         }
         usize::try_from(address).ok()

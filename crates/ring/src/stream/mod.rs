@@ -54,13 +54,16 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use crate::pool::{MIN_BLOCK, class_bytes, class_for};
+use crate::pool::{class_bytes, class_for};
 use crate::region::{PagePolicy, Plot};
 use crate::sync::Arc;
 
 use memory::Memory;
 use record::Records;
 use side::Side;
+
+/// Memory behind the buffer of a direction from the start, where that is asked for: as much as most messages need.
+const PREFAULT: usize = 2 << 10;
 
 /// Sizes of a pair of [`streams`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +76,7 @@ pub struct StreamsConfig {
     pub send_pool_bytes: usize,
     /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at most 32 MiB.
     pub max_buffer: u32,
-    /// Of so many slots, record and smallest buffers are backed by memory from the start.
+    /// Of so many slots, the record and 2 KiB for the buffer of either direction are backed by memory from the start.
     pub prefault: u32,
 }
 
@@ -205,8 +208,8 @@ pub fn streams_on(
         max_limit: class_bytes(largest),
     };
     shared.records.prefault(prefault);
-    shared.send_memory.prefault(prefault * MIN_BLOCK);
-    shared.recv_memory.prefault(prefault * MIN_BLOCK);
+    shared.send_memory.prefault(prefault * PREFAULT);
+    shared.recv_memory.prefault(prefault * PREFAULT);
     let shared = Arc::new(shared);
     let stack = StackStreams::new(Arc::clone(&shared), recv);
     Ok((stack, AppStreams::new(shared, send)))

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use libc::xdp_ring_offset;
 
+use super::super::config::Frames;
 use super::super::rings::{FromKernel, ToKernel};
 use super::*;
 
@@ -48,8 +49,13 @@ fn pair() -> (Lanes, Kernel) {
         empty: VecDeque::new(),
         sending: VecDeque::new(),
     };
+    let frames = Frames {
+        receive: HALF,
+        send: HALF,
+        size: FRAME_SIZE,
+    };
     let lanes = Lanes::new(
-        Umem::new(FRAMES, FRAME_SIZE).unwrap(),
+        Umem::new(frames).unwrap(),
         true,
         ToKernel::map(fd, FILL, &LAYOUT, FRAMES).unwrap(),
         FromKernel::map(fd, RX, &LAYOUT, HALF).unwrap(),
