@@ -1,10 +1,9 @@
 //! What the stack tells the application.
 
-use std::net::SocketAddr;
-
 use bitflags::bitflags;
 
 use crate::error::Error;
+use crate::flow::FlowKey;
 use crate::id::{ConnId, Token};
 
 bitflags! {
@@ -39,10 +38,8 @@ pub enum Event {
         listener: Token,
         /// The connection.
         conn: ConnId,
-        /// Our address.
-        local: SocketAddr,
-        /// The peer's address.
-        remote: SocketAddr,
+        /// Our address and the peer's.
+        key: FlowKey,
     },
     /// Something changed on a connection.
     Ready {

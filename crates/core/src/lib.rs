@@ -43,6 +43,7 @@ pub use drops::Drop;
 pub use error::Error;
 pub use estate::Holdings;
 pub use event::{Event, Ready};
+pub use flow::FlowKey;
 pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ring::stream::{AppStreams, Status};

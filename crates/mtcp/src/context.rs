@@ -379,16 +379,8 @@ impl Context {
             Event::Accepted {
                 listener,
                 conn,
-                local,
-                remote,
-            } => self.on_accepted(
-                listener,
-                Waiting {
-                    conn,
-                    local,
-                    remote,
-                },
-            ),
+                key,
+            } => self.on_accepted(listener, Waiting { conn, key }),
             Event::Ready { conn, ready, .. } => self.on_ready(conn, ready),
         }
     }

@@ -44,7 +44,6 @@ fn announce(conn: &mut Conn<'_>, id: ConnId, listeners: &Listeners) -> Option<Ev
     Some(Event::Accepted {
         listener: listener.token,
         conn: id,
-        local: conn.key.local(),
-        remote: conn.key.remote(),
+        key: *conn.key,
     })
 }

@@ -46,13 +46,13 @@ impl Harness {
             Event::Accepted {
                 listener,
                 conn,
-                local,
-                remote,
+                key,
             },
         ] = events[..]
         else {
             panic!("expected one Accepted, got {events:?}");
         };
+        let (local, remote) = (key.local(), key.remote());
         assert_eq!((listener, local, remote), (LISTENER, self.local, self.peer));
         self.conn = Some(conn);
         let token = CLIENT;

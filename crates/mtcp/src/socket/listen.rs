@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use mtcp_core::{Acks, Command, ConnId, ListenerId, Reply, Token};
+use mtcp_core::{Acks, Command, ConnId, FlowKey, ListenerId, Reply, Token};
 
 use super::bindings::Binding;
 use super::choices::ChoicesId;
@@ -17,8 +17,7 @@ use crate::{Context, Errno, Result};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) conn: ConnId,
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
+    pub(crate) key: FlowKey,
 }
 
 /// A listening socket.
@@ -192,21 +191,17 @@ impl Context {
     }
 
     fn try_accept(&mut self, id: SocketId, index: u32) -> Option<Result<(SocketId, SocketAddr)>> {
-        let &Waiting {
-            conn,
-            local,
-            remote,
-        } = self.listeners.get(index)?.queue.front()?;
+        let &Waiting { conn, key } = self.listeners.get(index)?.queue.front()?;
         let (socket, details) = match self.table.look(id) {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
         let flags = socket.flags & INHERITED;
         let v6 = flags.contains(Flags::V6);
-        let remote = Self::outward(v6, remote);
+        let remote = Self::outward(v6, key.remote());
         let choices = details.choices;
         let details = Details {
-            ends: Ends::new(Self::outward(v6, local), remote),
+            ends: Ends::new(Self::outward(v6, key.local()), remote),
             choices: self.inherited(choices),
         };
         let accepted = match self.table.insert(Body::Stream(conn), flags, details) {

@@ -263,14 +263,13 @@ impl Apps {
                 Event::Accepted {
                     listener,
                     conn,
-                    local,
-                    remote,
+                    key,
                 } => {
                     let arrived = Arrived {
                         listener: listener.0 as usize,
                         conn,
-                        local,
-                        remote,
+                        local: key.local(),
+                        remote: key.remote(),
                     };
                     self.arrive(parts.now, arrived);
                 }

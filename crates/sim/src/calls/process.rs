@@ -130,13 +130,12 @@ impl Process {
             Event::Accepted {
                 listener,
                 conn,
-                local,
-                remote,
+                key,
             } => match self.table.arrival(listener) {
                 Some(queue) => queue.push_back(Accepted {
                     conn,
-                    local,
-                    remote,
+                    local: key.local(),
+                    remote: key.remote(),
                 }),
                 None => self.abort(conn),
             },
