@@ -16,15 +16,15 @@ const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
 /// Frames of all queues together to receive into, unless the configuration says otherwise: 32 MiB with the usual MTU.
 const ALL_FRAMES: u32 = 16_384;
-/// For each frame to receive into, so many parts of one to send: what is sent waits for nobody but the device.
-const SEND_PART: u32 = 4;
+/// There is one frame to send for so many to receive into: what is sent waits for nobody but the device.
+const RECEIVED_PER_SENT: u32 = 4;
 /// The least that a queue gets then, for either.
 const LEAST_FRAMES: u32 = 2048;
 
-/// Frames of one queue.
+/// Frames of one queue; all three are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frames {
-    /// To receive into: a power of two.
+    /// To receive into. They come first.
     pub(super) receive: u32,
     pub(super) send: u32,
     /// Bytes of each.
@@ -34,6 +34,11 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn count(&self) -> u32 {
         self.receive + self.send
+    }
+
+    /// Size of all of them in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.count()) * u64::from(self.size)
     }
 }
 
@@ -168,7 +173,7 @@ impl XdpConfig {
         let receive = (all / queues.max(1).next_power_of_two()).max(LEAST_FRAMES);
         Frames {
             receive,
-            send: (receive / SEND_PART).max(LEAST_FRAMES),
+            send: (receive / RECEIVED_PER_SENT).max(LEAST_FRAMES),
             size,
         }
     }
@@ -252,18 +257,8 @@ mod tests {
         };
         let shares = [0, 1, 2, 3, 8, 64].map(|queues| frames(&config(), queues, true));
         let least = (2048, 2048);
-        let expected = [(16_384, 4096), (16_384, 4096), (8192, 2048), (4096, 2048)];
-        assert_eq!(
-            shares,
-            [
-                expected[0],
-                expected[1],
-                expected[2],
-                expected[3],
-                least,
-                least
-            ]
-        );
+        let (all, half, quarter) = ((16_384, 4096), (8192, 2048), (4096, 2048));
+        assert_eq!(shares, [all, all, half, quarter, least, least]);
         assert_eq!(frames(&config(), 1, false), least);
         let chosen = XdpConfig {
             frames: Some(128),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use libc::{c_int, c_void, socklen_t, xdp_mmap_offsets, xdp_options, xdp_statistics, xdp_umem_reg};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::config::ZeroCopy;
+use super::config::{Frames, ZeroCopy};
 use super::lanes::{Lanes, TxWords};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::Umem;
@@ -47,8 +47,8 @@ impl XskSocket {
     fn tell(&self, umem: &Umem) -> io::Result<bool> {
         let mut memory = xdp_umem_reg {
             addr: umem.base() as u64,
-            len: umem.bytes(),
-            chunk_size: umem.frame_size(),
+            len: umem.frames().bytes(),
+            chunk_size: umem.frames().size,
             headroom: 0,
             flags: XDP_UMEM_TX_METADATA_LEN,
             tx_metadata_len: TxWords::LEN as u32,
@@ -65,11 +65,12 @@ impl XskSocket {
     /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for those they bring.
     pub(super) fn register(&self, umem: Umem) -> io::Result<Lanes> {
         let frames = umem.frames();
-        let (all, receive, send) = (
-            frames.count().next_power_of_two(),
-            frames.receive,
-            frames.send,
-        );
+        let Frames {
+            receive,
+            send,
+            size,
+        } = frames;
+        let all = frames.count().next_power_of_two();
         let words = self.tell(&umem)?;
         for (ring, size) in [
             (libc::XDP_UMEM_FILL_RING, all),
@@ -86,7 +87,7 @@ impl XskSocket {
             Completion::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, send)?;
         let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, receive)?;
         let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, all)?;
-        self.widen(send, frames.size);
+        self.widen(send, size);
         Ok(Lanes::new(umem, words, fill, rx, tx, completion))
     }
 

@@ -16,26 +16,15 @@ pub(super) struct Umem {
 impl Umem {
     /// Maps the frames, in huge pages when some are reserved.
     pub(super) fn new(frames: Frames) -> io::Result<Self> {
-        let bytes = u64::from(frames.count()) * u64::from(frames.size);
-        let bytes =
-            usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let bytes = usize::try_from(frames.bytes())
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let region = Region::new(bytes, PagePolicy::Huge)?;
         Ok(Self { region, frames })
     }
 
-    /// How many there are. Those to receive into come first.
+    /// How many there are, and of what size.
     pub(super) fn frames(&self) -> Frames {
         self.frames
-    }
-
-    /// Size of a frame in bytes.
-    pub(super) fn frame_size(&self) -> u32 {
-        self.frames.size
-    }
-
-    /// Size of all frames in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.frames.count()) * u64::from(self.frames.size)
     }
 
     /// Where the first frame lies.
