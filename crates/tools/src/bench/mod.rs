@@ -2,6 +2,7 @@
 
 mod all;
 mod case;
+mod chase;
 pub(crate) mod end;
 mod network;
 mod noise;

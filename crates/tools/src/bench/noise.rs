@@ -1,6 +1,6 @@
 //! How quiet the machine is: the same piece of work timed again and again, and what runs while nothing should. And how near to each other
 //! the two processors are: a hypervisor may move them while the benchmark runs, and what goes through memory shared by both takes
-//! several times as long between caches that are far apart.
+//! several times as long between caches that are far apart. And how long memory takes ([`chase`]).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::machine;
 
+use super::chase;
 use super::end::usage::Usage;
 use super::statistics::Series;
 
@@ -31,6 +32,8 @@ pub(crate) struct Noise {
     calibration_ms: Series,
     /// Nanoseconds in which a cache line went from one processor to the other and back.
     distance_ns: Series,
+    /// Nanoseconds of a load from more memory than the server's processor has cache of its own.
+    load_ns: Series,
     /// Time of both processors while nothing of ours ran, nanoseconds. Summed up, because the kernel counts in steps of a tick.
     watched: u64,
     /// Of it, idle.
@@ -46,6 +49,7 @@ impl Noise {
             self.calibration_ms.0.push(calibrate(core));
         }
         self.distance_ns.0.extend(distance(cores));
+        self.load_ns.0.extend(chase::load_ns(cores[0]));
         let pid = std::process::id();
         let (start, before) = (Instant::now(), cores.map(|core| Usage::now(core, pid)));
         thread::sleep(PAUSE);
@@ -94,6 +98,11 @@ impl Noise {
                 "min": self.distance_ns.min(),
                 "max": self.distance_ns.max(),
             },
+            "load_from_8_mb_ns": {
+                "median": self.load_ns.median(),
+                "min": self.load_ns.min(),
+                "max": self.load_ns.max(),
+            },
             "others_percent": self.others_percent(),
             "steal_percent": self.steal_percent(),
         })
@@ -107,28 +116,28 @@ impl Noise {
             "THE MACHINE WAS NOT QUIET: only the ratios mean something, and not much"
         };
         format!(
-            "{verdict}: calibration {:.1} ms (fastest {:.1}, slowest {:.1}), others used {:.1}% of the two processors, the hypervisor {:.1}%{}",
+            "{verdict}: calibration {:.1} ms (fastest {:.1}, slowest {:.1}), others used {:.1}% of the two processors, the hypervisor {:.1}%{}{}",
             self.calibration_ms.median(),
             self.calibration_ms.min(),
             self.calibration_ms.max(),
             self.others_percent(),
             self.steal_percent(),
-            self.distance(),
+            span(
+                "a cache line went from one to the other and back in",
+                &self.distance_ns
+            ),
+            span("a load from 8 MB took", &self.load_ns),
         )
     }
+}
 
-    /// How near to each other the processors were, if that was seen.
-    fn distance(&self) -> String {
-        if self.distance_ns.0.is_empty() {
-            return String::new();
-        }
-        format!(
-            "; a cache line went from one to the other and back in {:.0} ns ({:.0}-{:.0})",
-            self.distance_ns.median(),
-            self.distance_ns.min(),
-            self.distance_ns.max(),
-        )
+/// What took how long, with the fastest and the slowest; nothing if that was not seen.
+fn span(what: &str, nanos: &Series) -> String {
+    if nanos.0.is_empty() {
+        return String::new();
     }
+    let (median, min, max) = (nanos.median(), nanos.min(), nanos.max());
+    format!("; {what} {median:.0} ns ({min:.0}-{max:.0})")
 }
 
 /// Milliseconds that a fixed piece of work takes on a processor; NaN if it cannot run there.
@@ -216,11 +225,18 @@ mod tests {
         let quiet = Noise {
             calibration_ms: Series(vec![10.0, 10.1, 10.2]),
             distance_ns: Series(vec![50.0, 300.0]),
+            load_ns: Series(vec![120.0]),
             watched: 1000,
             idle: 980,
             steal: 5,
         };
         assert!(quiet.quiet());
+        assert!(
+            quiet
+                .text()
+                .ends_with("; a load from 8 MB took 120 ns (120-120)")
+        );
+        assert!(!Noise::default().text().contains(" ns "));
         for noisy in [
             Noise {
                 calibration_ms: Series(vec![10.0, 15.0, 15.0]),
@@ -258,6 +274,7 @@ mod tests {
         noise.sample([first, second]);
         assert_eq!(noise.calibration_ms.0.len(), 2);
         assert!(noise.calibration_ms.min() > 0.0);
+        assert_eq!(noise.load_ns.0.len(), 1);
         assert!(noise.watched >= 200_000_000);
         // None on a busy machine.
         assert!(noise.distance_ns.0.iter().all(|ns| (1.0..1e6).contains(ns)));
