@@ -37,6 +37,15 @@ pub(crate) fn pin(core: usize) -> anyhow::Result<()> {
     })
 }
 
+/// Does `work` on a thread of its own on a processor; `None` if it cannot run there.
+pub(crate) fn on<T: Send + 'static>(
+    core: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let thread = std::thread::spawn(move || pin(core).ok().map(|()| work()));
+    thread.join().ok().flatten()
+}
+
 /// Two processors that this process may use, for a server and its client; the same twice if there is but one.
 pub(crate) fn two_cores() -> (usize, usize) {
     let mut allowed = allowed();

@@ -1,6 +1,7 @@
 //! How long memory takes that is not in a processor's own cache. On a shared machine others may have most of the cache that all share; that shows
 //! neither in a loop that only computes nor in time that others take.
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use crate::machine;
@@ -15,15 +16,12 @@ struct Line(u32);
 
 /// Nanoseconds that each of many loads takes, of which each waits for the one before; `None` if there is no running on `core`.
 pub(super) fn load_ns(core: usize) -> Option<f64> {
-    let thread = std::thread::spawn(move || {
-        machine::pin(core).ok()?;
+    machine::on(core, || {
         let lines = circle(BYTES / size_of::<Line>());
         let start = Instant::now();
-        let back = follow(&lines, lines.len());
-        let nanos = start.elapsed().as_nanos() as f64;
-        (back == 0).then(|| nanos / lines.len() as f64)
-    });
-    thread.join().ok().flatten()
+        black_box(follow(&lines, lines.len()));
+        start.elapsed().as_nanos() as f64 / lines.len() as f64
+    })
 }
 
 /// So many lines, each of which leads to another, in an order that no prefetcher guesses, until all have been seen.

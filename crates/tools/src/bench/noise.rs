@@ -142,8 +142,7 @@ fn span(what: &str, nanos: &Series) -> String {
 
 /// Milliseconds that a fixed piece of work takes on a processor; NaN if it cannot run there.
 fn calibrate(core: usize) -> f64 {
-    let thread = thread::spawn(move || {
-        machine::pin(core).ok()?;
+    let time = machine::on(core, || {
         let start = Instant::now();
         let mut state = 1_u64;
         for step in 0..STEPS {
@@ -153,9 +152,9 @@ fn calibrate(core: usize) -> f64 {
                     .wrapping_add(step),
             );
         }
-        Some(start.elapsed().as_secs_f64() * 1e3)
+        start.elapsed().as_secs_f64() * 1e3
     });
-    thread.join().ok().flatten().unwrap_or(f64::NAN)
+    time.unwrap_or(f64::NAN)
 }
 
 /// Nanoseconds in which a cache line goes from one processor to the other and back, by the fastest of many batches; `None` if it
