@@ -36,6 +36,7 @@ impl Wire {
     fn lent(&self) -> Vec<RxFrame<'_>> {
         let meta = RxMeta {
             checksum: RxChecksum::Trusted,
+            ..RxMeta::default()
         };
         let frames = self.frames.iter().zip(&self.lens);
         frames

@@ -134,6 +134,8 @@ counters! {
     duplicate_acks_in;
     /// Challenge ACKs sent (RFC 5961).
     challenge_acks;
+    /// SYNs that the link answered when they arrived.
+    syns_answered_by_link;
     /// SYNs answered with a SYN cookie (RFC 4987).
     syn_cookies_sent;
     /// Connections accepted from a SYN cookie.

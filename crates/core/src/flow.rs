@@ -8,7 +8,7 @@ mod sip;
 mod table;
 
 pub(crate) use kept::{Kept, LongKeys};
-use sip::Sip13;
+pub(crate) use sip::Sip13;
 pub use table::{Digest, FlowHash, FlowTable, Guess};
 
 /// The two highest bits of an id say what it names; the rest is a slot.

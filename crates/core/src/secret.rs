@@ -6,6 +6,11 @@ use siphasher::sip::SipHasher13;
 
 /// A keyed hash for one purpose: what one of them reveals says nothing about the others.
 pub(crate) fn keyed(secret: &[u8; 32], purpose: &str) -> SipHasher13 {
+    SipHasher13::new_with_key(&key(secret, purpose))
+}
+
+/// The key of that.
+pub(crate) fn key(secret: &[u8; 32], purpose: &str) -> [u8; 16] {
     let mut master = [0; 16];
     for (i, byte) in secret.iter().enumerate() {
         master[i % 16] ^= byte.rotate_left(u32::from(i >= 16));
@@ -20,7 +25,7 @@ pub(crate) fn keyed(secret: &[u8; 32], purpose: &str) -> SipHasher13 {
     let (low, high) = key.split_at_mut(8);
     low.copy_from_slice(&half(0));
     high.copy_from_slice(&half(1));
-    SipHasher13::new_with_key(&key)
+    key
 }
 
 #[cfg(test)]

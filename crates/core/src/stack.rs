@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use wire::frame::{FrameSink, RxFrame};
+use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
 use crate::tcp::{Acks, Tcp};
@@ -94,6 +95,12 @@ impl Stack {
         let (mut tcp, mut streams) = Tcp::new(config, plot)?;
         tcp.inherit(now, testament, left, &mut streams);
         Ok((Self { tcp }, streams))
+    }
+
+    /// From now on `link`, of the only port that leads to others, answers SYNs in our name. False, and it does not: this stack answers them
+    /// in ways that the link cannot, or has flows already.
+    pub fn offload_syns(&mut self, link: Box<dyn SynOffload>) -> bool {
+        self.tcp.offload_syns(link)
     }
 
     /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that arrived on `port`.

@@ -92,6 +92,7 @@ impl Port for LoopPort {
         // It never leaves our memory.
         let meta = RxMeta {
             checksum: RxChecksum::Trusted,
+            ..RxMeta::default()
         };
         let mut frames = [RxFrame { bytes: &[], meta }; BURST];
         for (frame, parcel) in frames.iter_mut().zip(&self.lent) {

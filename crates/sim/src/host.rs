@@ -337,6 +337,7 @@ fn rx_frame(frame: &Frame) -> RxFrame<'_> {
         bytes: &frame.bytes,
         meta: RxMeta {
             checksum: frame.checksum,
+            ..RxMeta::default()
         },
     }
 }

@@ -80,6 +80,7 @@ impl Side {
     fn receive(&mut self, now: Instant, wire: &mut Wire) {
         let meta = RxMeta {
             checksum: RxChecksum::Trusted,
+            ..RxMeta::default()
         };
         let mut frames = wire.frames.iter().zip(&wire.lengths);
         let mut left = wire.lengths.len();

@@ -53,6 +53,8 @@ pub enum RxChecksum {
 pub struct RxMeta {
     /// State of the transport checksum.
     pub checksum: RxChecksum,
+    /// A SYN that the link has answered in our name ([`crate::syn_offload`]).
+    pub answered: bool,
 }
 
 /// A received frame, lent by its port until the closure that got it returns.

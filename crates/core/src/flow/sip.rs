@@ -1,9 +1,18 @@
 //! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF") of inputs whose length is known: every segment that comes is hashed
 //! once, and a hash for inputs of any length takes half as long again.
 
+use std::fmt;
+
 /// A secret key, as the state in which every hash under it begins.
 #[derive(Clone, Copy)]
-pub(super) struct Sip13([u64; 4]);
+pub(crate) struct Sip13([u64; 4]);
+
+impl fmt::Debug for Sip13 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the secret.
+        f.write_str("Sip13")
+    }
+}
 
 impl Sip13 {
     pub fn new(key: &[u8; 16]) -> Self {
@@ -15,6 +24,11 @@ impl Sip13 {
             k0 ^ 0x6c79_6765_6e65_7261,
             k1 ^ 0x7465_6462_7974_6573,
         ])
+    }
+
+    /// The state in which hashes begin: as secret as the key.
+    pub fn state(&self) -> [u64; 4] {
+        self.0
     }
 
     /// The hash of `words`, little-endian, with 4 bytes behind them.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use ring::region::{Column, PagePolicy};
+use wire::syn_offload::SynOffload;
 
 use super::FlowKey;
 use super::sip::Sip13;
@@ -12,6 +13,13 @@ use crate::side_pool::SidePool;
 /// The hash of a [`FlowKey`] under the secret of one stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHash(u32);
+
+impl FlowHash {
+    /// It as a number.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+}
 
 /// What the keyed hash of a [`FlowKey`] gives: two numbers of which neither says anything about the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +79,8 @@ pub struct FlowTable {
     overflow: SidePool<Bucket>,
     len: usize,
     hasher: Sip13,
+    /// Who has to know which flows there are.
+    watcher: Option<Box<dyn SynOffload>>,
 }
 
 impl fmt::Debug for FlowTable {
@@ -127,7 +137,23 @@ impl FlowTable {
             overflow: SidePool::new(u32::try_from(max).unwrap_or(u32::MAX))?,
             len: 0,
             hasher: Sip13::new(&key),
+            watcher: None,
         })
+    }
+
+    /// What hashes begin with.
+    pub(crate) fn key_state(&self) -> [u64; 4] {
+        self.hasher.state()
+    }
+
+    /// Has `watcher` know of each flow that comes or goes.
+    pub fn watch(&mut self, watcher: Box<dyn SynOffload>) {
+        self.watcher = Some(watcher);
+    }
+
+    /// The watcher, if there is one.
+    pub fn watcher(&mut self) -> Option<&mut (dyn SynOffload + 'static)> {
+        self.watcher.as_deref_mut()
     }
 
     /// The hash to find, insert and remove `key` with.
@@ -246,6 +272,9 @@ impl FlowTable {
     pub fn insert(&mut self, hash: FlowHash, id: u32) {
         if self.put(hash, id) {
             self.len += 1;
+            if let Some(watcher) = &mut self.watcher {
+                watcher.enter(hash.0);
+            }
         }
         if self.len > self.buckets.len() * SHARE {
             self.split();
@@ -337,6 +366,9 @@ impl FlowTable {
             (hashes[place], ids[place]) = (0, 0);
         }
         self.len -= 1;
+        if let Some(watcher) = &mut self.watcher {
+            watcher.leave(hash.0);
+        }
         if let At::Overflow(name) = at {
             self.tidy(hash, name);
         }

@@ -147,6 +147,7 @@ impl Tcp {
     }
 
     fn set_listener_options(&mut self, slot: u32, options: &Options) {
+        self.withdraw(slot);
         if let Some(entry) = self.listeners.at_mut(slot) {
             let set = self.shared.options.take(options);
             let before = entry.set_options(*options, set);
@@ -164,6 +165,7 @@ impl Tcp {
 
     fn unlisten(&mut self, now: Instant, id: ListenerId, leaves: bool) -> Result<Reply, Error> {
         let slot = self.listeners.resolve(id)?;
+        self.withdraw(slot);
         self.empty(now, slot, !leaves);
         if leaves {
             self.listeners.leave(slot);

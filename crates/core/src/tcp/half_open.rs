@@ -206,24 +206,30 @@ impl Tcp {
                 if before.is_none_or(|before| before.timestamps) {
                     self.bequeath(now, &mut record);
                 }
-                self.remember(now, record, seg.hash)?;
+                let slot = self.remember(now, record, seg.hash)?;
+                self.shared.queues.push_syn_ack(record.port, slot);
             }
             Admission::Cookie => self.answer_with_cookie(now, record, mtu),
         }
         Ok(())
     }
 
-    fn remember(&mut self, now: Instant, record: HalfOpen, hash: FlowHash) -> Result<(), Drop> {
-        let HalfOpen { port, listener, .. } = record;
+    /// Keeps a record of a SYN: in which slot.
+    pub fn remember(
+        &mut self,
+        now: Instant,
+        record: HalfOpen,
+        hash: FlowHash,
+    ) -> Result<u32, Drop> {
+        let listener = record.listener;
         let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
         if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
             entry.half_open += 1;
         }
         self.flows.insert(hash, flow::id(flow::HALF_OPEN, slot));
         self.shared.queues.grow_half_open(slot);
-        self.shared.queues.push_syn_ack(port, slot);
         self.schedule_half_open(now, slot, 0);
-        Ok(())
+        Ok(slot)
     }
 
     /// How a SYN is answered, if it is. As long as connections wait to be accepted and there is no room for another, it is not: the peer
@@ -243,7 +249,7 @@ impl Tcp {
         }
     }
 
-    fn half_open_record(
+    pub fn half_open_record(
         &self,
         listener: u32,
         seg: &Segment<'_>,
@@ -298,6 +304,8 @@ impl Tcp {
             return;
         }
         record.retries += 1;
+        // If we sent none, the link did ([`Tcp::open_answered`]), or it waits still: no ACK tells which it is for.
+        record.agreed.insert(Options::SENT);
         let (port, retries) = (record.port, record.retries);
         if !waits {
             self.shared.counters.timeouts += 1;

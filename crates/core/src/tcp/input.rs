@@ -117,7 +117,10 @@ impl Tcp {
             } else {
                 RxChecksum::Trusted
             };
-            let meta = RxMeta { checksum };
+            let meta = RxMeta {
+                checksum,
+                ..RxMeta::default()
+            };
             let burst = Burst {
                 port: PortId(words.port),
                 frames: &[RxFrame { bytes, meta }],
@@ -271,7 +274,7 @@ impl Tcp {
     ) {
         let is_key = |id| self.has_key(id, segment.key);
         let step = match self.flows.find_guessed(segment.hash, guess, is_key) {
-            None => self.on_listen(now, segment),
+            None => self.on_listen(now, segment, carrier.frame.meta.answered),
             Some(id) => {
                 let slot = flow::index(id) as u32;
                 match flow::tag(id) as u32 {

@@ -4,7 +4,7 @@ use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 /// Tells the offset of timestamps from that of sequence numbers: any odd number would do.
-const STAMPS: u32 = 0x9e37_79b1;
+pub(crate) const STAMPS: u32 = 0x9e37_79b1;
 
 /// What a new connection starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -91,6 +91,12 @@ impl Listener {
     pub fn may_take_syn(&self) -> bool {
         self.half_open < self.backlog.max(MIN_HALF_OPEN)
     }
+
+    /// Whether both kinds of room are at most half used.
+    pub fn is_half_empty(&self) -> bool {
+        self.waiting.len() <= self.backlog / 2
+            && self.half_open <= self.backlog.max(MIN_HALF_OPEN) / 2
+    }
 }
 
 /// All listeners, by port.
@@ -239,7 +245,8 @@ impl Listeners {
 
 impl Tcp {
     /// LISTEN, or CLOSED if nobody listens.
-    pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+    /// `answered`: by the link, if it is a SYN.
+    pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
         let Some(listener) = self.listeners.find(seg.key.local()) else {
             return Err(Stop::Stray(Drop::TcpNoConnection));
         };
@@ -261,7 +268,13 @@ impl Tcp {
         if !seg.has(TcpFlags::SYN) || seg.has(TcpFlags::FIN) {
             return Err(Drop::TcpState.into());
         }
-        self.open_half(now, listener, seg, None).map_err(Stop::Drop)
+        self.offer(listener, seg);
+        let opened = if answered {
+            self.open_answered(now, listener, seg)
+        } else {
+            self.open_half(now, listener, seg, None)
+        };
+        opened.map_err(Stop::Drop)
     }
 }
 

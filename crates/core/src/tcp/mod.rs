@@ -59,6 +59,7 @@ mod spurious;
 mod state;
 mod survivors;
 mod syn_ack;
+mod syn_offload;
 mod tail;
 mod tally;
 pub(crate) mod tcb;
@@ -88,6 +89,7 @@ use crate::tcp::listen::Listeners;
 use crate::tcp::parting::Parting;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::survivors::Survivors;
+use crate::tcp::syn_offload::Answers;
 use crate::tcp::time_wait::TimeWaits;
 use crate::testament::Testament;
 
@@ -103,6 +105,8 @@ pub(crate) struct Tcp {
     listeners: Listeners,
     flows: FlowTable,
     cookies: Cookies,
+    /// What the link answers SYNs with, if it does.
+    answers: Option<Answers>,
     /// Only `None` while a port is being picked.
     ports: Option<Box<EphemeralPorts>>,
     /// To the other stacks with our addresses, if there are any.
@@ -137,6 +141,7 @@ impl Tcp {
             listeners: Listeners::new(&config)?,
             flows: FlowTable::new(flows, config.inherited_secret(), page_policy(&config))?,
             cookies: Cookies::new(config.inherited_secret()),
+            answers: None,
             handover: Handover::new(&config).map(Box::new),
             parting: Parting::default(),
             testament: None,

@@ -260,6 +260,23 @@ impl Harness {
             .receive(self.now, PORT, &[RxFrame { bytes, meta }]);
     }
 
+    /// A SYN of the peer that the link has answered.
+    pub fn inject_answered(&mut self, syn: Seg) {
+        let bytes = &self.compose(&syn);
+        let meta = RxMeta {
+            answered: true,
+            ..RxMeta::default()
+        };
+        self.stack
+            .receive(self.now, PORT, &[RxFrame { bytes, meta }]);
+    }
+
+    /// A `port` of the peer had a SYN-ACK that did not come from the stack.
+    pub fn learn(&mut self, port: u16, iss: SeqNumber, tsval: u32) {
+        self.iss.insert(port, iss);
+        self.ts_base.get_or_insert(tsval);
+    }
+
     /// The peer sends a segment; the stack does not get to transmit.
     pub fn inject(&mut self, seg: Seg) {
         self.inject_all(&[seg]);

@@ -380,6 +380,7 @@ impl RxRing {
             bytes: &[],
             meta: RxMeta {
                 checksum: RxChecksum::Trusted,
+                ..RxMeta::default()
             },
         };
         let mut frames = [empty; MOST];

@@ -73,6 +73,7 @@ impl Batch {
                 bytes: rest.get(..len - virtio::LEN).unwrap_or_default(),
                 meta: RxMeta {
                     checksum: virtio::parse(head).unwrap_or_default(),
+                    ..RxMeta::default()
                 },
             };
             n += 1;

@@ -88,7 +88,10 @@ fn without_prediction<'a>(bench: &mut Bench, frame: &RxFrame<'a>) -> Option<Data
 }
 
 fn check(bench: &mut Bench, bytes: &[u8], checksum: RxChecksum) -> Result<(), TestCaseError> {
-    let meta = RxMeta { checksum };
+    let meta = RxMeta {
+        checksum,
+        ..RxMeta::default()
+    };
     let frame = RxFrame { bytes, meta };
     let Some(predicted) = bench.net.predicted(PORT, &frame) else {
         return Ok(());

@@ -38,6 +38,7 @@ mod sack;
 mod spurious;
 mod stamps;
 mod survivors;
+mod syn_offload;
 mod time_wait;
 mod timeouts;
 mod transfer;
