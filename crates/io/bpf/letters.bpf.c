@@ -10,7 +10,7 @@
 //
 // Rebuild with `check.sh --update`.
 
-#include "ours.h"
+#include "answer.h"
 
 #define TCX_NEXT -1
 #define TCX_DROP 2
@@ -25,11 +25,13 @@
 #define NEAR_LONGEST 4096
 #define CHUNK (256 << 10)
 #define FAR (1U << 31)
+#define ANSWERED (1U << 31)
 
 #define FULL (~0U)
 #define HEADERS (sizeof(struct ethernet) + sizeof(struct ipv6) + sizeof(struct solicitation))
 
-// Where a frame lies, in NEAR bytes of the box or (with FAR) in the chunks of its processor, its length, and when it came, nanoseconds.
+// Where a frame lies, in NEAR bytes of the box or (with FAR) in the chunks of its processor; its length, with ANSWERED if it is a SYN that was
+// answered; and when it came, nanoseconds.
 struct letter {
 	__u32 at;
 	__u32 len;
@@ -189,9 +191,10 @@ int letters(struct __sk_buff *skb)
 		return TCX_DROP;
 	}
 	struct letter *letter = &box->letters[written & (LETTERS - 1)];
+	int answered = len == SYN_LEN && answer_syn(skb);
 
 	letter->at = at;
-	letter->len = len;
+	letter->len = answered ? len | ANSWERED : len;
 	letter->when = bpf_ktime_get_ns();
 	// Written first, then looked whether the reader sleeps; the reader says that it sleeps, then looks whether something was written.
 	__sync_lock_test_and_set(&box->written, written + 1);
@@ -200,7 +203,7 @@ int letters(struct __sk_buff *skb)
 
 		bpf_ringbuf_output(&bell, &once, sizeof(once), BPF_RB_FORCE_WAKEUP);
 	}
-	return TCX_DROP;
+	return answered ? bpf_redirect(skb->ifindex, 0) : TCX_DROP;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

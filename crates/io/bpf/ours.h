@@ -80,7 +80,7 @@ struct solicitation {
 	struct address6 target;
 } __attribute__((packed));
 
-// Our IPv4 addresses, in network order. The loader sizes both sets to the configuration.
+// Our IPv4 addresses, in network order, each with its number, from 1 on. The loader sizes both sets to the configuration.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -94,6 +94,14 @@ struct {
 	__type(key, struct address6);
 	__type(value, __u8);
 } addresses6 SEC(".maps");
+
+// The number of an address of ours, 0 if it is not.
+static __always_inline __u8 number4(__be32 address)
+{
+	__u8 *number = bpf_map_lookup_elem(&addresses4, &address);
+
+	return number ? *number : 0;
+}
 
 static __always_inline int ours4(__be32 address)
 {

@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
+use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
 use crate::absent::AbsentPort;
@@ -85,6 +86,10 @@ macro_rules! impl_port {
 
             fn next_deadline(&self) -> Option<Instant> {
                 each_variant!(self, Self: $($variant)*, port => port.next_deadline())
+            }
+
+            fn syn_offload(&mut self) -> Option<Box<dyn SynOffload>> {
+                each_variant!(self, Self: $($variant)*, port => port.syn_offload())
             }
 
             fn capabilities(&self) -> Capabilities {

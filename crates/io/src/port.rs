@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame};
+use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
 /// When it is better to nap while frames gather than to be woken by each, or to look for each.
@@ -73,6 +74,12 @@ pub trait Port: FrameSink {
 
     /// When the port itself has work to do next (a wrapper that holds delayed frames), if at all.
     fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What answers SYNs for the stack where they arrive, if the link can do that: for one stack at a time. A wrapper does not say what its link
+    /// says, as it would not see the answers.
+    fn syn_offload(&mut self) -> Option<Box<dyn SynOffload>> {
         None
     }
 

@@ -353,7 +353,7 @@ fn facts(config: &Config, spec: &IoSpec, opened: &link::Opened) -> Vec<(&'static
 
 fn assemble(
     config: &Config,
-    port: Lent,
+    mut port: Lent,
     secrets: Secrets,
     core: usize,
     joined: Joined,
@@ -374,10 +374,15 @@ fn assemble(
         seats: desk.seats(),
         bequeaths: testaments.is_some(),
     });
-    let (stack, streams) = match testaments {
+    let (mut stack, streams) = match testaments {
         Some((own, others)) => Stack::heir(stack_config, clock::now(), own, others)?,
         None => Stack::new(stack_config)?,
     };
+    if config.syn_offload
+        && let Some(link) = port.syn_offload()
+    {
+        stack.offload_syns(link);
+    }
     let runner =
         Runner::new(stack, port, desk, (config.spin, config.gather)).with_reporter(reporter);
     let driver = match config.mode {

@@ -39,6 +39,8 @@ const FEWEST_CHUNKS: usize = 4;
 const MOST_PROCESSORS: usize = 64;
 /// Marks a place in the chunks.
 const FAR: u32 = 1 << 31;
+/// Marks the length of a SYN that was answered.
+const ANSWERED: u32 = 1 << 31;
 
 /// Where a frame lies, and when it came: as in `bpf/letters.bpf.c`.
 #[repr(C)]
@@ -138,7 +140,10 @@ impl Reader {
     /// Takes the first letter, which this is. The bytes are ours until `release`.
     fn take(&mut self, letter: Letter) -> NonNull<[u8]> {
         self.read = self.read.wrapping_add(1);
-        let (at, len) = ((letter.at & !FAR) as usize, letter.len as usize);
+        let (at, len) = (
+            (letter.at & !FAR) as usize,
+            (letter.len & !ANSWERED) as usize,
+        );
         let (start, room) = if letter.at & FAR == 0 {
             self.near_read = (at + len.next_multiple_of(LINE)) as u32;
             // SAFETY: as in `head`; no reference is made.
@@ -253,11 +258,12 @@ impl Letters {
         }; BURST];
         let mut count = 0;
         for frame in &mut frames {
-            let Some(bytes) = self.take() else {
+            let Some((bytes, answered)) = self.take() else {
                 break;
             };
             // SAFETY: until `release` the bytes are ours, and only read.
             frame.bytes = unsafe { bytes.as_ref() };
+            frame.meta.answered = answered;
             fetch_head(frame.bytes);
             count += 1;
         }
@@ -266,7 +272,11 @@ impl Letters {
             return 0;
         }
         for frame in &mut *frames {
-            frame.meta = meta(frame.bytes);
+            let answered = frame.meta.answered;
+            frame.meta = RxMeta {
+                answered,
+                ..meta(frame.bytes)
+            };
         }
         each(frames);
         for at in &self.waiting {
@@ -277,14 +287,15 @@ impl Letters {
         count
     }
 
-    /// Takes the letter that came first.
-    fn take(&mut self) -> Option<NonNull<[u8]>> {
+    /// Takes the letter that came first, and says whether it is a SYN that was answered.
+    fn take(&mut self) -> Option<(NonNull<[u8]>, bool)> {
         let firsts = self.waiting.iter().filter_map(|at| {
             let letter = self.readers.get(*at)?.first()?;
             Some((*at, letter))
         });
         let (at, letter) = firsts.min_by_key(|(_, letter)| letter.when)?;
-        Some(self.readers.get_mut(at)?.take(letter))
+        let frame = self.readers.get_mut(at)?.take(letter);
+        Some((frame, letter.len & ANSWERED != 0))
     }
 
     /// Says that we sleep. Returns false, and does not say it, when a frame is there.

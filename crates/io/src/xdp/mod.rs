@@ -26,6 +26,7 @@ mod program;
 mod queue;
 mod rings;
 mod socket;
+mod syn_offload;
 mod umem;
 mod volley;
 

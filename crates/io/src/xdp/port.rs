@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
+use wire::syn_offload::SynOffload;
+use wire::time::Instant;
 
 use crate::netlink::Link;
 use crate::port::{Gathers, Port};
@@ -16,6 +18,7 @@ use super::checksum;
 use super::config::LINK_HEADER;
 use super::program::{Mode, Program};
 use super::queue::Queue;
+use super::syn_offload::Clock;
 
 /// An interface that goes away does not end a poll of its socket, so no sleep is longer than this.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -45,7 +48,10 @@ impl Trust {
         } else {
             RxChecksum::Unverified
         };
-        RxMeta { checksum }
+        RxMeta {
+            checksum,
+            ..RxMeta::default()
+        }
     }
 }
 
@@ -64,8 +70,10 @@ pub struct XdpPort {
     interface: Box<str>,
     /// The interface is gone: the socket says so once only.
     gone: bool,
+    /// Of what answers SYNs.
+    clock: Option<Clock>,
     // Goes last: the sockets leave its map before it is detached.
-    _program: Arc<Program>,
+    program: Arc<Program>,
 }
 
 impl XdpPort {
@@ -100,7 +108,8 @@ impl XdpPort {
             trust,
             interface: link.name.as_str().into(),
             gone: false,
-            _program: Arc::clone(program),
+            clock: None,
+            program: Arc::clone(program),
         }
     }
 
@@ -178,6 +187,18 @@ impl FrameSink for XdpPort {
 }
 
 impl Port for XdpPort {
+    fn begin(&mut self, now: Instant) {
+        if let Some(clock) = &self.clock {
+            clock.set(now);
+        }
+    }
+
+    fn syn_offload(&mut self) -> Option<Box<dyn SynOffload>> {
+        let (offload, clock) = self.program.syn_offload()?;
+        self.clock = Some(clock);
+        Some(Box::new(offload))
+    }
+
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         let count = self.queues.len();
         let ready = (0..count)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +18,7 @@ use wire::ndp::{multicast_mac, solicited_node};
 use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
 use super::letters::{self, Letters};
+use super::syn_offload::{Clock, Offload};
 
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
@@ -72,6 +73,8 @@ pub(super) struct Program {
     // Goes first: nothing is steered to sockets that are going.
     _link: Link,
     ebpf: Mutex<Ebpf>,
+    /// Our IPv4 addresses, in the order of their numbers.
+    addresses4: Vec<Ipv4Addr>,
     /// Keeps the interface listening to our multicast groups.
     _groups: Option<OwnedFd>,
     /// Where it runs.
@@ -103,6 +106,7 @@ impl Program {
         Ok(Self {
             _link: Link::Xdp(link),
             ebpf: Mutex::new(ebpf),
+            addresses4: addresses4(addresses).collect(),
             _groups: groups,
             attachment,
         })
@@ -119,6 +123,7 @@ impl Program {
         Ok(Self {
             _link: Link::TrafficControl(link),
             ebpf: Mutex::new(ebpf),
+            addresses4: addresses4(addresses).collect(),
             _groups: join_groups(index, addresses)?,
             attachment: Attachment::TrafficControl,
         })
@@ -131,6 +136,18 @@ impl Program {
         }
         let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
         Letters::new(&ebpf).map(Some)
+    }
+
+    /// What answers SYNs, if it is in traffic control.
+    pub(super) fn syn_offload(&self) -> Option<(Offload, Clock)> {
+        if self.attachment != Attachment::TrafficControl {
+            return None;
+        }
+        let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        let offload = Offload::new(&ebpf, &self.addresses4);
+        offload
+            .inspect_err(|error| log::debug!("XDP: no SYN is answered where it arrives: {error}"))
+            .ok()
     }
 
     /// Steers our frames of `queue` to `socket`, which is bound to that queue. It leaves the map by itself when it closes.
@@ -164,18 +181,37 @@ fn entries(addresses: &[IpAddr]) -> Result<u32, std::num::TryFromIntError> {
 
 /// Puts our addresses into the maps of a program.
 fn fill(ebpf: &mut Ebpf, addresses: &[IpAddr]) -> Result<(), MapError> {
-    for address in addresses {
-        match address {
-            IpAddr::V4(address) => insert(ebpf.map_mut("addresses4"), address.octets())?,
-            IpAddr::V6(address) => insert(ebpf.map_mut("addresses6"), address.octets())?,
-        }
+    for (address, number) in addresses4(addresses).zip(1..) {
+        let number = u8::try_from(number).unwrap_or(u8::MAX);
+        insert(ebpf.map_mut("addresses4"), address.octets(), number)?;
+    }
+    for address in addresses6(addresses) {
+        insert(ebpf.map_mut("addresses6"), address.octets(), 1)?;
     }
     Ok(())
 }
 
-fn insert<const N: usize>(map: Option<&mut Map>, address: [u8; N]) -> Result<(), MapError> {
+fn addresses4(addresses: &[IpAddr]) -> impl Iterator<Item = Ipv4Addr> {
+    addresses.iter().filter_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    })
+}
+
+fn addresses6(addresses: &[IpAddr]) -> impl Iterator<Item = Ipv6Addr> {
+    addresses.iter().filter_map(|address| match address {
+        IpAddr::V6(address) => Some(*address),
+        IpAddr::V4(_) => None,
+    })
+}
+
+fn insert<const N: usize>(
+    map: Option<&mut Map>,
+    address: [u8; N],
+    number: u8,
+) -> Result<(), MapError> {
     let map = map.ok_or(MapError::ElementNotFound)?;
-    HashMap::<_, [u8; N], u8>::try_from(map)?.insert(address, 1, 0)
+    HashMap::<_, [u8; N], u8>::try_from(map)?.insert(address, number, 0)
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, ProgramError> {
@@ -226,13 +262,7 @@ fn is_final(error: &ProgramError) -> bool {
 /// Has the device receive neighbour solicitations for our IPv6 addresses (RFC 4291 section 2.7.1, RFC 2464 section 7) while the
 /// socket lives. The socket itself receives nothing.
 fn join_groups(interface: u32, addresses: &[IpAddr]) -> io::Result<Option<OwnedFd>> {
-    let ours: Vec<Ipv6Addr> = addresses
-        .iter()
-        .filter_map(|address| match address {
-            IpAddr::V6(address) => Some(*address),
-            IpAddr::V4(_) => None,
-        })
-        .collect();
+    let ours: Vec<Ipv6Addr> = addresses6(addresses).collect();
     if ours.is_empty() {
         return Ok(None);
     }

@@ -134,6 +134,8 @@ table! {
         |c, v| { c.ecn = v.parse()?; Ok(()) }, |c| c.ecn.name().into();
     new syn_cookies: "auto | always | off", "Answer SYNs without remembering them: when the memory for half-open connections is used up, always, or never.",
         |c, v| { c.syn_cookies = syn_cookies(v)?; Ok(()) }, |c| show_syn_cookies(c.syn_cookies).into();
+    new syn_offload: "yes | no", "Let the kernel answer SYNs as they arrive, where all frames of a veth pair come to one context.",
+        |c, v| { c.syn_offload = value::switch(v)?; Ok(()) }, |c| show_switch(c.syn_offload);
     new abort_on_overflow: "yes | no", "Reset a handshake that ends while the listener's backlog is full, instead of letting the peer try again.",
         |c, v| { c.abort_on_overflow = value::switch(v)?; Ok(()) }, |c| show_switch(c.abort_on_overflow);
     old stat_print: "yes | no | NAME ...", "Print a line of rates per context and second to stderr.",

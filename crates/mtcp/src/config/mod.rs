@@ -113,6 +113,8 @@ pub struct Config {
     pub tcp_timewait: Duration,
     /// When SYNs are answered with SYN cookies.
     pub syn_cookies: SynCookies,
+    /// SYNs may be answered where they arrive.
+    pub syn_offload: bool,
     /// Handshakes that end at a full backlog are reset.
     pub abort_on_overflow: bool,
     /// How long to look for more frames before sleeping, once those that came are dealt with; zero: not at all.
@@ -166,6 +168,7 @@ impl Default for Config {
             persist_timeout: None,
             tcp_timewait: Duration::from_secs(60),
             syn_cookies: SynCookies::default(),
+            syn_offload: true,
             abort_on_overflow: false,
             spin: Duration::from_micros(30),
             gather: Duration::from_micros(200),
