@@ -292,10 +292,11 @@ impl Tcp {
     /// The SYN-ACK was not answered.
     pub fn on_half_open_timer(&mut self, now: Instant, slot: u32) {
         let limit = self.shared.config.syn_ack_retries;
-        let waits = self
-            .half_open
-            .at(slot)
-            .is_some_and(|record| self.is_waiting_for_data(record));
+        let Some(record) = self.half_open.at(slot) else {
+            return;
+        };
+        let waits = self.is_waiting_for_data(record);
+        let answered = self.was_answered_by_link(record);
         let Some(record) = self.half_open.records.get_mut(slot as usize) else {
             return;
         };
@@ -304,8 +305,10 @@ impl Tcp {
             return;
         }
         record.retries += 1;
-        // If we sent none, the link did ([`Tcp::open_answered`]), or it waits still: no ACK tells which it is for.
-        record.agreed.insert(Options::SENT);
+        if answered {
+            // One was sent before what we send now.
+            record.agreed.insert(Options::SENT);
+        }
         let (port, retries) = (record.port, record.retries);
         if !waits {
             self.shared.counters.timeouts += 1;

@@ -9,10 +9,11 @@ use wire::time::Instant;
 use crate::command::{Marking, Options};
 use crate::config::{Config, SynCookies};
 use crate::drops::Drop;
-use crate::flow::Sip13;
+use crate::flow::{Digest, Sip13};
 use crate::ip::{HOP_LIMIT, Path};
 use crate::secret;
 use crate::tcp::Tcp;
+use crate::tcp::half_open::HalfOpen;
 use crate::tcp::isn;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::initial_receive_window;
@@ -56,9 +57,9 @@ impl Answers {
     /// The initial sequence number of the answer to a SYN. Not of the form of RFC 6528 §3: without a clock in it every copy of the SYN has the
     /// same answer. That connections between the same endpoints are told apart is left to timestamps, which all of these have
     /// (RFC 6191 §3, RFC 7323 §5).
-    fn iss(&self, seg: &Segment<'_>) -> SeqNumber {
-        let h = u64::from(seg.origin) << 32 | u64::from(seg.hash.bits());
-        SeqNumber(self.iss_key.hash([h], seg.seq.0.to_le_bytes()) as u32)
+    fn iss(&self, flow: Digest, irs: SeqNumber) -> SeqNumber {
+        let h = u64::from(flow.origin) << 32 | u64::from(flow.hash.bits());
+        SeqNumber(self.iss_key.hash([h], irs.0.to_le_bytes()) as u32)
     }
 
     /// Whether what the listener answers is what the link does.
@@ -102,13 +103,20 @@ impl Tcp {
         seg: &Segment<'_>,
     ) -> Result<(), Drop> {
         let answers = self.answers.as_ref().ok_or(Drop::TcpState)?;
-        let iss = answers.iss(seg);
+        let (hash, origin) = (seg.hash, seg.origin);
+        let iss = answers.iss(Digest { hash, origin }, seg.seq);
         let path = self.shared.net.way_back(seg.key);
         let &Path { port, .. } = path.map_err(|_| Drop::ReplyNoRoute)?;
         let record = self.half_open_record(listener, seg, iss, port);
         self.remember(now, record, seg.hash)?;
         self.shared.counters.syns_answered_by_link += 1;
         Ok(())
+    }
+
+    /// Whether it was the link that sent the first SYN-ACK.
+    pub fn was_answered_by_link(&self, record: &HalfOpen) -> bool {
+        let iss = |answers: &Answers| answers.iss(self.flows.digest(&record.key), record.irs);
+        self.answers.as_ref().map(iss) == Some(record.iss)
     }
 
     /// Tells the link whether to answer SYNs to where this one went, as long as there is much room for those that it answers before we hear of
