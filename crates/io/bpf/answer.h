@@ -63,16 +63,7 @@ struct syn_tcp {
 struct syn {
 	__u16 padding;
 	struct ethernet ethernet;
-	__u8 version_ihl;
-	__u8 tos;
-	__be16 total_len;
-	__be16 id;
-	__be16 fragment;
-	__u8 ttl;
-	__u8 protocol;
-	__be16 checksum;
-	__be32 source;
-	__be32 destination;
+	struct ipv4 ip;
 	struct syn_tcp tcp;
 };
 
@@ -127,11 +118,11 @@ static __always_inline __u64 sip13(const __u64 *state, __u64 word, __u32 last)
 static __always_inline int is_plain_syn(const struct syn *syn)
 {
 	const struct syn_tcp *tcp = &syn->tcp;
-	__u8 network = bpf_ntohl(syn->source) >> 24;
+	__u8 network = bpf_ntohl(syn->ip.source) >> 24;
 
 	return syn->ethernet.type == bpf_htons(TYPE_IPV4) && !(syn->ethernet.source[0] & 1) &&
-	       syn->version_ihl == 0x45 && !(syn->tos & 3) && syn->total_len == bpf_htons(SYN_LEN - sizeof(struct ethernet)) &&
-	       !(syn->fragment & ~bpf_htons(DONT_FRAGMENT)) && syn->protocol == PROTOCOL_TCP &&
+	       syn->ip.version_ihl == 0x45 && !(syn->ip.tos & 3) && syn->ip.total_len == bpf_htons(SYN_LEN - sizeof(struct ethernet)) &&
+	       !(syn->ip.fragment & ~bpf_htons(DONT_FRAGMENT)) && syn->ip.protocol == PROTOCOL_TCP &&
 	       network != 0 && network != 127 && network < 224 &&
 	       tcp->source && tcp->offset == 0xa0 && tcp->flags == FLAG_SYN &&
 	       (tcp->mss & bpf_htonl(0xffff0000)) == bpf_htonl(MSS_OPTION) &&
@@ -143,24 +134,24 @@ static __always_inline void turn_around(struct syn *syn, const struct rules *rul
 {
 	struct syn_tcp *tcp = &syn->tcp;
 	struct ethernet ethernet = syn->ethernet;
-	__be32 address = syn->source;
+	__be32 address = syn->ip.source;
 	__be16 port = tcp->source;
 	__u32 iss = sip13(rules->iss_key, h, bpf_ntohl(tcp->seq));
 	__s64 sum;
 
 	__builtin_memcpy(syn->ethernet.destination, ethernet.source, 6);
 	__builtin_memcpy(syn->ethernet.source, ethernet.destination, 6);
-	syn->tos = 0;
+	syn->ip.tos = 0;
 	// Don't fragment, and therefore identification 0 (RFC 6864 section 4.1).
-	syn->id = 0;
-	syn->fragment = bpf_htons(DONT_FRAGMENT);
-	syn->ttl = rules->ttl;
-	syn->checksum = 0;
-	syn->source = syn->destination;
-	syn->destination = address;
-	sum = bpf_csum_diff(0, 0, (__be32 *)&syn->version_ihl, 20, 0);
+	syn->ip.id = 0;
+	syn->ip.fragment = bpf_htons(DONT_FRAGMENT);
+	syn->ip.ttl = rules->ttl;
+	syn->ip.checksum = 0;
+	syn->ip.source = syn->ip.destination;
+	syn->ip.destination = address;
+	sum = bpf_csum_diff(0, 0, (__be32 *)&syn->ip, 20, 0);
 	sum = (sum & 0xffff) + (sum >> 16);
-	syn->checksum = ~((sum & 0xffff) + (sum >> 16));
+	syn->ip.checksum = ~((sum & 0xffff) + (sum >> 16));
 	tcp->source = tcp->destination;
 	tcp->destination = port;
 	tcp->ack = bpf_htonl(bpf_ntohl(tcp->seq) + 1);
@@ -180,7 +171,7 @@ static __always_inline int answer_syn(struct __sk_buff *skb)
 	struct rules *rules = bpf_map_lookup_elem(&offload, &first);
 	struct syn syn = {};
 	struct syn_tcp before;
-	__u32 number, clock, now = bpf_ktime_get_ns() / 1000000;
+	__u32 number, clock, now;
 	__u16 port;
 	__u64 h;
 	__s64 change;
@@ -188,13 +179,14 @@ static __always_inline int answer_syn(struct __sk_buff *skb)
 	if (!rules || !*(volatile __u32 *)&rules->started || skb->vlan_present || skb->pkt_type != PACKET_HOST)
 		return 0;
 	clock = *(volatile __u32 *)&rules->clock;
+	now = bpf_ktime_get_ns() / 1000000;
 	if (now - clock > LATEST || bpf_skb_load_bytes(skb, 0, &syn.ethernet, SYN_LEN) || !is_plain_syn(&syn))
 		return 0;
-	number = number4(syn.destination) - 1;
+	number = number4(syn.ip.destination) - 1;
 	port = bpf_ntohs(syn.tcp.destination);
 	if (number >= ADDRESSES || !(rules->ports[number][port / 64] >> (port % 64) & 1))
 		return 0;
-	h = sip13(rules->flow_key, (__u64)syn.source << 32 | syn.destination, (__u32)syn.tcp.source << 16 | syn.tcp.destination);
+	h = sip13(rules->flow_key, (__u64)syn.ip.source << 32 | syn.ip.destination, (__u32)syn.tcp.source << 16 | syn.tcp.destination);
 	if (*(volatile __u8 *)&rules->flows[h & (FLOWS - 1)])
 		return 0;
 	before = syn.tcp;

@@ -124,6 +124,15 @@ fn answered(h: &mut Harness, link: &Link, port: u16) {
     h.inject_answered(HANDSHAKE.syn().port(port));
 }
 
+/// A listener, and the peer's SYN from this port was answered.
+fn answered_once() -> (Harness, Link, u16) {
+    let (mut h, link) = offloaded(|_| {});
+    h.listen(16, Options::default());
+    let port = h.peer().port();
+    answered(&mut h, &link, port);
+    (h, link, port)
+}
+
 /// What the peer says next, at the time of the SYN-ACK.
 fn ack(port: u16) -> Seg {
     seg().seq(1).ack(1).win(WIN).ts(501, 0).port(port)
@@ -131,10 +140,7 @@ fn ack(port: u16) -> Seg {
 
 #[test]
 fn an_answered_syn_is_not_answered_again() {
-    let (mut h, link) = offloaded(|_| {});
-    h.listen(16, Options::default());
-    let port = h.peer().port();
-    answered(&mut h, &link, port);
+    let (mut h, _, port) = answered_once();
     h.transmit();
     h.expect_nothing();
     assert_eq!(h.stack.usage().half_open, 1);
@@ -151,10 +157,7 @@ fn an_answered_syn_is_not_answered_again() {
 /// RFC 9293 §3.8.1: the SYN-ACK is sent again if no ACK comes. It has the same number.
 #[test]
 fn an_answer_that_was_lost_is_repeated() {
-    let (mut h, link) = offloaded(|_| {});
-    h.listen(16, Options::default());
-    let port = h.peer().port();
-    answered(&mut h, &link, port);
+    let (mut h, _, port) = answered_once();
     h.transmit();
     h.expect_nothing();
     h.advance(1000);
@@ -169,10 +172,7 @@ fn an_answer_that_was_lost_is_repeated() {
 /// RFC 9293 §3.10.7.4: a copy of the SYN means that the peer has no answer.
 #[test]
 fn a_copy_of_the_syn_has_the_same_answer() {
-    let (mut h, link) = offloaded(|_| {});
-    h.listen(16, Options::default());
-    let port = h.peer().port();
-    answered(&mut h, &link, port);
+    let (mut h, _, port) = answered_once();
     h.inject_answered(HANDSHAKE.syn().port(port));
     h.send(HANDSHAKE.syn().port(port));
     h.expect(seg().syn().seq(0).ack(1).ts(0, 500));
@@ -182,10 +182,7 @@ fn a_copy_of_the_syn_has_the_same_answer() {
 
 #[test]
 fn the_link_knows_all_flows() {
-    let (mut h, link) = offloaded(|_| {});
-    h.listen(16, Options::default());
-    let port = h.peer().port();
-    answered(&mut h, &link, port);
+    let (mut h, link, port) = answered_once();
     let flows = |link: &Link| link.told(|told| told.flows.len());
     assert_eq!(flows(&link), 1);
     h.send(ack(port));
