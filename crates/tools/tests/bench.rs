@@ -126,11 +126,42 @@ fn every_other_kind_has_its_figures() {
     let cpu = ["--concurrency", "20", "--messages", "4", "--seconds", "1"];
     let value = bench("cpu", &cpu);
     check(&value, &sides, &["server_cpu_ns_per_message"]);
-    let value = bench("latency", &["--concurrency", "20", "--rate", "500"]);
-    assert_eq!(value["cases"].as_array().unwrap().len(), 4);
-    for case in value["cases"].as_array().unwrap() {
+    let loops = [
+        "--concurrency",
+        "20",
+        "--rate",
+        "500",
+        "--responses",
+        "3000",
+    ];
+    let value = bench("latency", &loops);
+    let cases = value["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 5);
+    for case in cases {
         check(case, &sides, &["p50_us", "p99_us", "max_us", "mean_us"]);
     }
+    let as_many = &cases[4];
+    assert_eq!(as_many["responses"], 3000);
+    for side in sides {
+        // Those of the turn in which it was enough count, too.
+        let responses = as_many[side]["responses"].as_f64().unwrap();
+        assert!((3000.0..3100.0).contains(&responses), "{as_many}");
+    }
+}
+
+#[test]
+fn a_client_that_waits_for_responses_says_when_they_do_not_come() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    let client = ["bench-client", "--io", "kernel", "--warm", "0.001"];
+    let output = run(&[
+        &client[..],
+        &["--seconds", "0.1", "--responses", "5", &target],
+    ]
+    .concat());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(complaint.contains("only 0 of 5"), "{complaint}");
 }
 
 #[test]

@@ -121,6 +121,9 @@ pub(crate) struct BenchArgs {
     /// latency: connections per second of the fixed rate
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) rate: u32,
+    /// latency: responses in the closed loop, of each side, so that the slowest is that of as many
+    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) responses: u32,
     /// Where mTCP's frames go
     #[arg(long, value_enum, default_value_t = LinkKind::Shm)]
     pub(crate) link: LinkKind,

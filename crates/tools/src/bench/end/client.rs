@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::fail::Failure;
@@ -32,6 +32,9 @@ pub(crate) struct ClientArgs {
     /// Seconds of the window
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// End the window with so many answered messages; fail if --seconds are over before
+    #[arg(long)]
+    responses: Option<u64>,
     /// Record response times
     #[arg(long)]
     latency: bool,
@@ -79,6 +82,7 @@ impl ClientArgs {
             targets: targets.context("--spread leaves the address space")?,
             warm: window(self.warm, "--warm")?,
             window: window(self.seconds, "--seconds")?,
+            responses: self.responses,
             latency: self.latency,
             pause: Duration::from_millis(self.pause),
             pace: self.rate.map(|rate| Duration::from_secs(1) / rate.max(1)),
@@ -99,6 +103,12 @@ impl ClientArgs {
             let outcome = Client::new(sockets, plan)?.run(&stop).map_err(|error| {
                 Failure::error(format!("the link failed: {error}"), "see 'mtcp doctor'")
             })?;
+            if let Some(wanted) = plan.responses.filter(|wanted| outcome.messages < *wanted) {
+                bail!(
+                    "only {} of {wanted} messages were answered in time",
+                    outcome.messages
+                );
+            }
             serde_json::to_string(&outcome)?
         };
         sockets.finish(Duration::from_millis(100));

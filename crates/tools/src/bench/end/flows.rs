@@ -30,8 +30,10 @@ pub(crate) struct Plan {
     pub(crate) targets: Vec<SocketAddr>,
     /// Before the window, at least.
     pub(crate) warm: Duration,
-    /// The window.
+    /// The window, at most.
     pub(crate) window: Duration,
+    /// Answered messages that end the window.
+    pub(crate) responses: Option<u64>,
     /// Whether to record response times.
     pub(crate) latency: bool,
     /// Between a response and the next message.
@@ -147,7 +149,11 @@ impl<'a, S: Sockets> Client<'a, S> {
         for flow in self.flows.iter_mut().flatten() {
             flow.bytes = 0;
         }
-        while self.now - from < self.plan.window && !stop.requested() {
+        let enough = self.plan.responses.unwrap_or(u64::MAX);
+        while self.now - from < self.plan.window
+            && self.totals.messages - before.messages < enough
+            && !stop.requested()
+        {
             self.turn()?;
         }
         let last = self.usage();

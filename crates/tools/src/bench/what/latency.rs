@@ -44,6 +44,10 @@ const METRICS: &[Metric] = &[
         key: "messages_per_s",
         title: "messages/s",
     },
+    Metric {
+        key: "responses",
+        title: "responses",
+    },
 ];
 
 /// Milliseconds that both sides sleep between two messages: longer than anybody spins.
@@ -52,6 +56,8 @@ const PAUSE: u32 = 5;
 const CLOSED_LOOP: u32 = 8000;
 /// Connections that may be waiting at a fixed rate before the client holds back.
 const OPEN_LOOP: u32 = 8000;
+/// Responses/s that are too few to wait for, in a closed loop with a number of them.
+const TOO_SLOW: f64 = 4000.0;
 
 fn figures(outcome: &Outcome) -> Vec<f64> {
     let rate = outcome.per_second(outcome.messages);
@@ -67,11 +73,12 @@ fn figures(outcome: &Outcome) -> Vec<f64> {
         latency.mean,
         latency.stddev,
         rate,
+        latency.count as f64,
     ]
 }
 
 /// One message after the other on one connection, spinning and sleeping; short connections at a fixed rate, from when they were due;
-/// and short connections in a closed loop.
+/// and short connections in a closed loop, for as long and for as many.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     let work = |messages, concurrency, spin| WorkArgs {
         work: Work::Exchange,
@@ -112,8 +119,27 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
             work(1, concurrency, false),
             &[],
         ));
+        cases.push(as_many(options, concurrency, work(1, concurrency, false)));
     }
     cases
+}
+
+/// The closed loop until each side has had the same number of responses, as in the paper's Table 2: what the slowest of many took grows
+/// with how many there were.
+fn as_many(options: &BenchArgs, concurrency: u32, work: WorkArgs) -> Case {
+    let responses = options.responses;
+    let mut case = case(
+        options,
+        format!("{concurrency} connections at a time, {responses} responses each"),
+        ("responses", json!(responses)),
+        work,
+        &["--responses", &responses.to_string()],
+    );
+    case.parameters.push(("concurrency", json!(concurrency)));
+    if let Probe::Window(window) = &mut case.probe {
+        window.seconds = options.seconds + f64::from(responses) / TOO_SLOW;
+    }
+    case
 }
 
 fn case(
