@@ -380,8 +380,11 @@ fn assemble(
     };
     if config.syn_offload
         && let Some(link) = port.syn_offload()
+        && !stack.offload_syns(link)
     {
-        stack.offload_syns(link);
+        log::debug!(
+            "context {core}: no SYN is answered where it arrives, as this stack's answers differ"
+        );
     }
     let runner =
         Runner::new(stack, port, desk, (config.spin, config.gather)).with_reporter(reporter);
