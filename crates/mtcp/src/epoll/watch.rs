@@ -82,10 +82,21 @@ impl Entry {
 pub(crate) struct Instance {
     head: u32,
     tail: u32,
-    /// Length of the ready list.
-    pub(crate) queued: u32,
-    /// How many are in it for [news](Queued::News).
+    /// How many are in the ready list for [news](Queued::News) ...
     news: u32,
+    /// ... and for a [level](Queued::Level). Each changes alone: where both change they become one vector, and to load that after a store to
+    /// one half of it is to wait until all stores before have left the store buffer, those to lines of other processors among them.
+    levels: u32,
+}
+
+impl Instance {
+    /// How many are in the ready list for this reason, which is one.
+    fn count(&mut self, why: Queued) -> &mut u32 {
+        match why {
+            Queued::News => &mut self.news,
+            Queued::No | Queued::Level => &mut self.levels,
+        }
+    }
 }
 
 /// All instances and entries of a context.
@@ -107,8 +118,8 @@ impl Watch {
         self.instances.insert(Instance {
             head: NONE,
             tail: NONE,
-            queued: 0,
             news: 0,
+            levels: 0,
         })
     }
 
@@ -127,7 +138,7 @@ impl Watch {
     pub(crate) fn queued(&self, instance: u32) -> u32 {
         self.instances
             .get(instance)
-            .map_or(0, |instance| instance.queued)
+            .map_or(0, |instance| instance.news + instance.levels)
     }
 
     /// Whether there may be something that has not been reported, other than levels that stay true.
@@ -254,13 +265,13 @@ impl Watch {
             return;
         }
         let before = std::mem::replace(&mut entry.queued, why);
-        instance.news += u32::from(why == Queued::News);
+        *instance.count(why) += 1;
         if before == Queued::Level {
+            instance.levels -= 1;
             return;
         }
         entry.previous = instance.tail;
         entry.next = NONE;
-        instance.queued += 1;
         let tail = std::mem::replace(&mut instance.tail, index);
         match self.entries.get_mut(tail) {
             Some(last) => last.next = index,
@@ -280,8 +291,7 @@ impl Watch {
         if why == Queued::No {
             return;
         }
-        instance.news -= u32::from(why == Queued::News);
-        instance.queued -= 1;
+        *instance.count(why) -= 1;
         let (previous, next) = (entry.previous, entry.next);
         match self.entries.get_mut(previous) {
             Some(before) => before.next = next,
