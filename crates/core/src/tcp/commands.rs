@@ -16,7 +16,7 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
 
-use crate::tcp::half_open::{self, beyond};
+use crate::tcp::half_open::beyond;
 use crate::tcp::isn;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{self, Opening, limits, marked};
@@ -213,7 +213,7 @@ impl Tcp {
             else {
                 continue;
             };
-            if resets && record.has(half_open::Options::SENT) {
+            if resets && self.was_answered(&record) {
                 self.reset_half_open(now, &record);
             }
             self.drop_half_open(slot);

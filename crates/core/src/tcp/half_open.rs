@@ -161,11 +161,10 @@ impl HalfOpens {
         }
     }
 
-    /// A SYN-ACK was sent.
-    pub fn note_sent(&mut self, slot: u32, now: Instant) {
+    /// A SYN-ACK was sent, `again` if not the first.
+    pub fn note_sent(&mut self, slot: u32, now: Instant, again: bool) {
         if let Some(record) = self.records.get_mut(slot as usize) {
             record.sent_at = now.as_micros() as u32;
-            let again = record.has(Options::SENT);
             record.agreed.set(Options::SENT_AGAIN, again);
             record.agreed.insert(Options::SENT);
         }
@@ -296,7 +295,6 @@ impl Tcp {
             return;
         };
         let waits = self.is_waiting_for_data(record);
-        let answered = self.was_answered_by_link(record);
         let Some(record) = self.half_open.records.get_mut(slot as usize) else {
             return;
         };
@@ -305,10 +303,6 @@ impl Tcp {
             return;
         }
         record.retries += 1;
-        if answered {
-            // One was sent before what we send now.
-            record.agreed.insert(Options::SENT);
-        }
         let (port, retries) = (record.port, record.retries);
         if !waits {
             self.shared.counters.timeouts += 1;

@@ -53,11 +53,16 @@ impl Tcp {
             .shared
             .send_alone(now, &path, &record.key, &header, sink);
         if outcome == Outcome::Sent {
-            let again = record.has(Options::SENT);
+            let again = self.was_answered(&record);
             self.shared.counters.retransmits += u64::from(again);
-            self.half_open.note_sent(slot, now);
+            self.half_open.note_sent(slot, now, again);
         }
         outcome
+    }
+
+    /// Whether the peer was sent a SYN-ACK, by us or by the link.
+    pub fn was_answered(&self, record: &HalfOpen) -> bool {
+        record.has(Options::SENT) || self.was_answered_by_link(record)
     }
 
     /// The resolution of a neighbour has ended: who waited for it asks again.

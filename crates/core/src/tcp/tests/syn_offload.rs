@@ -180,6 +180,38 @@ fn a_copy_of_the_syn_has_the_same_answer() {
     assert_eq!(h.stack.usage().half_open, 1);
 }
 
+/// RFC 6298 §3 (Karn): an ACK may be of either answer.
+#[test]
+fn an_ack_of_two_answers_is_no_measure() {
+    let (mut h, _, port) = answered_once();
+    h.pass(Duration::from_millis(100));
+    h.send(HANDSHAKE.syn().port(port));
+    h.expect(seg().syn().seq(0).ack(1).ts(100, 500));
+    h.pass(Duration::from_millis(1));
+    h.send(ack(port));
+    h.take_accepted();
+    h.expect_state(State::Established);
+    assert_eq!(h.info().srtt, Duration::ZERO);
+}
+
+/// One that is due and was not sent does not count.
+#[test]
+fn an_ack_that_comes_before_the_second_answer_measures_the_first() {
+    let again: [fn(&mut Harness, u16); 2] = [
+        |h, port| h.inject(HANDSHAKE.syn().port(port)),
+        |h, _| h.stack.advance(h.now()),
+    ];
+    for again in again {
+        let (mut h, _, port) = answered_once();
+        h.pass(Duration::from_millis(1000));
+        again(&mut h, port);
+        h.inject(ack(port));
+        h.take_accepted();
+        h.expect_state(State::Established);
+        assert_eq!(h.info().srtt, Duration::from_secs(1));
+    }
+}
+
 #[test]
 fn the_link_knows_all_flows() {
     let (mut h, link, port) = answered_once();
@@ -251,6 +283,17 @@ fn listeners_with_answers_of_their_own_are_not_offered() {
         h.send(HANDSHAKE.syn());
         assert!(!link.is_offered(), "{options:?}");
     }
+}
+
+/// RFC 9293 §3.10.5, SYN-RECEIVED STATE: it may be a connection for the peer.
+#[test]
+fn whom_the_link_has_answered_is_told_when_the_listener_goes() {
+    let (mut h, _, _) = answered_once();
+    let listener = h.listener();
+    h.execute(Command::Unlisten(listener));
+    h.transmit();
+    h.expect(seg().rst().seq(1).ack(1));
+    assert_eq!(h.stack.usage().half_open, 0);
 }
 
 #[test]
