@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 mod kept;
 mod sip;
 mod table;
+mod watcher;
 
 pub(crate) use kept::{Kept, LongKeys};
 pub(crate) use sip::Sip13;

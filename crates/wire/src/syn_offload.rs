@@ -54,6 +54,6 @@ pub trait SynOffload: fmt::Debug + Send {
     /// There is a flow more with this low half of its `h`: SYNs of such are the stack's.
     fn enter(&mut self, hash: u32);
 
-    /// There is one fewer.
+    /// There is one fewer, since some time ago: copies of the segments of one that has ended come late.
     fn leave(&mut self, hash: u32);
 }

@@ -5,9 +5,11 @@ use std::io;
 
 use ring::region::{Column, PagePolicy};
 use wire::syn_offload::SynOffload;
+use wire::time::Instant;
 
 use super::FlowKey;
 use super::sip::Sip13;
+use super::watcher::Watcher;
 use crate::side_pool::SidePool;
 
 /// The hash of a [`FlowKey`] under the secret of one stack.
@@ -80,7 +82,7 @@ pub struct FlowTable {
     len: usize,
     hasher: Sip13,
     /// Who has to know which flows there are.
-    watcher: Option<Box<dyn SynOffload>>,
+    watcher: Option<Watcher>,
 }
 
 impl fmt::Debug for FlowTable {
@@ -148,12 +150,19 @@ impl FlowTable {
 
     /// Has `watcher` know of each flow that comes or goes.
     pub fn watch(&mut self, watcher: Box<dyn SynOffload>) {
-        self.watcher = Some(watcher);
+        self.watcher = Some(Watcher::new(watcher));
     }
 
     /// The watcher, if there is one.
     pub fn watcher(&mut self) -> Option<&mut (dyn SynOffload + 'static)> {
-        self.watcher.as_deref_mut()
+        self.watcher.as_mut().map(Watcher::link)
+    }
+
+    /// Has the watcher know of what ended some time ago.
+    pub fn advance(&mut self, now: Instant) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.advance(now);
+        }
     }
 
     /// The hash to find, insert and remove `key` with.

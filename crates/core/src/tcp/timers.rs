@@ -45,6 +45,7 @@ impl Tcp {
         self.conns.rest(now, &mut self.shared);
         let (awake, _) = self.conns.counts();
         self.shared.near = autotune::near_buffer(awake);
+        self.flows.advance(now);
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {

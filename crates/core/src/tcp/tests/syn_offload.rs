@@ -229,10 +229,31 @@ fn the_link_knows_all_flows() {
     // TIME_WAIT.
     assert_eq!(flows(&link), 1);
     h.advance(61_000);
+    h.stack.advance(h.now());
     assert_eq!((flows(&link), h.stack.usage().flows), (0, 0));
     // One that we open is one as well.
     h.connect(Options::default());
     assert_eq!(flows(&link), 1);
+}
+
+/// RFC 9293 §3.4.1: to the link a copy of the SYN would be the SYN, and copies of all that followed would have the connection once more.
+#[test]
+fn a_flow_that_has_ended_is_known_for_a_while() {
+    let (mut h, link, port) = answered_once();
+    let flows = |link: &Link| link.told(|told| told.flows.len());
+    h.send(ack(port));
+    h.take_accepted();
+    h.send(seg().fin().seq(1).ack(1).win(WIN).ts(502, 0));
+    h.expect(seg().seq(1).ack(2));
+    h.close();
+    h.expect(seg().fin().seq(1).ack(2));
+    h.send(seg().seq(2).ack(2).win(WIN).ts(503, 0));
+    assert_eq!((flows(&link), h.stack.usage().flows), (1, 0));
+    for (millis, known) in [(0, 1), (99, 1), (1, 0)] {
+        h.pass(Duration::from_millis(millis));
+        h.stack.advance(h.now());
+        assert_eq!(flows(&link), known, "{millis}");
+    }
 }
 
 #[test]
