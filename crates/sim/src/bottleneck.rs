@@ -183,6 +183,7 @@ impl Bottleneck {
                 ..self.stack.clone()
             },
             style: self.style,
+            answers_syns: false,
         }
     }
 

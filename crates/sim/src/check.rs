@@ -93,6 +93,14 @@ pub(crate) fn usage(usage: &Usage, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
+/// A link that answers SYNs knows of all flows there are, and of some that have ended.
+pub(crate) fn known_flows(usage: &Usage, known: u32) -> Result<(), String> {
+    if known >= usage.flows {
+        return Ok(());
+    }
+    Err(format!("the link knows {known} flows: {usage:?}"))
+}
+
 /// What applications can read, and what they wrote and the peers have not acknowledged, lies in memory that is accounted for.
 pub(crate) fn accounts(usage: &Usage, streams: &AppStreams, open: &[ConnId]) -> Result<(), String> {
     let sum = |of: fn(&AppStreams, u32) -> u32| -> usize {

@@ -1,5 +1,7 @@
 //! A host: a stack, its ports, its applications, and the loop that drives them.
 
+mod answer;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use crate::app::{Apps, HostParts};
 use crate::check;
 use crate::frame::Frame;
 use crate::sink::Tx;
+use answer::Answerer;
 
 /// How a host is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub struct HostConfig {
     pub stack: Config,
     /// How it is driven.
     pub style: Style,
+    /// Its link answers SYNs over IPv4 where they arrive ([`wire::syn_offload`]), if the stack can have that.
+    pub answers_syns: bool,
 }
 
 #[derive(Debug)]
@@ -58,7 +63,14 @@ struct Port {
     interface: Interface,
     /// The pipe that leads away from it.
     out: Option<usize>,
-    received: VecDeque<Frame>,
+    received: VecDeque<Received>,
+}
+
+#[derive(Debug)]
+struct Received {
+    frame: Frame,
+    /// It is a SYN that the link has answered.
+    answered: bool,
 }
 
 /// See the module.
@@ -67,6 +79,7 @@ pub struct Host {
     stack: Stack,
     streams: AppStreams,
     apps: Apps,
+    answerer: Option<Answerer>,
     config: Config,
     style: Style,
     ports: Vec<Port>,
@@ -98,6 +111,7 @@ impl Host {
         let HostConfig {
             stack: config,
             style,
+            answers_syns,
         } = config;
         let interfaces = config.interfaces.iter().cloned();
         let ports = interfaces.map(|interface| Port {
@@ -106,7 +120,8 @@ impl Host {
             received: VecDeque::new(),
         });
         let ports = ports.collect();
-        let (stack, streams) = Stack::new(config.clone())?;
+        let (mut stack, streams) = Stack::new(config.clone())?;
+        let answerer = answers_syns.then(|| Answerer::of(&mut stack)).flatten();
         let ahead = match style.ahead {
             Duration::ZERO => Duration::ZERO,
             most => rng.duration_up_to(most),
@@ -116,6 +131,7 @@ impl Host {
             stack,
             streams,
             apps: Apps::new(seed, rng.split()),
+            answerer,
             config,
             style,
             ports,
@@ -191,13 +207,17 @@ impl Host {
         self.turn_at = Some(self.turn_at.map_or(at, |turn| turn.min(at)));
     }
 
-    /// A frame arrived on `port`.
-    pub(crate) fn deliver(&mut self, now: Instant, port: PortId, frame: Frame) {
+    /// A frame arrived on a port. Returns what the link answers at once.
+    pub(crate) fn deliver(&mut self, now: Instant, id: PortId, frame: Frame) -> Option<Outgoing> {
         let latency = self.rng.duration_up_to(self.style.latency);
-        if let Some(port) = self.ports.get_mut(usize::from(port.0)) {
-            port.received.push_back(frame);
-            self.turn_by(now + latency);
-        }
+        let port = self.ports.get_mut(usize::from(id.0))?;
+        let answerer = self.answerer.as_ref();
+        let answer = answerer.and_then(|answerer| answerer.answer(now, port.interface.mac, &frame));
+        let answered = answer.is_some();
+        port.received.push_back(Received { frame, answered });
+        let out = port.out;
+        self.turn_by(now + latency);
+        Some((out?, id, answer?))
     }
 
     /// When it wants a turn, on the network's clock.
@@ -221,6 +241,9 @@ impl Host {
         self.turn_at = None;
         self.late = self.rng.duration_up_to(self.style.latency);
         self.turns += 1;
+        if let Some(answerer) = &mut self.answerer {
+            answerer.set_clock(now);
+        }
         self.count_spins(now)?;
         self.receive(now, spare);
         if self.style.eager {
@@ -263,7 +286,8 @@ impl Host {
             if !frames.is_empty() {
                 self.stack.receive(now, PortId(index as u8), &frames);
             }
-            spare.extend(port.received.drain(..burst).map(|frame| frame.bytes));
+            let received = port.received.drain(..burst);
+            spare.extend(received.map(|received| received.frame.bytes));
         }
     }
 
@@ -322,6 +346,9 @@ impl Host {
     /// All invariants, at whatever cost.
     pub(crate) fn check_all(&mut self, now: Instant) -> Result<(), String> {
         check::usage(&self.stack.usage(), &self.config)?;
+        if let Some(answerer) = &self.answerer {
+            check::known_flows(&self.stack.usage(), answerer.flows())?;
+        }
         let ids: Vec<_> = self.apps.open_ids().collect();
         check::accounts(&self.stack.usage(), &self.streams, &ids)?;
         for id in ids {
@@ -332,12 +359,13 @@ impl Host {
     }
 }
 
-fn rx_frame(frame: &Frame) -> RxFrame<'_> {
+fn rx_frame(received: &Received) -> RxFrame<'_> {
+    let Received { frame, answered } = received;
     RxFrame {
         bytes: &frame.bytes,
         meta: RxMeta {
             checksum: frame.checksum,
-            ..RxMeta::default()
+            answered: *answered,
         },
     }
 }

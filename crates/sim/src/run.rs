@@ -123,8 +123,12 @@ impl Network {
             .note(self.now, to, Fate::Arrived, &due.frame.bytes);
         match to {
             End::Host(host, port) => {
-                if let Some(host) = self.hosts.get_mut(host.0) {
-                    host.deliver(host.clock(self.now), port, due.frame);
+                let answer = match self.hosts.get_mut(host.0) {
+                    Some(host) => host.deliver(host.clock(self.now), port, due.frame),
+                    None => None,
+                };
+                if let Some((out, _, answer)) = answer {
+                    self.carry(out, answer);
                 }
             }
             End::Peer(peer) => {

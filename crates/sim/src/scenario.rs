@@ -67,6 +67,7 @@ pub fn host_config(index: u8) -> HostConfig {
     HostConfig {
         stack,
         style: Style::default(),
+        answers_syns: false,
     }
 }
 
