@@ -1,5 +1,6 @@
 //! Two hosts, a bad link, and connections between them: everything drawn from one seed.
 
+mod crowd;
 mod draw;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +11,7 @@ use mtcp_core::{Config, PortId};
 use wire::frame::{Capabilities, MacAddr};
 use wire::time::Instant;
 
-use crate::app::{ListenPlan, Plan, Record};
+use crate::app::{ListenPlan, LoadPlan, Plan, Record};
 use crate::end::HostId;
 use crate::failure::Failure;
 use crate::host::{HostConfig, Style};
@@ -71,13 +72,17 @@ pub fn host_config(index: u8) -> HostConfig {
     }
 }
 
-/// One connection.
+/// One connection, or several alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Talk {
     /// Which of the two hosts opens it.
     pub opener: usize,
-    /// When.
+    /// When. Several: the longest pause before each.
     pub after: Duration,
+    /// So many,
+    pub times: u64,
+    /// of which no more at a time.
+    pub at_once: u64,
     /// Where the other listens.
     pub remote: SocketAddr,
     /// What the opener does.
@@ -109,10 +114,12 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Summary {
-    pub connections: usize,
+    pub connections: u64,
     pub bytes: u64,
     pub frames: u64,
     pub retransmits: u64,
+    /// By links.
+    pub answered_syns: u64,
     pub steps: u64,
     /// Virtual time.
     pub took: Duration,
@@ -155,7 +162,7 @@ impl Scenario {
                 [ends[1], ends[0]]
             };
             network.listen(other, ListenPlan::new(talk.remote, talk.server))?;
-            network.connect(opener, talk.after, talk.remote, talk.client)?;
+            talk.open(&mut network, opener)?;
         }
         Ok(network)
     }
@@ -215,23 +222,21 @@ impl Scenario {
             .map(|host| host.apps().records())
             .unwrap_or_default();
         let mine = |record: &&Record| record.active == active && port(record) == talk.remote.port();
+        let records: Vec<_> = records.iter().filter(mine).collect();
         let (send, receive) = talk.bytes(active);
-        match records.iter().filter(mine).collect::<Vec<_>>()[..] {
-            [one]
-                if one.error.is_none()
-                    && !one.aborted
-                    && (one.sent, one.received) == (send, receive) =>
-            {
-                Ok(())
-            }
-            ref other => {
-                let what = format!(
-                    "host {} should have sent {send} and received {receive}, but {other:?}; {talk:?}",
-                    host.0
-                );
-                Err(network.failure(what))
-            }
+        let is_right = |one: &Record| {
+            one.error.is_none() && !one.aborted && (one.sent, one.received) == (send, receive)
+        };
+        let wrong: Vec<_> = records.iter().filter(|one| !is_right(one)).collect();
+        if records.len() as u64 == talk.times && wrong.is_empty() {
+            return Ok(());
         }
+        let what = format!(
+            "host {} should have sent {send} and received {receive}, but of {} connections {wrong:?}; {talk:?}",
+            host.0,
+            records.len()
+        );
+        Err(network.failure(what))
     }
 
     fn summary(&self, network: &Network) -> Summary {
@@ -243,10 +248,13 @@ impl Scenario {
         };
         let counters = || network.hosts().iter().map(|host| host.stack().counters());
         Summary {
-            connections: self.talks.len(),
+            connections: self.talks.iter().map(|talk| talk.times).sum(),
             bytes: records().map(|record| record.received).sum(),
             frames: counters().map(|counters| counters.frames_out).sum(),
             retransmits: counters().map(|counters| counters.retransmits).sum(),
+            answered_syns: counters()
+                .map(|counters| counters.syns_answered_by_link)
+                .sum(),
             steps: network.steps(),
             took: network.now().since(self.start),
             trace_hash: network.trace_hash(),
@@ -255,6 +263,21 @@ impl Scenario {
 }
 
 impl Talk {
+    fn open(&self, network: &mut Network, opener: HostId) -> Result<(), Failure> {
+        let (remote, plan) = (self.remote, self.client);
+        if self.times == 1 {
+            return network.connect(opener, self.after, remote, plan).map(drop);
+        }
+        let load = LoadPlan {
+            remote,
+            total: self.times,
+            concurrent: self.at_once,
+            gap: self.after,
+            plan,
+        };
+        network.load(opener, load)
+    }
+
     /// What one end sends and receives.
     fn bytes(&self, active: bool) -> (u64, u64) {
         let client = self.client.send.0;

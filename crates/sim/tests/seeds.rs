@@ -1,6 +1,6 @@
 //! Bad networks: bottlenecks, loss of up to 20% and in bursts, duplication, reordering, corruption, jitter, outages, paths with a smaller
-//! MTU; crowds, slow readers, half-closes, aborts at any time. Every byte arrives once and in its place, both ends reach CLOSED, nothing is
-//! left in arena, pool or wheel, and what must hold of a connection holds after every step.
+//! MTU; crowds, slow readers, half-closes, aborts at any time, SYNs that links answer. Every byte arrives once and in its place, both ends
+//! reach CLOSED, nothing is left in arena, pool or wheel, and what must hold of a connection holds after every step.
 //!
 //! `cargo test -p sim --test seeds` runs the same few hundred each time. `SIM_SEEDS=10000` runs that many new ones and says which;
 //! `SIM_SEED=7` runs one again, and `SIM_TRACE=1` prints its frames.
@@ -49,6 +49,7 @@ struct Results {
     bytes: u64,
     frames: u64,
     retransmits: u64,
+    answered_syns: u64,
     failed: Vec<(u64, String)>,
 }
 
@@ -59,6 +60,7 @@ impl Results {
                 self.bytes += summary.bytes;
                 self.frames += summary.frames;
                 self.retransmits += summary.retransmits;
+                self.answered_syns += summary.answered_syns;
             }
             Err(what) => self.failed.push((seed, what)),
         }
@@ -112,11 +114,16 @@ fn every_seed_delivers_every_byte() {
             bytes,
             frames,
             retransmits,
+            answered_syns,
             ..
         } = results;
         assert!(
             bytes > 20_000 * seeds.len() as u64 && retransmits * 50 > frames,
             "{bytes} bytes, {frames} frames, {retransmits} retransmits"
+        );
+        assert!(
+            answered_syns > 4 * seeds.len() as u64,
+            "{answered_syns} SYNs answered by links"
         );
     }
 }

@@ -55,6 +55,7 @@ impl Scenario {
         for host in &mut scenario.hosts {
             host.style.trust_checksums = !corrupts && percent(rng, 50);
         }
+        scenario.draw_crowds();
         scenario
     }
 }
@@ -234,7 +235,7 @@ fn style(rng: &mut Rng) -> Style {
     }
 }
 
-fn talk(rng: &mut Rng, index: u16, is_v6: bool, budget: u64) -> Talk {
+pub(super) fn talk(rng: &mut Rng, index: u16, is_v6: bool, budget: u64) -> Talk {
     let opener = rng.below(2) as usize;
     let other = if opener == 0 { 2 } else { 1 };
     let addr = if is_v6 { v6(other) } else { v4(other) };
@@ -250,6 +251,8 @@ fn talk(rng: &mut Rng, index: u16, is_v6: bool, budget: u64) -> Talk {
     Talk {
         opener,
         after: Duration::from_micros(magnitude(rng, 1, 3_000_000)),
+        times: 1,
+        at_once: 1,
         remote: SocketAddr::new(addr, FIRST_PORT + index),
         client,
         server,
