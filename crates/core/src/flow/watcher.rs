@@ -76,3 +76,44 @@ impl Watcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddrV4;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use wire::syn_offload::SynRules;
+
+    use super::*;
+
+    /// Counts those who left.
+    #[derive(Debug)]
+    struct Link(Arc<AtomicUsize>);
+
+    impl SynOffload for Link {
+        fn start(&mut self, _: &SynRules) {}
+        fn offer(&mut self, _: SocketAddrV4, _: bool) {}
+        fn withdraw(&mut self, _: u16) {}
+        fn enter(&mut self, _: u32) {}
+        fn leave(&mut self, _: u32) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn those_that_ended_have_bounded_memory_and_time() {
+        let left = Arc::new(AtomicUsize::new(0));
+        let mut watcher = Watcher::new(Box::new(Link(Arc::clone(&left))));
+        let memory = watcher.ended.capacity();
+        for hash in 0..MOST as u32 + 3 {
+            watcher.leave(hash);
+        }
+        assert_eq!(watcher.ended.capacity(), memory);
+        assert_eq!(left.load(Ordering::Relaxed), 3);
+        for (millis, gone) in [(1000, 3), (1099, 3), (1100, MOST + 3)] {
+            watcher.advance(Instant::from_millis(millis));
+            assert_eq!(left.load(Ordering::Relaxed), gone, "{millis}");
+        }
+    }
+}

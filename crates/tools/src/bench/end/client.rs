@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 
 use crate::fail::Failure;
@@ -104,10 +104,11 @@ impl ClientArgs {
                 Failure::error(format!("the link failed: {error}"), "see 'mtcp doctor'")
             })?;
             if let Some(wanted) = plan.responses.filter(|wanted| outcome.messages < *wanted) {
-                bail!(
-                    "only {} of {wanted} messages were answered in time",
-                    outcome.messages
-                );
+                let done = outcome.messages;
+                return Err(Failure::error(
+                    format!("only {done} of {wanted} messages were answered in time"),
+                    "give it more --seconds",
+                ));
             }
             serde_json::to_string(&outcome)?
         };
