@@ -9,7 +9,7 @@ use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
 use wire::ipv6::Ipv6Header;
 use wire::seq::SeqNumber;
-use wire::tcp::{self, TcpFlags, TcpHeader};
+use wire::tcp::{self, TcpFlags, TcpHeader, Timestamps};
 use wire::time::Instant;
 
 /// A TCP segment with the addresses it travels between. Build one by chaining.
@@ -101,6 +101,16 @@ impl Segment {
     #[must_use]
     pub fn mss(mut self, mss: u16) -> Self {
         self.header.options.mss = Some(mss);
+        self
+    }
+
+    /// Adds what all systems send in a SYN beside the MSS: SACK permitted, a window scale and a timestamp.
+    #[must_use]
+    pub fn usual_options(mut self, window_scale: u8, tsval: u32) -> Self {
+        let options = &mut self.header.options;
+        options.sack_permitted = true;
+        options.window_scale = Some(window_scale);
+        options.timestamps = Some(Timestamps { tsval, tsecr: 0 });
         self
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::script::Script;
 use common::{Pair, ms};
 use mtcp_core::config::SynCookies;
-use sim::{Ending, HostConfig, ListenPlan, LoadPlan, Plan, Segment};
-use wire::tcp::{TcpFlags, Timestamps};
+use sim::{Ending, HostConfig, Plan, Segment};
+use wire::tcp::TcpFlags;
 
 const CONNECTIONS: u64 = 600;
 const REQUEST: u64 = 300;
@@ -20,38 +20,13 @@ fn answers(config: &mut HostConfig) {
     config.stack.max_time_wait = 2 * CONNECTIONS as u32;
 }
 
-/// With the options that all systems send.
 fn usual(syn: Segment) -> Segment {
-    let mut syn = syn.mss(1460);
-    let options = &mut syn.header.options;
-    options.sack_permitted = true;
-    options.window_scale = Some(7);
-    options.timestamps = Some(Timestamps {
-        tsval: 500,
-        tsecr: 0,
-    });
-    syn
+    syn.mss(1460).usual_options(7, 500)
 }
 
 fn answered(pair: &Pair) -> u64 {
     let server = pair.net.host(pair.b).unwrap();
     server.stack().counters().syns_answered_by_link
-}
-
-/// Connections from one host to the other, until all is over.
-fn load(pair: &mut Pair, concurrent: u64, client: Plan, server: Plan) {
-    let remote = pair.addr(pair.b, 80);
-    let listen = ListenPlan::new(remote, server);
-    pair.net.listen(pair.b, listen).unwrap();
-    let load = LoadPlan {
-        remote,
-        total: CONNECTIONS,
-        concurrent,
-        gap: ms(20),
-        plan: client,
-    };
-    pair.net.load(pair.a, load).unwrap();
-    pair.finish();
 }
 
 /// Requests and responses over a bad link.
@@ -66,7 +41,8 @@ fn exchange(seed: u64, on: bool, impairments: &str) -> Pair {
         ..Plan::default().sends(REQUEST).ends(Ending::AfterEof)
     };
     let server = Plan::default().sends(RESPONSE);
-    load(&mut pair, 40, client, server);
+    pair.load(CONNECTIONS, 40, client, server);
+    pair.finish();
     pair
 }
 
@@ -131,7 +107,9 @@ fn what_is_over_does_not_come_again() {
     pair.change(|pipe| pipe.impairments = "dup=40%".parse().unwrap());
     // The client ends first: nothing is left at the server.
     let server = Plan::default().ends(Ending::AfterEof);
-    load(&mut pair, 10, Plan::default().sends(REQUEST), server);
+    let client = Plan::default().sends(REQUEST);
+    pair.load(CONNECTIONS, 10, client, server);
+    pair.finish();
     let [clients, servers] = bytes(&pair);
     assert_eq!(clients, vec![(REQUEST, 0); CONNECTIONS as usize]);
     assert_eq!(servers, vec![(0, REQUEST); CONNECTIONS as usize]);

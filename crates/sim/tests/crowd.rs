@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Pair, ms};
-use sim::{Ending, Expect, HostConfig, ListenPlan, LoadPlan, Plan, Record};
+use sim::{Ending, Expect, HostConfig, Plan, Record};
 
 const CONNECTIONS: u64 = 10_000;
 
@@ -19,23 +19,6 @@ fn large(config: &mut HostConfig) {
     stack.send_pool = 256 << 20;
     stack.recv_buffer = 32 << 10;
     stack.send_buffer = 32 << 10;
-}
-
-fn crowd(pair: &mut Pair, concurrent: u64, client: Plan, server: Plan) {
-    let remote = pair.addr(pair.b, 80);
-    let listen = ListenPlan {
-        backlog: 12_000,
-        ..ListenPlan::new(remote, server)
-    };
-    pair.net.listen(pair.b, listen).unwrap();
-    let load = LoadPlan {
-        remote,
-        total: CONNECTIONS,
-        concurrent,
-        gap: ms(100),
-        plan: client,
-    };
-    pair.net.load(pair.a, load).unwrap();
 }
 
 fn check(pair: &Pair) {
@@ -69,7 +52,7 @@ fn five_hundred_at_a_time() {
         send: (1, 8_000),
         ..Plan::default()
     };
-    crowd(&mut pair, 500, client, server);
+    pair.load(CONNECTIONS, 500, client, server);
     pair.finish();
     check(&pair);
 }
@@ -84,7 +67,7 @@ fn all_at_once() {
             .sends(300)
             .ends(Ending::Hold(Duration::from_secs(30)))
     };
-    crowd(&mut pair, CONNECTIONS, client, Plan::echo());
+    pair.load(CONNECTIONS, CONNECTIONS, client, Plan::echo());
     pair.net.run_for(Duration::from_secs(20)).unwrap();
     for host in pair.net.hosts() {
         let usage = host.stack().usage();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sim::scenario::{host_config, v4, v6};
 use sim::{
-    Direction, HostConfig, HostId, LinkConfig, LinkId, ListenPlan, Network, PipeConfig, Plan,
-    settings,
+    Direction, HostConfig, HostId, LinkConfig, LinkId, ListenPlan, LoadPlan, Network, PipeConfig,
+    Plan, settings,
 };
 
 pub fn ms(millis: u64) -> Duration {
@@ -72,6 +72,24 @@ impl Pair {
         self.net
             .connect(self.a, Duration::ZERO, remote, client)
             .unwrap();
+    }
+
+    /// `total` connections from a to b, so many at a time.
+    pub fn load(&mut self, total: u64, concurrent: u64, client: Plan, server: Plan) {
+        let remote = self.addr(self.b, 80);
+        let listen = ListenPlan {
+            backlog: total as u32,
+            ..ListenPlan::new(remote, server)
+        };
+        self.net.listen(self.b, listen).unwrap();
+        let load = LoadPlan {
+            remote,
+            total,
+            concurrent,
+            gap: ms(20),
+            plan: client,
+        };
+        self.net.load(self.a, load).unwrap();
     }
 
     pub fn change(&mut self, change: impl Fn(&mut PipeConfig)) {

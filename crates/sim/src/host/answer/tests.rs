@@ -40,14 +40,8 @@ fn answerer() -> Answerer {
 }
 
 fn syn(change: impl FnOnce(&mut Segment)) -> Segment {
-    let mut syn = Segment::new(remote(), local()).syn().seq(77).mss(1200);
-    let options = &mut syn.header.options;
-    options.sack_permitted = true;
-    options.window_scale = Some(3);
-    options.timestamps = Some(Timestamps {
-        tsval: 500,
-        tsecr: 0,
-    });
+    let syn = Segment::new(remote(), local()).syn().seq(77).mss(1200);
+    let mut syn = syn.usual_options(3, 500);
     change(&mut syn);
     syn.header.src_port = syn.src.port();
     syn.header.dst_port = syn.dst.port();
