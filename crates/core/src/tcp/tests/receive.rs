@@ -194,6 +194,18 @@ fn buffers_go_back_when_drained() {
     assert_eq!(h.stack.usage().recv_bytes, 0);
 }
 
+/// Though it waits for the ACK of its FIN, and nobody has said that something was read.
+#[test]
+fn who_read_all_and_closed_owns_no_receive_buffer() {
+    let mut h = Harness::established();
+    h.send(data(1, 1000));
+    h.expect_read(1, 1000);
+    assert!(h.stack.usage().recv_bytes > 0);
+    h.close();
+    assert_eq!(h.stack.usage().recv_bytes, 0);
+    assert_eq!(h.stack.usage().connections, 1);
+}
+
 /// RCV.NXT would jump over it, and the real one would come in vain.
 #[test]
 fn a_fin_in_front_of_data_that_arrived_is_a_lie() {
