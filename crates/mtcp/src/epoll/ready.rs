@@ -90,6 +90,8 @@ fn stream(
     }
     if wanted.intersects(READABLE) && streams.readable(conn.slot) >= low_water {
         events |= READABLE;
+        // What is read is mostly answered.
+        streams.prefetch_write(conn.slot);
     }
     if wanted.intersects(WRITABLE) && (shut || streams.writable(conn.slot) > 0) {
         events |= WRITABLE;

@@ -6,7 +6,7 @@ use crate::sync::Arc;
 use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
 
-use super::lane::{Reader, Writer};
+use super::lane::{self, Reader, Writer};
 use super::record::{Record, Unsent};
 use super::side::{Direction, Side};
 use super::{Shared, Status};
@@ -120,6 +120,15 @@ impl AppStreams {
     #[inline]
     pub fn readable(&self, slot: u32) -> u32 {
         self.recv_reader(slot).map_or(0, |(reader, _)| reader.len())
+    }
+
+    /// Asks the processor for the line that the next byte written to the slot goes to, where that is known: with many connections it has left
+    /// the cache since another was written there.
+    #[inline]
+    pub fn prefetch_write(&self, slot: u32) {
+        if let Some(record) = self.shared.records.record(slot) {
+            lane::prefetch_tail(&record.app.send, &self.shared.send_memory);
+        }
     }
 
     /// The peer's FIN was reached and everything before it was read.

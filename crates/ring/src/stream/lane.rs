@@ -42,6 +42,15 @@ impl Buffer {
     }
 }
 
+/// Asks the processor for the line that the byte after the tail goes to.
+#[inline(always)]
+pub(super) fn prefetch_tail(producer: &ProducerWords, memory: &Memory) {
+    if let Some(buffer) = Buffer::of(producer.buffer.load(Relaxed)) {
+        let (place, _) = buffer.place(producer.tail.load(Relaxed));
+        memory.prefetch_write(place);
+    }
+}
+
 /// The consumer's view.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {

@@ -9,6 +9,7 @@ pub(super) use tracked::Memory;
 mod plain {
     use std::io;
 
+    use crate::prefetch::prefetch_write;
     use crate::region::{PagePolicy, Plot, Region};
 
     #[derive(Debug)]
@@ -32,6 +33,12 @@ mod plain {
         fn at(&self, offset: usize, len: usize) -> *mut u8 {
             debug_assert!(offset + len <= self.0.len());
             self.0.as_ptr().wrapping_add(offset)
+        }
+
+        /// A hint, for any offset.
+        #[inline(always)]
+        pub(crate) fn prefetch_write(&self, offset: usize) {
+            prefetch_write(self.0.as_ptr().wrapping_add(offset));
         }
 
         /// # Safety
@@ -91,6 +98,8 @@ mod tracked {
         }
 
         pub(crate) fn prefault(&mut self, _: usize) {}
+
+        pub(crate) fn prefetch_write(&self, _: usize) {}
 
         pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
             for (cell, &byte) in self.0[offset..].iter().zip(bytes) {
