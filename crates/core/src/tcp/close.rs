@@ -69,7 +69,8 @@ impl Conn<'_> {
             // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must know.
             self.abort(now);
         } else {
-            // All was read, and nobody will read more: the memory, still in the cache, is for the next connection.
+            // All was read, and nobody will read more: the memory, still in the cache, is for the next connection. What is held out of order
+            // goes, too: what would fill the gap is answered with a reset.
             self.sh.streams.trim(self.slot, false);
             let _ = self.shutdown();
             if self.hot.state == State::FinWait2 {

@@ -206,6 +206,21 @@ fn who_read_all_and_closed_owns_no_receive_buffer() {
     assert_eq!(h.stack.usage().connections, 1);
 }
 
+/// RFC 2525 §2.17: nobody will read what fills the gap.
+#[test]
+fn who_closed_keeps_nothing_out_of_order() {
+    let mut h = Harness::established();
+    h.send(data(1001, 1000));
+    assert!(h.stack.usage().recv_bytes > 0);
+    h.close();
+    assert_eq!(h.stack.usage().recv_bytes, 0);
+    h.transmit();
+    h.drain();
+    h.send(data(1, 1000));
+    assert_eq!(h.stack.usage().recv_bytes, 0);
+    h.expect_gone();
+}
+
 /// RCV.NXT would jump over it, and the real one would come in vain.
 #[test]
 fn a_fin_in_front_of_data_that_arrived_is_a_lie() {
