@@ -131,9 +131,9 @@ impl<'a, S: Sockets> Client<'a, S> {
     /// Waiting failed: the link is gone.
     pub(crate) fn run(mut self, stop: &Stop) -> Result<Outcome, Errno> {
         let start = self.now;
-        let full = |client: &Self| {
-            client.live >= client.plan.work.concurrency || client.plan.pace.is_some()
-        };
+        // Those that are reset at once may never be as many at a time.
+        let counts = self.plan.work.work != Work::Reset && self.plan.pace.is_none();
+        let full = |client: &Self| !counts || client.live >= client.plan.work.concurrency;
         let mut filled = false;
         while !stop.requested() {
             filled |= full(&self);
