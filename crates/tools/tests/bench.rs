@@ -94,11 +94,13 @@ fn every_combination_of_messages_and_sizes_is_a_case() {
     let cases = value["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2);
     for (case, messages) in cases.iter().zip([1.0, 8.0]) {
+        // Paired mode stands beside inline, as beside the kernel.
         check(
             case,
-            &["kernel", "mtcp"],
+            &["kernel", "mtcp", "mtcp_inline", "kernel_tuned"],
             &["connections_per_s", "messages_per_s"],
         );
+        check(case, &["ratios_inline"], &["connections_per_s"]);
         let side = &case["mtcp"];
         let per_connection =
             side["messages_per_s"].as_f64().unwrap() / side["connections_per_s"].as_f64().unwrap();

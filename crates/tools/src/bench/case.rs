@@ -16,6 +16,8 @@ pub(crate) enum Side {
     KernelPlain,
     /// mTCP.
     Mtcp,
+    /// mTCP inline, beside another mode of it.
+    MtcpInline,
 }
 
 impl Side {
@@ -26,6 +28,7 @@ impl Side {
             Self::KernelTuned => "kernel_tuned",
             Self::KernelPlain => "kernel_no_offload",
             Self::Mtcp => "mtcp",
+            Self::MtcpInline => "mtcp_inline",
         }
     }
 
@@ -36,6 +39,7 @@ impl Side {
             Self::KernelTuned => "kernel, tuned",
             Self::KernelPlain => "kernel, no offload",
             Self::Mtcp => "mTCP",
+            Self::MtcpInline => "mTCP, inline",
         }
     }
 }

@@ -113,7 +113,7 @@ impl Network {
     /// The first address of a side's server.
     pub(crate) fn target(&self, side: Side) -> &'static str {
         match side {
-            Side::Mtcp => OURS,
+            Side::Mtcp | Side::MtcpInline => OURS,
             Side::Kernel | Side::KernelTuned => "10.10.0.1",
             Side::KernelPlain => "10.11.0.1",
         }

@@ -54,6 +54,8 @@ struct Seat {
     namespace: Option<usize>,
     io: String,
     addresses: String,
+    /// How mTCP runs; `None`: the kernel's sockets.
+    mode: Option<Mode>,
 }
 
 impl<'a> Place<'a> {
@@ -107,17 +109,18 @@ impl<'a> Place<'a> {
         self.runs += 1;
         self.clients = 0;
         let seat = match (side, &self.network) {
-            (Side::Mtcp, network) => Seat {
+            (Side::Mtcp | Side::MtcpInline, network) => Seat {
                 namespace: network.as_ref().map(|_| 0),
                 io: self.link(0),
                 addresses: network::server_addresses(addresses(work)),
+                mode: Some(self.mode(side)),
             },
             (_, network) => kernel(network.as_ref().map(|_| 0)),
         };
         let mut command = self.command("bench-server", &seat, 0);
         command.args(work.words());
         match side {
-            Side::Mtcp => {}
+            Side::Mtcp | Side::MtcpInline => {}
             Side::Kernel | Side::KernelPlain => {
                 command.args(["--port", "0"]);
             }
@@ -144,7 +147,7 @@ impl<'a> Place<'a> {
         let mut command = self.command("bench-client", &seat, 1);
         let target = match (side, &self.network) {
             (_, Some(network)) => network.target(side),
-            (Side::Mtcp, None) => network::OURS,
+            (Side::Mtcp | Side::MtcpInline, None) => network::OURS,
             (_, None) => network::LOOPBACK,
         };
         command
@@ -157,13 +160,22 @@ impl<'a> Place<'a> {
 
     fn client_seat(&self, side: Side) -> Seat {
         match (side, self.setting.link, self.setting.client) {
-            (Side::Mtcp, LinkKind::Tap, _) => kernel(Some(0)),
-            (Side::Mtcp, _, Stack::Mtcp) => Seat {
+            (Side::Mtcp | Side::MtcpInline, LinkKind::Tap, _) => kernel(Some(0)),
+            (Side::Mtcp | Side::MtcpInline, _, Stack::Mtcp) => Seat {
                 namespace: self.network.as_ref().map(|_| 1),
                 io: self.link(1),
                 addresses: network::client_address(self.clients),
+                mode: Some(self.mode(side)),
             },
             _ => kernel(self.network.as_ref().map(|_| 1)),
+        }
+    }
+
+    /// How both of mTCP's ends run.
+    fn mode(&self, side: Side) -> Mode {
+        match side {
+            Side::MtcpInline => Mode::Inline,
+            _ => self.setting.mode,
         }
     }
 
@@ -190,8 +202,8 @@ impl<'a> Place<'a> {
         if !seat.addresses.is_empty() {
             command.args(["--addr", &seat.addresses]);
         }
-        if seat.io != "kernel" {
-            command.args(["--mode", self.setting.mode.name()]);
+        if let Some(mode) = seat.mode {
+            command.args(["--mode", mode.name()]);
         }
         command
     }
@@ -203,6 +215,7 @@ fn kernel(namespace: Option<usize>) -> Seat {
         namespace,
         io: "kernel".to_owned(),
         addresses: "0.0.0.0".to_owned(),
+        mode: None,
     }
 }
 

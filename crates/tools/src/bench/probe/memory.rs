@@ -94,7 +94,7 @@ struct Held {
 impl Held {
     fn now(side: Side, server: &Running) -> anyhow::Result<Self> {
         let kernel = match side {
-            Side::Mtcp => 0,
+            Side::Mtcp | Side::MtcpInline => 0,
             Side::Kernel | Side::KernelTuned | Side::KernelPlain => kernel_bytes()?,
         };
         let process = process_bytes(server.pid(), "Anonymous:")?

@@ -39,7 +39,7 @@ impl Report {
     }
 }
 
-/// The parameters, each side, and mTCP by the kernel: one figure's median as `ratio`, all of them as `ratios`.
+/// The parameters, each side, and mTCP by each of the others: one figure's median as `ratio`, all of them as `ratios`.
 fn case(measured: &Measured) -> Map<String, Value> {
     let parameters = measured.case.parameters.iter();
     let mut object: Map<String, Value> = parameters
@@ -52,6 +52,7 @@ fn case(measured: &Measured) -> Map<String, Value> {
         (Side::Kernel, "ratio", "ratios"),
         (Side::KernelTuned, "ratio_tuned", "ratios_tuned"),
         (Side::KernelPlain, "ratio_no_offload", "ratios_no_offload"),
+        (Side::MtcpInline, "ratio_inline", "ratios_inline"),
     ] {
         let row: Vec<Series> = (0..measured.case.metrics.len())
             .filter_map(|metric| measured.ratios(side, metric))

@@ -67,6 +67,7 @@ fn colour(side: Side) -> &'static str {
         Side::KernelTuned => "#bdbdbd",
         Side::KernelPlain => "#d9d9d9",
         Side::Mtcp => "#d95f02",
+        Side::MtcpInline => "#fdae6b",
     }
 }
 

@@ -46,17 +46,17 @@ impl Report {
     }
 }
 
-/// The table of a case: a line per figure; median and spread of each side, ratios of mTCP to the kernel.
+/// The table of a case: a line per figure; median and spread of each side, ratios of mTCP to each of the others.
 fn rows(measured: &Measured) -> Vec<Vec<String>> {
     let mut header = vec![measured.case.title.clone()];
     for side in &measured.case.sides {
         header.extend([side.title().to_owned(), "±".to_owned()]);
     }
-    let kernels = || {
+    let others = || {
         let sides = measured.case.sides.iter().copied();
         sides.filter(|side| *side != Side::Mtcp)
     };
-    for side in kernels() {
+    for side in others() {
         header.extend([format!("mTCP / {}", side.title()), "pairs".to_owned()]);
     }
     let mut rows = vec![header];
@@ -66,7 +66,7 @@ fn rows(measured: &Measured) -> Vec<Vec<String>> {
             let series = measured.series(*side, index).cloned().unwrap_or_default();
             row.extend([number(series.median()), spread(&series)]);
         }
-        for side in kernels() {
+        for side in others() {
             let ratios = measured.ratios(side, index).unwrap_or_default();
             row.extend([ratio(ratios.median()), range(&ratios)]);
         }

@@ -8,6 +8,7 @@ use crate::bench::end::work::{Work, WorkArgs};
 use crate::bench::options::BenchArgs;
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
+use crate::link::Mode;
 
 use super::or;
 
@@ -50,17 +51,28 @@ pub(super) fn figures(outcome: &Outcome) -> Vec<f64> {
 /// Every combination of what was asked for.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     let mut cases = Vec::new();
+    let sides = sides(options.mode);
     for concurrency in or(&options.concurrency, 1000) {
         for size in or(&options.size, 64) {
             for messages in or(&options.messages, 1) {
-                cases.push(case(options.seconds, concurrency, size, messages));
+                cases.push(case(&sides, options.seconds, concurrency, size, messages));
             }
         }
     }
     cases
 }
 
-fn case(seconds: f64, concurrency: u32, size: u32, messages: u32) -> Case {
+/// The tuned kernel last; paired mode is compared with inline, too, in turn like the rest.
+fn sides(mode: Mode) -> Vec<Side> {
+    let mut sides = vec![Side::Kernel, Side::Mtcp];
+    if mode == Mode::Paired {
+        sides.push(Side::MtcpInline);
+    }
+    sides.push(Side::KernelTuned);
+    sides
+}
+
+fn case(sides: &[Side], seconds: f64, concurrency: u32, size: u32, messages: u32) -> Case {
     Case {
         title: format!("{messages} x {size} B, {concurrency} at a time"),
         parameters: vec![
@@ -68,7 +80,7 @@ fn case(seconds: f64, concurrency: u32, size: u32, messages: u32) -> Case {
             ("size", json!(size)),
             ("concurrency", json!(concurrency)),
         ],
-        sides: vec![Side::Kernel, Side::Mtcp, Side::KernelTuned],
+        sides: sides.to_vec(),
         left_out: None,
         probe: Probe::Window(Window {
             work: WorkArgs {
