@@ -67,13 +67,15 @@ impl Conn<'_> {
     pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
         let data = seg.ack - self.cold.iss - 1;
         let refused = data == 0 && self.hot.snd_nxt > seg.ack;
-        self.release(data);
+        if data > 0 {
+            self.release(data);
+        }
         self.hot.snd_una = seg.ack;
         self.hot.snd_nxt = seg.ack;
-        let remote = self.key.remote().ip();
         if self.cold.fast_open == FastOpen::Off {
             return;
         }
+        let remote = self.key.remote().ip();
         self.cold.tally.syn_data = data > 0;
         self.sh.counters.fast_opens_out += u64::from(data > 0);
         if data == 0 && self.hot.retries > 0 {
