@@ -117,6 +117,25 @@ impl FlowKey {
         self.local == other.local && self.remote == other.remote
     }
 
+    /// The same but for the local port.
+    #[inline(always)]
+    pub fn with_local_port(mut self, port: u16) -> Self {
+        self.ports = u32::from(port) << 16 | self.ports & 0xffff;
+        self
+    }
+
+    /// The port of our end.
+    #[inline(always)]
+    pub fn local_port(&self) -> u16 {
+        (self.ports >> 16) as u16
+    }
+
+    /// The port of the other end.
+    #[inline(always)]
+    pub fn remote_port(&self) -> u16 {
+        self.ports as u16
+    }
+
     /// What tells pairs of hosts of two networks apart: both addresses differ in their ends.
     #[inline]
     pub fn host_ends(&self) -> u8 {

@@ -1,9 +1,10 @@
 //! Ephemeral ports, hard to guess and far from their last use: the double-hash algorithm of RFC 6056 §3.3.4.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 
 use siphasher::sip::SipHasher13;
+
+use crate::flow::FlowKey;
 
 /// RFC 6056 §3.3.4 recommends a table of counters rather than one, so that connections to different destinations do not reveal how many
 /// are made to others.
@@ -24,8 +25,8 @@ pub struct EphemeralPorts {
 /// F and G of RFC 6056 §3.3.4 for a destination.
 #[derive(Clone, Copy)]
 struct Towards {
-    local: IpAddr,
-    remote: SocketAddr,
+    /// With the local port 0.
+    ends: FlowKey,
     /// Where the ports start, counted from the first.
     offset: u32,
     /// Which counter it uses.
@@ -58,18 +59,11 @@ impl EphemeralPorts {
         }
     }
 
-    /// A port from which `local` can connect to `remote`: one that `is_free`. Asks about each port at most once, so that the whole
-    /// range can be used towards every destination; `None` when all are taken.
+    /// A local port for `ends`, which have none: one that `is_free`. Asks about each port at most once, so that the whole range can be
+    /// used towards every destination; `None` when all are taken.
     /// RFC 6056 §3.2-1, §3.3-1, §3.3-2.
-    pub fn pick(
-        &mut self,
-        local: IpAddr,
-        remote: SocketAddr,
-        mut is_free: impl FnMut(u16) -> bool,
-    ) -> Option<u16> {
-        let Towards {
-            offset, counter, ..
-        } = self.towards(local, remote);
+    pub fn pick(&mut self, ends: &FlowKey, mut is_free: impl FnMut(u16) -> bool) -> Option<u16> {
+        let (offset, counter) = self.towards(ends);
         for _ in 0..self.count {
             // All three are less than 65,536.
             let next = self.counters[counter];
@@ -91,45 +85,32 @@ impl EphemeralPorts {
         }
     }
 
-    fn towards(&mut self, local: IpAddr, remote: SocketAddr) -> Towards {
-        let place = (usize::from(last_byte(remote.ip())) ^ usize::from(remote.port())) % RECENT;
-        let known = self.recent[place];
-        let known = known.filter(|known| known.local == local && known.remote == remote);
-        known.unwrap_or_else(|| *self.recent[place].insert(self.hashed(local, remote)))
+    /// Where the ports between `ends` start, and which counter is theirs.
+    fn towards(&mut self, ends: &FlowKey) -> (u32, usize) {
+        let place = usize::from(ends.host_ends()) ^ usize::from(ends.remote_port());
+        let place = place % RECENT;
+        if !matches!(&self.recent[place], Some(known) if known.ends == *ends) {
+            self.recent[place] = Some(self.hashed(ends));
+        }
+        self.recent[place]
+            .as_ref()
+            .map_or((0, 0), |known| (known.offset, known.counter))
     }
 
     /// Different bits of one keyed hash are as good as two.
     #[inline(never)]
-    fn hashed(&self, local: IpAddr, remote: SocketAddr) -> Towards {
-        let mut input = [0; 36];
+    fn hashed(&self, ends: &FlowKey) -> Towards {
+        let mut input = [0; 37];
         // Unlike any other use of this key: the first byte is the domain.
         input[0] = b'F';
-        input[1..17].copy_from_slice(&mapped(local));
-        input[17..33].copy_from_slice(&mapped(remote.ip()));
-        input[33..35].copy_from_slice(&remote.port().to_be_bytes());
+        input[1..].copy_from_slice(&ends.bytes());
         let hash = self.hasher.hash(&input);
         let counters = COUNTERS as u64;
         Towards {
-            local,
-            remote,
+            ends: *ends,
             offset: (hash / counters % u64::from(self.count)) as u32,
             counter: (hash % counters) as usize,
         }
-    }
-}
-
-/// In which hosts of one network differ.
-fn last_byte(addr: IpAddr) -> u8 {
-    match addr {
-        IpAddr::V4(v4) => v4.octets()[3],
-        IpAddr::V6(v6) => v6.octets()[15],
-    }
-}
-
-fn mapped(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }
 
@@ -138,12 +119,12 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn local() -> IpAddr {
-        "192.0.2.1".parse().unwrap()
+    fn between(local: &str, remote: &str) -> FlowKey {
+        FlowKey::new(local.parse().unwrap(), remote.parse().unwrap())
     }
 
-    fn remote(port: u16) -> SocketAddr {
-        SocketAddr::new("198.51.100.1".parse().unwrap(), port)
+    fn to(port: u16) -> FlowKey {
+        between("192.0.2.1:0", &format!("198.51.100.1:{port}"))
     }
 
     /// RFC 6056 §3.2-1.
@@ -151,14 +132,11 @@ mod tests {
     fn every_port_of_the_range_is_used_before_one_is_refused() {
         let mut ports = EphemeralPorts::new((40_000, 40_099), &[7; 32]);
         let mut used = BTreeSet::new();
-        while let Some(port) = ports.pick(local(), remote(80), |port| !used.contains(&port)) {
+        while let Some(port) = ports.pick(&to(80), |port| !used.contains(&port)) {
             assert!(used.insert(port));
         }
         assert!(used.iter().copied().eq(40_000..=40_099));
-        assert_eq!(
-            ports.pick(local(), remote(80), |port| port == 40_042),
-            Some(40_042)
-        );
+        assert_eq!(ports.pick(&to(80), |port| port == 40_042), Some(40_042));
     }
 
     /// RFC 6056 §3.3-2.
@@ -166,7 +144,7 @@ mod tests {
     fn successive_ports_to_one_destination_do_not_repeat_soon() {
         let mut ports = EphemeralPorts::new((32_768, 60_999), &[7; 32]);
         let picked: BTreeSet<_> = (0..28_232)
-            .filter_map(|_| ports.pick(local(), remote(80), |_| true))
+            .filter_map(|_| ports.pick(&to(80), |_| true))
             .collect();
         assert_eq!(picked.len(), 28_232);
     }
@@ -178,17 +156,17 @@ mod tests {
             EphemeralPorts::new((1024, 65_535), &[7; 32]),
         );
         let others = [
-            (local(), remote(81)),
-            ("192.0.2.2".parse().unwrap(), remote(80)),
-            (local(), "198.51.100.2:80".parse().unwrap()),
+            to(81),
+            between("192.0.2.2:0", "198.51.100.1:80"),
+            between("192.0.2.1:0", "198.51.100.2:80"),
         ];
         for _ in 0..20 {
-            let port = ports.pick(local(), remote(80), |_| true);
-            assert_eq!(port, alone.pick(local(), remote(80), |_| true));
-            for (local, remote) in others {
-                let port = ports.pick(local, remote, |_| true).unwrap();
+            let port = ports.pick(&to(80), |_| true);
+            assert_eq!(port, alone.pick(&to(80), |_| true));
+            for other in others {
+                let port = ports.pick(&other, |_| true).unwrap();
                 let mut fresh = EphemeralPorts::new((1024, 65_535), &[7; 32]);
-                let first = fresh.pick(local, remote, |_| true).unwrap();
+                let first = fresh.pick(&other, |_| true).unwrap();
                 assert!((first..first + 20).contains(&port));
             }
         }
@@ -201,7 +179,7 @@ mod tests {
             (1..=50)
                 .map(|port| {
                     EphemeralPorts::new((1024, 65_535), &[secret; 32])
-                        .pick(local(), remote(port), |_| true)
+                        .pick(&to(port), |_| true)
                         .unwrap()
                 })
                 .collect()
@@ -213,18 +191,15 @@ mod tests {
     #[test]
     fn extreme_ranges_work() {
         assert_eq!(
-            EphemeralPorts::new((0, 0), &[0; 32]).pick(local(), remote(1), |_| true),
+            EphemeralPorts::new((0, 0), &[0; 32]).pick(&to(1), |_| true),
             Some(1)
         );
         assert_eq!(
-            EphemeralPorts::new((5, 5), &[0; 32]).pick(local(), remote(1), |_| true),
+            EphemeralPorts::new((5, 5), &[0; 32]).pick(&to(1), |_| true),
             Some(5)
         );
         let mut all = EphemeralPorts::new((65_535, 0), &[0; 32]);
-        assert_eq!(
-            all.pick(local(), remote(1), |port| port == 65_535),
-            Some(65_535)
-        );
-        assert_eq!(all.pick(local(), remote(1), |_| false), None);
+        assert_eq!(all.pick(&to(1), |port| port == 65_535), Some(65_535));
+        assert_eq!(all.pick(&to(1), |_| false), None);
     }
 }

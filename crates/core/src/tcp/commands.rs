@@ -26,10 +26,9 @@ use crate::tcp::tcb::Flags;
 /// Free ports looked at for one whose answers come to this stack: the hash of ports that follow each other goes through few values.
 const TRIES: u32 = 256;
 
-/// Where a connection could be from and to, and what is there already.
+/// What is between two ends already.
 #[derive(Clone, Copy, Debug)]
-struct Endpoints {
-    key: FlowKey,
+struct Between {
     digest: Digest,
     taken: Option<u32>,
 }
@@ -247,7 +246,9 @@ impl Tcp {
         check_destination(local_ip, remote)?;
         let path = *self.shared.net.way_out(remote.ip(), local_ip)?;
         let port = local.map_or(0, |local| local.port());
-        let (key, digest, after) = self.choose_endpoints(now, path.src, port, remote)?;
+        let ends = FlowKey::between(path.src, port, remote.ip(), remote.port());
+        let (port, digest, after) = self.choose_port(now, &ends)?;
+        let key = ends.with_local_port(port);
         let Digest { hash, origin } = digest;
         let mut start = isn::start(now, origin);
         start.iss = beyond(start.iss, after);
@@ -268,22 +269,20 @@ impl Tcp {
         Ok(opened)
     }
 
-    /// The endpoints, and where sequence numbers between them ended if a TIME_WAIT record had to go for it.
-    fn choose_endpoints(
+    /// The local port of `ends`, a free one if that is 0, and where sequence numbers ended if a TIME_WAIT record had to go for it.
+    fn choose_port(
         &mut self,
         now: Instant,
-        local: IpAddr,
-        port: u16,
-        remote: SocketAddr,
-    ) -> Result<(FlowKey, Digest, Option<SeqNumber>), Error> {
-        let ends = match port {
+        ends: &FlowKey,
+    ) -> Result<(u16, Digest, Option<SeqNumber>), Error> {
+        let (port, between) = match ends.local_port() {
             0 => self
-                .pick_port(now, local, remote)
+                .pick_port(now, ends)
                 .ok_or(Error::AddressNotAvailable)?,
-            port => self.endpoints(SocketAddr::new(local, port), remote),
+            port => (port, self.between(ends)),
         };
-        let Some(id) = ends.taken else {
-            return Ok((ends.key, ends.digest, None));
+        let Some(id) = between.taken else {
+            return Ok((port, between.digest, None));
         };
         if !self.may_reuse(now, id) {
             // As on Linux: the port is bound, it is the pair that is taken.
@@ -292,14 +291,13 @@ impl Tcp {
         let slot = flow::index(id) as u32;
         let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
         self.end_time_wait(slot);
-        Ok((ends.key, ends.digest, after))
+        Ok((port, between.digest, after))
     }
 
-    fn endpoints(&self, local: SocketAddr, remote: SocketAddr) -> Endpoints {
-        let key = FlowKey::new(local, remote);
-        let digest = self.flows.digest(&key);
-        let taken = self.lookup(digest.hash, &key);
-        Endpoints { key, digest, taken }
+    fn between(&self, ends: &FlowKey) -> Between {
+        let digest = self.flows.digest(ends);
+        let taken = self.lookup(digest.hash, ends);
+        Between { digest, taken }
     }
 
     /// Whether `id` is a TIME_WAIT that may be cut short.
@@ -308,20 +306,21 @@ impl Tcp {
         flow::tag(id) == flow::TIME_WAIT as usize && self.time_wait.may_reuse(now, slot)
     }
 
-    /// A port that nothing uses towards `remote`, if possible one whose answers come to this stack; if there is none, one whose TIME_WAIT
-    /// may be cut short.
-    fn pick_port(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> Option<Endpoints> {
+    /// A local port that nothing uses between `ends`, if possible one whose answers come to this stack; if there is none, one whose
+    /// TIME_WAIT may be cut short.
+    fn pick_port(&mut self, now: Instant, ends: &FlowKey) -> Option<(u16, Between)> {
         // Taken out so that the closures can look at the rest.
         let mut ports = self.ports.take()?;
         let mut chosen = None;
-        let mut pick = |suits: &mut dyn FnMut(&Endpoints) -> bool| {
+        let mut pick = |suits: &mut dyn FnMut(&FlowKey, Option<u32>) -> bool| {
             let is_chosen = |port| {
-                let ends = self.candidate(SocketAddr::new(local, port), remote);
-                let suits = ends.as_ref().is_some_and(&mut *suits);
-                chosen = ends.filter(|_| suits);
-                suits
+                let ends = ends.with_local_port(port);
+                let between = self.candidate(&ends);
+                let between = between.filter(|between| suits(&ends, between.taken));
+                chosen = between.map(|between| (port, between));
+                chosen.is_some()
             };
-            ports.pick(local, remote, is_chosen).is_some()
+            ports.pick(ends, is_chosen).is_some()
         };
         let mut tries = if self.shared.config.arrivals.is_some() {
             TRIES
@@ -334,19 +333,19 @@ impl Tcp {
             tries -= u32::from(!here);
             here
         };
-        let _ = pick(&mut |ends| ends.taken.is_none() && comes_here(&ends.key))
-            || (tries > 0 && pick(&mut |ends| ends.taken.is_none()))
-            || pick(&mut |ends| ends.taken.is_some_and(|id| self.may_reuse(now, id)));
+        let _ = pick(&mut |ends, taken| taken.is_none() && comes_here(ends))
+            || (tries > 0 && pick(&mut |_, taken| taken.is_none()))
+            || pick(&mut |_, taken| taken.is_some_and(|id| self.may_reuse(now, id)));
         self.ports = Some(ports);
         chosen
     }
 
-    /// The endpoints with this local port, if that is ours to choose.
-    fn candidate(&self, local: SocketAddr, remote: SocketAddr) -> Option<Endpoints> {
-        let handover = self.handover.as_ref();
-        let is_ours = handover.is_none_or(|handover| handover.owns(local.port()));
-        let is_free = is_ours && self.listeners.find(local).is_none();
-        is_free.then(|| self.endpoints(local, remote))
+    /// What is between these ends, if their local port is ours to choose.
+    fn candidate(&self, ends: &FlowKey) -> Option<Between> {
+        let (handover, port) = (self.handover.as_ref(), ends.local_port());
+        let is_ours = handover.is_none_or(|handover| handover.owns(port));
+        let is_free = !self.listeners.has(port) || self.listeners.find(ends.local()).is_none();
+        (is_ours && is_free).then(|| self.between(ends))
     }
 
     fn open_active(
