@@ -5,6 +5,7 @@
 mod common;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use common::run;
 use serde_json::Value;
@@ -109,6 +110,17 @@ fn every_combination_of_messages_and_sizes_is_a_case() {
         assert!(range.contains(&per_connection), "{case}");
         assert_eq!(case["size"], 8192);
     }
+}
+
+/// A server that resets at once may never have all connections open.
+#[test]
+fn the_window_of_resets_does_not_wait_for_all_to_be_open() {
+    if !two_processors() {
+        return;
+    }
+    let began = Instant::now();
+    bench("reset", &["--concurrency", "1000"]);
+    assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 #[test]
