@@ -139,9 +139,13 @@ impl Conn<'_> {
         }
     }
 
-    /// Gives acknowledged bytes back to the application.
+    /// Gives acknowledged bytes back to the application. Of a SYN or FIN alone there are none: whether room is waited for need not be asked,
+    /// which takes a fence.
     /// RFC 2018 §8-1; RFC 6675 §4-5.
     pub fn release(&mut self, bytes: u32) {
+        if bytes == 0 {
+            return;
+        }
         self.sh.streams.consume(self.slot, bytes);
         self.cold.tally.bytes_acked += u64::from(bytes);
         if self.sh.streams.app_wants_space(self.slot) {

@@ -67,9 +67,7 @@ impl Conn<'_> {
     pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
         let data = seg.ack - self.cold.iss - 1;
         let refused = data == 0 && self.hot.snd_nxt > seg.ack;
-        if data > 0 {
-            self.release(data);
-        }
+        self.release(data);
         self.hot.snd_una = seg.ack;
         self.hot.snd_nxt = seg.ack;
         if self.cold.fast_open == FastOpen::Off {
