@@ -124,18 +124,6 @@ impl FlowKey {
         self
     }
 
-    /// The port of our end.
-    #[inline(always)]
-    pub fn local_port(&self) -> u16 {
-        (self.ports >> 16) as u16
-    }
-
-    /// The port of the other end.
-    #[inline(always)]
-    pub fn remote_port(&self) -> u16 {
-        self.ports as u16
-    }
-
     /// What tells pairs of hosts of two networks apart: both addresses differ in their ends.
     #[inline]
     pub fn host_ends(&self) -> u8 {

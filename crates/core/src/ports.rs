@@ -63,7 +63,9 @@ impl EphemeralPorts {
     /// used towards every destination; `None` when all are taken.
     /// RFC 6056 §3.2-1, §3.3-1, §3.3-2.
     pub fn pick(&mut self, ends: &FlowKey, mut is_free: impl FnMut(u16) -> bool) -> Option<u16> {
-        let (offset, counter) = self.towards(ends);
+        let Towards {
+            offset, counter, ..
+        } = self.towards(ends);
         for _ in 0..self.count {
             // All three are less than 65,536.
             let next = self.counters[counter];
@@ -85,16 +87,10 @@ impl EphemeralPorts {
         }
     }
 
-    /// Where the ports between `ends` start, and which counter is theirs.
-    fn towards(&mut self, ends: &FlowKey) -> (u32, usize) {
-        let place = usize::from(ends.host_ends()) ^ usize::from(ends.remote_port());
-        let place = place % RECENT;
-        if !matches!(&self.recent[place], Some(known) if known.ends == *ends) {
-            self.recent[place] = Some(self.hashed(ends));
-        }
-        self.recent[place]
-            .as_ref()
-            .map_or((0, 0), |known| (known.offset, known.counter))
+    fn towards(&mut self, ends: &FlowKey) -> Towards {
+        let place = (usize::from(ends.host_ends()) ^ usize::from(ends.remote().port())) % RECENT;
+        let known = self.recent[place].filter(|known| known.ends == *ends);
+        known.unwrap_or_else(|| *self.recent[place].insert(self.hashed(ends)))
     }
 
     /// Different bits of one keyed hash are as good as two.

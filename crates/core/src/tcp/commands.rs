@@ -275,7 +275,7 @@ impl Tcp {
         now: Instant,
         ends: &FlowKey,
     ) -> Result<(u16, Digest, Option<SeqNumber>), Error> {
-        let (port, between) = match ends.local_port() {
+        let (port, between) = match ends.local().port() {
             0 => self
                 .pick_port(now, ends)
                 .ok_or(Error::AddressNotAvailable)?,
@@ -342,10 +342,10 @@ impl Tcp {
 
     /// What is between these ends, if their local port is ours to choose.
     fn candidate(&self, ends: &FlowKey) -> Option<Between> {
-        let (handover, port) = (self.handover.as_ref(), ends.local_port());
-        let is_ours = handover.is_none_or(|handover| handover.owns(port));
-        let is_free = !self.listeners.has(port) || self.listeners.find(ends.local()).is_none();
-        (is_ours && is_free).then(|| self.between(ends))
+        let (handover, local) = (self.handover.as_ref(), ends.local());
+        let is_ours = handover.is_none_or(|handover| handover.owns(local.port()));
+        let is_free = is_ours && self.listeners.find(local).is_none();
+        is_free.then(|| self.between(ends))
     }
 
     fn open_active(

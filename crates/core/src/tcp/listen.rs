@@ -150,14 +150,6 @@ impl Listeners {
         })
     }
 
-    /// Whether anybody listens on `port`, on whatever address.
-    #[inline]
-    pub fn has(&self, port: u16) -> bool {
-        self.first
-            .get(usize::from(port))
-            .is_some_and(|&first| first != 0)
-    }
-
     /// Who listens on `local`.
     pub fn find(&self, local: SocketAddr) -> Option<u32> {
         self.on_port(local.port()).find(|&slot| {

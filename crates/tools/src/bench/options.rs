@@ -134,7 +134,7 @@ pub(crate) struct BenchArgs {
     /// the kernel's pair alike); otherwise a veth pair has the sender's processor do it
     #[arg(long)]
     pub(crate) steer: bool,
-    /// How mTCP runs
+    /// How mTCP runs; short and cpu measure paired beside inline as well
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     pub(crate) mode: Mode,
     /// Processors of the server and of the client [default: the first two]

@@ -131,12 +131,10 @@ impl<'a, S: Sockets> Client<'a, S> {
     /// Waiting failed: the link is gone.
     pub(crate) fn run(mut self, stop: &Stop) -> Result<Outcome, Errno> {
         let start = self.now;
-        // Those that are reset at once may never be as many at a time.
-        let counts = self.plan.work.work != Work::Reset && self.plan.pace.is_none();
-        let full = |client: &Self| !counts || client.live >= client.plan.work.concurrency;
-        let mut filled = false;
+        // Those that are reset at once may never be as many at a time; at a fixed rate there are as many as it takes.
+        let mut filled = self.plan.work.work == Work::Reset || self.plan.pace.is_some();
         while !stop.requested() {
-            filled |= full(&self);
+            filled |= self.live >= self.plan.work.concurrency;
             let warm = self.now - start;
             if (warm >= self.plan.warm && filled) || warm >= PATIENCE {
                 break;
