@@ -13,6 +13,20 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::process::{self, Finished};
 
 const PREFIX: &str = "mtcp-interop-";
+/// Linux's own values of what a new namespace takes from the machine's settings otherwise, below `/proc/sys/net/ipv4`. What a peer's
+/// window holds, and which packets it takes, shall not depend on how somebody tuned the machine.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("tcp_rmem", "4096 131072 6291456"),
+    ("tcp_wmem", "4096 16384 4194304"),
+    ("conf/all/rp_filter", "0"),
+    ("conf/default/rp_filter", "0"),
+    ("conf/all/arp_ignore", "0"),
+    ("conf/default/arp_ignore", "0"),
+    ("conf/all/arp_announce", "0"),
+    ("conf/default/arp_announce", "0"),
+    ("conf/all/arp_filter", "0"),
+    ("conf/default/arp_filter", "0"),
+];
 /// Longest that a program which only changes settings may take.
 const SETTING: Duration = Duration::from_secs(30);
 
@@ -23,7 +37,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A new one, loopback up, no waiting for duplicate addresses.
+    /// A new one with Linux's default settings, loopback up, no waiting for duplicate addresses.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -31,6 +45,9 @@ impl Namespace {
             name: format!("{PREFIX}{}-{number}", std::process::id()),
         };
         run("ip", &["netns", "add", &namespace.name]);
+        for (key, value) in DEFAULTS {
+            namespace.set(&format!("net/ipv4/{key}"), value);
+        }
         namespace.ip("link set lo up");
         for scope in ["all", "default"] {
             namespace.set(&format!("net/ipv6/conf/{scope}/accept_dad"), "0");
