@@ -86,7 +86,7 @@ pub(crate) struct LinkArgs {
     /// How mTCP runs [default: inline]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Congestion control of mTCP: cubic, reno, bbr or dctcp [default: cubic]
+    /// Congestion control: cubic, reno, bbr or dctcp [default: cubic; kernel: the system's]
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<CongestionControl>,
     /// Capture all frames to this pcapng file
@@ -188,21 +188,26 @@ impl LinkArgs {
                 ));
             }
         }
-        if self.cc.is_some() {
-            return Err(Failure::error(
-                "--cc chooses for mTCP, not for kernel sockets",
-                "set net.ipv4.tcp_congestion_control instead",
-            ));
-        }
         if let Some(core) = self.core {
             machine::pin(core)?;
         }
-        let kernel = Kernel::new().map_err(|error| {
+        let mut kernel = Kernel::new().map_err(|error| {
             Failure::error(
                 format!("cannot make an epoll instance: {error}"),
                 "raise the limit of open files (ulimit -n)",
             )
         })?;
+        if let Some(cc) = self.cc {
+            kernel.use_congestion(cc.name()).map_err(|error| {
+                Failure::error(
+                    format!("the kernel cannot use {}: {error}", cc.name()),
+                    format!(
+                        "load it as root (modprobe tcp_{}), or choose another",
+                        cc.name()
+                    ),
+                )
+            })?;
+        }
         let addresses = self.addr.iter().map(|address| address.ip).collect();
         Ok(Link {
             backend: Backend::Kernel(kernel),

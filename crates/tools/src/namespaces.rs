@@ -1,9 +1,20 @@
 //! Two network namespaces, and veth pairs between them.
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, bail};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Linux's own values of what a new namespace takes from the machine's settings otherwise, below `/proc/sys/net/ipv4`. What is measured
+/// in a namespace shall not depend on how somebody tuned the machine.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("tcp_rmem", "4096 131072 6291456"),
+    ("tcp_wmem", "4096 16384 4194304"),
+];
 
 /// Two namespaces that go with their owner.
 #[derive(Debug)]
@@ -36,7 +47,32 @@ impl Namespaces {
             ip(&["netns", "add", name])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
         }
+        for side in 0..made.names.len() {
+            made.enter(side, set_defaults)??;
+        }
         Ok(made)
+    }
+
+    /// Does `work` on a thread in the first (0) or second (1) namespace.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    pub(crate) fn enter<T: Send>(
+        &self,
+        side: usize,
+        work: impl FnOnce() -> T + Send,
+    ) -> anyhow::Result<T> {
+        let path = Path::new("/run/netns").join(self.name(side));
+        let enter = || -> anyhow::Result<T> {
+            let file = File::open(&path).with_context(|| path.display().to_string())?;
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                .with_context(|| format!("cannot enter {}", path.display()))?;
+            Ok(work())
+        };
+        thread::scope(|scope| match scope.spawn(enter).join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
     }
 
     /// Joins them by a veth pair.
@@ -107,6 +143,15 @@ impl Drop for Namespaces {
             let _ = ip(&["netns", "del", name]);
         }
     }
+}
+
+/// Sets [`DEFAULTS`] in this thread's namespace.
+fn set_defaults() -> anyhow::Result<()> {
+    for (key, value) in DEFAULTS {
+        let path = Path::new("/proc/sys/net/ipv4").join(key);
+        std::fs::write(&path, value).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
 fn bring_up(namespace: &str, end: &End<'_>) -> anyhow::Result<()> {

@@ -306,3 +306,38 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
     }
 }
+
+#[test]
+fn the_kernels_side_is_cubic_with_linuxs_settings_and_says_so() {
+    if !two_processors() {
+        return;
+    }
+    let value = bench("short", &["--concurrency", "10"]);
+    let baseline = &value["baseline"];
+    assert_eq!(baseline["congestion"], "cubic", "{baseline}");
+    let settings = &baseline["settings"];
+    assert!(settings["net.core.default_qdisc"].is_string(), "{baseline}");
+    if baseline["own_namespace"] == true {
+        // Whatever this machine is tuned to.
+        assert_eq!(settings["net.ipv4.tcp_rmem"], "4096 131072 6291456");
+        assert_eq!(settings["net.ipv4.tcp_wmem"], "4096 16384 4194304");
+    }
+}
+
+#[test]
+fn the_kernels_side_uses_what_it_is_told_to() {
+    if !two_processors() {
+        return;
+    }
+    let value = bench(
+        "short",
+        &["--concurrency", "10", "--kernel-congestion", "reno"],
+    );
+    assert_eq!(value["baseline"]["congestion"], "reno", "{value}");
+    let output = run(&["bench", "short", "--kernel-congestion", "vegas"]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && complaint.contains("'vegas' is not available"),
+        "{complaint}"
+    );
+}

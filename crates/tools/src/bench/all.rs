@@ -144,6 +144,7 @@ fn parse(line: &str, options: &BenchArgs) -> anyhow::Result<BenchArgs> {
     bench.pairs = options.pairs;
     bench.seconds = options.seconds;
     bench.cores.clone_from(&options.cores);
+    bench.kernel_congestion = options.kernel_congestion;
     Ok(bench)
 }
 

@@ -1,6 +1,7 @@
 //! `mtcp bench`: the kernel and mTCP in turn, on the same two processors, with the same programs.
 
 mod all;
+mod baseline;
 mod case;
 mod chase;
 pub(crate) mod end;
@@ -54,11 +55,13 @@ impl BenchArgs {
             mode: self.mode,
             client: self.client(),
             steer: self.steer,
+            kernel_congestion: self.kernel_congestion,
             cores: self.processors()?,
         };
         crate::machine::raise_open_files();
         let directory = Directory::new("bench")?;
         let place = Place::new(setting, &directory)?;
+        let baseline = place.baseline()?;
         let mut runner = Runner::new(place, self.pairs, stop);
         let cases = runner.run(cases);
         Ok(Report {
@@ -66,6 +69,7 @@ impl BenchArgs {
             options: self.clone(),
             cores: setting.cores,
             noise: runner.noise().clone(),
+            baseline,
             cases,
         })
     }

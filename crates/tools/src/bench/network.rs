@@ -3,11 +3,14 @@
 
 use std::process::Command;
 
+use mtcp::CongestionControl;
+
 use crate::doctor::capabilities::has_net_admin;
 use crate::fail::Failure;
 use crate::namespaces::{End, Namespaces};
 use crate::programs::require;
 
+use super::baseline::Baseline;
 use super::case::Side;
 use super::options::LinkKind;
 
@@ -45,7 +48,12 @@ struct Pair {
 pub(crate) struct Network(Namespaces);
 
 impl Network {
-    /// Makes them.
+    /// Namespaces with nothing between them, in whose loopback the kernel is measured; `None` where this user cannot have any.
+    pub(crate) fn loopback() -> Option<Self> {
+        Namespaces::new("bench").ok().map(Self)
+    }
+
+    /// Makes them, joined for `link`.
     ///
     /// # Errors
     /// No privilege, a program is missing, or one of them refused.
@@ -110,13 +118,24 @@ impl Network {
         Ok(())
     }
 
-    /// The first address of a side's server.
-    pub(crate) fn target(&self, side: Side) -> &'static str {
-        match side {
-            Side::Mtcp | Side::MtcpInline => OURS,
-            Side::Kernel | Side::KernelTuned => "10.10.0.1",
-            Side::KernelPlain => "10.11.0.1",
-        }
+    /// What the kernel's sockets run with there: settings, and the offloads of the interface that `link` compares with.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    pub(crate) fn baseline(
+        &self,
+        link: LinkKind,
+        cc: CongestionControl,
+    ) -> anyhow::Result<Baseline> {
+        let mut baseline = self.0.enter(0, || Baseline::read(cc, true))?;
+        let device = match link {
+            LinkKind::Shm => "lo",
+            LinkKind::Afxdp | LinkKind::Tap => KERNEL.devices[0],
+        };
+        let mut ethtool = self.command(0, "ethtool");
+        ethtool.args(["-k", device]);
+        baseline.add_offloads(ethtool);
+        Ok(baseline)
     }
 
     /// A command in the namespace of the servers (0) or the clients (1).
@@ -137,6 +156,15 @@ impl Pair {
             addresses: vec![format!("{}.{CLIENT}/24", self.network)],
         };
         namespaces.join(&[server, client])
+    }
+}
+
+/// The first address of a side's server where there is a network.
+pub(crate) fn target(side: Side) -> &'static str {
+    match side {
+        Side::Mtcp | Side::MtcpInline => OURS,
+        Side::Kernel | Side::KernelTuned => "10.10.0.1",
+        Side::KernelPlain => "10.11.0.1",
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use mtcp::CongestionControl;
 
 use crate::fail::Failure;
 use crate::link::Mode;
@@ -15,6 +16,7 @@ const EXAMPLES: &str = "Examples:
   mtcp bench short --link afxdp --client mtcp
   mtcp bench cpu --link afxdp --steer
   mtcp bench latency --rate 20000
+  mtcp bench bulk --kernel-congestion bbr
   mtcp bench memory --concurrency 100000
   mtcp bench --all";
 
@@ -137,6 +139,9 @@ pub(crate) struct BenchArgs {
     /// How mTCP runs; short and cpu measure paired beside inline as well
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     pub(crate) mode: Mode,
+    /// Congestion control of the kernel's sockets: cubic, reno, bbr or dctcp
+    #[arg(long, value_name = "NAME", default_value = CongestionControl::Cubic.name())]
+    pub(crate) kernel_congestion: CongestionControl,
     /// Processors of the server and of the client [default: the first two]
     #[arg(long, value_name = "S,C", value_delimiter = ',', num_args = 1)]
     pub(crate) cores: Vec<usize>,
@@ -157,8 +162,13 @@ impl BenchArgs {
     /// The command that measures everything as these options ask for it.
     pub(crate) fn command(&self) -> String {
         format!(
-            "mtcp bench --all --pairs {} --seconds {}",
-            self.pairs, self.seconds
+            "mtcp bench --all --pairs {} --seconds {}{}",
+            self.pairs,
+            self.seconds,
+            match self.kernel_congestion {
+                CongestionControl::Cubic => String::new(),
+                other => format!(" --kernel-congestion {}", other.name()),
+            }
         )
     }
 

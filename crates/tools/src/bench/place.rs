@@ -3,12 +3,14 @@
 use std::process::Command;
 
 use anyhow::Context as _;
+use mtcp::CongestionControl;
 
 use crate::directory::Directory;
 use crate::fail::Failure;
 use crate::link::Mode;
 use crate::programs::program;
 
+use super::baseline::Baseline;
 use super::case::Side;
 use super::end::work::WorkArgs;
 use super::network::{self, Network};
@@ -32,6 +34,8 @@ pub(crate) struct Setting {
     pub(crate) client: Stack,
     /// Each end's processor receives for it.
     pub(crate) steer: bool,
+    /// Congestion control of the kernel's sockets.
+    pub(crate) kernel_congestion: CongestionControl,
     /// Processors of the server and of the client.
     pub(crate) cores: [usize; 2],
 }
@@ -42,7 +46,7 @@ pub(crate) struct Place<'a> {
     program: String,
     directory: &'a Directory,
     setting: Setting,
-    /// Where frames leave shared memory.
+    /// Where frames leave shared memory, and where the kernel's loopback is measured if namespaces can be had.
     network: Option<Network>,
     runs: u32,
     /// Clients of this run so far; each has an address of its own, as each would be a machine of its own.
@@ -83,7 +87,7 @@ impl<'a> Place<'a> {
                     "use --steer with --link afxdp",
                 ));
             }
-            (LinkKind::Shm, Stack::Mtcp) => None,
+            (LinkKind::Shm, Stack::Mtcp) => Network::loopback(),
             (LinkKind::Afxdp | LinkKind::Tap, _) => Some(Network::new(setting.link)?),
         };
         if let Some(network) = network.as_ref().filter(|_| setting.steer) {
@@ -102,6 +106,20 @@ impl<'a> Place<'a> {
     /// Processors of the server and of the client.
     pub(crate) fn cores(&self) -> [usize; 2] {
         self.setting.cores
+    }
+
+    /// What the kernel's sockets run with here.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn baseline(&self) -> anyhow::Result<Baseline> {
+        let (link, cc) = (self.setting.link, self.setting.kernel_congestion);
+        let mut baseline = match &self.network {
+            Some(network) => network.baseline(link, cc)?,
+            None => Baseline::read(cc, false),
+        };
+        baseline.add_machine();
+        Ok(baseline)
     }
 
     /// The server of the next run.
@@ -145,10 +163,10 @@ impl<'a> Place<'a> {
         self.clients += 1;
         let seat = self.client_seat(side);
         let mut command = self.command("bench-client", &seat, 1);
-        let target = match (side, &self.network) {
-            (_, Some(network)) => network.target(side),
-            (Side::Mtcp | Side::MtcpInline, None) => network::OURS,
-            (_, None) => network::LOOPBACK,
+        let target = match (side, self.setting.link) {
+            (_, LinkKind::Afxdp | LinkKind::Tap) => network::target(side),
+            (Side::Mtcp | Side::MtcpInline, LinkKind::Shm) => network::OURS,
+            (_, LinkKind::Shm) => network::LOOPBACK,
         };
         command
             .args(work.words())
@@ -161,6 +179,10 @@ impl<'a> Place<'a> {
     fn client_seat(&self, side: Side) -> Seat {
         match (side, self.setting.link, self.setting.client) {
             (Side::Mtcp | Side::MtcpInline, LinkKind::Tap, _) => kernel(Some(0)),
+            // Both ends of a loopback are in one namespace.
+            (_, LinkKind::Shm, _) if !matches!(side, Side::Mtcp | Side::MtcpInline) => {
+                kernel(self.network.as_ref().map(|_| 0))
+            }
             (Side::Mtcp | Side::MtcpInline, _, Stack::Mtcp) => Seat {
                 namespace: self.network.as_ref().map(|_| 1),
                 io: self.link(1),
@@ -202,9 +224,10 @@ impl<'a> Place<'a> {
         if !seat.addresses.is_empty() {
             command.args(["--addr", &seat.addresses]);
         }
-        if let Some(mode) = seat.mode {
-            command.args(["--mode", mode.name()]);
-        }
+        match seat.mode {
+            Some(mode) => command.args(["--mode", mode.name()]),
+            None => command.args(["--cc", self.setting.kernel_congestion.name()]),
+        };
         command
     }
 }

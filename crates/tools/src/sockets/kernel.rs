@@ -18,6 +18,8 @@ const WAKE: u64 = u64::MAX;
 
 /// The kernel backend; descriptors are owned by a table indexed by their number.
 pub(crate) struct Kernel {
+    /// What listeners and connecting sockets are told to use; `None`: the system's default, which needs no telling.
+    congestion: Option<&'static str>,
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
     sockets: Vec<Option<OwnedFd>>,
@@ -36,11 +38,35 @@ impl Kernel {
             epoll::EventFlags::IN | epoll::EventFlags::ET,
         )?;
         Ok(Self {
+            congestion: None,
             epoll,
             wake,
             sockets: Vec::new(),
             events: Vec::with_capacity(512),
         })
+    }
+
+    /// Has all sockets use this congestion control (`TCP_CONGESTION`). Where it is the system's default, they cost no call more.
+    ///
+    /// # Errors
+    /// `ENOENT`: the kernel does not have it; `EPERM`: only root may choose it.
+    pub(crate) fn use_congestion(&mut self, name: &'static str) -> Result<(), Errno> {
+        let probe = stream(&SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        if sockopt::tcp_congestion(&probe)? == name {
+            return Ok(());
+        }
+        sockopt::set_tcp_congestion(&probe, name)?;
+        self.congestion = Some(name);
+        Ok(())
+    }
+
+    /// A socket for this address, with the congestion control that was chosen.
+    fn socket(&self, address: &SocketAddr) -> Result<OwnedFd, Errno> {
+        let fd = stream(address)?;
+        if let Some(name) = self.congestion {
+            sockopt::set_tcp_congestion(&fd, name)?;
+        }
+        Ok(fd)
     }
 
     /// TCP_DEFER_ACCEPT of tcp(7) on a listener: connections are announced with their first bytes.
@@ -116,7 +142,7 @@ fn timespec(timeout: Duration) -> Timespec {
 
 impl Sockets for Kernel {
     fn listen(&mut self, local: SocketAddr, backlog: u32) -> Result<Handle, Errno> {
-        let fd = stream(&local)?;
+        let fd = self.socket(&local)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
         // Accepted sockets inherit it.
         sockopt::set_tcp_nodelay(&fd, true)?;
@@ -146,7 +172,7 @@ impl Sockets for Kernel {
         remote: SocketAddr,
         reset: bool,
     ) -> Result<Handle, Errno> {
-        let fd = stream(&remote)?;
+        let fd = self.socket(&remote)?;
         if reset {
             sockopt::set_socket_linger(&fd, Some(Duration::ZERO))?;
         }
@@ -255,4 +281,32 @@ impl Sockets for Kernel {
     }
 
     fn finish(&mut self, _grace: Duration) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_use_the_congestion_control_that_was_chosen() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        // Every Linux kernel has Reno, whatever its default is.
+        for name in ["reno", "cubic"] {
+            let mut kernel = Kernel::new().unwrap();
+            match kernel.use_congestion(name) {
+                Err(Errno::NOENT) => continue,
+                result => result.unwrap(),
+            }
+            let listener = kernel.listen(any, 1).unwrap();
+            let target = kernel.local_addr(listener).unwrap();
+            let client = kernel.connect(None, target, false).unwrap();
+            kernel.add(listener, Ready::IN, 0).unwrap();
+            kernel.wait(&mut Vec::new(), None).unwrap();
+            let server = kernel.accept(listener).unwrap();
+            for end in [server, client] {
+                let used = sockopt::tcp_congestion(kernel.fd(end).unwrap()).unwrap();
+                assert_eq!(used, name);
+            }
+        }
+    }
 }

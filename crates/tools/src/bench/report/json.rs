@@ -25,6 +25,7 @@ impl Report {
             json!({ "server": self.cores[0], "client": self.cores[1] }),
         );
         put("machine", crate::machine::description());
+        put("baseline", self.baseline.json());
         put("noise", self.noise.json());
         let cases: Vec<Value> = self
             .cases

@@ -7,6 +7,7 @@ mod table;
 
 pub(crate) use page::SUMMARY_HEAD;
 
+use super::baseline::Baseline;
 use super::case::Measured;
 use super::noise::Noise;
 use super::options::{BenchArgs, What};
@@ -19,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) options: BenchArgs,
     /// Processors of the server and of the client.
     pub(crate) cores: [usize; 2],
+    /// What the kernel's sockets ran with.
+    pub(crate) baseline: Baseline,
     /// What the machine did meanwhile.
     pub(crate) noise: Noise,
     /// What came out.

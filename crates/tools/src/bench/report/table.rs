@@ -9,7 +9,7 @@ use crate::bench::statistics::Series;
 use super::Report;
 
 impl Report {
-    /// A table per case, then what the machine did meanwhile.
+    /// A table per case, then what the kernel's sockets ran with and what the machine did meanwhile.
     pub(crate) fn text(&self) -> String {
         let options = &self.options;
         let mut text = format!(
@@ -41,7 +41,7 @@ impl Report {
                 let _ = writeln!(text, "failed: {failure}");
             }
         }
-        let _ = writeln!(text, "\n{}", self.noise.text());
+        let _ = writeln!(text, "\n{}\n{}", self.baseline.text(), self.noise.text());
         text
     }
 }
