@@ -7,6 +7,7 @@ use netlink_packet_route::link::{
     InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
     XdpAttached,
 };
+use netlink_sys::protocols::NETLINK_ROUTE;
 use wire::frame::MacAddr;
 
 use super::request;
@@ -105,7 +106,10 @@ pub fn link_by_index(index: u32) -> io::Result<Link> {
 /// # Errors
 /// As the kernel says.
 pub fn links() -> io::Result<Vec<Link>> {
-    let answers = request::dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let answers = request::dump(
+        NETLINK_ROUTE,
+        RouteNetlinkMessage::GetLink(LinkMessage::default()),
+    )?;
     Ok(answers.into_iter().filter_map(from_answer).collect())
 }
 

@@ -1,14 +1,16 @@
-//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads.
+//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads; and the firewall's chains.
 //!
 //! Set-up and diagnosis only; nothing here is called per packet. Every answer is about the network namespace of the calling
 //! thread.
 
 pub mod ethtool;
+mod firewall;
 mod link;
 mod receive_hash;
 mod request;
 mod tables;
 
+pub use firewall::{InputChain, input_chains};
 pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
 pub use receive_hash::{ReceiveHash, receive_hash};
 pub use tables::{Address, Neighbour, Route, addresses, neighbours, routes};

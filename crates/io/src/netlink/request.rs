@@ -1,9 +1,10 @@
-//! One question to rtnetlink and all its answers.
+//! One question to netlink and all its answers.
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -14,20 +15,25 @@ const DATAGRAM_MAX: usize = 64 << 10;
 /// Most messages read for one question: a full Internet table several times over.
 const MESSAGES_MAX: usize = 4_000_000;
 
-/// Asks for everything `question` matches.
-pub(super) fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    exchange(question, NLM_F_REQUEST | NLM_F_DUMP)
+/// Messages of one family of netlink.
+pub(super) trait Message: NetlinkSerializable + NetlinkDeserializable {}
+
+impl<M: NetlinkSerializable + NetlinkDeserializable> Message for M {}
+
+/// Asks the family `protocol` for everything `question` matches.
+pub(super) fn dump<M: Message>(protocol: isize, question: M) -> io::Result<Vec<M>> {
+    exchange(protocol, question, NLM_F_REQUEST | NLM_F_DUMP)
 }
 
-/// Asks for the one thing that `question` names.
+/// Asks rtnetlink for the one thing that `question` names.
 pub(super) fn one(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
-    exchange(question, NLM_F_REQUEST)?
+    exchange(NETLINK_ROUTE, question, NLM_F_REQUEST)?
         .pop()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "rtnetlink: empty answer"))
 }
 
-fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
+fn exchange<M: Message>(protocol: isize, question: M, flags: u16) -> io::Result<Vec<M>> {
+    let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     socket.send(&encode(question, flags), 0)?;
@@ -42,8 +48,9 @@ fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNe
     Ok(answers)
 }
 
-fn encode(question: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(question));
+fn encode<M: Message>(question: M, flags: u16) -> Vec<u8> {
+    let payload = NetlinkPayload::InnerMessage(question);
+    let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
     message.header.flags = flags;
     message.header.sequence_number = 1;
     message.finalize();
@@ -53,10 +60,10 @@ fn encode(question: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
 }
 
 /// Adds the messages of one datagram to `answers`. Returns whether more datagrams follow.
-fn read_datagram(
+fn read_datagram<M: Message>(
     datagram: &[u8],
     flags: u16,
-    answers: &mut Vec<RouteNetlinkMessage>,
+    answers: &mut Vec<M>,
 ) -> io::Result<bool> {
     let mut rest = datagram;
     while let Some(length) = message_length(rest) {
@@ -65,16 +72,14 @@ fn read_datagram(
         rest = after
             .get(length.next_multiple_of(4) - length..)
             .unwrap_or_default();
-        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)
-            .map(|message| message.payload)
-        {
+        match NetlinkMessage::<M>::deserialize(bytes).map(|message| message.payload) {
             Ok(NetlinkPayload::InnerMessage(answer)) => answers.push(answer),
             Ok(NetlinkPayload::Done(_)) => return Ok(false),
             Ok(NetlinkPayload::Error(error)) if error.code.is_some() => return Err(error.to_io()),
             Ok(NetlinkPayload::Error(_)) => return Ok(false),
             Ok(_) => {}
             // A newer kernel says something this parser does not know: one entry less is better than none at all.
-            Err(error) => log::debug!("rtnetlink: skipped a message: {error}"),
+            Err(error) => log::debug!("netlink: skipped a message: {error}"),
         }
     }
     Ok(flags & NLM_F_DUMP == NLM_F_DUMP)

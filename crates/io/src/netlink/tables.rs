@@ -11,6 +11,7 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
 use wire::frame::MacAddr;
 
 use super::request;
@@ -61,7 +62,10 @@ pub struct Neighbour {
 /// # Errors
 /// As the kernel says.
 pub fn addresses() -> io::Result<Vec<Address>> {
-    let answers = request::dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let answers = request::dump(
+        NETLINK_ROUTE,
+        RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+    )?;
     Ok(answers.into_iter().filter_map(address).collect())
 }
 
@@ -74,7 +78,7 @@ pub fn routes() -> io::Result<Vec<Route>> {
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut question = RouteMessage::default();
         question.header.address_family = family;
-        for answer in request::dump(RouteNetlinkMessage::GetRoute(question))? {
+        for answer in request::dump(NETLINK_ROUTE, RouteNetlinkMessage::GetRoute(question))? {
             if let RouteNetlinkMessage::NewRoute(message) = answer {
                 push_routes(&message, &mut all);
             }
@@ -88,9 +92,10 @@ pub fn routes() -> io::Result<Vec<Route>> {
 /// # Errors
 /// As the kernel says.
 pub fn neighbours() -> io::Result<Vec<Neighbour>> {
-    let answers = request::dump(RouteNetlinkMessage::GetNeighbour(
-        NeighbourMessage::default(),
-    ))?;
+    let answers = request::dump(
+        NETLINK_ROUTE,
+        RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
+    )?;
     Ok(answers.into_iter().filter_map(neighbour).collect())
 }
 
