@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::bench::end::client::ClientArgs;
@@ -65,9 +65,10 @@ const REFUSED: u8 = 2;
 
 /// Runs `arguments`, the program's name first.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&error, &arguments),
     };
     let result = match cli.command {
         Command::Serve(serve) => serve.run().map(|()| true),
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Help and version go to stdout; everything else is one line.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
@@ -100,11 +101,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    eprintln!("{}", one_line(error));
+    eprintln!("{}", one_line(error, arguments));
     ExitCode::from(REFUSED)
 }
 
-fn one_line(error: &clap::Error) -> String {
+fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let cause = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             "no command given".to_owned()
@@ -126,7 +127,16 @@ fn one_line(error: &clap::Error) -> String {
     let hint = similar
         .map(|similar| format!("did you mean {similar}? "))
         .unwrap_or_default();
-    format!("mtcp: {cause}: {hint}see 'mtcp --help' or 'mtcp COMMAND --help'")
+    let command = command(arguments).map_or_else(String::new, |name| format!(" {name}"));
+    format!("mtcp: {cause}: {hint}see 'mtcp{command} --help'")
+}
+
+/// The subcommand that these arguments name.
+fn command(arguments: &[OsString]) -> Option<String> {
+    let commands = Cli::command();
+    let named = |argument: &OsString| commands.find_subcommand(argument).cloned();
+    let command = arguments.iter().skip(1).find_map(named)?;
+    Some(command.get_name().to_owned())
 }
 
 fn first_paragraph(text: &str) -> String {
@@ -149,7 +159,6 @@ fn listed(error: &clap::Error, kind: ContextKind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definitions_are_consistent() {
@@ -173,14 +182,21 @@ mod tests {
             "mtcp run --io tap:t0 --addr 10.0.0.2/24",
             "mtcp run --io tap:t0 --only http -- true",
         ] {
-            let error = Cli::try_parse_from(arguments.split(' ')).unwrap_err();
-            let line = one_line(&error);
+            let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
+            let error = Cli::try_parse_from(&words).unwrap_err();
+            let line = one_line(&error, &words);
             assert!(
                 line.starts_with("mtcp: ") && line.lines().count() == 1 && line.contains("--help"),
                 "{arguments}: {line}"
             );
         }
-        let error = Cli::try_parse_from(["mtcp", "sreve"]).unwrap_err();
-        assert!(one_line(&error).contains("did you mean serve?"));
+        let line = |words: &[&str]| {
+            let error = Cli::try_parse_from(words).unwrap_err();
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            one_line(&error, &words)
+        };
+        assert!(line(&["mtcp", "sreve"]).contains("did you mean serve?"));
+        assert!(line(&["mtcp", "serve"]).ends_with("see 'mtcp serve --help'"));
+        assert!(line(&["mtcp"]).ends_with("see 'mtcp --help'"));
     }
 }

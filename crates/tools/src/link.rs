@@ -122,6 +122,8 @@ pub(crate) struct Link {
     pub(crate) backend: Backend,
     /// Our addresses.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The networks that they are in; none of the kernel's.
+    pub(crate) networks: Vec<Cidr>,
     /// For the start line: io and mode.
     pub(crate) label: String,
 }
@@ -212,6 +214,7 @@ impl LinkArgs {
         Ok(Link {
             backend: Backend::Kernel(kernel),
             addresses,
+            networks: Vec::new(),
             label: "kernel".into(),
         })
     }
@@ -224,7 +227,8 @@ impl LinkArgs {
             mtcp::Mode::Inline => "inline",
         };
         let label = format!("{spec}, {mode}");
-        let addresses = config.addresses.iter().map(|cidr| cidr.addr).collect();
+        let networks = config.addresses.clone();
+        let addresses = networks.iter().map(|cidr| cidr.addr).collect();
         let stack = Mtcp::init(config).map_err(|error| anyhow::anyhow!("{error}"))?;
         stack.pin(0).map_err(|error| anyhow::anyhow!("{error}"))?;
         let context = stack
@@ -239,6 +243,7 @@ impl LinkArgs {
         Ok(Link {
             backend: Backend::Stack(Box::new(sockets), Box::new(stack)),
             addresses,
+            networks,
             label,
         })
     }

@@ -246,3 +246,29 @@ fn responses_of_other_servers_are_understood() {
         "{value}"
     );
 }
+
+/// As `ab` does: where nobody listens there is no use in a hundred thousand more attempts.
+#[test]
+fn a_dead_server_ends_the_run_unless_asked_otherwise() {
+    // A port that was free a moment ago.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let mut arguments = vec![dead.as_str(), "--raw", "1/1", "-c", "4", "-n", "1000"];
+    let (value, status) = load(&arguments);
+    assert_eq!(status, 1, "{value}");
+    let failed = value["errors_by_kind"]["connect_refused"].as_u64().unwrap();
+    assert!((10..1000).contains(&failed), "{value}");
+    let output = run(&[&["load", "--io", "kernel"], &arguments[..]].concat());
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let cause = format!("mtcp: no connection to {dead} (");
+    assert!(
+        line.starts_with(&cause) && line.contains("connect_refused): start the server"),
+        "{line}"
+    );
+    arguments.push("--keep-going");
+    let (value, status) = load(&arguments);
+    assert_eq!(status, 1);
+    assert_eq!(value["errors_by_kind"]["connect_refused"], 1000, "{value}");
+}

@@ -150,7 +150,7 @@ fn refused_and_unreachable() {
     assert_eq!(value["errors_by_kind"]["connect_refused"], 3, "{value}");
     // No route: known at once.
     let value = lab.load(&["192.0.2.1", "--raw", "64/64", "-n", "3", "-c", "2"]);
-    assert_eq!(value["errors_by_kind"]["unreachable"], 3, "{value}");
+    assert_eq!(value["errors_by_kind"]["no_route"], 3, "{value}");
 }
 
 #[test]

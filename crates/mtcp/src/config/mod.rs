@@ -40,6 +40,13 @@ pub struct Cidr {
     pub prefix_len: u8,
 }
 
+impl Cidr {
+    /// Whether `addr` is in this network.
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        wire::ip::Cidr::new(self.addr, self.prefix_len).is_some_and(|cidr| cidr.contains(addr))
+    }
+}
+
 /// A route: `network via gateway`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteSpec {

@@ -198,6 +198,12 @@ impl BenchArgs {
         for core in chosen {
             machine::check_core(core)?;
         }
+        if chosen[0] == chosen[1] && !self.cores.is_empty() {
+            return Err(Failure::error(
+                format!("--cores names processor {} for both ends", chosen[0]),
+                "write two that differ, such as --cores 0,1",
+            ));
+        }
         if chosen[0] == chosen[1] {
             return Err(Failure::error(
                 "server and client need a processor each, and this process may use but one",

@@ -113,6 +113,9 @@ impl<'a, S: Sockets> Client<'a, S> {
         let mut events = Vec::with_capacity(512);
         self.now = start;
         while !self.finished() && !stop.requested() && end.is_none_or(|end| self.now < end) {
+            if self.stats.is_dead() && !self.plan.keep_going {
+                break;
+            }
             self.launch();
             let timeout = self.timeout(end, meter);
             self.sockets.wait(&mut events, timeout)?;
@@ -176,17 +179,29 @@ impl<'a, S: Sockets> Client<'a, S> {
             self.issued += 1;
             if let Err(error) = self.connect(index as usize, Instant::now()) {
                 self.idle.push(index);
-                self.stats.failure(Kind::of(error, false));
+                let routed = self.is_routed(self.launched.wrapping_sub(1));
+                self.stats.failure(Kind::of(error, false, routed));
                 self.hold_until = Some(self.now + BACK_OFF);
                 return;
             }
         }
     }
 
+    /// Which server the connection of this turn is for.
+    fn target(&self, turn: u64) -> usize {
+        (turn % self.plan.targets.len().max(1) as u64) as usize
+    }
+
+    /// Whether the server of this turn is behind a gateway.
+    fn is_routed(&self, turn: u64) -> bool {
+        let target = self.plan.targets.get(self.target(turn));
+        target.is_some_and(|target| target.routed)
+    }
+
     fn connect(&mut self, index: usize, began: Instant) -> Result<(), Errno> {
         let turn = self.launched;
         self.launched += 1;
-        let target = (turn % self.plan.targets.len().max(1) as u64) as usize;
+        let target = self.target(turn);
         let remote = self.plan.targets.get(target).ok_or(Errno::INVAL)?.remote;
         let mut sources = self
             .plan
@@ -296,7 +311,8 @@ impl<'a, S: Sockets> Client<'a, S> {
                     .sockets
                     .take_error(flow.socket)
                     .unwrap_or(Errno::CONNREFUSED);
-                return Next::Fail(Kind::of(error, false));
+                let routed = self.is_routed(flow.target as u64);
+                return Next::Fail(Kind::of(error, false, routed));
             }
             if !ready.contains(Ready::OUT) {
                 return Next::Wait;
@@ -340,7 +356,7 @@ impl<'a, S: Sockets> Client<'a, S> {
                 Err(Errno::INTR) => {}
                 // The server may have answered and closed before it read everything: what it said decides.
                 Err(Errno::PIPE | Errno::CONNRESET) => return Next::Wait,
-                Err(error) => return Next::Fail(Kind::of(error, true)),
+                Err(error) => return Next::Fail(Kind::of(error, true, false)),
             }
         }
         Next::Again
@@ -437,7 +453,7 @@ impl<'a, S: Sockets> Client<'a, S> {
             return Next::Retry;
         }
         if let Some(error) = error {
-            return Next::Fail(Kind::of(error, true));
+            return Next::Fail(Kind::of(error, true, false));
         }
         match flow.reply.end() {
             Ok(()) => {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueEnum};
+use mtcp::config::Cidr;
 
 use crate::fail::Failure;
 use crate::link::{Backend, LinkArgs};
@@ -30,6 +31,7 @@ use client::Client;
 use plan::{Body, Plan, Target};
 use progress::Meter;
 use report::Report;
+use stats::{Kind, Stats};
 
 const EXAMPLES: &str = "Examples:
   mtcp load http://10.0.0.2/ --io kernel -c 500 -n 100000
@@ -86,6 +88,9 @@ pub(crate) struct LoadArgs {
     /// Take so many addresses from each URL's on, so that ports do not run out
     #[arg(long, value_name = "N", default_value_t = 1)]
     spread: u32,
+    /// Go on where no connection can be had: otherwise the run ends with the first ten that fail before one succeeds
+    #[arg(long)]
+    keep_going: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -114,7 +119,7 @@ impl LoadArgs {
         let output = output.transpose()?;
         let link = self.link.open()?;
         let mut plan = Plan {
-            targets: self.targets(&link.addresses, body.as_ref())?,
+            targets: self.targets(&link.addresses, &link.networks, body.as_ref())?,
             sources: link.addresses,
             raw: self.raw,
             head: self.method == Method::Head,
@@ -125,6 +130,7 @@ impl LoadArgs {
             requests: self.requests,
             duration,
             timeout,
+            keep_going: self.keep_going,
             output,
         };
         match link.backend {
@@ -172,11 +178,19 @@ impl LoadArgs {
         };
         // Nobody may be reading.
         let _ = std::io::stdout().write_all(text.as_bytes());
+        if !plan.keep_going && report.stats.is_dead() {
+            eprintln!("{}", dead(plan, &report.stats));
+        }
         Ok(report.stats.failed == 0 && (report.stats.succeeded > 0 || stop.requested()))
     }
 
-    /// Every server with the request for it; `ours` are the addresses that can reach them, any if empty.
-    fn targets(&self, ours: &[IpAddr], body: Option<&Body>) -> anyhow::Result<Vec<Target>> {
+    /// Every server with the request for it; `ours` are the addresses that can reach them, any if empty, and `networks` those on the link.
+    fn targets(
+        &self,
+        ours: &[IpAddr],
+        networks: &[Cidr],
+        body: Option<&Body>,
+    ) -> anyhow::Result<Vec<Target>> {
         let mut targets = Vec::new();
         for url in &self.urls {
             let reachable = |ip: &IpAddr| {
@@ -198,6 +212,7 @@ impl LoadArgs {
                 })?;
                 targets.push(Target {
                     remote: SocketAddr::new(ip, first.port()),
+                    routed: !networks.is_empty() && !networks.iter().any(|own| own.contains(ip)),
                     request: self.request(url, body),
                 });
             }
@@ -224,6 +239,32 @@ impl LoadArgs {
         };
         format!("{method} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: mtcp-load\r\nAccept: */*\r\n{length}{connection}\r\n", url.target, url.authority()).into_bytes()
     }
+}
+
+/// Why the run ended, in one line.
+fn dead(plan: &Plan, stats: &Stats) -> String {
+    let targets: Vec<String> = plan
+        .targets
+        .iter()
+        .take(3)
+        .map(|target| target.remote.to_string())
+        .collect();
+    let more = if plan.targets.len() > targets.len() {
+        ", …"
+    } else {
+        ""
+    };
+    let remedy = match stats.kinds.keys().next() {
+        Some(Kind::NoRoute) => "give --gateway, or an --addr in its network",
+        Some(Kind::NoGateway) => "see whether the gateway is right and on this link",
+        Some(Kind::ConnectRefused) => "start the server, or name its port",
+        _ => "see whether the host is up and on this link",
+    };
+    format!(
+        "mtcp: no connection to {}{more} ({}): {remedy}; --keep-going goes on all the same",
+        targets.join(", "),
+        stats.kinds_text(),
+    )
 }
 
 fn open_body(path: &PathBuf) -> anyhow::Result<Body> {

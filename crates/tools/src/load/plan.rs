@@ -14,6 +14,8 @@ use super::reply::Reply;
 pub(crate) struct Target {
     /// Where it listens.
     pub(crate) remote: SocketAddr,
+    /// Whether it is reached through a gateway.
+    pub(crate) routed: bool,
     /// Head of the request, or all of it.
     pub(crate) request: Vec<u8>,
 }
@@ -52,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) duration: Option<Duration>,
     /// For one request, connecting included.
     pub(crate) timeout: Duration,
+    /// Go on where no connection can be had.
+    pub(crate) keep_going: bool,
     /// The first response's body goes here.
     pub(crate) output: Option<File>,
 }

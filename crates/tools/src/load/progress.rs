@@ -33,6 +33,7 @@ impl Meter {
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent:>3}% {msg}") {
             bar.set_style(style);
         }
+        bar.set_message("connecting");
         Self {
             bar: Some(bar),
             timed,
@@ -53,6 +54,8 @@ impl Meter {
             stats.finished()
         };
         if done == bar.position() {
+            // Where nobody answers for seconds, there is something to see all the same.
+            bar.tick();
             return;
         }
         bar.set_position(done);

@@ -79,17 +79,12 @@ impl Report {
             "requests",
             format!("{} in {:.2} s", stats.finished(), self.took.as_secs_f64()),
         );
-        let kinds: Vec<String> = stats
-            .kinds
-            .iter()
-            .map(|(kind, count)| format!("{count} {}", kind.name()))
-            .collect();
         line(
             "errors",
-            if kinds.is_empty() {
+            if stats.kinds.is_empty() {
                 "0".into()
             } else {
-                format!("{}: {}", stats.failed, kinds.join(", "))
+                format!("{}: {}", stats.failed, stats.kinds_text())
             },
         );
         line(

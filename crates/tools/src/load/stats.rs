@@ -17,7 +17,9 @@ pub(crate) enum Kind {
     ShortBody,
     BadStatus,
     BadResponse,
-    Unreachable,
+    NoRoute,
+    NoGateway,
+    NoAnswer,
     NoPorts,
     LocalLimit,
     File,
@@ -35,7 +37,9 @@ impl Kind {
             Self::ShortBody => "short_body",
             Self::BadStatus => "bad_status",
             Self::BadResponse => "bad_response",
-            Self::Unreachable => "unreachable",
+            Self::NoRoute => "no_route",
+            Self::NoGateway => "no_gateway",
+            Self::NoAnswer => "no_answer",
             Self::NoPorts => "no_ports",
             Self::LocalLimit => "local_limit",
             Self::File => "file",
@@ -43,14 +47,16 @@ impl Kind {
         }
     }
 
-    /// The kind of a socket error, before or after the connection was there.
-    pub(crate) fn of(error: Errno, connected: bool) -> Self {
+    /// The kind of a socket error, before or after the connection was there; `routed`: the server is behind a gateway.
+    pub(crate) fn of(error: Errno, connected: bool, routed: bool) -> Self {
         match error {
             Errno::CONNREFUSED => Self::ConnectRefused,
             Errno::TIMEDOUT if connected => Self::Timeout,
             Errno::TIMEDOUT => Self::ConnectTimeout,
             Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Self::Reset,
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN => Self::Unreachable,
+            Errno::NETUNREACH | Errno::NETDOWN => Self::NoRoute,
+            Errno::HOSTUNREACH if routed => Self::NoGateway,
+            Errno::HOSTUNREACH => Self::NoAnswer,
             Errno::ADDRNOTAVAIL | Errno::ADDRINUSE => Self::NoPorts,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => Self::LocalLimit,
             _ => Self::Other,
@@ -77,6 +83,9 @@ pub(crate) struct Stats {
     pub(crate) sent: u64,
     latency: Histogram<u64>,
 }
+
+/// Connections that fail before one succeeds, after which there is no use in going on.
+const DEAD: u64 = 10;
 
 /// Percentiles of a report, with their names.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
@@ -121,6 +130,20 @@ impl Stats {
     /// Requests finished, either way.
     pub(crate) fn finished(&self) -> u64 {
         self.succeeded + self.failed
+    }
+
+    /// Whether many attempts to connect failed, and none succeeded.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.connections == 0 && self.failed >= DEAD
+    }
+
+    /// How many requests failed why, as in `3 reset, 1 timeout`.
+    pub(crate) fn kinds_text(&self) -> String {
+        let kinds = self.kinds.iter();
+        let kinds: Vec<String> = kinds
+            .map(|(kind, count)| format!("{count} {}", kind.name()))
+            .collect();
+        kinds.join(", ")
     }
 
     /// Percentiles and maximum, µs.
