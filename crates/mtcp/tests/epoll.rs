@@ -191,7 +191,47 @@ fn one_bit_per_entry_and_one_entry_per_wait() {
     assert_eq!(wait(&mut w.server, ep, 8), []);
     w.client.abort(c).unwrap();
     w.settle();
-    assert_eq!(wait(&mut w.server, ep, 8), [(data, Events::ERR)]);
+    // One byte has not been read, and the end is readable too.
+    assert_eq!(wait(&mut w.server, ep, 8), [(data, Events::IN)]);
+    assert_eq!(wait(&mut w.server, ep, 8), []);
+    assert_eq!(w.server.read(s, &mut [0; 8]), Ok(1));
+    assert_eq!(w.server.read(s, &mut [0; 8]), Err(Errno::ECONNRESET));
+}
+
+#[test]
+fn a_reset_is_an_end_to_who_expects_the_events_of_the_original() {
+    let end = Events::RDHUP | Events::IN | Events::OUT;
+    for legacy in [false, true] {
+        for (asked, told) in [
+            (end, Events::RDHUP),
+            (Events::IN | Events::OUT, Events::IN),
+            (Events::OUT, Events::OUT),
+            (Events::empty(), Events::HUP),
+        ] {
+            let mut w = World::with(|config| {
+                config.one_event_per_entry = true;
+                config.legacy_errors = legacy;
+            });
+            let (c, s, _) = w.connection(80);
+            w.client.abort(c).unwrap();
+            w.settle();
+            let ep = w.server.epoll_create().unwrap();
+            add(&mut w.server, ep, s, asked);
+            // As long as it is there.
+            for _ in 0..3 {
+                assert_eq!(wait(&mut w.server, ep, 8), [(s.0.into(), told)]);
+            }
+            let read = w.server.read(s, &mut [0; 8]);
+            assert_eq!(
+                read,
+                if legacy {
+                    Ok(0)
+                } else {
+                    Err(Errno::ECONNRESET)
+                }
+            );
+        }
+    }
 }
 
 #[test]

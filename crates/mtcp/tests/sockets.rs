@@ -115,10 +115,22 @@ fn a_write_after_a_reset_says_so_first() {
 fn legacy_programs_see_resets_as_the_original_showed_them() {
     let mut w = World::with(|config| config.legacy_errors = true);
     let (c, s, _) = w.connection(80);
+    assert_eq!(w.server.read(s, &mut []), Err(Errno::EAGAIN));
+    assert_eq!(w.server.write(s, b""), Err(Errno::EAGAIN));
+    w.client.write(c, b"x").unwrap();
+    w.settle();
+    assert_eq!(w.server.read(s, &mut []), Err(Errno::EAGAIN));
+    assert_eq!(w.server.read(s, &mut [0; 64]), Ok(1));
     w.client.abort(c).unwrap();
     w.settle();
     assert_eq!(w.server.read(s, &mut [0; 64]), Ok(0));
     assert_eq!(w.server.write(s, b"x"), Err(Errno::ENOTCONN));
+    // Not yet connected.
+    let opening = w.connect(80);
+    assert_eq!(w.client.read(opening, &mut [0; 64]), Err(Errno::ENOTCONN));
+    assert_eq!(w.client.write(opening, b"x"), Err(Errno::ENOTCONN));
+    w.settle();
+    assert_eq!(w.client.write(opening, b"x"), Ok(1));
 }
 
 #[test]
@@ -304,14 +316,15 @@ fn sources_are_taken_in_turn() {
         })
     };
     assert_eq!(
-        w.client.set_source_range(range("10.0.0.3", 3)),
+        w.client.set_source_range(range("10.0.0.5", 3)),
         Err(Errno::EADDRNOTAVAIL)
     );
     assert_eq!(
         w.client.set_source_range(range("10.0.0.3", 0)),
         Err(Errno::EINVAL)
     );
-    w.client.set_source_range(range("10.0.0.3", 2)).unwrap();
+    // The third is not ours.
+    assert_eq!(w.client.set_source_range(range("10.0.0.3", 3)), Ok(2));
     let mut seen = Vec::new();
     for _ in 0..2 {
         w.connect(80);

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod events;
 mod examples;
+mod exits;
 mod headers;
 mod library;
+mod original;
 mod programs;
 mod support;

@@ -9,6 +9,7 @@ use crate::driver::REPORTS;
 use crate::socket::table::{Body, Flags, NONE};
 use crate::{Context, Domain, Errno, Result, SocketId};
 
+mod original;
 mod ready;
 mod watch;
 
@@ -155,6 +156,7 @@ impl Context {
         if events.is_empty() {
             return Err(Errno::EINVAL);
         }
+        self.table.rest();
         let mut n = self.report_rest(instance, events);
         if n == 0 {
             // Who has been told of all that came, and asks for more, has answered what it answers at once.
@@ -182,8 +184,9 @@ impl Context {
         self.harvest(instance, events)
     }
 
-    /// One event bit per reported entry, and a socket once per wait, as programs for the original mTCP expect: what else is ready comes with
-    /// the next wait. The order is ERR, IN, OUT, RDHUP; HUP only where nothing else is reported. Starts as configured.
+    /// The events of the original mTCP, as programs for it expect them: one bit per reported entry, and a socket once per wait; what else is
+    /// ready comes with the next wait, in the order ERR, IN, OUT, RDHUP. A reset is RDHUP, or else IN, and ERR a connection that failed
+    /// otherwise; a FIN is IN; sockets that were never connected are silent. Starts as configured.
     pub fn set_one_event_per_entry(&mut self, on: bool) {
         self.settings.one_event_per_entry = on;
     }
@@ -244,6 +247,9 @@ impl Context {
             ready |= self.ask_for_space(socket);
         }
         let one = self.settings.one_event_per_entry;
+        if one && ready.intersects(original::ENDS) {
+            ready = self.as_original(socket, ready, armed);
+        }
         let entry = self.watch.entry_mut(index)?;
         let (events, over) = if one {
             entry.next_bit(ready)

@@ -75,6 +75,10 @@ impl Context {
             Body::Epoll(_) => return Err(Errno::EINVAL),
             Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
         };
+        if self.settings.legacy_errors {
+            let is_empty = bufs.iter().all(|buf| buf.is_empty());
+            self.check_as_original(conn, is_empty)?;
+        }
         let mut patience = Patience::Unasked;
         let mut taken = self.take_bytes(id, conn, bufs, peek);
         if taken.is_none() && blocking {
@@ -97,6 +101,18 @@ impl Context {
             return Ok(n);
         }
         self.read_rest(id, conn, bufs, n, wanted, &mut patience)
+    }
+
+    /// What the original mTCP refuses: calls on a connection that opens, and to move nothing on one that is open.
+    fn check_as_original(&self, conn: ConnId, is_empty: bool) -> Result<()> {
+        let status = self.streams.status(conn.slot);
+        if !status.intersects(OVER | Status::CONNECTED) {
+            return Err(Errno::ENOTCONN);
+        }
+        if is_empty && !status.intersects(OVER | Status::EOF) {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
     }
 
     /// Bytes without which a blocking call does not return: SO_RCVLOWAT, MSG_WAITALL.
@@ -300,6 +316,9 @@ impl Context {
             Body::Epoll(_) => return Err(Errno::EINVAL),
             Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
         };
+        if self.settings.legacy_errors && !socket.flags.contains(Flags::DEFERRED) {
+            self.check_as_original(conn, bytes.is_empty() && !blocking)?;
+        }
         let mut written = 0;
         match self.put_bytes(id, conn, bytes, more) {
             Some(result) => written += result?,
