@@ -137,6 +137,7 @@ impl Context {
     /// As [`Context::epoll_pending`].
     pub fn epoll_take(&mut self, ep: SocketId, events: &mut [crate::EpollEvent]) -> Result<usize> {
         let instance = self.instance(ep)?;
+        self.table.rest();
         let n = self.harvest(instance, events);
         if n > 0 {
             self.reported(n);

@@ -24,8 +24,15 @@ fn a_number_used_again_is_another_socket() {
     w.client.poll().unwrap();
     w.server.close(s).unwrap();
     let d = w.connect(80);
+    let other = w.accept(listener);
+    assert_ne!(s, other, "not before the next report");
+    w.client.close(d).unwrap();
+    // Without an instance nothing is reported.
+    w.server.close(ep).unwrap();
+    let d = w.connect(80);
     let t = w.accept(listener);
-    assert_eq!(s, t, "the last freed is the first used");
+    assert_eq!(s, t, "the first freed is the first used");
+    let ep = w.server.epoll_create().unwrap();
     w.server.epoll_ctl(ep, Ctl::Add, t, interest).unwrap();
     w.settle();
     let mut events = [EpollEvent::default(); 4];

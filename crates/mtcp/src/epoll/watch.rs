@@ -123,6 +123,11 @@ impl Watch {
         })
     }
 
+    /// Whether there is no instance.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.instances.iter().next().is_none()
+    }
+
     /// Entries of an instance, to be removed before it.
     pub(crate) fn members(&self, instance: u32) -> Vec<(u32, SocketId)> {
         let of = |(index, entry): (u32, &Entry)| {

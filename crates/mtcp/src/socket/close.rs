@@ -83,7 +83,7 @@ impl Context {
             Body::Pipe(pipe) => self.close_pipe(pipe, socket.flags),
             Body::Free(_) | Body::Idle => {}
         }
-        self.table.remove(id);
+        self.free(id);
         lingered
     }
 
@@ -99,11 +99,19 @@ impl Context {
                 self.disown(conn);
                 self.driver.ring(Doorbell::Abort(conn));
                 self.hand_over(id);
-                self.table.remove(id);
+                self.free(id);
                 Ok(())
             }
             Body::Idle => self.close(id).and(Err(Errno::ENOTCONN)),
             _ => Err(Errno::ENOTSOCK),
+        }
+    }
+
+    /// Frees an id. Where nobody waits for events, it can be used again at once.
+    pub(super) fn free(&mut self, id: SocketId) {
+        self.table.remove(id);
+        if self.watch.is_empty() {
+            self.table.rest();
         }
     }
 

@@ -244,7 +244,7 @@ impl Context {
                 self.refuse(waiting.conn);
             }
         }
-        self.table.remove(id);
+        self.free(id);
         Ok(())
     }
 

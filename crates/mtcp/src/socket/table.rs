@@ -83,8 +83,20 @@ pub(crate) struct Table {
     sockets: Vec<Socket>,
     details: Vec<Details>,
     pub(crate) choices: ChoiceSets,
-    free: u32,
+    free: FreeIds,
     limit: u32,
+}
+
+/// Ids that can be used again: the one that was freed first comes first. Those that were freed since `epoll_wait` last reported come last
+/// of all: programs keep arrays by id, and look at what they have of a socket after they closed it.
+#[derive(Debug)]
+struct FreeIds {
+    first: u32,
+    last: u32,
+    /// So many of them, from the first on, were freed before the last report ...
+    rested: u32,
+    /// ... and the others after it.
+    recent: u32,
 }
 
 /// The address that stands for none.
@@ -101,9 +113,40 @@ impl Table {
             sockets: Vec::new(),
             details: Vec::new(),
             choices: ChoiceSets::new(usual),
-            free: NONE,
+            free: FreeIds {
+                first: NONE,
+                last: NONE,
+                rested: 0,
+                recent: 0,
+            },
             limit,
         }
+    }
+
+    /// All that is free may be used again: the application is done with what was reported.
+    pub(crate) fn rest(&mut self) {
+        self.free.rested += std::mem::take(&mut self.free.recent);
+    }
+
+    /// Takes the free id to use next, unless a new one is better or there is none.
+    fn take_free(&mut self) -> Option<u32> {
+        let is_full = self.sockets.len() >= self.limit as usize;
+        let free = &mut self.free;
+        let count = match (free.rested, is_full) {
+            (1.., _) => &mut free.rested,
+            (0, true) if free.recent > 0 => &mut free.recent,
+            _ => return None,
+        };
+        *count -= 1;
+        let index = free.first;
+        if let Some(Socket {
+            body: Body::Free(next),
+            ..
+        }) = self.sockets.get(index as usize)
+        {
+            free.first = *next;
+        }
+        Some(index)
     }
 
     /// Of a socket that nothing was done with.
@@ -124,7 +167,7 @@ impl Table {
         self.choices.release(before);
     }
 
-    /// A free id, the last one freed first.
+    /// A free id: see [`FreeIds`].
     pub(crate) fn insert(
         &mut self,
         body: Body,
@@ -136,14 +179,10 @@ impl Table {
             flags,
             watchers: NONE,
         };
-        let index = self.free;
-        if let (Some(entry), Some(rest)) = (
-            self.sockets.get_mut(index as usize),
-            self.details.get_mut(index as usize),
-        ) {
-            if let Body::Free(next) = entry.body {
-                self.free = next;
-            }
+        if let Some(index) = self.take_free()
+            && let Some(entry) = self.sockets.get_mut(index as usize)
+            && let Some(rest) = self.details.get_mut(index as usize)
+        {
             *entry = socket;
             let before = std::mem::replace(rest, details);
             self.choices.release(before.choices);
@@ -161,11 +200,19 @@ impl Table {
 
     /// Frees an id.
     pub(crate) fn remove(&mut self, id: SocketId) {
-        let free = self.free;
-        if let Ok(socket) = self.get_mut(id) {
-            socket.body = Body::Free(free);
-            socket.flags = Flags::empty();
-            self.free = id.0;
+        let Ok(socket) = self.get_mut(id) else {
+            return;
+        };
+        socket.body = Body::Free(NONE);
+        socket.flags = Flags::empty();
+        let free = &mut self.free;
+        let is_first = free.rested + free.recent == 0;
+        free.recent += 1;
+        let before = std::mem::replace(&mut free.last, id.0);
+        if is_first {
+            free.first = id.0;
+        } else if let Some(socket) = self.sockets.get_mut(before as usize) {
+            socket.body = Body::Free(id.0);
         }
     }
 
@@ -294,12 +341,26 @@ mod tests {
         let ids: Vec<_> = (0..3).map(|_| insert(&mut table).unwrap().0).collect();
         assert_eq!(ids, [0, 1, 2]);
         assert_eq!(insert(&mut table), Err(Errno::ENFILE));
+        table.remove(SocketId(1));
         table.remove(SocketId(0));
-        table.remove(SocketId(1));
-        table.remove(SocketId(1));
+        table.remove(SocketId(0));
         assert_eq!(table.get(SocketId(1)).err(), Some(Errno::EBADF));
         assert_eq!(insert(&mut table), Ok(SocketId(1)));
         assert_eq!(insert(&mut table), Ok(SocketId(0)));
+        assert_eq!(insert(&mut table), Err(Errno::ENFILE));
+    }
+
+    #[test]
+    fn ids_rest_until_the_next_report() {
+        let mut table = Table::new(4, Choices::new(Options::default()));
+        let ids = [(); 2].map(|()| insert(&mut table).unwrap());
+        table.remove(ids[1]);
+        assert_eq!(insert(&mut table), Ok(SocketId(2)));
+        table.rest();
+        table.remove(ids[0]);
+        // The one that rested, a new one, and what was just freed only where there is nothing else.
+        let next = [(); 3].map(|()| insert(&mut table).unwrap().0);
+        assert_eq!(next, [1, 3, 0]);
         assert_eq!(insert(&mut table), Err(Errno::ENFILE));
     }
 
