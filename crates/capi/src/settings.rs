@@ -96,17 +96,16 @@ pub(crate) fn show(config: &Config) -> MtcpConf {
 /// Changes `config` to what `conf` says where that is positive and differs.
 ///
 /// # Errors
-/// The first value out of range; `config` is then as before.
+/// The first value out of range; the others are changed.
 pub(crate) fn apply(conf: &MtcpConf, config: &mut Config) -> Result<(), ConfigError> {
-    let mut changed = config.clone();
+    let mut result = Ok(());
     for member in MEMBERS {
         let value = (member.of)(conf);
         if value > 0 && i64::from(value) != (member.show)(config) {
-            changed.set(member.key, &value.to_string())?;
+            result = result.and(config.set(member.key, &value.to_string()));
         }
     }
-    *config = changed;
-    Ok(())
+    result
 }
 
 /// Notes in `wishes` what `conf` changes before the file is read. What is as the defaults are is no wish, except the number of cores.
@@ -132,17 +131,18 @@ pub(crate) fn show_wishes(wishes: &MtcpConf) -> MtcpConf {
     conf
 }
 
-/// Reads `file` and the two old files beside the current directory; then what the program wished goes first.
+/// What the program wished; over it `file`, and the two old files beside the current directory.
 ///
 /// # Errors
 /// What is wrong, where.
 pub(crate) fn load(file: &Path, text: &str, wishes: &MtcpConf) -> Result<Config, ConfigError> {
-    // 0 is out of range: it stays only if the file does not say.
+    // 0 is out of range: it stays only if nobody says.
     let mut config = Config {
         rcvbuf: 0,
         sndbuf: 0,
         ..defaults()
     };
+    apply(wishes, &mut config)?;
     config.read(text, &file.display().to_string())?;
     config.load_legacy(Path::new("."))?;
     let default = Config::default();
@@ -151,7 +151,6 @@ pub(crate) fn load(file: &Path, text: &str, wishes: &MtcpConf) -> Result<Config,
         (0, both) | (both, 0) => (both, both),
         given => given,
     };
-    apply(wishes, &mut config)?;
     Ok(config)
 }
 
@@ -179,11 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn the_program_goes_before_the_file() {
+    fn the_file_goes_before_the_program() {
         let mut wishes = MtcpConf::NONE;
         let conf = MtcpConf {
             num_cores: 1,
-            rcvbuf_size: -1,
+            rcvbuf_size: 4096,
+            max_num_buffers: 70,
             ..show_wishes(&wishes)
         };
         wish(&conf, &mut wishes);
@@ -191,7 +191,9 @@ mod tests {
             "num_cores = 2\nmax_concurrency = 500\ntcp_timeout = 7",
             &wishes,
         );
-        assert_eq!((config.cores, config.max_concurrency), (1, 500));
+        assert_eq!((config.cores, config.max_concurrency), (2, 500));
+        assert_eq!((config.rcvbuf, config.max_num_buffers), (4096, 70));
+        assert_eq!(read("", &wishes).cores, 1);
         assert_eq!(show(&config).tcp_timeout, 7);
         assert_eq!(show_wishes(&wishes).num_cores, 1);
         assert_eq!(show_wishes(&wishes).max_concurrency, 10_000);
@@ -222,14 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_changes_nothing() {
+    fn a_wrong_value_leaves_the_others() {
         let mut config = defaults();
         let conf = MtcpConf {
             max_concurrency: 3000,
             rcvbuf_size: 1,
+            tcp_timewait: 5,
             ..MtcpConf::NONE
         };
         assert!(apply(&conf, &mut config).is_err());
-        assert_eq!(config, defaults());
+        let now = show(&config);
+        assert_eq!((now.max_concurrency, now.tcp_timewait), (3000, 5));
+        assert_eq!(now.rcvbuf_size, show(&defaults()).rcvbuf_size);
     }
 }

@@ -8,7 +8,7 @@ use mtcp::config::keys;
 const INTRODUCTION: &str = "\
 # Configuration
 
-`mtcp.conf` has one `key = value` per line; `#` begins a comment. The C API reads the file that `mtcp_init` names, the command reads it with
+`mtcp.conf` has one `key = value` per line (or `key value`); `#` begins a comment. The C API reads the file that `mtcp_init` names, the command reads it with
 `--config FILE` (options on the command line win). An unknown key is an error that names the line and the nearest known key. Sizes take
 K, M and G; times are seconds unless the key says otherwise.
 
@@ -17,6 +17,9 @@ K, M and G; times are seconds unless the key says otherwise.
     ROUTES 2                      ARP_ENTRY 1
     192.0.2.0/24 eth1             192.0.2.1/32 02:00:00:00:00:01
     192.0.2.1/0 eth1
+
+Files of the original are read as they are: sizes above the maximum are the maximum, of several interfaces the first is used, of several
+words where one counts the first; a line says so. `io = dpdk` and its like need `io_as`, or `MTCP_IO` and `MTCP_ADDR` in the environment.
 
 The C API changes four defaults to those of the original: `tcp_timeout` 30, `tcp_timewait` 0, one of `rcvbuf` and `sndbuf` sets both, one event bit
 per entry.

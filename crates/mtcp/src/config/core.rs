@@ -6,6 +6,8 @@ use mtcp_core::config as stack;
 use mtcp_core::{Holdings, PortId};
 use wire::frame::{Capabilities, MacAddr};
 
+use super::keys::link;
+use super::spec::is_original;
 use super::{Config, IoSpec};
 
 /// The smallest pool that leaves room for a few buffers of any size.
@@ -20,10 +22,29 @@ impl Config {
         if !self.io.name().is_empty() {
             return Ok(self.io.clone());
         }
+        let (kind, syntax) = (self.io.kind(), self.io.syntax());
         match self.interfaces.as_slice() {
-            [one] => IoSpec::of(self.io.kind(), one),
-            [] => Err(format!("io '{}' names nothing: write io = {}", self.io.kind(), self.io.syntax())),
-            _ => Err("port names several interfaces: one interface per process is supported, start one process for each".into()),
+            [] => Err(format!("io '{kind}' names nothing: write io = {syntax}")),
+            [all] if all == "all" => Err(format!(
+                "port = all names no interface: write io = {syntax}, one interface per process"
+            )),
+            [first, others @ ..] => {
+                if !others.is_empty() {
+                    log::warn!(
+                        "port: {} is not used: one interface per process, start another process for it",
+                        others.join(" ")
+                    );
+                }
+                IoSpec::of(kind, first)
+            }
+        }
+    }
+
+    /// The link that a file calls `text`: one that only the original mTCP has is another here, if it is said which.
+    pub(super) fn link_for(&self, text: &str) -> Result<IoSpec, String> {
+        match &self.io_as {
+            Some(link) if is_original(text) => Ok(link.clone()),
+            _ => link(text),
         }
     }
 
@@ -34,7 +55,7 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         self.link()?;
         if self.addresses.is_empty() {
-            return Err("no address: set addr, for example addr = 10.0.0.2/24".into());
+            return Err("no address: set addr, for example addr = 10.0.0.2/24, or MTCP_ADDR in the environment".into());
         }
         for cidr in &self.addresses {
             if cidr.addr.is_unspecified() || cidr.addr.is_multicast() {
@@ -196,11 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn several_interfaces_are_refused() {
+    fn of_several_interfaces_the_first_is_used() {
         let mut config = Config::default();
         config.set("io", "afxdp").unwrap();
         assert!(config.link().unwrap_err().contains("afxdp:IFACE"));
         config.set("port", "a b").unwrap();
+        assert_eq!(config.link(), Ok(IoSpec::Afxdp("a".into())));
+        config.set("port", "all").unwrap();
         assert!(config.link().unwrap_err().contains("one interface"));
     }
 }

@@ -79,10 +79,12 @@ macro_rules! table {
 
 table! {
     old io: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link. Without a name, 'port' gives it.",
-        |c, v| { c.io = link(v)?; Ok(()) }, |c| c.io.to_string();
-    old port: "NAME", "Interface or path of a link whose 'io' names none.",
+        |c, v| { c.io = c.link_for(v)?; Ok(()) }, |c| c.io.to_string();
+    new io_as: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link where 'io' is one of the original mTCP (dpdk, psio, netmap, onvm); the environment's MTCP_IO does the same.",
+        |c, v| { c.io_as = Some(link(v)?); Ok(()) }, |c| c.io_as.as_ref().map(ToString::to_string).unwrap_or_default();
+    old port: "NAME ...", "Interface or path of a link whose 'io' names none; of several, the first is used.",
         |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");
-    new addr: "ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated.",
+    new addr: "ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated. Without one, MTCP_ADDR of the environment counts.",
         |c, v| { c.addresses.extend(value::list(v, |w| w.parse::<Cidr>())?); Ok(()) }, |c| join(&c.addresses, |a| format!("{}/{}", a.addr, a.prefix_len));
     new gateway: "ADDRESS ...", "Default gateways, one per family.",
         |c, v| { c.gateways.extend(value::list(v, value::address)?); Ok(()) }, |c| join(&c.gateways, ToString::to_string);
@@ -103,15 +105,15 @@ table! {
     new mode: "paired | inline", "Whether a stack thread goes on while the application makes no calls, or only calls run the stack.",
         |c, v| { c.mode = mode(v)?; Ok(()) }, |c| if c.mode == Mode::Paired { "paired".into() } else { "inline".into() };
     old max_concurrency: "16..=16777216", "Sockets and connections per context.",
-        |c, v| { c.max_concurrency = value::integer(v, 16, 1 << 24)? as u32; Ok(()) }, |c| c.max_concurrency.to_string();
+        |c, v| { c.max_concurrency = value::integer_up_to("max_concurrency", v, 16, 1 << 24)? as u32; Ok(()) }, |c| c.max_concurrency.to_string();
     new prefault: "0..=16777216", "Connections per context whose control blocks and small buffers are in memory from the start, some 5 KB each, and wait for no huge page; 0: memory is taken as it is needed.",
         |c, v| { c.prefault = value::integer(v, 0, 1 << 24)? as u32; Ok(()) }, |c| c.prefault.to_string();
     old max_num_buffers: "0..=16777216", "Buffers of the size rcvbuf or sndbuf per context; 0: as max_concurrency.",
-        |c, v| { c.max_num_buffers = value::integer(v, 0, 1 << 24)? as u32; Ok(()) }, |c| c.max_num_buffers.to_string();
+        |c, v| { c.max_num_buffers = value::integer_up_to("max_num_buffers", v, 0, 1 << 24)? as u32; Ok(()) }, |c| c.max_num_buffers.to_string();
     old rcvbuf: "BYTES, 64..=32M", "Most bytes one connection may have received and not read, to begin with.",
-        |c, v| { c.rcvbuf = value::bytes(v, 64, 32 << 20)? as u32; Ok(()) }, |c| c.rcvbuf.to_string();
+        |c, v| { c.rcvbuf = value::bytes_up_to("rcvbuf", v, 64, 32 << 20)? as u32; Ok(()) }, |c| c.rcvbuf.to_string();
     old sndbuf: "BYTES, 64..=32M", "Most bytes one connection may have written and not sent, to begin with.",
-        |c, v| { c.sndbuf = value::bytes(v, 64, 32 << 20)? as u32; Ok(()) }, |c| c.sndbuf.to_string();
+        |c, v| { c.sndbuf = value::bytes_up_to("sndbuf", v, 64, 32 << 20)? as u32; Ok(()) }, |c| c.sndbuf.to_string();
     new autotune: "yes | no", "Let rcvbuf and sndbuf grow with what a connection needs, up to 32M or an eighth of their memory. SO_RCVBUF and SO_SNDBUF end that.",
         |c, v| { c.autotune = value::switch(v)?; Ok(()) }, |c| show_switch(c.autotune);
     new buffer_memory: "BYTES, 1M..=1024G", "Most memory for receive buffers, and again for send buffers, per context.",
@@ -122,8 +124,8 @@ table! {
     new persist_timeout: "SECONDS | -1", "Reset connections whose peer keeps its window closed for this long; -1: never.",
         |c, v| { c.persist_timeout = if v == "-1" { None } else { Some(value::seconds(v)?) }; Ok(()) },
         |c| c.persist_timeout.map_or_else(|| "-1".into(), show_seconds);
-    old tcp_timewait: "SECONDS", "How long the side that closed first remembers a connection (2 MSL).",
-        |c, v| { c.tcp_timewait = value::seconds(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
+    old tcp_timewait: "SECONDS | -1", "How long the side that closed first remembers a connection (2 MSL); -1: not at all.",
+        |c, v| { c.tcp_timewait = value::seconds_or_none(v)?; Ok(()) }, |c| show_seconds(c.tcp_timewait);
     new mss: "BYTES, 0..=65495", "Largest TCP segment that is offered and sent, for paths that carry less than the link (MSS clamping); 0: what the link takes.",
         |c, v| { c.mss = value::integer(v, 0, 65_495)? as u16; Ok(()) }, |c| c.mss.to_string();
     old cc: "cubic | reno | newreno | bbr | dctcp", "Congestion control.",
@@ -150,9 +152,9 @@ table! {
         |c, v| { c.pcap = Some(v.into()); Ok(()) }, |c| c.pcap.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     new fault: "SPEC", "Faults to inject, such as 'loss=1%'.",
         |c, v| { c.fault = Some(v.to_owned()); Ok(()) }, |c| c.fault.clone().unwrap_or_default();
-    new one_event_per_entry: "yes | no", "epoll entries carry one event bit, as the original mTCP's do.",
+    new one_event_per_entry: "yes | no", "epoll entries carry one event bit, and events mean what the original mTCP's do: a reset is RDHUP or IN, not ERR (docs/porting.md).",
         |c, v| { c.one_event_per_entry = value::switch(v)?; Ok(()) }, |c| show_switch(c.one_event_per_entry);
-    new legacy_errors: "yes | no", "After a reset, read returns 0 and write ENOTCONN, as the original mTCP's do.",
+    new legacy_errors: "yes | no", "After a reset, read returns 0 and write ENOTCONN, as the original mTCP's do; so do calls on sockets that connect, and a read of 0 bytes gives EAGAIN.",
         |c, v| { c.legacy_errors = value::switch(v)?; Ok(()) }, |c| show_switch(c.legacy_errors);
     new strict_options: "yes | no", "Refuse unknown socket options instead of ignoring them.",
         |c, v| { c.strict_options = value::switch(v)?; Ok(()) }, |c| show_switch(c.strict_options);
@@ -165,7 +167,7 @@ table! {
     old onvm_dest: "N", "Accepted and ignored (OpenNetVM).", ignored, nothing;
 }
 
-fn link(text: &str) -> Parsed<IoSpec> {
+pub(super) fn link(text: &str) -> Parsed<IoSpec> {
     let (kind, name) = text.split_once(':').unwrap_or((text, ""));
     IoSpec::of(kind, name)
 }

@@ -70,7 +70,9 @@ pub struct NeighbourSpec {
 pub struct Config {
     /// The link. An empty name is taken from `interfaces`.
     pub io: IoSpec,
-    /// Names for a link whose `io` names none (`io = afxdp` and `port = veth0`). One interface per process.
+    /// The link where a file names one that only the original mTCP has.
+    pub io_as: Option<IoSpec>,
+    /// Names for a link whose `io` names none (`io = afxdp` and `port = veth0`). One interface per process, the first.
     pub interfaces: Vec<String>,
     /// Our addresses.
     pub addresses: Vec<Cidr>,
@@ -150,6 +152,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             io: IoSpec::Shm("/run/mtcp.shm".into()),
+            io_as: None,
             interfaces: Vec::new(),
             addresses: Vec::new(),
             gateways: Vec::new(),

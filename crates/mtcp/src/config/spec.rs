@@ -17,6 +17,11 @@ pub enum IoSpec {
     Loop(String),
 }
 
+/// Whether it is a link that only the original mTCP has.
+pub(super) fn is_original(kind: &str) -> bool {
+    matches!(kind, "dpdk" | "netmap" | "onvm" | "psio")
+}
+
 impl IoSpec {
     /// The link of this kind and name.
     pub(super) fn of(kind: &str, name: &str) -> Result<Self, String> {
@@ -25,8 +30,9 @@ impl IoSpec {
             "tap" => Ok(Self::Tap(name.to_owned())),
             "shm" => Ok(Self::Shm(PathBuf::from(name))),
             "loop" => Ok(Self::Loop(name.to_owned())),
-            "dpdk" | "netmap" | "onvm" | "psio" => Err(format!(
-                "io '{kind}' is not available: use afxdp, which drives the interface with the kernel's own driver"
+            _ if is_original(kind) => Err(format!(
+                "io '{kind}' is of the original mTCP: write io = afxdp:IFACE, which drives IFACE with the kernel's own driver; or leave the \
+                 line, and set MTCP_IO=afxdp:IFACE in the environment or io_as = afxdp:IFACE"
             )),
             _ => Err(format!(
                 "unknown io '{kind}': use afxdp:IFACE, tap:NAME, shm:PATH or loop:NAME"
@@ -102,7 +108,7 @@ mod tests {
             "dpdk:0"
                 .parse::<IoSpec>()
                 .unwrap_err()
-                .contains("use afxdp")
+                .contains("write io = afxdp:IFACE")
         );
         assert!(
             "tap"

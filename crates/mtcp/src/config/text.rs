@@ -1,5 +1,6 @@
 //! Reading `mtcp.conf`.
 
+use std::env;
 use std::fmt;
 use std::path::Path;
 
@@ -57,27 +58,53 @@ impl Config {
             .map_err(|text| format!("{name}: {text}").into())
     }
 
-    /// Reads `key = value` lines over `self`; `#` starts a comment. `file` is for messages.
+    /// Reads `key = value` lines over `self`, or `key value` as the original mTCP does; `#` starts a comment. `file` is for messages. What
+    /// `io_as` says, or else MTCP_IO in the environment, stands for a link that only the original has, wherever the line is; MTCP_ADDR gives the
+    /// addresses where the file has none.
     ///
     /// # Errors
     /// The first wrong line.
     pub fn read(&mut self, text: &str, file: &str) -> Result<(), ConfigError> {
-        for (number, line) in (1..).zip(text.lines()) {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let Some((key, value)) = line.split_once('=') else {
-                return Err(ConfigError::at(
-                    file,
-                    number,
-                    format!("'{line}' is not 'key = value'"),
-                ));
-            };
-            self.set(key.trim(), value.trim())
-                .map_err(|error| ConfigError::at(file, number, error.text))?;
+        if self.io_as.is_none() {
+            self.set_from_environment("io_as", "MTCP_IO")?;
+        }
+        let entries: Vec<Entry<'_>> = entries(text).collect();
+        let (first, others): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|entry| entry.key == "io_as");
+        for entry in first.into_iter().chain(others) {
+            self.set_from_file(entry)
+                .map_err(|text| ConfigError::at(file, entry.number, text))?;
+        }
+        if self.addresses.is_empty() {
+            self.set_from_environment("addr", "MTCP_ADDR")?;
         }
         Ok(())
+    }
+
+    /// What a file of the original mTCP cannot say.
+    fn set_from_environment(&mut self, key: &str, variable: &str) -> Result<(), ConfigError> {
+        match env::var(variable) {
+            Ok(value) => self
+                .set(key, &value)
+                .map_err(|error| format!("{variable} in the environment: {}", error.text).into()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn set_from_file(&mut self, entry: &Entry<'_>) -> Result<(), String> {
+        let &Entry { key, value, .. } = entry;
+        if value.is_empty() {
+            return Err(format!("'{key}' is not 'key = value'"));
+        }
+        let mut words = value.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some(word), Some(_)) if takes_one_word(key) => {
+                log::warn!("{key} = {value}: only '{word}' counts");
+                self.set(key, word)
+            }
+            _ => self.set(key, value),
+        }
+        .map_err(|error| error.text)
     }
 
     /// Reads `file`, and beside the current directory `config/route.conf` and `config/arp.conf` if they are there, over the defaults.
@@ -90,6 +117,35 @@ impl Config {
         config.load_legacy(Path::new("."))?;
         Ok(config)
     }
+}
+
+/// One setting of a file.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    /// Its line, from 1.
+    number: usize,
+    key: &'a str,
+    value: &'a str,
+}
+
+fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
+    let lines = (1..).zip(text.lines());
+    lines.filter_map(|(number, line)| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let end = line
+            .find(|c: char| c == '=' || c.is_whitespace())
+            .unwrap_or(line.len());
+        let (key, rest) = line.split_at(end);
+        let rest = rest.trim_start();
+        let value = rest.strip_prefix('=').unwrap_or(rest).trim();
+        (!line.is_empty()).then_some(Entry { number, key, value })
+    })
+}
+
+/// Keys of the original mTCP of whose values it reads one word.
+fn takes_one_word(name: &str) -> bool {
+    let key = keys().iter().find(|key| key.name == name);
+    key.is_some_and(|key| key.legacy) && !matches!(name, "io" | "port" | "stat_print")
 }
 
 /// A file's text, or why not.
@@ -134,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn reads_what_the_original_reads() {
+        let text = "rcvbuf 8192\nsndbuf=4096 bytes\n\tmax_concurrency\t=\t99999999999 \ntcp_timewait = -1\ncc = reno x=1\nport = dpdk0 dpdk1\n\
+                    stat_print dpdk0 dpdk1\nio = dpdk\nio_as = afxdp\nmultiprocess 0\n";
+        let mut config = Config::default();
+        config.read(text, "mtcp.conf").unwrap();
+        assert_eq!((config.rcvbuf, config.sndbuf), (8192, 4096));
+        assert_eq!(config.max_concurrency, 1 << 24);
+        assert_eq!(config.tcp_timewait, Duration::ZERO);
+        assert_eq!(config.congestion.name(), "reno");
+        assert!(config.stat_print);
+        assert_eq!(config.link().unwrap(), IoSpec::Afxdp("dpdk0".into()));
+        for alone in ["rcvbuf", "rcvbuf =", "= 5"] {
+            let error = Config::default().read(alone, "a.conf").unwrap_err();
+            assert!(error.to_string().starts_with("a.conf:1: "), "{error}");
+        }
+    }
+
+    #[test]
     fn an_unknown_key_names_file_line_and_nearest() {
         let error = Config::default()
             .read("rcvbuf = 1k\n\nrecvbuf = 8192\n", "a.conf")
@@ -148,9 +222,9 @@ mod tests {
     fn wrong_values_say_what_is_right() {
         let error = Config::default().read("io = dpdk", "a.conf").unwrap_err();
         assert!(
-            error
-                .to_string()
-                .starts_with("a.conf:1: io: io 'dpdk' is not available: use afxdp"),
+            error.to_string().starts_with(
+                "a.conf:1: io: io 'dpdk' is of the original mTCP: write io = afxdp:IFACE"
+            ),
             "{error}"
         );
         let error = Config::default().read("rcvbuf = 1", "a.conf").unwrap_err();

@@ -13,14 +13,39 @@ pub(super) type Parsed<T> = Result<T, String>;
 
 /// A whole number in `low..=high`.
 pub(super) fn integer(text: &str, low: u64, high: u64) -> Parsed<u64> {
-    let value: u64 = text
-        .parse()
-        .map_err(|_| format!("'{text}' is not a whole number from {low} to {high}"))?;
+    in_range(whole(text, low, high)?, text, low, high)
+}
+
+/// As [`integer`], for a size that the original mTCP takes without a limit: what is too large is `high`, and a line says so.
+pub(super) fn integer_up_to(key: &str, text: &str, low: u64, high: u64) -> Parsed<u64> {
+    let value = clamped(key, whole(text, low, high)?, high);
     in_range(value, text, low, high)
+}
+
+fn whole(text: &str, low: u64, high: u64) -> Parsed<u64> {
+    text.parse()
+        .map_err(|_| format!("'{text}' is not a whole number from {low} to {high}"))
 }
 
 /// A number of bytes: `8192`, `64k`, `1M`, `2G`.
 pub(super) fn bytes(text: &str, low: u64, high: u64) -> Parsed<u64> {
+    in_range(number_of_bytes(text)?, text, low, high)
+}
+
+/// As [`bytes`], and as [`integer_up_to`].
+pub(super) fn bytes_up_to(key: &str, text: &str, low: u64, high: u64) -> Parsed<u64> {
+    let value = clamped(key, number_of_bytes(text)?, high);
+    in_range(value, text, low, high)
+}
+
+fn clamped(key: &str, value: u64, high: u64) -> u64 {
+    if value > high {
+        log::warn!("{key} = {value} is more than there can be: {high} is used");
+    }
+    value.min(high)
+}
+
+fn number_of_bytes(text: &str) -> Parsed<u64> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
@@ -32,9 +57,7 @@ pub(super) fn bytes(text: &str, low: u64, high: u64) -> Parsed<u64> {
         .parse::<u64>()
         .ok()
         .and_then(|n| n.checked_mul(1 << shift));
-    let value = value
-        .ok_or_else(|| format!("'{text}' is not a number of bytes (such as 8192, 64k or 1M)"))?;
-    in_range(value, text, low, high)
+    value.ok_or_else(|| format!("'{text}' is not a number of bytes (such as 8192, 64k or 1M)"))
 }
 
 fn in_range(value: u64, text: &str, low: u64, high: u64) -> Parsed<u64> {
@@ -63,6 +86,14 @@ pub(super) fn seconds(text: &str) -> Parsed<Duration> {
         return Err(format!("'{text}' is outside 0 to 31536000 seconds"));
     }
     Ok(Duration::from_secs_f64(value))
+}
+
+/// As [`seconds`]; -1, with which the original mTCP does not wait, is 0.
+pub(super) fn seconds_or_none(text: &str) -> Parsed<Duration> {
+    if text == "-1" {
+        return Ok(Duration::ZERO);
+    }
+    seconds(text)
 }
 
 /// An IPv4 or IPv6 address.
@@ -190,6 +221,15 @@ mod tests {
                 .unwrap_err()
                 .contains("outside 64 to 100")
         );
+    }
+
+    #[test]
+    fn sizes_end_at_the_maximum() {
+        assert_eq!(bytes_up_to("x", "4G", 64, 1000), Ok(1000));
+        assert_eq!(integer_up_to("x", "4000", 16, 1000), Ok(1000));
+        assert!(bytes_up_to("x", "63", 64, 1000).is_err());
+        assert!(integer_up_to("x", "-1", 16, 1000).is_err());
+        assert_eq!(seconds_or_none("-1"), Ok(Duration::ZERO));
     }
 
     #[test]
