@@ -42,11 +42,21 @@ done
 # shellcheck disable=SC2086
 ld -r --gc-sections -o "$work/all.o" $undefined "$built/libmtcp_capi.a"
 objcopy --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd \
-	--wildcard --keep-global-symbol='mtcp_*' --keep-global-symbol=EventToString "$work/all.o" "$work/mtcp.o"
+	--wildcard --keep-global-symbol='mtcp_*' --keep-global-symbol=EventToString --keep-global-symbol=GetNumCPUs \
+	--weaken-symbol=GetNumCPUs "$work/all.o" "$work/mtcp.o"
 ar rcs "$work/libmtcp.a" "$work/mtcp.o"
 install -m 644 "$work/libmtcp.a" "$libdir/libmtcp.a"
 
 install -m 644 "$here/include/mtcp_api.h" "$here/include/mtcp_epoll.h" "$includedir"
+
+# Programs for the original define variables in headers, which compilers took for one variable before 2020.
+printf 'int x;\n' >"$work/a.c"
+printf 'int x;\nint main(void) { return x; }\n' >"$work/b.c"
+cc=${CC:-cc}
+common=
+if ! $cc -o "$work/common" "$work/a.c" "$work/b.c" 2>/dev/null; then
+	common=" -fcommon"
+fi
 
 cat >"$work/libmtcp.pc" <<END
 prefix=$prefix
@@ -56,7 +66,7 @@ includedir=\${prefix}/include
 Name: libmtcp
 Description: User-level TCP/IP stack
 Version: $version
-Cflags: -I\${includedir}
+Cflags: -I\${includedir}$common
 Libs: -L\${libdir} -lmtcp
 Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 END

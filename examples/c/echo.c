@@ -46,10 +46,9 @@ main(int argc, char **argv)
 	}
 	addr.sin_port = htons((uint16_t)(argc > 2 ? atoi(argv[2]) : 7));
 
-	if (mtcp_init(argv[1]) < 0 || (mctx = mtcp_create_context(0)) == NULL) {
-		fprintf(stderr, "echo: %s\n", mtcp_last_error());
+	/* The library says why. */
+	if (mtcp_init(argv[1]) < 0 || (mctx = mtcp_create_context(0)) == NULL)
 		return 2;
-	}
 	listener = mtcp_socket(mctx, AF_INET, SOCK_STREAM, 0);
 	if (mtcp_bind(mctx, listener, (struct sockaddr *)&addr, sizeof addr) < 0)
 		return fail("bind");

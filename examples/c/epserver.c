@@ -473,10 +473,9 @@ run(void *arg)
 	s->failed = 1;
 	mtcp_core_affinitize(s->core);
 	s->mctx = mtcp_create_context(s->core);
-	if (!s->mctx) {
-		fprintf(stderr, "epserver: core %d: %s\n", s->core, mtcp_last_error());
+	/* The library has said why. */
+	if (!s->mctx)
 		return NULL;
-	}
 	s->connections = calloc((size_t)max_concurrency, sizeof *s->connections);
 	if (!s->connections || start_listening(s) < 0) {
 		fprintf(stderr, "epserver: core %d: cannot listen: %s\n", s->core, strerror(errno));
@@ -550,10 +549,9 @@ start(const char *conf, int cores)
 		mcfg.num_cores = cores;
 		mtcp_setconf(&mcfg);
 	}
-	if (mtcp_init(conf) < 0) {
-		fprintf(stderr, "epserver: %s\n", mtcp_last_error());
+	/* The library has said why. */
+	if (mtcp_init(conf) < 0)
 		exit(2);
-	}
 	mtcp_getconf(&mcfg);
 	max_concurrency = mcfg.max_concurrency;
 	if (backlog > max_concurrency)

@@ -295,10 +295,9 @@ run_core(struct client *c)
 
 	mtcp_core_affinitize(c->core);
 	c->mctx = mtcp_create_context(c->core);
-	if (!c->mctx) {
-		fprintf(stderr, "epwget: core %d: %s\n", c->core, mtcp_last_error());
+	/* The library has said why. */
+	if (!c->mctx)
 		return;
-	}
 	if (server.ss_family == AF_INET)
 		mtcp_init_rss(c->mctx, INADDR_ANY, 1, v4->sin_addr.s_addr, v4->sin_port);
 	c->flows = calloc((size_t)max_concurrency, sizeof *c->flows);
@@ -505,15 +504,16 @@ start(const char *conf, int cores, int concurrency)
 		mcfg.num_cores = cores;
 		mtcp_setconf(&mcfg);
 	}
+	/* The library has said why; so below. */
 	if (mtcp_init(conf) < 0)
-		die(mtcp_last_error(), "");
+		exit(2);
 	mtcp_getconf(&mcfg);
 	cores = mcfg.num_cores;
 	/* Each core has an epoll instance too. */
 	if (mcfg.max_concurrency < concurrency + 16) {
 		mcfg.max_concurrency = mcfg.max_num_buffers = concurrency + 16;
 		if (mtcp_setconf(&mcfg) < 0)
-			die(mtcp_last_error(), "");
+			exit(2);
 	}
 	max_concurrency = mcfg.max_concurrency;
 	pthread_condattr_init(&attr);

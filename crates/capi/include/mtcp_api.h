@@ -9,7 +9,9 @@
  * EPERM, another thread's context or one that is being destroyed; EDEADLK, called from a signal handler that interrupted a call
  * on the same context; EBADF, no open socket of the context; ENOTSOCK, the wrong kind of socket; ENETDOWN, the link is gone.
  *
- * The library prints nothing unless stat_print is set, never ends the process, and installs no signal handler unless asked.
+ * Why mtcp_init, mtcp_create_context, mtcp_setconf or mtcp_core_affinitize failed is one line on stderr, unless MTCP_QUIET=1 is in the
+ * environment. Beside that the library prints nothing unless stat_print is set; it never ends the process, and installs no signal handler
+ * unless asked. A program that ends by exit or by returning from main has what it wrote sent, within a second; so has mtcp_destroy_context.
  */
 #ifndef MTCP_API_H
 #define MTCP_API_H
@@ -74,8 +76,9 @@ void mtcp_destroy(void);
 int mtcp_getconf(struct mtcp_conf *conf);
 
 /*
- * Changes settings; members <= 0 and members that are as they were change nothing. num_cores only before mtcp_init, which then
- * ignores that of the file; the others until the contexts they concern are made.
+ * Changes settings; members <= 0 and members that are as they were change nothing. num_cores only before mtcp_init, the others until the
+ * contexts they concern are made. What mtcp_init finds in its file goes before what was set earlier, as in the original. EINVAL: a member
+ * cannot be what it says; the others are changed.
  */
 int mtcp_setconf(const struct mtcp_conf *conf);
 
@@ -125,7 +128,8 @@ int mtcp_accept4(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addr
 
 /*
  * Connections that are not bound come from saddr_base and the num_addr - 1 addresses after it (INADDR_ANY: ours), in turn: for
- * more of them than one address has ports. Network byte order.
+ * more of them than one address has ports. Network byte order. Those that are not ours are left out, with a line on stderr;
+ * EADDRNOTAVAIL: none is.
  */
 int mtcp_init_rss(mctx_t mctx, in_addr_t saddr_base, int num_addr, in_addr_t daddr, in_addr_t dport);
 

@@ -8,7 +8,8 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ const SLOTS: usize = 1024;
 /// How long a context that is destroyed waits for peers to take what was written: so often, this long.
 const LINGERS: u32 = 20;
 const LINGER: Duration = Duration::from_millis(50);
+
+/// How long another thread's call has to end when the process does.
+const GRACE: u32 = 100;
+const GRACE_STEP: Duration = Duration::from_millis(1);
 
 /// Nobody's.
 const FREE: u8 = 0;
@@ -44,7 +49,7 @@ const BROKEN: u8 = 2;
 #[repr(align(128))]
 pub struct Handle {
     state: AtomicU8,
-    /// Whether a call is under way. Only the owner looks.
+    /// Whether a call is under way. Only the owner looks, but for the end of the process.
     call: AtomicU8,
     /// `pthread_self` of the thread it belongs to; 0: none yet.
     owner: AtomicUsize,
@@ -222,15 +227,18 @@ pub(crate) fn with<T>(mctx: *mut Handle, call: impl FnOnce(&mut Inner) -> Result
     if slot.owner.load(Ordering::Relaxed) != me {
         slot.bind(me)?;
     }
-    if slot.state.load(Ordering::Acquire) != LIVE {
-        return Err(Errno::EPERM);
-    }
     match slot.call.load(Ordering::Relaxed) {
         OUTSIDE => {}
         INSIDE => return Err(Errno::EDEADLK),
         _ => return Err(Errno(libc::ENOTRECOVERABLE)),
     }
     let mut inside = Inside::enter(slot);
+    // Said before looking: see `seize`.
+    compiler_fence(Ordering::SeqCst);
+    if slot.state.load(Ordering::Acquire) != LIVE {
+        inside.finished = true;
+        return Err(Errno::EPERM);
+    }
     // SAFETY: the slot is this thread's, and `call` says that no other call of this thread uses it.
     let inner = unsafe { (*slot.inner.get()).as_deref_mut() };
     let result = inner.ok_or(Errno::EINVAL).and_then(call);
@@ -281,7 +289,32 @@ pub(crate) fn insert(inner: Inner) -> Result<*mut Handle> {
     // SAFETY: BUSY: nobody else touches it.
     unsafe { *slot.inner.get() = Some(Box::new(inner)) };
     slot.state.store(LIVE, Ordering::Release);
+    at_exit();
     Ok(ptr::from_ref(slot).cast_mut())
+}
+
+/// Which process has contexts. A child that was forked has copies that are not to be used.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Has the end of the program finish what it leaves.
+fn at_exit() {
+    static ONCE: Once = Once::new();
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    // Fails without memory only.
+    // SAFETY: the function may run at the end of the program.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(finish_all);
+    });
+}
+
+/// The program ends without `mtcp_destroy`: what was written goes out all the same, as from the kernel.
+extern "C" fn finish_all() {
+    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    for slot in TABLE.iter().filter(|slot| slot.seize()) {
+        slot.empty();
+    }
 }
 
 /// Destroys a context: now if this thread may, else when its thread ends.
@@ -309,6 +342,37 @@ impl Handle {
         Ok(())
     }
 
+    /// Makes the calling thread the owner, whosever it was, unless that one's call does not end soon. For the end of the process, when other
+    /// threads may still run: their calls fail from now on.
+    ///
+    /// A call says that it is under way and then looks whether the context lives; here it is the other way round. The fence that has to be
+    /// between the two is [`fence_all`], so that calls, which are many, need none.
+    fn seize(&self) -> bool {
+        let state = self.state.load(Ordering::SeqCst);
+        if state != LIVE && state != DOOMED {
+            return false;
+        }
+        let owner = self.owner.load(Ordering::SeqCst);
+        self.state.store(DOOMED, Ordering::SeqCst);
+        if owner != 0 && owner != me() {
+            if !fence_all() {
+                return false;
+            }
+            self.interrupt();
+            for _ in 0..GRACE {
+                if self.call.load(Ordering::SeqCst) != INSIDE {
+                    break;
+                }
+                thread::sleep(GRACE_STEP);
+            }
+        }
+        self.call.load(Ordering::SeqCst) != INSIDE
+            && self
+                .owner
+                .compare_exchange(owner, me(), Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// Destroys a doomed context whose thread has ended. The one that dooms it and the thread that ends both try, each after it has
     /// said what it does; so at least one sees both, and one of them gets it.
     fn empty_if_orphan(&self) {
@@ -322,6 +386,13 @@ impl Handle {
             self.empty();
         }
     }
+}
+
+/// A memory fence in every thread of the process. False: the kernel does not let us.
+fn fence_all() -> bool {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
+    // SAFETY: no memory is involved.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0 }
 }
 
 /// Destroys all contexts, those of other threads when their threads end.
@@ -360,8 +431,13 @@ impl Drop for Exit {
             .iter()
             .filter(|slot| slot.owner.load(Ordering::Relaxed) == me)
         {
-            slot.owner.store(0, Ordering::SeqCst);
-            slot.empty_if_orphan();
+            // Not if the end of the process has taken it meanwhile.
+            let given = slot
+                .owner
+                .compare_exchange(me, 0, Ordering::SeqCst, Ordering::Relaxed);
+            if given.is_ok() {
+                slot.empty_if_orphan();
+            }
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{fs, io};
+use std::{env, fs};
 
 use mtcp::{Errno, Mtcp, Result};
 
@@ -35,13 +36,22 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps `error` for `mtcp_last_error`.
+/// Says `error`, unless the user wants it quiet, and keeps it for `mtcp_last_error`.
 fn explain(error: impl ToString, errno: Errno) -> Errno {
     let text = error.to_string().replace('\0', " ");
+    say(&text);
     // Neither fails: there is no NUL, and no destructor of this thread runs yet.
     let text = CString::new(text).unwrap_or_default();
     let _ = LAST_ERROR.try_with(|last| last.replace(text));
     errno
+}
+
+/// One line for the user, who most likely runs a program that asks for no reason.
+pub(crate) fn say(text: &str) {
+    if env::var_os("MTCP_QUIET").is_none_or(|value| value != "1") {
+        // Nobody to tell where there is no stderr.
+        let _ = writeln!(io::stderr(), "mtcp: {text}");
+    }
 }
 
 /// See `mtcp_api.h`.
@@ -129,15 +139,20 @@ pub unsafe extern "C" fn mtcp_setconf(conf: *const MtcpConf) -> c_int {
             settings::wish(&conf, wishes);
             return Ok(());
         };
-        if conf.num_cores > cores(mtcp) {
-            let text = "num_cores: the link is open: call mtcp_setconf before mtcp_init";
-            return Err(explain(text, Errno::EINVAL));
-        }
-        let conf = MtcpConf {
+        let others = MtcpConf {
             num_cores: 0,
             ..conf
         };
-        settings::apply(&conf, mtcp.config_mut()).map_err(|error| explain(error, Errno::EINVAL))
+        settings::apply(&others, mtcp.config_mut())
+            .map_err(|error| explain(error, Errno::EINVAL))?;
+        if conf.num_cores > cores(mtcp) {
+            let text = format!(
+                "num_cores stays {}, as the link is open: call mtcp_setconf before mtcp_init",
+                cores(mtcp)
+            );
+            return Err(explain(text, Errno::EINVAL));
+        }
+        Ok(())
     })
 }
 
@@ -146,6 +161,16 @@ pub unsafe extern "C" fn mtcp_setconf(conf: *const MtcpConf) -> c_int {
 pub extern "C" fn mtcp_last_error() -> *const c_char {
     let text = LAST_ERROR.try_with(|last| last.borrow().as_ptr());
     text.unwrap_or(c"".as_ptr())
+}
+
+/// Processors of the machine. No header has it: programs for the original declare it themselves, or have one of their own, before which this
+/// one steps back (weak in the static library, as any in the shared one).
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C" fn GetNumCPUs() -> c_int {
+    // SAFETY: no conditions.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    c_int::try_from(online).unwrap_or(1)
 }
 
 /// See `mtcp_api.h`.

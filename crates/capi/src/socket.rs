@@ -7,6 +7,7 @@ use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, in_addr_t, sockaddr, sockle
 use mtcp::{Domain, Errno, How, Result, SocketId, SourceRange};
 
 use crate::handle::{Handle, Inner, with};
+use crate::process::say;
 use mtcp::posix::address::{self, BadAddress};
 use mtcp::posix::call::{answer, done};
 use mtcp::posix::memory;
@@ -149,17 +150,24 @@ pub extern "C" fn mtcp_init_rss(
             let base = u32::from_be(saddr_base);
             let any = base == libc::INADDR_ANY;
             if any && count == 1 {
-                return inner.context.set_source_range(None);
+                return inner.context.set_source_range(None).map(drop);
             }
             let base = if any {
                 inner.first_v4.ok_or(Errno::EADDRNOTAVAIL)?
             } else {
                 base.into()
             };
-            inner.context.set_source_range(Some(SourceRange {
+            let range = SourceRange {
                 base: IpAddr::V4(base),
                 count,
-            }))
+            };
+            let ours = inner.context.set_source_range(Some(range))?;
+            if u32::try_from(ours) != Ok(count) {
+                say(&format!(
+                    "mtcp_init_rss: {ours} of the {count} addresses from {base} on are ours, and used: add the others to addr"
+                ));
+            }
+            Ok(())
         })
     })
 }

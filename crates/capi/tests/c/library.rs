@@ -24,6 +24,13 @@ fn declared() -> BTreeSet<String> {
     names
 }
 
+/// What is exported: beside that, what programs for the original take without a header.
+fn exported() -> BTreeSet<String> {
+    let mut names = declared();
+    names.insert("GetNumCPUs".to_owned());
+    names
+}
+
 /// Names that `nm` lists with these flags as defined.
 fn defined(flags: &[&str], file: &Path) -> BTreeSet<String> {
     let output = succeed(
@@ -44,7 +51,7 @@ fn defined(flags: &[&str], file: &Path) -> BTreeSet<String> {
 fn the_shared_library_exports_the_api_only() {
     assert_eq!(
         defined(&["-D"], &prefix().join("lib/libmtcp.so")),
-        declared()
+        exported()
     );
 }
 
@@ -52,7 +59,7 @@ fn the_shared_library_exports_the_api_only() {
 fn the_static_library_exports_the_api_only() {
     assert_eq!(
         defined(&["-g"], &prefix().join("lib/libmtcp.a")),
-        declared()
+        exported()
     );
 }
 
@@ -93,6 +100,53 @@ fn programs_link_statically() {
     assert!(!words(&needed).iter().any(|word| word.contains("libmtcp")));
     let conf = lab.conf("alone.conf", 2, "");
     run(lab.command(&program).arg(conf));
+}
+
+/// A program for the original is several files that define the same variables in a header, and has GetNumCPUs or takes ours; with our
+/// library shared or static.
+#[test]
+fn programs_for_the_original_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "all.h",
+        "#include <mtcp_api.h>\nstruct mtcp_conf mcfg;\nint GetNumCPUs();\n",
+    );
+    write(
+        "main.c",
+        "#include \"all.h\"\nint main(int argc, char **argv)\n\
+         { (void)argv; mtcp_getconf(&mcfg); return GetNumCPUs() == (argc > 1 ? -7 : mcfg.num_cores + EXPECTED) ? 0 : 1; }\n",
+    );
+    write("theirs.c", "#include \"all.h\"\n");
+    write(
+        "own.c",
+        "#include \"all.h\"\nint GetNumCPUs() { return -7; }\n",
+    );
+    let online = succeed(Command::new("getconf").arg("_NPROCESSORS_ONLN")).stdout;
+    let processors = words(&online).concat();
+    let flags = pkg_config(&["--cflags", "--libs", "--static"]);
+    for library in ["-lmtcp", "-l:libmtcp.a"] {
+        for other in ["theirs.c", "own.c"] {
+            let program = dir.path().join("program");
+            let mut command = Command::new("cc");
+            command
+                .current_dir(dir.path())
+                .arg(format!("-DEXPECTED={processors}"))
+                .arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()))
+                .args(["-o", "program", "main.c", other])
+                .args(
+                    flags
+                        .iter()
+                        .map(|flag| if flag == "-lmtcp" { library } else { flag }),
+                );
+            succeed(&mut command);
+            let mut command = Command::new(&program);
+            if other == "own.c" {
+                command.arg("own");
+            }
+            run(&mut command);
+        }
+    }
 }
 
 #[test]

@@ -15,53 +15,70 @@ use crate::{Context, Errno, Result};
 /// Which source address comes next.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    range: Option<SourceRange>,
-    next: u32,
-}
-
-/// `base + n`; `None` past the end.
-fn nth(base: IpAddr, n: u32) -> Option<IpAddr> {
-    match base {
-        IpAddr::V4(v4) => u32::from(v4)
-            .checked_add(n)
-            .map(|bits| Ipv4Addr::from(bits).into()),
-        IpAddr::V6(v6) => u128::from(v6)
-            .checked_add(n.into())
-            .map(|bits| Ipv6Addr::from(bits).into()),
-    }
+    /// All of one family; empty: as routes say.
+    addresses: Vec<IpAddr>,
+    next: usize,
 }
 
 impl Sources {
+    /// Those of `range` that are among `ours`.
+    fn within(range: SourceRange, ours: &[IpAddr]) -> Self {
+        let mut addresses: Vec<IpAddr> = ours
+            .iter()
+            .copied()
+            .filter(|&addr| is_within(range, addr))
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Self { addresses, next: 0 }
+    }
+
     /// The next one of the family of `remote`.
     fn next(&mut self, remote: SocketAddr) -> Option<SocketAddr> {
-        let SourceRange { base, count } = self.range?;
-        if base.is_ipv4() != remote.is_ipv4() {
+        let place = self.next.checked_rem(self.addresses.len())?;
+        let addr = *self.addresses.get(place)?;
+        if addr.is_ipv4() != remote.is_ipv4() {
             return None;
         }
-        let addr = nth(base, self.next % count.max(1))?;
         self.next = self.next.wrapping_add(1);
         Some(SocketAddr::new(addr, 0))
     }
 }
 
+/// Whether `addr` is one of the `count` addresses from `base` on.
+fn is_within(range: SourceRange, addr: IpAddr) -> bool {
+    let SourceRange { base, count } = range;
+    match (base, addr) {
+        (IpAddr::V4(base), IpAddr::V4(addr)) => {
+            let place = addr.to_bits().checked_sub(base.to_bits());
+            place.is_some_and(|place| place < count)
+        }
+        (IpAddr::V6(base), IpAddr::V6(addr)) => {
+            let place = addr.to_bits().checked_sub(base.to_bits());
+            place.is_some_and(|place| place < u128::from(count))
+        }
+        _ => false,
+    }
+}
+
 impl Context {
-    /// Source addresses for sockets that connect without being bound, each in turn; `None`: as routes say.
+    /// Source addresses for sockets that connect without being bound, each in turn; `None`: as routes say. Returns how many there are: those
+    /// of the range that are not ours are left out.
     ///
     /// # Errors
-    /// `EINVAL` (none, or past the end of the address space), `EADDRNOTAVAIL` (one is not ours).
-    pub fn set_source_range(&mut self, range: Option<SourceRange>) -> Result<()> {
-        if let Some(SourceRange { base, count }) = range {
-            // Not more than we have addresses: the loop is bounded by the configuration.
-            if count == 0 || nth(base, count - 1).is_none() {
-                return Err(Errno::EINVAL);
-            }
-            let ours = |n| nth(base, n).is_some_and(|addr| self.settings.addresses.contains(&addr));
-            if count as usize > self.settings.addresses.len() || !(0..count).all(ours) {
-                return Err(Errno::EADDRNOTAVAIL);
-            }
-        }
-        self.sources = Sources { range, next: 0 };
-        Ok(())
+    /// `EINVAL` (an empty range), `EADDRNOTAVAIL` (none is ours); the sources are then as before.
+    pub fn set_source_range(&mut self, range: Option<SourceRange>) -> Result<usize> {
+        let sources = match range {
+            Some(SourceRange { count: 0, .. }) => return Err(Errno::EINVAL),
+            Some(range) => match Sources::within(range, &self.settings.addresses) {
+                none if none.addresses.is_empty() => return Err(Errno::EADDRNOTAVAIL),
+                some => some,
+            },
+            None => Sources::default(),
+        };
+        let count = sources.addresses.len();
+        self.sources = sources;
+        Ok(count)
     }
 
     /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it ended, once, as Linux does. With
@@ -255,28 +272,27 @@ mod tests {
     #[test]
     fn sources_take_turns() {
         let remote: SocketAddr = "10.0.0.9:80".parse().unwrap();
-        let range = SourceRange {
-            base: "10.0.0.1".parse().unwrap(),
-            count: 2,
+        let ours = ["10.0.0.4", "fd00::2", "10.0.0.2", "10.0.0.1", "10.0.1.1"];
+        let ours = ours.map(|text| text.parse().unwrap());
+        let range = |base: &str, count| SourceRange {
+            base: base.parse().unwrap(),
+            count,
         };
-        let mut sources = Sources {
-            range: Some(range),
-            next: u32::MAX,
-        };
-        let taken: Vec<String> = (0..3)
+        let mut sources = Sources::within(range("10.0.0.1", 4), &ours);
+        let taken: Vec<String> = (0..4)
             .map(|_| sources.next(remote).unwrap().to_string())
             .collect();
-        assert_eq!(taken, ["10.0.0.2:0", "10.0.0.1:0", "10.0.0.2:0"]);
-        assert_eq!(sources.next("[fd00::1]:80".parse().unwrap()), None);
-    }
-
-    #[test]
-    fn ranges_end_with_the_address_space() {
-        assert_eq!(nth("255.255.255.255".parse().unwrap(), 1), None);
         assert_eq!(
-            nth("fd00::ff".parse().unwrap(), 1),
-            Some("fd00::100".parse().unwrap())
+            taken,
+            ["10.0.0.1:0", "10.0.0.2:0", "10.0.0.4:0", "10.0.0.1:0"]
         );
+        assert_eq!(sources.next("[fd00::1]:80".parse().unwrap()), None);
+        assert_eq!(Sources::default().next(remote), None);
+        // To the end of the address space and beyond.
+        let sources = Sources::within(range("fd00::2", u32::MAX), &ours);
+        assert_eq!(sources.addresses.len(), 1);
+        let sources = Sources::within(range("10.0.0.2", u32::MAX), &ours);
+        assert_eq!(sources.addresses.len(), 3);
     }
 
     #[test]

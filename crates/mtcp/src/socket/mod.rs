@@ -207,6 +207,6 @@ pub enum OptionName {
 pub struct SourceRange {
     /// The first.
     pub base: IpAddr,
-    /// How many, one after the other; each must be an address of ours.
+    /// How many, one after the other; those that are not ours are left out.
     pub count: u32,
 }
