@@ -58,6 +58,9 @@ pub struct Options {
     pub syn_retries: Option<u8>,
     /// How long FIN_WAIT_2 lasts after `Close`; zero: not at all (TCP_LINGER2).
     pub fin_wait_2: Option<Duration>,
+    /// On a listener: others may listen on the same endpoint, if they all say so, and connections are spread over them (SO_REUSEPORT). For what
+    /// it was when the listener was made.
+    pub reuse_port: bool,
     /// Connections without data are accepted only after so many retransmissions of the SYN-ACK; 0: at once (TCP_DEFER_ACCEPT).
     pub defer_accept: u8,
     /// The send stream takes more only while less than this is unsent, bytes (TCP_NOTSENT_LOWAT).

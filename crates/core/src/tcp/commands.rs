@@ -344,7 +344,7 @@ impl Tcp {
     fn candidate(&self, ends: &FlowKey) -> Option<Between> {
         let (handover, local) = (self.handover.as_ref(), ends.local());
         let is_ours = handover.is_none_or(|handover| handover.owns(local.port()));
-        let is_free = is_ours && self.listeners.find(local).is_none();
+        let is_free = is_ours && !self.listeners.listens(local);
         is_free.then(|| self.between(ends))
     }
 

@@ -320,7 +320,7 @@ impl Tcp {
             return false;
         }
         let local = seg.key.local();
-        let Some(listener) = self.listeners.find(local) else {
+        let Some(listener) = self.listeners.find(local, seg.origin) else {
             let orphan = origin.map(Origin::orphaned);
             return orphan.is_some_and(|orphan| self.hand_over(&orphan, local.port()));
         };

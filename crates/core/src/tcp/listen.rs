@@ -37,6 +37,8 @@ pub(crate) struct Listener {
     /// Half-open records that it has.
     pub half_open: u32,
     pub pending: PendingOpens,
+    /// It shares its port with others that do (SO_REUSEPORT).
+    shares: bool,
     /// The next listener on the same port, plus one.
     next: u32,
 }
@@ -60,6 +62,7 @@ impl Listener {
             waiting: List::new(),
             half_open: 0,
             pending: PendingOpens::default(),
+            shares: options.reuse_port,
             next: 0,
         }
     }
@@ -72,16 +75,23 @@ impl Listener {
 
     /// Whether segments to `addr` are for it.
     fn covers(&self, addr: IpAddr) -> bool {
+        self.suits(addr) > 0
+    }
+
+    /// How well: as on Linux, best by address, then by family; 0: not at all.
+    fn suits(&self, addr: IpAddr) -> u8 {
         match self.local.ip() {
-            IpAddr::V4(own) if own.is_unspecified() => addr.is_ipv4(),
-            IpAddr::V6(own) if own.is_unspecified() => addr.is_ipv6() || !self.only_v6,
-            own => own == addr,
+            own if own == addr => 3,
+            own if own.is_unspecified() && own.is_ipv4() == addr.is_ipv4() => 2,
+            IpAddr::V6(own) if own.is_unspecified() && !self.only_v6 => 1,
+            _ => 0,
         }
     }
 
-    /// Whether both would get some segment: then only one may be.
+    /// Whether both would get some segment: then only one may be, unless they share.
     fn conflicts_with(&self, other: &Self) -> bool {
-        self.covers(other.local.ip()) || other.covers(self.local.ip())
+        let overlap = self.covers(other.local.ip()) || other.covers(self.local.ip());
+        overlap && !(self.shares && other.shares)
     }
 
     pub fn has_room(&self) -> bool {
@@ -150,12 +160,44 @@ impl Listeners {
         })
     }
 
-    /// Who listens on `local`.
-    pub fn find(&self, local: SocketAddr) -> Option<u32> {
-        self.on_port(local.port()).find(|&slot| {
-            self.at(slot)
-                .is_some_and(|listener| listener.covers(local.ip()))
+    /// Whether somebody listens on `local`.
+    pub fn listens(&self, local: SocketAddr) -> bool {
+        self.suiting(local).next().is_some()
+    }
+
+    /// Who listens on `local`, for a flow of this `origin`. Of those that share it each gets its part of the flows: by the keyed hash of a flow
+    /// that peers may see, as they may see this.
+    pub fn find(&self, local: SocketAddr, origin: u32) -> Option<u32> {
+        let (mut best, mut chosen, mut count) = (0, None, 0);
+        for (slot, suits) in self.suiting(local) {
+            if suits > best {
+                (best, chosen, count) = (suits, Some(slot), 1);
+            } else if suits == best {
+                count += 1;
+            }
+        }
+        if count <= 1 {
+            return chosen;
+        }
+        let place = (u64::from(origin) * count) >> 32;
+        self.suiting(local)
+            .filter(|&(_, suits)| suits == best)
+            .nth(place as usize)
+            .map(|(slot, _)| slot)
+    }
+
+    /// Those that listen on `local`, and how well they suit.
+    fn suiting(&self, local: SocketAddr) -> impl Iterator<Item = (u32, u8)> + '_ {
+        self.on_port(local.port()).filter_map(move |slot| {
+            let suits = self.at(slot)?.suits(local.ip());
+            (suits > 0).then_some((slot, suits))
         })
+    }
+
+    /// Whether the listener has its port alone.
+    pub fn is_alone(&self, slot: u32) -> bool {
+        let port = self.at(slot).map_or(0, |listener| listener.local.port());
+        self.on_port(port).nth(1).is_none()
     }
 
     /// Whether `candidate` can listen beside the others.
@@ -247,7 +289,7 @@ impl Tcp {
     /// LISTEN, or CLOSED if nobody listens.
     /// `answered`: by the link, if it is a SYN.
     pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
-        let Some(listener) = self.listeners.find(seg.key.local()) else {
+        let Some(listener) = self.listeners.find(seg.key.local(), seg.origin) else {
             return Err(Stop::Stray(Drop::TcpNoConnection));
         };
         // First, check for a RST.
@@ -296,7 +338,7 @@ mod tests {
     }
 
     fn finds(table: &Listeners, local: &str) -> bool {
-        table.find(local.parse().unwrap()).is_some()
+        table.listens(local.parse().unwrap())
     }
 
     #[test]
@@ -326,6 +368,41 @@ mod tests {
         let one = table(&[("10.0.0.1:80", false)]);
         assert!(one.is_free(&listener("10.0.0.2:80", false)));
         assert!(!one.is_free(&listener("10.0.0.1:80", false)));
+    }
+
+    #[test]
+    fn those_that_share_get_their_parts_and_the_best_address_all_of_it() {
+        let shared = Options {
+            reuse_port: true,
+            ..Options::default()
+        };
+        let sharing =
+            |local: &str| Listener::new(Token(1), local.parse().unwrap(), false, 8, shared);
+        let mut table = table(&[]);
+        let [a, b, c, one] = ["0.0.0.0:80", "0.0.0.0:80", "[::]:80", "10.0.0.9:80"]
+            .map(|local| table.insert(sharing(local)).unwrap().slot);
+        assert!(
+            !table.is_free(&listener("0.0.0.0:80", false)),
+            "this one does not share"
+        );
+        let origins = || (0..1000u32).map(|n| n.wrapping_mul(0x9e37_79b9));
+        let count = |table: &Listeners, local: &str, slot| {
+            let local = local.parse().unwrap();
+            origins()
+                .filter(|&origin| table.find(local, origin) == Some(slot))
+                .count()
+        };
+        let parts = [a, b].map(|slot| count(&table, "10.0.0.1:80", slot));
+        assert!(
+            parts.iter().all(|part| (400..600).contains(part)),
+            "{parts:?}"
+        );
+        assert_eq!(parts[0] + parts[1], 1000);
+        assert_eq!(count(&table, "[fd00::1]:80", c), 1000);
+        assert_eq!(count(&table, "10.0.0.9:80", one), 1000);
+        assert!(!table.is_alone(a));
+        table.remove(a);
+        assert_eq!(count(&table, "10.0.0.1:80", b), 1000);
     }
 
     #[test]

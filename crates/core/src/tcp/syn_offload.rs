@@ -127,7 +127,10 @@ impl Tcp {
         };
         let slots = &self.half_open.slots;
         let has_room = entry.is_half_empty() && slots.len() < slots.capacity() / 2;
-        let answered = has_room && answers.suits(&self.shared.config, entry);
+        // The link does not know for which of several a SYN is.
+        let answered = has_room
+            && self.listeners.is_alone(listener)
+            && answers.suits(&self.shared.config, entry);
         if let (Some(link), SocketAddr::V4(local)) = (self.flows.watcher(), syn.key.local()) {
             link.offer(local, answered);
         }

@@ -328,7 +328,7 @@ impl Tcp {
         let opens = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK | TcpFlags::FIN);
         if opens
             && is_new_incarnation(&record, seg)
-            && let Some(listener) = self.listeners.find(seg.key.local())
+            && let Some(listener) = self.listeners.find(seg.key.local(), seg.origin)
         {
             return self.reopen(now, slot, listener, seg);
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use mtcp_core::command::Options;
 use mtcp_core::{Acks, Command, ConnId, FlowKey, ListenerId, Reply, Token};
 
 use super::bindings::Binding;
@@ -117,7 +118,10 @@ impl Context {
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
         let (socket, details) = self.table.look(id)?;
         let (body, flags, local) = (socket.body, socket.flags, details.ends.local());
-        let options = self.table.choices_of(id)?.options;
+        let options = Options {
+            reuse_port: flags.contains(Flags::REUSE_PORT),
+            ..self.table.choices_of(id)?.options
+        };
         match body {
             Body::Listener(_) => return Ok(()),
             Body::Idle if backlog > 0 => {}
