@@ -119,7 +119,10 @@ impl Runner {
     /// Starts a turn. True: there is nothing to do in it.
     pub(crate) fn begin_quietly(&mut self) -> bool {
         self.begin();
-        self.is_settled() && !self.stack.has_events() && !self.port.is_ready()
+        self.is_settled()
+            && !self.stack.has_events()
+            && !self.port.is_ready()
+            && !self.port.has_unowned()
     }
 
     /// Whether all that was due has been sent.
@@ -154,6 +157,8 @@ impl Runner {
             }
         }
         if let Some(desk) = &mut self.desk {
+            let receive = |frames: &[RxFrame<'_>]| stack.receive(now, PORT, frames);
+            frames += self.port.receive_unowned(now, bursts, receive);
             let port = &mut *self.port;
             for _ in 0..bursts {
                 frames += desk.receive(|frames| {
@@ -290,7 +295,14 @@ impl Runner {
         }
         let slept = match (self.moderation.nap(), &mut self.desk) {
             (Some(nap), _) => poll::woken(Some(wake), Some(timeout.map_or(nap, |t| t.min(nap)))),
-            (None, Some(desk)) => desk.wait_beside(&mut *self.port, timeout, wake),
+            (None, Some(desk)) => {
+                let mut others = Vec::new();
+                let most = self.port.prepare_unowned(&mut others);
+                let timeout = [timeout, most].into_iter().flatten().min();
+                let slept = desk.wait_beside(&mut *self.port, &others, timeout, wake);
+                self.port.end_unowned();
+                slept
+            }
             (None, None) => self.port.wait(timeout, Some(wake)),
         };
         match slept {
@@ -340,8 +352,9 @@ impl Runner {
         {
             return Ok(Some(Duration::ZERO));
         }
+        let others = self.port.prepare_unowned(fds);
         let most = self.port.prepare_wait(fds)?;
-        Ok([due, most].into_iter().flatten().min())
+        Ok([due, most, others].into_iter().flatten().min())
     }
 
     /// That sleep is over.
@@ -351,6 +364,7 @@ impl Runner {
     pub(crate) fn end_sleep(&mut self) -> io::Result<()> {
         if let Some(desk) = &mut self.desk {
             desk.end_wait();
+            self.port.end_unowned();
         }
         match self.port.wait(Some(Duration::ZERO), None) {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),

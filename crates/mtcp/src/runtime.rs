@@ -121,11 +121,11 @@ impl Mtcp {
             ports.push((port, secret()?));
         }
         Ok(Self {
+            ports: Ports::new(ports, exchange.clone()),
             exchange,
             testaments: common.testaments,
             first_seat: first_seat.into(),
             board: Board::new(spec.name(), cores),
-            ports: Ports::new(ports),
             arrivals,
             config,
             cores,

@@ -78,6 +78,82 @@ fn two_processes_worth_of_contexts_talk_on_two_queues() {
     }
 }
 
+/// Serves one after the other until told to end.
+fn serve_many(mut context: Context, conversations: usize) {
+    let listener = context.socket(Domain::V4).unwrap();
+    context.bind(listener, addr(SERVER, 80)).unwrap();
+    context.listen(listener, 64).unwrap();
+    for _ in 0..conversations {
+        let (socket, _) = context.accept(listener).unwrap();
+        let mut buf = [0; 4];
+        assert_eq!(context.recv(socket, &mut buf, RecvFlags::WAITALL), Ok(4));
+        assert_eq!(context.write(socket, &buf), Ok(4));
+        assert_eq!(context.read(socket, &mut buf), Ok(0));
+        context.close(socket).unwrap();
+    }
+    context.drain(Duration::from_secs(5)).unwrap();
+}
+
+/// A link has two queues and one context that lives: the other was never made, or has ended. What comes to its queue is not lost, asleep or
+/// awake, whichever queue the peer sends through.
+#[test]
+fn a_queue_without_a_context_is_another_contexts() {
+    for (mode, was_made) in [
+        (Mode::Inline, false),
+        (Mode::Inline, true),
+        (Mode::Paired, false),
+        (Mode::Paired, true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link");
+        let with_mode = |host| Config {
+            mode,
+            ..config(&path, host, 2)
+        };
+        let server = Mtcp::init(with_mode(SERVER)).unwrap();
+        let context = server.context(0).unwrap();
+        let other = was_made.then(|| server.context(1).unwrap());
+        let serving = thread::spawn(move || serve_many(context, 10));
+        let client = Mtcp::init(with_mode(CLIENT)).unwrap();
+        let asking = thread::spawn(move || {
+            for core in [0, 1] {
+                // While the other one is there, and asks nothing.
+                let _idle = client.context(1 - core).unwrap();
+                drop(client.context(core).unwrap());
+            }
+            for round in 0..10 {
+                ask_once(client.context(round % 2).unwrap());
+            }
+        });
+        drop(other);
+        let start = Instant::now();
+        for thread in [asking, serving] {
+            while !thread.is_finished() {
+                assert!(start.elapsed() < DEADLINE, "{mode:?}: a context hangs");
+                thread::sleep(Duration::from_millis(1));
+            }
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// One conversation, which must not take until something is sent again.
+fn ask_once(mut context: Context) {
+    let start = Instant::now();
+    let socket = context.socket(Domain::V4).unwrap();
+    context.connect(socket, addr(SERVER, 80)).unwrap();
+    context.write(socket, b"ping").unwrap();
+    let mut buf = [0; 4];
+    assert_eq!(context.recv(socket, &mut buf, RecvFlags::WAITALL), Ok(4));
+    context.close(socket).unwrap();
+    let _ = context.drain(Duration::from_secs(5));
+    assert!(
+        start.elapsed() < Duration::from_millis(800),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
 #[test]
 fn a_core_has_one_context() {
     let dir = tempfile::tempdir().unwrap();

@@ -117,6 +117,11 @@ impl Exchange {
         self.bells.iter().for_each(ring_bell);
     }
 
+    /// Wakes whoever sits at it: what it sleeps on may be others now.
+    pub fn wake_all(&self) {
+        self.bells.iter().for_each(ring_bell);
+    }
+
     /// There is one, or it is to be asked for anew.
     pub fn stop_asking(&self) {
         self.seats.stop_asking();
@@ -269,17 +274,18 @@ impl Desk {
         }
     }
 
-    /// Sleeps as [`Port::wait`], on `port` and for frames from the others.
+    /// Sleeps as [`Port::wait`], on `port`, on `others` (descriptors of [`Port::prepare_wait`]) and for frames from other seats.
     ///
     /// # Errors
     /// As there.
     pub fn wait_beside(
         &mut self,
         port: &mut impl Port,
+        others: &[RawFd],
         timeout: Option<Duration>,
         wake: BorrowedFd<'_>,
     ) -> io::Result<()> {
-        let mut links = Vec::new();
+        let mut links = others.to_vec();
         if !self.prepare_wait(&mut links) {
             return Ok(());
         }

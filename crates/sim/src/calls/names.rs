@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use mtcp_core::command::Options;
 use mtcp_core::{Command, ConnId, Reply as Answer, Status};
 
 use super::call::{ABORTED, ALREADY, nonblocking};
@@ -100,7 +101,10 @@ impl Process {
             local: socket.local,
             only_v6: socket.only_v6,
             backlog,
-            options: socket.options,
+            options: Options {
+                reuse_port: socket.reuse_port,
+                ..socket.options
+            },
         };
         let Answer::Listening(listener, local) = self.execute(command)? else {
             return fail(EINVAL);

@@ -147,6 +147,7 @@ impl Lab {
                 .get(usize::from(bits >> 5))
                 .map(|(_, kind)| *kind),
             max_pacing_rate: (bits & 0xc == 0xc).then_some(100_000),
+            reuse_port: bits & 0x30 == 0x30,
             ..Self::newer_options(input, sizes_and_times)
         }
     }
