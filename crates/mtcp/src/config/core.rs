@@ -8,7 +8,7 @@ use wire::frame::{Capabilities, MacAddr};
 
 use super::keys::link;
 use super::spec::is_original;
-use super::{Config, IoSpec};
+use super::{Cidr, Config, IoSpec};
 
 /// The smallest pool that leaves room for a few buffers of any size.
 const MIN_POOL: usize = 4 << 20;
@@ -57,28 +57,38 @@ impl Config {
         if self.addresses.is_empty() {
             return Err("no address: set addr, for example addr = 10.0.0.2/24, or MTCP_ADDR in the environment".into());
         }
-        for cidr in &self.addresses {
-            if cidr.addr.is_unspecified() || cidr.addr.is_multicast() {
-                return Err(format!(
-                    "addr {} is not the address of a host: use another",
-                    cidr.addr
-                ));
-            }
-        }
+        self.addresses.iter().try_for_each(check_address)?;
+        self.check_gateways()?;
+        Ok(())
+    }
+
+    /// One gateway of a family at most, and each on a link of ours: in a network of ours, at the end of a route without a gateway, or an
+    /// address that is of the link by itself (RFC 4291 §2.5.6).
+    fn check_gateways(&self) -> Result<(), String> {
         for family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
-            if self
-                .gateways
-                .iter()
-                .filter(|gateway| family(gateway))
-                .count()
-                > 1
-            {
+            let of_family = self.gateways.iter().filter(|gateway| family(gateway));
+            if of_family.count() > 1 {
                 return Err(
                     "several gateways for one family: keep one, use route for the others".into(),
                 );
             }
         }
-        Ok(())
+        let routes = self.routes.iter().filter(|route| route.gateway.is_none());
+        let near: Vec<Cidr> = routes
+            .map(|route| route.network)
+            .chain(self.addresses.iter().copied())
+            .collect();
+        let is_far = |gateway: &&IpAddr| {
+            let of_link = matches!(gateway, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            !of_link && !near.iter().any(|network| network.contains(**gateway))
+        };
+        match self.gateways.iter().find(is_far) {
+            Some(gateway) => Err(format!(
+                "gateway {gateway} is in no network of ours: use one that is, or say how to reach it (route = {gateway}/{})",
+                if gateway.is_ipv4() { 32 } else { 128 }
+            )),
+            None => Ok(()),
+        }
     }
 
     /// What one context has for connections. Those that the application closed go on for a while without a socket.
@@ -193,6 +203,23 @@ fn masked(addr: IpAddr, prefix_len: u8) -> IpAddr {
     }
 }
 
+/// An address that a host can have: not that of a network, nor of everybody in it (RFC 1122 §3.2.1.3).
+fn check_address(cidr: &Cidr) -> Result<(), String> {
+    let Cidr { addr, prefix_len } = cidr;
+    let whole = wire::ip::Cidr::new(*addr, *prefix_len);
+    let what = match (addr, whole) {
+        _ if addr.is_unspecified() || addr.is_multicast() => "is not the address of a host",
+        (_, None) => "has more bits of a network than an address has",
+        (IpAddr::V4(v4), Some(whole)) if whole.is_broadcast(*v4) => {
+            "is the address of the network itself, or its broadcast address"
+        }
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "addr {addr}/{prefix_len} {what}: use one of a host in it"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +241,65 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.set("gateway", "10.0.0.1 10.0.0.3").unwrap();
         assert!(config.check().unwrap_err().contains("several gateways"));
+    }
+
+    #[test]
+    fn a_gateway_is_on_a_link_of_ours() {
+        let gateway = |settings: &[(&str, &str)]| {
+            let mut config = Config::default();
+            for (key, value) in settings {
+                config.set(key, value).unwrap();
+            }
+            config.check()
+        };
+        let far = gateway(&[("addr", "10.0.0.2/24"), ("gateway", "10.9.0.1")]).unwrap_err();
+        assert!(
+            far.contains("10.9.0.1") && far.contains("route = 10.9.0.1/32"),
+            "{far}"
+        );
+        for near in [
+            [
+                ("addr", "10.0.0.2/24"),
+                ("gateway", "10.0.0.1"),
+                ("route", "10.1.0.0/16@10.0.0.9"),
+            ],
+            [
+                ("addr", "10.0.0.2/32"),
+                ("gateway", "10.9.0.1"),
+                ("route", "10.9.0.1/32"),
+            ],
+            [
+                ("addr", "fd00::2/128"),
+                ("gateway", "fe80::1"),
+                ("route", "fd01::/64"),
+            ],
+        ] {
+            assert_eq!(gateway(&near), Ok(()), "{near:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_that_of_a_host() {
+        for (addr, word) in [
+            ("0.0.0.0/0", "not the address of a host"),
+            ("224.0.0.1/4", "not the address of a host"),
+            ("10.0.0.0/24", "the network itself"),
+            ("10.0.0.255/24", "broadcast"),
+        ] {
+            let mut config = Config::default();
+            config.set("addr", addr).unwrap();
+            let refused = config.check().unwrap_err();
+            assert!(
+                refused.contains(word) && refused.contains(": use one"),
+                "{refused}"
+            );
+        }
+        // Two addresses, two hosts (RFC 3021).
+        for addr in ["10.0.0.0/31", "10.0.0.1/32", "fd00::/64"] {
+            let mut config = Config::default();
+            config.set("addr", addr).unwrap();
+            assert_eq!(config.check(), Ok(()), "{addr}");
+        }
     }
 
     #[test]
