@@ -57,7 +57,13 @@ impl Config {
         if self.addresses.is_empty() {
             return Err("no address: set addr, for example addr = 10.0.0.2/24, or MTCP_ADDR in the environment".into());
         }
-        self.addresses.iter().try_for_each(check_address)?;
+        for (index, cidr) in self.addresses.iter().enumerate() {
+            check_address(cidr)?;
+            let earlier = self.addresses.iter().take(index);
+            if earlier.into_iter().any(|other| other.addr == cidr.addr) {
+                return Err(format!("addr {} is given twice: leave one out", cidr.addr));
+            }
+        }
         self.check_gateways()?;
         Ok(())
     }
@@ -84,7 +90,7 @@ impl Config {
         };
         match self.gateways.iter().find(is_far) {
             Some(gateway) => Err(format!(
-                "gateway {gateway} is in no network of ours: use one that is, or say how to reach it (route = {gateway}/{})",
+                "gateway {gateway} is in no network of ours: use one that is, or say how to reach it (route = {gateway}/{} in mtcp.conf)",
                 if gateway.is_ipv4() { 32 } else { 128 }
             )),
             None => Ok(()),
@@ -254,7 +260,7 @@ mod tests {
         };
         let far = gateway(&[("addr", "10.0.0.2/24"), ("gateway", "10.9.0.1")]).unwrap_err();
         assert!(
-            far.contains("10.9.0.1") && far.contains("route = 10.9.0.1/32"),
+            far.contains("10.9.0.1") && far.contains("route = 10.9.0.1/32 "),
             "{far}"
         );
         for near in [
