@@ -58,6 +58,8 @@ pub(crate) fn say(text: &str) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_init(config_file: *const c_char) -> c_int {
     done(|| {
+        // Without a choice of ours it never fails.
+        let _ = logger::install(None);
         if config_file.is_null() {
             return Err(explain("mtcp_init: no configuration file", Errno::EFAULT));
         }

@@ -1,16 +1,11 @@
 //! What the library has to say goes to stderr, each line once.
 
 use std::fmt;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes one line.
+/// Says that something is not as it should be.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
-    let mut buffer = Vec::with_capacity(128);
-    // Writing to memory cannot fail; nobody may be reading what follows.
-    let _ = writeln!(buffer, "mtcp: {text}");
-    // SAFETY: the buffer's own bytes.
-    let _ = unsafe { crate::real::write(2, buffer.as_ptr().cast(), buffer.len()) };
+    ::log::warn!(target: "preload", "{text}");
 }
 
 /// Calls on our sockets that are not supported. Each is told once.

@@ -42,6 +42,8 @@ pub(crate) fn rules() -> Option<&'static Rules> {
 
 fn read() -> Option<Rules> {
     let settings = std::env::var(SETTINGS).ok()?;
+    // Without a choice of ours it never fails.
+    let _ = logger::install(None);
     let executor = std::env::var_os(EXECUTOR);
     let executor = executor.and_then(|path| CString::new(path.into_encoded_bytes()).ok());
     let mut config = Config::default();

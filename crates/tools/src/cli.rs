@@ -29,6 +29,9 @@ const EXAMPLES: &str = "Examples:
 #[derive(Parser, Debug)]
 #[command(name = "mtcp", version, after_help = EXAMPLES, max_term_width = 120)]
 struct Cli {
+    /// What to say on stderr: off, error, warn, info, debug or trace, or MODULE=LEVEL,... [default: $MTCP_LOG, $RUST_LOG, warn]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = log_level)]
+    log_level: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -58,6 +61,11 @@ enum Command {
     Doctor(DoctorArgs),
 }
 
+/// As the logger reads it.
+fn log_level(text: &str) -> Result<String, String> {
+    logger::parse(text).map(|_| text.to_owned())
+}
+
 /// The status of a command whose checks did not all pass.
 const FAILED: u8 = 1;
 /// The status of a command that could not start.
@@ -70,10 +78,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error, &arguments),
     };
+    // Read before; a logger of somebody else's process stays.
+    let _ = logger::install(cli.log_level.as_deref());
     let result = match cli.command {
         Command::Serve(serve) => serve.run().map(|()| true),
         Command::Load(load) => load.run(),
-        Command::Run(run) => run.run(),
+        Command::Run(run) => run.run(cli.log_level.as_deref()),
         Command::Executor => executor::run(),
         Command::Bench(bench) => bench.run(),
         Command::BenchServer(server) => server.run().map(|()| true),
@@ -181,6 +191,7 @@ mod tests {
             "mtcp load https://127.0.0.1 --io kernel",
             "mtcp run --io tap:t0 --addr 10.0.0.2/24",
             "mtcp run --io tap:t0 --only http -- true",
+            "mtcp doctor --log-level loud",
         ] {
             let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
             let error = Cli::try_parse_from(&words).unwrap_err();

@@ -132,11 +132,24 @@ fn listen(
         // Whoever asked may have gone away meanwhile; the child shall not wait for us.
         let _ = sender.send(Ok(line.trim().to_owned()));
     }
-    let mut complaint = String::new();
-    let _ = stderr.read_to_string(&mut complaint);
+    let mut said = String::new();
+    let _ = stderr.read_to_string(&mut said);
+    let complaint = without_warnings(&said);
     if !complaint.is_empty() {
-        let _ = sender.send(Err(complaint.trim().to_owned()));
+        let _ = sender.send(Err(complaint));
     }
+}
+
+/// What a child of ours complains of. Its warnings are no complaint; they are passed on.
+fn without_warnings(said: &str) -> String {
+    let complaint = said.trim().lines().filter(|line| {
+        let warning = line.strip_prefix("mtcp: warning: ");
+        if let Some(warning) = warning {
+            log::warn!("{warning}");
+        }
+        warning.is_none()
+    });
+    complaint.collect::<Vec<_>>().join("\n")
 }
 
 /// Waits until a child has ended, for at most `limit`.
@@ -188,6 +201,7 @@ pub(crate) fn output(mut command: Command, limit: Duration, stop: &Stop) -> anyh
         let complaint = stderr
             .recv_timeout(Duration::from_secs(5))
             .unwrap_or_default();
+        let complaint = without_warnings(&complaint);
         let complaint = [complaint.trim(), stdout.trim()]
             .into_iter()
             .find(|text| !text.is_empty())
@@ -246,6 +260,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert_eq!(error, "no such thing");
+        let warned = "echo mtcp: warning: not that >&2; echo but this >&2; exit 2";
+        let error = start(shell(warned), &Stop::default()).unwrap_err();
+        assert_eq!(error.to_string(), "but this");
         let running = start(shell("echo listening; exec sleep 60"), &Stop::default()).unwrap();
         assert_eq!(running.first_line(), "listening");
         assert!(!running.stop());

@@ -69,8 +69,8 @@ fn ports(text: &str) -> Result<String, String> {
 }
 
 impl RunArgs {
-    /// Becomes the program.
-    pub(crate) fn run(self) -> anyhow::Result<bool> {
+    /// Becomes the program. `log_level`: what its library says, in the words of the logger.
+    pub(crate) fn run(self, log_level: Option<&str>) -> anyhow::Result<bool> {
         let mut config = self.link.config()?;
         if config.mode == Mode::Paired {
             return Err(Failure::error(
@@ -92,6 +92,9 @@ impl RunArgs {
             .args(arguments)
             .env(SETTINGS, settings(&config))
             .env(PRELOAD, preload(&library, std::env::var_os(PRELOAD)));
+        if let Some(level) = log_level {
+            command.env(logger::VARIABLE, level);
+        }
         if let Ok(own) = std::env::current_exe() {
             command.env(EXECUTOR, own);
         }

@@ -49,6 +49,19 @@ pub(crate) fn format(seconds: i64) -> String {
     )
 }
 
+/// As in the Common Log Format, `06/Nov/1994:08:49:37 +0000`.
+pub(crate) fn common_log(seconds: i64) -> String {
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let time = seconds.rem_euclid(86_400);
+    let month = MONTHS.get(month as usize - 1).unwrap_or(&"");
+    format!(
+        "{day:02}/{month}/{year:04}:{:02}:{:02}:{:02} +0000",
+        time / 3600,
+        time / 60 % 60,
+        time % 60
+    )
+}
+
 /// Reads the preferred format and the two obsolete ones.
 pub(crate) fn parse(text: &str) -> Option<i64> {
     let text = text.trim();

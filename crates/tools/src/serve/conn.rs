@@ -1,5 +1,6 @@
 //! A connection of the web server: what was received and not yet understood, what is still to be sent.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use crate::sockets::{Errno, Handle, More, Sockets};
@@ -50,6 +51,9 @@ pub(crate) struct Conn {
     pub(crate) after: After,
     /// When the current wait ends, ms.
     pub(crate) deadline: u64,
+    /// With an access log: who asks, and the first line of the request that is not answered yet.
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) asked: Vec<u8>,
     /// Whether a request head has begun to arrive, and how many of its bytes were looked at.
     pub(crate) begun: bool,
     pub(crate) scanned: usize,
@@ -101,6 +105,8 @@ impl Conn {
             file: None,
             after: After::KeepAlive,
             deadline,
+            peer: None,
+            asked: Vec::new(),
             begun: false,
             scanned: 0,
         }

@@ -1,5 +1,6 @@
 //! `mtcp serve`: a static web server, or fixed-size transactions.
 
+pub(crate) mod access;
 pub(crate) mod answer;
 pub(crate) mod cache;
 pub(crate) mod conn;
@@ -25,6 +26,7 @@ use crate::machine::cpu_seconds;
 use crate::signals::Stop;
 use crate::sockets::{Errno, Handle, Sockets};
 
+use access::AccessLog;
 use raw::{Raw, Sizes};
 use root::Root;
 use server::{Limits, Protocol, Server, Totals};
@@ -52,8 +54,11 @@ pub(crate) struct ServeArgs {
     /// Largest upload, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 32)]
     max_upload: u64,
+    /// Note each answer in this file, in the Common Log Format
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     /// Answer each REQUEST bytes with RESPONSE bytes and close, instead of HTTP
-    #[arg(long, value_name = "REQUEST/RESPONSE", conflicts_with_all = ["directory", "upload"])]
+    #[arg(long, value_name = "REQUEST/RESPONSE", conflicts_with_all = ["directory", "upload", "access_log"])]
     raw: Option<Sizes>,
     /// With --raw: leave the connection open for more requests
     #[arg(short = 'k', long, requires = "raw")]
@@ -116,7 +121,8 @@ impl ServeArgs {
             max_upload: self.max_upload,
             cache_bytes: self.cache.saturating_mul(1 << 20),
         };
-        Ok(Web::new(root, uploads, settings))
+        let access = self.access_log.as_deref().map(AccessLog::open);
+        Ok(Web::new(root, uploads, access.transpose()?, settings))
     }
 
     fn serve<S: Sockets>(

@@ -111,7 +111,7 @@ pub(crate) struct Conn {
 impl Protocol for Raw {
     type Conn = Conn;
 
-    fn accepted(&mut self, now: Now) -> (Conn, u64) {
+    fn accepted<S: Sockets>(&mut self, _: &S, _: Handle, now: Now) -> (Conn, u64) {
         (Conn::default(), now.millis + self.timeout)
     }
 

@@ -37,7 +37,7 @@ pub(crate) trait Protocol {
     /// State per connection.
     type Conn;
     /// A new connection, and until when its first bytes must come.
-    fn accepted(&mut self, now: Now) -> (Self::Conn, u64);
+    fn accepted<S: Sockets>(&mut self, sockets: &S, socket: Handle, now: Now) -> (Self::Conn, u64);
     /// It is ready.
     fn ready<S: Sockets>(
         &mut self,
@@ -57,6 +57,8 @@ pub(crate) trait Protocol {
     ) -> Step;
     /// The server stops: whether the connection may go at once, being between requests.
     fn stop(&mut self, conn: &mut Self::Conn) -> bool;
+    /// A turn ends.
+    fn turned(&mut self) {}
 }
 
 /// Bounds of the loop.
@@ -188,6 +190,7 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
         {
             self.resume();
         }
+        self.protocol.turned();
         Ok(())
     }
 
@@ -254,7 +257,7 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
     }
 
     fn admit(&mut self, socket: Handle) {
-        let (conn, deadline) = self.protocol.accepted(self.now);
+        let (conn, deadline) = self.protocol.accepted(self.sockets, socket, self.now);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,

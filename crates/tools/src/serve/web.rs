@@ -4,6 +4,7 @@ use crate::http::request::{self, Request};
 use crate::http::{Refusal, response};
 use crate::sockets::{Errno, Handle, Ready, Sockets};
 
+use super::access::{self, AccessLog, Answered};
 use super::cache::Cache;
 use super::conn::{After, Conn, Drained, Outbox};
 use super::root::Root;
@@ -32,6 +33,7 @@ pub(crate) struct Web {
     pub(crate) settings: Settings,
     pub(crate) cache: Cache,
     pub(crate) outbox: Outbox,
+    pub(crate) access: Option<AccessLog>,
     /// A decoded path, reused.
     pub(crate) path: Vec<u8>,
     /// The Date field of the current second.
@@ -54,14 +56,20 @@ const READ: usize = 64 * 1024;
 const ROUNDS: usize = 16;
 
 impl Web {
-    /// A server of `root`, with uploads to `uploads` if given.
-    pub(crate) fn new(root: Root, uploads: Option<Root>, settings: Settings) -> Self {
+    /// A server of `root`, with uploads to `uploads` and answers noted in `access` if given.
+    pub(crate) fn new(
+        root: Root,
+        uploads: Option<Root>,
+        access: Option<AccessLog>,
+        settings: Settings,
+    ) -> Self {
         Self {
             root,
             uploads,
             settings,
             cache: Cache::new(settings.cache_bytes),
             outbox: Outbox::new(),
+            access,
             path: Vec::new(),
             date: (i64::MIN, String::new()),
             stopping: false,
@@ -159,16 +167,37 @@ impl Web {
     fn parse<'b>(&mut self, conn: &mut Conn, mut input: &'b [u8], now: Now) -> &'b [u8] {
         while conn.after == After::KeepAlive && conn.file.is_none() && self.outbox.out.len() < HIGH
         {
+            let before = self.outbox.out.len();
             let used = match conn.receiving.take() {
                 Some(receiving) => self.receive(conn, receiving, input, now),
                 None => self.request(conn, input, now),
             };
+            self.note(conn, before, now);
             if used == 0 {
                 break;
             }
             input = input.get(used..).unwrap_or_default();
         }
         input
+    }
+
+    /// Notes the answer that has begun since the outbox held `before` bytes, if one has.
+    fn note(&mut self, conn: &mut Conn, before: usize, now: Now) {
+        let Some(log) = self.access.as_mut() else {
+            return;
+        };
+        let out = self.outbox.out.get(before..).unwrap_or_default();
+        let Some((status, bytes)) = access::last_response(out) else {
+            return;
+        };
+        let request = std::mem::take(&mut conn.asked);
+        log.note(&Answered {
+            peer: conn.peer,
+            request: &request,
+            status,
+            bytes: bytes + conn.file.as_ref().map_or(0, |file| file.left),
+            unix: now.unix,
+        });
     }
 
     /// Parses one request head and begins its answer; 0: it is not complete.
@@ -179,7 +208,11 @@ impl Web {
         if input.is_empty() || hopeless {
             return 0;
         }
-        match request::parse(input, &self.settings.request) {
+        let parsed = request::parse(input, &self.settings.request);
+        if self.access.is_some() && !matches!(parsed, Ok(None)) {
+            conn.asked = access::first_line(input).to_vec();
+        }
+        match parsed {
             Ok(Some((request, used))) => {
                 conn.begun = false;
                 conn.scanned = 0;
@@ -280,9 +313,13 @@ fn has_end(input: &[u8]) -> bool {
 impl Protocol for Web {
     type Conn = Conn;
 
-    fn accepted(&mut self, now: Now) -> (Conn, u64) {
+    fn accepted<S: Sockets>(&mut self, sockets: &S, socket: Handle, now: Now) -> (Conn, u64) {
         let deadline = now.millis + self.settings.header_timeout;
-        (Conn::new(deadline), deadline)
+        let mut conn = Conn::new(deadline);
+        if self.access.is_some() {
+            conn.peer = sockets.peer_addr(socket).ok().map(|peer| peer.ip());
+        }
+        (conn, deadline)
     }
 
     fn ready<S: Sockets>(
@@ -334,6 +371,7 @@ impl Protocol for Web {
         }
         self.outbox.out.clear();
         self.refuse(conn, Refusal(408), now);
+        self.note(conn, 0, now);
         match conn.drain(sockets, socket, &mut self.outbox) {
             Drained::All => Step::Linger,
             _ => Step::Abort,
@@ -343,5 +381,11 @@ impl Protocol for Web {
     fn stop(&mut self, conn: &mut Conn) -> bool {
         self.stopping = true;
         !conn.begun && !conn.has_output() && conn.receiving.is_none()
+    }
+
+    fn turned(&mut self) {
+        if let Some(log) = self.access.as_mut() {
+            log.flush();
+        }
     }
 }

@@ -158,6 +158,12 @@ impl Sockets for Kernel {
         rustix::net::getsockname(self.fd(socket)?)?.try_into()
     }
 
+    fn peer_addr(&self, socket: Handle) -> Result<SocketAddr, Errno> {
+        rustix::net::getpeername(self.fd(socket)?)?
+            .ok_or(Errno::NOTCONN)?
+            .try_into()
+    }
+
     fn accept(&mut self, listener: Handle) -> Result<Handle, Errno> {
         let fd = rustix::net::accept_with(
             self.fd(listener)?,

@@ -77,6 +77,8 @@ pub(crate) trait Sockets {
     fn listen(&mut self, local: SocketAddr, backlog: u32) -> Result<Handle, Errno>;
     /// Where a socket is bound.
     fn local_addr(&self, socket: Handle) -> Result<SocketAddr, Errno>;
+    /// Whom a connection is to.
+    fn peer_addr(&self, socket: Handle) -> Result<SocketAddr, Errno>;
     /// Takes a connection; `EAGAIN` when there is none.
     fn accept(&mut self, listener: Handle) -> Result<Handle, Errno>;
     /// Opens a connection, from `local` if given; OUT says when it is there. `reset`: closing it sends RST.

@@ -100,6 +100,10 @@ impl Sockets for Stack {
         self.context.local_addr(id(socket)).map_err(errno)
     }
 
+    fn peer_addr(&self, socket: Handle) -> Result<SocketAddr, Errno> {
+        self.context.peer_addr(id(socket)).map_err(errno)
+    }
+
     fn accept(&mut self, listener: Handle) -> Result<Handle, Errno> {
         let (socket, _) = self.context.accept(id(listener)).map_err(errno)?;
         self.context.set_nonblocking(socket, true).map_err(errno)?;
