@@ -46,6 +46,7 @@ pub use event::{Event, Ready};
 pub use flow::FlowKey;
 pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
+pub use ip::link_local;
 pub use ring::stream::{AppStreams, Status};
 pub use stack::{Stack, Usage};
 pub use tcp::Acks;

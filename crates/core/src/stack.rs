@@ -180,6 +180,12 @@ impl Stack {
         self.tcp.shared.near_rtt.get()
     }
 
+    /// An address of ours that another host on the link has, too; each once.
+    #[inline]
+    pub fn take_contested(&mut self) -> Option<std::net::IpAddr> {
+        self.tcp.shared.net.claims.take_contested()
+    }
+
     /// What was counted since the stack was made.
     pub fn counters(&self) -> &Counters {
         &self.tcp.shared.counters

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use siphasher::sip::SipHasher13;
 use wire::frame::{Capabilities, MacAddr};
 use wire::ip::{Cidr, is_valid_source};
 use wire::ndp::solicited_node;
@@ -67,11 +68,10 @@ impl NetLink {
 
     /// RFC 4291 §2.8: every interface that speaks IPv6 has a link-local address.
     fn add_link_local(&mut self) {
-        let v6 = || self.addresses.iter().filter_map(|cidr| ipv6(cidr.addr));
-        if v6().next().is_some() && !v6().any(|addr| addr.is_unicast_link_local()) {
-            self.addresses
-                .extend(Cidr::new(IpAddr::V6(link_local(self.mac)), 64));
-        }
+        let all: Vec<IpAddr> = self.addresses.iter().map(|cidr| cidr.addr).collect();
+        let own = link_local(self.mac, &all);
+        self.addresses
+            .extend(own.and_then(|own| Cidr::new(own.into(), 64)));
     }
 
     fn check_mtu(&self) -> Result<(), String> {
@@ -125,13 +125,24 @@ fn ipv6(addr: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
-/// RFC 4291 appendix A: the interface identifier of a link-local address made from a MAC address.
-fn link_local(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
+/// The link-local address that a stack with this hardware address and these addresses gives itself, if any of them is of IPv6 and none is
+/// link-local.
+///
+/// Its interface identifier is one of ours, the same each time (RFC 7217 §5, without a secret): the one that RFC 4291 appendix A makes of the
+/// hardware address is the kernel's on the same interface.
+pub fn link_local(mac: MacAddr, addresses: &[IpAddr]) -> Option<Ipv6Addr> {
+    let mut v6 = addresses.iter().filter_map(|addr| ipv6(*addr)).peekable();
+    v6.peek()?;
+    if v6.any(|addr| addr.is_unicast_link_local()) {
+        return None;
+    }
     let mut octets = [0; 16];
     octets[..2].copy_from_slice(&[0xfe, 0x80]);
-    octets[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
-    octets.into()
+    let hasher = SipHasher13::new_with_key(b"mtcp link-local ");
+    octets[8..].copy_from_slice(&hasher.hash(&mac.0).to_be_bytes());
+    // RFC 7136 §5: no bit of it means anything. Not that of a hardware address, so that nobody mistakes it for one.
+    octets[8] &= !2;
+    Some(octets.into())
 }
 
 /// Whether a packet on a wire may come from or go to this single host: not unspecified, loopback, multicast or broadcast, and not an
@@ -341,6 +352,8 @@ mod tests {
             &["2001:db8::1/64"],
             &["2001:db8:1::1/64", "fe80::1/64"],
         ]);
+        let address = link_local(interface(1, &[]).mac, &[ip("2001:db8::1")]).unwrap();
+        let own = format!("1 {address}/64");
         let all: Vec<_> = ours
             .iter()
             .map(|(port, cidr)| format!("{} {cidr}", port.0))
@@ -350,12 +363,16 @@ mod tests {
             [
                 "0 192.0.2.1/24",
                 "1 2001:db8::1/64",
-                "1 fe80::ff:fe00:1/64",
+                own.as_str(),
                 "2 2001:db8:1::1/64",
                 "2 fe80::1/64"
             ]
         );
-        assert!(ours.is_local(ip("fe80::ff:fe00:1")) && !ours.is_local(ip("fe80::2")));
+        assert!(ours.is_local(address.into()) && !ours.is_local(ip("fe80::2")));
+        assert!(
+            !ours.is_local(ip("fe80::ff:fe00:1")),
+            "what the kernel makes of the same hardware address"
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::limit::RateLimiter;
 use crate::neigh::announce::Claims;
 use crate::neigh::cache::{Cache, Ended, Lookup};
 
-pub use address::{Addresses, is_host_address};
+pub use address::{Addresses, is_host_address, link_local};
 pub(crate) use output::headers_len;
 pub use output::{Envelope, HOP_LIMIT, To};
 pub use packets::{Class, Packets};
@@ -429,6 +429,13 @@ impl Net {
     pub fn confirm(&mut self, now: Instant, path: &Path) {
         if path.known.is_none() {
             self.neighbours.confirm(now, path.port, path.next_hop);
+        }
+    }
+
+    /// The peer did not acknowledge anything in time: the path may not work any more.
+    pub fn doubt(&mut self, now: Instant, path: &Path) {
+        if path.known.is_none() {
+            self.neighbours.doubt(now, path.port, path.next_hop);
         }
     }
 

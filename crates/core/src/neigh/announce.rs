@@ -51,6 +51,10 @@ struct Claim {
     step: u8,
     due: Option<Instant>,
     defended: Option<Instant>,
+    /// Somebody else has the address, too, and ...
+    contested: bool,
+    /// ... the application was told.
+    told: bool,
 }
 
 /// All our addresses and how far their claims are.
@@ -58,6 +62,8 @@ struct Claim {
 pub struct Claims {
     claims: Vec<Claim>,
     next: Option<Instant>,
+    /// An address is contested, and the application was not told.
+    news: bool,
 }
 
 impl Claims {
@@ -69,10 +75,16 @@ impl Claims {
             step: 0,
             due: Some(Instant::ZERO),
             defended: None,
+            contested: false,
+            told: false,
         };
         let claims: Vec<_> = addresses.iter().map(claim).collect();
         let next = claims.first().map(|_| Instant::ZERO);
-        Self { claims, next }
+        Self {
+            claims,
+            next,
+            news: false,
+        }
     }
 
     /// What is due next, one message per call.
@@ -96,6 +108,23 @@ impl Claims {
         self.next
     }
 
+    /// An address that somebody else has, too; each once.
+    #[inline]
+    pub fn take_contested(&mut self) -> Option<IpAddr> {
+        self.news.then(|| self.next_contested()).flatten()
+    }
+
+    #[cold]
+    fn next_contested(&mut self) -> Option<IpAddr> {
+        let new = |claim: &&mut Claim| claim.contested && !claim.told;
+        let claim = self.claims.iter_mut().find(new);
+        self.news = claim.is_some();
+        claim.map(|claim| {
+            claim.told = true;
+            claim.addr
+        })
+    }
+
     /// Whether others may still object to our having `addr`.
     pub fn is_tentative(&self, port: PortId, addr: IpAddr) -> bool {
         self.claims
@@ -110,6 +139,8 @@ impl Claims {
         let Some(claim) = self.claims.iter_mut().find(is_it) else {
             return;
         };
+        self.news |= !claim.told;
+        claim.contested = true;
         let lately = |last: Instant| now.since(last) < DEFEND_INTERVAL;
         if claim.is_tentative() {
             claim.due = None;
@@ -208,7 +239,10 @@ mod tests {
             let mut claims = claims(&[ours]);
             let (port, addr) = (PortId(0), cidr(ours).addr);
             assert!(claims.pop_due(Instant::ZERO).is_some());
+            assert_eq!(claims.take_contested(), None);
             claims.contest(Instant::from_millis(500), port, addr);
+            assert_eq!(claims.take_contested(), Some(addr));
+            assert_eq!(claims.take_contested(), None, "told once");
             assert_eq!(transcript(&mut claims, 500), []);
             assert!(claims.is_tentative(port, addr));
         }

@@ -20,10 +20,12 @@ use crate::id::PortId;
 use crate::list::{Link, List};
 use crate::wheel::Wheel;
 
+mod room;
 mod state;
 
+use room::Questions;
 pub use state::State;
-use state::{ANY, CLASSES, Class, UNUSED};
+use state::{CLASSES, Class, UNUSED};
 
 /// REACHABLE_TIME (RFC 4861 §10); drawn anew from half to one and a half of it (§6.3.2).
 const REACHABLE: Duration = Duration::from_secs(30);
@@ -52,6 +54,21 @@ struct Entry {
     mac: MacAddr,
     /// Last proof that it is reachable.
     confirmed: Instant,
+    /// The last question about it.
+    asked: Option<Instant>,
+    /// A connection got on with it.
+    proven: bool,
+}
+
+impl Entry {
+    fn class(&self) -> Class {
+        self.state.class(self.proven)
+    }
+
+    /// Whether we ever knew where it is.
+    fn is_known(&self) -> bool {
+        self.mac != MacAddr::default()
+    }
 }
 
 /// The state of a neighbour for somebody who wants to send.
@@ -59,7 +76,8 @@ struct Entry {
 pub enum Lookup {
     /// Its hardware address.
     Ready(MacAddr),
-    /// It is being asked; the slot names it until then. If `solicit`, the first question is due now.
+    /// It is being asked; the slot names it until then. If `solicit`, the first question is due now; else it was asked, or waits until that
+    /// many questions may be asked.
     Pending {
         /// In the cache.
         slot: u32,
@@ -127,6 +145,9 @@ pub struct Cache {
     /// Those asked for last: most segments go to few neighbours. Forgotten when anything about any neighbour changes but when it was confirmed.
     known: [Option<Known>; KNOWN],
     ended: VecDeque<Ended>,
+    questions: Questions,
+    /// Those being asked.
+    incomplete: u32,
     /// State of the generator of reachable times.
     jitter: u64,
 }
@@ -163,6 +184,8 @@ impl Cache {
             recent: [u32::MAX; RECENT],
             known: [None; KNOWN],
             ended: VecDeque::new(),
+            questions: Questions::new(max),
+            incomplete: 0,
             jitter,
         })
     }
@@ -192,10 +215,10 @@ impl Cache {
         counters: &mut Counters,
     ) -> Lookup {
         let Some(slot) = self.find(port, addr) else {
-            return match self.create(now, port, addr, &ANY, counters) {
+            return match self.create_unknown(now, port, addr, counters) {
                 Some(slot) => Lookup::Pending {
                     slot,
-                    solicit: true,
+                    solicit: self.may_ask(now, slot),
                 },
                 None => Lookup::Failed,
             };
@@ -242,12 +265,34 @@ impl Cache {
             return;
         };
         let entry = &mut self.entries[slot as usize];
+        if !entry.proven && entry.is_known() {
+            self.prove(slot);
+        }
+        let entry = &mut self.entries[slot as usize];
         match entry.state {
             // The timer looks at this when it fires.
             State::Reachable => entry.confirmed = now,
             State::Stale | State::Delay | State::Probe => self.set_reachable(now, slot),
             State::Incomplete | State::Failed => {}
         }
+    }
+
+    /// A connection over the neighbour had a time-out: it may have moved. It is asked at once, unless something came through it within the
+    /// last second (RFC 4861 §7.3.1: what the layers above know).
+    pub fn doubt(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+        let Some(slot) = self.find(port, addr) else {
+            return;
+        };
+        let entry = &self.entries[slot as usize];
+        let in_use = matches!(entry.state, State::Reachable | State::Stale | State::Delay);
+        let alive = entry.state == State::Reachable && now.since(entry.confirmed) < RETRANS;
+        if !in_use || alive {
+            return;
+        }
+        let next = entry.asked.map_or(now, |asked| now.max(asked + RETRANS));
+        self.set_state(slot, State::Probe);
+        self.entries[slot as usize].probes = 0;
+        self.wheel.schedule(slot, next);
     }
 
     /// A neighbour said something about its own address: RFC 4861 §7.2.5, step by step; RFC 826 in its terms. False if the address means
@@ -384,9 +429,11 @@ impl Cache {
             self.set_state(slot, state);
             self.entries[slot as usize].probes = 0;
         }
-        let entry = &mut self.entries[slot as usize];
-        entry.probes += 1;
         self.wheel.schedule(slot, now + RETRANS);
+        if !self.may_ask(now, slot) {
+            return None;
+        }
+        let entry = &self.entries[slot as usize];
         let to = (state == State::Probe).then_some(entry.mac);
         Some(Solicitation {
             port: entry.port,
@@ -453,10 +500,9 @@ impl Cache {
 
     fn set_state(&mut self, slot: u32, state: State) {
         self.forget_known();
-        let entry = &mut self.entries[slot as usize];
-        let old = std::mem::replace(&mut entry.state, state);
-        self.classes[old.class() as usize].remove(&mut self.links, slot);
-        self.classes[state.class() as usize].push_back(&mut self.links, slot);
+        let old = self.entries[slot as usize].class();
+        self.entries[slot as usize].state = state;
+        self.reclass(slot, old);
     }
 
     /// RFC 4861 §6.3.2.
@@ -467,90 +513,6 @@ impl Cache {
         self.jitter ^= self.jitter << 17;
         let millis = REACHABLE.as_millis() as u64;
         Duration::from_millis(millis / 2 + self.jitter % millis)
-    }
-
-    fn create(
-        &mut self,
-        now: Instant,
-        port: PortId,
-        addr: IpAddr,
-        victims: &[Class],
-        counters: &mut Counters,
-    ) -> Option<u32> {
-        let slot = match self.slots.alloc() {
-            Some(slot) => slot,
-            None => {
-                self.evict(victims, counters)?;
-                self.slots.alloc()?
-            }
-        };
-        let entry = Entry {
-            addr,
-            port,
-            state: State::Incomplete,
-            probes: 1,
-            mac: MacAddr::default(),
-            confirmed: now,
-        };
-        match self.entries.get_mut(slot as usize) {
-            Some(old) => *old = entry,
-            None => {
-                self.entries.push(entry);
-                self.links.push(Link::NEW);
-            }
-        }
-        let Self {
-            index,
-            entries,
-            hasher,
-            ..
-        } = self;
-        let rehash = |&slot: &u32| {
-            entries
-                .get(slot as usize)
-                .map_or(0, |entry| hash(hasher, entry.port, entry.addr))
-        };
-        index.insert_unique(hash(hasher, port, addr), slot, rehash);
-        self.classes[Class::Incomplete as usize].push_back(&mut self.links, slot);
-        self.wheel.schedule(slot, now + RETRANS);
-        Some(slot)
-    }
-
-    /// Makes room: of the first class in `victims` that has anybody, the one longest in it.
-    fn evict(&mut self, victims: &[Class], counters: &mut Counters) -> Option<()> {
-        let slot = victims
-            .iter()
-            .find_map(|&class| self.classes[class as usize].front())?;
-        let Entry {
-            port, addr, state, ..
-        } = self.entries[slot as usize];
-        if state == State::Incomplete {
-            self.ended.push_back(Ended {
-                slot,
-                port,
-                addr,
-                mac: None,
-            });
-        }
-        self.remove(slot);
-        counters.neighbour_evictions += 1;
-        Some(())
-    }
-
-    fn remove(&mut self, slot: u32) {
-        let Entry {
-            port, addr, state, ..
-        } = self.entries[slot as usize];
-        self.forget_known();
-        self.wheel.cancel(slot);
-        self.classes[state.class() as usize].remove(&mut self.links, slot);
-        if let Ok(found) = self
-            .index
-            .find_entry(hash(&self.hasher, port, addr), |&other| other == slot)
-        {
-            found.remove();
-        }
-        self.slots.free(slot);
     }
 
     /// The place in `recent`: cheap, and no harm if many share one.

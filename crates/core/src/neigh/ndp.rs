@@ -7,7 +7,8 @@ use wire::icmpv6::Icmpv6Message;
 use wire::ip::Protocol;
 use wire::ipv6::Ipv6Header;
 use wire::ndp::{
-    NdpMessage, NeighborAdvertisement, NeighborSolicitation, multicast_mac, solicited_node,
+    NdpMessage, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement, multicast_mac,
+    solicited_node,
 };
 use wire::time::Instant;
 
@@ -44,10 +45,11 @@ impl Net {
             NdpMessage::NeighborAdvertisement(message) => {
                 self.on_advertisement(at, src, dst, message, counters)
             }
+            NdpMessage::RouterAdvertisement(message) => {
+                self.on_router_advertisement(at, src, message, counters)
+            }
             // Routes are configured: nobody on the link can change them.
-            NdpMessage::RouterSolicitation(_)
-            | NdpMessage::RouterAdvertisement(_)
-            | NdpMessage::Redirect(_) => Err(Drop::NdpRouter),
+            NdpMessage::RouterSolicitation(_) | NdpMessage::Redirect(_) => Err(Drop::NdpRouter),
         }
     }
 
@@ -102,6 +104,33 @@ impl Net {
         let to = source_lladdr.map_or(To::NextHop(src.into()), To::Mac);
         self.advertise(at.now, at.port, target, src, to, counters);
         Ok(())
+    }
+
+    /// RFC 4861 §6.1.2, §6.3.4: it says where a router is, which may have moved. Routes are configured: nobody on the link can change them.
+    fn on_router_advertisement(
+        &mut self,
+        at: &Arrival,
+        src: Ipv6Addr,
+        message: &RouterAdvertisement,
+        counters: &mut Counters,
+    ) -> Result<(), Drop> {
+        if !src.is_unicast_link_local() || message.source_lladdr.is_some_and(MacAddr::is_multicast)
+        {
+            return Err(Drop::NdpInvalid);
+        }
+        let Some(mac) = message.source_lladdr.filter(|_| !self.is_local(src.into())) else {
+            return Err(Drop::NdpRouter);
+        };
+        let advertisement = Advertisement {
+            mac: Some(mac),
+            solicited: false,
+            override_flag: true,
+        };
+        let known = self
+            .neighbours
+            .advertise(at.now, at.port, src.into(), advertisement);
+        self.settle(counters);
+        if known { Ok(()) } else { Err(Drop::NdpRouter) }
     }
 
     /// RFC 4861 §7.1.2, §7.2.5; RFC 4862 §5.4.4.

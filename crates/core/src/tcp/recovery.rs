@@ -224,6 +224,7 @@ impl Conn<'_> {
     /// RFC 5682 §2.1-1.
     pub fn on_loss_timeout(&mut self, now: Instant) {
         self.review_path(now);
+        self.sh.net.doubt(now, &self.cold.path);
         let mss = u32::from(self.hot.mss);
         let first = !self.has(Flags::LOSS);
         let flight = self.hot.flight().min(self.hot.window.cwnd.max(mss));

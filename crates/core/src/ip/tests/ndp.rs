@@ -1,7 +1,7 @@
 use super::*;
 use wire::ndp::{
-    NdpMessage, NeighborAdvertisement, NeighborSolicitation, RouterSolicitation, multicast_mac,
-    solicited_node,
+    NdpMessage, NeighborAdvertisement, NeighborSolicitation, Prefixes, RouterAdvertisement,
+    RouterSolicitation, multicast_mac, solicited_node,
 };
 
 const STRANGER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x66]);
@@ -227,6 +227,43 @@ fn advertisements_resolve_what_was_asked_and_nothing_else() {
     );
     bench.send(PEER6.into(), &[0; 20]);
     assert_eq!(parse_ipv6(&bench.sent_one()).0.dst, STRANGER);
+}
+
+/// RFC 4861 §6.3.4.
+#[test]
+fn a_router_that_moves_says_so() {
+    let router: Ipv6Addr = "fe80::254".parse().unwrap();
+    let moved = |mac| {
+        NdpMessage::RouterAdvertisement(RouterAdvertisement {
+            hop_limit: 0,
+            managed: false,
+            other_config: false,
+            router_lifetime: Duration::from_secs(1_800),
+            reachable_time: Duration::ZERO,
+            retrans_timer: Duration::ZERO,
+            source_lladdr: Some(mac),
+            mtu: None,
+            prefixes: Prefixes::default(),
+        })
+    };
+    let mut bench = Bench::new();
+    let told = ndp(router, ALL_NODES, moved(PEER));
+    assert_eq!(
+        bench.consume(&told),
+        Some(Drop::NdpRouter),
+        "nobody we know"
+    );
+    bench.send(router.into(), &[0; 20]);
+    assert_eq!(bench.consume(&told), None);
+    bench.sent();
+    assert_eq!(
+        bench.consume(&ndp(router, ALL_NODES, moved(STRANGER))),
+        None
+    );
+    bench.send(router.into(), &[0; 20]);
+    assert_eq!(parse_ipv6(&bench.sent_one()).0.dst, STRANGER);
+    let forged = ndp(PEER6, ALL_NODES, moved(PEER));
+    assert_eq!(bench.consume(&forged), Some(Drop::NdpInvalid));
 }
 
 /// RFC 4862 §5.1, §5.4.2.

@@ -116,7 +116,8 @@ fn a_bound_source_decides_between_ports_with_the_same_prefix() {
         interface(1, &["2001:db8:1::1/64"]),
     ];
     let bench = Bench::with(&config(interfaces));
-    let second = "fe80::ff:fe00:1".parse().unwrap();
+    let ours = "2001:db8:1::1".parse().unwrap();
+    let second = crate::ip::link_local(our_mac(1), &[ours]).unwrap().into();
     let path = bench
         .net
         .path("fe80::9".parse().unwrap(), Some(second))

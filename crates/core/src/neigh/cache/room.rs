@@ -1,0 +1,187 @@
+//! Room in the cache and questions to the link: both are bounded, whoever makes us want to send.
+//!
+//! A flood from invented neighbours has us ask for each of them. It gets a share of the cache and so many questions a second; it delays
+//! nobody who is known, and asks nobody more often than once a second.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use wire::frame::MacAddr;
+use wire::time::Instant;
+
+use crate::counters::Counters;
+use crate::id::PortId;
+use crate::limit::RateLimiter;
+use crate::list::Link;
+
+use super::state::{Class, UNPROVEN};
+use super::{Cache, Entry, RETRANS, State, hash};
+
+/// Questions a second about neighbours that we know nothing of, in the long run.
+const RATE: u32 = 512;
+/// The same at once.
+const BURST: u32 = 2_048;
+/// One in so many places of the cache is for those being asked, ...
+const SHARE: u32 = 4;
+/// ... but not fewer than this.
+const LEAST: u32 = 16;
+/// How long silent connections keep their neighbour.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// How many questions there are and may be.
+#[derive(Debug)]
+pub(super) struct Questions {
+    /// About those that we know nothing of ...
+    unknown: RateLimiter,
+    /// ... and those whose hardware address we knew: a flood of the others takes none from them.
+    known: RateLimiter,
+    /// Places for those being asked.
+    places: u32,
+}
+
+impl Questions {
+    pub(super) fn new(max: u32) -> Self {
+        Self {
+            unknown: RateLimiter::new(RATE, BURST),
+            known: RateLimiter::new(RATE, BURST),
+            places: (max / SHARE).max(LEAST),
+        }
+    }
+}
+
+impl Cache {
+    /// Takes a question about a neighbour, if one may be asked now.
+    /// RFC 1122 §2.3.2-1; RFC 4861 §7.2.2-2.
+    pub(super) fn may_ask(&mut self, now: Instant, slot: u32) -> bool {
+        let entry = &mut self.entries[slot as usize];
+        let limit = match (entry.state, entry.is_known()) {
+            // One host hears it, which we know.
+            (State::Probe, _) => None,
+            (_, true) => Some(&mut self.questions.known),
+            (_, false) => Some(&mut self.questions.unknown),
+        };
+        let allowed = limit.is_none_or(|limit| limit.allow(now));
+        if allowed {
+            entry.probes += 1;
+            entry.asked = Some(now);
+        }
+        allowed
+    }
+
+    /// A connection got on with a neighbour: others cannot take its place.
+    #[cold]
+    pub(super) fn prove(&mut self, slot: u32) {
+        let old = self.entries[slot as usize].class();
+        self.entries[slot as usize].proven = true;
+        self.reclass(slot, old);
+    }
+
+    /// Moves an entry from the list of class `old` to that of its own.
+    pub(super) fn reclass(&mut self, slot: u32, old: Class) {
+        let class = self.entries[slot as usize].class();
+        self.classes[old as usize].remove(&mut self.links, slot);
+        self.classes[class as usize].push_back(&mut self.links, slot);
+        match (old == Class::Incomplete, class == Class::Incomplete) {
+            (false, true) => self.incomplete += 1,
+            (true, false) => self.incomplete -= 1,
+            _ => {}
+        }
+    }
+
+    /// An entry for a neighbour to be asked; `None`: there is no room for more such.
+    pub(super) fn create_unknown(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        counters: &mut Counters,
+    ) -> Option<u32> {
+        if self.incomplete >= self.questions.places {
+            return None;
+        }
+        self.create(now, port, addr, &UNPROVEN, counters)
+    }
+
+    /// An entry that is [`State::Incomplete`] and was not asked yet, if need be in the place of one of `victims`.
+    pub(super) fn create(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        victims: &[Class],
+        counters: &mut Counters,
+    ) -> Option<u32> {
+        let slot = match self.slots.alloc() {
+            Some(slot) => slot,
+            None => {
+                self.evict(now, victims, counters)?;
+                self.slots.alloc()?
+            }
+        };
+        let entry = Entry {
+            addr,
+            port,
+            state: State::Incomplete,
+            probes: 0,
+            mac: MacAddr::default(),
+            confirmed: now,
+            asked: None,
+            proven: false,
+        };
+        match self.entries.get_mut(slot as usize) {
+            Some(old) => *old = entry,
+            None => {
+                self.entries.push(entry);
+                self.links.push(Link::NEW);
+            }
+        }
+        let Self {
+            index,
+            entries,
+            hasher,
+            ..
+        } = self;
+        let rehash = |&slot: &u32| {
+            entries
+                .get(slot as usize)
+                .map_or(0, |entry| hash(hasher, entry.port, entry.addr))
+        };
+        index.insert_unique(hash(hasher, port, addr), slot, rehash);
+        self.classes[Class::Incomplete as usize].push_back(&mut self.links, slot);
+        self.incomplete += 1;
+        self.wheel.schedule(slot, now + RETRANS);
+        Some(slot)
+    }
+
+    /// Makes room, if anybody may go.
+    fn evict(&mut self, now: Instant, victims: &[Class], counters: &mut Counters) -> Option<()> {
+        let slot = victims
+            .iter()
+            .find_map(|&class| self.longest_in(class, now))?;
+        self.remove(slot);
+        counters.neighbour_evictions += 1;
+        Some(())
+    }
+
+    /// Who has been in `class` longest, if it may go: not within a second of a question about it, which could be asked again.
+    fn longest_in(&self, class: Class, now: Instant) -> Option<u32> {
+        let slot = self.classes[class as usize].front()?;
+        let entry = &self.entries[slot as usize];
+        let settled = entry.asked.is_none_or(|asked| now.since(asked) >= RETRANS);
+        let silent = class != Class::Idle || now.since(entry.confirmed) >= SILENCE;
+        (settled && silent).then_some(slot)
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        let entry = self.entries[slot as usize];
+        self.forget_known();
+        self.wheel.cancel(slot);
+        self.classes[entry.class() as usize].remove(&mut self.links, slot);
+        self.incomplete -= u32::from(entry.class() == Class::Incomplete);
+        let hash = hash(&self.hasher, entry.port, entry.addr);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
+            found.remove();
+        }
+        self.slots.free(slot);
+    }
+}
