@@ -119,6 +119,20 @@ static __always_inline __u32 place(__u32 next, __u32 read, __u32 size, __u32 end
 	return size < read ? 0 : FULL;
 }
 
+// Loads bytes of the frame. Each bound is checked of the very register that holds the length, whatever the compiler would rather do: before
+// Linux 6.13 the verifier does not know of one what was checked of a value derived from it.
+static __always_inline int load(struct __sk_buff *skb, __u32 from, __u8 *to, __u32 len, __u32 shortest, __u32 longest)
+{
+	barrier_var(len);
+	if (len < shortest)
+		return -1;
+	barrier_var(len);
+	if (len > longest)
+		return -1;
+	barrier_var(len);
+	return bpf_skb_load_bytes(skb, from, to, len);
+}
+
 static __always_inline int copy(struct __sk_buff *skb, __u8 *to, __u32 len, __u32 longest)
 {
 	struct {
@@ -127,13 +141,12 @@ static __always_inline int copy(struct __sk_buff *skb, __u8 *to, __u32 len, __u3
 	} tag = { .type = bpf_htons(TYPE_VLAN) };
 
 	if (!skb->vlan_present)
-		return len < SHORTEST || len > longest || bpf_skb_load_bytes(skb, 0, to, len);
+		return load(skb, 0, to, len, SHORTEST, longest);
 	tag.tci = bpf_htons(skb->vlan_tci);
 	if (bpf_skb_load_bytes(skb, 0, to, 12))
 		return -1;
 	__builtin_memcpy(to + 12, &tag, sizeof(tag));
-	len -= 16;
-	return len < 2 || len > longest - 16 || bpf_skb_load_bytes(skb, 12, to + 16, len);
+	return load(skb, 12, to + 16, len - 16, 2, longest - 16);
 }
 
 // Returns where the frame lies, FULL if it found no room.

@@ -5,6 +5,7 @@
 //! where a thread stands in for it while it makes none. An application cannot tell which, except by speed.
 
 mod affinity;
+mod claim;
 mod clock;
 pub mod config;
 mod context;
@@ -12,6 +13,7 @@ mod driver;
 pub mod epoll;
 mod errno;
 pub mod executor;
+pub mod interfaces;
 pub mod kernel;
 mod lent;
 mod link;

@@ -66,11 +66,18 @@ pub(crate) fn exchange(seats: usize, mtu: u16) -> io::Result<Arc<Exchange>> {
     Exchange::new(u8::try_from(seats).unwrap_or(u8::MAX), mtu)
 }
 
-/// Prepares the link of a checked configuration.
-pub(crate) fn prepare(config: &Config, spec: &IoSpec, processors: usize) -> io::Result<Prepared> {
+/// Prepares the link of a checked configuration; if `fresh`, no process had our addresses on it before.
+pub(crate) fn prepare(
+    config: &Config,
+    spec: &IoSpec,
+    processors: usize,
+    fresh: bool,
+) -> io::Result<Prepared> {
     match spec {
         IoSpec::Afxdp(name) => {
-            let prepared = XdpPrepared::new(&xdp_config(config, name, processors))?;
+            let mut xdp = xdp_config(config, name, processors)?;
+            xdp.probe = fresh && !config.force_address;
+            let prepared = XdpPrepared::new(&xdp)?;
             Ok(Prepared::Xdp(Box::new(prepared)))
         }
         IoSpec::Shm(_) | IoSpec::Tap(_) | IoSpec::Loop(_) => Ok(Prepared::Other),
@@ -206,8 +213,13 @@ fn queues(config: &Config) -> u16 {
     u16::try_from(config.cores.clamp(1, MAX_QUEUES)).unwrap_or(1)
 }
 
-fn xdp_config(config: &Config, name: &str, processors: usize) -> XdpConfig {
-    let addresses: Vec<IpAddr> = config.addresses.iter().map(|cidr| cidr.addr).collect();
+fn xdp_config(config: &Config, name: &str, processors: usize) -> io::Result<XdpConfig> {
+    let mut addresses: Vec<IpAddr> = config.addresses.iter().map(|cidr| cidr.addr).collect();
+    // The stack gives itself one, where it has others of IPv6.
+    let mac = config
+        .mac
+        .map_or_else(|| Ok(netlink::link(name)?.mac), Ok::<_, io::Error>)?;
+    addresses.extend(mtcp_core::link_local(mac, &addresses).map(IpAddr::V6));
     let mut xdp = XdpConfig::new(name, addresses);
     let wanted = match config.cores {
         // As many contexts as both processors and queues allow; an interface that cannot say has one.
@@ -217,7 +229,7 @@ fn xdp_config(config: &Config, name: &str, processors: usize) -> XdpConfig {
     };
     xdp.ports = u16::try_from(wanted).ok();
     xdp.processes = config.processes;
-    xdp
+    Ok(xdp)
 }
 
 fn xdp(prepared: &mut XdpPrepared) -> io::Result<Links> {

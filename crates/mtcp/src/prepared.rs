@@ -59,16 +59,17 @@ fn testaments(config: &Config, seats: u8, found: Option<Testaments>) -> io::Resu
     found.map_or_else(|| Testaments::new(seats, config.holdings()), Ok)
 }
 
-/// Prepares the link, which others may have for so long.
+/// Prepares the link, which others may have for so long. If `fresh`, nobody had our addresses on it before.
 fn prepare_link(
     config: &Config,
     spec: &IoSpec,
     processors: usize,
     patience: Duration,
+    fresh: bool,
 ) -> io::Result<link::Prepared> {
     let end = clock::now() + patience;
     loop {
-        match link::prepare(config, spec, processors) {
+        match link::prepare(config, spec, processors, fresh) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && clock::now() < end => {
                 thread::sleep(RETRY);
             }
@@ -102,11 +103,15 @@ impl Prepared {
 
     fn make(config: Config, part: Part) -> Result<Self, SetupError> {
         config.check()?;
+        config.check_addresses()?;
         let spec = config.link()?;
         let processors = processors(&config)?;
         let failed = |error: io::Error| SetupError(error.to_string());
         let (found, patience) = part.ask(&config, &spec);
-        let link = prepare_link(&config, &spec, processors.len(), patience).map_err(failed)?;
+        // Who goes on for others has their addresses already.
+        let fresh = patience.is_zero() && !matches!(part, Part::Executor(_));
+        let link =
+            prepare_link(&config, &spec, processors.len(), patience, fresh).map_err(failed)?;
         let exchange = link.exchange().map_err(failed)?;
         let seats = exchange.as_ref().map(|exchange| exchange.seats());
         let testaments = match (part, seats) {

@@ -167,6 +167,11 @@ impl Runner {
                 });
             }
         }
+        while let Some(address) = stack.take_contested() {
+            log::warn!(
+                "another host has {address}, too: connections to it may break; give one of the two another address"
+            );
+        }
         self.has_work |= frames > 0;
         self.moderation.found(frames, stack.near_rtt(), now);
         if frames > 0 || is_due {

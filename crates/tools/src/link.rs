@@ -74,6 +74,9 @@ pub(crate) struct LinkArgs {
     /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several allowed)
     #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
     pub(crate) addr: Vec<Address>,
+    /// Take an address although the kernel or another host has it: this machine is then cut off from it
+    #[arg(long)]
+    pub(crate) force_address: bool,
     /// Default gateway (one per family)
     #[arg(long, value_name = "G", value_delimiter = ',')]
     pub(crate) gateway: Vec<IpAddr>,
@@ -152,6 +155,7 @@ impl LinkArgs {
         let mut config = config.unwrap_or_default();
         self.apply(&spec, &mut config)?;
         check_link(&spec)?;
+        config.check_addresses().map_err(anyhow::Error::msg)?;
         Ok(config)
     }
 
@@ -261,6 +265,7 @@ impl LinkArgs {
                 "give --addr, like --addr 10.0.0.2/24",
             ));
         }
+        config.force_address |= self.force_address;
         if !self.gateway.is_empty() {
             config.gateways.clone_from(&self.gateway);
         }
@@ -333,12 +338,13 @@ impl LinkArgs {
 fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
     match spec {
         IoSpec::Afxdp(name) => {
-            if !std::path::Path::new("/sys/class/net").join(name).exists() {
-                return Err(Failure::error(
-                    format!("there is no interface '{name}'"),
+            mtcp::interfaces::find(name).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Failure::error(
+                    format!("there is no interface '{name}' in this network namespace"),
                     "see 'ip link' for those that exist",
-                ));
-            }
+                ),
+                _ => Failure::error(error.to_string(), "see 'mtcp doctor'"),
+            })?;
             privileged(&format!("AF_XDP on '{name}'"))
         }
         IoSpec::Tap(name) => privileged(&format!("the TAP device '{name}'")),

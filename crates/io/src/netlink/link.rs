@@ -4,8 +4,8 @@ use std::io;
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, LinkXdp, State,
-    XdpAttached,
+    InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    LinkXdp, State, XdpAttached,
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use wire::frame::MacAddr;
@@ -55,6 +55,8 @@ pub struct Link {
     pub state: OperState,
     /// Whether it is the loopback interface.
     pub loopback: bool,
+    /// Whether its frames begin with Ethernet headers.
+    pub ethernet: bool,
     /// Kind of a virtual interface (`veth`, `tun`, …); none for a physical one.
     pub kind: Option<String>,
     /// Receive queues it was made with; see [`super::ethtool::queues`] for those in use.
@@ -151,6 +153,7 @@ fn from_message(message: LinkMessage) -> Link {
         admin_up: message.header.flags.contains(LinkFlags::Up),
         state: OperState::Unknown,
         loopback: message.header.flags.contains(LinkFlags::Loopback),
+        ethernet: message.header.link_layer_type == LinkLayerType::Ether,
         kind: None,
         rx_queues: 1,
         tx_queues: 1,

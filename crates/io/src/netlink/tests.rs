@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn loopback_is_found_by_name_and_by_index() {
     let lo = link("lo").unwrap();
-    assert!(lo.loopback);
+    assert!(lo.loopback && !lo.ethernet);
     assert_eq!(lo.mac, wire::frame::MacAddr::default());
     assert_eq!(lo.xdp, XdpAttachment::None);
     assert_eq!(link_by_index(lo.index).unwrap(), lo);

@@ -69,8 +69,9 @@ pub enum ZeroCopy {
 /// Which received frames are passed on as [`wire::frame::RxChecksum::Trusted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChecksumPolicy {
-    /// On a veth, frames whose transport checksum is visibly unfinished (it holds the pseudo-header sum that a kernel leaves for
-    /// the device to finish): they come from this machine's memory and no wire can have damaged them. No others.
+    /// On virtual devices and in generic mode, frames whose transport checksum is visibly unfinished (it holds the pseudo-header sum that a
+    /// kernel leaves for the device to finish): they come from this machine's memory, or its host's, and no wire can have damaged them. No
+    /// others.
     #[default]
     Auto,
     /// All. Only for links that check frames themselves.
@@ -99,6 +100,8 @@ pub struct XdpConfig {
     pub frames: Option<u32>,
     /// Which transport checksums are trusted.
     pub checksums: ChecksumPolicy,
+    /// Ask first whether another host has one of the addresses.
+    pub probe: bool,
 }
 
 impl XdpConfig {
@@ -113,6 +116,7 @@ impl XdpConfig {
             zero_copy: ZeroCopy::Auto,
             frames: None,
             checksums: ChecksumPolicy::Auto,
+            probe: false,
         }
     }
 
@@ -127,6 +131,7 @@ impl XdpConfig {
             zero_copy: _,
             frames,
             checksums: _,
+            probe: _,
         } = self;
         if addresses.is_empty() {
             return Err(invalid(format_args!(
@@ -179,14 +184,22 @@ impl XdpConfig {
     }
 }
 
-/// The smallest frame that holds an IP packet of `mtu` bytes on `interface`.
-pub(super) fn frame_size(interface: &str, mtu: u32) -> io::Result<u32> {
-    let need = mtu.saturating_add(LINK_HEADER + HEADROOM);
+/// Drivers that tell their device of frames in whole KiB, rounded down, and cut what is longer without a word: of 2048 bytes 1792 are left
+/// behind the headroom, and that is one.
+const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
+
+/// The smallest frame that holds an IP packet of `mtu` bytes on `interface`, whose driver this is.
+pub(super) fn frame_size(interface: &str, mtu: u32, driver: &str) -> io::Result<u32> {
+    let need = mtu.saturating_add(LINK_HEADER);
+    let room = |size: u32| match size - HEADROOM {
+        room if WHOLE_KIB.contains(&driver) => room / 1024 * 1024,
+        room => room,
+    };
     FRAME_SIZES
         .into_iter()
-        .find(|size| *size >= need)
+        .find(|size| room(*size) >= need)
         .ok_or_else(|| {
-            let most = 4096 - LINK_HEADER - HEADROOM;
+            let most = room(4096) - LINK_HEADER;
             invalid(format_args!(
                 "XDP on {interface}: its MTU of {mtu} bytes does not fit a frame of 4096; \
              set one of at most {most} (`ip link set {interface} mtu {most}`)"
@@ -269,12 +282,23 @@ mod tests {
 
     #[test]
     fn frames_are_as_small_as_the_mtu_allows() {
-        assert_eq!(frame_size("eth0", 1500).unwrap(), 2048);
-        assert_eq!(frame_size("eth0", 1774).unwrap(), 2048);
-        assert_eq!(frame_size("eth0", 1775).unwrap(), 4096);
-        assert_eq!(frame_size("eth0", 3822).unwrap(), 4096);
-        let error = frame_size("eth0", 3823).unwrap_err();
+        assert_eq!(frame_size("eth0", 1500, "virtio_net").unwrap(), 2048);
+        assert_eq!(frame_size("eth0", 1774, "virtio_net").unwrap(), 2048);
+        assert_eq!(frame_size("eth0", 1775, "virtio_net").unwrap(), 4096);
+        assert_eq!(frame_size("eth0", 3822, "virtio_net").unwrap(), 4096);
+        let error = frame_size("eth0", 3823, "virtio_net").unwrap_err();
         assert!(error.to_string().contains("ip link set eth0 mtu 3822"));
-        assert!(frame_size("eth0", u32::MAX).is_err());
+        assert!(frame_size("eth0", u32::MAX, "virtio_net").is_err());
+    }
+
+    #[test]
+    fn devices_that_know_whole_kib_get_frames_that_hold_the_mtu_so() {
+        for driver in WHOLE_KIB {
+            assert_eq!(frame_size("eth0", 1006, driver).unwrap(), 2048);
+            assert_eq!(frame_size("eth0", 1500, driver).unwrap(), 4096);
+            assert_eq!(frame_size("eth0", 3054, driver).unwrap(), 4096);
+            let error = frame_size("eth0", 3055, driver).unwrap_err();
+            assert!(error.to_string().contains("at most 3054"), "{error}");
+        }
     }
 }

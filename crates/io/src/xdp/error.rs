@@ -45,6 +45,7 @@ pub(super) const SOCKET: &str = "make an AF_XDP socket";
 pub(super) const REGISTER: &str = "register frame memory";
 pub(super) const BIND: &str = "bind to a queue";
 pub(super) const MAP: &str = "map what traffic control writes into";
+pub(super) const LISTEN: &str = "listen to what is said of neighbours";
 pub(super) const JOIN: &str = "listen to neighbour solicitations";
 
 fn remedy(interface: &str, what: &str, errno: i32) -> Option<String> {

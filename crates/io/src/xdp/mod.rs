@@ -8,6 +8,8 @@
 //!
 //! On a veth pair a third (`bpf/volley.bpf.c`) sends the frames of a turn in one call, where the kernel is Linux 6.15 or newer.
 //!
+//! What is said beside us and concerns us comes through packet sockets (`overhear`).
+//!
 //! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
 //! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer, and a frame size that holds the MTU
 //! (at most 3822 bytes).
@@ -16,12 +18,15 @@ mod bundles;
 mod checksum;
 mod config;
 mod error;
+mod filter;
 mod interface;
 mod lanes;
 mod letters;
 mod mapping;
+mod overhear;
 mod port;
 mod prepared;
+mod probe;
 mod program;
 mod queue;
 mod rings;

@@ -16,6 +16,7 @@ use crate::{context, poll, virtio};
 
 use super::checksum;
 use super::config::LINK_HEADER;
+use super::overhear::Overheard;
 use super::program::{Mode, Program};
 use super::queue::Queue;
 use super::syn_offload::Clock;
@@ -24,6 +25,8 @@ use super::syn_offload::Clock;
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Frames that the kernel had no room for are offered again after this.
 const RETRY: Duration = Duration::from_millis(1);
+/// Who does not sleep listens this often to what is said beside the stack.
+const LISTEN: Duration = Duration::from_millis(10);
 
 /// Which received frames are marked as trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,9 @@ pub struct XdpPort {
     gone: bool,
     /// Of what answers SYNs.
     clock: Option<Clock>,
+    /// What is said beside the stack, and when to listen to it again.
+    overheard: Option<Overheard>,
+    listen_at: Instant,
     // Goes last: the sockets leave its map before it is detached.
     program: Arc<Program>,
 }
@@ -109,8 +115,30 @@ impl XdpPort {
             interface: link.name.as_str().into(),
             gone: false,
             clock: None,
+            overheard: None,
+            listen_at: Instant::ZERO,
             program: Arc::clone(program),
         }
+    }
+
+    /// Has it receive what is said beside the stack, too.
+    pub(super) fn listen_beside(&mut self, overheard: Option<Overheard>) {
+        self.overheard = overheard;
+    }
+
+    /// Reads what was said beside the stack. Returns whether there is something.
+    fn listen(&mut self) -> bool {
+        self.overheard.as_mut().is_some_and(Overheard::listen)
+    }
+
+    fn has_heard(&self) -> bool {
+        self.overheard.as_ref().is_some_and(Overheard::has_heard)
+    }
+
+    /// What ends a sleep.
+    fn bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let beside = self.overheard.iter().flat_map(Overheard::bells);
+        self.queues.iter().map(Queue::bell).chain(beside)
     }
 
     /// How frames come in and go out.
@@ -191,6 +219,10 @@ impl Port for XdpPort {
         if let Some(clock) = &self.clock {
             clock.set(now);
         }
+        if now >= self.listen_at {
+            self.listen_at = now + LISTEN;
+            self.listen();
+        }
     }
 
     fn syn_offload(&mut self) -> Option<Box<dyn SynOffload>> {
@@ -200,6 +232,9 @@ impl Port for XdpPort {
     }
 
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
+        if let Some(overheard) = self.overheard.as_mut().filter(|heard| heard.has_heard()) {
+            return overheard.lend(each);
+        }
         let count = self.queues.len();
         let ready = (0..count)
             .map(|step| (self.next + step) % count)
@@ -216,9 +251,11 @@ impl Port for XdpPort {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.queues
-            .iter_mut()
-            .any(|queue| queue.has_received() || queue.is_stuck())
+        self.has_heard()
+            || self
+                .queues
+                .iter_mut()
+                .any(|queue| queue.has_received() || queue.is_stuck())
     }
 
     fn gathers(&self) -> Gathers {
@@ -241,26 +278,33 @@ impl Port for XdpPort {
         let most = self.sleep_at_most();
         let timeout = timeout.map_or(most, |timeout| timeout.min(most));
         let mut fds: Vec<PollFd<'_>> = self
-            .queues
-            .iter()
-            .map(|queue| PollFd::from_borrowed_fd(queue.bell(), PollFlags::IN))
+            .bells()
+            .map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN))
             .collect();
+        let beside = self.queues.len()..fds.len();
         fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
         let slept = poll::sleep_or_signal(&mut fds, Some(timeout));
         let received = fds
             .iter()
             .take(self.queues.len())
             .any(|fd| fd.revents() == PollFlags::IN);
+        let said = fds.get(beside).unwrap_or_default();
+        let heard = said.iter().any(|fd| !fd.revents().is_empty());
         self.get_up();
         slept?;
-        if received { Ok(()) } else { self.check_link() }
+        if heard && self.listen() || received {
+            Ok(())
+        } else {
+            self.check_link()
+        }
     }
 
     fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
-        if !self.lie_down() {
+        // Whoever sleeps does not say on which of them.
+        if self.listen() || !self.lie_down() {
             return Ok(Some(Duration::ZERO));
         }
-        fds.extend(self.queues.iter().map(|queue| queue.bell().as_raw_fd()));
+        fds.extend(self.bells().map(|bell| bell.as_raw_fd()));
         Ok(Some(self.sleep_at_most()))
     }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use aya::programs::ProgramError;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::context::{error, invalid};
@@ -13,10 +14,12 @@ use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 
 use super::bundles::Bundles;
 use super::config::{AttachMode, ChecksumPolicy, Frames, XdpConfig, ZeroCopy, frame_size};
-use super::error::{ATTACH, BIND, LOAD, MAP, REGISTER, SOCKET, errno, explain};
+use super::error::{ATTACH, BIND, LISTEN, LOAD, MAP, REGISTER, SOCKET, errno, explain};
 use super::interface::XdpInterface;
 use super::lanes::Lanes;
+use super::overhear::Overheard;
 use super::port::{Trust, XdpPort};
+use super::probe::Probe;
 use super::program::{Attachment, Mode, Program};
 use super::queue::{Extras, Queue};
 use super::socket::XskSocket;
@@ -36,6 +39,8 @@ pub struct XdpPrepared {
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
     armed: Vec<((XskSocket, Lanes), Extras)>,
+    /// What listens beside them.
+    overheard: Option<Overheard>,
 }
 
 impl XdpPrepared {
@@ -48,10 +53,12 @@ impl XdpPrepared {
         let name = config.interface.as_str();
         let link = netlink::link(name)?;
         check_link(&link)?;
+        let probe = probe(config, &link)?;
         let queues = ethtool::queues(name)
             .map_err(|cause| error(format_args!("XDP on {name}"), cause))?
             .rx;
-        let size = frame_size(name, link.mtu)?;
+        let driver = ethtool::driver(name).unwrap_or_default();
+        let size = frame_size(name, link.mtu, &driver)?;
         let program = attach(config, &link, queues)?;
         let receives = program.attachment != Attachment::TrafficControl;
         let frames = config.frames_per_queue(queues, receives, size);
@@ -63,8 +70,10 @@ impl XdpPrepared {
             queues,
             frames,
             armed: Vec::new(),
+            overheard: None,
         };
         port_count(config, prepared.hand(0).len())?;
+        refuse_taken(probe, &prepared.link)?;
         Ok(prepared)
     }
 
@@ -110,6 +119,11 @@ impl XdpPrepared {
             };
             self.armed.push(((socket, lanes), extras));
         }
+        if self.overheard.is_none() {
+            let overheard = Overheard::new(self.link.index, &self.config.addresses)
+                .map_err(|error| explain(name, LISTEN, &error))?;
+            self.overheard = Some(overheard);
+        }
         trim_heap();
         Ok(())
     }
@@ -146,6 +160,7 @@ impl XdpPrepared {
     /// Gives up sockets that were made by another process: their memory is not this one's.
     pub fn disarm(&mut self) {
         self.armed.clear();
+        self.overheard = None;
     }
 
     /// Binds the sockets to the first share of the queues that no other process has.
@@ -202,10 +217,15 @@ impl XdpPrepared {
             frames.size
         );
         let ports = port_count(&self.config, bound.len())?;
-        let trust = trust(&self.config, &self.link);
+        let trust = trust(&self.config, &self.link, mode.attachment);
         let port = |queues| XdpPort::new(&self.link, queues, ports, mode, trust, &self.program);
+        let mut ports: Vec<XdpPort> = deal(bound, ports).into_iter().map(port).collect();
+        // What one stack hears of neighbours, it tells the others.
+        if let Some(first) = ports.first_mut() {
+            first.listen_beside(self.overheard.take());
+        }
         Ok(XdpInterface {
-            ports: deal(bound, ports).into_iter().map(port).collect(),
+            ports,
             share,
             mode,
             link: self.link.clone(),
@@ -221,6 +241,13 @@ fn check_link(link: &Link) -> io::Result<()> {
             "XDP on {name}: the loopback interface has no hardware addresses; use a veth pair"
         )));
     }
+    if !link.ethernet {
+        let kind = link.kind.as_deref().unwrap_or("unknown");
+        return Err(invalid(format_args!(
+            "XDP on {name}: frames of a device of kind '{kind}' have no Ethernet headers, which the stack needs; use the interface below it, \
+             or a TAP device"
+        )));
+    }
     if !link.admin_up {
         return Err(explain(
             name,
@@ -229,7 +256,9 @@ fn check_link(link: &Link) -> io::Result<()> {
         ));
     }
     if link.state == OperState::Down {
-        log::warn!("XDP on {name}: no carrier yet");
+        log::warn!(
+            "XDP on {name}: no carrier: nothing comes or goes until the cable or the peer is there (`ip link show {name}`)"
+        );
     }
     if link.xdp != XdpAttachment::None {
         return Err(explain(
@@ -239,6 +268,30 @@ fn check_link(link: &Link) -> io::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Asks whether another host has our addresses, if it is to be asked and somebody could answer.
+fn probe(config: &XdpConfig, link: &Link) -> io::Result<Option<Probe>> {
+    if !config.probe || link.state == OperState::Down {
+        return Ok(None);
+    }
+    Probe::start(link.index, link.mac, &config.addresses)
+        .map(Some)
+        .map_err(|error| explain(&link.name, LISTEN, &error))
+}
+
+/// Fails if somebody answered.
+fn refuse_taken(probe: Option<Probe>, link: &Link) -> io::Result<()> {
+    let holder = probe.map(Probe::finish).transpose()?.flatten();
+    let Some((address, mac)) = holder else {
+        return Ok(());
+    };
+    let name = &link.name;
+    let text = format!(
+        "address {address} is in use by another host on {name}, {mac}: choose another, or take it all the same with --force-address \
+         (force_address = yes)"
+    );
+    Err(io::Error::new(io::ErrorKind::AddrInUse, text))
 }
 
 fn port_count(config: &XdpConfig, queues: usize) -> io::Result<u16> {
@@ -302,10 +355,21 @@ fn attach(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
     if takes_letters(config, link, queues) {
         match Program::attach_letters(&link.name, link.index, &config.addresses) {
             Ok(program) => return Ok(program),
-            Err(error) => log::debug!("XDP on {}: no traffic control: {error}", link.name),
+            Err(error) => tell_fall_back(&link.name, &*error),
         }
     }
     attach_xdp(config, link, queues)
+}
+
+/// Says that frames come by XDP instead of traffic control. That the kernel does not take the program is a fault; that it is too old, or
+/// told to do otherwise, is not.
+fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
+    match error.downcast_ref::<ProgramError>() {
+        Some(ProgramError::LoadError { io_error, .. }) => log::warn!(
+            "XDP on {name}: this kernel refuses the program for traffic control ({io_error}): going on with XDP, which is slower here"
+        ),
+        _ => log::info!("XDP on {name}: no traffic control: {error}"),
+    }
 }
 
 /// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
@@ -366,10 +430,15 @@ fn zero_copy(queues: &[Queue]) -> io::Result<bool> {
     Ok(true)
 }
 
-fn trust(config: &XdpConfig, link: &Link) -> Trust {
+/// A checksum that is visibly unfinished was left so by a kernel, for whoever takes the frame off this machine. On a virtual device of any
+/// kind that may be the kernel of this machine, or of the one that this one is a guest of; so it may where frames come as the kernel has
+/// them. A card that hands out its own frames has checked them, or they are wrong.
+fn trust(config: &XdpConfig, link: &Link, attachment: Attachment) -> Trust {
+    let as_the_kernel_has_them =
+        matches!(attachment, Attachment::Generic | Attachment::TrafficControl);
     match config.checksums {
         ChecksumPolicy::Trust => Trust::All,
-        ChecksumPolicy::Auto if link.is_veth() => Trust::Unfinished,
+        ChecksumPolicy::Auto if link.kind.is_some() || as_the_kernel_has_them => Trust::Unfinished,
         ChecksumPolicy::Auto | ChecksumPolicy::Verify => Trust::None,
     }
 }

@@ -242,9 +242,8 @@ fn attach(
         },
     };
     if let Some(error) = error {
-        log::info!(
-            "{}; going on with generic XDP",
-            explain(interface, ATTACH, &error)
+        log::warn!(
+            "XDP on {interface}: no native XDP ({error}): going on with generic XDP, which is slower"
         );
     }
     match attach(XdpMode::Skb) {

@@ -54,7 +54,8 @@ impl XskSocket {
             tx_metadata_len: TxWords::LEN as u32,
         };
         match self.set(libc::XDP_UMEM_REG, &memory) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            // Before Linux 6.11. Whatever else is wrong is wrong without it, too.
+            Err(_) => {
                 (memory.flags, memory.tx_metadata_len) = (0, 0);
                 self.set(libc::XDP_UMEM_REG, &memory).map(|()| false)
             }

@@ -86,6 +86,8 @@ table! {
         |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");
     new addr: "ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated. Without one, MTCP_ADDR of the environment counts.",
         |c, v| { c.addresses.extend(value::list(v, |w| w.parse::<Cidr>())?); Ok(()) }, |c| join(&c.addresses, |a| format!("{}/{}", a.addr, a.prefix_len));
+    new force_address: "yes | no", "Take our addresses although the kernel or another host has them: the host is then cut off from them.",
+        |c, v| { c.force_address = value::switch(v)?; Ok(()) }, |c| show_switch(c.force_address);
     new gateway: "ADDRESS ...", "Default gateways, one per family.",
         |c, v| { c.gateways.extend(value::list(v, value::address)?); Ok(()) }, |c| join(&c.gateways, ToString::to_string);
     new route: "NETWORK/LENGTH[@GATEWAY] ...", "Further routes; the line may be repeated.",

@@ -76,6 +76,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// Our addresses.
     pub addresses: Vec<Cidr>,
+    /// Take our addresses although the kernel or another host has them.
+    pub force_address: bool,
     /// Default gateways, at most one per family.
     pub gateways: Vec<IpAddr>,
     /// Further routes.
@@ -155,6 +157,7 @@ impl Default for Config {
             io_as: None,
             interfaces: Vec::new(),
             addresses: Vec::new(),
+            force_address: false,
             gateways: Vec::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),

@@ -1,12 +1,11 @@
 //! A network interface: driver, queues, offloads, who else uses it.
 
-use std::path::Path;
 use std::process::Command;
 
+use mtcp::interfaces::{self, Interface, OperState};
 use serde_json::Value;
 
 use super::check::Check;
-use super::system::text;
 
 /// Drivers that run XDP programs themselves ("native").
 const NATIVE: &[&str] = &[
@@ -63,42 +62,45 @@ const ZERO_COPY: &[&str] = &[
 
 /// All that is to say about interface `name`.
 pub(crate) fn check(name: &str) -> Vec<Check> {
-    let base = Path::new("/sys/class/net").join(name);
-    if !base.exists() {
-        return vec![Check::fail(
-            name,
-            "there is no such interface",
-            "see 'ip link' for those that exist",
-        )];
-    }
-    let link = details(name);
-    let driver = driver(&base, &link);
+    let interface = match interfaces::find(name) {
+        Ok(interface) => interface,
+        Err(error) => {
+            let finding = match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such interface".to_owned(),
+                _ => error.to_string(),
+            };
+            let remedy = "see 'ip link' for those that exist";
+            return vec![Check::fail(name, finding, remedy)];
+        }
+    };
+    let driver = driver(&interface);
     let mut checks = vec![
-        state(name, &base),
+        state(&interface),
         xdp_mode(name, &driver),
-        queues(name, &base),
-        mtu(name, &base),
-        attached(name, &link),
+        queues(name),
+        mtu(&interface),
+        attached(name, &details(name)),
     ];
+    if !interface.ethernet {
+        checks.push(Check::fail(
+            name,
+            "its frames have no Ethernet headers",
+            "use the interface below it, or a TAP device",
+        ));
+    }
     checks.extend(offloads(name));
     checks
 }
 
 /// Interfaces that an application might be given.
 pub(crate) fn names() -> Vec<String> {
-    let entries = std::fs::read_dir("/sys/class/net")
+    let all = interfaces::all().unwrap_or_default();
+    let mut names: Vec<String> = all
         .into_iter()
-        .flatten()
-        .flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|interface| interface.ethernet)
+        .map(|interface| interface.name)
+        .filter(|name| !name.starts_with("ifb") && !name.starts_with("dummy"))
         .collect();
-    // Only those with a driver of hardware, or a virtual Ethernet.
-    names.retain(|name| {
-        text(format!("/sys/class/net/{name}/type")) == "1"
-            && !name.starts_with("ifb")
-            && !name.starts_with("dummy")
-    });
     names.sort();
     names
 }
@@ -115,27 +117,21 @@ fn details(name: &str) -> Value {
     list.get(0).cloned().unwrap_or_default()
 }
 
-fn driver(base: &Path, link: &Value) -> String {
-    let target = std::fs::read_link(base.join("device/driver")).unwrap_or_default();
-    let hardware = target
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let kind = || {
-        link.pointer("/linkinfo/info_kind")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    hardware.or_else(kind).unwrap_or_else(|| "unknown".into())
+fn driver(interface: &Interface) -> String {
+    // The kernel names the driver of a virtual interface by its kind.
+    let kind = || interface.kind.clone();
+    let driver = interfaces::driver(&interface.name).ok();
+    driver.or_else(kind).unwrap_or_else(|| "unknown".into())
 }
 
-fn state(name: &str, base: &Path) -> Check {
-    match text(base.join("operstate")).as_str() {
-        "up" | "unknown" => Check::ok(name, "up"),
-        other => Check::fail(
-            name,
-            format!("state {other}"),
-            format!("ip link set {name} up (and its peer or cable)"),
-        ),
+fn state(interface: &Interface) -> Check {
+    let name = &interface.name;
+    match (interface.admin_up, interface.state) {
+        (true, OperState::Up | OperState::Unknown) => Check::ok(name, "up"),
+        (true, OperState::Down) => {
+            Check::fail(name, "no carrier", "plug in the cable, or set its peer up")
+        }
+        (false, _) => Check::fail(name, "down", format!("ip link set {name} up")),
     }
 }
 
@@ -163,16 +159,13 @@ fn xdp_mode(name: &str, driver: &str) -> Check {
     )
 }
 
-fn queues(name: &str, base: &Path) -> Check {
-    let entries = std::fs::read_dir(base.join("queues"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let queues = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"))
-        .count();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+fn queues(name: &str) -> Check {
     let what = format!("{name} queues");
+    let queues = match interfaces::queues(name) {
+        Ok(queues) => queues.rx as usize,
+        Err(error) => return Check::warn(what, error.to_string(), "see 'ethtool -l'"),
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if queues >= processors {
         return Check::ok(what, format!("{queues} for {processors} processors"));
     }
@@ -183,19 +176,19 @@ fn queues(name: &str, base: &Path) -> Check {
     )
 }
 
-fn mtu(name: &str, base: &Path) -> Check {
+fn mtu(interface: &Interface) -> Check {
     /// What an AF_XDP frame of a page holds beside its headroom.
     const MOST: u32 = 3822;
+    let Interface { name, mtu, .. } = interface;
     let what = format!("{name} MTU");
-    match text(base.join("mtu")).parse::<u32>() {
-        Ok(mtu) if mtu <= MOST => Check::ok(what, mtu.to_string()),
-        Ok(mtu) => Check::fail(
-            what,
-            format!("{mtu} does not fit an AF_XDP frame"),
-            format!("ip link set {name} mtu {MOST}"),
-        ),
-        Err(_) => Check::warn(what, "unknown", "see 'ip link'"),
+    if *mtu <= MOST {
+        return Check::ok(what, mtu.to_string());
     }
+    Check::fail(
+        what,
+        format!("{mtu} does not fit an AF_XDP frame"),
+        format!("ip link set {name} mtu {MOST}"),
+    )
 }
 
 fn attached(name: &str, link: &Value) -> Check {

@@ -1,0 +1,178 @@
+//! Classic BPF programs for packet sockets (`linux/filter.h`): which frames that are not for the stack it hears all the same.
+
+use std::net::Ipv4Addr;
+
+use libc::{SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter};
+
+/// `BPF_LD | BPF_ABS` of a word and of a byte.
+const LOAD_WORD: u16 = 0x20;
+const LOAD_BYTE: u16 = 0x30;
+/// `BPF_JMP | BPF_JEQ | BPF_K`.
+const JUMP_EQUAL: u16 = 0x15;
+/// `BPF_RET | BPF_K`.
+const RETURN: u16 = 0x06;
+
+/// Behind an Ethernet header of 14 bytes: of ARP the target's protocol address, ...
+const ARP_TARGET: u32 = 38;
+/// ... of IPv6 what follows and how often it may be passed on, and the first byte of the destination, ...
+const V6_NEXT_HEADER: u32 = 20;
+const V6_HOP_LIMIT: u32 = 21;
+const V6_DESTINATION: u32 = 38;
+/// ... and of ICMPv6 behind that the type.
+const ICMPV6_TYPE: u32 = 54;
+
+const ICMPV6: u32 = 58;
+/// RFC 4861 §4.2, §4.4.
+const ROUTER_ADVERTISEMENT: u32 = 134;
+const NEIGHBOUR_ADVERTISEMENT: u32 = 136;
+
+const fn instruction(code: u16, k: u32) -> sock_filter {
+    sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
+}
+
+/// Goes on if what was loaded is `k`, else ends without the frame.
+fn require(program: &mut Vec<sock_filter>, code: u16, at: u32, k: u32) {
+    program.push(instruction(code, at));
+    program.push(sock_filter {
+        jt: 1,
+        ..instruction(JUMP_EQUAL, k)
+    });
+    program.push(instruction(RETURN, 0));
+}
+
+/// Frames of other VLANs come without their tags.
+fn untagged() -> Vec<sock_filter> {
+    let mut program = Vec::new();
+    let at = (SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT).cast_unsigned();
+    require(&mut program, LOAD_WORD, at, 0);
+    program
+}
+
+fn accept(mut program: Vec<sock_filter>) -> Vec<sock_filter> {
+    program.push(instruction(RETURN, u32::MAX));
+    program
+}
+
+/// ARP that does not ask for `ours`: that comes to the stack itself.
+pub(super) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
+    let mut program = untagged();
+    program.push(instruction(LOAD_WORD, ARP_TARGET));
+    for address in ours {
+        program.push(sock_filter {
+            jf: 1,
+            ..instruction(JUMP_EQUAL, u32::from(*address))
+        });
+        program.push(instruction(RETURN, 0));
+    }
+    accept(program)
+}
+
+/// Advertisements of neighbours and routers to all.
+pub(super) fn advertisements() -> Vec<sock_filter> {
+    let mut program = untagged();
+    require(&mut program, LOAD_BYTE, V6_NEXT_HEADER, ICMPV6);
+    // RFC 4861 §7.1.2.
+    require(&mut program, LOAD_BYTE, V6_HOP_LIMIT, 255);
+    require(&mut program, LOAD_BYTE, V6_DESTINATION, 0xff);
+    program.push(instruction(LOAD_BYTE, ICMPV6_TYPE));
+    program.push(sock_filter {
+        jt: 1,
+        ..instruction(JUMP_EQUAL, ROUTER_ADVERTISEMENT)
+    });
+    program.push(sock_filter {
+        jf: 1,
+        ..instruction(JUMP_EQUAL, NEIGHBOUR_ADVERTISEMENT)
+    });
+    accept(program)
+        .into_iter()
+        .chain([instruction(RETURN, 0)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a program as the kernel does; whether it takes the frame.
+    fn takes(program: &[sock_filter], frame: &[u8], tagged: bool) -> bool {
+        let (mut at, mut value) = (0, 0);
+        let read = |from: u32, bytes: usize| {
+            let from = from as usize;
+            let slice = frame.get(from..from + bytes)?;
+            Some(
+                slice
+                    .iter()
+                    .fold(0, |word, byte| word << 8 | u32::from(*byte)),
+            )
+        };
+        loop {
+            let step = program[at];
+            at += 1;
+            match step.code {
+                LOAD_WORD if step.k.cast_signed() < 0 => value = u32::from(tagged),
+                LOAD_WORD | LOAD_BYTE => {
+                    let bytes = if step.code == LOAD_WORD { 4 } else { 1 };
+                    match read(step.k, bytes) {
+                        Some(read) => value = read,
+                        None => return false,
+                    }
+                }
+                JUMP_EQUAL => {
+                    let hit = value == step.k;
+                    at += usize::from(if hit { step.jt } else { step.jf });
+                }
+                RETURN => return step.k > 0,
+                code => panic!("{code}"),
+            }
+        }
+    }
+
+    fn arp_for(target: [u8; 4]) -> Vec<u8> {
+        let mut frame = vec![0; 42];
+        frame[ARP_TARGET as usize..].copy_from_slice(&target);
+        frame
+    }
+
+    #[test]
+    fn arp_about_others_is_heard() {
+        let program = arp(&[Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 3)]);
+        assert!(takes(&program, &arp_for([10, 0, 0, 1]), false));
+        assert!(takes(&program, &arp_for([0, 0, 0, 0]), false));
+        for ours in [[10, 0, 0, 2], [10, 0, 0, 3]] {
+            assert!(!takes(&program, &arp_for(ours), false), "it comes twice");
+        }
+        assert!(!takes(&program, &arp_for([10, 0, 0, 1]), true), "tagged");
+        assert!(!takes(&program, &[0; 41], false), "too short");
+    }
+
+    fn icmpv6(kind: u8, destination: u8, hop_limit: u8) -> Vec<u8> {
+        let mut frame = vec![0; 86];
+        frame[20] = 58;
+        frame[21] = hop_limit;
+        frame[38] = destination;
+        frame[54] = kind;
+        frame
+    }
+
+    #[test]
+    fn advertisements_to_all_are_heard() {
+        let program = advertisements();
+        assert!(takes(&program, &icmpv6(134, 0xff, 255), false));
+        assert!(takes(&program, &icmpv6(136, 0xff, 255), false));
+        for other in [
+            icmpv6(135, 0xff, 255),
+            icmpv6(136, 0xfe, 255),
+            icmpv6(136, 0xff, 254),
+            vec![0; 86],
+            vec![],
+        ] {
+            assert!(!takes(&program, &other, false), "{other:?}");
+        }
+        assert!(!takes(&program, &icmpv6(136, 0xff, 255), true), "tagged");
+    }
+}

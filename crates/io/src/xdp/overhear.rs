@@ -1,0 +1,153 @@
+//! What is said on the link and concerns us, but is not addressed to us: who moved (gratuitous ARP, unsolicited neighbour advertisements, router
+//! advertisements), and who has an address of ours. XDP gives a frame to one side only, and these are the kernel's too: packet sockets beside
+//! it see them there.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::{c_int, sock_filter, socklen_t};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+use wire::ethernet::EtherType;
+use wire::frame::{RxFrame, RxMeta};
+
+use super::filter;
+use super::socket::check;
+
+/// Frames that are read at a time.
+const MOST: usize = 16;
+/// Bytes of a frame that are kept. What we listen for is shorter, but for router advertisements with many prefixes.
+const ROOM: usize = 512;
+
+/// The sockets, and what they heard.
+#[derive(Debug)]
+pub(super) struct Overheard {
+    sockets: Vec<OwnedFd>,
+    frames: Box<[[u8; ROOM]; MOST]>,
+    lengths: [usize; MOST],
+    /// Frames that were read and not lent yet.
+    waiting: usize,
+}
+
+impl Overheard {
+    /// Listens beside a stack that has these addresses.
+    pub(super) fn new(interface: u32, addresses: &[IpAddr]) -> io::Result<Self> {
+        let mut sockets = Vec::with_capacity(2);
+        let v4: Vec<_> = addresses
+            .iter()
+            .filter_map(|address| match address {
+                IpAddr::V4(address) => Some(*address),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
+        if !v4.is_empty() {
+            sockets.push(open(interface, EtherType::ARP, &filter::arp(&v4))?);
+        }
+        if v4.len() < addresses.len() {
+            sockets.push(open(interface, EtherType::IPV6, &filter::advertisements())?);
+        }
+        Ok(Self {
+            sockets,
+            frames: Box::new([[0; ROOM]; MOST]),
+            lengths: [0; MOST],
+            waiting: 0,
+        })
+    }
+
+    /// What becomes readable when something is said.
+    pub(super) fn bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// Reads what was said. Returns whether there is something to lend.
+    pub(super) fn listen(&mut self) -> bool {
+        for socket in &self.sockets {
+            while let Some(frame) = self.frames.get_mut(self.waiting) {
+                match retry_on_intr(|| recv(socket, &mut frame[..], RecvFlags::DONTWAIT)) {
+                    Ok((length, _)) => {
+                        self.lengths[self.waiting] = length.min(ROOM);
+                        self.waiting += 1;
+                    }
+                    Err(Errno::AGAIN) => break,
+                    // The interface went down, which is told once; what comes later is heard again.
+                    Err(_) => break,
+                }
+            }
+        }
+        self.waiting > 0
+    }
+
+    /// Whether there is something to lend.
+    #[inline]
+    pub(super) fn has_heard(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Lends what was heard to `each`.
+    #[cold]
+    pub(super) fn lend(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
+        let heard = self.frames.iter().zip(self.lengths);
+        let frames: Vec<RxFrame<'_>> = heard
+            .take(self.waiting)
+            .map(|(frame, length)| RxFrame {
+                bytes: frame.get(..length).unwrap_or_default(),
+                meta: RxMeta::default(),
+            })
+            .collect();
+        each(&frames);
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Sends a frame from beside the stack.
+    pub(super) fn say(&self, frame: &[u8]) -> io::Result<()> {
+        let Some(socket) = self.sockets.first() else {
+            return Ok(());
+        };
+        retry_on_intr(|| send(socket, frame, SendFlags::DONTWAIT))?;
+        Ok(())
+    }
+}
+
+/// A packet socket for one protocol. Unlike one for all, it costs what the kernel sends nothing, and sees frames after the programs that
+/// take ours: none comes twice.
+fn open(interface: u32, protocol: EtherType, filter: &[sock_filter]) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Of no protocol until it is bound: nothing comes that the filter did not see.
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.0.to_be(),
+        sll_ifindex: interface.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = size_of_val(&address) as socklen_t;
+    // SAFETY: `address` is a whole sockaddr_ll of that length, alive during the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    Ok(socket)
+}
+
+fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as socklen_t;
+    // SAFETY: the callers give the structure that the option is documented to take, and what it points to lives during the call; the kernel
+    // reads `len` bytes.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const *value).cast(),
+            len,
+        )
+    })
+}

@@ -1,0 +1,264 @@
+//! Whose addresses are whose, who moves, and what mTCP can be started on.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::process::Command;
+use std::time::Duration;
+
+use interop::lab::{KERNEL, KERNEL6, OURS, PEER, PEER6, listening, url};
+use interop::process::{Finished, finish, wait_until};
+use interop::{Family, Gate, Kind, Lab, Process, baseline, programs};
+
+const SOON: Duration = Duration::from_secs(20);
+/// What nobody moves takes less, what is given up on takes longer.
+const FOLLOWED: Duration = Duration::from_secs(25);
+
+fn lab() -> Lab {
+    let lab = Lab::new(Kind::Afxdp);
+    std::fs::write(lab.www().join("small"), "small\n").unwrap();
+    lab
+}
+
+/// A server of our directory on `interface` with these words.
+fn serve(lab: &Lab, interface: &str, words: &[&str]) -> Command {
+    let mut command = lab.ours().command(programs::mtcp());
+    command.arg("serve").arg(lab.www());
+    command
+        .args(["--io", &format!("afxdp:{interface}")])
+        .args(words);
+    command
+}
+
+/// The one line of a command that must not start.
+#[track_caller]
+fn refused(command: Command) -> String {
+    let finished = finish(command, SOON);
+    assert_eq!(finished.status.code(), Some(2), "{finished}");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
+    finished.stderr
+}
+
+fn fetched(lab: &Lab, host: &str) -> Finished {
+    let host = host.parse().unwrap();
+    let got = lab.curl(&[&url(host, "small")], SOON).must_succeed();
+    assert_eq!(got.stdout, "small\n", "{got}");
+    got
+}
+
+#[test]
+fn an_address_of_the_kernel_is_refused_unless_it_is_forced() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    for address in [format!("{KERNEL}/24"), format!("{KERNEL6}/64")] {
+        let said = refused(serve(&lab, "ours0", &["--addr", &address]));
+        assert!(
+            said.contains("is the kernel's, on ours0") && said.contains("--force-address"),
+            "{said}"
+        );
+        let mut run = lab.ours().command(programs::mtcp());
+        run.args([
+            "run",
+            "--io",
+            "afxdp:ours0",
+            "--addr",
+            &address,
+            "--",
+            "true",
+        ]);
+        assert!(refused(run).contains("is the kernel's"), "{address}");
+    }
+    let forced = ["--addr", &format!("{KERNEL}/24"), "--force-address"];
+    listening(serve(&lab, "ours0", &forced)).stop();
+    // For programs of this machine.
+    lab.ours().ip(&format!("address add {OURS}/32 dev lo"));
+    let server = listening(serve(&lab, "ours0", &["--addr", &format!("{OURS}/24")]));
+    fetched(&lab, &OURS.to_string());
+    server.stop();
+}
+
+#[test]
+fn an_address_of_another_host_is_refused_unless_it_is_forced() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    for address in [format!("{PEER}/24"), format!("{PEER6}/64")] {
+        // Ending takes the link down for a moment, sooner or later: each has a link of its own.
+        let lab = lab();
+        // Until then the kernel does not have it either.
+        wait_until("the peer has its addresses", SOON, || {
+            let tentative = lab.peer().ip("-6 address show dev peer0 tentative");
+            tentative.is_empty()
+        });
+        let said = refused(serve(&lab, "ours0", &["--addr", &address]));
+        assert!(
+            said.contains("in use by another host on ours0") && said.contains("--force-address"),
+            "{said}"
+        );
+        let forced = ["--addr", address.as_str(), "--force-address"];
+        listening(serve(&lab, "ours0", &forced)).stop();
+    }
+}
+
+/// Has the peer's hardware address change while we send to it; whether the rest still comes.
+fn moves_while_we_send(announced: &str) {
+    let lab = lab();
+    std::fs::write(lab.www().join("long"), vec![b'x'; 3 << 20]).unwrap();
+    let server = lab.serve(&[]);
+    for (family, mac) in Family::BOTH
+        .into_iter()
+        .zip(["02:00:00:00:00:71", "02:00:00:00:00:72"])
+    {
+        let of = match family {
+            Family::V4 => "ipv4/conf/peer0/arp_notify",
+            Family::V6 => "ipv6/conf/peer0/ndisc_notify",
+        };
+        lab.peer().set(&format!("net/{of}"), announced);
+        let mut client = lab.peer().command("curl");
+        client.args(["--silent", "--show-error", "--fail", "--globoff"]);
+        client.args(["--limit-rate", "2M", "--output", "/dev/null"]);
+        client.args(["--write-out", "%{size_download}"]);
+        client.arg(url(family.ours(), "long"));
+        let client = Process::start(client);
+        wait_until("the answer comes", SOON, || lab_receives(&lab));
+        lab.peer().ip(&format!("link set peer0 address {mac}"));
+        let finished = client.finish(FOLLOWED).must_succeed();
+        assert_eq!(finished.stdout, (3 << 20).to_string(), "{finished}");
+    }
+    server.stop();
+}
+
+/// Whether the peer has received a good part.
+fn lab_receives(lab: &Lab) -> bool {
+    let link = lab.peer().ip("-s -j link show dev peer0");
+    let link: serde_json::Value = serde_json::from_str(&link).unwrap();
+    let bytes = link[0]["stats64"]["rx"]["bytes"].as_u64().unwrap();
+    bytes > 300_000
+}
+
+/// RFC 826, RFC 4861 §7.2.6.
+#[test]
+fn a_peer_that_moves_and_says_so_is_followed() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    moves_while_we_send("1");
+}
+
+/// RFC 4861 §7.3.1.
+#[test]
+fn a_peer_that_moves_without_a_word_is_found() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    moves_while_we_send("0");
+}
+
+#[test]
+fn a_gateway_with_a_link_local_address_is_reached() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    lab.peer().ip("address add fe80::1/64 dev peer0 nodad");
+    lab.peer().ip("address add fd88::1/128 dev lo nodad");
+    let mut server = lab.peer().command(programs::mtcp());
+    server.arg("serve").arg(lab.www());
+    server.args(["--io", "kernel", "--addr", "fd88::1"]);
+    let server = listening(server);
+    let words = ["http://[fd88::1]/small", "-n", "3", "--gateway", "fe80::1"];
+    let report = lab.load(&words, SOON);
+    assert_eq!(report["succeeded"], 3, "{report}");
+    server.stop();
+}
+
+/// Devices of the kernel's own leave checksums unfinished, and their frames come in generic mode.
+#[test]
+fn virtual_devices_serve_a_peer_that_leaves_checksums_to_the_device() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    let address = format!("{OURS}/24");
+    for (name, make) in [
+        (
+            "mv0",
+            "link add link ours0 name mv0 type macvlan mode bridge",
+        ),
+        ("br0", "link add br0 type bridge"),
+    ] {
+        lab.ours().ip(make);
+        if name == "br0" {
+            lab.ours().ip("link set ours0 master br0");
+        }
+        lab.ours().ip(&format!("link set {name} up"));
+        let server = listening(serve(&lab, name, &["--addr", &address]));
+        fetched(&lab, &OURS.to_string());
+        let said = server.stop();
+        assert!(
+            said.stderr.contains("warning") && said.stderr.contains("generic XDP"),
+            "the fall-back is told: {said}"
+        );
+        lab.ours().ip(&format!("link delete {name}"));
+    }
+    lab.ours().ip("tuntap add dev tun0 mode tun");
+    lab.ours().ip("link set tun0 up");
+    let said = refused(serve(&lab, "tun0", &["--addr", "10.79.0.1/24"]));
+    assert!(said.contains("no Ethernet headers"), "{said}");
+}
+
+/// `nsenter` and systemd enter a network namespace and leave `/sys` as it was.
+#[test]
+fn an_interface_is_found_where_sys_shows_those_of_another_namespace() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    let namespace = format!("--net=/run/netns/{}", lab.ours().name());
+    let enter = |words: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.arg(&namespace).arg(programs::mtcp()).args(words);
+        command
+    };
+    let www = lab.www();
+    let address = format!("{OURS}/24");
+    let words = [
+        "serve",
+        www.to_str().unwrap(),
+        "--io",
+        "afxdp:ours0",
+        "--addr",
+        &address,
+    ];
+    let server = listening(enter(&words));
+    fetched(&lab, &OURS.to_string());
+    server.stop();
+    let doctor = finish(enter(&["doctor", "--io", "afxdp:ours0"]), SOON);
+    assert!(doctor.stdout.contains("ours0"), "{doctor}");
+    assert!(!doctor.stdout.contains("no such interface"), "{doctor}");
+    let missing = [
+        "serve",
+        www.to_str().unwrap(),
+        "--io",
+        "afxdp:none0",
+        "--addr",
+        &address,
+    ];
+    assert!(refused(enter(&missing)).contains("no interface 'none0'"));
+}
