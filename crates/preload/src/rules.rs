@@ -144,7 +144,8 @@ impl Rules {
         let local =
             ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || self.is_ours(ip);
         let link_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        if !local && !link_local && self.takes_port(remote.port()) && self.routed(ip) {
+        let ours = !local && !link_local && self.takes_port(remote.port());
+        if ours && (self.routed(ip) || self.is_behind_gateway(ip)) {
             Place::Ours
         } else {
             Place::Kernel
@@ -153,16 +154,17 @@ impl Rules {
 
     fn routed(&self, ip: IpAddr) -> bool {
         let Config {
-            addresses,
-            gateways,
-            routes,
-            ..
+            addresses, routes, ..
         } = &self.config;
         addresses.iter().any(|network| contains(network, ip))
             || routes.iter().any(|route| contains(&route.network, ip))
-            || gateways
-                .iter()
-                .any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
+    }
+
+    /// Whether our gateway leads there, and no route of the kernel that says more than a gateway does.
+    fn is_behind_gateway(&self, ip: IpAddr) -> bool {
+        let leads = |gateway: &IpAddr| gateway.is_ipv4() == ip.is_ipv4();
+        self.config.gateways.iter().any(leads)
+            && !mtcp::interfaces::has_route_elsewhere(ip, &self.config.io.name())
     }
 }
 

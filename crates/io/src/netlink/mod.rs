@@ -13,7 +13,7 @@ mod tables;
 pub use firewall::{InputChain, input_chains};
 pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
 pub use receive_hash::{ReceiveHash, receive_hash};
-pub use tables::{Address, Neighbour, Route, addresses, neighbours, routes};
+pub use tables::{Address, Neighbour, Route, addresses, neighbours, route_to, routes};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -87,6 +87,43 @@ pub fn routes() -> io::Result<Vec<Route>> {
     Ok(all)
 }
 
+/// The route of the kernel that leads to `destination`, whatever its table; `None`: none does, or it is an address of this machine.
+///
+/// # Errors
+/// As the kernel says.
+pub fn route_to(destination: IpAddr) -> io::Result<Option<Route>> {
+    let mut question = RouteMessage::default();
+    let header = &mut question.header;
+    let address = match destination {
+        IpAddr::V4(address) => {
+            header.address_family = AddressFamily::Inet;
+            header.destination_prefix_length = 32;
+            RouteAddress::Inet(address)
+        }
+        IpAddr::V6(address) => {
+            header.address_family = AddressFamily::Inet6;
+            header.destination_prefix_length = 128;
+            RouteAddress::Inet6(address)
+        }
+    };
+    // The entry of the table, not what was made of it for this destination (Linux 4.13).
+    header.flags = RouteFlags::FibMatch;
+    question
+        .attributes
+        .push(RouteAttribute::Destination(address));
+    match request::one(RouteNetlinkMessage::GetRoute(question)) {
+        Ok(RouteNetlinkMessage::NewRoute(message)) if message.header.kind == RouteType::Unicast => {
+            let mut routes = Vec::with_capacity(1);
+            push_hops(&message, &mut routes);
+            Ok(routes.pop())
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::HostUnreachable => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The neighbours with a known hardware address.
 ///
 /// # Errors
@@ -125,6 +162,11 @@ fn push_routes(message: &RouteMessage, into: &mut Vec<Route>) {
     {
         return;
     }
+    push_hops(message, into);
+}
+
+/// Of a unicast route, once for each next hop.
+fn push_hops(message: &RouteMessage, into: &mut Vec<Route>) {
     let mut route = Route {
         destination: unspecified(message.header.address_family),
         prefix: message.header.destination_prefix_length,

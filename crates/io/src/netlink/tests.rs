@@ -57,6 +57,12 @@ fn routes_and_neighbours_name_existing_interfaces() {
 }
 
 #[test]
+fn an_address_of_this_machine_has_no_route() {
+    let local = IpAddr::from(Ipv4Addr::LOCALHOST);
+    assert_eq!(route_to(local).unwrap(), None);
+}
+
+#[test]
 fn ethtool_answers_for_loopback_and_names_a_missing_interface() {
     assert_eq!(
         ethtool::queues("lo").unwrap(),
