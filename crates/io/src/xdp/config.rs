@@ -188,23 +188,21 @@ impl XdpConfig {
 /// behind the headroom, and that is one.
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
 
-/// The smallest frame that holds an IP packet of `mtu` bytes on `interface`, whose driver this is.
-pub(super) fn frame_size(interface: &str, mtu: u32, driver: &str) -> io::Result<u32> {
-    let need = mtu.saturating_add(LINK_HEADER);
+/// The smallest frame that holds an IP packet of `mtu` bytes on an interface with this driver, and the longest packet that it does hold.
+/// That is less than `mtu` where no frame is long enough: peers keep to the largest segment that the stack offers them, and longer packets of
+/// others are lost.
+pub(super) fn frame_size(mtu: u32, driver: &str) -> (u32, u32) {
     let room = |size: u32| match size - HEADROOM {
         room if WHOLE_KIB.contains(&driver) => room / 1024 * 1024,
         room => room,
     };
-    FRAME_SIZES
-        .into_iter()
-        .find(|size| room(*size) >= need)
-        .ok_or_else(|| {
-            let most = room(4096) - LINK_HEADER;
-            invalid(format_args!(
-                "XDP on {interface}: its MTU of {mtu} bytes does not fit a frame of 4096; \
-             set one of at most {most} (`ip link set {interface} mtu {most}`)"
-            ))
-        })
+    let longest = |size: u32| (room(size) - LINK_HEADER).min(mtu);
+    let [short, long] = FRAME_SIZES;
+    if longest(short) == mtu {
+        (short, mtu)
+    } else {
+        (long, longest(long))
+    }
 }
 
 #[cfg(test)]
@@ -282,23 +280,23 @@ mod tests {
 
     #[test]
     fn frames_are_as_small_as_the_mtu_allows() {
-        assert_eq!(frame_size("eth0", 1500, "virtio_net").unwrap(), 2048);
-        assert_eq!(frame_size("eth0", 1774, "virtio_net").unwrap(), 2048);
-        assert_eq!(frame_size("eth0", 1775, "virtio_net").unwrap(), 4096);
-        assert_eq!(frame_size("eth0", 3822, "virtio_net").unwrap(), 4096);
-        let error = frame_size("eth0", 3823, "virtio_net").unwrap_err();
-        assert!(error.to_string().contains("ip link set eth0 mtu 3822"));
-        assert!(frame_size("eth0", u32::MAX, "virtio_net").is_err());
+        let size = |mtu| frame_size(mtu, "virtio_net");
+        assert_eq!(size(1500), (2048, 1500));
+        assert_eq!(size(1774), (2048, 1774));
+        assert_eq!(size(1775), (4096, 1775));
+        assert_eq!(size(3822), (4096, 3822));
+        for longer in [3823, 9000, u32::MAX] {
+            assert_eq!(size(longer), (4096, 3822));
+        }
     }
 
     #[test]
     fn devices_that_know_whole_kib_get_frames_that_hold_the_mtu_so() {
         for driver in WHOLE_KIB {
-            assert_eq!(frame_size("eth0", 1006, driver).unwrap(), 2048);
-            assert_eq!(frame_size("eth0", 1500, driver).unwrap(), 4096);
-            assert_eq!(frame_size("eth0", 3054, driver).unwrap(), 4096);
-            let error = frame_size("eth0", 3055, driver).unwrap_err();
-            assert!(error.to_string().contains("at most 3054"), "{error}");
+            assert_eq!(frame_size(1006, driver), (2048, 1006));
+            assert_eq!(frame_size(1500, driver), (4096, 1500));
+            assert_eq!(frame_size(3054, driver), (4096, 3054));
+            assert_eq!(frame_size(9000, driver), (4096, 3054));
         }
     }
 }

@@ -11,8 +11,8 @@
 //! What is said beside us and concerns us comes through packet sockets (`overhear`).
 //!
 //! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
-//! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer, and a frame size that holds the MTU
-//! (at most 3822 bytes).
+//! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer. On links with an MTU
+//! above 3822 bytes packets have that many.
 
 mod bundles;
 mod checksum;

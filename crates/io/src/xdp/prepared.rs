@@ -51,14 +51,21 @@ impl XdpPrepared {
     pub fn new(config: &XdpConfig) -> io::Result<Self> {
         config.check()?;
         let name = config.interface.as_str();
-        let link = netlink::link(name)?;
+        let mut link = netlink::link(name)?;
         check_link(&link)?;
         let probe = probe(config, &link)?;
         let queues = ethtool::queues(name)
             .map_err(|cause| error(format_args!("XDP on {name}"), cause))?
             .rx;
         let driver = ethtool::driver(name).unwrap_or_default();
-        let size = frame_size(name, link.mtu, &driver)?;
+        let (size, mtu) = frame_size(link.mtu, &driver);
+        if mtu < link.mtu {
+            log::info!(
+                "XDP on {name}: packets of ours have at most {mtu} bytes, which a frame holds, of the {} that the link carries",
+                link.mtu
+            );
+            link.mtu = mtu;
+        }
         let program = attach(config, &link, queues)?;
         let receives = program.attachment != Attachment::TrafficControl;
         let frames = config.frames_per_queue(queues, receives, size);
