@@ -84,9 +84,18 @@ impl Config {
             .map(|route| route.network)
             .chain(self.addresses.iter().copied())
             .collect();
+        // Who has nothing but an address of its own, as clouds give them, has a gateway beyond any network.
+        let alone = |ipv4: bool| {
+            let mut ours = self
+                .addresses
+                .iter()
+                .filter(|cidr| cidr.addr.is_ipv4() == ipv4);
+            ours.any(|cidr| cidr.prefix_len == if ipv4 { 32 } else { 128 })
+        };
         let is_far = |gateway: &&IpAddr| {
             let of_link = matches!(gateway, IpAddr::V6(v6) if v6.is_unicast_link_local());
-            !of_link && !near.iter().any(|network| network.contains(**gateway))
+            let near = || near.iter().any(|network| network.contains(**gateway));
+            !of_link && !near() && !alone(gateway.is_ipv4())
         };
         match self.gateways.iter().find(is_far) {
             Some(gateway) => Err(format!(
@@ -125,6 +134,7 @@ impl Config {
             addr: cidr.addr,
             prefix_len: cidr.prefix_len,
         };
+        let room = self.has_room_for_ipv6(capabilities.mtu);
         let neighbour = |spec: &super::NeighbourSpec| stack::StaticNeighbour {
             addr: spec.network.addr,
             prefix_len: spec.network.prefix_len,
@@ -135,9 +145,14 @@ impl Config {
             interfaces: vec![stack::Interface {
                 mac: self.mac.unwrap_or(mac),
                 capabilities,
-                addresses: self.addresses.iter().map(address).collect(),
+                addresses: self
+                    .addresses
+                    .iter()
+                    .filter(|cidr| room || cidr.addr.is_ipv4())
+                    .map(address)
+                    .collect(),
             }],
-            routes: self.stack_routes(port),
+            routes: self.stack_routes(port, room),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
             max_connections: connections,
@@ -163,7 +178,20 @@ impl Config {
         }
     }
 
-    fn stack_routes(&self, port: PortId) -> Vec<stack::Route> {
+    /// RFC 8200 §5: IPv6 needs a link that carries 1280 bytes. On a shorter one IPv4 goes on alone, as in the kernel.
+    fn has_room_for_ipv6(&self, mtu: u16) -> bool {
+        let has =
+            |family: fn(&IpAddr) -> bool| self.addresses.iter().any(|cidr| family(&cidr.addr));
+        let alone = mtu < 1280 && has(IpAddr::is_ipv4);
+        if alone && has(IpAddr::is_ipv6) {
+            log::warn!(
+                "the MTU of {mtu} bytes is too small for IPv6: its addresses are not used (at least 1280: ip link set INTERFACE mtu 1280)"
+            );
+        }
+        !alone
+    }
+
+    fn stack_routes(&self, port: PortId, room_for_ipv6: bool) -> Vec<stack::Route> {
         let routes = self.routes.iter().map(|route| stack::Route {
             network: masked(route.network.addr, route.network.prefix_len),
             prefix_len: route.network.prefix_len,
@@ -176,7 +204,10 @@ impl Config {
             gateway: Some(gateway),
             port,
         });
-        routes.chain(gateways).collect()
+        routes
+            .chain(gateways)
+            .filter(|route| room_for_ipv6 || route.network.is_ipv4())
+            .collect()
     }
 
     /// Bytes for buffers with the limit `buffer`.
@@ -306,6 +337,36 @@ mod tests {
             config.set("addr", addr).unwrap();
             assert_eq!(config.check(), Ok(()), "{addr}");
         }
+    }
+
+    #[test]
+    fn ipv6_stays_away_from_links_that_are_too_short() {
+        let mut config = Config::default();
+        config.set("addr", "10.0.0.2/24 fd00::2/64").unwrap();
+        config.set("gateway", "10.0.0.1 fd00::1").unwrap();
+        let stack = |mtu| {
+            let capabilities = Capabilities {
+                mtu,
+                queues: 1,
+                tx_checksum: false,
+                tx_bundle: 0,
+                loops: false,
+            };
+            let stack = config.stack(MacAddr::default(), capabilities, [0; 32]);
+            (stack.interfaces[0].addresses.len(), stack.routes.len())
+        };
+        assert_eq!(stack(1280), (2, 2));
+        assert_eq!(stack(576), (1, 1));
+    }
+
+    #[test]
+    fn a_lone_address_has_its_gateway_anywhere() {
+        let mut config = Config::default();
+        config.set("addr", "10.0.9.2/32").unwrap();
+        config.set("gateway", "10.0.0.1").unwrap();
+        assert_eq!(config.check(), Ok(()));
+        config.set("gateway", "fd00::1").unwrap();
+        assert!(config.check().unwrap_err().contains("fd00::1"));
     }
 
     #[test]
