@@ -213,7 +213,7 @@ fn a_host_that_is_not_there_is_reported_in_time() {
             assert_eq!(finished.status.code(), Some(1), "{finished}");
             let report = interop::lab::report(&finished);
             assert_eq!(report["errors"], 1, "{report}");
-            assert_eq!(report["errors_by_kind"]["unreachable"], 1, "{report}");
+            assert_eq!(report["errors_by_kind"]["no_answer"], 1, "{report}");
             assert!(
                 start.elapsed() < Duration::from_secs(10),
                 "after {:?}",
