@@ -6,6 +6,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -40,14 +41,22 @@ pub struct PcapFile {
 }
 
 impl PcapFile {
-    /// Creates the file, or empties it.
+    /// Creates the file for this user alone, or empties it. Links are not followed: where others may make them, the capture would be written
+    /// over a file of their choice.
     ///
     /// # Errors
-    /// The file cannot be created or written.
+    /// The file cannot be created or written, or its name is that of a link.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let explain = |error| context::error(format_args!("capture {}", path.display()), error);
-        let file = File::create(path).map_err(explain)?;
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(explain)?;
         let section = SectionHeaderBlock {
             endianness: Endianness::native(),
             options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed("mTCP"))],

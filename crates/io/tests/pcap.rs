@@ -228,6 +228,23 @@ fn a_full_disk_ends_the_capture_and_not_the_traffic() {
 }
 
 #[test]
+fn a_capture_is_for_this_user_and_follows_no_link() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("own.pcapng");
+    PcapFile::create(&path).unwrap();
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let kept = directory.path().join("kept");
+    std::fs::write(&kept, "kept").unwrap();
+    let link = directory.path().join("link.pcapng");
+    symlink(&kept, &link).unwrap();
+    let error = PcapFile::create(&link).unwrap_err();
+    assert!(error.to_string().contains("link.pcapng"), "{error}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "kept");
+}
+
+#[test]
 fn a_capture_that_cannot_be_created_says_where() {
     let error = PcapFile::create("/nonexistent/x.pcapng").unwrap_err();
     assert!(error.to_string().contains("/nonexistent/x.pcapng"));
