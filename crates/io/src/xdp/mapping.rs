@@ -4,13 +4,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// A shared mapping of a socket, removed when dropped.
+/// A shared mapping of a socket, removed when dropped. Children that are forked do not have it: the kernel would copy tables of pages.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// The only process that has it; `None`: children have it, too.
+    owner: Option<u32>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and `Mapping` has no interior state.
@@ -31,9 +33,12 @@ impl Mapping {
                 offset,
             )
         }?;
-        let base =
+        let base: NonNull<u8> =
             NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap answered address 0"))?;
-        Ok(Self { base, len })
+        // SAFETY: the whole mapping; it changes no contents.
+        let advised = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) };
+        let owner = advised.is_ok().then(std::process::id);
+        Ok(Self { base, len, owner })
     }
 
     /// The first of `count` values of type `T` at `offset`, if all lie inside and are aligned.
@@ -50,6 +55,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.owner.is_some_and(|owner| owner != std::process::id()) {
+            // Other memory may lie there.
+            return;
+        }
         // SAFETY: this is the mapping that we made, and every borrow of it has ended.
         if let Err(error) = unsafe { munmap(self.base.as_ptr().cast(), self.len) } {
             log::debug!("munmap: {error}");

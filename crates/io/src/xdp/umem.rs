@@ -18,7 +18,10 @@ impl Umem {
     pub(super) fn new(frames: Frames) -> io::Result<Self> {
         let bytes = usize::try_from(frames.bytes())
             .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let region = Region::new(bytes, PagePolicy::Huge)?;
+        let mut region = Region::new(bytes, PagePolicy::Huge)?;
+        if !region.keep_from_children() {
+            log::debug!("XDP: a fork copies the frames");
+        }
         Ok(Self { region, frames })
     }
 

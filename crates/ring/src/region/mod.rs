@@ -40,6 +40,8 @@ pub struct Region {
     bytes: usize,
     kind: PagePolicy,
     home: Option<Arc<Claim>>,
+    /// The only process that has it.
+    owner: Option<u32>,
 }
 
 // SAFETY: a region is plain memory without a thread; access through shared references is by raw pointer only.
@@ -69,6 +71,7 @@ impl Region {
                     bytes: rounded,
                     kind: PagePolicy::Huge,
                     home: None,
+                    owner: None,
                 });
             }
         }
@@ -84,6 +87,7 @@ impl Region {
             bytes: rounded,
             kind,
             home: None,
+            owner: None,
         })
     }
 
@@ -122,6 +126,17 @@ impl Region {
         }
     }
 
+    /// Keeps it from processes that are forked: to them it is not there, and must not be touched. A fork copies at once what a device may write
+    /// to (memory that is pinned), so that this is for such memory, and for what no child needs. Returns whether the kernel does so.
+    pub fn keep_from_children(&mut self) -> bool {
+        // SAFETY: the whole mapping, which is this process's.
+        let kept = self.home.is_none() && unsafe { map::keep_from_children(self.base, self.bytes) };
+        if kept {
+            self.owner = Some(std::process::id());
+        }
+        kept
+    }
+
     /// Has the kernel put memory behind the first `bytes`, as far as there are so many: no page fault delays who touches them later. Their
     /// values stay.
     pub fn prefault(&mut self, bytes: usize) {
@@ -147,7 +162,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.home.is_none() {
+        // In another process other memory may lie there.
+        let is_here = self.owner.is_none_or(|owner| owner == std::process::id());
+        if self.home.is_none() && is_here {
             // SAFETY: mapped by `new` with this length, and nothing borrows from it any more.
             unsafe { map::unmap(self.base, self.bytes) }
         }
@@ -209,6 +226,13 @@ mod map {
     }
 
     /// # Safety
+    /// The range must be a whole mapping of ours.
+    pub(super) unsafe fn keep_from_children(base: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller vouches; it changes no contents.
+        unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontFork) }.is_ok()
+    }
+
+    /// # Safety
     /// The range must be whole pages of a mapping of ours, and nobody may borrow from it.
     pub(super) unsafe fn give_back(base: NonNull<u8>, bytes: usize, shared: bool) {
         // Of shared memory, what nobody needs here is kept for the others.
@@ -253,6 +277,12 @@ mod map {
         let base = NonNull::new(unsafe { alloc_zeroed(layout(bytes)) });
         let base = base.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok((base, PagePolicy::Small))
+    }
+
+    /// # Safety
+    /// None is needed: nothing is done.
+    pub(super) unsafe fn keep_from_children(_: NonNull<u8>, _: usize) -> bool {
+        false
     }
 
     /// # Safety

@@ -143,6 +143,7 @@ impl Plot {
             bytes: rounded,
             kind: PagePolicy::Small,
             home: Some(Arc::clone(&self.claim)),
+            owner: None,
         })
     }
 }
