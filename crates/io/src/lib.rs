@@ -15,6 +15,7 @@ pub mod poll;
 pub mod port;
 pub mod shm;
 pub mod sim;
+mod sys;
 pub mod tap;
 mod virtio;
 pub mod xdp;

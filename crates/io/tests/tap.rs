@@ -1,4 +1,5 @@
 //! TAP against the real kernel. Each test has a network namespace of its own, which goes when its thread ends, however it ends.
+#![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
 use std::io::Write;

@@ -1,5 +1,6 @@
 //! What a veth pair receives through traffic control. Needs root and Linux 6.6; says so and passes without.
 
+#![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,5 +1,6 @@
 //! SYNs of the kernel that are answered where they arrive, without a stack. Needs root and Linux 6.6; says so and passes without.
 
+#![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

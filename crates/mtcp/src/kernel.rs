@@ -10,16 +10,10 @@ use std::os::fd::{AsFd, AsRawFd};
 pub fn defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     let length = size_of::<i32>() as libc::socklen_t;
     let value: *const i32 = &raw const seconds;
+    let fd = listener.as_fd().as_raw_fd();
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
     // SAFETY: `value` points to an `i32` that outlives the call, and `length` is its size; the descriptor is borrowed, so it is open.
-    let result = unsafe {
-        libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            value.cast(),
-            length,
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };
     if result == 0 {
         Ok(())
     } else {

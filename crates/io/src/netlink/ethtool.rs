@@ -1,9 +1,11 @@
 //! Driver, queues and offloads of an interface, by the ethtool ioctl (`linux/ethtool.h`).
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::sys;
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GRXCSUM: u32 = 0x14;
@@ -183,8 +185,5 @@ pub(super) unsafe fn request<T>(interface: &str, argument: &mut T) -> io::Result
         },
     };
     // SAFETY: `request` is a whole ifreq whose name ends in a zero and whose data is the caller's structure, alive and exclusive.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) } {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    unsafe { sys::control(socket.as_fd(), libc::SIOCETHTOOL as _, &mut request) }
 }

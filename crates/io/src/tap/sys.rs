@@ -1,12 +1,12 @@
 //! The ioctls of /dev/net/tun and of network interfaces.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wire::frame::MacAddr;
 
-use crate::context;
+use crate::{context, sys};
 
 /// Longest interface name, in bytes: IFNAMSIZ less the terminator.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
@@ -70,11 +70,7 @@ impl IfReq {
     fn call(&mut self, fd: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<()> {
         // SAFETY: every request used here takes a pointer to a `struct ifreq`, which `IfReq` has the layout of; the kernel writes
         // nothing beyond it, and any bytes are a valid `IfReq`.
-        let rc = unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(self)) };
-        if rc < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        unsafe { sys::control(fd, request, self) }
     }
 }
 
@@ -98,28 +94,20 @@ pub(super) fn set_interface(
 /// Lets the kernel leave checksums to us, and hand over several TCP segments in one frame.
 pub(super) fn set_offloads(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
-    let rc = unsafe {
-        libc::ioctl(
-            fd.as_raw_fd(),
+    unsafe {
+        sys::control_number(
+            fd,
             libc::TUNSETOFFLOAD,
             libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6),
         )
-    };
-    if rc < 0 {
-        return Err(io::Error::last_os_error());
     }
-    Ok(())
 }
 
 /// Sets the length of the header before each frame, in bytes.
 pub(super) fn set_header_len(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
-    let len = libc::c_int::try_from(len).map_err(context::invalid)?;
-    // SAFETY: TUNSETVNETHDRSZ reads one int behind the pointer, which lives until the call returns.
-    let rc = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const len) };
-    if rc < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    let mut len = libc::c_int::try_from(len).map_err(context::invalid)?;
+    // SAFETY: TUNSETVNETHDRSZ reads one int behind the pointer.
+    unsafe { sys::control(fd, libc::TUNSETVNETHDRSZ, &mut len) }
 }
 
 /// An interface by name, seen through a socket in the calling thread's network namespace.

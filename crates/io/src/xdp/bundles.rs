@@ -2,15 +2,14 @@
 //! (`PACKET_VNET_HDR` of packet(7)). The kernel cuts them as late as it can, on a veth pair not at all.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
-use libc::{c_int, c_void, socklen_t};
+use libc::c_int;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
 use wire::frame::{LONGEST, TxMeta};
 
-use super::socket::check;
-use crate::virtio;
+use crate::{sys, virtio};
 
 /// Bytes that may be on their way through the kernel.
 const SEND_BUFFER: usize = 4 << 20;
@@ -36,18 +35,8 @@ impl Bundles {
         // Of no protocol: it receives nothing.
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         let on: c_int = 1;
-        let (value, len) = ((&raw const on).cast::<c_void>(), size_of_val(&on));
-        let fd = socket.as_raw_fd();
-        // SAFETY: `value` points to `len` bytes that live during the call; the kernel only reads them.
-        check(unsafe {
-            libc::setsockopt(
-                fd,
-                libc::SOL_PACKET,
-                libc::PACKET_VNET_HDR,
-                value,
-                len as socklen_t,
-            )
-        })?;
+        let vnet = (libc::SOL_PACKET, libc::PACKET_VNET_HDR);
+        sys::set_option(socket.as_fd(), vnet, &on)?;
         if let Err(error) = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER) {
             log::debug!("SO_SNDBUFFORCE of a packet socket: {error}");
         }
@@ -60,9 +49,7 @@ impl Bundles {
             sll_halen: 0,
             sll_addr: [0; 8],
         };
-        let len = size_of_val(&address) as socklen_t;
-        // SAFETY: `address` is a whole sockaddr_ll of that length, alive during the call.
-        check(unsafe { libc::bind(fd, (&raw const address).cast(), len) })?;
+        sys::bind(socket.as_fd(), &address)?;
         Ok(Self {
             socket,
             memory: vec![0; virtio::LEN + LONGEST].into_boxed_slice(),

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use aya::programs::ProgramError;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
@@ -23,7 +23,6 @@ use super::probe::Probe;
 use super::program::{Attachment, Mode, Program};
 use super::queue::{Extras, Queue};
 use super::socket::XskSocket;
-use super::umem::Umem;
 use super::volley::Volley;
 
 /// An interface with the steering program on it and none of its queues open. The program stays attached while this or any port of it
@@ -115,9 +114,11 @@ impl XdpPrepared {
     pub fn arm(&mut self) -> io::Result<()> {
         let name = &self.link.name;
         while self.armed.len() < self.hand(0).len() {
-            let socket = XskSocket::new().map_err(|error| explain(name, SOCKET, &error))?;
-            let lanes =
-                register(&socket, self.frames).map_err(|error| explain(name, REGISTER, &error))?;
+            let (socket, lanes) = register(self.frames).map_err(|error| {
+                // What the process may not have, or memory that it may not.
+                let step = if is_refused(&error) { SOCKET } else { REGISTER };
+                explain(name, step, &error)
+            })?;
             let letters = self.program.letters();
             let extras = Extras {
                 bundles: self.bundles(),
@@ -405,26 +406,36 @@ fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Progra
     }
 }
 
-/// Registers frames; once more with the limit on locked memory raised when that is what is in the way.
-fn register(socket: &XskSocket, frames: Frames) -> io::Result<Lanes> {
-    match socket.register(Umem::new(frames)?) {
+/// A socket with frames; once more with the limit on locked memory raised when that is what is in the way.
+fn register(frames: Frames) -> io::Result<(XskSocket, Lanes)> {
+    match XskSocket::with_memory(frames) {
         Err(error) if errno(&error) == Some(libc::ENOBUFS) && raise_memlock() => {
-            socket.register(Umem::new(frames)?)
+            XskSocket::with_memory(frames)
         }
         result => result,
     }
 }
 
-/// Lifts the limit on locked memory of this process. Returns whether that was allowed.
+/// Whether there are no such sockets here, or none for this process.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(errno(error), Some(libc::EPERM | libc::EAFNOSUPPORT))
+}
+
+/// Lifts the limit on locked memory of this process, or raises it as far as is allowed. Returns whether it is higher now.
 fn raise_memlock() -> bool {
-    setrlimit(
-        Resource::Memlock,
-        Rlimit {
-            current: None,
-            maximum: None,
-        },
-    )
-    .is_ok()
+    let before = getrlimit(Resource::Memlock);
+    let none = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let most = Rlimit {
+        current: before.maximum,
+        maximum: before.maximum,
+    };
+    [none, most]
+        .into_iter()
+        .any(|limit| setrlimit(Resource::Memlock, limit).is_ok())
+        && getrlimit(Resource::Memlock).current != before.current
 }
 
 /// Whether all queues are zero copy.

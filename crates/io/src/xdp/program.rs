@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapError, XskMap};
@@ -19,6 +19,7 @@ use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
 use super::letters::{self, Letters};
 use super::syn_offload::{Clock, Offload};
+use crate::sys;
 
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
@@ -286,19 +287,6 @@ fn join(socket: &OwnedFd, interface: u32, address: Ipv6Addr) -> io::Result<()> {
         mr_alen: 6,
         mr_address: [a, b, c, d, e, f, 0, 0],
     };
-    let len = size_of_val(&group) as libc::socklen_t;
-    let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
-    // SAFETY: `group` is a whole packet_mreq of that length, alive during the call, which only reads it.
-    match unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const group).cast(),
-            len,
-        )
-    } {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let membership = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+    sys::set_option(socket.as_fd(), membership, &group)
 }

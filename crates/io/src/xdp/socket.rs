@@ -1,15 +1,19 @@
 //! One AF_XDP socket: the system calls.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use libc::{c_int, c_void, socklen_t, xdp_mmap_offsets, xdp_options, xdp_statistics, xdp_umem_reg};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socket_with, sockopt};
+use libc::{c_int, xdp_mmap_offsets, xdp_options, xdp_statistics, xdp_umem_reg};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with, sockopt,
+};
 
 use super::config::{Frames, ZeroCopy};
 use super::lanes::{Lanes, TxWords};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::Umem;
+use crate::sys;
 
 /// Frames that one send call takes in copy mode (Linux 6.17, `linux/if_xdp.h`); without it 32.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
@@ -43,28 +47,41 @@ impl XskSocket {
         })
     }
 
-    /// Tells the kernel of `umem`. Returns whether it reads what stands in front of a frame.
-    fn tell(&self, umem: &Umem) -> io::Result<bool> {
-        let mut memory = xdp_umem_reg {
+    /// A socket with memory. Kernels that do not read what stands in front of a frame (before Linux 6.11) refuse memory that has such words:
+    /// then it has none.
+    pub(super) fn with_memory(frames: Frames) -> io::Result<(Self, Lanes)> {
+        let make = |words| {
+            let socket = Self::new()?;
+            let lanes = socket.register(Umem::new(frames)?, words)?;
+            Ok((socket, lanes))
+        };
+        match make(true) {
+            // Whatever else is wrong is wrong without them, too.
+            Err(_) => make(false),
+            result => result,
+        }
+    }
+
+    /// Tells the kernel of `umem`, and whether there are words in front of a frame.
+    fn tell(&self, umem: &Umem, words: bool) -> io::Result<()> {
+        let (flags, tx_metadata_len) = if words {
+            (XDP_UMEM_TX_METADATA_LEN, TxWords::LEN as u32)
+        } else {
+            (0, 0)
+        };
+        let memory = xdp_umem_reg {
             addr: umem.base() as u64,
             len: umem.frames().bytes(),
             chunk_size: umem.frames().size,
             headroom: 0,
-            flags: XDP_UMEM_TX_METADATA_LEN,
-            tx_metadata_len: TxWords::LEN as u32,
+            flags,
+            tx_metadata_len,
         };
-        match self.set(libc::XDP_UMEM_REG, &memory) {
-            // Before Linux 6.11. Whatever else is wrong is wrong without it, too.
-            Err(_) => {
-                (memory.flags, memory.tx_metadata_len) = (0, 0);
-                self.set(libc::XDP_UMEM_REG, &memory).map(|()| false)
-            }
-            result => result.map(|()| true),
-        }
+        self.set(libc::XDP_UMEM_REG, &memory)
     }
 
     /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for those they bring.
-    pub(super) fn register(&self, umem: Umem) -> io::Result<Lanes> {
+    fn register(&self, umem: Umem, words: bool) -> io::Result<Lanes> {
         let frames = umem.frames();
         let Frames {
             receive,
@@ -72,7 +89,7 @@ impl XskSocket {
             size,
         } = frames;
         let all = frames.count().next_power_of_two();
-        let words = self.tell(&umem)?;
+        self.tell(&umem, words)?;
         for (ring, size) in [
             (libc::XDP_UMEM_FILL_RING, all),
             (libc::XDP_UMEM_COMPLETION_RING, send),
@@ -120,9 +137,7 @@ impl XskSocket {
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
         };
-        let len = size_of_val(&address) as socklen_t;
-        // SAFETY: `address` is a whole sockaddr_xdp of that length, alive during the call.
-        check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) })
+        sys::bind(self.fd.as_fd(), &address)
     }
 
     /// Whether the kernel and we share frames (bound with zero copy), or it copies them.
@@ -159,26 +174,10 @@ impl XskSocket {
 
     /// Asks the kernel to look at the fill ring.
     pub(super) fn kick_fill(&self) -> io::Result<()> {
-        // SAFETY: no buffer and no length: the call only wakes the driver.
-        let result = unsafe {
-            libc::recvfrom(
-                self.fd.as_raw_fd(),
-                std::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
-        match result {
-            0.. => Ok(()),
-            _ => {
-                let error = io::Error::last_os_error();
-                match error.raw_os_error() {
-                    Some(libc::ENXIO | libc::EBADF | libc::ENODEV) => Err(error),
-                    _ => Ok(()),
-                }
-            }
+        let nothing: &mut [u8] = &mut [];
+        match rustix::net::recv(&self.fd, nothing, RecvFlags::DONTWAIT) {
+            Err(error @ (Errno::NXIO | Errno::BADF | Errno::NODEV)) => Err(error.into()),
+            _ => Ok(()),
         }
     }
 
@@ -211,10 +210,7 @@ impl XskSocket {
     }
 
     fn set<T: Copy>(&self, name: c_int, value: &T) -> io::Result<()> {
-        let len = size_of::<T>() as socklen_t;
-        let value = std::ptr::from_ref(value).cast::<c_void>();
-        // SAFETY: `value` points to `len` bytes that live during the call; the kernel only reads them.
-        check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_XDP, name, value, len) })
+        sys::set_option(self.fd.as_fd(), (libc::SOL_XDP, name), value)
     }
 
     /// The option `name`. An older kernel that fills less of it than `T` is an error.
@@ -223,11 +219,9 @@ impl XskSocket {
     }
 
     fn get<T: Copy>(&self, level: c_int, name: c_int, mut value: T) -> io::Result<T> {
-        let mut len = size_of::<T>() as socklen_t;
-        let pointer = (&raw mut value).cast::<c_void>();
-        // SAFETY: `pointer` is room for `len` bytes of plain integers; any bytes the kernel writes there are a value of `T`.
-        check(unsafe { libc::getsockopt(self.fd.as_raw_fd(), level, name, pointer, &mut len) })?;
-        if len as usize == size_of::<T>() {
+        // SAFETY: the values asked for are plain integers.
+        let filled = unsafe { sys::option(self.fd.as_fd(), (level, name), &mut value) }?;
+        if filled == size_of::<T>() {
             Ok(value)
         } else {
             Err(io::Error::new(
@@ -241,13 +235,5 @@ impl XskSocket {
 impl AsFd for XskSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// What a system call answered.
-pub(super) fn check(result: c_int) -> io::Result<()> {
-    match result {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -1,6 +1,8 @@
 //! Two network namespaces with a veth pair between them: ours, where the port under test is, and the peer's, where a kernel
 //! answers. Neither has a name: both end with the last thread and descriptor that refers to them, however the test ends.
 
+#![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
+
 pub mod frames;
 
 use std::collections::VecDeque;

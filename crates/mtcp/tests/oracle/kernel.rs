@@ -1,5 +1,7 @@
 //! Scripts on the kernel's, over loopback.
 
+#![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
+
 use std::collections::HashMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,0 +1,87 @@
+//! System calls of which rustix has no form. They pass by the C library's functions of their names, which a preloaded library may stand in
+//! front of.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, c_long, c_void, socklen_t};
+
+/// What a system call answered.
+fn check(result: c_long) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// bind(2), to an address as the kernel has it.
+pub(crate) fn bind<T: Copy>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    let (at, len) = (
+        std::ptr::from_ref(address).cast::<c_void>(),
+        size_of::<T>() as socklen_t,
+    );
+    // SAFETY: `at` points to `len` bytes that live during the call; the kernel only reads them.
+    check(unsafe { libc::syscall(libc::SYS_bind, fd.as_raw_fd(), at, len) })
+}
+
+/// setsockopt(2).
+pub(crate) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    (level, name): (c_int, c_int),
+    value: &T,
+) -> io::Result<()> {
+    let (at, len) = (
+        std::ptr::from_ref(value).cast::<c_void>(),
+        size_of::<T>() as socklen_t,
+    );
+    let fd = fd.as_raw_fd();
+    // SAFETY: `at` points to `len` bytes that live during the call; the kernel only reads them.
+    check(unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, at, len) })
+}
+
+/// getsockopt(2), into `value`. Returns how many bytes of it the kernel filled.
+///
+/// # Safety
+/// Any bytes are a `T`.
+pub(crate) unsafe fn option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    (level, name): (c_int, c_int),
+    value: &mut T,
+) -> io::Result<usize> {
+    let mut len = size_of::<T>() as socklen_t;
+    let (at, room) = (
+        std::ptr::from_mut(value).cast::<c_void>(),
+        std::ptr::from_mut(&mut len),
+    );
+    let fd = fd.as_raw_fd();
+    // SAFETY: `at` is room for `len` bytes, and the caller promises that any are a value.
+    check(unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, at, room) })?;
+    Ok(len as usize)
+}
+
+/// ioctl(2) with a structure.
+///
+/// # Safety
+/// `request` takes a pointer to a `T`, and leaves one there.
+pub(crate) unsafe fn control<T>(
+    fd: BorrowedFd<'_>,
+    request: libc::Ioctl,
+    argument: &mut T,
+) -> io::Result<()> {
+    let at = std::ptr::from_mut(argument);
+    // SAFETY: the caller's promise.
+    check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), request, at) })
+}
+
+/// ioctl(2) with a number.
+///
+/// # Safety
+/// `request` takes a number.
+pub(crate) unsafe fn control_number(
+    fd: BorrowedFd<'_>,
+    request: libc::Ioctl,
+    argument: libc::c_ulong,
+) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), request, argument) })
+}
