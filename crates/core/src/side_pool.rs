@@ -32,6 +32,19 @@ impl<T> SidePool<T> {
         Some(slot)
     }
 
+    /// The same with a copy, which goes from memory to memory: a large one has no room on the stacks of threads of a program.
+    pub fn insert_copy(&mut self, record: &T) -> Option<u32>
+    where
+        T: Copy,
+    {
+        let slot = self.slots.alloc()?;
+        match self.records.get_mut(slot as usize) {
+            Some(entry) => entry.clone_from(record),
+            None => self.records.extend_from_slice(std::slice::from_ref(record)),
+        }
+        Some(slot)
+    }
+
     pub fn free(&mut self, slot: u32) {
         self.slots.free(slot);
     }

@@ -17,7 +17,7 @@ use crate::ip::{Class, Envelope, Net};
 const MAX_QUOTE_V4: usize = 576 - 20 - 8;
 /// RFC 4443 §3: as much of the packet as fits into 1280 bytes.
 /// RFC 4443 §2.4-2.
-const MAX_QUOTE_V6: usize = 1280 - 40 - 8;
+pub(crate) const MAX_QUOTE_V6: usize = 1280 - 40 - 8;
 
 /// What cannot be reached here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +28,24 @@ pub enum Unreachable {
     Protocol,
 }
 
-/// The start of the packet that an error is about, put together from pieces.
-struct Quote {
-    bytes: [u8; MAX_QUOTE_V6],
-    len: usize,
-}
-
-impl Quote {
-    fn new(pieces: &[&[u8]], max: usize) -> Self {
-        let mut quote = Self {
-            bytes: [0; MAX_QUOTE_V6],
-            len: 0,
-        };
-        let room = quote.bytes.iter_mut().take(max);
-        for (to, from) in room.zip(pieces.iter().copied().flatten()) {
-            *to = *from;
-            quote.len += 1;
-        }
-        quote
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+/// The start of the packet that an error is about, put together from pieces: in memory that is kept for it, as it is large for a stack.
+fn quote(room: &mut Vec<u8>, pieces: &[&[u8]], max: usize) {
+    room.clear();
+    for piece in pieces {
+        let most = max.saturating_sub(room.len());
+        room.extend(piece.iter().take(most));
     }
 }
 
 impl Net {
+    /// Lends the start of a packet to what sends an error about it.
+    fn quoting(&mut self, pieces: &[&[u8]], max: usize, send: impl FnOnce(&mut Self, &[u8])) {
+        let mut room = std::mem::take(&mut self.quoted);
+        quote(&mut room, pieces, max);
+        send(self, &room);
+        self.quoted = room;
+    }
+
     /// Tells the sender of `packet` that nobody is here.
     pub(crate) fn send_unreachable(
         &mut self,
@@ -69,21 +61,23 @@ impl Net {
                     Unreachable::Port => icmpv4::UnreachableCode::PORT,
                     Unreachable::Protocol => icmpv4::UnreachableCode::PROTOCOL,
                 };
-                let quote = Quote::new(&pieces, MAX_QUOTE_V4);
-                let message = Icmpv4Message::DestinationUnreachable {
-                    code,
-                    next_hop_mtu: 0,
-                    quoted: quote.bytes(),
-                };
-                self.send_error_v4(now, packet.src, packet.dst, &message, counters);
+                self.quoting(&pieces, MAX_QUOTE_V4, |net, quoted| {
+                    let message = Icmpv4Message::DestinationUnreachable {
+                        code,
+                        next_hop_mtu: 0,
+                        quoted,
+                    };
+                    net.send_error_v4(now, packet.src, packet.dst, &message, counters);
+                });
             }
             IpAddr::V6(dst) => {
-                let quote = Quote::new(&pieces, MAX_QUOTE_V6);
-                let message = Icmpv6Message::DestinationUnreachable {
-                    code: icmpv6::UnreachableCode::PORT,
-                    quoted: quote.bytes(),
-                };
-                self.send_error_v6(now, packet.src, dst, &message, counters);
+                self.quoting(&pieces, MAX_QUOTE_V6, |net, quoted| {
+                    let message = Icmpv6Message::DestinationUnreachable {
+                        code: icmpv6::UnreachableCode::PORT,
+                        quoted,
+                    };
+                    net.send_error_v6(now, packet.src, dst, &message, counters);
+                });
             }
         }
     }
@@ -128,13 +122,14 @@ impl Net {
         pieces: &[&[u8]],
         counters: &mut Counters,
     ) {
-        let quote = Quote::new(pieces, MAX_QUOTE_V6);
-        let message = Icmpv6Message::ParameterProblem {
-            code: ParameterProblemCode(code),
-            pointer,
-            quoted: quote.bytes(),
-        };
-        self.send_error_v6(now, src.into(), dst, &message, counters);
+        self.quoting(pieces, MAX_QUOTE_V6, |net, quoted| {
+            let message = Icmpv6Message::ParameterProblem {
+                code: ParameterProblemCode(code),
+                pointer,
+                quoted,
+            };
+            net.send_error_v6(now, src.into(), dst, &message, counters);
+        });
     }
 
     /// RFC 792, RFC 4443 §3.3, code 1: the rest of a datagram did not come in time.
@@ -147,20 +142,16 @@ impl Net {
         let pieces: [&[u8]; 2] = [&first.head, &first.data];
         match first.dst {
             IpAddr::V4(_) => {
-                let quote = Quote::new(&pieces, MAX_QUOTE_V4);
-                let message = Icmpv4Message::TimeExceeded {
-                    code: 1,
-                    quoted: quote.bytes(),
-                };
-                self.send_error_v4(now, first.src, first.dst, &message, counters);
+                self.quoting(&pieces, MAX_QUOTE_V4, |net, quoted| {
+                    let message = Icmpv4Message::TimeExceeded { code: 1, quoted };
+                    net.send_error_v4(now, first.src, first.dst, &message, counters);
+                });
             }
             IpAddr::V6(dst) => {
-                let quote = Quote::new(&pieces, MAX_QUOTE_V6);
-                let message = Icmpv6Message::TimeExceeded {
-                    code: 1,
-                    quoted: quote.bytes(),
-                };
-                self.send_error_v6(now, first.src, dst, &message, counters);
+                self.quoting(&pieces, MAX_QUOTE_V6, |net, quoted| {
+                    let message = Icmpv6Message::TimeExceeded { code: 1, quoted };
+                    net.send_error_v6(now, first.src, dst, &message, counters);
+                });
             }
         }
     }

@@ -4,4 +4,5 @@ mod errors;
 mod v4;
 mod v6;
 
+pub(crate) use errors::MAX_QUOTE_V6;
 pub use errors::Unreachable;

@@ -29,6 +29,7 @@ use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::error::Error;
 use crate::flow::FlowKey;
+use crate::icmp::MAX_QUOTE_V6;
 use crate::id::PortId;
 use crate::limit::RateLimiter;
 use crate::neigh::announce::Claims;
@@ -162,6 +163,8 @@ pub struct Net {
     reassembler: Reassembler,
     /// ICMP errors (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f)).
     errors: RateLimiter,
+    /// Room for what they quote.
+    pub(crate) quoted: Vec<u8>,
     resolved: VecDeque<Ended>,
     max_resolved: usize,
 }
@@ -245,6 +248,7 @@ impl Net {
             paths: PathMtus::new(&config.secret),
             reassembler: Reassembler::new(config.reassembly_bytes, config.reassembly_timeout),
             errors: RateLimiter::new(config.reply_rate, ERROR_BURST.min(config.reply_rate)),
+            quoted: Vec::with_capacity(MAX_QUOTE_V6),
             resolved: VecDeque::new(),
             max_resolved: (config.max_neighbours as usize).saturating_mul(4),
             addresses,

@@ -46,20 +46,25 @@ pub(crate) struct Rates {
     moments: [Moment; MAX_MOMENTS],
 }
 
-impl Default for Rates {
-    fn default() -> Self {
-        Self {
-            delivered: 0,
-            lost: 0,
-            app_limited: 0,
-            delivered_at: 0,
-            first_sent: 0,
-            len: 0,
-            last: (0, false),
-            moments: [Moment::default(); MAX_MOMENTS],
-        }
-    }
-}
+/// Nothing was delivered.
+static NONE: Rates = Rates {
+    delivered: 0,
+    lost: 0,
+    app_limited: 0,
+    delivered_at: 0,
+    first_sent: 0,
+    len: 0,
+    last: (0, false),
+    moments: [Moment {
+        sent_at: 0,
+        first_sent: 0,
+        delivered_at: 0,
+        delivered: 0,
+        lost: 0,
+        in_flight: 0,
+        is_app_limited: false,
+    }; MAX_MOMENTS],
+};
 
 impl Rates {
     fn moments(&self) -> &[Moment] {
@@ -199,7 +204,7 @@ impl Conn<'_> {
 
     #[cold]
     fn begin_log(&mut self) {
-        self.cold.rate.log = self.sh.rates.alloc();
+        self.cold.rate.log = self.sh.rates.insert_copy(&NONE);
     }
 
     pub fn forget_rates(&mut self) {
@@ -397,7 +402,7 @@ mod tests {
     use super::*;
 
     fn sent_at(times: &[u32]) -> Rates {
-        let mut rates = Rates::default();
+        let mut rates = NONE;
         for &at in times {
             rates.push(at, 0, 10);
         }
@@ -416,7 +421,7 @@ mod tests {
         assert_eq!(found(&rates, 199), Some(100));
         assert_eq!(found(&rates, 205), Some(200));
         assert_eq!(found(&rates, 1_000), Some(300));
-        assert_eq!(found(&Rates::default(), 1), None);
+        assert_eq!(found(&NONE, 1), None);
     }
 
     #[test]
