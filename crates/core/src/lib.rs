@@ -48,6 +48,6 @@ pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ip::link_local;
 pub use ring::stream::{AppStreams, Status};
-pub use stack::{Stack, Usage};
+pub use stack::{Stack, Undelivered, Usage};
 pub use tcp::Acks;
 pub use testament::Testament;

@@ -63,6 +63,15 @@ pub struct Usage {
     pub recv_bytes: usize,
 }
 
+/// What the application has written and closed, and peers have not acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undelivered {
+    /// Connections. Of each, at least the FIN is not acknowledged.
+    pub connections: u32,
+    /// Bytes of their streams.
+    pub bytes: u64,
+}
+
 impl Stack {
     /// A stack and the application's end of its byte streams.
     ///
@@ -156,7 +165,13 @@ impl Stack {
     /// Whether [`transmit`](Self::transmit) has something for `port`: what the sink did not take, or what sending gave rise to (a question
     /// for the address of a neighbour).
     pub fn has_more_output(&self, port: PortId) -> bool {
-        self.tcp.shared.net.has_output(port) || self.has_output(port)
+        self.has_packets(port) || self.has_output(port)
+    }
+
+    /// Whether one of the stack's own packets is due on `port`: an answer of ARP, NDP or ICMP, or a question for the address of a neighbour.
+    /// After [`transmit`](Self::transmit): because the sink was full, or because sending gave rise to it.
+    pub fn has_packets(&self, port: PortId) -> bool {
+        self.tcp.shared.net.has_output(port)
     }
 
     /// The next thing that the application should know.
@@ -195,6 +210,11 @@ impl Stack {
     #[cfg(test)]
     pub(crate) fn places(&self) -> usize {
         self.tcp.places()
+    }
+
+    /// What peers have still to acknowledge of what the application has closed. Looks at each connection.
+    pub fn undelivered(&self) -> Undelivered {
+        self.tcp.undelivered()
     }
 
     /// What the stack holds now.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mtcp_core::command::Options;
-use mtcp_core::{Acks, AppStreams, ConnId, Event, Ready, Token};
+use mtcp_core::{Acks, AppStreams, ConnId, Event, Ready, Token, Undelivered};
 use ring::prefetch::prefetch;
 use wire::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::socket::listen::{Listener, Waiting};
 use crate::socket::table::{Body, Flags, NONE, Socket, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
-use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
+use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, clock, signals};
 
 /// Events of the stack looked at together.
 const PASS: usize = 32;
@@ -191,6 +191,30 @@ impl Context {
             let step = left.min(nap);
             self.wait_until(Some(step), false, Acks::Due, |_| None::<()>)?;
             left = left.saturating_sub(step);
+        }
+    }
+
+    /// Waits until peers have acknowledged all that was written to sockets that are closed now, and the end of it, as long as they go on
+    /// doing so: `patience` passes without, and the wait is over. Returns what is left. It does not wait for the ends of peers. For the end
+    /// of a program, after it closed its sockets.
+    ///
+    /// # Errors
+    /// `EINTR`, `ENETDOWN`.
+    pub fn deliver(&mut self, patience: Duration) -> Result<Undelivered> {
+        let nap = Duration::from_millis(2);
+        let mut last = Undelivered::default();
+        let mut since = clock::now();
+        loop {
+            // Closing is a command, too.
+            self.driver.submit()?;
+            let left = self.driver.undelivered()?;
+            if left != last {
+                (last, since) = (left, clock::now());
+            }
+            if left.connections == 0 || clock::now().since(since) >= patience {
+                return Ok(left);
+            }
+            self.wait_until(Some(nap), false, Acks::All, |_| None::<()>)?;
         }
     }
 

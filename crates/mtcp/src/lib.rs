@@ -36,9 +36,9 @@ pub use context::Context;
 pub use epoll::{Ctl, EpollEvent, Events, Interest};
 pub use errno::{Errno, Result};
 pub use executor::Executor;
-pub use mtcp_core::TcpInfo;
 pub use mtcp_core::config::CongestionControl;
 pub use mtcp_core::info::{EcnInfo, LossState, RateInfo, State};
+pub use mtcp_core::{TcpInfo, Undelivered};
 pub use prepared::Prepared;
 pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{

@@ -3,11 +3,14 @@
 use std::sync::Once;
 use std::time::Duration;
 
+use mtcp::Undelivered;
+
 use crate::engine::{self, Engine};
+use crate::log;
 use crate::socket::Socket;
 
-/// How long to wait for peers to take what was written.
-const LINGER: Duration = Duration::from_secs(3);
+/// How long to wait for peers that take nothing of what was written.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Has the end of the program close what is open.
 pub(crate) fn register() {
@@ -19,7 +22,7 @@ pub(crate) fn register() {
     });
 }
 
-/// Closes the connections and lets them end, within bounds.
+/// Closes the connections and sees what was written off, within bounds. Peers may end theirs when they like.
 pub(crate) extern "C" fn finish() {
     if let Ok(mut engine) = engine::lock() {
         engine.finish();
@@ -40,8 +43,19 @@ impl Engine {
         for socket in &open {
             self.end(socket);
         }
-        if let Some(context) = self.context() {
-            let _ = context.drain(LINGER);
+        let Some(left) = self
+            .context()
+            .and_then(|context| context.deliver(PATIENCE).ok())
+        else {
+            return;
+        };
+        let Undelivered { connections, bytes } = left;
+        if connections > 0 {
+            log::line(format_args!(
+                "the program ends, and {connections} of its connections with it: their peers have not acknowledged {bytes} bytes and the end \
+                 within {} s",
+                PATIENCE.as_secs()
+            ));
         }
     }
 }

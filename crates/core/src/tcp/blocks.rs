@@ -493,6 +493,15 @@ impl Blocks {
         self.hot.len()
     }
 
+    /// Those at hand, with their slots. A packed one has nothing in flight.
+    pub fn at_hand(&self) -> impl Iterator<Item = (u32, &Hot)> {
+        let follow = |place: &u32| self.turns.next(&self.links, *place);
+        std::iter::successors(self.turns.front(), follow).filter_map(|place| {
+            let slot = self.names.get(place as usize)?.slot;
+            Some((slot, self.hot.get(place as usize)?))
+        })
+    }
+
     /// How many are at hand, and how many packed.
     pub fn counts(&self) -> (u32, u32) {
         (self.taken.len(), self.packed.len())

@@ -88,6 +88,11 @@ impl Conns {
         self.blocks.counts()
     }
 
+    /// Those that have their state at hand, with their slots.
+    pub fn at_hand(&self) -> impl Iterator<Item = (u32, &Hot)> {
+        self.blocks.at_hand()
+    }
+
     #[cfg(test)]
     pub fn places(&self) -> usize {
         self.blocks.places()

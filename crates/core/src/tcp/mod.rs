@@ -80,8 +80,9 @@ use ring::stream::{AppStreams, StreamsConfig, streams_on};
 use crate::config::Config;
 use crate::flow::FlowTable;
 use crate::handover::Handover;
+use crate::info::State;
 use crate::ports::EphemeralPorts;
-use crate::stack::Usage;
+use crate::stack::{Undelivered, Usage};
 use crate::tcp::conn::Conns;
 use crate::tcp::cookie::Cookies;
 use crate::tcp::half_open::HalfOpens;
@@ -158,6 +159,16 @@ impl Tcp {
     #[cfg(test)]
     pub fn places(&self) -> usize {
         self.conns.places()
+    }
+
+    pub fn undelivered(&self) -> Undelivered {
+        let closing = |state| matches!(state, State::FinWait1 | State::Closing | State::LastAck);
+        let mut sum = Undelivered::default();
+        for (slot, _) in self.conns.at_hand().filter(|(_, hot)| closing(hot.state)) {
+            sum.connections += 1;
+            sum.bytes += u64::from(self.shared.streams.send_len(slot));
+        }
+        sum
     }
 
     pub fn usage(&self) -> Usage {

@@ -4,7 +4,7 @@ use std::hint;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply};
+use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply, Undelivered};
 use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
 
@@ -226,6 +226,10 @@ impl Inline {
 
     pub(super) fn snapshot(&mut self) -> Result<Snapshot> {
         Ok(Snapshot::of(&self.runner))
+    }
+
+    pub(super) fn undelivered(&mut self) -> Result<Undelivered> {
+        Ok(self.runner.stack().undelivered())
     }
 
     pub(super) fn failure(&self) -> Option<&str> {

@@ -9,7 +9,7 @@ mod stand_in;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply};
+use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply, Undelivered};
 use ring::park::FdWaker;
 use wire::time::Instant;
 
@@ -176,6 +176,11 @@ impl Driver {
     /// Numbers of this moment.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot> {
         either!(self, driver => driver.snapshot())
+    }
+
+    /// What peers have still to acknowledge of what the application has closed.
+    pub(crate) fn undelivered(&mut self) -> Result<Undelivered> {
+        either!(self, driver => driver.undelivered())
     }
 
     /// Why the link is gone.

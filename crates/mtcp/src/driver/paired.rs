@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 
-use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply};
+use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply, Undelivered};
 use ring::park::FdWaker;
 use ring::spsc::{Consumer, Producer, channel};
 use wire::time::Instant;
@@ -238,6 +238,10 @@ impl Paired {
 
     pub(super) fn snapshot(&mut self) -> Result<Snapshot> {
         self.with(Inline::snapshot)
+    }
+
+    pub(super) fn undelivered(&mut self) -> Result<Undelivered> {
+        self.with(Inline::undelivered)
     }
 
     pub(super) fn failure(&self) -> Option<&str> {
