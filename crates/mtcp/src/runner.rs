@@ -223,11 +223,11 @@ impl Runner {
     /// The link is gone.
     pub(crate) fn transmit(&mut self, acks: Acks) -> io::Result<()> {
         self.port.busy = true;
-        let (stack, now) = (&mut self.stack, self.now);
-        self.backlog = match &mut self.desk {
-            Some(desk) if self.is_guest => transmit(stack, now, acks, &mut desk.relay()),
-            _ => transmit_to(stack, now, acks, &mut self.port),
-        };
+        self.backlog = self.send(acks);
+        if !self.backlog && self.stack.has_packets(PORT) {
+            // Sending asked for the address of a neighbour. The question goes in the same turn: a sleep may follow.
+            self.backlog = self.send(acks);
+        }
         let sent = self.port.flush();
         self.port.busy = false;
         if let Some(desk) = &mut self.desk {
@@ -237,6 +237,15 @@ impl Runner {
             self.quiet_until = self.next_turn();
         }
         sent
+    }
+
+    /// Hands what is due to the port. Returns whether it took less.
+    fn send(&mut self, acks: Acks) -> bool {
+        let (stack, now) = (&mut self.stack, self.now);
+        match &mut self.desk {
+            Some(desk) if self.is_guest => transmit(stack, now, acks, &mut desk.relay()),
+            _ => transmit_to(stack, now, acks, &mut self.port),
+        }
     }
 
     /// When to take a turn at the latest, if nothing comes.
