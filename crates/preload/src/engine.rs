@@ -109,6 +109,11 @@ pub(crate) struct Found {
     pub(crate) body: Body,
 }
 
+/// Why the library's descriptors could not be made.
+fn apart(error: &std::io::Error) -> String {
+    format!("cannot make descriptors beside those of the program: {error}")
+}
+
 impl Engine {
     /// The stack, if it runs.
     pub(crate) fn context(&mut self) -> Option<&mut Context> {
@@ -208,14 +213,15 @@ impl Engine {
             // SAFETY: makes a socket; no memory is involved.
             let blank =
                 unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-            Ok((mtcp, context, blank))
+            // Large ones, which the caller may have no room for.
+            Ok((Box::new(mtcp), Box::new(context), blank))
         };
-        let (opened, _) = private::keep(open);
+        let (opened, _) = private::make(open).map_err(|error| apart(&error))?;
         let (mtcp, context, blank) = opened.map_err(|error: SetupError| error.to_string())?;
         self.blank = blank;
         Ok(Stage::Running {
-            context: Box::new(context),
-            _mtcp: Box::new(mtcp),
+            context,
+            _mtcp: mtcp,
         })
     }
 
@@ -226,8 +232,9 @@ impl Engine {
         }
         let rules = rules().ok_or("no settings")?;
         let serves = self.has_listener();
-        let (prepared, kept) = private::keep(|| executor::prepare(rules, serves));
-        self.prepared = Some(Box::new(prepared.map_err(|error| error.to_string())?));
+        let prepare = || executor::prepare(rules, serves).map(Box::new);
+        let (prepared, kept) = private::make(prepare).map_err(|error| apart(&error))?;
+        self.prepared = Some(prepared.map_err(|error| error.to_string())?);
         self.inherited = kept;
         Ok(())
     }
@@ -241,7 +248,7 @@ impl Engine {
         if self.prepare().is_ok()
             && let Some(prepared) = &mut self.prepared
         {
-            let _ = private::keep(|| prepared.arm());
+            let _ = private::make(|| prepared.arm());
         }
     }
 
@@ -509,14 +516,11 @@ impl Engine {
 
     /// Ends the stack, which has no connections and for which nobody waits: what needs it next starts it again.
     pub(crate) fn stop(&mut self) {
-        let gone = self.release_private(self.waiters.bells());
         // What it has open it closes.
         self.stage = Stage::Idle;
         for fd in [self.blank, self.pumps.forget()] {
-            if gone.contains(&fd) {
-                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
-                unsafe { real::close(fd) };
-            }
+            // SAFETY: a descriptor of the library's own, which nothing here uses any more, or none.
+            unsafe { real::close(fd) };
         }
         self.forget_stack();
         self.forget_instances();
@@ -530,14 +534,10 @@ impl Engine {
             Box::leak(context);
             Box::leak(_mtcp);
         }
-        let gone = self.release_private(Vec::new());
         if let Some(prepared) = &mut self.prepared {
             prepared.disarm();
         }
-        for fd in gone {
-            // SAFETY: a descriptor of the library's own, which nothing here uses any more.
-            unsafe { real::close(fd) };
-        }
+        self.close_private();
         self.owner = fork::pid();
         self.has_children = false;
         self.starts_soon = false;
@@ -553,15 +553,16 @@ impl Engine {
         self.orphan_epolls();
     }
 
-    /// Descriptors of the library's own, but those that processes share and `kept`, which are its own no more.
-    fn release_private(&self, kept: Vec<c_int>) -> Vec<c_int> {
-        let own = |fd: &c_int| !self.inherited.contains(fd) && !kept.contains(fd);
+    /// Closes the library's own descriptors, but those that processes share, and those that the parent lends.
+    fn close_private(&self) {
+        let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
         let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
-        let gone: Vec<c_int> = private.map(|(fd, _)| fd).filter(own).collect();
-        for fd in &gone {
-            slots::set(*fd, Slot::Kernel);
+        for fd in private.map(|(fd, _)| fd) {
+            if !self.inherited.contains(&fd) && !lent(fd) {
+                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
+                unsafe { real::close(fd) };
+            }
         }
-        gone
     }
 
     /// Nothing is on the stack any more.

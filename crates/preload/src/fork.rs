@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use crate::engine::{self, Engine};
+use crate::inside::{self, Side};
 use crate::pump::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
@@ -37,15 +38,27 @@ extern "C" fn before() {
         engine.lend();
         // Given back by `parent`, made anew by `child`.
         let _ = std::mem::ManuallyDrop::new(engine);
+        inside::go(Side::Forks);
     }
 }
 
+/// Whether this thread forks, and has the engine. A handler that interrupted the library has not.
+fn forks() -> bool {
+    inside::side() == Side::Forks
+}
+
 extern "C" fn parent() {
-    // SAFETY: `before` took it in this thread.
-    unsafe { engine::raw().held() }.keep_lent();
+    if forks() {
+        // SAFETY: `before` took it in this thread.
+        unsafe { engine::raw().held() }.keep_lent();
+    }
 }
 
 extern "C" fn child() {
+    if !forks() {
+        return;
+    }
+    inside::go(Side::Program);
     // SAFETY: a child has one thread, this one.
     unsafe { engine::raw().renew() };
     if let Ok(mut engine) = engine::lock() {

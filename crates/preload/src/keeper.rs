@@ -10,6 +10,7 @@ use std::time::Duration;
 use mtcp::signals;
 
 use crate::engine;
+use crate::inside::{self, Side};
 use crate::wait::{self, Want};
 
 /// How long the stack may go without a turn before the keeper runs it.
@@ -58,6 +59,7 @@ pub(crate) fn start() -> Keeper {
 }
 
 fn run() {
+    inside::go(Side::Library);
     let mut seen = 0;
     while let Ok(mut engine) = engine::lock() {
         let idle = engine.turns == seen;

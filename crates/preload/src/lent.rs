@@ -32,6 +32,13 @@ pub(crate) struct Pair {
     pub(crate) theirs: c_int,
 }
 
+impl Pair {
+    /// Whether this is one of the two.
+    pub(crate) fn has(self, fd: c_int) -> bool {
+        [self.ours, self.theirs].contains(&fd)
+    }
+}
+
 /// Makes a pair for a connection with these ends. `None`: there are no more descriptors.
 pub(crate) fn pair(domain: Domain, ends: [SocketAddr; 2]) -> Option<Pair> {
     let mut fds = [-1; 2];
@@ -40,7 +47,7 @@ pub(crate) fn pair(domain: Domain, ends: [SocketAddr; 2]) -> Option<Pair> {
     if unsafe { libc::socketpair(AF_UNIX, kind, 0, fds.as_mut_ptr()) } < 0 {
         return None;
     }
-    let [ours, theirs] = fds.map(private::lift);
+    let [ours, theirs] = fds.map(private::own);
     name(theirs, domain, ends);
     // SAFETY: no memory is involved.
     unsafe { real::fcntl64(ours, libc::F_SETFL, libc::O_NONBLOCK as u64) };

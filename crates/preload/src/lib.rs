@@ -11,11 +11,13 @@
 // The manual pages of Linux say what each pointer must be.
 #![allow(clippy::missing_safety_doc)]
 
+mod carry;
 mod engine;
 mod executor;
 mod exit;
 mod fork;
 pub mod hooks;
+mod inside;
 mod keeper;
 mod lent;
 mod lock;

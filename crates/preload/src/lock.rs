@@ -6,6 +6,8 @@ use std::ops::{Deref, DerefMut};
 use libc::pthread_mutex_t;
 use mtcp::{Errno, Result};
 
+use crate::inside::{self, Side};
+
 /// A value that one thread at a time uses, for short.
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
@@ -31,17 +33,27 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> Result<Guard<'_, T>> {
         // SAFETY: an initialised mutex that never moves: locks are statics.
         match unsafe { libc::pthread_mutex_lock(self.raw.get()) } {
-            0 => Ok(Guard(self)),
+            0 => Ok(self.guard()),
             error => Err(Errno(error)),
         }
     }
 
-    /// The guard that was forgotten.
+    fn guard(&self) -> Guard<'_, T> {
+        Guard {
+            lock: self,
+            from: inside::go(Side::Library),
+        }
+    }
+
+    /// The guard that was forgotten, in a thread of the program.
     ///
     /// # Safety
     /// This thread took the lock and nothing refers to the value any more.
     pub(crate) unsafe fn held(&self) -> Guard<'_, T> {
-        Guard(self)
+        Guard {
+            lock: self,
+            from: Side::Program,
+        }
     }
 
     /// # Safety
@@ -61,19 +73,25 @@ impl<T> Lock<T> {
     }
 }
 
-/// The value, until it is dropped.
+/// The value, until it is dropped. The thread is in the library meanwhile.
 #[derive(Debug)]
-pub(crate) struct Guard<'a, T>(&'a Lock<T>);
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    /// Where the thread was before.
+    from: Side,
+}
 
 impl<T> Guard<'_, T> {
-    /// Runs `sleep` without the lock.
+    /// Runs `sleep` without the lock. Handlers that run meanwhile are in the program.
     pub(crate) fn unlocked<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         // SAFETY: this thread has it, and `&mut self` says that nothing refers to the value.
-        unsafe { self.0.unlock() };
+        unsafe { self.lock.unlock() };
+        inside::go(self.from);
         let result = sleep();
+        inside::go(Side::Library);
         // It was ours before, so it is not a deadlock now.
         // SAFETY: as in `lock`.
-        unsafe { libc::pthread_mutex_lock(self.0.raw.get()) };
+        unsafe { libc::pthread_mutex_lock(self.lock.raw.get()) };
         result
     }
 }
@@ -83,20 +101,21 @@ impl<T> Deref for Guard<'_, T> {
 
     fn deref(&self) -> &T {
         // SAFETY: the guard says that this thread has the lock.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`.
-        unsafe { &mut *self.0.value.get() }
+        unsafe { &mut *self.lock.value.get() }
     }
 }
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the guard says that this thread has the lock.
-        unsafe { self.0.unlock() };
+        unsafe { self.lock.unlock() };
+        inside::go(self.from);
     }
 }

@@ -1,89 +1,279 @@
 //! Descriptors of the library's own. They have high numbers: programs count on the low ones.
+//!
+//! Each is noted where it is made. What opens the link makes many, in crates that know nothing of this: so it runs on a thread whose
+//! descriptors are its own (`make`), and what it leaves open moves to numbers that were reserved among the program's before (`carry`).
 
-use std::collections::HashSet;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
+use mtcp::signals;
+
+use crate::carry::{self, Carrier};
+use crate::inside::{self, Side};
 use crate::real;
 use crate::slots::{self, Slot};
 
 /// Where they begin, if the process may have as many.
 const FIRST: c_int = 512;
+/// As many as opening a link may leave: a few for each of many queues ...
+const MOST: usize = 512;
+/// ... and at least, for one queue.
+const LEAST: usize = 48;
+/// Numbers that are left for what is made later.
+const LATER: usize = 16;
+/// CLOSE_RANGE_UNSHARE of linux/close_range.h.
+const UNSHARE: c_int = 2;
 
-/// Moves a descriptor out of the way of the program's. Returns its number.
-pub(crate) fn lift(fd: c_int) -> c_int {
-    // SAFETY: duplicates a descriptor; no memory is involved.
-    match unsafe { real::fcntl64(fd, libc::F_DUPFD_CLOEXEC, FIRST as u64) } {
-        high @ 0.. => {
-            // SAFETY: the caller's descriptor, which has another number now.
-            unsafe { real::close(fd) };
-            high
+/// Makes a descriptor one of the library's own. Returns its number.
+pub(crate) fn own(fd: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    let high = duplicate(fd, first());
+    if high < 0 {
+        slots::set(fd, Slot::Private);
+        return fd;
+    }
+    slots::set(high, Slot::Private);
+    // SAFETY: the caller's descriptor, which has another number now.
+    unsafe { real::close(fd) };
+    high
+}
+
+/// One of the library's own is the program's from now on, or its number free.
+pub(crate) fn disown(fd: c_int) {
+    if slots::look(fd) == Slot::Private {
+        slots::set(fd, Slot::Kernel);
+    }
+}
+
+/// Runs `body` on a thread that has its own stack, and descriptors that are its own, of which those that it leaves open become the
+/// library's. Returns their numbers, too.
+///
+/// # Errors
+/// No threads, no descriptors, or a kernel that cannot keep them apart.
+pub(crate) fn make<T: Send>(body: impl FnOnce() -> T + Send) -> io::Result<(T, Vec<c_int>)> {
+    let reserved = Reserved::new()?;
+    let (near, far) = Carrier::pair()?;
+    let mut kept = Vec::new();
+    // Handlers of the program wait until the thread is done: the engine is not there for them meanwhile.
+    let made = signals::without(|| {
+        thread::scope(|scope| {
+            let (numbers, far) = (&reserved.numbers[..], far.number());
+            let opener = thread::Builder::new().name("mtcp-opener".into());
+            let handle = opener.spawn_scoped(scope, move || apart(far, numbers, body))?;
+            let settled = settle_all(&near, &mut kept);
+            let made = handle.join().unwrap_or_else(|_| Err(gone()));
+            settled.and(made)
+        })
+    });
+    if made.is_err() {
+        kept.clear();
+    }
+    reserved.give_up_but(&kept);
+    made.map(|made| (made, kept))
+}
+
+/// Takes what the thread sends, all of it, so that it can end.
+fn settle_all(near: &Carrier, kept: &mut Vec<c_int>) -> io::Result<()> {
+    let mut all = Ok(());
+    loop {
+        match near.receive() {
+            Ok(Some(parcel)) => match parcel.settle() {
+                Ok(number) => kept.push(number),
+                Err(error) => all = Err(error),
+            },
+            Ok(None) => return all,
+            Err(error) => {
+                near.stop();
+                return Err(error);
+            }
         }
-        _ => fd,
     }
 }
 
-/// Makes descriptors that are to be kept from the program. Returns them too.
-pub(crate) fn keep<T>(make: impl FnOnce() -> T) -> (T, Vec<c_int>) {
-    let before = open();
-    let low = fill(&before);
-    let made = make();
-    for fd in low {
-        // SAFETY: made by `fill`, and nobody else knows it.
-        unsafe { real::close(fd) };
-    }
-    let kept: Vec<c_int> = open().difference(&before).copied().collect();
-    for fd in &kept {
-        slots::set(*fd, Slot::Private);
-    }
-    (made, kept)
+fn gone() -> io::Error {
+    io::Error::other("the thread that opens the link ended")
 }
 
-/// Whether there can be more descriptors than the low ones.
-fn has_room() -> bool {
-    const NEEDED: libc::rlim_t = 256;
+/// What the thread does.
+fn apart<T>(far: c_int, numbers: &[c_int], body: impl FnOnce() -> T) -> io::Result<T> {
+    inside::go(Side::Apart);
+    let result =
+        isolate(numbers).and_then(|()| catch_unwind(AssertUnwindSafe(body)).map_err(|_| gone()));
+    let sent = match &result {
+        Ok(_) => send_all(far, numbers),
+        Err(_) => Ok(()),
+    };
+    let ended = carry::end(far);
+    sent.and(ended).and(result)
+}
+
+/// Gives the thread a table of descriptors of its own: with those that the library has, none of the program's, and in which these numbers are
+/// the next that are free.
+fn isolate(numbers: &[c_int]) -> io::Result<()> {
+    let last = *numbers.last().ok_or(io::ErrorKind::InvalidInput)?;
+    let private = slots::used(3, c_uint::MAX).filter(|(_, slot)| *slot == Slot::Private);
+    let reserved = |fd: &c_int| numbers.binary_search(fd).is_ok();
+    let kept: Vec<c_int> = private
+        .map(|(fd, _)| fd)
+        .filter(|fd| !reserved(fd))
+        .collect();
+    if close_between(c_int::MAX, c_int::MAX, UNSHARE) < 0 {
+        // Before Linux 5.9. The other call may be forbidden where this one is not.
+        // SAFETY: no memory is involved.
+        check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
+    }
+    let starts = [3].into_iter().chain(kept.iter().map(|fd| fd + 1));
+    let ends = kept.iter().map(|fd| fd - 1).chain([c_int::MAX]);
+    for (start, end) in starts.zip(ends) {
+        // Where the call is not known, the thread keeps them for as long as it lives.
+        close_between(start, end, 0);
+    }
+    // SAFETY: the thread's own descriptors; no memory is involved.
+    unsafe {
+        for number in numbers {
+            real::close(*number);
+        }
+        // Something that may be written to: it may come to stand for stderr.
+        let filler = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
+        for number in (0..=last).filter(|number| !reserved(number)) {
+            if !is_open(number) {
+                check(real::dup3(filler, number, libc::O_CLOEXEC))?;
+            }
+        }
+        if reserved(&filler) {
+            real::close(filler);
+        }
+    }
+    Ok(())
+}
+
+/// Closes descriptors of this thread.
+fn close_between(first: c_int, last: c_int, flags: c_int) -> c_int {
+    if first > last {
+        return 0;
+    }
+    // SAFETY: no memory is involved.
+    unsafe { real::close_range(first.cast_unsigned(), last.cast_unsigned(), flags) }
+}
+
+/// Sends what is open, and refuses if there is more than numbers.
+fn send_all(far: c_int, numbers: &[c_int]) -> io::Result<()> {
+    // The last of the numbers is free, if there were enough.
+    if numbers.last().is_some_and(|last| is_open(*last)) {
+        return Err(io::Error::other(
+            "the link takes more descriptors than the process may have: raise its limit (ulimit -n)",
+        ));
+    }
+    for number in numbers.iter().copied().filter(|fd| is_open(*fd)) {
+        carry::send(far, number)?;
+    }
+    Ok(())
+}
+
+/// Numbers among the program's descriptors for those that a thread makes apart.
+#[derive(Debug)]
+struct Reserved {
+    numbers: Vec<c_int>,
+}
+
+impl Reserved {
+    fn new() -> io::Result<Self> {
+        // SAFETY: makes a descriptor; no memory is involved.
+        let any = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+        let any = own(any);
+        let mut reserved = Self {
+            numbers: Vec::with_capacity(MOST),
+        };
+        let above = first();
+        while reserved.numbers.len() < MOST {
+            match duplicate(any, above) {
+                number if number >= 0 && slots::set(number, Slot::Private) => {
+                    reserved.numbers.push(number);
+                }
+                _ => break,
+            }
+        }
+        // SAFETY: made above.
+        unsafe { real::close(any) };
+        if reserved.numbers.len() < LEAST {
+            reserved.give_up_but(&[]);
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let later = reserved.numbers.len().saturating_sub(LATER);
+        if reserved.numbers.len() < MOST {
+            reserved.numbers.drain(later..).for_each(free);
+        }
+        Ok(reserved)
+    }
+
+    /// Frees the numbers that nothing took.
+    fn give_up_but(self, kept: &[c_int]) {
+        let unused = self.numbers.into_iter().filter(|fd| !kept.contains(fd));
+        unused.for_each(free);
+    }
+}
+
+fn free(number: c_int) {
+    // SAFETY: a placeholder of the library's own.
+    unsafe { real::close(number) };
+}
+
+/// Where numbers of the library's own begin.
+fn first() -> c_int {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: room for a limit.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    known && limit.rlim_cur > libc::rlim_t::from(FIRST.unsigned_abs()) + NEEDED
+    let half = c_int::try_from(limit.rlim_cur / 2).unwrap_or(c_int::MAX);
+    if known { half.min(FIRST) } else { FIRST }
 }
 
-/// Takes all low numbers that are free, for a moment.
-fn fill(open: &HashSet<c_int>) -> Vec<c_int> {
-    let (Some(&any), true) = (open.iter().next(), has_room()) else {
-        return Vec::new();
-    };
-    let mut taken = Vec::new();
-    loop {
-        // SAFETY: duplicates a descriptor; no memory is involved.
-        match unsafe { real::fcntl64(any, libc::F_DUPFD_CLOEXEC, 0) } {
-            fd if (0..FIRST).contains(&fd) => taken.push(fd),
-            fd => {
-                if fd >= 0 {
-                    // SAFETY: just made.
-                    unsafe { real::close(fd) };
-                }
-                return taken;
-            }
-        }
-    }
-}
-
-/// The open descriptors of the process.
-fn open() -> HashSet<c_int> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return HashSet::new();
-    };
-    let listed: Vec<c_int> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    // The directory itself is among them, and closed by now.
-    listed.into_iter().filter(|fd| is_open(*fd)).collect()
+fn duplicate(fd: c_int, above: c_int) -> c_int {
+    // SAFETY: duplicates a descriptor; no memory is involved.
+    unsafe { real::fcntl64(fd, libc::F_DUPFD_CLOEXEC, i64::from(above).cast_unsigned()) }
 }
 
 fn is_open(fd: c_int) -> bool {
     // SAFETY: asks for a flag; no memory is involved.
     unsafe { real::fcntl64(fd, libc::F_GETFD, 0) >= 0 }
+}
+
+fn check(result: c_int) -> io::Result<c_int> {
+    match result {
+        0.. => Ok(result),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::os::fd::AsRawFd as _;
+
+    #[test]
+    fn what_is_made_apart_becomes_the_librarys() {
+        let (file, kept) = inside::run(|| make(|| File::open("/proc/version"))).unwrap();
+        let mut file = file.unwrap();
+        assert_eq!(kept, [file.as_raw_fd()]);
+        assert!(file.as_raw_fd() >= first());
+        assert_eq!(slots::look(file.as_raw_fd()), Slot::Private);
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("Linux"));
+        disown(file.as_raw_fd());
+    }
+
+    #[test]
+    fn a_panic_apart_is_an_error() {
+        let made = inside::run(|| make(|| -> u32 { panic!("a test of panics") }));
+        assert!(made.is_err());
+    }
 }

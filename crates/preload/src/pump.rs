@@ -13,7 +13,6 @@ use mtcp::{
 };
 
 use crate::lent::Pair;
-use crate::slots::{self, Slot};
 use crate::{private, real};
 
 /// Connections that children may have at most.
@@ -48,6 +47,8 @@ pub(crate) struct Pumps {
     stack: Option<SocketId>,
     /// Those that have more to move.
     busy: Vec<u32>,
+    /// What is moved lies here meanwhile: threads of the program may have small stacks.
+    buffer: Vec<u8>,
 }
 
 /// What is left to do.
@@ -67,6 +68,7 @@ impl Pumps {
             kernel: -1,
             stack: None,
             busy: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
@@ -86,7 +88,6 @@ impl Pumps {
 
     /// A child has `pair.theirs`.
     pub(crate) fn add(&mut self, context: &mut Context, id: SocketId, pair: Pair) {
-        slots::set(pair.ours, Slot::Private);
         let index = self.list.insert(Pump {
             id,
             end: pair.ours,
@@ -106,8 +107,7 @@ impl Pumps {
             if made < 0 {
                 return Err(Errno(libc::EMFILE));
             }
-            self.kernel = private::lift(made);
-            slots::set(self.kernel, Slot::Private);
+            self.kernel = private::own(made);
         }
         let mut event = epoll_event {
             events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET)
@@ -155,12 +155,14 @@ impl Pumps {
         if self.descriptor().is_none() {
             return;
         }
+        self.buffer.resize(CHUNK, 0);
         let mut due = std::mem::take(&mut self.busy);
         self.collect(context, &mut due);
         due.sort_unstable();
         due.dedup();
         for index in due {
-            match self.list.get_mut(index).map(|pump| pump.run(context)) {
+            let pump = self.list.get_mut(index);
+            match pump.map(|pump| pump.run(context, &mut self.buffer)) {
                 Some(Left::More) => self.busy.push(index),
                 Some(Left::Over) => self.remove(context, index),
                 Some(Left::Nothing) | None => {}
@@ -194,7 +196,6 @@ impl Pumps {
         let Some(pump) = self.list.remove(index) else {
             return;
         };
-        slots::set(pump.end, Slot::Kernel);
         // SAFETY: the library's own descriptor, which nothing uses any more.
         unsafe { real::close(pump.end) };
         if !pump.sole {
@@ -214,11 +215,10 @@ impl Pumps {
 }
 
 impl Pump {
-    fn run(&mut self, context: &mut Context) -> Left {
-        let mut buffer = [0; CHUNK];
+    fn run(&mut self, context: &mut Context, buffer: &mut [u8]) -> Left {
         for _ in 0..ROUNDS {
-            let up = self.send(context, &mut buffer);
-            let down = self.receive(context, &mut buffer);
+            let up = self.send(context, buffer);
+            let down = self.receive(context, buffer);
             match (up, down) {
                 (Left::Over, _) | (_, Left::Over) => return Left::Over,
                 (Left::Nothing, Left::Nothing) => return Left::Nothing,

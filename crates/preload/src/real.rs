@@ -9,6 +9,9 @@ use libc::{
     sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
 };
 
+use crate::inside::{self, Side};
+use crate::private;
+
 /// Finds the next definition of `name` after this library's.
 #[cold]
 fn resolve(name: &CStr, into: &AtomicPtr<c_void>) -> *mut c_void {
@@ -34,6 +37,7 @@ macro_rules! real {
         $(
             /// The C library's.
             #[inline]
+            #[allow(non_snake_case)]
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
                 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
                 const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -57,6 +61,7 @@ real! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
     fn listen(fd: c_int, backlog: c_int) -> c_int;
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
     fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
@@ -72,22 +77,28 @@ real! {
     fn send(fd: c_int, buf: *const c_void, len: usize, flags: c_int) -> isize;
     fn recvfrom(fd: c_int, buf: *mut c_void, len: usize, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> isize;
     fn sendto(fd: c_int, buf: *const c_void, len: usize, flags: c_int, addr: *const sockaddr, addr_len: socklen_t) -> isize;
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: usize, room: usize) -> isize;
+    fn __recv_chk(fd: c_int, buf: *mut c_void, len: usize, room: usize, flags: c_int) -> isize;
+    fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: usize, room: usize, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> isize;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize;
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize;
     fn splice(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, len: usize, flags: c_uint) -> isize;
-    fn close(fd: c_int) -> c_int;
+    fn closefrom(first: c_int) -> ();
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
     fn dup(fd: c_int) -> c_int;
     fn dup2(fd: c_int, to: c_int) -> c_int;
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fileno(file: *mut FILE) -> c_int;
+    fn fileno_unlocked(file: *mut FILE) -> c_int;
     fn vdprintf(fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn setuid(uid: uid_t) -> c_int;
@@ -98,14 +109,39 @@ real! {
     fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
     fn setgroups(count: usize, groups: *const gid_t) -> c_int;
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+    fn _exit(status: c_int) -> ();
+    fn _Exit(status: c_int) -> ();
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: usize) -> c_int;
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: usize) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_create(size: c_int) -> c_int;
     fn epoll_create1(flags: c_int) -> c_int;
     fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
     fn epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+}
+
+/// Those that the library does something of its own with.
+mod plain {
+    use super::{AtomicPtr, CStr, Ordering, c_int, c_void, ptr, resolve};
+
+    real! {
+        fn close(fd: c_int) -> c_int;
+    }
+}
+
+/// The C library's. A number that was the library's own is free then.
+#[inline]
+pub(crate) unsafe fn close(fd: c_int) -> c_int {
+    if matches!(inside::side(), Side::Library | Side::Forks) {
+        private::disown(fd);
+    }
+    // SAFETY: the caller's promises.
+    unsafe { plain::close(fd) }
 }
 
 /// Leaves the process at once.

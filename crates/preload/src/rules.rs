@@ -40,6 +40,17 @@ pub(crate) fn rules() -> Option<&'static Rules> {
     RULES.get_or_init(read).as_ref()
 }
 
+/// The environment is read when the library is loaded: programs may empty it before their first socket.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOAD: extern "C" fn() = load;
+
+#[cfg(not(test))]
+extern "C" fn load() {
+    crate::inside::run(rules);
+}
+
 fn read() -> Option<Rules> {
     let settings = std::env::var(SETTINGS).ok()?;
     // Without a choice of ours it never fails.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mtcp::signals;
 
 use crate::engine::{self, Engine};
+use crate::inside::{self, Side};
 
 /// How long a server may listen without a stack.
 const SOON: Duration = Duration::from_millis(500);
@@ -24,6 +25,7 @@ impl Engine {
 }
 
 fn run() {
+    inside::go(Side::Library);
     thread::sleep(SOON);
     let Ok(mut engine) = engine::lock() else {
         return;

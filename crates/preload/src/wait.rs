@@ -13,7 +13,6 @@ use mtcp::{Context, Errno, Events, Result, SocketId};
 use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
 use crate::private;
-use crate::slots::{self, Slot};
 
 /// What a sleeper sleeps for, besides descriptors of the kernel.
 #[derive(Debug)]
@@ -174,8 +173,7 @@ impl Waiters {
                 if bell < 0 {
                     return Err(Errno(mtcp::posix::call::errno()));
                 }
-                let bell = private::lift(bell);
-                slots::set(bell, Slot::Private);
+                let bell = private::own(bell);
                 self.beds.push(Bed {
                     bell,
                     want: None,
@@ -266,11 +264,6 @@ impl Waiters {
     pub(crate) fn is_wanted(&self) -> bool {
         let wants = |bed: &Bed| !matches!(bed.want, None | Some(Want::Nothing));
         self.beds.iter().any(wants)
-    }
-
-    /// The descriptors of the bells.
-    pub(crate) fn bells(&self) -> Vec<c_int> {
-        self.beds.iter().map(|bed| bed.bell).collect()
     }
 
     /// Has another drive, if nobody does.

@@ -7,8 +7,8 @@ use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use mtcp::{Context, Ctl, EpollEvent, Errno, Events, Interest, Result, SocketId};
 
 use crate::engine::Engine;
-use crate::real;
 use crate::socket::Body;
+use crate::{private, real};
 
 /// Comes back from the kernel when a thread in its `epoll_wait` must look at the stack too.
 const KICK: u64 = 0x6d74_6370_6b69_636b;
@@ -162,6 +162,7 @@ impl EpollSet {
         }
         // SAFETY: makes a descriptor that is readable at once; no memory is involved.
         let kick = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        let kick = private::own(kick);
         let mut event = epoll_event {
             events: libc::EPOLLIN as u32,
             u64: KICK,
@@ -169,6 +170,9 @@ impl EpollSet {
         // SAFETY: an event.
         if unsafe { real::epoll_ctl(epoll, EPOLL_CTL_ADD, kick, &raw mut event) } == 0 {
             self.kick = Some(kick);
+        } else if kick >= 0 {
+            // SAFETY: made above.
+            unsafe { real::close(kick) };
         }
     }
 

@@ -1,7 +1,9 @@
 //! Passive opens: `listen`, `accept`. A listener serves the kernel's addresses as well as ours.
 
 use std::ffi::c_int;
+use std::fs;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use libc::{POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, pollfd, sockaddr, socklen_t};
 use mtcp::posix::address;
@@ -15,8 +17,9 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::{Want, wait_for};
 
-/// SOMAXCONN of Linux.
-const BACKLOG: c_int = 4096;
+/// SOMAXCONN of Linux, where the host does not say another (`net.core.somaxconn`).
+const SOMAXCONN: u32 = 4096;
+const SETTING: &str = "/proc/sys/net/core/somaxconn";
 
 hooks! {
     /// listen(2).
@@ -45,6 +48,14 @@ hooks! {
     }
 }
 
+/// As in Linux: what is negative, or beyond the most that the host allows, is that; none is one.
+fn backlog_of(asked: c_int) -> u32 {
+    static MOST: OnceLock<u32> = OnceLock::new();
+    let setting = || fs::read_to_string(SETTING).ok()?.trim().parse().ok();
+    let most = *MOST.get_or_init(|| setting().unwrap_or(SOMAXCONN));
+    asked.cast_unsigned().min(most).max(1)
+}
+
 fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
@@ -71,7 +82,7 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     super::socket::note_local(&mut engine, fd, found.index)?;
     if let Some(socket) = engine.sockets.get_mut(found.index) {
         socket.body = Body::Listener {
-            backlog: backlog.clamp(1, BACKLOG).unsigned_abs(),
+            backlog: backlog_of(backlog),
             ours: None,
         };
     }
@@ -220,5 +231,17 @@ impl Engine {
             return Err(Errno(libc::EMFILE));
         }
         Ok((remote, domain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_are_the_most() {
+        let most = backlog_of(c_int::MAX);
+        assert!(most >= 128);
+        assert_eq!([-1, c_int::MIN, 0, 1].map(backlog_of), [most, most, 1, 1]);
     }
 }

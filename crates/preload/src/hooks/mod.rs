@@ -23,13 +23,20 @@ use std::time::Duration;
 use libc::{timespec, timeval};
 use mtcp::{Errno, Result};
 
-/// Exports a C function of this name. In the library's own tests it keeps its Rust name only.
+/// Exports a C function of this name. Calls of the library itself go on to the C library's function. In the library's own tests it keeps its
+/// Rust name only.
 macro_rules! hooks {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+    ($($(#[$doc:meta])* fn $name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?) -> $result:ty $body:block)*) => {
         $(
             $(#[$doc])*
             #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result $body
+            pub unsafe extern "C" fn $name($first: $kind $(, $argument: $type)*) -> $result {
+                if crate::inside::passes($first) {
+                    // SAFETY: the same arguments.
+                    return unsafe { crate::real::$name($first $(, $argument)*) };
+                }
+                crate::inside::keep_errno(move || $body)
+            }
         )*
     };
 }

@@ -20,6 +20,9 @@ use crate::socket::Body;
 use crate::wait::{Want, wait_for};
 use crate::{real, slots};
 
+/// Bytes that are taken away at a time. They lie on the stack of the program's thread, which may be small.
+const SCRATCH: usize = 1024;
+
 hooks! {
     /// read(2).
     fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
@@ -263,7 +266,7 @@ pub(super) fn receive(
 /// MSG_TRUNC: takes bytes away without giving them to anyone (tcp(7)).
 fn discard(fd: c_int, len: usize, flags: c_int) -> Result<isize> {
     let mut total = 0;
-    let mut scratch = [0; 4096];
+    let mut scratch = [0; SCRATCH];
     let mut wait = flags & !MSG_TRUNC;
     while total < len {
         let room = scratch.len().min(len - total);
