@@ -88,12 +88,12 @@ mod tests {
     #[test]
     fn descriptors_are_what_they_were_said_to_be() {
         for slot in [Slot::Socket(7), Slot::Epoll(1 << 29), Slot::Private] {
-            assert!(set(1000, slot));
-            assert_eq!(look(1000), slot);
-            assert_eq!(used(900, 1100).collect::<Vec<_>>(), [(1000, slot)]);
+            assert!(set(100_000, slot));
+            assert_eq!(look(100_000), slot);
+            assert_eq!(used(99_900, 100_100).collect::<Vec<_>>(), [(100_000, slot)]);
         }
-        assert!(set(1000, Slot::Kernel));
-        assert_eq!((look(1000), look(-1)), (Slot::Kernel, Slot::Kernel));
+        assert!(set(100_000, Slot::Kernel));
+        assert_eq!((look(100_000), look(-1)), (Slot::Kernel, Slot::Kernel));
         assert!(!set(c_int::MAX, Slot::Private));
     }
 }

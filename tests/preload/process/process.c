@@ -1,0 +1,291 @@
+/* What a process notices of the library beside its sockets: descriptors, memory, errno, its end. The first word says what is tried, the
+ * others are our address and a port. Prints "ready" when a peer may come, and "fine" at the end. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct sockaddr_in ours;
+
+static void need(int good, const char *what)
+{
+    if (good)
+        return;
+    printf("%s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static void say(const char *text)
+{
+    puts(text);
+    fflush(stdout);
+}
+
+static int listener(int backlog)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    need(bind(fd, (struct sockaddr *)&ours, sizeof ours) == 0, "bind");
+    need(listen(fd, backlog) == 0, "listen");
+    return fd;
+}
+
+static int accepted(int fd)
+{
+    int made = accept(fd, 0, 0);
+    need(made >= 0, "accept");
+    return made;
+}
+
+static void echo(int fd)
+{
+    char text[64];
+    long n = read(fd, text, sizeof text);
+    need(n > 0 && write(fd, text, n) == n, "echo");
+}
+
+/* --- descriptors: those of the program stay its own while the stack starts --- */
+
+enum { FILES = 400 };
+static int files[FILES];
+static int opened;
+static volatile int going = 1;
+
+static void *open_files(void *unused)
+{
+    while (going && opened < FILES) {
+        files[opened++] = open("/dev/null", O_RDONLY);
+        usleep(200);
+    }
+    return unused;
+}
+
+static void descriptors(void)
+{
+    pthread_t thread;
+    struct pollfd wait = {.events = POLLIN};
+    pthread_create(&thread, 0, open_files, 0);
+    wait.fd = listener(8);
+    /* Starts the stack. */
+    poll(&wait, 1, 100);
+    going = 0;
+    pthread_join(thread, 0);
+    need(opened > 0, "no files");
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < opened; i++)
+            if (fcntl(files[i], F_GETFD) < 0)
+                _exit(1);
+        _exit(0);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    need(status == 0, "the child has not all files");
+    for (int i = 0; i < opened; i++) {
+        need(files[i] < 3 + FILES + 64, "a high number");
+        need(close(files[i]) == 0, "close");
+    }
+    need(dup(0) == (wait.fd == 3 ? 4 : 3), "the lowest number that is free");
+}
+
+/* --- many: as many wait to be accepted as the host allows --- */
+
+static void many(void)
+{
+    int fd = listener(-1);
+    struct pollfd wait = {fd, POLLIN, 0};
+    poll(&wait, 1, 0);
+    say("ready");
+    /* Nobody is accepted until the peer is done. */
+    pause();
+}
+
+/* --- cleared: the settings were read before the environment was emptied --- */
+
+static void cleared(void)
+{
+    clearenv();
+    int fd = listener(8);
+    say("ready");
+    echo(accepted(fd));
+}
+
+/* --- ended: the end of the program waits for no peer that does nothing --- */
+
+static void ended(void)
+{
+    int fd = listener(8);
+    say("ready");
+    need(write(accepted(fd), "the last words", 14) == 14, "write");
+}
+
+/* --- gone: its peer is gone when it ends --- */
+
+static void go_on(int signal)
+{
+    (void)signal;
+}
+
+static void gone(void)
+{
+    int fd = listener(8), made;
+    struct sigaction action = {.sa_handler = go_on};
+    sigset_t usual, blocked;
+    sigaction(SIGUSR1, &action, 0);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &blocked, &usual);
+    say("ready");
+    made = accepted(fd);
+    say("accepted");
+    sigsuspend(&usual);
+    need(write(made, "the last words", 14) == 14, "write");
+}
+
+/* --- memory: a child has none of the frames --- */
+
+static long kilobytes(void)
+{
+    char line[128];
+    long size = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        sscanf(line, "VmSize: %ld", &size);
+    if (status)
+        fclose(status);
+    return size;
+}
+
+static void memory(void)
+{
+    int fd = listener(8), ends[2];
+    long parent, child = 0;
+    say("ready");
+    echo(accepted(fd));
+    need(pipe(ends) == 0, "pipe");
+    parent = kilobytes();
+    if (fork() == 0) {
+        child = kilobytes();
+        _exit(write(ends[1], &child, sizeof child) != sizeof child);
+    }
+    need(read(ends[0], &child, sizeof child) == sizeof child, "read");
+    printf("%ld kB less\n", parent - child);
+}
+
+/* --- errno: calls that succeed leave it as it was --- */
+
+#define QUIET(call)                                           \
+    ({                                                        \
+        errno = ENOTTY;                                       \
+        long result_ = (call);                                \
+        need(result_ >= 0, #call);                            \
+        if (errno != ENOTTY) {                                \
+            printf("%s: errno is %s\n", #call, strerror(errno)); \
+            exit(1);                                          \
+        }                                                     \
+        result_;                                              \
+    })
+
+static void quiet(void)
+{
+    int one = 1, other;
+    char text[64];
+    struct pollfd wait = {.events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN};
+    int fd = QUIET(socket(AF_INET, SOCK_STREAM, 0));
+    QUIET(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one));
+    QUIET(bind(fd, (struct sockaddr *)&ours, sizeof ours));
+    QUIET(listen(fd, 8));
+    int epoll = QUIET(epoll_create1(0));
+    QUIET(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+    say("ready");
+    QUIET(epoll_wait(epoll, &event, 1, 10000));
+    int made = QUIET(accept(fd, 0, 0));
+    wait.fd = made;
+    QUIET(poll(&wait, 1, 10000));
+    QUIET(read(made, text, sizeof text));
+    QUIET(write(made, text, 1));
+    QUIET(setsockopt(made, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one));
+    QUIET(fcntl(made, F_SETFL, O_NONBLOCK));
+    other = QUIET(dup(made));
+    QUIET(close(other));
+    pid_t child = QUIET(fork());
+    if (child == 0)
+        _exit(0);
+    waitpid(child, 0, 0);
+    QUIET(close(made));
+    QUIET(close(epoll));
+    QUIET(close(fd));
+}
+
+/* --- served: one echo --- */
+
+static void served(void)
+{
+    int fd = listener(8);
+    struct pollfd wait = {fd, POLLIN, 0};
+    /* Starts the stack. */
+    poll(&wait, 1, 0);
+    say("ready");
+    echo(accepted(fd));
+}
+
+/* --- refused: ways past the library --- */
+
+static void refused(void)
+{
+    need(socket(AF_INET, SOCK_STREAM, 262) < 0 && errno == EPROTONOSUPPORT, "a socket of MPTCP");
+    need(syscall(425, 0, 0) < 0 && errno == ENOSYS, "io_uring");
+}
+
+/* --- later: the link is gone when the program needs it first --- */
+
+static void later(void)
+{
+    struct sigaction action = {.sa_handler = go_on};
+    sigset_t usual, blocked;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sigaction(SIGUSR1, &action, 0);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &blocked, &usual);
+    say("ready");
+    sigsuspend(&usual);
+    need(connect(fd, (struct sockaddr *)&ours, sizeof ours) < 0 && errno == ENETDOWN, "connect");
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"descriptors", descriptors}, {"many", many},     {"cleared", cleared}, {"ended", ended},
+    {"gone", gone},               {"memory", memory}, {"quiet", quiet},     {"served", served},
+    {"refused", refused},         {"later", later},
+};
+
+int main(int count, char **words)
+{
+    if (count != 4)
+        return 2;
+    ours.sin_family = AF_INET;
+    ours.sin_port = htons(atoi(words[3]));
+    need(inet_pton(AF_INET, words[2], &ours.sin_addr) == 1, "address");
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(words[1], cases[i].name) == 0) {
+            cases[i].run();
+            say("fine");
+            return 0;
+        }
+    }
+    return 2;
+}

@@ -1,0 +1,260 @@
+//! What a process notices of the library beside its sockets: descriptors, stacks of threads, memory, errno, its end.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use applications::site::{WITHIN, spell, succeed};
+use applications::{Family, Process, Site, baseline};
+use interop::process::{Finished, PROMPT};
+use interop::programs;
+use rustix::process::Signal;
+
+const PORT: u16 = 7000;
+/// Most bytes of a thread's stack that a call may take.
+const MOST_STACK: u32 = 9 << 10;
+
+/// A program of `process/`, compiled once.
+fn program(name: &'static str, once: &'static OnceLock<PathBuf>) -> &'static Path {
+    once.get_or_init(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let source = programs::repository().join(format!("tests/preload/process/{name}.c"));
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+        cc.arg(&program).arg(source);
+        succeed(cc);
+        program
+    })
+}
+
+fn process() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    program("process", &PROGRAM)
+}
+
+fn at() -> SocketAddr {
+    SocketAddr::new(Family::V4.ours(), PORT)
+}
+
+/// A case of `process.c`, to be started.
+fn case(site: &Site, name: &str) -> Command {
+    let mut command = site.ours(&spell(process()));
+    command.args([name, &at().ip().to_string(), &PORT.to_string()]);
+    command
+}
+
+/// The same, running, and ready for a peer.
+fn start(command: Command) -> Process {
+    let mut process = Process::start(command);
+    process.wait_for("ready", PROMPT);
+    process
+}
+
+/// What a program printed that had nothing to complain about.
+fn fine(finished: Finished) -> String {
+    let finished = finished.must_succeed();
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+    assert!(!finished.stderr.contains("mtcp:"), "{finished:?}");
+    finished.stdout
+}
+
+fn connect(site: &Site) -> TcpStream {
+    let connect = || TcpStream::connect_timeout(&at(), PROMPT).unwrap();
+    let stream = site.lab().peer().enter(connect);
+    stream.set_read_timeout(Some(PROMPT)).unwrap();
+    stream
+}
+
+/// One message there and back. Returns the connection.
+fn exchange(site: &Site) -> TcpStream {
+    let mut stream = connect(site);
+    stream.write_all(b"hello").unwrap();
+    let mut answer = [0; 5];
+    let read = stream.read_exact(&mut answer);
+    read.unwrap_or_else(|error| panic!("no answer: {error}"));
+    assert_eq!(&answer, b"hello");
+    stream
+}
+
+#[test]
+fn a_program_keeps_the_descriptors_that_it_opens_while_the_stack_starts() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    for _ in 0..3 {
+        fine(succeed(case(&site, "descriptors")));
+    }
+}
+
+#[test]
+fn as_many_wait_to_be_accepted_as_the_host_allows() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let server = start(case(&site, "many"));
+    let waiting: Vec<TcpStream> = (0..40).map(|_| connect(&site)).collect();
+    drop(waiting);
+    server.kill();
+}
+
+#[test]
+fn a_program_that_empties_its_environment_is_served() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let server = start(case(&site, "cleared"));
+    exchange(&site);
+    fine(server.finish(WITHIN));
+}
+
+#[test]
+fn the_end_of_a_program_does_not_wait_for_that_of_its_peer() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let mut server = start(case(&site, "ended"));
+    let mut idle = connect(&site);
+    server.wait_for("fine", PROMPT);
+    let began = Instant::now();
+    fine(server.finish(WITHIN));
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+    let mut words = String::new();
+    idle.read_to_string(&mut words).unwrap();
+    assert_eq!(words, "the last words");
+}
+
+#[test]
+fn the_end_of_a_program_says_what_its_peer_did_not_take() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let mut server = start(case(&site, "gone"));
+    let _idle = connect(&site);
+    server.wait_for("accepted", PROMPT);
+    let interface = site.lab().peer_interface();
+    site.lab().peer().ip(&format!("link set {interface} down"));
+    server.signal(Signal::USR1);
+    let began = Instant::now();
+    let finished = server.finish(WITHIN).must_succeed();
+    let told = "1 of its connections with it";
+    assert!(finished.stderr.contains(told), "{finished:?}");
+    assert!(finished.stderr.contains("14 bytes"), "{finished:?}");
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn a_child_has_none_of_the_frames() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let server = start(case(&site, "memory"));
+    let _open = exchange(&site);
+    let printed = fine(server.finish(WITHIN));
+    let less = printed
+        .lines()
+        .find_map(|line| line.strip_suffix(" kB less"));
+    let less: i64 = less.unwrap().parse().unwrap();
+    assert!(baseline() || less >= 8 << 10, "{less} kB");
+}
+
+#[test]
+fn calls_that_succeed_leave_errno_alone() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let server = start(case(&site, "quiet"));
+    let mut stream = connect(&site);
+    stream.write_all(b"x").unwrap();
+    let mut answer = [0; 1];
+    stream.read_exact(&mut answer).unwrap();
+    fine(server.finish(WITHIN));
+}
+
+/// Where memory may not be locked, the limit is raised, also below the library: its own calls say why they fail.
+#[test]
+fn frames_are_registered_in_spite_of_a_limit_on_locked_memory() {
+    let Some(site) = Site::new(&["cc", "setpriv", "prlimit"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let mut limited = site
+        .lab()
+        .ours()
+        .command(programs::find("setpriv").unwrap());
+    limited.args(["--bounding-set", "-ipc_lock", "prlimit", "--memlock=65536:"]);
+    let command = case(&site, "served");
+    let words = command.get_args().map(ToOwned::to_owned);
+    // The command enters the namespace, which this one does already: what comes behind it.
+    let mut words = words.skip_while(|word| !word.to_string_lossy().ends_with("mtcp"));
+    limited.arg(words.next().unwrap()).args(words);
+    let server = start(limited);
+    exchange(&site);
+    fine(server.finish(WITHIN));
+}
+
+#[test]
+fn calls_take_little_of_the_stack() {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let peer = SocketAddr::new(Family::V4.peer(), PORT);
+    let listener = site.lab().peer().enter(|| TcpListener::bind(peer).unwrap());
+    let mut command = site.ours(&spell(program("stack", &PROGRAM)));
+    let addresses = [at().ip(), peer.ip()].map(|ip| ip.to_string());
+    command.args([&addresses[0], &PORT.to_string(), &addresses[1]]);
+    let mut measured = Process::start(command);
+    measured.wait_for("listen", PROMPT);
+    let echo = |mut stream: TcpStream| {
+        let mut text = [0; 64];
+        while let Ok(n @ 1..) = stream.read(&mut text) {
+            stream.write_all(&text[..n]).unwrap();
+        }
+    };
+    echo(connect(&site));
+    thread::spawn(move || echo(listener.accept().unwrap().0));
+    let finished = measured.finish(WITHIN).must_succeed();
+    let deep = finished.stdout.lines().filter(|line| {
+        let bytes = line.rsplit(' ').next().unwrap();
+        bytes.parse::<u32>().unwrap() > MOST_STACK
+    });
+    let deep: Vec<&str> = deep.collect();
+    assert!(deep.is_empty(), "bytes of the stack: {deep:?}");
+}
+
+/// A SYN-ACK to a peer whose hardware address is not known waits for one question, which is asked at once.
+#[test]
+fn a_peer_that_asks_nothing_is_asked_at_once() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    site.lab().acquaint();
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let server = start(case(&site, "served"));
+        let began = Instant::now();
+        exchange(&site);
+        best = best.min(began.elapsed());
+        fine(server.finish(WITHIN));
+    }
+    assert!(best < Duration::from_millis(500), "{best:?}");
+}
