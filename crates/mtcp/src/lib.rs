@@ -13,6 +13,7 @@ mod driver;
 pub mod epoll;
 mod errno;
 pub mod executor;
+pub mod filter;
 pub mod interfaces;
 pub mod kernel;
 mod lent;
@@ -39,7 +40,7 @@ pub use executor::Executor;
 pub use mtcp_core::config::CongestionControl;
 pub use mtcp_core::info::{EcnInfo, LossState, RateInfo, State};
 pub use mtcp_core::{TcpInfo, Undelivered};
-pub use prepared::Prepared;
+pub use prepared::{Prepared, try_out};
 pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{
     Domain, How, Kind, OptionName, RecvFlags, SendFlags, SocketId, SocketOption, SourceRange,

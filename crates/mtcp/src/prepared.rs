@@ -78,6 +78,39 @@ fn prepare_link(
     }
 }
 
+/// Whether the executor of a program that has ended has this interface: who asks for it ends what is left there.
+fn has_executor(interface: &str) -> bool {
+    let name = format!("@{}", door::name(interface));
+    let sockets = std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
+    sockets.lines().any(|line| line.ends_with(&name))
+}
+
+/// Opens the link, and closes it again, so that whoever is about to hand it to another program knows why that would fail. Links that others
+/// take part in by that, and those that an executor has, are not tried.
+///
+/// # Errors
+/// One line with cause and remedy.
+pub fn try_out(config: &Config) -> Result<(), SetupError> {
+    config.check()?;
+    let spec = config.link()?;
+    let failed = |error: io::Error| SetupError(error.to_string());
+    match &spec {
+        IoSpec::Shm(_) | IoSpec::Loop(_) => return Ok(()),
+        IoSpec::Afxdp(name) if has_executor(name) => return Ok(()),
+        IoSpec::Afxdp(_) | IoSpec::Tap(_) => {}
+    }
+    let processors = processors(config)?.len();
+    // The one before may just have ended.
+    let mut prepared = prepare_link(config, &spec, processors, PATIENCE, false).map_err(failed)?;
+    // A capture is made anew when it is opened.
+    let config = Config {
+        pcap: None,
+        ..config.clone()
+    };
+    let opened = link::open(&config, &spec, &mut prepared);
+    opened.map(drop).map_err(|error| SetupError(error.text))
+}
+
 impl Prepared {
     /// Does what takes privileges and belongs to all processes.
     ///

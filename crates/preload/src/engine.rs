@@ -32,7 +32,7 @@ enum Stage {
         /// The interface stays open as long as the process.
         _mtcp: Box<Mtcp>,
     },
-    /// It could not be started; everything stays the kernel's.
+    /// It could not be started.
     Failed,
 }
 
@@ -180,6 +180,11 @@ impl Engine {
         matches!(self.stage, Stage::Idle)
     }
 
+    /// Whether it could not be started, and its connections are nobody's.
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.stage, Stage::Failed) && rules().is_some_and(|rules| !rules.falls_back)
+    }
+
     fn refused(&mut self, error: &str) -> Stage {
         if self
             .prepared
@@ -193,9 +198,12 @@ impl Engine {
             self.ask_for_queue();
             return Stage::Idle;
         }
-        log::line(format_args!(
-            "{error}: sockets of this process stay the kernel's"
-        ));
+        let then = if rules().is_some_and(|rules| rules.falls_back) {
+            "connections of this process are the kernel's"
+        } else {
+            "connections through the stack fail with ENETDOWN (--fallback kernel: they are the kernel's)"
+        };
+        log::line(format_args!("{error}: {then}"));
         Stage::Failed
     }
 
@@ -239,6 +247,15 @@ impl Engine {
         Ok(())
     }
 
+    /// The same, for a server: what fails, fails now.
+    pub(crate) fn get_ready(&mut self) {
+        if self.is_idle()
+            && let Err(error) = self.prepare()
+        {
+            self.stage = self.refused(&error);
+        }
+    }
+
     /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
     pub(crate) fn arm(&mut self) {
         if self.is_borrowed() || !self.has_listener() || !matches!(self.stage, Stage::Idle) {
@@ -249,27 +266,6 @@ impl Engine {
             && let Some(prepared) = &mut self.prepared
         {
             let _ = private::make(|| prepared.arm());
-        }
-    }
-
-    /// Whether the program listens.
-    pub(crate) fn has_listener(&self) -> bool {
-        let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
-        self.sockets.iter().any(|(_, socket)| listens(socket))
-    }
-
-    /// Has the stack listen for the listeners that it does not listen for.
-    pub(crate) fn listen_everywhere(&mut self) {
-        let listeners: Vec<u32> = self
-            .sockets
-            .iter()
-            .filter(|(_, socket)| matches!(socket.body, Body::Listener { ours: None, .. }))
-            .map(|(index, _)| index)
-            .collect();
-        for index in listeners {
-            if let Err(error) = self.listen(index) {
-                log::line(format_args!("cannot listen on the stack: {}", error.text()));
-            }
         }
     }
 

@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
 use mtcp::config::Cidr;
-use mtcp::{Config, IoSpec, Mode};
+use mtcp::{Config, Errno, IoSpec, Mode, Result};
 
+/// This library.
+const LIBRARY: &str = "libmtcp_preload.so";
 /// The settings as lines of `mtcp.conf`.
 const SETTINGS: &str = "MTCP_RUN_SETTINGS";
 /// The program that goes on for this one if it is killed.
@@ -14,6 +16,8 @@ const EXECUTOR: &str = "MTCP_RUN_EXECUTOR";
 /// Ports that alone are ours, and ports that are not: `80,8000-8999`.
 const ONLY: &str = "MTCP_RUN_ONLY";
 const EXCEPT: &str = "MTCP_RUN_EXCEPT";
+/// What sockets of the stack are where there is none: `kernel`, or errors.
+const FALLBACK: &str = "MTCP_RUN_FALLBACK";
 
 /// What `mtcp run` said.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Rules {
     pub(crate) settings: CString,
     /// Who goes on for this program, if anybody.
     pub(crate) executor: Option<CString>,
+    /// Where there is no stack, connections are the kernel's.
+    pub(crate) falls_back: bool,
     only: Vec<(u16, u16)>,
     except: Vec<(u16, u16)>,
 }
@@ -59,8 +65,11 @@ fn read() -> Option<Rules> {
     let executor = executor.and_then(|path| CString::new(path.into_encoded_bytes()).ok());
     let mut config = Config::default();
     if let Err(error) = config.read(&settings, SETTINGS) {
-        crate::log::line(format_args!("{error}: all sockets stay the kernel's"));
-        return None;
+        // Settings and library are not of one version.
+        crate::log::line(format_args!(
+            "{error}: use `mtcp` and {LIBRARY} of one version"
+        ));
+        crate::real::exit_group(2);
     }
     // Whoever waits runs the stack.
     config.mode = Mode::Inline;
@@ -70,6 +79,7 @@ fn read() -> Option<Rules> {
         config,
         settings: CString::new(format!("{SETTINGS}={settings}")).ok()?,
         executor,
+        falls_back: std::env::var_os(FALLBACK).is_some(),
         only: ports(ONLY),
         except: ports(EXCEPT),
     })
@@ -118,6 +128,18 @@ impl Rules {
     /// Whether we reach ourselves.
     fn loops(&self) -> bool {
         matches!(self.config.io, IoSpec::Loop(_))
+    }
+
+    /// Whose a connection is that the stack was to have, if it cannot have it.
+    ///
+    /// # Errors
+    /// `ENETDOWN`: nobody's.
+    pub(crate) fn without_stack(&self) -> Result<Place> {
+        if self.falls_back {
+            Ok(Place::Kernel)
+        } else {
+            Err(Errno::ENETDOWN)
+        }
     }
 
     /// Whether a stack that ended leaves room for one of another process.
@@ -192,6 +214,7 @@ mod tests {
             config,
             settings: CString::default(),
             executor: None,
+            falls_back: false,
             only: list(only),
             except: list(except),
         }

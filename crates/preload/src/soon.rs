@@ -8,11 +8,34 @@ use mtcp::signals;
 
 use crate::engine::{self, Engine};
 use crate::inside::{self, Side};
+use crate::log;
+use crate::socket::{Body, Socket};
 
 /// How long a server may listen without a stack.
 const SOON: Duration = Duration::from_millis(500);
 
 impl Engine {
+    /// Whether the program listens.
+    pub(crate) fn has_listener(&self) -> bool {
+        let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
+        self.sockets.iter().any(|(_, socket)| listens(socket))
+    }
+
+    /// Has the stack listen for the listeners that it does not listen for.
+    pub(crate) fn listen_everywhere(&mut self) {
+        let listeners: Vec<u32> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| matches!(socket.body, Body::Listener { ours: None, .. }))
+            .map(|(index, _)| index)
+            .collect();
+        for index in listeners {
+            if let Err(error) = self.listen(index) {
+                log::line(format_args!("cannot listen on the stack: {}", error.text()));
+            }
+        }
+    }
+
     /// Has a thread start the stack, unless the program waits for something of it, or forks, before that.
     pub(crate) fn start_soon(&mut self) {
         if self.starts_soon || self.has_children || !self.is_idle() {

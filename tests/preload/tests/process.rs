@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 const PORT: u16 = 7000;
 /// Most bytes of a thread's stack that a call may take.
-const MOST_STACK: u32 = 9 << 10;
+const MOST_STACK: u32 = 10 << 10;
 
 /// A program of `process/`, compiled once.
 fn program(name: &'static str, once: &'static OnceLock<PathBuf>) -> &'static Path {

@@ -4,9 +4,9 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use libc::{c_int, sock_filter, socklen_t};
+use libc::{c_int, sock_filter};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
@@ -15,7 +15,7 @@ use wire::ethernet::EtherType;
 use wire::frame::{RxFrame, RxMeta};
 
 use super::filter;
-use super::socket::check;
+use crate::sys;
 
 /// Frames that are read at a time.
 const MOST: usize = 16;
@@ -131,23 +131,11 @@ fn open(interface: u32, protocol: EtherType, filter: &[sock_filter]) -> io::Resu
         sll_halen: 0,
         sll_addr: [0; 8],
     };
-    let len = size_of_val(&address) as socklen_t;
-    // SAFETY: `address` is a whole sockaddr_ll of that length, alive during the call.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    sys::bind(socket.as_fd(), &address)?;
     Ok(socket)
 }
 
-fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    let len = size_of::<T>() as socklen_t;
-    // SAFETY: the callers give the structure that the option is documented to take, and what it points to lives during the call; the kernel
-    // reads `len` bytes.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const *value).cast(),
-            len,
-        )
-    })
+fn set<T: Copy>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    // The callers give the structure that the option is documented to take.
+    sys::set_option(socket.as_fd(), (level, option), value)
 }

@@ -176,7 +176,12 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 
 /// Abstract: of the network namespace that the interface is in.
 fn address(interface: &str) -> rustix::io::Result<SocketAddrUnix> {
-    SocketAddrUnix::new_abstract_name(format!("mtcp-executor-{interface}").as_bytes())
+    SocketAddrUnix::new_abstract_name(name(interface).as_bytes())
+}
+
+/// The name of the door of an interface.
+pub(crate) fn name(interface: &str) -> String {
+    format!("mtcp-executor-{interface}")
 }
 
 fn is_trusted(socket: &OwnedFd) -> bool {

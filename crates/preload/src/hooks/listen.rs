@@ -87,8 +87,13 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
         };
     }
     engine.listen(found.index)?;
-    // What fails here fails again when the stack starts, which tells.
-    let _ = engine.prepare();
+    engine.get_ready();
+    if engine.is_down() {
+        engine.stop_listening(found.index);
+        // SAFETY: no memory is involved.
+        unsafe { real::shutdown(fd, libc::SHUT_RD) };
+        return Err(Errno::ENETDOWN);
+    }
     engine.staged(true);
     engine.start_soon();
     Ok(0)
@@ -108,6 +113,9 @@ unsafe fn take(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int
         return Err(Errno::EINVAL);
     }
     engine.start();
+    if engine.is_down() {
+        return Err(Errno::ENETDOWN);
+    }
     let step = |engine: &mut Engine| -> Option<Result<c_int>> {
         if !engine.still(&found) {
             return Some(Err(Errno::EBADF));

@@ -13,7 +13,7 @@ use crate::engine::{self, Engine, Found};
 use crate::lent::{self, End};
 use crate::lock::Guard;
 use crate::real;
-use crate::rules::{Place, rules};
+use crate::rules::{Place, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::{Want, wait_for};
@@ -26,6 +26,10 @@ const TYPE: c_int = 0xf;
 hooks! {
     /// socket(2).
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        if protocol == libc::IPPROTO_MPTCP && [AF_INET, AF_INET6].contains(&domain) && rules().is_some() {
+            // Programs take TCP instead, which may be the stack's.
+            return answer(|| Err(Errno(libc::EPROTONOSUPPORT)));
+        }
         // SAFETY: the same arguments.
         let fd = unsafe { real::socket(domain, kind, protocol) };
         let family = match domain {
@@ -231,9 +235,7 @@ fn connect_to(fd: c_int, remote: SocketAddr, kernel: impl FnOnce() -> c_int) -> 
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let id = match found.body {
         Body::Stream(id) => id,
-        Body::Open if place(&engine, found.index, remote) == Place::Ours && engine.start() => {
-            engine.adopt(found.index)?
-        }
+        Body::Open if engine.takes(found.index, remote)? => engine.adopt(found.index)?,
         body => {
             if body == Body::Open {
                 engine.disown(fd, found.index);
@@ -271,7 +273,7 @@ pub(super) unsafe fn open_fast(
     let Some(remote) = remote.ok().filter(|remote| ours(*remote)) else {
         return Ok(Place::Kernel);
     };
-    if found.body != Body::Open || !engine.start() {
+    if found.body != Body::Open || !engine.takes(found.index, remote)? {
         return Ok(Place::Kernel);
     }
     let id = engine.adopt(found.index)?;
@@ -329,6 +331,21 @@ fn start_connect(
 }
 
 impl Engine {
+    /// Whether the stack has the connection to `remote`: it runs, then.
+    ///
+    /// # Errors
+    /// `ENETDOWN`: it should, and cannot be started, or has to wait for a queue.
+    fn takes(&mut self, index: u32, remote: SocketAddr) -> Result<bool> {
+        if place(self, index, remote) == Place::Kernel {
+            return Ok(false);
+        }
+        if self.start() {
+            return Ok(true);
+        }
+        let without = rules().map_or(Ok(Place::Kernel), Rules::without_stack);
+        without.map(|place| place == Place::Ours)
+    }
+
     /// Whether the handshake of a connection of ours has begun and not ended.
     fn is_connecting(&mut self, id: SocketId) -> bool {
         let context = self.context();

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use clap::Args;
-use mtcp::{Config, Mode};
+use clap::{Args, ValueEnum};
+use mtcp::{Config, Mode, filter};
 
 use crate::fail::Failure;
 use crate::link::LinkArgs;
+
+mod program;
 
 /// What takes the program's calls.
 const LIBRARY: &str = "libmtcp_preload.so";
@@ -20,6 +22,8 @@ pub(crate) const SETTINGS: &str = "MTCP_RUN_SETTINGS";
 const EXECUTOR: &str = "MTCP_RUN_EXECUTOR";
 const ONLY: &str = "MTCP_RUN_ONLY";
 const EXCEPT: &str = "MTCP_RUN_EXCEPT";
+/// What sockets of the stack are where there is none.
+const FALLBACK: &str = "MTCP_RUN_FALLBACK";
 const PRELOAD: &str = "LD_PRELOAD";
 
 const EXAMPLES: &str = "Examples:
@@ -27,6 +31,8 @@ const EXAMPLES: &str = "Examples:
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --workers 2 -- nginx -g 'daemon off; worker_processes 2;'
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1 -- curl http://192.0.2.1/
   mtcp run --io tap:tap0 --addr 10.0.0.2/24 --only 80,8000-8999 -- python3 -m http.server 80
+
+It ends with status 2 before the program runs if the stack cannot reach the program or the link: --fallback kernel runs it all the same.
 
 TCP connections to and from the addresses given here go through the stack, as far as its routes lead; loopback and everything else
 stay with the kernel.";
@@ -46,12 +52,31 @@ pub(crate) struct RunArgs {
     /// Processes of the program that serve, with a part of the queues of an AF_XDP interface each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
+    /// Where the stack cannot be reached or started, connections are the kernel's; without it, the program does not run, or hears errors
+    #[arg(long, value_name = "STACK", value_enum)]
+    fallback: Option<Fallback>,
+    /// What the program may do though its connections are the kernel's then
+    #[arg(long, value_name = "WHAT", value_enum)]
+    allow: Vec<Allowed>,
     /// The library to load, if it is not beside this program or in ../lib
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// What takes the place of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Fallback {
+    Kernel,
+}
+
+/// What is refused otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Allowed {
+    /// Calls that no library sees
+    IoUring,
 }
 
 /// `80,8000-8999`.
@@ -87,28 +112,79 @@ impl RunArgs {
         let Some((program, arguments)) = self.program.split_first() else {
             return Err(Failure::error("no program given", "name it after --"));
         };
+        let needed = self.check(program, &config)?;
         let mut command = Command::new(program);
         command
             .args(arguments)
             .env(SETTINGS, settings(&config))
-            .env(PRELOAD, preload(&library, std::env::var_os(PRELOAD)));
+            .env(
+                PRELOAD,
+                preload(&needed, &library, std::env::var_os(PRELOAD)),
+            );
         if let Some(level) = log_level {
             command.env(logger::VARIABLE, level);
         }
         if let Ok(own) = std::env::current_exe() {
             command.env(EXECUTOR, own);
         }
-        for (name, ports) in [(ONLY, &self.only), (EXCEPT, &self.except)] {
-            match ports {
-                Some(ports) => command.env(name, ports),
+        let fallback = self.fallback.map(|_| "kernel".to_owned());
+        for (name, value) in [
+            (ONLY, &self.only),
+            (EXCEPT, &self.except),
+            (FALLBACK, &fallback),
+        ] {
+            match value {
+                Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
+        self.forbid()?;
         let error = command.exec();
         Err(Failure::error(
             format!("cannot run {}: {error}", program.display()),
             "check its name and the PATH",
         ))
+    }
+
+    /// Whether the stack will have the program's connections: the program can be reached, and the link opened. Returns libraries that it
+    /// needs in front of all others.
+    fn check(&self, word: &OsStr, config: &Config) -> anyhow::Result<Vec<String>> {
+        let Some(file) = program::resolve(word) else {
+            // What runs it says why it does not.
+            return Ok(Vec::new());
+        };
+        if self.fallback.is_some() {
+            return Ok(program::sanitizers(&file));
+        }
+        if let Some(obstacle) = program::obstacle(&file) {
+            return Err(Failure::error(
+                format!("{obstacle}: its connections would be the kernel's"),
+                "run one that is linked dynamically with this system's C library and starts without more rights, or give --fallback kernel",
+            ));
+        }
+        mtcp::try_out(config)?;
+        Ok(program::sanitizers(&file))
+    }
+
+    /// Takes away what the program could reach the kernel's sockets by without a call that the library sees.
+    fn forbid(&self) -> anyhow::Result<()> {
+        if self.fallback.is_some() || self.allow.contains(&Allowed::IoUring) {
+            return Ok(());
+        }
+        match filter::forbid_io_uring() {
+            Ok(true) => eprintln!(
+                "mtcp: io_uring is forbidden, for which set-user-ID programs started by this one get no rights: run as root, or give \
+                 --allow io-uring"
+            ),
+            Ok(false) => {}
+            Err(error) => {
+                return Err(Failure::error(
+                    format!("cannot forbid io_uring, whose sockets would be the kernel's: {error}"),
+                    "give --allow io-uring if the program does not use it",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn library(&self) -> anyhow::Result<PathBuf> {
@@ -137,9 +213,14 @@ fn beside(own: &Path) -> Vec<PathBuf> {
     ]
 }
 
-/// The library, in front of those that are to be loaded anyway.
-fn preload(library: &Path, others: Option<OsString>) -> OsString {
-    let mut list = library.as_os_str().to_owned();
+/// The library, in front of those that are to be loaded anyway, behind those that the program needs first.
+fn preload(first: &[String], library: &Path, others: Option<OsString>) -> OsString {
+    let mut list = OsString::new();
+    for name in first {
+        list.push(name);
+        list.push(":");
+    }
+    list.push(library.as_os_str());
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         list.push(OsStr::new(":"));
         list.push(others);
@@ -176,11 +257,13 @@ mod tests {
     #[test]
     fn other_libraries_stay() {
         let library = Path::new("/lib/x.so");
-        assert_eq!(preload(library, None), "/lib/x.so");
+        assert_eq!(preload(&[], library, None), "/lib/x.so");
         assert_eq!(
-            preload(library, Some("a.so b.so".into())),
+            preload(&[], library, Some("a.so b.so".into())),
             "/lib/x.so:a.so b.so"
         );
+        let first = ["libasan.so.8".to_owned()];
+        assert_eq!(preload(&first, library, None), "libasan.so.8:/lib/x.so");
     }
 
     #[test]
