@@ -39,7 +39,11 @@ fresh(int family)
 {
 	struct twins s = { socket(family, SOCK_STREAM, 0), mtcp_socket(ctx, family, SOCK_STREAM, 0) };
 
+	int one = 1;
+
 	CHECK(s.kernel >= 0 && s.ours >= 0);
+	/* Ours begin with it. */
+	CHECK(setsockopt(s.kernel, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
 	return s;
 }
 

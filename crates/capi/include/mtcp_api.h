@@ -156,7 +156,7 @@ int mtcp_getpeername(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *
  * TCP_WINDOW_CLAMP TCP_NOTSENT_LOWAT TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_CONGESTION TCP_INFO. IPPROTO_IP: IP_TOS IP_TTL IP_MTU. IPPROTO_IPV6: IPV6_V6ONLY IPV6_TCLASS
  * IPV6_UNICAST_HOPS IPV6_MTU. Any other: mtcp_getsockopt fails with ENOPROTOOPT; mtcp_setsockopt does nothing and returns 0, with
  * strict_options = yes in the configuration ENOPROTOOPT. SO_RCVBUF and SO_SNDBUF read as they were set, not doubled; TCP_QUICKACK
- * reads as it was set last.
+ * reads as it was set last. Sockets begin with TCP_NODELAY set, as the original has no Nagle.
  */
 int mtcp_getsockopt(mctx_t mctx, int sockid, int level, int optname, void *optval, socklen_t *optlen);
 

@@ -80,7 +80,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(context: Context, config: &Config) -> Self {
+    pub(crate) fn new(mut context: Context, config: &Config) -> Self {
+        // The original has no Nagle at all, and programs rely on it. TCP_NODELAY is a value, which any context takes.
+        let _ = context.begin_with(SocketOption::NoDelay(true));
         let v4 = |cidr: &Cidr| match cidr.addr {
             IpAddr::V4(addr) => Some(addr),
             IpAddr::V6(_) => None,

@@ -21,7 +21,7 @@ pub struct Keepalive {
 /// What can be set on a socket before or after it connects. `None` leaves the configured default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Send small segments at once (TCP_NODELAY): no Nagle (RFC 9293 §3.7.4).
+    /// Send small segments at once (TCP_NODELAY): no Nagle (RFC 9293 §3.7.4; with it, one waits for the ACK of another small one).
     pub nodelay: bool,
     /// Probe an idle peer (SO_KEEPALIVE).
     /// RFC 9293 MUST-25, MAY-5.
@@ -166,6 +166,8 @@ pub enum Command {
     SendMore(ConnId),
     /// Acknowledge without delay what has come, and the next few segments (TCP_QUICKACK on). Replies `Done`.
     QuickAck(ConnId),
+    /// Send what has been written and is held back by MSG_MORE or TCP_CORK (TCP_NODELAY set when it was set already). Replies `Done`.
+    Push(ConnId),
     /// Doorbell: enough was read from the receive stream that the window may want to move. Replies `Done`.
     Received(ConnId),
     /// Send FIN after what is in the send stream (shutdown(SHUT_WR)). Replies `Done`.

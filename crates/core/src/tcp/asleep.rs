@@ -163,6 +163,7 @@ impl Cold {
         self.duplicate = Range::default();
         self.sacked = RangeSet::default();
         self.tail.end = self.iss;
+        self.small_end = self.iss;
         self.departed.most = 0;
         self.rate.newest = None;
         self.listener = 0;

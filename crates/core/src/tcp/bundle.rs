@@ -55,8 +55,7 @@ impl Conn<'_> {
         let congestion = self.hot.window.cwnd.saturating_sub(self.pipe());
         let limit = available.min(usable).min(most).min(congestion);
         // Behind the last full segment nothing goes that would not go by itself.
-        let at_once = self.has(Flags::NODELAY | Flags::FIN_QUEUED) && !self.is_corked();
-        let len = if limit == available && at_once {
+        let len = if limit == available && self.may_send_small() {
             limit
         } else {
             limit - limit % cut

@@ -72,26 +72,17 @@ impl Tcp {
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
             Command::Send(id) => self.done(now, id, |conn| conn.on_send(false)),
             Command::SendMore(id) => self.done(now, id, |conn| conn.on_send(true)),
-            Command::QuickAck(id) => self.done(now, id, |conn| {
-                conn.acknowledge_quickly();
-                Ok(())
-            }),
-            Command::Received(id) => self.done(now, id, |conn| {
-                conn.on_received(now);
-                Ok(())
-            }),
+            Command::QuickAck(id) => self.tell(now, id, |conn| conn.acknowledge_quickly()),
+            Command::Push(id) => self.tell(now, id, |conn| conn.push()),
+            Command::Received(id) => self.tell(now, id, |conn| conn.on_received(now)),
             Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
             Command::ShutdownRead(id) => self.done(now, id, |conn| conn.shutdown_read()),
             Command::Close(id) => self.close(now, id),
-            Command::Abort(id) => self.done(now, id, |conn| {
-                conn.abort_by_user(now);
-                Ok(())
-            }),
+            Command::Abort(id) => self.tell(now, id, |conn| conn.abort_by_user(now)),
             Command::AbortAll => Ok(self.abort_all(now)),
-            Command::SetOptions { conn, options } => self.done(now, conn, |conn| {
-                conn.set_options(now, options);
-                Ok(())
-            }),
+            Command::SetOptions { conn, options } => {
+                self.tell(now, conn, |conn| conn.set_options(now, options))
+            }
         }
     }
 
@@ -114,14 +105,24 @@ impl Tcp {
         Ok(Reply::Done)
     }
 
+    /// A call that a live connection cannot refuse.
+    fn tell(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        call: impl FnOnce(&mut Conn<'_>),
+    ) -> Result<Reply, Error> {
+        self.done(now, id, |conn| {
+            call(conn);
+            Ok(())
+        })
+    }
+
     fn abort_all(&mut self, now: Instant) -> Reply {
         let slots: Vec<u32> = self.conns.slots.iter().collect();
         for slot in slots {
             // Those that are over stay so.
-            let _ = self.done(now, self.id_of(slot), |conn| {
-                conn.abort_by_user(now);
-                Ok(())
-            });
+            let _ = self.tell(now, self.id_of(slot), |conn| conn.abort_by_user(now));
         }
         Reply::Done
     }

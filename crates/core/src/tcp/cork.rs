@@ -42,11 +42,21 @@ impl Conn<'_> {
         self.cold.cork.more = more;
     }
 
-    /// What is held back may go.
+    /// What has been written may go: nothing of it is held back any more.
     pub fn pull_cork(&mut self) {
-        if self.cold.cork.hold != Instant::FAR {
+        if self.has_unsent() {
             self.cold.cork.hold = Instant::ZERO;
         }
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.stream_end() > self.hot.snd_nxt
+    }
+
+    /// TCP_NODELAY is set (again): what has been written goes now, whatever holds it back.
+    pub fn push(&mut self) {
+        self.pull_cork();
+        self.mark_output();
     }
 
     /// `transmit` has sent what it may: what is left is held back, if it is corked.
@@ -54,8 +64,7 @@ impl Conn<'_> {
         if self.cold.cork.hold == Instant::FAR && !self.is_corked() {
             return;
         }
-        let unsent = self.stream_end() > self.hot.snd_nxt;
-        if !unsent {
+        if !self.has_unsent() {
             self.cold.cork.hold = Instant::FAR;
         } else if self.cold.cork.hold == Instant::FAR {
             self.cold.cork.hold = now + CEILING;
@@ -74,7 +83,6 @@ impl Conn<'_> {
     }
 
     pub fn on_cork_timer(&mut self) {
-        self.pull_cork();
-        self.mark_output();
+        self.push();
     }
 }

@@ -208,6 +208,7 @@ pub(crate) fn cold_with(
     Cold {
         path: marked(opening.path, options),
         last_sent: now,
+        small_end: opening.start.iss,
         fill: Fill::default(),
         una_since: now,
         blocked_since: now,

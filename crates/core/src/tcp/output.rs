@@ -275,17 +275,35 @@ impl Conn<'_> {
         if len == self.segment_room() {
             return true;
         }
-        if self.is_corked() {
-            return false;
-        }
-        // (2) all there is, if nothing is in flight or Nagle is off. Behind a FIN nothing will follow that it could join.
-        let nothing_in_flight = self.hot.snd_nxt == self.hot.stream_start();
+        // (2) all there is; (3) a good part of the largest window the peer ever offered.
+        let is_enough = available <= usable || len >= self.hot.max_snd_wnd / 2;
+        is_enough && self.may_send_small()
+    }
+
+    /// Nagle's algorithm in Minshall's variant, as Linux has it: a small segment waits only for the ACK of another small one. The end of a
+    /// message that is longer than a segment goes at once: the peer delays the ACK that it would wait for.
+    pub fn may_send_small(&self) -> bool {
+        // Nothing will follow a FIN that the bytes before it could join.
         let no_delay = self.has(Flags::NODELAY | Flags::FIN_QUEUED);
-        if available <= usable && (nothing_in_flight || no_delay) {
-            return true;
+        !self.is_corked() && (no_delay || !self.has_small_in_flight())
+    }
+
+    fn has_small_in_flight(&self) -> bool {
+        let small = self.cold.small_end;
+        small > self.hot.snd_una && small <= self.hot.snd_nxt
+    }
+
+    /// Notes a small segment at the end of what was written. What the window cuts short waits for the window.
+    #[inline]
+    pub fn note_small(&mut self, plan: &Plan) {
+        let last = match u32::from(plan.cut) {
+            0 => plan.len,
+            cut => plan.len % cut,
+        };
+        let is_small = last > 0 && last < u32::from(self.hot.mss);
+        if is_small && plan.flags.contains(TcpFlags::PSH) {
+            self.cold.small_end = plan.end();
         }
-        // (3) a good part of the largest window the peer ever offered.
-        len >= self.hot.max_snd_wnd / 2 && (nothing_in_flight || no_delay)
     }
 
     /// RFC 5681 §4.1: after an idle RTO the ACK clock has stopped.

@@ -179,6 +179,8 @@ pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,
     pub last_sent: Instant,
+    /// Behind the last segment that was sent and was not full: SND.SML of Minshall's variant of Nagle's algorithm.
+    pub small_end: SeqNumber,
     /// When new data was last sent.
     pub fill: Fill,
     /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.
@@ -255,7 +257,7 @@ pub(crate) struct Cold {
     pub min_rtt: MinRtt,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 592);
+const _: () = assert!(size_of::<Cold>() <= 600);
 
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.

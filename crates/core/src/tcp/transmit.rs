@@ -474,6 +474,7 @@ impl Conn<'_> {
         if plan.len >= u32::from(self.hot.mss) {
             self.on_full_segment_sent(now, plan);
         }
+        self.note_small(plan);
         self.log_new(now, plan.end());
         self.hot.snd_nxt = plan.end();
         let flight = self.hot.flight();
@@ -512,6 +513,10 @@ impl Conn<'_> {
             self.on_sent_again(now, plan.end() - plan.seq);
         }
         let range = Range::new(plan.seq, plan.end());
+        if plan.end() > self.hot.snd_nxt {
+            // It takes along what was not sent yet.
+            self.note_small(plan);
+        }
         self.on_resent_over_probe(now, range);
         self.log_again(now, range);
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());

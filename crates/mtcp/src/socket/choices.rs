@@ -117,6 +117,18 @@ impl ChoiceSets {
         }
     }
 
+    /// The record of sockets that nothing was chosen for.
+    pub(crate) fn usual_id(&self) -> ChoicesId {
+        self.usual
+    }
+
+    /// What sockets that nothing was chosen for have from now on.
+    pub(crate) fn set_usual(&mut self, choices: &Choices) {
+        let id = self.take(choices);
+        let before = std::mem::replace(&mut self.usual, id);
+        self.release(before);
+    }
+
     /// For a socket that nothing was chosen for.
     pub(crate) fn usual(&mut self) -> ChoicesId {
         self.share(self.usual)

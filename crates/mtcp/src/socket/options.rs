@@ -118,6 +118,17 @@ impl Context {
         Ok(())
     }
 
+    /// Has sockets begin with an option that is a value: those that are made from now on.
+    ///
+    /// # Errors
+    /// As [`Context::set_option`]; `ENOPROTOOPT` also for what is not a value alone (SO_REUSEADDR, SO_KEEPALIVE and the like).
+    pub fn begin_with(&mut self, option: SocketOption) -> Result<()> {
+        let mut usual = *self.table.choices.at(self.table.choices.usual_id());
+        change(&mut usual, option)?;
+        self.table.choices.set_usual(&usual);
+        Ok(())
+    }
+
     fn change_option(&mut self, id: SocketId, option: SocketOption) -> Result<()> {
         let before = *self.table.choices_of(id)?;
         let mut choices = before;
@@ -169,6 +180,9 @@ impl Context {
         match (option, body) {
             (SocketOption::QuickAck(true), Body::Stream(conn)) => {
                 self.tell(Command::QuickAck(conn))
+            }
+            (SocketOption::NoDelay(true), Body::Stream(conn)) if !is_news => {
+                self.tell(Command::Push(conn))
             }
             _ => Ok(()),
         }

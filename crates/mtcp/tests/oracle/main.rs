@@ -276,6 +276,10 @@ fn corks() {
         "add S all; set C cork 1; write C 5; wait S; shut C write; wait S; read S 20",
     );
     connected(
+        "let go again without Nagle",
+        "set C nodelay 1; set C cork 1; write C 5; read S 20; set C nodelay 1; read S 20; get C cork; get C nodelay",
+    );
+    connected(
         "let go without Nagle",
         "set C cork 1; write C 5; read S 20; set C nodelay 1; read S 20; get C cork; get C nodelay",
     );

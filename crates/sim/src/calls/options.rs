@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mtcp_core::Command;
 use mtcp_core::command::Options;
 use mtcp_core::config::CongestionControl;
 use mtcp_core::deferral;
+use mtcp_core::{Command, ConnId};
 
 use super::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use super::constants::{
@@ -40,7 +40,10 @@ impl Process {
         }
         let reply = self.hand_over_options(fd);
         if option == (SOL_TCP, TCP_QUICKACK) && number(value)? != 0 {
-            self.acknowledge_now(fd);
+            self.tell_stream(fd, Command::QuickAck);
+        }
+        if option == (SOL_TCP, TCP_NODELAY) && number(value)? != 0 {
+            self.tell_stream(fd, Command::Push);
         }
         reply
     }
@@ -59,10 +62,10 @@ impl Process {
         Ok(Reply::default())
     }
 
-    /// TCP_QUICKACK does something at once, too.
-    fn acknowledge_now(&mut self, fd: i32) {
-        if let Ok(Body::Stream(conn)) = self.table.socket(fd).map(|socket| &socket.body) {
-            let _ = self.execute(Command::QuickAck(*conn));
+    /// Some options do something at once, too.
+    fn tell_stream(&mut self, fd: i32, command: impl FnOnce(ConnId) -> Command) {
+        if let Ok(&Body::Stream(conn)) = self.table.socket(fd).map(|socket| &socket.body) {
+            let _ = self.execute(command(conn));
         }
     }
 

@@ -108,6 +108,7 @@ impl Lab {
             22 => self.repeat(input),
             23 => self.command(input, Command::SendMore),
             24 => self.command(input, Command::QuickAck),
+            25 => self.command(input, Command::Push),
             31 => self.fragments(input),
             _ => self.segment(input),
         }

@@ -24,11 +24,26 @@ fn established(options: Options) -> Harness {
 #[test]
 fn full_segments_go_together() {
     let mut h = established(Options::default());
+    h.write(10);
+    h.expect(seg().seq(1).len(10).psh());
     h.write(3500);
-    h.expect(seg().seq(1).len(3000).no_psh());
+    h.expect(seg().seq(11).len(3000).no_psh());
     h.expect_nothing();
-    h.send(seg().seq(1).ack(3001).win(WIN));
-    h.expect(seg().seq(3001).len(500).psh());
+    h.send(seg().seq(1).ack(3011).win(WIN));
+    h.expect(seg().seq(3011).len(500).psh());
+}
+
+#[test]
+fn the_end_of_a_message_goes_along() {
+    let mut h = established(Options::default());
+    h.write(3500);
+    h.expect(seg().seq(1).len(3500).psh());
+    // It ended with a small segment.
+    h.write(3500);
+    h.expect(seg().seq(3501).len(3000).no_psh());
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(3501).win(WIN));
+    h.expect(seg().seq(6501).len(500).psh());
 }
 
 #[test]

@@ -32,6 +32,50 @@ fn full_segments_do_not_wait() {
     h.expect(seg().seq(2011).len(500).psh());
 }
 
+/// Minshall's variant: what waits would wait for the peer's delayed ACK.
+#[test]
+fn the_end_of_a_long_message_goes_at_once() {
+    let mut h = Harness::established();
+    h.write(1400);
+    h.expect(seg().seq(1).len(1000).no_psh());
+    h.expect(seg().seq(1001).len(400).psh());
+    // A small segment waits for the ACK of another small one, and only of that.
+    h.write(10);
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(1001).win(WIN));
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(1401).win(WIN));
+    h.expect(seg().seq(1401).len(10).psh());
+}
+
+#[test]
+fn after_full_segments_a_small_one_goes() {
+    let mut h = Harness::established();
+    h.write(2000);
+    h.expect(seg().seq(1).len(1000));
+    h.expect(seg().seq(1001).len(1000).psh());
+    h.write(10);
+    h.expect(seg().seq(2001).len(10).psh());
+    h.write(10);
+    h.expect_nothing();
+}
+
+#[test]
+fn a_small_segment_that_goes_again_is_still_waited_for() {
+    let mut h = Harness::established();
+    h.write(10);
+    h.expect(seg().seq(1).len(10));
+    h.write(10);
+    h.advance(1000);
+    // The retransmission takes along what waits.
+    h.expect(seg().seq(1).len(20).psh());
+    h.drain();
+    h.write(10);
+    h.expect_nothing();
+    h.send(seg().seq(1).ack(21).win(WIN));
+    h.expect(seg().seq(21).len(10));
+}
+
 #[test]
 fn without_nagle_nothing_waits() {
     let mut h = Harness::new();

@@ -88,6 +88,36 @@ fn switching_nagle_off_pulls_the_cork() {
     h.expect_nothing();
 }
 
+/// As on Linux: setting TCP_NODELAY pushes, also where it was set.
+#[test]
+fn a_push_lets_go_what_is_held_back() {
+    let nodelay = Options {
+        nodelay: true,
+        ..Options::default()
+    };
+    for cork in [false, true] {
+        let mut h = with(Options { cork, ..nodelay });
+        let conn = h.id();
+        h.write_without_transmit(10);
+        h.execute(Command::SendMore(conn));
+        h.transmit();
+        h.expect_nothing();
+        h.execute(Command::Push(conn));
+        h.transmit();
+        h.expect(seg().seq(1).len(10).psh());
+        // Also before any of it was tried to be sent, and only what was there.
+        h.write_without_transmit(10);
+        h.execute(Command::SendMore(conn));
+        h.execute(Command::Push(conn));
+        h.transmit();
+        h.expect(seg().seq(11).len(10).psh());
+        h.write_without_transmit(10);
+        h.execute(Command::SendMore(conn));
+        h.transmit();
+        h.expect_nothing();
+    }
+}
+
 #[test]
 fn acks_do_not_wait_for_corked_data() {
     let mut h = corked();

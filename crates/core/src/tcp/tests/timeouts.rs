@@ -128,13 +128,14 @@ fn a_writer_that_found_no_room_is_told_when_there_is_some() {
 #[test]
 fn info_tells_what_tcp_knows() {
     let mut h = Harness::established();
-    h.write(2500);
+    h.write(1010);
+    h.write(1490);
     h.advance(30);
     h.send(seg().seq(1).ack(1001).win(40_000).len(100));
     h.advance(10);
     let info = h.info();
     assert_eq!(info.state, State::Established);
-    assert_eq!((info.flight, info.unacked, info.unread), (1000, 1500, 100));
+    assert_eq!((info.flight, info.unacked, info.unread), (1010, 1500, 100));
     assert_eq!((info.bytes_acked, info.bytes_received), (1000, 100));
     assert_eq!((info.snd_wnd, info.pmtu), (40_000, 1500));
     assert_eq!(info.last_received.as_millis(), 10);
