@@ -37,12 +37,17 @@ impl Conn<'_> {
     /// First, check the ACK bit: only our SYN can have been acknowledged.
     ///
     /// An ACK that cannot be for us is what a peer sends that still has an earlier connection between the same endpoints (in TIME_WAIT, or
-    /// half-open: RFC 9293 §3.5.1, figure 9). The RST ends that one; a SYN right behind it, once, spares us the time-out.
+    /// half-open: RFC 9293 §3.5.1, figure 9). The RST ends that one; a SYN right behind it, once, spares us the time-out. This first RST is
+    /// not counted: a client that opens very many connections would wait for its time-outs otherwise, and nobody can have more of them sent
+    /// than SYNs.
     fn check_ack_of_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::ACK) || (seg.ack > self.cold.iss && seg.ack <= self.hot.snd_nxt) {
             return Ok(());
         }
-        if self.sh.answer_with_reset(now, seg) && !self.cold.syn_repeated {
+        if self.cold.syn_repeated || seg.has(TcpFlags::RST) {
+            self.sh.answer_with_reset(now, seg);
+        } else {
+            self.sh.reset(seg);
             self.cold.syn_repeated = true;
             self.set(Flags::SYN_DUE);
             self.mark_output();

@@ -346,7 +346,9 @@ impl Tcp {
         // RFC 6191 §2-2.
         let acceptable = seg.len() == 0 && seg.seq == record.rcv_nxt;
         let is_syn = seg.has(TcpFlags::SYN);
-        if !acceptable && self.shared.may_challenge(now) {
+        // The first answer to a SYN is not counted: a client that takes the port again would wait for its time-out otherwise.
+        let is_first = is_syn && !record.has(Facts::ANSWERED_SYN);
+        if !acceptable && (is_first || self.shared.may_challenge(now)) {
             self.owe_last_ack(slot);
             self.time_wait.note_answer(slot, is_syn);
         }

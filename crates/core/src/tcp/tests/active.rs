@@ -139,6 +139,22 @@ fn an_unacceptable_ack_is_reset() {
     assert_eq!(h.stack.counters().timeouts, 0);
 }
 
+/// Thousands of clients in a second may meet what is in TIME_WAIT at a server: none waits for a time-out because others were answered.
+#[test]
+fn the_first_reset_of_an_old_connection_is_not_limited() {
+    let mut h = Harness::with(|config| config.reply_rate = 0);
+    h.connect(Options::default());
+    h.send(seg().seq(77).ack(5));
+    h.expect(seg().rst().seq(5));
+    let again = h.expect(seg().syn());
+    assert_eq!(again.seq, h.sent_syn());
+    h.send(seg().seq(77).ack(5));
+    h.expect_nothing();
+    assert_eq!(h.stack.counters().dropped(Drop::ReplyLimited), 1);
+    h.send(Handshake::default().syn().ack(1));
+    h.expect(seg().seq(1).ack(1));
+}
+
 #[test]
 fn a_reset_with_a_wrong_ack_repeats_nothing() {
     let mut h = syn_sent();

@@ -96,6 +96,20 @@ fn an_old_syn_is_answered_with_an_ack() {
     assert_eq!(h.stack.usage().time_wait, 1);
 }
 
+#[test]
+fn the_first_answer_to_a_syn_is_not_limited() {
+    let mut h =
+        Harness::with(|config| config.reply_rate = 0).and_established(&Handshake::default());
+    h.shutdown();
+    h.expect(seg().fin().seq(1));
+    h.send(seg().seq(1).fin().ack(2).win(WIN));
+    h.expect(seg().seq(2).ack(2));
+    h.send(Handshake::default().syn().seq(1));
+    h.expect(seg().seq(2).ack(2));
+    h.send(Handshake::default().syn().seq(1));
+    h.expect_nothing();
+}
+
 /// RFC 9293 SHLD-4; RFC 6191 §2-1.
 #[test]
 fn timestamps_tell_a_new_syn() {
