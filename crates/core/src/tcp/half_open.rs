@@ -121,6 +121,7 @@ impl HalfOpen {
 pub(crate) struct Before {
     /// Where our sequence numbers ended.
     pub end: SeqNumber,
+    /// It had timestamps, and the SYN has some.
     pub timestamps: bool,
 }
 
@@ -189,7 +190,7 @@ impl Tcp {
         seg: &Segment<'_>,
         before: Option<Before>,
     ) -> Result<(), Drop> {
-        let admission = self.admit(listener, before.is_some())?;
+        let admission = self.admit(listener, before.as_ref())?;
         // Replies leave where the route says, which need not be where the SYN came in.
         let path = self.shared.net.way_back(seg.key);
         let &Path { port, mtu, .. } = path.map_err(|_| Drop::ReplyNoRoute)?;
@@ -232,18 +233,24 @@ impl Tcp {
     }
 
     /// How a SYN is answered, if it is. As long as connections wait to be accepted and there is no room for another, it is not: the peer
-    /// will ask again. A cookie cannot promise to lie beyond the sequence numbers of a connection in TIME_WAIT.
-    pub fn admit(&self, listener: u32, reopens: bool) -> Result<Admission, Drop> {
+    /// will ask again. `before`: what had the same endpoints, if that is in TIME_WAIT.
+    ///
+    /// A cookie cannot promise to lie beyond the sequence numbers of a connection in TIME_WAIT. It need not where timestamps tell the two
+    /// apart (RFC 6191 §3). Where they do not, the listener's limit does not count, as on Linux: who floods it has no connection in
+    /// TIME_WAIT, and who has one must not be locked out by the flood.
+    pub fn admit(&self, listener: u32, before: Option<&Before>) -> Result<Admission, Drop> {
         let entry = self.listeners.at(listener).ok_or(Drop::TcpNoConnection)?;
         if !entry.has_room() {
             return Err(Drop::TcpBacklog);
         }
-        let room =
-            self.half_open.slots.len() < self.half_open.slots.capacity() && entry.may_take_syn();
-        match self.shared.config.syn_cookies {
-            SynCookies::Always if !reopens => Ok(Admission::Cookie),
-            _ if room => Ok(Admission::Record),
-            SynCookies::Auto if !reopens => Ok(Admission::Cookie),
+        let cookies = self.shared.config.syn_cookies;
+        let is_safe = before.is_none_or(|before| before.timestamps);
+        let has_slot = self.half_open.slots.len() < self.half_open.slots.capacity();
+        let has_room = has_slot && (entry.may_take_syn() || !is_safe);
+        match cookies {
+            SynCookies::Always if is_safe => Ok(Admission::Cookie),
+            _ if has_room => Ok(Admission::Record),
+            SynCookies::Auto if is_safe => Ok(Admission::Cookie),
             _ => Err(Drop::TcpHalfOpen),
         }
     }

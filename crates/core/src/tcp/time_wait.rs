@@ -373,11 +373,12 @@ impl Tcp {
     /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
     /// RFC 9293 MAY-2.
     fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
-        self.admit(listener, true)?;
+        let has_stamps = self.shared.config.timestamps && seg.options.timestamps.is_some();
         let before = self.time_wait.at(slot).map(|record| Before {
             end: record.snd_nxt,
-            timestamps: record.has(Facts::TIMESTAMPS),
+            timestamps: has_stamps && record.has(Facts::TIMESTAMPS),
         });
+        self.admit(listener, before.as_ref())?;
         self.end_time_wait(slot);
         self.open_half(now, listener, seg, before)
             .map_err(Stop::Drop)

@@ -312,3 +312,80 @@ fn a_full_backlog_lets_the_peer_try_again() {
     h.take_accepted();
     h.expect_read(1, 10);
 }
+
+/// A connection in TIME_WAIT, and then a flood: of SYNs that take all half-open records of the listener (`of_listener`), or all there are.
+/// With the first timestamp that was seen.
+fn flooded_in_time_wait(handshake: &Handshake, of_listener: bool) -> (Harness, u32) {
+    let room = if of_listener { 64 } else { ROOM };
+    let mut h = Harness::with(|config| {
+        config.max_half_open = if of_listener { 1000 } else { u32::from(ROOM) };
+    });
+    h.listen(16, Options::default());
+    let stamps = h.syn_received(handshake).options.timestamps;
+    let ack = h.handshake_ack(handshake);
+    h.send(ack);
+    h.take_accepted();
+    h.shutdown();
+    h.expect(seg().fin().seq(1));
+    let fin = seg().seq(1).fin().ack(2).win(WIN);
+    h.send(match handshake.ts {
+        Some(ts) => fin.ts(ts + 1, 0),
+        None => fin,
+    });
+    h.drain();
+    assert_eq!(h.stack.usage().time_wait, 1);
+    for port in 7000..7000 + room {
+        h.send(Handshake::default().syn().port(port));
+    }
+    assert_eq!(h.drain(), usize::from(room));
+    h.send(Handshake::default().syn().port(6999));
+    h.expect(seg().syn().ack(1).port(6999));
+    assert_eq!(h.stack.counters().syn_cookies_sent, 1);
+    (h, stamps.map_or(0, |stamps| stamps.tsval))
+}
+
+/// Who takes a port again that is in TIME_WAIT is not locked out by a flood: timestamps tell the new connection from the old one, which the
+/// cookie cannot.
+/// RFC 6191 §3-1.
+#[test]
+fn a_flood_does_not_lock_out_who_takes_a_port_again() {
+    let handshake = Handshake {
+        ts: Some(1000),
+        ..Handshake::default()
+    };
+    for of_listener in [false, true] {
+        let (mut h, first) = flooded_in_time_wait(&handshake, of_listener);
+        h.close();
+        h.send(handshake.syn().seq(500).ts(2000, 0));
+        let syn_ack = h.expect(seg().syn().ack(501));
+        assert_eq!(h.stack.usage().time_wait, 0);
+        assert_eq!(h.stack.counters().syn_cookies_sent, 2);
+        let stamps = syn_ack.options.timestamps.unwrap();
+        assert_eq!(stamps.tsecr, 2000);
+        let ack = h.handshake_ack(&handshake);
+        h.send(ack.seq(501).ts(2001, stamps.tsval.wrapping_sub(first)));
+        h.take_accepted();
+        h.expect_state(State::Established);
+        assert_eq!(h.stack.counters().syn_cookies_accepted, 1);
+    }
+}
+
+/// Without timestamps only a record can promise a sequence number beyond the old ones. There is one as long as there is any.
+#[test]
+fn without_timestamps_the_flood_of_one_listener_does_not_lock_out_either() {
+    let handshake = Handshake::default();
+    let (mut h, _) = flooded_in_time_wait(&handshake, true);
+    let old = h.sent_syn();
+    let records = h.stack.usage().half_open;
+    h.send(handshake.syn().seq(500));
+    let syn_ack = h.expect(seg().syn().ack(501));
+    assert!(syn_ack.seq > old);
+    let usage = h.stack.usage();
+    assert_eq!((usage.time_wait, usage.half_open), (0, records + 1));
+
+    let (mut h, _) = flooded_in_time_wait(&handshake, false);
+    h.send(handshake.syn().seq(500));
+    h.expect_nothing();
+    assert_eq!(h.stack.usage().time_wait, 1);
+    assert_eq!(h.stack.counters().dropped(Drop::TcpHalfOpen), 1);
+}
