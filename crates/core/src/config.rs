@@ -184,6 +184,9 @@ pub struct Config {
     pub common_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
+    /// Connections that their application has closed and that are not over (Linux: tcp_max_orphans). When there are more, or no control block
+    /// for a new connection is left, the first of those whose peers do not answer is reset; for one too many, if need be, the first of all.
+    pub max_orphans: u32,
     /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
     pub max_awake: u32,
     /// Connections whose control blocks and small buffers are in memory from the start: none of them waits for a huge page.
@@ -279,6 +282,7 @@ impl Default for Config {
             secret: [0; 32],
             common_secret: None,
             max_connections: 65_536,
+            max_orphans: 32_768,
             max_awake: 1024,
             prefault: 0,
             max_half_open: 16_384,

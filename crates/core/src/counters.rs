@@ -174,6 +174,8 @@ counters! {
     handed_in;
     /// TIME_WAIT records that went early to make room.
     time_wait_evictions;
+    /// Connections closed by their application that were reset before they were over, to make room.
+    orphans_evicted;
 }
 
 impl Counters {

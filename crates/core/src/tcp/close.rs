@@ -139,6 +139,8 @@ impl Conn<'_> {
         self.sh.queues.remove_news(self.place);
         if self.has(Flags::BACKLOG) {
             listeners.leave_backlog(self);
+        } else {
+            self.leave_orphans();
         }
     }
 }

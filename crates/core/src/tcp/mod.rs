@@ -37,6 +37,7 @@ mod listen;
 mod open;
 mod option_sets;
 pub(crate) mod options;
+mod orphan_limit;
 mod orphans;
 mod output;
 mod pacing;

@@ -44,6 +44,9 @@ impl Tcp {
         conn.close(now);
         if conn.is_over() {
             self.settle(now, id.slot);
+        } else {
+            conn.enter_orphans();
+            self.limit_orphans(now);
         }
         Ok(Reply::Done)
     }

@@ -85,8 +85,10 @@ pub(crate) struct Queues {
     /// Connections with news.
     news: List,
     news_links: Column<Link>,
-    /// For the backlogs of listeners.
+    /// For the backlogs of listeners, and for `orphans`: a connection is in one of these at most.
     pub backlog: Column<Link>,
+    /// Closed by the application and not over, in the order in which they were closed.
+    orphans: List,
 }
 
 impl Queues {
@@ -105,6 +107,7 @@ impl Queues {
             news: List::new(),
             news_links: links()?,
             backlog: links()?,
+            orphans: List::new(),
         })
     }
 
@@ -129,6 +132,24 @@ impl Queues {
         ] {
             links.shrink(len);
         }
+    }
+
+    /// Connections that the application has closed and that are not over.
+    pub fn orphans(&self) -> u32 {
+        self.orphans.len()
+    }
+
+    pub fn push_orphan(&mut self, place: u32) {
+        self.orphans.push_back(&mut self.backlog, place);
+    }
+
+    pub fn remove_orphan(&mut self, place: u32) {
+        self.orphans.remove(&mut self.backlog, place);
+    }
+
+    /// The one that was closed first.
+    pub fn first_orphan(&self) -> Option<u32> {
+        self.orphans.front()
     }
 
     /// Whether the connection at `place` is on any list.

@@ -110,9 +110,18 @@ impl Config {
     pub(crate) fn holdings(&self) -> Holdings {
         let least = stack::Config::default().max_buffer;
         Holdings {
-            connections: self.max_concurrency.saturating_mul(2),
+            connections: self.max_concurrency.saturating_add(self.orphans()),
             send_pool: self.pool(self.sndbuf),
             max_buffer: self.rcvbuf.max(self.sndbuf).max(least),
+        }
+    }
+
+    /// Connections without a socket: they do not count against `max_concurrency`.
+    fn orphans(&self) -> u32 {
+        if self.max_orphans == 0 {
+            self.max_concurrency
+        } else {
+            self.max_orphans
         }
     }
 
@@ -156,6 +165,7 @@ impl Config {
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
             max_connections: connections,
+            max_orphans: self.orphans(),
             prefault: self.prefault,
             max_half_open: defaults.max_half_open.max(self.max_concurrency),
             max_time_wait: defaults.max_time_wait.max(self.max_concurrency),

@@ -96,6 +96,8 @@ pub struct Config {
     pub mode: Mode,
     /// Sockets and connections per context.
     pub max_concurrency: u32,
+    /// Connections per context that were closed and are not over; the one closed first is reset for one more. 0: as `max_concurrency`.
+    pub max_orphans: u32,
     /// Connections per context whose memory is taken at the start, instead of as it is needed.
     pub prefault: u32,
     /// Buffers per context; 0: as `max_concurrency`. Bounds buffer memory together with `rcvbuf` and `sndbuf`.
@@ -167,6 +169,7 @@ impl Default for Config {
             core_list: Vec::new(),
             mode: Mode::Paired,
             max_concurrency: 10_000,
+            max_orphans: 0,
             prefault: 0,
             max_num_buffers: 0,
             rcvbuf: 1 << 20,

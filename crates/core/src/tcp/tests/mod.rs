@@ -25,6 +25,7 @@ mod lossy;
 mod messages;
 mod nagle;
 mod options;
+mod orphan_limit;
 mod orphans;
 mod pacing;
 mod passive;
