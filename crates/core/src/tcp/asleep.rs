@@ -154,6 +154,7 @@ impl Cold {
         self.tally.stop_watches(self.una_since);
         self.una_since = self.last_sent;
         self.blocked_since = self.last_sent;
+        self.probed_since = 0;
         self.fill = Fill::default();
         self.flight_at = 0;
         self.reduced_at = 0;

@@ -212,6 +212,7 @@ pub(crate) fn cold_with(
         fill: Fill::default(),
         una_since: now,
         blocked_since: now,
+        probed_since: 0,
         read_shut: false,
         fin_wait_2_at: Instant::FAR,
         iss: opening.start.iss,

@@ -187,6 +187,8 @@ pub(crate) struct Cold {
     pub una_since: Instant,
     /// When the peer's window closed on what there is to send; counts with `PERSIST`.
     pub blocked_since: Instant,
+    /// When the first probe went that the peer has not answered: low 32 bits of a millisecond count; counts with `PERSIST` and `Hot::retries`.
+    pub probed_since: u32,
     /// The application will not read any more.
     pub read_shut: bool,
     /// FIN_WAIT_2 without an application ends then.

@@ -103,7 +103,7 @@ impl Conn<'_> {
             at = at
                 .min(self.keepalive_deadline(now))
                 .min(self.idle_deadline(now))
-                .min(self.user_deadline())
+                .min(self.user_deadline(now))
                 .min(self.fin_wait_2_deadline())
                 .min(self.cork_deadline());
         }
@@ -131,7 +131,7 @@ impl Conn<'_> {
             let asked = self.options().syn_retries;
             asked.unwrap_or(self.sh.config.syn_retries)
         };
-        if self.hot.retries >= limit || self.user_deadline() <= now {
+        if self.hot.retries >= limit || self.user_deadline(now) <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
@@ -152,7 +152,7 @@ impl Conn<'_> {
         if self.has(Flags::APP_CLOSED) {
             limit = limit.min(self.sh.config.orphan_retries);
         }
-        if self.hot.retries >= limit || self.user_deadline() <= now {
+        if self.hot.retries >= limit || self.user_deadline(now) <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
@@ -254,7 +254,7 @@ impl Conn<'_> {
             self.fail(Error::TimedOut);
         } else if self.keepalive_deadline(now) <= now {
             self.on_keepalive_timer(now);
-        } else if self.user_deadline() <= now {
+        } else if self.user_deadline(now) <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
         }
     }
@@ -278,15 +278,26 @@ impl Conn<'_> {
         near(now, self.hot.last_received).max(self.cold.last_sent) + timeout
     }
 
-    /// RFC 5482: a SYN or data unacknowledged for so long. A closed window that is probed is not that.
+    /// RFC 5482: a SYN or data unacknowledged for so long. A window that stays closed is not that, as long as the peer answers the probes (RFC 9293
+    /// MUST-37); that nobody answers them for so long is.
     /// RFC 9293 MUST-21.
     /// RFC 5482 §3.1-1, §3.1-2.
-    fn user_deadline(&self) -> Instant {
-        match self.options().user_timeout {
-            Some(timeout) if self.hot.flight() > 0 && !self.has(Flags::PERSIST) => {
-                self.cold.una_since + timeout
-            }
-            _ => Instant::FAR,
+    fn user_deadline(&self, now: Instant) -> Instant {
+        let Some(timeout) = self.options().user_timeout else {
+            return Instant::FAR;
+        };
+        if self.has(Flags::PERSIST) {
+            let since = near(now, self.cold.probed_since);
+            return if self.hot.retries > 0 {
+                since + timeout
+            } else {
+                Instant::FAR
+            };
+        }
+        if self.hot.flight() > 0 {
+            self.cold.una_since + timeout
+        } else {
+            Instant::FAR
         }
     }
 

@@ -543,10 +543,14 @@ impl Conn<'_> {
             self.log_new(now, plan.end());
         }
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        if self.hot.retries == 0 {
+            self.cold.probed_since = now.as_millis() as u32;
+        }
         self.hot.retries = self.hot.retries.saturating_add(1);
         self.hot.backoff = self.hot.backoff.saturating_add(1);
         self.cold.last_sent = now;
         self.start_rtx_timer(now);
+        self.start_cold_timers(now);
     }
 
     /// RFC 6298 §5.1.

@@ -106,6 +106,49 @@ fn the_connection_fails_when_the_peer_is_silent() {
     assert_eq!(h.stack.counters().window_probes, 4);
 }
 
+fn blocked_for(user_timeout: u64) -> Harness {
+    let mut h = blocked();
+    let id = h.id();
+    h.execute(crate::Command::SetOptions {
+        conn: id,
+        options: crate::command::Options {
+            user_timeout: Some(std::time::Duration::from_millis(user_timeout)),
+            ..Default::default()
+        },
+    });
+    h
+}
+
+/// tcp(7): TCP_USER_TIMEOUT also ends the wait for a window that nobody says to be closed any more.
+/// RFC 9293 MUST-21.
+#[test]
+fn the_user_timeout_counts_from_the_first_probe_without_an_answer() {
+    let mut h = blocked_for(5000);
+    h.advance(1000);
+    h.expect(seg().seq(1001).len(1));
+    h.send(seg().seq(1).ack(1001).win(0));
+    h.advance(2000);
+    h.expect(seg().seq(1001).len(1));
+    h.advance(4999);
+    h.expect_state(State::Established);
+    h.advance(1);
+    assert_eq!(h.ready().1, Some(Error::TimedOut));
+    h.expect_state(State::Closed);
+}
+
+/// RFC 9293 MUST-37.
+#[test]
+fn the_user_timeout_does_not_count_while_the_peer_answers_probes() {
+    let mut h = blocked_for(500);
+    for _ in 0..1000 {
+        h.advance(1000);
+        while h.pop().is_some() {
+            h.send(seg().seq(1).ack(1001).win(0));
+        }
+    }
+    h.expect_state(State::Established);
+}
+
 #[test]
 fn nobody_waits_forever_for_a_connection_that_was_closed() {
     for (orphan_retries, lasts) in [(8, 1..2000), (2, 6..8)] {
