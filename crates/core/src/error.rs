@@ -61,7 +61,7 @@ errors! {
     HostUnreachable = 113, "no route to host";
     /// ICMP says that the protocol is not available there.
     ProtocolUnreachable = 92, "protocol not available";
-    /// ICMP says that the way there is administratively closed.
+    /// ICMPv6 says that the way there is administratively closed.
     Prohibited = 13, "communication prohibited";
 }
 

@@ -122,9 +122,11 @@ fn unreachable(code: UnreachableCode) -> ErrorKind {
         UnreachableCode::PROTOCOL => ErrorKind::Hard(Error::ProtocolUnreachable),
         UnreachableCode::PORT => ErrorKind::Hard(Error::Refused),
         UnreachableCode::FRAGMENTATION_NEEDED => ErrorKind::TooBig,
-        UnreachableCode::NETWORK_PROHIBITED
-        | UnreachableCode::HOST_PROHIBITED
-        | UnreachableCode::ADMIN_PROHIBITED => ErrorKind::Hard(Error::Prohibited),
+        // "Prohibited" is as unreachable as on Linux, which has EACCES over IPv6 only.
+        UnreachableCode::NETWORK_PROHIBITED => ErrorKind::Hard(Error::NetworkUnreachable),
+        UnreachableCode::HOST_PROHIBITED | UnreachableCode::ADMIN_PROHIBITED => {
+            ErrorKind::Hard(Error::HostUnreachable)
+        }
         UnreachableCode::NETWORK
         | UnreachableCode::NETWORK_UNKNOWN
         | UnreachableCode::NETWORK_TOS => ErrorKind::Soft(Error::NetworkUnreachable),
@@ -176,6 +178,18 @@ mod tests {
                 4 => assert_eq!(kind, ErrorKind::TooBig),
                 _ => assert!(matches!(kind, ErrorKind::Soft(_)), "{code}"),
             }
+        }
+    }
+
+    /// The errno that a program sees is Linux's.
+    #[test]
+    fn prohibited_is_unreachable() {
+        for (code, error) in [
+            (9, Error::NetworkUnreachable),
+            (10, Error::HostUnreachable),
+            (13, Error::HostUnreachable),
+        ] {
+            assert_eq!(unreachable(UnreachableCode(code)), ErrorKind::Hard(error));
         }
     }
 }

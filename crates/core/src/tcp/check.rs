@@ -81,8 +81,10 @@ impl Conn<'_> {
         self.sh.counters.resets_in += 1;
         match self.hot.state {
             State::SynReceived if !self.may_send_early() => self.fail(Error::Refused),
-            // All that was sent has arrived or does not matter any more.
-            State::Closing | State::LastAck => self.finish(State::Closed),
+            // What was sent has arrived, or else the application must know.
+            State::Closing | State::LastAck if self.hot.snd_una >= self.hot.fin_seq => {
+                self.finish(State::Closed);
+            }
             _ => self.fail(Error::Reset),
         }
         Err(Stop::Done)

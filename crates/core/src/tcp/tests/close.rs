@@ -297,6 +297,26 @@ fn reset_in_each_state() {
     }
 }
 
+/// What was written has not arrived: the application must know, as on Linux.
+#[test]
+fn a_reset_after_both_fins_is_an_error_if_data_is_lost() {
+    for acked in [false, true] {
+        let mut h = Harness::close_wait();
+        h.write(10);
+        h.shutdown();
+        h.drain();
+        h.events();
+        if acked {
+            h.send(seg().seq(2).ack(11).win(WIN));
+        }
+        h.expect_state(State::LastAck);
+        h.send(seg().rst().seq(2));
+        let lost = (Ready::ERROR | Ready::CLOSED, Some(Error::Reset));
+        let whole = (Ready::CLOSED, None);
+        assert_eq!(h.ready(), if acked { whole } else { lost });
+    }
+}
+
 #[test]
 fn text_after_the_peers_fin_is_ignored() {
     let mut h = Harness::close_wait();
