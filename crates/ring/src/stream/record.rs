@@ -89,8 +89,8 @@ pub(super) struct Unsent {
     low_water: u32,
 }
 
-/// Written at one go although the low-water mark is lower: what one segment of a large send carries.
-const PIECE: u32 = 64 << 10;
+/// Written at one go although the low-water mark is lower: a few segments. By crumbs a connection would be slow, and Linux stops no earlier.
+const PIECE: u32 = 16 << 10;
 
 impl Record {
     /// Either end may ask. Nothing is told of the bytes by it: the words may be read at any time.
