@@ -14,17 +14,19 @@ use support::{DEADLINE, SERVER, World, addr, contexts_with, pattern};
 
 const MODES: [Mode; 2] = [Mode::Inline, Mode::Paired];
 const CHUNK: usize = 64 << 10;
+/// What the server takes without being read from.
+const READ: usize = 4096;
 /// More than the pool has room for.
-const MANY: usize = 256;
+const MANY: usize = 1024;
 
 fn small_pool(config: &mut Config) {
     config.buffer_memory = 1 << 20;
     config.sndbuf = CHUNK as u32;
-    config.rcvbuf = 4096;
+    config.rcvbuf = READ as u32;
 }
 
-/// A client that has filled its pool with what nobody has read yet: all its sockets but the last have written a chunk or what they could
-/// of it, which could write nothing. The server's thread reads from all but that one when told to, and then `at_last` bytes or more from it.
+/// A client that has filled its pool with what nobody has read yet: all its sockets but the last have written more than the server takes,
+/// which could write nothing. The server's thread reads from all but that one when told to, and then `at_last` bytes or more from it.
 fn exhausted(
     mode: Mode,
     at_last: usize,
@@ -46,7 +48,7 @@ fn exhausted(
         client.connect(socket, addr(SERVER, 80)).unwrap();
         accepted.push(server.accept(listener).unwrap().0);
         match client.send(socket, &chunk, SendFlags::DONTWAIT) {
-            Ok(n) => written.push(n),
+            Ok(n) => written.push(n + fill(&mut client, socket, n)),
             Err(error) => {
                 assert_eq!(error, Errno::EAGAIN);
                 break socket;
@@ -73,6 +75,22 @@ fn exhausted(
         (got, server)
     });
     (client, starved, go, reader)
+}
+
+/// Writes on after `written` bytes until the server takes no more, and something stays.
+fn fill(client: &mut Context, socket: SocketId, written: usize) -> usize {
+    let (start, mut more) = (Instant::now(), 0);
+    while written + more <= READ {
+        assert!(start.elapsed() < DEADLINE, "the server takes nothing");
+        match client.send(socket, &[7; CHUNK], SendFlags::DONTWAIT) {
+            Ok(n) => more += n,
+            Err(_) => {
+                client.poll().unwrap();
+                thread::yield_now();
+            }
+        }
+    }
+    more
 }
 
 fn finish(reader: thread::JoinHandle<(usize, Context)>, context: &mut Context) {

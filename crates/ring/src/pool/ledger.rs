@@ -224,9 +224,10 @@ impl Ledger {
             .find_map(|class| self.allocate(class))
     }
 
-    /// The largest class that one owner of many may grow to: the fuller the pool, the smaller, so that who never gives anything back
-    /// leaves something for a great many others.
-    pub(crate) fn fair_class(&self) -> usize {
+    /// The largest class that one owner of many may grow to, of those who have a block of the class `owned` that holds `used` bytes: the fuller
+    /// the pool, the smaller, so that who never gives anything back leaves something for a great many others. The last eighth is for those
+    /// whose bytes are taken: each begins with the smallest block, and gets a larger one when that is drained.
+    pub(crate) fn fair_class(&self, owned: Option<usize>, used: u32) -> usize {
         let eighth = (self.bytes / 8).max(1);
         if self.in_use < 4 * eighth {
             return self.levels.len();
@@ -237,7 +238,15 @@ impl Ledger {
             _ => (self.bytes >> 15).max(MIN_BLOCK << 4),
         };
         let fits = |&class: &usize| class_bytes(class) as usize <= most;
-        (0..self.levels.len()).rev().find(fits).unwrap_or(0)
+        let fair = (0..self.levels.len()).rev().find(fits).unwrap_or(0);
+        if self.in_use < 7 * eighth {
+            return fair;
+        }
+        match owned {
+            None => 0,
+            Some(class) if used > 0 => class.min(fair),
+            Some(class) => (class + 1).min(fair),
+        }
     }
 
     /// A block of a class above `floor` (any, if `None`) can be had now, without joining.

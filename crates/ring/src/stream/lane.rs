@@ -296,7 +296,7 @@ impl<'a> Writer<'a> {
         let current = Block::from_descriptor(self.producer.buffer.load(Relaxed));
         let floor = current.map(|block| block.class());
         let ledger = &mut self.side.ledger;
-        let class = class_for(capacity).map(|class| class.min(ledger.fair_class()));
+        let class = class_for(capacity).map(|class| class.min(ledger.fair_class(floor, used)));
         let block = class.and_then(|class| ledger.allocate_down_to(class, floor));
         if let Some(block) = block {
             self.replace(used, block);

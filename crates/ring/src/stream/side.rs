@@ -219,7 +219,7 @@ impl Side {
             .as_ref()
             .is_some_and(|block| block.capacity() > used);
         let floor = current.map(|block| block.class());
-        let fair = floor.is_none_or(|class| class < self.ledger.fair_class());
+        let fair = floor.is_none_or(|class| class < self.ledger.fair_class(floor, used));
         room || (fair && self.ledger.can_allocate(floor))
     }
 

@@ -237,13 +237,15 @@ fn starved_slots_are_told_when_there_is_memory() {
 /// Many that need a large block must not hide one that a small one is enough for: it would sleep for ever.
 #[test]
 fn a_modest_starved_slot_is_found_behind_greedy_ones() {
-    let (slots, block) = (32, 2 * KIB);
-    let (mut stack, mut app) = pair(slots + 1, slots * 2);
+    // Seven eighths go to 28 slots, the last eighth in the smallest blocks to 16.
+    let (slots, block) = (28 + 16, 2 * KIB);
+    let (mut stack, mut app) = pair(slots + 1, 64);
     for slot in 0..=slots {
         stack.open(slot, limits(64 * KIB, 64 * KIB)).unwrap();
     }
     for slot in 0..slots {
-        assert_eq!(app.write(slot, &[1; 2048]), 2048, "slot {slot}");
+        let expected = if slot < 28 { 2048 } else { 512 };
+        assert_eq!(app.write(slot, &[1; 2048]), expected, "slot {slot}");
     }
     for slot in 1..=slots {
         assert_eq!(app.write(slot, b"x"), 0, "slot {slot}");
@@ -275,6 +277,31 @@ fn those_who_give_nothing_back_leave_something_for_others() {
         assert!(app.writable(slot) > 0, "slot {slot}");
     }
     assert!(!app.is_starved());
+}
+
+/// As many who give nothing back as there are smallest blocks in the last eighth: whoever comes then begins with little, and gets more as it is
+/// taken.
+#[test]
+fn the_last_part_is_for_those_who_make_progress() {
+    let hoarders = 1800;
+    let (mut stack, mut app) = pair(hoarders + 1, 8 * KIB);
+    for slot in 0..=hoarders {
+        stack.open(slot, limits(512 * KIB, 512 * KIB)).unwrap();
+    }
+    let all = vec![1; 512 << 10];
+    for slot in 0..hoarders {
+        assert_ne!(app.write(slot, &all), 0, "slot {slot}");
+        // Who gives nothing back gets nothing more, however often it asks.
+        app.write(slot, &all);
+    }
+    assert!(app.send_bytes_in_use() > app.send_pool_bytes() / 8 * 7);
+    let mut taken = Vec::new();
+    for _ in 0..5 {
+        let n = app.write(hoarders, &all) as u32;
+        taken.push(n);
+        stack.consume(hoarders, n);
+    }
+    assert_eq!(taken, [512, 2048, 8192, 8192, 8192]);
 }
 
 #[test]
