@@ -264,9 +264,12 @@ pub struct Config {
     pub reassembly_timeout: Duration,
     /// Neighbour cache entries.
     pub max_neighbours: u32,
-    /// ICMP errors, RSTs to nowhere and challenge ACKs per second, each (RFC 1812 §4.3.2.8, RFC 5961 §7).
+    /// ICMP errors and challenge ACKs per second, each (RFC 1812 §4.3.2.8, RFC 5961 §7).
     /// RFC 5961 §7-2.
     pub reply_rate: u32,
+    /// RSTs to nowhere per second. None is longer than the segment that it answers, so they amplify nothing; who scans all ports must not take
+    /// closed ones for filtered ones.
+    pub reset_rate: u32,
     /// Use 2 MB pages where reserved, transparent huge pages otherwise.
     pub huge_pages: bool,
 }
@@ -320,6 +323,7 @@ impl Default for Config {
             reassembly_timeout: Duration::from_secs(15),
             max_neighbours: 4096,
             reply_rate: 1000,
+            reset_rate: 100_000,
             huge_pages: true,
         }
     }

@@ -95,7 +95,7 @@ impl Shared {
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
             issuer: Issuer::new(config.common_secret()),
             server_cookies: CookieCache::new(&config.secret),
-            resets: SecretLimiter::new(rate, keyed(&config.secret, "resets")),
+            resets: SecretLimiter::new(config.reset_rate, keyed(&config.secret, "resets")),
             config,
         })
     }

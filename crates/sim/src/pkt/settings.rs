@@ -165,6 +165,9 @@ pub const SETTINGS: &[(&str, &str, Apply)] = &[
     ("max_time_wait", "number", |c, v| {
         num(v).map(|v| c.max_time_wait = v)
     }),
+    ("reset_rate", "per second", |c, v| {
+        num(v).map(|v| c.reset_rate = v)
+    }),
     ("reply_rate", "per second", |c, v| {
         num(v).map(|v| c.reply_rate = v)
     }),

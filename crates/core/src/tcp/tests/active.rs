@@ -142,7 +142,7 @@ fn an_unacceptable_ack_is_reset() {
 /// Thousands of clients in a second may meet what is in TIME_WAIT at a server: none waits for a time-out because others were answered.
 #[test]
 fn the_first_reset_of_an_old_connection_is_not_limited() {
-    let mut h = Harness::with(|config| config.reply_rate = 0);
+    let mut h = Harness::with(|config| config.reset_rate = 0);
     h.connect(Options::default());
     h.send(seg().seq(77).ack(5));
     h.expect(seg().rst().seq(5));

@@ -30,7 +30,7 @@ fn closed_answers_everything_but_rst_with_rst() {
 
 #[test]
 fn resets_to_nowhere_are_limited() {
-    let mut h = Harness::with(|config| config.reply_rate = 5);
+    let mut h = Harness::with(|config| config.reset_rate = 5);
     for _ in 0..20 {
         h.send(seg().seq(5).ack(77));
     }
@@ -39,6 +39,21 @@ fn resets_to_nowhere_are_limited() {
     assert!((3..8).contains(&sent), "{sent}");
     let counters = h.stack.counters();
     assert_eq!(counters.dropped(Drop::ReplyLimited), 20 - sent);
+}
+
+/// All closed ports of a host are found closed: as fast as anybody asks who waits for the answers.
+#[test]
+fn a_scan_of_all_ports_is_answered() {
+    let mut h = Harness::new();
+    for port in 1..40_000 {
+        h.inject(Handshake::default().syn().port(port));
+        if port % 64 == 0 {
+            h.transmit();
+        }
+    }
+    h.transmit();
+    assert_eq!(h.drain(), 39_999);
+    assert_eq!(h.stack.counters().dropped(Drop::ReplyLimited), 0);
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn what_is_missing_cannot_be_counted() {
 #[test]
 fn resets_to_nowhere_cannot_be_counted() {
     let count = |second: u64| {
-        let mut h = Harness::with(|config| config.reply_rate = 100);
+        let mut h = Harness::with(|config| config.reset_rate = 100);
         h.advance(1000 * second);
         for _ in 0..200 {
             h.send(seg().seq(5).ack(77));
