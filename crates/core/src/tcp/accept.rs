@@ -138,7 +138,7 @@ impl Tcp {
         cold.tally.segments_in = 1;
         cold.listener = u32::from(record.listener);
         cold.ecn.accept(record.ecn);
-        if record.has(half_open::Options::UNASKED) {
+        if record.has(half_open::Options::UNASKED) || record.hides_ecn() {
             cold.ecn.mark_nothing();
         }
         let returns = self.shared.config.bequeaths();

@@ -50,6 +50,7 @@ impl Conn<'_> {
         // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
         if !seg.has(TcpFlags::RST) {
             self.acknowledge_unacceptable(now, seg);
+            self.report_repeated_syn_ack(seg);
         }
         Err(Drop::TcpWindow.into())
     }
@@ -98,6 +99,18 @@ impl Conn<'_> {
         }
         self.challenge(now);
         Err(Drop::TcpSyn.into())
+    }
+
+    /// The peer has not seen the ACK of its SYN-ACK: the ACK that is due now is that one again, and says again how the SYN-ACK arrived. Once more
+    /// has been sent or has come the peer takes the bits for a counter.
+    /// RFC 9768 §3.2.2.1-3.
+    fn report_repeated_syn_ack(&mut self, seg: &Segment<'_>) {
+        let is_syn_ack = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK);
+        let repeats = is_syn_ack && seg.seq == self.cold.irs;
+        let is_new = self.hot.snd_nxt == self.cold.iss + 1 && self.hot.rcv_nxt == seg.seq + 1;
+        if repeats && is_new && self.has(Flags::ACK_NOW) {
+            self.cold.ecn.answer_again(seg.ecn);
+        }
     }
 
     /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.

@@ -239,6 +239,13 @@ impl EcnState {
         }
     }
 
+    /// The SYN-ACK came again, with this codepoint.
+    pub fn answer_again(&mut self, arrived: Ecn) {
+        if self.feedback == Feedback::Accurate {
+            self.counts.handshake = Some(arrived);
+        }
+    }
+
     /// Whether the SYN-ACK still has to be answered with an ACK of its own, which says how it arrived (RFC 9768 §3.2.2.1).
     pub fn owes_pure_ack(&self) -> bool {
         self.counts.handshake.is_some()

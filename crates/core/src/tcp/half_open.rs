@@ -103,6 +103,12 @@ impl HalfOpen {
         }
     }
 
+    /// After a second time-out the SYN-ACK has no ECN bits: they may be why it does not get through. What was agreed on stays.
+    /// RFC 9768 §3.2.3.2.2-2.
+    pub fn hides_ecn(&self) -> bool {
+        self.retries >= 2 && self.ecn.feedback() == Feedback::Accurate
+    }
+
     /// What the two SYNs agreed on.
     pub fn agreed(&self) -> Agreed {
         Agreed {

@@ -12,7 +12,7 @@ use crate::tcp::Tcp;
 use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::bare::Outcome;
 use crate::tcp::cookie::remind;
-use crate::tcp::ecn::Feedback;
+use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::isn;
 use crate::tcp::open::{initial_receive_window, marked};
@@ -86,12 +86,17 @@ impl Tcp {
             }
         };
         let mss = advertised_mss(config, mtu, record.key.is_ipv4(), options);
+        let answer = if record.hides_ecn() {
+            Answer::REFUSAL
+        } else {
+            record.ecn
+        };
         let mut header = TcpHeader {
             src_port: record.key.local().port(),
             dst_port: record.key.remote().port(),
             seq: record.iss,
             ack: record.rcv_nxt(),
-            flags: TcpFlags::SYN | TcpFlags::ACK | record.ecn.flags(),
+            flags: TcpFlags::SYN | TcpFlags::ACK | answer.flags(),
             window: initial_receive_window(config, options),
             ..TcpHeader::default()
         };
@@ -105,10 +110,11 @@ impl Tcp {
         }
         // RFC 7413 §4.2.2-6.
         // What is not in every SYN-ACK goes once: perhaps that was lost because of it.
-        let is_first = record.retries == 0;
+        let is_first = record.retries == 0 && !record.has(Options::SENT);
         reply.fast_open = (is_first && record.has(Options::FAST_OPEN))
             .then(|| self.shared.issuer.issue(now, record.key.remote().ip()));
         // RFC 9768 §3.2.3.2: to see whether the option gets through.
+        // RFC 9768 §3.2.3.2.2-1.
         if is_first && record.ecn.feedback() == Feedback::Accurate {
             reply.ecn_bytes = Some(Counts::default().bytes());
         }

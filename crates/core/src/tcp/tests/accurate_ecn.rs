@@ -108,15 +108,51 @@ fn the_ack_of_the_syn_ack_goes_alone_even_if_there_is_data() {
     h.expect(seg().seq(1).len(10).ace(5).ecn(Ecn::Ect0));
 }
 
+/// RFC 9768 §3.2.3.2.2-1, §3.2.3.2.2-2.
 #[test]
-fn the_option_goes_once_in_a_syn_ack() {
+fn a_syn_ack_that_is_lost_loses_the_option_and_then_the_bits() {
+    let offer = Handshake::default();
     let mut h = harness();
     h.listen(16, Options::default());
-    h.send(Handshake::default().syn().ace(0b111));
+    h.send(offer.syn().ace(0b111));
     h.expect(seg().syn().ack(1).ace(0b010).ecn_bytes(1, 0, 1));
     h.advance(1000);
     let again = h.expect(seg().syn().ack(1).ace(0b010));
     assert_eq!(again.options.ecn_bytes, None);
+    h.advance(2000);
+    let bare = h.expect(seg().syn().ack(1).ace(0));
+    assert_eq!(bare.options.ecn_bytes, None);
+    // The client may have got the first: it counts. If it got the last, it does not know of ECN, and nothing is marked as capable.
+    h.send(h.handshake_ack(&offer).ace(0b010));
+    h.take_accepted();
+    h.write(1000);
+    h.expect(seg().seq(1).len(1000).ace(5).ecn(Ecn::NotEct));
+}
+
+/// RFC 9768 §3.2.3.2.2-1.
+#[test]
+fn a_syn_that_comes_again_is_answered_without_the_option() {
+    let mut h = harness();
+    h.listen(16, Options::default());
+    h.send(Handshake::default().syn().ace(0b111));
+    h.expect(seg().syn().ack(1).ace(0b010).ecn_bytes(1, 0, 1));
+    h.send(Handshake::default().syn().ace(0b111));
+    let again = h.expect(seg().syn().ack(1).ace(0b010));
+    assert_eq!(again.options.ecn_bytes, None);
+}
+
+/// RFC 9768 §3.2.2.1-3.
+#[test]
+fn a_repeated_syn_ack_is_answered_as_the_first() {
+    let mut h = connected();
+    let syn_ack = || Handshake::default().syn().ack(1).ace(0b010);
+    h.send(syn_ack().ecn(Ecn::Ect0));
+    h.expect(seg().seq(1).ack(1).ace(0b100));
+    // Later the bits are a counter.
+    h.send(data(1));
+    h.drain();
+    h.send(syn_ack());
+    h.expect(seg().seq(1).ack(1001).ace(5));
 }
 
 /// RFC 9768 §3.2.2.3-1.
