@@ -14,7 +14,11 @@ const V4: Types = &[
     (
         11,
         "time_exceeded",
-        &[(0, "exceeded_hop_limit"), (1, "exceeded_frag_time")],
+        &[
+            (0, "exceeded_hop_limit"),
+            (0, "ttl_exceeded_in_transit"),
+            (1, "exceeded_frag_time"),
+        ],
     ),
     (12, "parameter_problem", &[]),
 ];
