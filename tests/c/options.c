@@ -192,6 +192,26 @@ all_integers(void)
 	INTEGERS(AF_INET, IPPROTO_IPV6, IPV6_TCLASS);
 }
 
+/* What the stack does is taken, what it does not do is refused; nothing is taken to no effect. */
+static void
+path_mtu_discovery(int family, int level, int name)
+{
+	static const int DONE[] = { IP_PMTUDISC_WANT, IP_PMTUDISC_DO, 6, 7, -1 };
+	static const int NOT_DONE[] = { IP_PMTUDISC_DONT, IP_PMTUDISC_PROBE, IP_PMTUDISC_INTERFACE, IP_PMTUDISC_OMIT };
+	struct twins s = fresh(family);
+	char after[40];
+	size_t i;
+
+	same_value(s, "MTU_DISCOVER", level, name, 4, "nothing");
+	for (i = 0; i < sizeof DONE / sizeof *DONE; i++) {
+		snprintf(after, sizeof after, "%d", DONE[i]);
+		same_set(s, "MTU_DISCOVER", level, name, &DONE[i], sizeof DONE[i], after);
+	}
+	for (i = 0; i < sizeof NOT_DONE / sizeof *NOT_DONE; i++)
+		FAILS(EOPNOTSUPP, mtcp_setsockopt(ctx, s.ours, level, name, &NOT_DONE[i], sizeof NOT_DONE[i]));
+	done(s);
+}
+
 /* How often a SYN is repeated unless the socket says is everybody's own choice: RFC 9293 wants three minutes. */
 static void
 syn_count(void)
@@ -373,6 +393,8 @@ main(int argc, char **argv)
 		return 1;
 	}
 	all_integers();
+	path_mtu_discovery(AF_INET, IPPROTO_IP, IP_MTU_DISCOVER);
+	path_mtu_discovery(AF_INET6, IPPROTO_IPV6, IPV6_MTU_DISCOVER);
 	syn_count();
 	incoming_processor();
 	pacing();

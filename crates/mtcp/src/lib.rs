@@ -43,7 +43,8 @@ pub use mtcp_core::{TcpInfo, Undelivered};
 pub use prepared::{Prepared, try_out};
 pub use runtime::{Mtcp, Report, SetupError};
 pub use socket::{
-    Domain, How, Kind, OptionName, RecvFlags, SendFlags, SocketId, SocketOption, SourceRange,
+    Domain, How, Kind, MtuDiscovery, OptionName, RecvFlags, SendFlags, SocketId, SocketOption,
+    SourceRange,
 };
 pub use stats::Snapshot;
 pub use wake::WakeHandle;

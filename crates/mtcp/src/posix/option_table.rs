@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 
-use crate::{Errno, OptionName, Result, SocketOption};
+use crate::{Errno, MtuDiscovery, OptionName, Result, SocketOption};
 
 /// What packets have whose socket does not say.
 const DEFAULT_HOPS: u8 = 64;
@@ -74,6 +74,8 @@ table! {
     IPPROTO_IP IP_TOS: Option(Tos), |v| Ok(SocketOption::Tos(byte_or_int(v)? as u8));
     IPPROTO_IP IP_TTL: Option(Ttl), ttl;
     IPPROTO_IP IP_MTU: Option(Mtu), read_only_ip;
+    IPPROTO_IP IP_MTU_DISCOVER: Option(MtuDiscovery), |v| Ok(SocketOption::MtuDiscovery(mtu_discovery(byte_or_int(v)?)?));
+    IPPROTO_IPV6 IPV6_MTU_DISCOVER: Option(MtuDiscoveryV6), |v| Ok(SocketOption::MtuDiscoveryV6(mtu_discovery(int(v)?)?));
     IPPROTO_TCP TCP_CORK: Option(Cork), |v| Ok(SocketOption::Cork(flag(v)?));
     IPPROTO_TCP TCP_QUICKACK: Option(QuickAck), |v| Ok(SocketOption::QuickAck(flag(v)?));
     IPPROTO_TCP TCP_DEFER_ACCEPT: Option(DeferAccept), |v| Ok(SocketOption::DeferAccept(not_negative(v)?));
@@ -184,6 +186,16 @@ fn ttl(value: &[u8]) -> Result<SocketOption> {
         _ => return Err(Errno::EINVAL),
     };
     Ok(SocketOption::Ttl(hops))
+}
+
+/// The values of both families are the same. Those that the stack does not do are refused, so that the program can see it.
+fn mtu_discovery(value: c_int) -> Result<MtuDiscovery> {
+    match value {
+        libc::IP_PMTUDISC_WANT => Ok(MtuDiscovery::Want),
+        libc::IP_PMTUDISC_DO => Ok(MtuDiscovery::Do),
+        libc::IP_PMTUDISC_DONT..=libc::IP_PMTUDISC_OMIT => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// 0..=255, or -1 for the default.
@@ -308,6 +320,10 @@ fn show_int(option: SocketOption) -> c_int {
             hops.unwrap_or(DEFAULT_HOPS).into()
         }
         SocketOption::Mtu(bytes) => bytes.into(),
+        SocketOption::MtuDiscovery(how) | SocketOption::MtuDiscoveryV6(how) => match how {
+            MtuDiscovery::Want => libc::IP_PMTUDISC_WANT,
+            MtuDiscovery::Do => libc::IP_PMTUDISC_DO,
+        },
         SocketOption::IncomingCpu(cpu) => cpu.unwrap_or(-1),
         SocketOption::KeepCount(count) | SocketOption::SynCount(count) => count.into(),
         SocketOption::UserTimeout(time) => saturated(time.as_millis()),

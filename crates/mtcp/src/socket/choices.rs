@@ -5,7 +5,7 @@ use std::time::Duration;
 use mtcp_core::OptionsId;
 use mtcp_core::command::{Keepalive, Options};
 
-use super::SocketOption;
+use super::{MtuDiscovery, SocketOption};
 use crate::slab::Slab;
 
 /// Records that are looked through for the same.
@@ -31,6 +31,8 @@ pub(crate) struct Choices {
     pub(crate) send_timeout: Option<Duration>,
     /// SO_INCOMING_CPU as it was set.
     pub(crate) incoming_cpu: Option<i32>,
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
+    pub(crate) mtu_discovery: (MtuDiscovery, MtuDiscovery),
 }
 
 impl Choices {
@@ -43,6 +45,7 @@ impl Choices {
             recv_timeout: None,
             send_timeout: None,
             incoming_cpu: None,
+            mtu_discovery: Default::default(),
         }
     }
 }

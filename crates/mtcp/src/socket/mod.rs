@@ -148,6 +148,10 @@ pub enum SocketOption {
     HopLimit(Option<u8>),
     /// IP_MTU and IPV6_MTU of the path, bytes; only to read.
     Mtu(u16),
+    /// IP_MTU_DISCOVER.
+    MtuDiscovery(MtuDiscovery),
+    /// IPV6_MTU_DISCOVER.
+    MtuDiscoveryV6(MtuDiscovery),
     /// SO_INCOMING_CPU: the processor of the context, if threads are pinned, unless another was set. Steers nothing: contexts have
     /// processors, sockets have not.
     IncomingCpu(Option<i32>),
@@ -157,6 +161,17 @@ pub enum SocketOption {
     AcceptConn(bool),
     /// SO_DOMAIN; only to read.
     Domain(Domain),
+}
+
+/// How the MTU of the path is found (IP_MTU_DISCOVER). The stack never has its segments fragmented on their way, and obeys what routers and
+/// its own probes say of the path: both of these ask for that. What asks for something else is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MtuDiscovery {
+    /// IP_PMTUDISC_WANT.
+    #[default]
+    Want,
+    /// IP_PMTUDISC_DO.
+    Do,
 }
 
 /// Which option to read.
@@ -195,6 +210,8 @@ pub enum OptionName {
     TrafficClass,
     HopLimit,
     Mtu,
+    MtuDiscovery,
+    MtuDiscoveryV6,
     IncomingCpu,
     Error,
     AcceptConn,

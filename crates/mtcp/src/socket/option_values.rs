@@ -65,6 +65,8 @@ pub(super) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> 
         SocketOption::FastOpenConnect(on) => options.fast_open_connect = on,
         SocketOption::MaxPacingRate(rate) => options.max_pacing_rate = rate,
         SocketOption::IncomingCpu(cpu) => choices.incoming_cpu = cpu,
+        SocketOption::MtuDiscovery(how) => choices.mtu_discovery.0 = how,
+        SocketOption::MtuDiscoveryV6(how) => choices.mtu_discovery.1 = how,
         SocketOption::RecvTimeout(time) => choices.recv_timeout = time,
         SocketOption::SendTimeout(time) => choices.send_timeout = time,
         SocketOption::Tos(class) => options.v4.class = class & !3,

@@ -244,6 +244,8 @@ impl Context {
             OptionName::Ttl => SocketOption::Ttl(marking.0.hop_limit),
             OptionName::TrafficClass => SocketOption::TrafficClass(marking.1.class),
             OptionName::HopLimit => SocketOption::HopLimit(marking.1.hop_limit),
+            OptionName::MtuDiscovery => SocketOption::MtuDiscovery(choices.mtu_discovery.0),
+            OptionName::MtuDiscoveryV6 => SocketOption::MtuDiscoveryV6(choices.mtu_discovery.1),
             OptionName::Mtu => SocketOption::Mtu(self.path_mtu(id)?),
             OptionName::IncomingCpu => {
                 SocketOption::IncomingCpu(choices.incoming_cpu.or(self.processor()))
