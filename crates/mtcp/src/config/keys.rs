@@ -108,7 +108,7 @@ table! {
         |c, v| { c.mode = mode(v)?; Ok(()) }, |c| if c.mode == Mode::Paired { "paired".into() } else { "inline".into() };
     old max_concurrency: "16..=16777216", "Sockets and connections per context.",
         |c, v| { c.max_concurrency = value::integer_up_to("max_concurrency", v, 16, 1 << 24)? as u32; Ok(()) }, |c| c.max_concurrency.to_string();
-    new max_orphans: "0..=16777216", "Connections per context that the application closed and whose peers have not answered to all; the one closed first is reset for one more. 0: as max_concurrency.",
+    new max_orphans: "0..=16777216", "Connections per context that the application closed and whose peers have not answered to all; for one more, one whose peer is silent, or else the one closed first, is reset. 0: as max_concurrency.",
         |c, v| { c.max_orphans = value::integer(v, 0, 1 << 24)? as u32; Ok(()) }, |c| c.max_orphans.to_string();
     new prefault: "0..=16777216", "Connections per context whose control blocks and small buffers are in memory from the start, some 5 KB each, and wait for no huge page; 0: memory is taken as it is needed.",
         |c, v| { c.prefault = value::integer(v, 0, 1 << 24)? as u32; Ok(()) }, |c| c.prefault.to_string();
