@@ -236,6 +236,41 @@ static void closed_listener(void)
 	close(waiting_fd);
 }
 
+static int sharing(int port)
+{
+	int fd = tcp(SOCK_NONBLOCK), on = 1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+	if (bind(fd, at(&ours, port), address_length) == -1)
+		fail("bind: %m");
+	if (listen(fd, 64) == -1)
+		fail("listen: %m");
+	return fd;
+}
+
+/* Two listeners of one process that share a port: both get connections, and the one that is left gets all. */
+static void shared_port(void)
+{
+	int port = fresh_port(), fds[] = {sharing(port), sharing(port)}, got[] = {0, 0}, alone = tcp(0);
+	result("bind without the option", bind(alone, at(&ours, port), address_length));
+	close(alone);
+	for (int i = 0; i < 40; i++) {
+		struct pollfd both[] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
+		if (peer("connect 0 %d", port) < 0 || poll(both, 2, PATIENCE) != 1)
+			fail("connection %d did not come", i);
+		int which = both[1].revents != 0;
+		got[which]++;
+		close(accept(fds[which], NULL, NULL));
+	}
+	holds("both get connections", got[0] > 0 && got[1] > 0);
+	close(fds[0]);
+	for (int i = 0; i < 8; i++) {
+		result("peer connects to what is left", peer("connect 0 %d", port));
+		settled(fds[1], POLLIN);
+		close(accept(fds[1], NULL, NULL));
+	}
+	close(fds[1]);
+}
+
 const struct test accepting[] = {{"plain", plain},
 								 {"with flags", with_flags},
 								 {"little room", little_room},
@@ -248,4 +283,5 @@ const struct test accepting[] = {{"plain", plain},
 								 {"gone before accept", gone_before_accept},
 								 {"many waiting", many_waiting},
 								 {"closed listener", closed_listener},
+								 {"shared port", shared_port},
 								 {0}};
