@@ -19,6 +19,7 @@ mod checksum;
 mod config;
 mod error;
 mod filter;
+mod follow;
 mod interface;
 mod lanes;
 mod letters;

@@ -16,6 +16,7 @@ use crate::{context, poll, virtio};
 
 use super::checksum;
 use super::config::LINK_HEADER;
+use super::follow::Follower;
 use super::overhear::Overheard;
 use super::program::{Mode, Program};
 use super::queue::Queue;
@@ -78,6 +79,8 @@ pub struct XdpPort {
     /// What is said beside the stack, and when to listen to it again.
     overheard: Option<Overheard>,
     listen_at: Instant,
+    /// For queues that come later.
+    follower: Option<Box<Follower>>,
     // Goes last: the sockets leave its map before it is detached.
     program: Arc<Program>,
 }
@@ -117,6 +120,7 @@ impl XdpPort {
             clock: None,
             overheard: None,
             listen_at: Instant::ZERO,
+            follower: None,
             program: Arc::clone(program),
         }
     }
@@ -139,6 +143,11 @@ impl XdpPort {
     fn bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let beside = self.overheard.iter().flat_map(Overheard::bells);
         self.queues.iter().map(Queue::bell).chain(beside)
+    }
+
+    /// Receives from queues that the interface gets later, too.
+    pub(super) fn follow(&mut self, follower: Follower) {
+        self.follower = Some(Box::new(follower));
     }
 
     /// How frames come in and go out.
@@ -222,6 +231,11 @@ impl Port for XdpPort {
         if now >= self.listen_at {
             self.listen_at = now + LISTEN;
             self.listen();
+        }
+        if let Some(follower) = &mut self.follower
+            && follower.is_due(now)
+        {
+            self.queues.extend(follower.look(now));
         }
     }
 

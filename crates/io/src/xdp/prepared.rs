@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aya::programs::ProgramError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wire::time::Instant;
 
 use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
@@ -15,6 +16,7 @@ use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 use super::bundles::Bundles;
 use super::config::{AttachMode, ChecksumPolicy, Frames, XdpConfig, ZeroCopy, frame_size};
 use super::error::{ATTACH, BIND, LISTEN, LOAD, MAP, REGISTER, SOCKET, errno, explain};
+use super::follow::Follower;
 use super::interface::XdpInterface;
 use super::lanes::Lanes;
 use super::overhear::Overheard;
@@ -53,9 +55,9 @@ impl XdpPrepared {
         let mut link = netlink::link(name)?;
         check_link(&link)?;
         let probe = probe(config, &link)?;
-        let queues = ethtool::queues(name)
-            .map_err(|cause| error(format_args!("XDP on {name}"), cause))?
-            .rx;
+        let all =
+            ethtool::queues(name).map_err(|cause| error(format_args!("XDP on {name}"), cause))?;
+        let queues = all.rx;
         let driver = ethtool::driver(name).unwrap_or_default();
         let (size, mtu) = frame_size(link.mtu, &driver);
         if mtu < link.mtu {
@@ -65,7 +67,7 @@ impl XdpPrepared {
             );
             link.mtu = mtu;
         }
-        let program = attach(config, &link, queues)?;
+        let program = attach(config, &link, (queues, all.rx_max.max(queues)))?;
         let receives = program.attachment != Attachment::TrafficControl;
         let frames = config.frames_per_queue(queues, receives, size);
         let prepared = Self {
@@ -232,12 +234,31 @@ impl XdpPrepared {
         if let Some(first) = ports.first_mut() {
             first.listen_beside(self.overheard.take());
         }
+        if let (Some(first), Some(follower)) = (ports.first_mut(), self.follower()) {
+            first.follow(follower);
+        }
         Ok(XdpInterface {
             ports,
             share,
             mode,
             link: self.link.clone(),
             conflicts: self.conflicts.clone(),
+        })
+    }
+}
+
+impl XdpPrepared {
+    /// What receives from queues that come later. Nothing is needed where frames of all queues come through traffic control, and several
+    /// processes have their shares.
+    fn follower(&self) -> Option<Follower> {
+        let by_queue = self.program.attachment != Attachment::TrafficControl;
+        (by_queue && self.processes() == 1).then(|| Follower {
+            link: self.link.clone(),
+            program: Arc::clone(&self.program),
+            frames: self.frames,
+            zero_copy: self.config.zero_copy,
+            known: self.queues,
+            due: Instant::ZERO,
         })
     }
 }
@@ -358,15 +379,15 @@ fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
         && queues == 1
 }
 
-/// Attaches the program where frames come soonest.
-fn attach(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
+/// Attaches the program where frames come soonest. `queues`: that there are, and at most.
+fn attach(config: &XdpConfig, link: &Link, (queues, most): (u32, u32)) -> io::Result<Program> {
     if takes_letters(config, link, queues) {
         match Program::attach_letters(&link.name, link.index, &config.addresses) {
             Ok(program) => return Ok(program),
             Err(error) => tell_fall_back(&link.name, &*error),
         }
     }
-    attach_xdp(config, link, queues)
+    attach_xdp(config, link, most)
 }
 
 /// Says that frames come by XDP instead of traffic control. That the kernel does not take the program is a fault; that it is too old, or
@@ -407,7 +428,7 @@ fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Progra
 }
 
 /// A socket with frames; once more with the limit on locked memory raised when that is what is in the way.
-fn register(frames: Frames) -> io::Result<(XskSocket, Lanes)> {
+pub(super) fn register(frames: Frames) -> io::Result<(XskSocket, Lanes)> {
     match XskSocket::with_memory(frames) {
         Err(error) if errno(&error) == Some(libc::ENOBUFS) && raise_memlock() => {
             XskSocket::with_memory(frames)

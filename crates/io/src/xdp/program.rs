@@ -5,6 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use aya::maps::{HashMap, Map, MapError, XskMap};
 use aya::programs::tc::SchedClassifierLink;
@@ -72,7 +74,7 @@ enum Link {
 #[derive(Debug)]
 pub(super) struct Program {
     // Goes first: nothing is steered to sockets that are going.
-    _link: Link,
+    link: Mutex<Option<Link>>,
     ebpf: Mutex<Ebpf>,
     /// Our IPv4 addresses, in the order of their numbers.
     addresses4: Vec<Ipv4Addr>,
@@ -105,7 +107,7 @@ impl Program {
             join_groups(index, addresses).map_err(|error| explain(interface, JOIN, &error))?;
         let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
         Ok(Self {
-            _link: Link::Xdp(link),
+            link: Mutex::new(Some(Link::Xdp(link))),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
             _groups: groups,
@@ -122,7 +124,7 @@ impl Program {
         let entries = entries(addresses)?;
         let (ebpf, link) = letters::attach(interface, entries, |ebpf| fill(ebpf, addresses))?;
         Ok(Self {
-            _link: Link::TrafficControl(link),
+            link: Mutex::new(Some(Link::TrafficControl(link))),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
             _groups: join_groups(index, addresses)?,
@@ -162,6 +164,38 @@ impl Program {
         XskMap::try_from(map)?.set(queue, socket.as_raw_fd(), 0)
     }
 }
+
+impl Program {
+    /// Attaches the program anew: a veth end runs it in the queues that it had when that was done, and in none that came later.
+    pub(super) fn attach_again(&self, interface: &str, index: u32) -> io::Result<()> {
+        let mode = match self.attachment {
+            Attachment::Native => AttachMode::Native,
+            Attachment::Generic => AttachMode::Generic,
+            Attachment::TrafficControl => return Ok(()),
+        };
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        // There is room for one.
+        *link = None;
+        let mut tries = 0;
+        let (again, _) = loop {
+            match attach(&mut ebpf, interface, index, mode) {
+                // A child that has been forked and has not begun its program keeps the first for a moment.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
+                    tries += 1;
+                    thread::sleep(RETRY);
+                }
+                result => break result?,
+            }
+        };
+        *link = Some(Link::Xdp(again));
+        Ok(())
+    }
+}
+
+/// How often, and how long after, to try again where the place of the program is not free yet.
+const TRIES: u32 = 100;
+const RETRY: Duration = Duration::from_millis(5);
 
 fn load(addresses: &[IpAddr], queues: u32) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
     let entries = entries(addresses)?;
