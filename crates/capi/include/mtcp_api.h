@@ -10,8 +10,9 @@
  * on the same context; EBADF, no open socket of the context; ENOTSOCK, the wrong kind of socket; ENETDOWN, the link is gone.
  *
  * Why mtcp_init, mtcp_create_context, mtcp_setconf or mtcp_core_affinitize failed is one line on stderr, unless MTCP_QUIET=1 is in the
- * environment. Beside that the library prints nothing unless stat_print is set; it never ends the process, and installs no signal handler
- * unless asked. A program that ends by exit or by returning from main has what it wrote sent, within a second; so has mtcp_destroy_context.
+ * environment; so are warnings (MTCP_LOG says which). Beside that the library prints nothing unless stat_print is set; it never ends the
+ * process, and installs no signal handler unless asked. A program that ends by exit or by returning from main has what it wrote sent, as long as peers go on acknowledging it; so has
+ * mtcp_destroy_context.
  */
 #ifndef MTCP_API_H
 #define MTCP_API_H

@@ -13,17 +13,19 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, c
 use std::thread;
 use std::time::Duration;
 
+use crate::process::say;
 use mtcp::config::Cidr;
 use mtcp::{
-    Config, Context, EpollEvent, Errno, OptionName, Result, SocketId, SocketOption, WakeHandle,
+    Config, Context, EpollEvent, Errno, OptionName, Result, SocketId, SocketOption, Undelivered,
+    WakeHandle,
 };
 
 /// Contexts per process: as many as `num_cores` may say.
 const SLOTS: usize = 1024;
 
-/// How long a context that is destroyed waits for peers to take what was written: so often, this long.
-const LINGERS: u32 = 20;
-const LINGER: Duration = Duration::from_millis(50);
+/// How long a context that ends waits for peers that acknowledge nothing of what was written, and how many signals may begin that anew.
+const PATIENCE: Duration = Duration::from_secs(1);
+const SIGNALS: u32 = 20;
 
 /// How long another thread's call has to end when the process does.
 const GRACE: u32 = 100;
@@ -106,11 +108,20 @@ impl Inner {
             }
             let _ = self.context.close(id);
         }
-        for _ in 0..LINGERS {
-            match self.context.drain(LINGER) {
-                // Signals shorten the wait. Nobody to tell what was not sent.
-                Ok(false) | Err(Errno::EINTR) => {}
-                Ok(true) | Err(_) => break,
+        let core = self.context.core();
+        for _ in 0..SIGNALS {
+            match self.context.deliver(PATIENCE) {
+                Err(Errno::EINTR) => {}
+                Ok(Undelivered { connections, bytes }) if connections > 0 => {
+                    say(&format!(
+                        "context {core} ends, and {connections} of its connections with it: their peers have not acknowledged {bytes} bytes \
+                         and the end within {} s",
+                        PATIENCE.as_secs()
+                    ));
+                    break;
+                }
+                // Nobody could be told that the link is gone.
+                Ok(_) | Err(_) => break,
             }
         }
     }

@@ -91,6 +91,15 @@ fn failures_are_one_line_unless_the_user_wants_none() {
     );
     assert_eq!(said.lines().count(), 1, "{said}");
     assert_eq!(fails(&[("MTCP_QUIET", "1")]), "");
+    // Nor a word of what was clamped.
+    let quiet = [
+        ("MTCP_QUIET", "1"),
+        ("MTCP_IO", "shm:/nonexistent/link"),
+        ("MTCP_ADDR", "10.0.0.2/24"),
+    ];
+    assert_eq!(fails(&quiet), "");
+    let said = fails(&quiet[1..]);
+    assert!(said.contains("rcvbuf"), "{said}");
     let said = fails(&[("MTCP_IO", "nonsense:x")]);
     assert!(said.contains("MTCP_IO in the environment"), "{said}");
     let said = fails(&[("MTCP_IO", "shm:/tmp/x")]);
