@@ -29,6 +29,21 @@ per entry.
 ";
 
 const CLOSING: &str = "
+## What is said
+
+Errors and warnings go to stderr, one line each, each once: `mtcp: warning: XDP on eth0: no carrier: ...`. The first of these that is given
+chooses what else is said:
+
+- `--log-level LEVEL` of the command, which `mtcp run` hands to its program's library;
+- `MTCP_LOG` in the environment, the only one of the C library's, besides
+- `RUST_LOG`, for programs that have it anyway.
+
+`LEVEL` is `off`, `error`, `warn` (without any of them), `info`, `debug` or `trace`, or names levels for parts: `warn,io::xdp=debug`. `MTCP_QUIET=1`
+says nothing at all. A Rust program that uses the library gets all of this through the logger that it installs itself, or not at all.
+
+`mtcp serve --access-log FILE` appends a line of the Common Log Format for each answer (host, time in UTC, request line, status, bytes of the body as
+promised) to FILE, which is made for this user and its group. A request that is not answered, as its peer was gone, has none.
+
 ## Faults
 
 `fault = SPEC` (and `--fault SPEC`) damages traffic on purpose: `loss=1%,reorder=1%,dup=1%,corrupt=1%,delay=5ms,jitter=1ms,seed=7` in both
