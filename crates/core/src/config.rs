@@ -184,8 +184,9 @@ pub struct Config {
     pub common_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
-    /// Connections that their application has closed and that are not over (Linux: tcp_max_orphans). When there are more, or no control block
-    /// for a new connection is left, the first of those whose peers do not answer is reset; for one too many, if need be, the first of all.
+    /// Connections that their application has closed and that are not over (Linux: tcp_max_orphans). For one more, the
+    /// first of those whose peers do not answer is reset, or if need be the first of all. New connections have room if there are more control
+    /// blocks than this by as many as the application uses.
     pub max_orphans: u32,
     /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
     pub max_awake: u32,

@@ -87,7 +87,7 @@ impl Tcp {
         let path = self.shared.net.way_back(&record.key);
         let path = *path.map_err(|_| Drop::ReplyNoRoute)?;
         let limits = limits(&self.shared.config, self.shared.options.at(options));
-        let slot = self.take_slot(now).ok_or(Drop::TcpConnections)?;
+        let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
         let reserved = self.shared.streams.reserve(slot, limits);
         if let Err(error) = reserved {
             self.conns.free(slot);

@@ -355,7 +355,7 @@ impl Tcp {
         opening: &Opening<'_>,
         hash: FlowHash,
     ) -> Result<Opened, Error> {
-        let slot = self.take_slot(now).ok_or(Error::NoMemory)?;
+        let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
         let options = self.shared.options.at(opening.options);
         let limits = limits(&self.shared.config, options);
         if self.shared.streams.open(slot, limits).is_err() {

@@ -1,5 +1,5 @@
 //! Connections that their application has closed and that are not over: what Linux calls orphans. They have no socket that would count them, and
-//! their peers may never answer. So there is a limit, and those whose peers are silent make room for connections that somebody uses.
+//! their peers may never answer. So there is a limit, below the number of control blocks, which leaves room for connections that somebody uses.
 
 use wire::time::Instant;
 
@@ -30,14 +30,6 @@ impl Conn<'_> {
 }
 
 impl Tcp {
-    /// A control block. Where there is none, an orphan whose peer is silent gives its own.
-    pub fn take_slot(&mut self, now: Instant) -> Option<u32> {
-        if self.conns.slots.len() >= self.conns.slots.capacity() {
-            self.evict_silent_orphan(now);
-        }
-        self.conns.slots.alloc()
-    }
-
     /// One orphan more: is it one too many? If no peer seems to be silent, the one goes that was closed first.
     pub fn limit_orphans(&mut self, now: Instant) {
         let is_one_too_many = self.shared.queues.orphans() > self.shared.config.max_orphans;
