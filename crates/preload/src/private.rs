@@ -177,6 +177,7 @@ fn send_all(far: c_int, numbers: &[c_int]) -> io::Result<()> {
 /// Numbers among the program's descriptors for those that a thread makes apart.
 #[derive(Debug)]
 struct Reserved {
+    /// In ascending order.
     numbers: Vec<c_int>,
 }
 
@@ -199,6 +200,8 @@ impl Reserved {
         }
         // SAFETY: made above.
         unsafe { real::close(any) };
+        // Other threads close descriptors meanwhile: what comes next may be lower.
+        reserved.numbers.sort_unstable();
         if reserved.numbers.len() < LEAST {
             reserved.give_up_but(&[]);
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
