@@ -1,25 +1,33 @@
-/* How much of a thread's stack each call takes. Prints a line for each: its name and bytes. Arguments: our address and port, the peer's. */
+/* How much of a stack each call takes, and that little is enough. Prints a line for each call: its name and bytes. Arguments: our address and
+ * port, the peer's address, and where the calls are made: "roomy" (a thread with more stack than any needs), "small" (a thread with 24 KiB) or
+ * "handler" (a handler of a signal, on a stack of its own that has room for it, 8 KiB for a call and 2 KiB for itself). */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SIZE (512 << 10)
+#define ROOMY (512 << 10)
+#define SMALL (24 << 10)
+#define PAGE 4096
 #define PAINT 0x5a
 /* What the measuring itself may take. */
 #define NEAR 512
 
-static unsigned char stack[SIZE] __attribute__((aligned(4096)));
+static unsigned char *stack;
 static struct sockaddr_in ours, peer;
 
 static void fail(const char *what)
@@ -86,6 +94,21 @@ __attribute__((noinline)) static void exchange(int fd)
     close(kept);
 }
 
+/* Calls that move nothing. */
+__attribute__((noinline)) static void name(int fd)
+{
+    struct sockaddr_in at;
+    socklen_t len = sizeof at;
+    int waiting;
+    MEASURE("getpeername", getpeername(fd, (struct sockaddr *)&at, &len));
+    MEASURE("getsockname", getsockname(fd, (struct sockaddr *)&at, &len));
+    MEASURE("ioctl", ioctl(fd, FIONREAD, &waiting));
+    MEASURE("fcntl", fcntl(fd, F_GETFL));
+    int copy = MEASURE("dup", dup(fd));
+    MEASURE("dup2", dup2(fd, copy));
+    MEASURE("close", close(copy));
+}
+
 /* A child that has the connection: the calls of the parent move its bytes. */
 static void lend(int fd, int listener)
 {
@@ -114,6 +137,7 @@ static void *run(void *unused)
     MEASURE("listen", listen(listener, 16));
     /* Starts the stack. */
     int fd = MEASURE("accept", accept(listener, 0, 0));
+    name(fd);
     exchange(fd);
     close(fd);
     fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -122,20 +146,55 @@ static void *run(void *unused)
     return unused;
 }
 
+/* Memory for a stack, below which there is none. */
+static void make(size_t size)
+{
+    unsigned char *memory = mmap(0, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory, PAGE, PROT_NONE) != 0)
+        fail("memory");
+    stack = memory + PAGE;
+}
+
+static void in_thread(size_t size)
+{
+    pthread_attr_t how;
+    pthread_t thread;
+    make(size);
+    pthread_attr_init(&how);
+    pthread_attr_setstack(&how, stack, size);
+    if (pthread_create(&thread, &how, run, 0) != 0)
+        fail("thread");
+    pthread_join(thread, 0);
+}
+
+static void on_signal(int unused)
+{
+    (void)unused;
+    run(0);
+}
+
+static void in_handler(void)
+{
+    size_t size = (sysconf(_SC_MINSIGSTKSZ) + (10 << 10) + PAGE - 1) / PAGE * PAGE;
+    make(size);
+    stack_t there = {.ss_sp = stack, .ss_size = size};
+    struct sigaction how = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    if (sigaltstack(&there, 0) != 0 || sigaction(SIGUSR1, &how, 0) != 0)
+        fail("sigaltstack");
+    raise(SIGUSR1);
+}
+
 int main(int count, char **words)
 {
-    if (count != 4)
+    if (count != 5)
         return 2;
     ours.sin_family = peer.sin_family = AF_INET;
     ours.sin_port = peer.sin_port = htons(atoi(words[2]));
     if (inet_pton(AF_INET, words[1], &ours.sin_addr) != 1 || inet_pton(AF_INET, words[3], &peer.sin_addr) != 1)
         return 2;
-    pthread_attr_t how;
-    pthread_t thread;
-    pthread_attr_init(&how);
-    pthread_attr_setstack(&how, stack, sizeof stack);
-    if (pthread_create(&thread, &how, run, 0) != 0)
-        return 1;
-    pthread_join(thread, 0);
+    if (strcmp(words[4], "handler") == 0)
+        in_handler();
+    else
+        in_thread(strcmp(words[4], "small") == 0 ? SMALL : ROOMY);
     return 0;
 }

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 const PORT: u16 = 7000;
 /// Most bytes of a thread's stack that a call may take.
-const MOST_STACK: u32 = 10 << 10;
+const MOST_STACK: u32 = 8 << 10;
 
 /// A program of `process/`, compiled once.
 fn program(name: &'static str, once: &'static OnceLock<PathBuf>) -> &'static Path {
@@ -211,17 +211,14 @@ fn frames_are_registered_in_spite_of_a_limit_on_locked_memory() {
     fine(server.finish(WITHIN));
 }
 
-#[test]
-fn calls_take_little_of_the_stack() {
+/// What `stack.c` measures of every kind of call, made there: its words and bytes, a line each.
+fn measured(site: &Site, place: &str) -> String {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let Some(site) = Site::new(&["cc"]) else {
-        return;
-    };
     let peer = SocketAddr::new(Family::V4.peer(), PORT);
     let listener = site.lab().peer().enter(|| TcpListener::bind(peer).unwrap());
     let mut command = site.ours(&spell(program("stack", &PROGRAM)));
     let addresses = [at().ip(), peer.ip()].map(|ip| ip.to_string());
-    command.args([&addresses[0], &PORT.to_string(), &addresses[1]]);
+    command.args([&addresses[0], &PORT.to_string(), &addresses[1], place]);
     let mut measured = Process::start(command);
     measured.wait_for("listen", PROMPT);
     let echo = |mut stream: TcpStream| {
@@ -230,15 +227,39 @@ fn calls_take_little_of_the_stack() {
             stream.write_all(&text[..n]).unwrap();
         }
     };
-    echo(connect(&site));
+    echo(connect(site));
     thread::spawn(move || echo(listener.accept().unwrap().0));
-    let finished = measured.finish(WITHIN).must_succeed();
-    let deep = finished.stdout.lines().filter(|line| {
+    measured.finish(WITHIN).must_succeed().stdout
+}
+
+#[test]
+fn calls_take_little_of_the_stack() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let lines = measured(&site, "roomy");
+    let deep = lines.lines().filter(|line| {
         let bytes = line.rsplit(' ').next().unwrap();
         bytes.parse::<u32>().unwrap() > MOST_STACK
     });
     let deep: Vec<&str> = deep.collect();
     assert!(deep.is_empty(), "bytes of the stack: {deep:?}");
+}
+
+#[test]
+fn a_thread_with_a_stack_of_24_kib_makes_every_call() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    assert!(measured(&site, "small").contains("pump"));
+}
+
+#[test]
+fn a_handler_on_a_small_stack_of_its_own_makes_every_call() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    assert!(measured(&site, "handler").contains("pump"));
 }
 
 /// A SYN-ACK to a peer whose hardware address is not known waits for one question, which is asked at once.

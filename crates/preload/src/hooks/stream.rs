@@ -21,7 +21,7 @@ use crate::wait::{Want, wait_for};
 use crate::{real, slots};
 
 /// Bytes that are taken away at a time. They lie on the stack of the program's thread, which may be small.
-const SCRATCH: usize = 1024;
+const SCRATCH: usize = 256;
 
 hooks! {
     /// read(2).
