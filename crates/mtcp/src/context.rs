@@ -97,6 +97,8 @@ pub struct Context {
     pub(crate) ahead: usize,
     /// Calls that may still say `EAGAIN` without running the stack.
     allowance: u32,
+    /// Another thread sleeps until the stack has something to do, and runs it then.
+    pub(crate) attended: bool,
     /// Whether waits look before they sleep.
     gathering: Gathering,
     /// The loss of the link has been told to the epoll instances.
@@ -132,6 +134,7 @@ impl Context {
             events: Vec::with_capacity(PASS),
             ahead: 0,
             allowance: 0,
+            attended: false,
             gathering: Gathering::default(),
             down: false,
             not_sync: PhantomData,
@@ -296,9 +299,12 @@ impl Context {
         self.streams.sweep(SWEEP);
     }
 
-    /// A call on `id` would block and must not: runs the stack, unless `epoll_wait` soon will, and either tells of `id` then or would have
-    /// little to tell. Returns whether it did.
+    /// A call on `id` would block and must not: runs the stack, unless another thread will, or `epoll_wait` soon will, and either tells of
+    /// `id` then or would have little to tell. Returns whether it did.
     pub(crate) fn progress(&mut self, id: SocketId) -> bool {
+        if self.attended {
+            return false;
+        }
         let watched = self
             .table
             .get(id)

@@ -49,6 +49,12 @@ impl Context {
         self.note_link(ended)
     }
 
+    /// Whether another thread sleeps on what [`Context::prepare_sleep`] gave, and takes a turn when there is something to do: calls that would
+    /// block then leave that to it.
+    pub fn set_attended(&mut self, attended: bool) {
+        self.attended = attended;
+    }
+
     /// How long until something is due by itself, as far as known; `None`: nothing, or in paired mode.
     pub fn due(&self) -> Option<Duration> {
         self.driver.due()

@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     /// A thread is about to start the stack.
     pub(crate) starts_soon: bool,
     pub(crate) sharing: Sharing,
+    /// How often in a row what calls have staged was left to the next thread that waits for the lock; 0: nothing is.
+    pub(crate) owed: u32,
     /// The process that this memory belongs to: `vfork` lends it to another. 0: none yet.
     owner: libc::pid_t,
     /// A socket without a connection, of which accepted ones have a copy for their number.
@@ -82,6 +84,7 @@ static ENGINE: Lock<Engine> = Lock::new(Engine {
     has_children: false,
     starts_soon: false,
     sharing: Sharing::new(),
+    owed: 0,
     owner: 0,
     blank: -1,
     serial: 0,
@@ -469,31 +472,6 @@ impl Engine {
         self.staged(false);
     }
 
-    /// Hands over what calls have staged, now or with whoever waits next. When someone sleeps on the stack already, that is now.
-    pub(crate) fn staged(&mut self, now: bool) {
-        if !now && !self.waiters.is_driven() {
-            return;
-        }
-        let Some((context, waiters)) = self.parts() else {
-            return;
-        };
-        if context.has_staged() {
-            // The next call on a socket says what became of the link.
-            let _ = context.poll();
-        }
-        waiters.wake_ready(context);
-        waiters.kick(context);
-        self.turns += 1;
-    }
-
-    /// Sends what waited for company.
-    pub(crate) fn settle(&mut self) {
-        if let Some(context) = self.context() {
-            // Sockets say what became of the link.
-            let _ = context.settle();
-        }
-    }
-
     /// Runs the first half of a turn, and wakes who waited for what it brought.
     pub(crate) fn turn(&mut self) {
         if self.is_starved() {
@@ -505,6 +483,7 @@ impl Engine {
         };
         // Sockets say what became of the link.
         let _ = context.begin_turn();
+        self.owed = 0;
         self.pumps.run(context);
         self.waiters.wake_ready(context);
         self.turns += 1;
@@ -537,6 +516,7 @@ impl Engine {
         self.owner = fork::pid();
         self.has_children = false;
         self.starts_soon = false;
+        self.owed = 0;
         self.waiters = Waiters::new();
         self.pumps.forget();
         self.keeper = Keeper::new();

@@ -29,6 +29,12 @@ pub(crate) fn side() -> Side {
     SIDE.get()
 }
 
+/// A number that no other living thread has; never 0.
+#[inline]
+pub(crate) fn name() -> usize {
+    SIDE.with(|side| std::ptr::from_ref(side).addr())
+}
+
 /// This thread is elsewhere from now on. Returns where it was.
 #[inline]
 pub(crate) fn go(to: Side) -> Side {

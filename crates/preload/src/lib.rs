@@ -22,6 +22,7 @@ mod keeper;
 mod lent;
 mod lock;
 mod log;
+mod owed;
 mod private;
 mod pump;
 mod queue;

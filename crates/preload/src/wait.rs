@@ -64,10 +64,55 @@ enum Driver {
     Keeper(usize),
 }
 
+/// Bells to ring once the lock is given back: who wakes up needs it at once.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    bells: [c_int; MOST_RINGS],
+    count: usize,
+}
+
+/// How many bells wait to be rung at most. Those before are rung with the lock.
+const MOST_RINGS: usize = 32;
+
+impl Rings {
+    const fn new() -> Self {
+        Self {
+            bells: [-1; MOST_RINGS],
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, bell: c_int) {
+        if self.count == MOST_RINGS {
+            self.ring();
+        }
+        if let Some(place) = self.bells.get_mut(self.count) {
+            *place = bell;
+            self.count += 1;
+        }
+    }
+
+    fn ring(&mut self) {
+        for bell in self.bells.iter().take(self.count) {
+            let one = 1u64;
+            // SAFETY: 8 bytes are there.
+            unsafe { libc::syscall(libc::SYS_write, *bell, &raw const one, 8usize) };
+        }
+        self.count = 0;
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.ring();
+    }
+}
+
 /// All that wait.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     beds: Vec<Bed>,
+    rings: Rings,
     driver: Driver,
     /// When the driver wakes by itself, in nanoseconds of the monotonic clock.
     until: u64,
@@ -147,6 +192,7 @@ impl Waiters {
     pub(crate) const fn new() -> Self {
         Self {
             beds: Vec::new(),
+            rings: Rings::new(),
             driver: Driver::Nobody,
             until: 0,
             asleep: 0,
@@ -190,7 +236,13 @@ impl Waiters {
         Ok(bed)
     }
 
-    fn get_up(&mut self, at: usize) {
+    /// What is to be rung after the lock is given back.
+    pub(crate) fn take_rings(&mut self) -> Rings {
+        std::mem::replace(&mut self.rings, Rings::new())
+    }
+
+    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed.
+    fn get_up(&mut self, at: usize, rang: bool) {
         self.asleep -= 1;
         if let Driver::Program(bed) | Driver::Keeper(bed) = self.driver
             && bed == at
@@ -201,7 +253,7 @@ impl Waiters {
             return;
         };
         bed.want = None;
-        if bed.woken {
+        if rang {
             let mut count = 0u64;
             // SAFETY: room for the count.
             unsafe { libc::syscall(libc::SYS_read, bed.bell, &raw mut count, 8usize) };
@@ -218,11 +270,9 @@ impl Waiters {
         true
     }
 
-    fn ring(bed: &mut Bed) {
+    fn ring(rings: &mut Rings, bed: &mut Bed) {
         bed.woken = true;
-        let one = 1u64;
-        // SAFETY: 8 bytes are there.
-        unsafe { libc::syscall(libc::SYS_write, bed.bell, &raw const one, 8usize) };
+        rings.add(bed.bell);
     }
 
     /// Wakes those whose sockets became ready.
@@ -233,7 +283,7 @@ impl Waiters {
         for bed in &mut self.beds {
             let there = !bed.woken && bed.want.as_ref().is_some_and(|want| want.is_there(context));
             if there {
-                Self::ring(bed);
+                Self::ring(&mut self.rings, bed);
             }
         }
     }
@@ -247,7 +297,7 @@ impl Waiters {
         if due.is_some_and(|due| due < self.until)
             && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
         {
-            Self::ring(bed);
+            Self::ring(&mut self.rings, bed);
         }
     }
 
@@ -256,7 +306,7 @@ impl Waiters {
         if let Driver::Keeper(bed) = self.driver
             && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
         {
-            Self::ring(bed);
+            Self::ring(&mut self.rings, bed);
         }
     }
 
@@ -273,7 +323,7 @@ impl Waiters {
         }
         let sleeper = |bed: &&mut Bed| bed.want.is_some() && !bed.woken;
         if let Some(bed) = self.beds.iter_mut().find(sleeper) {
-            Self::ring(bed);
+            Self::ring(&mut self.rings, bed);
         }
     }
 }
@@ -304,6 +354,7 @@ pub(crate) fn sleep(
     if drives && let Some(context) = engine.context() {
         // A link that is gone leaves nothing to sleep on; its sockets say so.
         let most = context.prepare_sleep(&mut links).unwrap_or_default();
+        context.set_attended(!keeper);
         timeout = [timeout, most].into_iter().flatten().min();
         if engine.pumps.is_busy() {
             timeout = Some(Duration::ZERO);
@@ -320,10 +371,12 @@ pub(crate) fn sleep(
     fds.push(poll_in(bell));
     fds.extend(links.into_iter().map(poll_in));
     let slept = engine.unlocked(|| ppoll(&mut fds, timeout, mask));
-    engine.waiters.get_up(at);
+    let rang = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
+    engine.waiters.get_up(at, rang);
     if drives && let Some(context) = engine.context() {
         // The next turn says what became of the link.
         let _ = context.end_sleep();
+        context.set_attended(false);
     }
     for (to, from) in kernel.iter_mut().zip(&fds) {
         to.revents = from.revents;
@@ -372,7 +425,10 @@ pub(crate) fn wait_until<T>(
     // From the first sleep on, a signal comes in a sleep, which it ends: one that came during a turn would not.
     let mut held: Option<Held> = None;
     let result = loop {
-        engine.turn();
+        // Who sleeps on the link runs the turns.
+        if !engine.waiters.is_driven_by_program() {
+            engine.turn();
+        }
         let want = match look(engine, kernel) {
             Look::Done(result) => break Ok(Some(result)),
             Look::Sleep(want) => want,

@@ -1,0 +1,56 @@
+//! What calls have staged goes out: at once, with whoever waits next, or with the call of another thread that waits for the lock.
+
+use crate::engine::{self, Engine};
+use crate::lock::Shared;
+use crate::wait::Rings;
+
+/// How many calls may leave what they staged to the next.
+const MOST_OWED: u32 = 16;
+
+impl Shared for Engine {
+    type After = Rings;
+
+    fn part(&mut self, is_wanted: bool) -> Rings {
+        if self.owed > 0 && !(is_wanted && self.owed < MOST_OWED) {
+            self.hand_out();
+        }
+        self.waiters.take_rings()
+    }
+}
+
+impl Engine {
+    /// Hands over what calls have staged, now or with whoever waits next. When someone sleeps on the stack already, that is now, or after
+    /// the call of another thread, which waits for the lock: what several stage goes out together.
+    pub(crate) fn staged(&mut self, now: bool) {
+        if !now && !self.waiters.is_driven() {
+            return;
+        }
+        if self.owed < MOST_OWED && engine::raw().is_wanted() {
+            self.owed += 1;
+            return;
+        }
+        self.hand_out();
+    }
+
+    fn hand_out(&mut self) {
+        self.owed = 0;
+        let Some((context, waiters)) = self.parts() else {
+            return;
+        };
+        if context.has_staged() {
+            // The next call on a socket says what became of the link.
+            let _ = context.poll();
+        }
+        waiters.wake_ready(context);
+        waiters.kick(context);
+        self.turns += 1;
+    }
+
+    /// Sends what waited for company.
+    pub(crate) fn settle(&mut self) {
+        if let Some(context) = self.context() {
+            // Sockets say what became of the link.
+            let _ = context.settle();
+        }
+    }
+}
