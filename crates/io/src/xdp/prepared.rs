@@ -40,7 +40,7 @@ pub struct XdpPrepared {
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
     armed: Vec<((XskSocket, Lanes), Extras)>,
-    /// What listens beside them.
+    /// What listens beside them, where it can be had.
     overheard: Option<Overheard>,
 }
 
@@ -54,7 +54,7 @@ impl XdpPrepared {
         let name = config.interface.as_str();
         let mut link = netlink::link(name)?;
         check_link(&link)?;
-        let probe = probe(config, &link)?;
+        let probe = probe(config, &link);
         let all =
             ethtool::queues(name).map_err(|cause| error(format_args!("XDP on {name}"), cause))?;
         let queues = all.rx;
@@ -115,6 +115,9 @@ impl XdpPrepared {
     /// As [`XdpPrepared::new`].
     pub fn arm(&mut self) -> io::Result<()> {
         let name = &self.link.name;
+        if self.armed.is_empty() {
+            self.overheard = self.overhear();
+        }
         while self.armed.len() < self.hand(0).len() {
             let (socket, lanes) = register(self.frames).map_err(|error| {
                 // What the process may not have, or memory that it may not.
@@ -129,13 +132,20 @@ impl XdpPrepared {
             };
             self.armed.push(((socket, lanes), extras));
         }
-        if self.overheard.is_none() {
-            let overheard = Overheard::new(self.link.index, &self.config.addresses)
-                .map_err(|error| explain(name, LISTEN, &error))?;
-            self.overheard = Some(overheard);
-        }
         trim_heap();
         Ok(())
+    }
+
+    /// What listens beside the stack. Without it, neighbours that move are found when they stop answering.
+    fn overhear(&self) -> Option<Overheard> {
+        Overheard::new(self.link.index, &self.config.addresses)
+            .map_err(|error| {
+                log::warn!(
+                    "{}: going on without: neighbours that move are noticed later",
+                    explain(&self.link.name, LISTEN, &error)
+                );
+            })
+            .ok()
     }
 
     /// What takes frames of several segments, where the link is known to do so. Not where other processes carry the frames of a stack: they
@@ -300,13 +310,18 @@ fn check_link(link: &Link) -> io::Result<()> {
 }
 
 /// Asks whether another host has our addresses, if it is to be asked and somebody could answer.
-fn probe(config: &XdpConfig, link: &Link) -> io::Result<Option<Probe>> {
+fn probe(config: &XdpConfig, link: &Link) -> Option<Probe> {
     if !config.probe || link.state == OperState::Down {
-        return Ok(None);
+        return None;
     }
     Probe::start(link.index, link.mac, &config.addresses)
-        .map(Some)
-        .map_err(|error| explain(&link.name, LISTEN, &error))
+        .map_err(|error| {
+            log::warn!(
+                "{}: nobody is asked whether another host has our addresses",
+                explain(&link.name, LISTEN, &error)
+            );
+        })
+        .ok()
 }
 
 /// Fails if somebody answered.

@@ -103,8 +103,7 @@ impl Program {
         }
         let mut ebpf =
             load(addresses, queues).map_err(|error| explain(interface, LOAD, &*error))?;
-        let groups =
-            join_groups(index, addresses).map_err(|error| explain(interface, JOIN, &error))?;
+        let groups = groups(interface, index, addresses);
         let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
         Ok(Self {
             link: Mutex::new(Some(Link::Xdp(link))),
@@ -127,7 +126,7 @@ impl Program {
             link: Mutex::new(Some(Link::TrafficControl(link))),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
-            _groups: join_groups(index, addresses)?,
+            _groups: groups(interface, index, addresses),
             attachment: Attachment::TrafficControl,
         })
     }
@@ -291,6 +290,18 @@ fn attach(
 fn is_final(error: &ProgramError) -> bool {
     let finals = [libc::EPERM, libc::EBUSY, libc::EEXIST, libc::ENODEV];
     errno(error).is_some_and(|errno| finals.contains(&errno))
+}
+
+/// What keeps the interface listening to our groups. Without it, those interfaces let questions for our IPv6 addresses pass that let all
+/// multicast frames pass: a veth pair, and any that is promiscuous.
+fn groups(interface: &str, index: u32, addresses: &[IpAddr]) -> Option<OwnedFd> {
+    join_groups(index, addresses).unwrap_or_else(|error| {
+        log::warn!(
+            "{}: going on without: if neighbours do not find our IPv6 addresses, `ip link set {interface} allmulticast on`",
+            explain(interface, JOIN, &error)
+        );
+        None
+    })
 }
 
 /// Has the device receive neighbour solicitations for our IPv6 addresses (RFC 4291 section 2.7.1, RFC 2464 section 7) while the
