@@ -116,6 +116,24 @@ fn a_program_does_not_run_where_the_link_cannot_be_opened() {
     process::finish(kernel, PROMPT).must_succeed();
 }
 
+/// What `mtcp serve` takes is enough here: the threads of the program run the stack, whatever the file says of modes.
+#[test]
+fn a_settings_file_need_not_know_of_mtcp_run() {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let program = program(&site, "usual", &[]).unwrap();
+    let peer = Family::V4.peer().to_string();
+    for mode in ["", "mode = paired\n"] {
+        let link = format!("io = afxdp:ours0\naddr = {}/24\n{mode}", ours());
+        let file = site.write("mtcp.conf", &link);
+        let mut run = site.lab().ours().command(programs::mtcp());
+        run.args(["run", "--config", &file, "--"]).arg(&program);
+        run.args(["refused", &peer, PORT]);
+        process::finish(run, PROMPT).must_succeed();
+    }
+}
+
 #[test]
 fn what_fails_later_is_an_error_to_the_program() {
     let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {

@@ -104,7 +104,7 @@ table! {
         |c, v| { c.processes = value::integer(v, 1, 64)? as u16; Ok(()) }, |c| c.processes.to_string();
     old core_mask: "HEX", "Processors that contexts 0, 1, ... run on.",
         |c, v| { c.core_list = value::core_mask(v)?; Ok(()) }, |c| join(&c.core_list, ToString::to_string);
-    new mode: "paired | inline", "Whether a stack thread goes on while the application makes no calls, or only calls run the stack.",
+    new mode: "paired | inline", "Whether a stack thread goes on while the application makes no calls, or only calls run the stack; mtcp run: always inline.",
         |c, v| { c.mode = mode(v)?; Ok(()) }, |c| if c.mode == Mode::Paired { "paired".into() } else { "inline".into() };
     old max_concurrency: "16..=16777216", "Sockets and connections per context.",
         |c, v| { c.max_concurrency = value::integer_up_to("max_concurrency", v, 16, 1 << 24)? as u32; Ok(()) }, |c| c.max_concurrency.to_string();

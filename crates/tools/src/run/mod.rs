@@ -97,12 +97,14 @@ impl RunArgs {
     /// Becomes the program. `log_level`: what its library says, in the words of the logger.
     pub(crate) fn run(self, log_level: Option<&str>) -> anyhow::Result<bool> {
         let mut config = self.link.config()?;
-        if config.mode == Mode::Paired {
+        if self.link.mode == Some(crate::link::Mode::Paired) {
             return Err(Failure::error(
                 "the threads of the program run the stack here, so there is no paired mode",
                 "give --mode inline, or leave it out",
             ));
         }
+        // A file's mode is for commands that have threads of their own.
+        config.mode = Mode::Inline;
         if self.link.config.is_none() {
             // The program may have better uses for the processor.
             config.spin = Duration::ZERO;
