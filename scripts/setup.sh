@@ -5,7 +5,7 @@
 set -eu
 
 # program:package
-needed="cc:gcc make:make pkg-config:pkg-config ip:iproute2 ethtool:ethtool curl:curl ab:apache2-utils objcopy:binutils tcpdump:tcpdump ping:iputils-ping"
+needed="cc:gcc make:make pkg-config:pkg-config ip:iproute2 ethtool:ethtool curl:curl ab:apache2-utils objcopy:binutils tcpdump:tcpdump ping:iputils-ping nft:nftables"
 [ "${WITH_CLANG:-0}" = 1 ] && needed="$needed clang:clang llvm-objcopy:llvm valgrind:valgrind"
 [ "${WITH_PROGRAMS:-0}" = 1 ] && needed="$needed nginx:nginx lighttpd:lighttpd apache2:apache2 haproxy:haproxy
     redis-server:redis-server redis-benchmark:redis-tools

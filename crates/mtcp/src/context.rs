@@ -23,6 +23,7 @@ use crate::socket::listen::{Listener, Waiting};
 use crate::socket::table::{Body, Flags, NONE, Socket, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
+use crate::wall::Wall;
 use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, clock, signals};
 
 /// Events of the stack looked at together.
@@ -54,10 +55,11 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) pinned: bool,
     pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) wall: Wall,
 }
 
 impl Settings {
-    pub(crate) fn new(config: &Config, core: usize) -> Self {
+    pub(crate) fn new(config: &Config, core: usize, wall: Wall) -> Self {
         Self {
             core,
             one_event_per_entry: config.one_event_per_entry,
@@ -68,6 +70,7 @@ impl Settings {
             idle_timeout: config.tcp_timeout,
             pinned: config.pin,
             addresses: config.addresses.iter().map(|cidr| cidr.addr).collect(),
+            wall,
         }
     }
 }

@@ -31,6 +31,7 @@ mod stats;
 mod testaments;
 mod turn;
 mod wake;
+mod wall;
 
 pub use config::{Config, IoSpec, Mode};
 pub use context::Context;

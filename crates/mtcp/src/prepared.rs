@@ -1,6 +1,7 @@
 //! An interface before it is open: what takes privileges is done, for programs that give them up, and that fork.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use crate::config::{Config, IoSpec};
 use crate::executor::door::{self, Answer, Terms};
 use crate::runtime::{Common, Mtcp, SetupError, processors, secret};
 use crate::testaments::Testaments;
-use crate::{clock, link};
+use crate::wall::Wall;
+use crate::{Result as SocketResult, clock, link};
 
 /// Time for the kernel to take down what an executor had that has ended.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,6 +77,14 @@ fn prepare_link(
             }
             result => return result,
         }
+    }
+}
+
+/// What listeners on this link ask: frames of others pass the firewall of the host, or come from no host.
+fn wall(config: &Config, link: &link::Prepared) -> Wall {
+    match link {
+        link::Prepared::Xdp(xdp) if !config.ignore_firewall => Wall::of(xdp.link()),
+        _ => Wall::default(),
     }
 }
 
@@ -146,6 +156,7 @@ impl Prepared {
         let link =
             prepare_link(&config, &spec, processors.len(), patience, fresh).map_err(failed)?;
         let exchange = link.exchange().map_err(failed)?;
+        let wall = wall(&config, &link);
         let seats = exchange.as_ref().map(|exchange| exchange.seats());
         let testaments = match (part, seats) {
             (Part::Executor(left), _) => Some(left),
@@ -161,6 +172,7 @@ impl Prepared {
                 secret: secret()?,
                 exchange,
                 testaments,
+                wall,
             },
             config,
             spec,
@@ -168,6 +180,15 @@ impl Prepared {
             link,
             busy: false,
         })
+    }
+
+    /// Whether this process could listen at `local` once the interface is open.
+    ///
+    /// # Errors
+    /// `EACCES`: the host's firewall keeps some peers out; the log says so, with a remedy.
+    pub fn admits(&self, local: SocketAddr, only_v6: bool) -> SocketResult<()> {
+        let addresses: Vec<IpAddr> = self.config.addresses.iter().map(|cidr| cidr.addr).collect();
+        self.common.wall.admits(local, only_v6, &addresses)
     }
 
     /// What an executor of this program needs to go on for it. `None`: there is nothing that it could go on with.

@@ -19,6 +19,7 @@ use crate::prepared::Prepared;
 use crate::runner::Runner;
 use crate::stats::{Board, Reporter};
 use crate::testaments::Testaments;
+use crate::wall::Wall;
 use crate::{affinity, clock, link};
 
 /// Why set-up failed: one line with cause and remedy.
@@ -71,6 +72,8 @@ pub struct Mtcp {
     first_seat: usize,
     /// ... and what they leave, if there is somebody to leave it to.
     testaments: Option<Testaments>,
+    /// What listeners ask.
+    wall: Wall,
 }
 
 /// What the stacks of several processes have in common.
@@ -81,6 +84,8 @@ pub(crate) struct Common {
     pub(crate) exchange: Option<Arc<Exchange>>,
     /// As many as there are seats. `None`: nobody goes on when a process ends.
     pub(crate) testaments: Option<Testaments>,
+    /// What listeners ask.
+    pub(crate) wall: Wall,
 }
 
 impl Mtcp {
@@ -132,6 +137,7 @@ impl Mtcp {
             processors,
             facts,
             common: common.secret,
+            wall: common.wall,
         })
     }
 
@@ -212,6 +218,7 @@ impl Mtcp {
                 arrivals: self.arrivals.get(core).cloned().flatten(),
                 testaments: self.testaments(desk.as_ref()),
                 desk,
+                wall: self.wall.clone(),
             },
         )
         .map_err(failed)
@@ -325,6 +332,7 @@ struct Joined {
     arrivals: Option<Arrivals>,
     /// For the one that takes this one's place; and those of others whose place this one takes.
     testaments: Option<(Testament, Vec<Testament>)>,
+    wall: Wall,
 }
 
 /// What people want to know of it.
@@ -364,6 +372,7 @@ fn assemble(
         desk,
         arrivals,
         testaments,
+        wall,
     } = joined;
     let [a, b, ..] = secrets.own;
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
@@ -398,7 +407,7 @@ fn assemble(
     };
     let seed = u16::from_ne_bytes([a, b]);
     Ok(Context::assemble(
-        Settings::new(config, core),
+        Settings::new(config, core, wall),
         config.max_concurrency,
         seed,
         driver,

@@ -259,6 +259,18 @@ impl Engine {
         }
     }
 
+    /// Whether the stack can listen for this listener once it runs.
+    ///
+    /// # Errors
+    /// `EACCES`: the firewall of the host keeps peers out.
+    pub(crate) fn admits(&self, index: u32, only_v6: bool) -> Result<()> {
+        let local = self.sockets.get(index).and_then(|socket| socket.local);
+        match (&self.prepared, local) {
+            (Some(prepared), Some(local)) => prepared.admits(local, only_v6),
+            _ => Ok(()),
+        }
+    }
+
     /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
     pub(crate) fn arm(&mut self) {
         if self.is_borrowed() || !self.has_listener() || !matches!(self.stage, Stage::Idle) {

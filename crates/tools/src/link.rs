@@ -77,6 +77,9 @@ pub(crate) struct LinkArgs {
     /// Take an address although the kernel or another host has it: this machine is then cut off from it
     #[arg(long)]
     pub(crate) force_address: bool,
+    /// Listen at ports that the host's firewall closes: it does not see what the stack takes
+    #[arg(long)]
+    pub(crate) ignore_firewall: bool,
     /// Default gateway (one per family)
     #[arg(long, value_name = "G", value_delimiter = ',')]
     pub(crate) gateway: Vec<IpAddr>,
@@ -266,6 +269,7 @@ impl LinkArgs {
             ));
         }
         config.force_address |= self.force_address;
+        config.ignore_firewall |= self.ignore_firewall;
         if !self.gateway.is_empty() {
             config.gateways.clone_from(&self.gateway);
         }

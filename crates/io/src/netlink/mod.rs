@@ -1,4 +1,4 @@
-//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads; and the firewall's chains.
+//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads; and whom the firewall lets in.
 //!
 //! Set-up and diagnosis only; nothing here is called per packet. Every answer is about the network namespace of the calling
 //! thread.
@@ -10,7 +10,7 @@ mod receive_hash;
 mod request;
 mod tables;
 
-pub use firewall::{InputChain, input_chains};
+pub use firewall::Firewall;
 pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
 pub use receive_hash::{ReceiveHash, receive_hash};
 pub use tables::{Address, Neighbour, Route, addresses, neighbours, route_to, routes};

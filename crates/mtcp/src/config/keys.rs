@@ -88,6 +88,8 @@ table! {
         |c, v| { c.addresses.extend(value::list(v, |w| w.parse::<Cidr>())?); Ok(()) }, |c| join(&c.addresses, |a| format!("{}/{}", a.addr, a.prefix_len));
     new force_address: "yes | no", "Take our addresses although the kernel or another host has them: the host is then cut off from them.",
         |c, v| { c.force_address = value::switch(v)?; Ok(()) }, |c| show_switch(c.force_address);
+    new ignore_firewall: "yes | no", "Listen at ports of AF_XDP links that the host's firewall, whose rules are read at the start, closes to some or all: nothing else keeps peers out.",
+        |c, v| { c.ignore_firewall = value::switch(v)?; Ok(()) }, |c| show_switch(c.ignore_firewall);
     new gateway: "ADDRESS ...", "Default gateways, one per family.",
         |c, v| { c.gateways.extend(value::list(v, value::address)?); Ok(()) }, |c| join(&c.gateways, ToString::to_string);
     new route: "NETWORK/LENGTH[@GATEWAY] ...", "Further routes; the line may be repeated.",

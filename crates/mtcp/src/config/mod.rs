@@ -78,6 +78,8 @@ pub struct Config {
     pub addresses: Vec<Cidr>,
     /// Take our addresses although the kernel or another host has them.
     pub force_address: bool,
+    /// Listen at ports that the host's firewall closes.
+    pub ignore_firewall: bool,
     /// Default gateways, at most one per family.
     pub gateways: Vec<IpAddr>,
     /// Further routes.
@@ -160,6 +162,7 @@ impl Default for Config {
             interfaces: Vec::new(),
             addresses: Vec::new(),
             force_address: false,
+            ignore_firewall: false,
             gateways: Vec::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),

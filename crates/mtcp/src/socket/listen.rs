@@ -114,7 +114,8 @@ impl Context {
     /// Listens; again: changes nothing. An unbound socket gets a port.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`, `EINVAL` (connected or connecting, backlog 0), `EADDRINUSE`, `ENOMEM`.
+    /// `EBADF`, `ENOTSOCK`, `EINVAL` (connected or connecting, backlog 0), `EADDRINUSE`, `ENOMEM`, `EACCES` (the host's firewall keeps
+    /// some peers out of that port; the log says so).
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
         let (socket, details) = self.table.look(id)?;
         let (body, flags, local) = (socket.body, socket.flags, details.ends.local());
@@ -131,6 +132,9 @@ impl Context {
         self.take_port(id, inner, local, true)?;
         let local = self.table.look(id)?.1.ends.local();
         let local = inward(self.table.get(id)?.domain(), local)?;
+        let only_v6 = flags.contains(Flags::ONLY_V6);
+        let (wall, addresses) = (&self.settings.wall, &self.settings.addresses);
+        wall.admits(local, only_v6, addresses)?;
         let listener = Listener {
             id: ListenerId {
                 slot: 0,
@@ -143,7 +147,6 @@ impl Context {
         let index = self.listeners.insert(listener);
         self.serial = self.serial.wrapping_add(1);
         let token = Listener::token(index, self.serial);
-        let only_v6 = flags.contains(Flags::ONLY_V6);
         let reply = self.driver.call(Command::Listen {
             token,
             local,

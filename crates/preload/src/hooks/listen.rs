@@ -56,6 +56,22 @@ fn backlog_of(asked: c_int) -> u32 {
     asked.cast_unsigned().min(most).max(1)
 }
 
+/// Listens on the stack, or sees that it will be possible once the stack runs.
+fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
+    engine.listen(index)?;
+    engine.get_ready();
+    if engine.is_down() {
+        return Err(Errno::ENETDOWN);
+    }
+    let mut only_v6: c_int = 0;
+    let mut len = size_of_val(&only_v6) as socklen_t;
+    let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+    let at = (&raw mut only_v6).cast();
+    // SAFETY: room for a number; a socket of IPv4 leaves it.
+    unsafe { real::getsockopt(fd, level, name, at, &raw mut len) };
+    engine.admits(index, only_v6 != 0)
+}
+
 fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
@@ -86,13 +102,11 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
             ours: None,
         };
     }
-    engine.listen(found.index)?;
-    engine.get_ready();
-    if engine.is_down() {
+    if let Err(error) = listen_on_stack(&mut engine, fd, found.index) {
         engine.stop_listening(found.index);
         // SAFETY: no memory is involved.
         unsafe { real::shutdown(fd, libc::SHUT_RD) };
-        return Err(Errno::ENETDOWN);
+        return Err(error);
     }
     engine.staged(true);
     engine.start_soon();

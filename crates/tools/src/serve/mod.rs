@@ -275,6 +275,10 @@ fn listen_failure(address: SocketAddr, error: Errno) -> anyhow::Error {
             format!("address {} is not one of this machine", address.ip()),
             "choose another --addr".to_owned(),
         ),
+        Errno::ACCESS if address.port() > 1023 || rustix::process::geteuid().is_root() => (
+            format!("the host's firewall keeps port {} closed", address.port()),
+            "open it there, or to everybody with --ignore-firewall".to_owned(),
+        ),
         Errno::ACCESS | Errno::PERM => (
             format!("port {} is reserved", address.port()),
             "run as root or choose a --port above 1023".to_owned(),
