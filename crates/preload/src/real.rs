@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, gid_t, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd,
-    sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
+    FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
+    pollfd, sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
 };
 
 use crate::inside::{self, Side};
@@ -99,6 +99,8 @@ real! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fileno(file: *mut FILE) -> c_int;
     fn fileno_unlocked(file: *mut FILE) -> c_int;
+    fn getifaddrs(list: *mut *mut ifaddrs) -> c_int;
+    fn freeifaddrs(list: *mut ifaddrs) -> ();
     fn vdprintf(fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn setuid(uid: uid_t) -> c_int;

@@ -121,7 +121,7 @@ fn contains(network: &Cidr, ip: IpAddr) -> bool {
 }
 
 impl Rules {
-    fn is_ours(&self, ip: IpAddr) -> bool {
+    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
         self.config.addresses.iter().any(|cidr| cidr.addr == ip)
     }
 

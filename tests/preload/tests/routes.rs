@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use applications::Site;
 use applications::site::succeed;
+use applications::{Family, Site};
 use interop::lab::listening;
 use interop::programs;
 
@@ -38,4 +38,58 @@ fn a_route_of_the_kernel_wins_over_the_gateway() {
     run.arg("http://10.99.0.1/small");
     assert_eq!(succeed(run).stdout, "small\n");
     server.stop();
+}
+
+/// Lists interfaces with their addresses and masks, ten times, and binds a socket for datagrams to an address.
+const LIST: &str = "
+import ctypes, errno, socket, struct, sys
+class Entry(ctypes.Structure): pass
+Entry._fields_ = [('next', ctypes.POINTER(Entry)), ('name', ctypes.c_char_p), ('flags', ctypes.c_uint),
+                  ('addr', ctypes.c_void_p), ('mask', ctypes.c_void_p), ('ifu', ctypes.c_void_p), ('data', ctypes.c_void_p)]
+libc = ctypes.CDLL(None)
+def spell(at):
+    family = ctypes.c_ushort.from_address(at).value if at else 0
+    where = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}.get(family)
+    return socket.inet_ntop(family, ctypes.string_at(at + where[0], where[1])) if where else None
+for turn in range(10):
+    head = ctypes.POINTER(Entry)()
+    assert libc.getifaddrs(ctypes.byref(head)) == 0
+    at, found = head, []
+    while at:
+        entry = at.contents
+        found.append((entry.name.decode(), spell(entry.addr), spell(entry.mask), entry.flags & 1))
+        at = entry.next
+    libc.freeifaddrs(head)
+for entry in found: print(*entry)
+server, client = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+server.bind((sys.argv[1], 5353))
+try: client.bind((sys.argv[1], 0))
+except OSError as error: print(errno.errorcode[error.errno])
+";
+
+#[test]
+fn programs_that_ask_for_the_hosts_addresses_hear_of_the_stacks() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let script = site.write("list.py", LIST);
+    let ours = Family::V4.ours();
+    let finished = succeed(site.ours(&format!("python3 {script} {ours}")));
+    let said = |line: String| {
+        finished
+            .stdout
+            .lines()
+            .filter(|said| **said == line)
+            .count()
+    };
+    for (family, mask) in [
+        (Family::V4, "255.255.255.0"),
+        (Family::V6, "ffff:ffff:ffff:ffff::"),
+    ] {
+        let line = format!("{} {} {mask} 1", "ours0", family.ours());
+        assert_eq!(said(line), 1, "{}", finished.stdout);
+    }
+    assert_eq!(said("EADDRNOTAVAIL".to_owned()), 1, "{}", finished.stdout);
+    let deaf = format!("UDP at {ours}:5353 hears nothing");
+    assert!(finished.stderr.contains(&deaf), "{}", finished.stderr);
 }

@@ -12,11 +12,11 @@ use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
 use crate::lent::{self, End};
 use crate::lock::Guard;
-use crate::real;
 use crate::rules::{Place, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::{Want, wait_for};
+use crate::{log, real};
 
 /// `IPV6_FREEBIND` of linux/in6.h.
 const IPV6_FREEBIND: c_int = 78;
@@ -53,7 +53,13 @@ hooks! {
             return done(|| bind_to(fd, local, addr, len));
         }
         // SAFETY: the same arguments.
-        unsafe { real::bind(fd, addr, len) }
+        let result = unsafe { real::bind(fd, addr, len) };
+        // SAFETY: the caller's promise.
+        if result < 0 && last() == Errno::EADDRNOTAVAIL && unsafe { is_datagrams(fd, addr, len) } {
+            // SAFETY: the same arguments.
+            return unsafe { bind_deaf(fd, addr, len) };
+        }
+        result
     }
 
     /// connect(2).
@@ -164,6 +170,47 @@ fn note(fd: c_int, socket: Socket) {
     if !slots::set(fd, Slot::Socket(index)) {
         engine.release(index);
     }
+}
+
+/// Whether a socket of the kernel for datagrams is to have an address of the stack.
+///
+/// # Safety
+/// As for bind(2).
+unsafe fn is_datagrams(fd: c_int, addr: *const sockaddr, len: socklen_t) -> bool {
+    let (mut kind, mut room) = (0, size_of::<c_int>() as socklen_t);
+    // SAFETY: room for an int.
+    let told = unsafe {
+        let value = (&raw mut kind).cast();
+        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut room)
+    };
+    // SAFETY: the caller's promise.
+    let local = unsafe { address::parse(addr, len) };
+    // One without a port is a client's, which fails better.
+    let ours = |local: SocketAddr| {
+        local.port() != 0 && rules().is_some_and(|rules| rules.is_ours(local.ip()))
+    };
+    told == 0 && kind == libc::SOCK_DGRAM && local.is_ok_and(ours)
+}
+
+/// Servers of both kinds of sockets (DNS) end, or leave an address out, where one of them cannot have it: the kernel's socket has it, and hears
+/// nothing there, which is told.
+///
+/// # Safety
+/// As for bind(2).
+unsafe fn bind_deaf(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let Ok(local) = (unsafe { address::parse(addr, len) }) else {
+        return -1;
+    };
+    free_bind(fd, local, true);
+    // SAFETY: the same arguments.
+    let result = unsafe { real::bind(fd, addr, len) };
+    if result == 0 {
+        log::line(format_args!(
+            "UDP at {local} hears nothing: the stack has the address and speaks TCP only; take UDP to an address of the kernel's"
+        ));
+    }
+    result
 }
 
 fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) -> Result<()> {
