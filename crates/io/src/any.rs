@@ -88,6 +88,19 @@ macro_rules! impl_port {
                 each_variant!(self, Self: $($variant)*, port => port.next_deadline())
             }
 
+            #[inline]
+            fn is_away(&self) -> bool {
+                each_variant!(self, Self: $($variant)*, port => port.is_away())
+            }
+
+            fn look_when_asked(&mut self) {
+                each_variant!(self, Self: $($variant)*, port => port.look_when_asked());
+            }
+
+            fn look_again(&mut self, now: Instant) {
+                each_variant!(self, Self: $($variant)*, port => port.look_again(now));
+            }
+
             fn syn_offload(&mut self) -> Option<Box<dyn SynOffload>> {
                 each_variant!(self, Self: $($variant)*, port => port.syn_offload())
             }

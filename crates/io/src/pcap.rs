@@ -327,6 +327,18 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.gathers()
     }
 
+    fn is_away(&self) -> bool {
+        self.inner.is_away()
+    }
+
+    fn look_when_asked(&mut self) {
+        self.inner.look_when_asked();
+    }
+
+    fn look_again(&mut self, now: Instant) {
+        self.inner.look_again(now);
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }

@@ -72,6 +72,20 @@ pub trait Port: FrameSink {
     /// The link is gone, as in [`Port::wait`].
     fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>>;
 
+    /// Whether the link is gone for now, and the port waits until it is there again: what is sent is lost.
+    fn is_away(&self) -> bool {
+        false
+    }
+
+    /// From now on it looks whether the link is there again when told to ([`Port::look_again`]), and not by itself: for who has to know which
+    /// descriptors are made by that.
+    fn look_when_asked(&mut self) {}
+
+    /// Looks whether the link is there again, unless that was done a moment ago.
+    fn look_again(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// When the port itself has work to do next (a wrapper that holds delayed frames), if at all.
     fn next_deadline(&self) -> Option<Instant> {
         None

@@ -229,6 +229,7 @@ fn xdp_config(config: &Config, name: &str, processors: usize) -> io::Result<XdpC
     };
     xdp.ports = u16::try_from(wanted).ok();
     xdp.processes = config.processes;
+    xdp.retakes = true;
     Ok(xdp)
 }
 

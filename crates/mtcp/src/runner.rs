@@ -212,6 +212,21 @@ impl Runner {
         self.stack.connect(self.now, request)
     }
 
+    /// Whether the link is gone for now.
+    pub(crate) fn is_away(&self) -> bool {
+        self.port.is_away()
+    }
+
+    /// From now on it looks whether the link is there again in [`Runner::look_again`] alone.
+    pub(crate) fn look_when_asked(&mut self) {
+        self.port.look_when_asked();
+    }
+
+    /// Looks whether the link is there again.
+    pub(crate) fn look_again(&mut self) {
+        self.port.look_again(clock::now());
+    }
+
     /// Something will be due in a moment.
     pub(crate) fn rouse(&mut self) {
         self.port.rouse();

@@ -74,6 +74,22 @@ impl Context {
         self.note_link(sent)
     }
 
+    /// Whether the interface was removed, and the stack waits until it is there again. Its descriptors of it are closed.
+    pub fn is_away(&self) -> bool {
+        self.driver.is_away()
+    }
+
+    /// From now on [`Context::look_again`] alone looks whether an interface that was removed is there again: for programs that have to know
+    /// which descriptors are made by that.
+    pub fn look_when_asked(&mut self) {
+        self.driver.look_when_asked();
+    }
+
+    /// Looks whether an interface that was removed is there again, and goes on there. Does so every 250 ms at most.
+    pub fn look_again(&mut self) {
+        self.driver.look_again();
+    }
+
     /// Whether another process asks for the queue that this context has, and it could go on without: stacks there would carry its frames.
     pub fn is_asked_for_queue(&self) -> bool {
         self.driver.is_asked()

@@ -16,7 +16,7 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{executor, exit, fork, keeper, log, private, real, wait};
+use crate::{away, executor, exit, fork, keeper, log, private, real, wait};
 
 /// How often to ask for a queue that another process has.
 pub(crate) const RETRY: Duration = Duration::from_millis(50);
@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     inherited: Vec<c_int>,
     /// When to ask for a queue again, in nanoseconds; 0: it was not refused.
     next_try: u64,
+    /// When to look again for an interface that was removed; 0: it was there.
+    look_at: u64,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<EpollSet>,
     pub(crate) waiters: Waiters,
@@ -74,6 +76,7 @@ static ENGINE: Lock<Engine> = Lock::new(Engine {
     prepared: None,
     inherited: Vec::new(),
     next_try: 0,
+    look_at: 0,
     sockets: Slab::new(),
     epolls: Slab::new(),
     waiters: Waiters::new(),
@@ -220,7 +223,8 @@ impl Engine {
         let prepared = self.prepared.as_mut().ok_or("no settings")?;
         let open = || {
             let mtcp = prepared.open()?;
-            let context = mtcp.context(0)?;
+            let mut context = mtcp.context(0)?;
+            context.look_when_asked();
             // SAFETY: makes a socket; no memory is involved.
             let blank =
                 unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
@@ -496,6 +500,9 @@ impl Engine {
         // Sockets say what became of the link.
         let _ = context.begin_turn();
         self.owed = 0;
+        if context.is_away() {
+            away::await_interface(context, &mut self.look_at);
+        }
         self.pumps.run(context);
         self.waiters.wake_ready(context);
         self.turns += 1;
@@ -555,7 +562,7 @@ impl Engine {
 
     /// Nothing is on the stack any more.
     fn forget_stack(&mut self) {
-        self.next_try = 0;
+        (self.next_try, self.look_at) = (0, 0);
         self.blank = -1;
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {

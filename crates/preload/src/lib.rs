@@ -11,6 +11,7 @@
 // The manual pages of Linux say what each pointer must be.
 #![allow(clippy::missing_safety_doc)]
 
+mod away;
 mod carry;
 mod engine;
 mod executor;

@@ -49,6 +49,15 @@ pub(crate) fn disown(fd: c_int) {
     }
 }
 
+/// Crates below have closed what they had open: those numbers are the program's again.
+pub(crate) fn sweep() {
+    let private = slots::used(0, c_uint::MAX).filter(|(_, slot)| *slot == Slot::Private);
+    private
+        .map(|(fd, _)| fd)
+        .filter(|fd| !is_open(*fd))
+        .for_each(disown);
+}
+
 /// Runs `body` on a thread that has its own stack, and descriptors that are its own, of which those that it leaves open become the
 /// library's. Returns their numbers, too.
 ///

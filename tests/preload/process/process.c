@@ -264,13 +264,39 @@ static void later(void)
     need(connect(fd, (struct sockaddr *)&ours, sizeof ours) < 0 && errno == ENETDOWN, "connect");
 }
 
+/* --- outlasted: the interface is removed, and made again --- */
+
+static void outlasted(void)
+{
+    int fd = listener(8), other = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), made;
+    struct pollfd wait = {fd, POLLIN, 0};
+    struct sockaddr_in peer = ours;
+    peer.sin_addr.s_addr = htonl(ntohl(peer.sin_addr.s_addr) + 1);
+    poll(&wait, 1, 0);
+    say("ready");
+    made = accepted(fd);
+    echo(made);
+    while (connect(other, (struct sockaddr *)&peer, sizeof peer) < 0 && errno != ENETDOWN) {
+        close(other);
+        other = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        usleep(10000);
+    }
+    need(errno == ENETDOWN, "connect");
+    need(poll(&wait, 1, 300) == 0, "nobody comes, but poll");
+    say("away");
+    need(poll(&wait, 1, 20000) == 1, "poll");
+    echo(accepted(fd));
+    /* The connection from before is what it was. */
+    echo(made);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
     {"descriptors", descriptors}, {"many", many},     {"cleared", cleared}, {"ended", ended},
     {"gone", gone},               {"memory", memory}, {"quiet", quiet},     {"served", served},
-    {"refused", refused},         {"later", later},
+    {"refused", refused},         {"later", later},   {"outlasted", outlasted},
 };
 
 int main(int count, char **words)

@@ -279,3 +279,43 @@ fn a_peer_that_asks_nothing_is_asked_at_once() {
     }
     assert!(best < Duration::from_millis(500), "{best:?}");
 }
+
+#[test]
+fn a_program_outlasts_its_interface() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let mut server = start(case(&site, "outlasted"));
+    let mut before = exchange(&site);
+    site.lab().remove_pair();
+    server.wait_for("away", WITHIN);
+    let spent = server.processor_time();
+    thread::sleep(Duration::from_millis(500));
+    let spent = server.processor_time() - spent;
+    assert!(
+        spent < Duration::from_millis(150),
+        "{spent:?} without an interface"
+    );
+    site.lab().make_pair_again();
+    exchange(&site);
+    before.write_all(b"still").unwrap();
+    let mut answer = [0; 5];
+    before.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"still");
+    let finished = server.finish(WITHIN).must_succeed();
+    let lines: Vec<&str> = finished
+        .stderr
+        .lines()
+        .filter(|line| line.contains("mtcp:"))
+        .collect();
+    let [gone, back] = lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert!(
+        gone.contains("was removed") && back.contains("is there again"),
+        "{lines:?}"
+    );
+}

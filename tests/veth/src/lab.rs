@@ -144,6 +144,17 @@ impl Lab {
         self.peer_up("peer0");
     }
 
+    /// Removes the pair (AF_XDP only).
+    pub fn remove_pair(&self) {
+        self.peer().ip("link delete peer0");
+    }
+
+    /// Makes the pair again, with an MTU of 1500 bytes and one queue.
+    pub fn make_pair_again(&self) {
+        self.add_pair(self.peer(), 1500, 1);
+        self.wait_ready();
+    }
+
     fn add_tap(&self, mtu: u32) {
         self.ours.ip("tuntap add dev tap0 mode tap vnet_hdr");
         self.ours.ip(&format!("link set tap0 mtu {mtu}"));

@@ -102,6 +102,8 @@ pub struct XdpConfig {
     pub checksums: ChecksumPolicy,
     /// Ask first whether another host has one of the addresses.
     pub probe: bool,
+    /// When the interface is removed, wait until there is one of its name, and go on there, instead of failing.
+    pub retakes: bool,
 }
 
 impl XdpConfig {
@@ -117,6 +119,7 @@ impl XdpConfig {
             frames: None,
             checksums: ChecksumPolicy::Auto,
             probe: false,
+            retakes: false,
         }
     }
 
@@ -132,6 +135,7 @@ impl XdpConfig {
             frames,
             checksums: _,
             probe: _,
+            retakes: _,
         } = self;
         if addresses.is_empty() {
             return Err(invalid(format_args!(

@@ -402,12 +402,23 @@ pub(super) fn attach(
         .map_max_entries("addresses6", addresses)
         .load(OBJECT)?;
     fill(&mut ebpf)?;
-    let program: &mut SchedClassifier = ebpf
-        .program_mut("letters")
-        .ok_or(ProgramError::NotLoaded)?
-        .try_into()?;
-    program.load()?;
-    let link = program.attach(interface, TcAttachType::Ingress)?;
-    let link = program.take_link(link)?;
+    program(&mut ebpf)?.load()?;
+    let link = attach_again(&mut ebpf, interface)?;
     Ok((ebpf, link))
+}
+
+/// Attaches a loaded program to `interface`.
+pub(super) fn attach_again(
+    ebpf: &mut Ebpf,
+    interface: &str,
+) -> Result<SchedClassifierLink, ProgramError> {
+    let program = program(ebpf)?;
+    let link = program.attach(interface, TcAttachType::Ingress)?;
+    program.take_link(link)
+}
+
+fn program(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, ProgramError> {
+    ebpf.program_mut("letters")
+        .ok_or(ProgramError::NotLoaded)?
+        .try_into()
 }

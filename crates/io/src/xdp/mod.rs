@@ -30,6 +30,7 @@ mod prepared;
 mod probe;
 mod program;
 mod queue;
+mod retake;
 mod rings;
 mod socket;
 mod syn_offload;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
+use wire::frame::{Capabilities, FrameSink, LONGEST, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -20,6 +20,7 @@ use super::follow::Follower;
 use super::overhear::Overheard;
 use super::program::{Mode, Program};
 use super::queue::Queue;
+use super::retake::{LOOK, Retaker};
 use super::syn_offload::Clock;
 
 /// An interface that goes away does not end a poll of its socket, so no sleep is longer than this.
@@ -74,6 +75,14 @@ pub struct XdpPort {
     interface: Box<str>,
     /// The interface is gone: the socket says so once only.
     gone: bool,
+    /// For when it is there again.
+    retaker: Option<Box<Retaker>>,
+    /// Who drives says when to look for it.
+    is_asked: bool,
+    /// What goes to an interface that is gone.
+    void: Vec<u8>,
+    /// Frames that were lost on those that are gone: (received and dropped, not sent).
+    lost: (u64, u64),
     /// Of what answers SYNs.
     clock: Option<Clock>,
     /// What is said beside the stack, and when to listen to it again.
@@ -117,12 +126,59 @@ impl XdpPort {
             trust,
             interface: link.name.as_str().into(),
             gone: false,
+            retaker: None,
+            is_asked: false,
+            void: Vec::new(),
+            lost: (0, 0),
             clock: None,
             overheard: None,
             listen_at: Instant::ZERO,
             follower: None,
             program: Arc::clone(program),
         }
+    }
+
+    /// Has it outlast its interface.
+    pub(super) fn outlast(&mut self, retaker: Option<Retaker>) {
+        self.retaker = retaker.map(Box::new);
+    }
+
+    /// The interface is gone: an error, unless it is waited for.
+    #[cold]
+    fn lose(&mut self, cause: io::Error) -> io::Result<()> {
+        self.gone = true;
+        let error = self.removed(cause);
+        let Some(retaker) = &mut self.retaker else {
+            return Err(error);
+        };
+        self.lost = self.queues.iter().fold(self.lost, add_losses);
+        retaker.lose(std::mem::take(&mut self.queues), self.overheard.is_some());
+        self.overheard = None;
+        self.void.resize(LONGEST, 0);
+        Ok(())
+    }
+
+    /// Whether it waits for its interface.
+    fn waits(&self) -> bool {
+        self.retaker.as_ref().is_some_and(|retaker| retaker.waits())
+    }
+
+    /// Looks whether the interface is there again, and if so, goes on.
+    #[cold]
+    fn look_for_interface(&mut self, now: Instant) {
+        let taken = self
+            .retaker
+            .as_mut()
+            .and_then(|retaker| retaker.retake(now));
+        let Some((queues, overheard)) = taken else {
+            return;
+        };
+        if let (Some(follower), Some(retaker)) = (&mut self.follower, &self.retaker) {
+            follower.link.index = retaker.link.index;
+        }
+        (self.queues, self.overheard) = (queues, overheard);
+        (self.gone, self.next) = (false, 0);
+        self.void = Vec::new();
     }
 
     /// Has it receive what is said beside the stack, too.
@@ -175,7 +231,9 @@ impl XdpPort {
     }
 
     fn sleep_at_most(&mut self) -> Duration {
-        if self.queues.iter_mut().any(Queue::is_stuck) {
+        if self.waits() {
+            LOOK
+        } else if self.queues.iter_mut().any(Queue::is_stuck) {
             RETRY
         } else {
             SLEEP_MAX
@@ -184,19 +242,25 @@ impl XdpPort {
 
     /// Fails, from then on, once the interface is gone.
     fn check_link(&mut self) -> io::Result<()> {
+        if self.waits() {
+            return Ok(());
+        }
         if self.gone {
             return Err(self.removed(io::Error::from_raw_os_error(libc::ENXIO)));
         }
-        match self
-            .queues
-            .iter()
-            .try_for_each(|queue| queue.socket().take_error())
-        {
+        let errors = |queue: &Queue| queue.socket().take_error();
+        match self.queues.iter().try_for_each(errors) {
             Ok(()) => Ok(()),
-            Err(cause) => {
-                self.gone = true;
-                Err(self.removed(cause))
+            // Down is not gone, and comes up again.
+            Err(_)
+                if self
+                    .retaker
+                    .as_ref()
+                    .is_some_and(|retaker| retaker.is_there()) =>
+            {
+                Ok(())
             }
+            Err(cause) => self.lose(cause),
         }
     }
 
@@ -213,14 +277,34 @@ impl FrameSink for XdpPort {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         match self.queues.first_mut() {
             Some(queue) => queue.send(self.room, fill),
-            None => false,
+            None => self.send_into_void(self.room as usize, fill),
         }
     }
 
     fn send_bundle(&mut self, _: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-        let queue = self.queues.first_mut();
-        queue.is_some_and(|queue| queue.send_bundle(fill))
+        match self.queues.first_mut() {
+            Some(queue) => queue.send_bundle(fill),
+            None => self.send_into_void(LONGEST, fill),
+        }
     }
+}
+
+impl XdpPort {
+    /// Loses a frame, as a cable that is not plugged in does.
+    #[cold]
+    fn send_into_void(&mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let Some(room) = self.void.get_mut(..room) else {
+            return false;
+        };
+        fill(room);
+        self.lost.1 += 1;
+        true
+    }
+}
+
+fn add_losses(sum: (u64, u64), queue: &Queue) -> (u64, u64) {
+    let (dropped, unsent) = queue.losses();
+    (sum.0 + dropped, sum.1 + unsent)
 }
 
 impl Port for XdpPort {
@@ -232,7 +316,16 @@ impl Port for XdpPort {
             self.listen_at = now + LISTEN;
             self.listen();
         }
-        if let Some(follower) = &mut self.follower
+        if self.gone {
+            if !self.is_asked
+                && self
+                    .retaker
+                    .as_ref()
+                    .is_some_and(|retaker| retaker.is_due(now))
+            {
+                self.look_for_interface(now);
+            }
+        } else if let Some(follower) = &mut self.follower
             && follower.is_due(now)
         {
             self.queues.extend(follower.look(now));
@@ -277,12 +370,29 @@ impl Port for XdpPort {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        for queue in &mut self.queues {
-            if let Err(cause) = queue.flush() {
-                return Err(self.removed(cause));
-            }
+        match self.queues.iter_mut().try_for_each(Queue::flush) {
+            Ok(()) => Ok(()),
+            Err(cause) => self.lose(cause),
         }
-        Ok(())
+    }
+
+    fn is_away(&self) -> bool {
+        self.gone
+    }
+
+    fn look_when_asked(&mut self) {
+        self.is_asked = true;
+    }
+
+    fn look_again(&mut self, now: Instant) {
+        if self.gone
+            && self
+                .retaker
+                .as_ref()
+                .is_some_and(|retaker| retaker.is_due(now))
+        {
+            self.look_for_interface(now);
+        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -331,9 +441,6 @@ impl Port for XdpPort {
     }
 
     fn losses(&self) -> (u64, u64) {
-        self.queues.iter().fold((0, 0), |(dropped, unsent), queue| {
-            let (more, fewer) = queue.losses();
-            (dropped + more, unsent + fewer)
-        })
+        self.queues.iter().fold(self.lost, add_losses)
     }
 }

@@ -10,6 +10,7 @@ use aya::programs::ProgramError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::time::Instant;
 
+use crate::Port as _;
 use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 
@@ -24,6 +25,7 @@ use super::port::{Trust, XdpPort};
 use super::probe::Probe;
 use super::program::{Attachment, Mode, Program};
 use super::queue::{Extras, Queue};
+use super::retake::Retaker;
 use super::socket::XskSocket;
 use super::volley::Volley;
 
@@ -39,7 +41,7 @@ pub struct XdpPrepared {
     conflicts: Vec<IpAddr>,
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
-    armed: Vec<((XskSocket, Lanes), Extras)>,
+    armed: Vec<(Made, Extras)>,
     /// What listens beside them, where it can be had.
     overheard: Option<Overheard>,
 }
@@ -116,7 +118,7 @@ impl XdpPrepared {
     pub fn arm(&mut self) -> io::Result<()> {
         let name = &self.link.name;
         if self.armed.is_empty() {
-            self.overheard = self.overhear();
+            self.overheard = overhear(&self.link, &self.config.addresses);
         }
         while self.armed.len() < self.hand(0).len() {
             let (socket, lanes) = register(self.frames).map_err(|error| {
@@ -126,55 +128,14 @@ impl XdpPrepared {
             })?;
             let letters = self.program.letters();
             let extras = Extras {
-                bundles: self.bundles(),
-                volley: self.volley(&socket),
+                bundles: self.has_bundles().then(|| bundles(&self.link)).flatten(),
+                volley: volley(&self.link, &socket),
                 letters: letters.map_err(|error| explain(name, MAP, &*error))?,
             };
             self.armed.push(((socket, lanes), extras));
         }
         trim_heap();
         Ok(())
-    }
-
-    /// What listens beside the stack. Without it, neighbours that move are found when they stop answering.
-    fn overhear(&self) -> Option<Overheard> {
-        Overheard::new(self.link.index, &self.config.addresses)
-            .map_err(|error| {
-                log::warn!(
-                    "{}: going on without: neighbours that move are noticed later",
-                    explain(&self.link.name, LISTEN, &error)
-                );
-            })
-            .ok()
-    }
-
-    /// What takes frames of several segments, where the link is known to do so. Not where other processes carry the frames of a stack: they
-    /// carry packets.
-    fn bundles(&self) -> Option<Bundles> {
-        if !self.link.is_veth() || self.processes() > 1 {
-            return None;
-        }
-        let bundles = Bundles::new(self.link.index);
-        bundles
-            .inspect_err(|error| {
-                log::debug!(
-                    "XDP on {}: no frames of several segments: {error}",
-                    self.link.name
-                );
-            })
-            .ok()
-    }
-
-    /// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
-    fn volley(&self, socket: &XskSocket) -> Option<Volley> {
-        if !self.link.is_veth() {
-            return None;
-        }
-        let netns = socket.netns_cookie().map_err(Into::into);
-        let volley = netns.and_then(|netns| Volley::new(self.link.index, netns));
-        volley
-            .inspect_err(|error| log::debug!("XDP on {}: no volleys: {error}", self.link.name))
-            .ok()
     }
 
     /// Gives up sockets that were made by another process: their memory is not this one's.
@@ -238,7 +199,12 @@ impl XdpPrepared {
         );
         let ports = port_count(&self.config, bound.len())?;
         let trust = trust(&self.config, &self.link, mode.attachment);
-        let port = |queues| XdpPort::new(&self.link, queues, ports, mode, trust, &self.program);
+        let port = |queues| {
+            let mut port = XdpPort::new(&self.link, queues, ports, mode, trust, &self.program);
+            let retaker = self.retaker(&port);
+            port.outlast(retaker);
+            port
+        };
         let mut ports: Vec<XdpPort> = deal(bound, ports).into_iter().map(port).collect();
         // What one stack hears of neighbours, it tells the others.
         if let Some(first) = ports.first_mut() {
@@ -257,7 +223,69 @@ impl XdpPrepared {
     }
 }
 
+/// A socket with its frames.
+pub(super) type Made = (XskSocket, Lanes);
+
+/// What listens beside the stack. Without it, neighbours that move are found when they stop answering.
+pub(super) fn overhear(link: &Link, addresses: &[IpAddr]) -> Option<Overheard> {
+    Overheard::new(link.index, addresses)
+        .map_err(|error| {
+            log::warn!(
+                "{}: going on without: neighbours that move are noticed later",
+                explain(&link.name, LISTEN, &error)
+            );
+        })
+        .ok()
+}
+
+/// What takes frames of several segments.
+pub(super) fn bundles(link: &Link) -> Option<Bundles> {
+    let bundles = Bundles::new(link.index);
+    bundles
+        .inspect_err(|error| {
+            log::debug!(
+                "XDP on {}: no frames of several segments: {error}",
+                link.name
+            );
+        })
+        .ok()
+}
+
+/// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
+pub(super) fn volley(link: &Link, socket: &XskSocket) -> Option<Volley> {
+    if !link.is_veth() {
+        return None;
+    }
+    let netns = socket.netns_cookie().map_err(Into::into);
+    let volley = netns.and_then(|netns| Volley::new(link.index, netns));
+    volley
+        .inspect_err(|error| log::debug!("XDP on {}: no volleys: {error}", link.name))
+        .ok()
+}
+
 impl XdpPrepared {
+    /// Whether the link is known to take frames of several segments. Not where other processes carry the frames of a stack: they carry packets.
+    fn has_bundles(&self) -> bool {
+        self.link.is_veth() && self.processes() == 1
+    }
+
+    /// What opens the queues of a port anew when the interface was removed and is there again.
+    fn retaker(&self, port: &XdpPort) -> Option<Retaker> {
+        self.config.retakes.then(|| Retaker {
+            link: self.link.clone(),
+            program: Arc::clone(&self.program),
+            frames: self.frames,
+            zero_copy: self.config.zero_copy,
+            addresses: self.config.addresses.clone(),
+            bundles: port.capabilities().tx_bundle > 0,
+            shared: self.processes() > 1,
+            lost: Vec::new(),
+            listens: false,
+            due: Instant::ZERO,
+            told: None,
+        })
+    }
+
     /// What receives from queues that come later. Nothing is needed where frames of all queues come through traffic control, and several
     /// processes have their shares.
     fn follower(&self) -> Option<Follower> {
@@ -443,7 +471,7 @@ fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Progra
 }
 
 /// A socket with frames; once more with the limit on locked memory raised when that is what is in the way.
-pub(super) fn register(frames: Frames) -> io::Result<(XskSocket, Lanes)> {
+pub(super) fn register(frames: Frames) -> io::Result<Made> {
     match XskSocket::with_memory(frames) {
         Err(error) if errno(&error) == Some(libc::ENOBUFS) && raise_memlock() => {
             XskSocket::with_memory(frames)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,14 +14,16 @@ use aya::programs::xdp::XdpLink;
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use libc::c_int;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use wire::frame::MacAddr;
 use wire::ndp::{multicast_mac, solicited_node};
 
 use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
 use super::letters::{self, Letters};
 use super::syn_offload::{Clock, Offload};
-use crate::sys;
+use crate::{netlink, sys};
 
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
@@ -70,16 +72,25 @@ enum Link {
     TrafficControl(#[expect(dead_code, reason = "held, not looked at")] SchedClassifierLink),
 }
 
+/// What holds the program on an interface, and that one to what it has to receive.
+#[derive(Debug)]
+struct Hold {
+    /// Of the interface.
+    index: u32,
+    /// `None`: it is gone, or another process attached the program to it.
+    link: Option<Link>,
+    /// Keeps the interface listening to our multicast groups, and to the hardware address that it had first.
+    _memberships: Option<OwnedFd>,
+}
+
 /// The loaded program; attached until dropped, or until the process ends.
 #[derive(Debug)]
 pub(super) struct Program {
     // Goes first: nothing is steered to sockets that are going.
-    link: Mutex<Option<Link>>,
+    hold: Mutex<Hold>,
     ebpf: Mutex<Ebpf>,
     /// Our IPv4 addresses, in the order of their numbers.
     addresses4: Vec<Ipv4Addr>,
-    /// Keeps the interface listening to our multicast groups.
-    _groups: Option<OwnedFd>,
     /// Where it runs.
     pub(super) attachment: Attachment,
 }
@@ -105,11 +116,15 @@ impl Program {
             load(addresses, queues).map_err(|error| explain(interface, LOAD, &*error))?;
         let groups = groups(interface, index, addresses);
         let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
+        let hold = Hold {
+            index,
+            link: Some(Link::Xdp(link)),
+            _memberships: groups,
+        };
         Ok(Self {
-            link: Mutex::new(Some(Link::Xdp(link))),
+            hold: Mutex::new(hold),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
-            _groups: groups,
             attachment,
         })
     }
@@ -122,11 +137,15 @@ impl Program {
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let entries = entries(addresses)?;
         let (ebpf, link) = letters::attach(interface, entries, |ebpf| fill(ebpf, addresses))?;
+        let hold = Hold {
+            index,
+            link: Some(Link::TrafficControl(link)),
+            _memberships: groups(interface, index, addresses),
+        };
         Ok(Self {
-            link: Mutex::new(Some(Link::TrafficControl(link))),
+            hold: Mutex::new(hold),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
-            _groups: groups(interface, index, addresses),
             attachment: Attachment::TrafficControl,
         })
     }
@@ -167,28 +186,82 @@ impl Program {
 impl Program {
     /// Attaches the program anew: a veth end runs it in the queues that it had when that was done, and in none that came later.
     pub(super) fn attach_again(&self, interface: &str, index: u32) -> io::Result<()> {
-        let mode = match self.attachment {
-            Attachment::Native => AttachMode::Native,
-            Attachment::Generic => AttachMode::Generic,
-            Attachment::TrafficControl => return Ok(()),
-        };
-        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.attachment == Attachment::TrafficControl {
+            return Ok(());
+        }
+        let mut hold = self.hold();
         // There is room for one.
-        *link = None;
+        hold.link = None;
         let mut tries = 0;
-        let (again, _) = loop {
-            match attach(&mut ebpf, interface, index, mode) {
+        hold.link = loop {
+            match self.attach_at(interface, index) {
                 // A child that has been forked and has not begun its program keeps the first for a moment.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
                     tries += 1;
                     thread::sleep(RETRY);
                 }
-                result => break result?,
+                result => break Some(result?),
             }
         };
-        *link = Some(Link::Xdp(again));
         Ok(())
+    }
+
+    /// The interface with this index is gone.
+    pub(super) fn detach(&self, index: u32) {
+        let mut hold = self.hold();
+        if hold.index == index {
+            *hold = Hold {
+                index: 0,
+                link: None,
+                _memberships: None,
+            };
+        }
+    }
+
+    /// Attaches the program to the interface that is there instead of one that is gone, unless that has been done. It listens to the hardware
+    /// address of that one, which peers know. If the interface is shared, another process may have attached it.
+    pub(super) fn move_to(
+        &self,
+        link: &netlink::Link,
+        (addresses, mac): (&[IpAddr], MacAddr),
+        shared: bool,
+    ) -> io::Result<()> {
+        let mut hold = self.hold();
+        if hold.index == link.index {
+            return Ok(());
+        }
+        let attached = match self.attach_at(&link.name, link.index) {
+            Err(error) if shared && error.kind() == io::ErrorKind::ResourceBusy => None,
+            result => Some(result?),
+        };
+        let memberships = listen_as(groups(&link.name, link.index, addresses), link, mac)
+            .map_err(|error| explain(&link.name, JOIN, &error))?;
+        *hold = Hold {
+            index: link.index,
+            link: attached,
+            _memberships: memberships,
+        };
+        Ok(())
+    }
+
+    fn hold(&self) -> MutexGuard<'_, Hold> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attaches the program where it was attached before on an interface.
+    fn attach_at(&self, interface: &str, index: u32) -> io::Result<Link> {
+        let mut ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        let mode = match self.attachment {
+            Attachment::Native => AttachMode::Native,
+            Attachment::Generic => AttachMode::Generic,
+            Attachment::TrafficControl => {
+                let attached = letters::attach_again(&mut ebpf, interface);
+                return attached
+                    .map(Link::TrafficControl)
+                    .map_err(|error| explain(interface, ATTACH, &error));
+            }
+        };
+        attach(&mut ebpf, interface, index, mode).map(|(link, _)| Link::Xdp(link))
     }
 }
 
@@ -311,24 +384,44 @@ fn join_groups(interface: u32, addresses: &[IpAddr]) -> io::Result<Option<OwnedF
     if ours.is_empty() {
         return Ok(None);
     }
-    let socket = socket_with(
-        AddressFamily::PACKET,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = memberships()?;
     for address in ours {
         join(&socket, interface, address)?;
     }
     Ok(Some(socket))
 }
 
+/// A socket that receives nothing.
+fn memberships() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Has the device receive what is sent to `mac`, too, while the socket lives, which is made if there is none.
+fn listen_as(
+    socket: Option<OwnedFd>,
+    link: &netlink::Link,
+    mac: MacAddr,
+) -> io::Result<Option<OwnedFd>> {
+    if link.mac == mac {
+        return Ok(socket);
+    }
+    let socket = socket.map_or_else(memberships, Ok)?;
+    add_membership(&socket, link.index, libc::PACKET_MR_UNICAST, mac)?;
+    Ok(Some(socket))
+}
+
 fn join(socket: &OwnedFd, interface: u32, address: Ipv6Addr) -> io::Result<()> {
-    let [a, b, c, d, e, f] = multicast_mac(solicited_node(address)).0;
+    let group = multicast_mac(solicited_node(address));
+    add_membership(socket, interface, libc::PACKET_MR_MULTICAST, group)
+}
+
+fn add_membership(socket: &OwnedFd, interface: u32, kind: c_int, mac: MacAddr) -> io::Result<()> {
+    let [a, b, c, d, e, f] = mac.0;
     let group = libc::packet_mreq {
         mr_ifindex: i32::try_from(interface)
             .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
-        mr_type: libc::PACKET_MR_MULTICAST as u16,
+        mr_type: kind as u16,
         mr_alen: 6,
         mr_address: [a, b, c, d, e, f, 0, 0],
     };

@@ -8,6 +8,7 @@ use wire::frame::{RxFrame, RxMeta, TxMeta};
 use super::bundles::Bundles;
 use super::lanes::Lanes;
 use super::letters::Letters;
+use super::retake::Lost;
 use super::socket::{Kick, XskSocket};
 use super::volley::{Fired, Volley};
 
@@ -61,6 +62,14 @@ impl Queue {
             letters,
             rests: false,
             lost: 0,
+        }
+    }
+
+    /// What is left of it when its interface is gone.
+    pub(super) fn into_lost(self) -> Lost {
+        Lost {
+            number: self.number,
+            letters: self.letters,
         }
     }
 

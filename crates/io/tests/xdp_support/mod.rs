@@ -121,7 +121,17 @@ pub struct Pair {
 impl Pair {
     /// With `queues` queues each way on both ends.
     pub fn new(queues: u32) -> Self {
-        let (ours, peer) = (Namespace::new(), Namespace::new());
+        let pair = Self {
+            ours: Namespace::new(),
+            peer: Namespace::new(),
+        };
+        pair.make(queues);
+        pair
+    }
+
+    /// Makes both ends, in these namespaces, once more.
+    pub fn make(&self, queues: u32) {
+        let Self { ours, peer } = self;
         let count = format!("numrxqueues {queues} numtxqueues {queues}");
         ours.ip(&format!(
             "link add xdp0 {count} type veth peer name peer0 {count} netns {}",
@@ -133,7 +143,6 @@ impl Pair {
         peer.ip(&format!("address add {PEER6}/64 dev peer0 nodad"));
         ours.ip("link set xdp0 up");
         peer.ip("link set peer0 up");
-        Self { ours, peer }
     }
 
     /// Hardware address of the peer.

@@ -187,6 +187,18 @@ impl Inline {
         self.note(ended)
     }
 
+    pub(super) fn is_away(&self) -> bool {
+        self.runner.is_away()
+    }
+
+    pub(super) fn look_when_asked(&mut self) {
+        self.runner.look_when_asked();
+    }
+
+    pub(super) fn look_again(&mut self) {
+        self.runner.look_again();
+    }
+
     pub(super) fn is_asked(&self) -> bool {
         self.runner.is_asked()
     }
@@ -216,6 +228,9 @@ impl Inline {
 
     pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
         self.begin_call()?;
+        if self.runner.is_away() {
+            return Err(Errno::ENETDOWN);
+        }
         Ok(self.runner.connect(request)?)
     }
 

@@ -130,6 +130,28 @@ impl Driver {
         }
     }
 
+    /// Whether the link is gone for now. A stack thread sees to that by itself.
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.is_away(),
+            Self::Paired(_) => false,
+        }
+    }
+
+    /// From now on it looks whether the link is there again in [`Driver::look_again`] alone.
+    pub(crate) fn look_when_asked(&mut self) {
+        if let Self::Inline(driver) = self {
+            driver.look_when_asked();
+        }
+    }
+
+    /// Looks whether the link is there again.
+    pub(crate) fn look_again(&mut self) {
+        if let Self::Inline(driver) = self {
+            driver.look_again();
+        }
+    }
+
     /// Whether another process asks for the queue, and the stack could go on without. A stack thread keeps it.
     pub(crate) fn is_asked(&self) -> bool {
         match self {

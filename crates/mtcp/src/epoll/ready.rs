@@ -27,6 +27,8 @@ impl Context {
                 .pipes
                 .get(pipe)
                 .map_or(Events::empty(), |pipe| pipe.readiness(socket.flags)),
+            // Nobody comes any more, and nobody who asks would hear of anybody: not a reason to accept again and again.
+            Body::Listener(_) if down => Events::empty(),
             _ if down => OVER | Events::ERR,
             // Neither connected nor listening: Linux has always said so.
             Body::Idle => WRITABLE | Events::HUP,
