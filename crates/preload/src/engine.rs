@@ -277,7 +277,14 @@ impl Engine {
 
     /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
     pub(crate) fn arm(&mut self) {
-        if self.is_borrowed() || !self.has_listener() || !matches!(self.stage, Stage::Idle) {
+        if self.has_listener() {
+            self.arm_early();
+        }
+    }
+
+    /// The same for a program that gives up what opening the link takes and keeps what listening takes: it is about to.
+    pub(crate) fn arm_early(&mut self) {
+        if self.is_borrowed() || rules().is_none() || !matches!(self.stage, Stage::Idle) {
             return;
         }
         // What fails here fails again when the stack starts, which tells.

@@ -28,6 +28,7 @@ mod private;
 mod pump;
 mod queue;
 mod real;
+mod rights;
 mod rules;
 mod slots;
 mod socket;

@@ -12,8 +12,8 @@ use mtcp::signals;
 
 use crate::carry::{self, Carrier};
 use crate::inside::{self, Side};
-use crate::real;
 use crate::slots::{self, Slot};
+use crate::{real, rights};
 
 /// Where they begin, if the process may have as many.
 const FIRST: c_int = 512;
@@ -72,7 +72,11 @@ pub(crate) fn make<T: Send>(body: impl FnOnce() -> T + Send) -> io::Result<(T, V
         thread::scope(|scope| {
             let (numbers, far) = (&reserved.numbers[..], far.number());
             let opener = thread::Builder::new().name("mtcp-opener".into());
-            let handle = opener.spawn_scoped(scope, move || apart(far, numbers, body))?;
+            let open = move || {
+                rights::take();
+                apart(far, numbers, body)
+            };
+            let handle = opener.spawn_scoped(scope, open)?;
             let settled = settle_all(&near, &mut kept);
             let made = handle.join().unwrap_or_else(|_| Err(gone()));
             settled.and(made)

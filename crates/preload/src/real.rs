@@ -11,6 +11,7 @@ use libc::{
 
 use crate::inside::{self, Side};
 use crate::private;
+use crate::rights::{Header, Sets};
 
 /// Finds the next definition of `name` after this library's.
 #[cold]
@@ -103,6 +104,7 @@ real! {
     fn freeifaddrs(list: *mut ifaddrs) -> ();
     fn vdprintf(fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
+    fn capset(header: *mut Header, data: *const Sets) -> c_int;
     fn setuid(uid: uid_t) -> c_int;
     fn setgid(gid: gid_t) -> c_int;
     fn setreuid(real: uid_t, effective: uid_t) -> c_int;

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,6 +120,40 @@ static void cleared(void)
     int fd = listener(8);
     say("ready");
     echo(accepted(fd));
+}
+
+/* --- dropped: capabilities are given up before there is a listener; became: by another user, who kept them --- */
+
+extern int capset(cap_user_header_t header, const cap_user_data_t sets);
+
+static void keep(unsigned permitted, unsigned effective)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2] = {{effective, permitted, 0}, {0, 0, 0}};
+    need(capset(&header, sets) == 0, "capset");
+}
+
+static void serve_one(void)
+{
+    int fd = listener(8);
+    say("ready");
+    echo(accepted(fd));
+}
+
+static void dropped(void)
+{
+    unsigned low = 1u << CAP_NET_BIND_SERVICE;
+    keep(low, low);
+    serve_one();
+}
+
+static void became(void)
+{
+    unsigned low = 1u << CAP_NET_BIND_SERVICE;
+    need(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0, "keep capabilities");
+    need(setresuid(65534, 65534, 0) == 0, "become another user");
+    keep(low, low);
+    serve_one();
 }
 
 /* --- ended: the end of the program waits for no peer that does nothing --- */
@@ -297,6 +333,7 @@ static const struct {
     {"descriptors", descriptors}, {"many", many},     {"cleared", cleared}, {"ended", ended},
     {"gone", gone},               {"memory", memory}, {"quiet", quiet},     {"served", served},
     {"refused", refused},         {"later", later},   {"outlasted", outlasted},
+    {"dropped", dropped},         {"became", became},
 };
 
 int main(int count, char **words)

@@ -114,6 +114,18 @@ fn a_program_that_empties_its_environment_is_served() {
 }
 
 #[test]
+fn a_program_that_gives_up_capabilities_before_it_listens_is_served() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    for name in ["dropped", "became"] {
+        let server = start(case(&site, name));
+        exchange(&site);
+        fine(server.finish(WITHIN));
+    }
+}
+
+#[test]
 fn the_end_of_a_program_does_not_wait_for_that_of_its_peer() {
     let Some(site) = Site::new(&["cc"]) else {
         return;

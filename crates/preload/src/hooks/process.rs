@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use libc::{gid_t, uid_t};
 
 use super::hooks;
+use crate::rights::{self, Header, Sets};
 use crate::{engine, exit, real};
 
 hooks! {
@@ -62,6 +63,18 @@ hooks! {
         before_drop();
         // SAFETY: the same arguments.
         unsafe { real::initgroups(user, group) }
+    }
+
+    /// capset(2).
+    fn capset(header: *mut Header, data: *const Sets) -> c_int {
+        // SAFETY: the caller's promise: a header, and as many sets as its version has, or NULL.
+        if unsafe { rights::gives_up(header, data) }
+            && let Ok(mut engine) = engine::lock()
+        {
+            engine.arm_early();
+        }
+        // SAFETY: the same arguments.
+        unsafe { real::capset(header, data) }
     }
 
     /// _exit(2).
