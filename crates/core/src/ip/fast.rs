@@ -1,5 +1,5 @@
 //! Prediction of the headers below TCP: what nearly every frame carries, in a few comparisons. Whatever is taken here,
-//! [`Net::input`] takes as well.
+//! [`Net::input`] takes as well; nothing is while that has to note where frames come from.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -38,6 +38,9 @@ impl Net {
     /// The segment in a frame that came on `port`: IPv4 without options and in one piece, from another host to us. `None` says nothing.
     #[inline(always)]
     pub fn predicted<'a>(&self, port: PortId, frame: &RxFrame<'a>) -> Option<Datagram<'a>> {
+        if self.neighbours.notes_guests() {
+            return None;
+        }
         let link = self.addresses.link(port)?;
         let packet = PlainIpv4::parse(unwrap(link, frame.bytes)?)?;
         let fits =

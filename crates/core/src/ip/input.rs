@@ -134,6 +134,7 @@ impl Net {
         self.check_ipv4(at, &header)?;
         let (src, dst) = (IpAddr::V4(header.src), IpAddr::V4(header.dst));
         if header.protocol == Protocol::TCP && !header.is_fragment() {
+            self.note_sender(at, src);
             return Ok(tcp(at, src, dst, header.ecn(), payload));
         }
         let head = bytes
@@ -234,6 +235,7 @@ impl Net {
         self.check_ipv6_source(at, &header, rest, counters)?;
         let (src, dst) = (IpAddr::V6(header.src), IpAddr::V6(header.dst));
         if header.next_header == Protocol::TCP && !header.dst.is_multicast() {
+            self.note_sender(at, src);
             return Ok(tcp(at, src, dst, header.ecn(), rest));
         }
         let upper = match ipv6::upper_layer(header.next_header, rest) {
@@ -257,6 +259,14 @@ impl Net {
             pointer: upper.pointer,
         };
         self.deliver(at, packet, counters)
+    }
+
+    /// Where a segment came from, if whoever answers may not ask.
+    #[inline(always)]
+    fn note_sender(&mut self, at: &Arrival, src: IpAddr) {
+        if self.neighbours.notes_guests() {
+            self.neighbours.note_guest(at.now, at.port, src, at.src);
+        }
     }
 
     fn check_ipv6_destination(&self, at: &Arrival, dst: Ipv6Addr) -> Result<(), Drop> {

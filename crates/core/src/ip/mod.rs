@@ -430,9 +430,10 @@ impl Net {
     }
 
     /// The peer acknowledged something new: the path works (RFC 4861 §7.3.1).
-    pub fn confirm(&mut self, now: Instant, path: &Path) {
+    pub fn confirm(&mut self, now: Instant, path: &Path, counters: &mut Counters) {
         if path.known.is_none() {
-            self.neighbours.confirm(now, path.port, path.next_hop);
+            let (port, next_hop) = (path.port, path.next_hop);
+            self.neighbours.confirm(now, port, next_hop, counters);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::arena::Slots;
 use crate::counters::Counters;
 use crate::id::PortId;
 use crate::list::{Link, List};
+use crate::neigh::guests::Guests;
 use crate::wheel::Wheel;
 
 mod room;
@@ -146,6 +147,7 @@ pub struct Cache {
     known: [Option<Known>; KNOWN],
     ended: VecDeque<Ended>,
     questions: Questions,
+    guests: Guests,
     /// Those being asked.
     incomplete: u32,
     /// State of the generator of reachable times.
@@ -185,6 +187,7 @@ impl Cache {
             known: [None; KNOWN],
             ended: VecDeque::new(),
             questions: Questions::new(max),
+            guests: Guests::default(),
             incomplete: 0,
             jitter,
         })
@@ -214,14 +217,14 @@ impl Cache {
         addr: IpAddr,
         counters: &mut Counters,
     ) -> Lookup {
-        let Some(slot) = self.find(port, addr) else {
-            return match self.create_unknown(now, port, addr, counters) {
-                Some(slot) => Lookup::Pending {
-                    slot,
-                    solicit: self.may_ask(now, slot),
-                },
-                None => Lookup::Failed,
-            };
+        let found = self.find(port, addr);
+        if self.guests.are_noted()
+            && let Some(mac) = self.find_guest(now, port, addr, found)
+        {
+            return Lookup::Ready(mac);
+        }
+        let Some(slot) = found else {
+            return self.begin(now, port, addr, counters);
         };
         let entry = &self.entries[slot as usize];
         match entry.state {
@@ -258,9 +261,12 @@ impl Cache {
 
     /// Something from the neighbour proves that our packets reach it (RFC 4861 §7.3.1).
     /// RFC 4861 §7.3.3-1.
-    pub fn confirm(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+    pub fn confirm(&mut self, now: Instant, port: PortId, addr: IpAddr, counters: &mut Counters) {
         let known = self.find_known(port, addr).map(|known| known.slot);
-        let slot = known.or_else(|| self.find(port, addr));
+        let mut slot = known.or_else(|| self.find(port, addr));
+        if self.guests.are_noted() {
+            slot = self.confirm_guest(now, port, addr, slot, counters);
+        }
         let Some(slot) = slot else {
             return;
         };

@@ -3,4 +3,5 @@
 pub mod announce;
 pub mod arp;
 pub mod cache;
+mod guests;
 pub mod ndp;

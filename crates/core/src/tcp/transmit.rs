@@ -343,7 +343,8 @@ impl Conn<'_> {
         }
         if self.has(Flags::PROGRESS) {
             self.clear(Flags::PROGRESS);
-            self.sh.net.confirm(now, &self.cold.path);
+            let sh = &mut *self.sh;
+            sh.net.confirm(now, &self.cold.path, &mut sh.counters);
         }
         let sh = &mut *self.sh;
         match sh.net.resolve(now, &self.cold.path, &mut sh.counters) {

@@ -135,3 +135,30 @@ fn an_ordinary_segment_is_predicted() {
     assert_eq!(*predicted.payload, [0x5a; 20]);
     assert!(bench.net.predicted(PortId(1), &frame).is_none());
 }
+
+/// A network full of invented hosts: whoever is new is answered to where its segment came from, and every segment is looked at for that.
+#[test]
+fn while_a_flood_uses_up_the_questions_senders_are_noted() {
+    let mut config = base_config();
+    config.max_neighbours = 16;
+    for (dst, segment) in [
+        (IpAddr::from(PEER4), ipv4(Protocol::TCP, &[0; 20])),
+        (IpAddr::from(PEER6), ipv6(Protocol::TCP, &[0; 20])),
+    ] {
+        let mut bench = Bench::with(&config);
+        for n in 3..100 {
+            bench.send(IpAddr::from([10, 0, 0, n]), b"x");
+        }
+        let received = RxFrame {
+            bytes: &segment,
+            meta: RxMeta::default(),
+        };
+        assert!(bench.net.predicted(PORT, &received).is_none());
+        assert!(matches!(bench.input(&segment), Input::Tcp(_)));
+        bench.sent();
+        let path = bench.net.path(dst, None).unwrap();
+        let found = bench.net.resolve(bench.now, &path, &mut bench.counters);
+        assert_eq!(found, Resolution::Ready(PEER));
+        assert!(bench.sent().is_empty(), "nobody is asked");
+    }
+}

@@ -161,7 +161,7 @@ fn static_neighbours_are_never_asked_for() {
     let mut bench = Bench::with(&config);
     let resolve = |bench: &mut Bench, dst: &str| {
         let path = bench.net.path(dst.parse().unwrap(), None).unwrap();
-        bench.net.confirm(bench.now, &path);
+        bench.net.confirm(bench.now, &path, &mut bench.counters);
         bench.net.resolve(bench.now, &path, &mut bench.counters)
     };
     assert_eq!(resolve(&mut bench, "10.0.0.2"), Resolution::Ready(mac(1)));

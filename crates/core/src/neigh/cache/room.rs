@@ -14,8 +14,8 @@ use crate::id::PortId;
 use crate::limit::RateLimiter;
 use crate::list::Link;
 
-use super::state::{Class, UNPROVEN};
-use super::{Cache, Entry, RETRANS, State, hash};
+use super::state::{Class, UNPROVEN, UNUSED};
+use super::{Cache, Entry, Lookup, RETRANS, State, hash};
 
 /// Questions a second about neighbours that we know nothing of, in the long run.
 const RATE: u32 = 512;
@@ -66,6 +66,74 @@ impl Cache {
             entry.asked = Some(now);
         }
         allowed
+    }
+
+    /// Begins to ask for a neighbour, as far as that many may be asked for.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        counters: &mut Counters,
+    ) -> Lookup {
+        let Some(slot) = self.create_unknown(now, port, addr, counters) else {
+            self.guests.expect(now);
+            return Lookup::Failed;
+        };
+        let solicit = self.may_ask(now, slot);
+        if !solicit {
+            self.guests.expect(now);
+        }
+        Lookup::Pending { slot, solicit }
+    }
+
+    /// Whether frames that come are to be noted.
+    #[inline(always)]
+    pub fn notes_guests(&self) -> bool {
+        self.guests.are_noted()
+    }
+
+    /// A frame from `mac` brought a packet of `addr`.
+    #[cold]
+    pub fn note_guest(&mut self, now: Instant, port: PortId, addr: IpAddr, mac: MacAddr) {
+        let hash = hash(&self.hasher, port, addr);
+        self.guests.note(now, hash, port, addr, mac);
+    }
+
+    /// Where a neighbour is that nobody was asked about, who is in `slot`, if anywhere.
+    #[cold]
+    pub(super) fn find_guest(
+        &self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        slot: Option<u32>,
+    ) -> Option<MacAddr> {
+        let is_stranger = slot.is_none_or(|slot| {
+            let entry = &self.entries[slot as usize];
+            entry.state == State::Incomplete && entry.asked.is_none()
+        });
+        let hash = hash(&self.hasher, port, addr);
+        let place = || self.guests.find(now, hash, port, addr);
+        is_stranger.then(place).flatten()
+    }
+
+    /// A peer acknowledged what was sent to where its frames come from: it is there. Its entry, if there is room for one.
+    #[cold]
+    pub(super) fn confirm_guest(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        addr: IpAddr,
+        slot: Option<u32>,
+        counters: &mut Counters,
+    ) -> Option<u32> {
+        let Some(mac) = self.find_guest(now, port, addr, slot) else {
+            return slot;
+        };
+        let slot = slot.or_else(|| self.create(now, port, addr, &UNUSED, counters))?;
+        self.learn(now, slot, mac, true);
+        Some(slot)
     }
 
     /// A connection got on with a neighbour: others cannot take its place.

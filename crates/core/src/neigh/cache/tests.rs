@@ -55,6 +55,10 @@ impl Bench {
             .resolve(self.now, PORT, addr(n), &mut self.counters)
     }
 
+    fn confirm(&mut self, addr: IpAddr) {
+        self.cache.confirm(self.now, PORT, addr, &mut self.counters);
+    }
+
     fn meet(&mut self, n: u16, mac: MacAddr) {
         self.cache
             .on_solicitation(self.now, PORT, addr(n), mac, &mut self.counters);
@@ -265,18 +269,18 @@ fn confirmation_from_above_keeps_a_neighbour_reachable() {
     let mut bench = Bench::in_state(State::Reachable);
     for _ in 0..20 {
         bench.run(Duration::from_secs(10));
-        bench.cache.confirm(bench.now, PORT, addr(1));
+        bench.confirm(addr(1));
         assert_eq!(bench.state(), State::Reachable);
     }
     for state in [State::Stale, State::Delay, State::Probe] {
         let mut bench = Bench::in_state(state);
-        bench.cache.confirm(bench.now, PORT, addr(1));
+        bench.confirm(addr(1));
         assert_eq!(bench.state(), State::Reachable);
         assert_eq!(bench.run(Duration::from_secs(10)), []);
     }
     for state in [State::Incomplete, State::Failed] {
         let mut bench = Bench::in_state(state);
-        bench.cache.confirm(bench.now, PORT, addr(1));
+        bench.confirm(addr(1));
         assert_eq!(bench.state(), state);
     }
 }
@@ -297,7 +301,7 @@ fn a_doubted_neighbour_is_asked_at_once_and_then_everybody() {
 #[test]
 fn a_neighbour_that_lives_is_not_doubted() {
     let mut bench = Bench::in_state(State::Reachable);
-    bench.cache.confirm(bench.now, PORT, addr(1));
+    bench.confirm(addr(1));
     bench.now += Duration::from_millis(900);
     bench.cache.doubt(bench.now, PORT, addr(1));
     assert_eq!(bench.state(), State::Reachable);
@@ -469,7 +473,7 @@ proptest! {
                     let what = Advertisement { mac: Some(if b { B } else { A }), solicited, override_flag };
                     bench.cache.advertise(bench.now, PORT, addr(n), what);
                 }
-                Op::Confirm(n) => bench.cache.confirm(bench.now, PORT, addr(n)),
+                Op::Confirm(n) => bench.confirm(addr(n)),
                 Op::Wait(millis) => { bench.run(Duration::from_millis(millis)); }
             }
             while let Some(ended) = bench.cache.pop_ended() {

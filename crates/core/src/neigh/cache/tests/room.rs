@@ -18,7 +18,7 @@ fn who_has_connections_stays_whoever_wants_to_be_known() {
             },
         );
         if n > 1 {
-            bench.cache.confirm(bench.now, PORT, addr(n));
+            bench.confirm(addr(n));
         }
     }
     bench.run(Duration::from_secs(50));
@@ -93,7 +93,7 @@ fn a_flood_leaves_questions_for_who_was_known() {
         override_flag: true,
     };
     bench.cache.advertise(bench.now, PORT, addr(5_000), answer);
-    bench.cache.confirm(bench.now, PORT, addr(5_000));
+    bench.confirm(addr(5_000));
     bench.run(Duration::from_secs(46));
     bench.resolve(5_000);
     let mut about = Vec::new();
@@ -112,4 +112,57 @@ fn a_flood_leaves_questions_for_who_was_known() {
         [Some(A), Some(A), Some(A), None, None, None],
         "by unicast, then of everybody"
     );
+}
+
+/// A cache for which a flood has used up the questions.
+fn flooded(places: u32) -> Bench {
+    let mut bench = Bench::new(places);
+    bench.cache.note_guest(bench.now, PORT, addr(5_000), B);
+    assert!(!bench.cache.notes_guests(), "nobody is noted without need");
+    flood(&mut bench, 4_000, 2_000);
+    assert!(bench.cache.notes_guests());
+    bench
+}
+
+#[test]
+fn in_a_flood_a_new_neighbour_is_where_its_frames_come_from() {
+    let mut bench = flooded(1_024);
+    assert!(!matches!(bench.resolve(5_000), Lookup::Ready(_)));
+    bench.cache.note_guest(bench.now, PORT, addr(5_000), A);
+    assert_eq!(bench.resolve(5_000), Lookup::Ready(A));
+    bench.confirm(addr(5_000));
+    let reachable = Some((State::Reachable, A));
+    assert_eq!(bench.cache.state(PORT, addr(5_000)), reachable);
+    bench.cache.note_guest(bench.now, PORT, addr(5_000), B);
+    assert_eq!(bench.resolve(5_000), Lookup::Ready(A), "it is known");
+    bench.run(Duration::from_secs(10));
+    bench.cache.note_guest(bench.now, PORT, addr(5_001), A);
+    assert!(!bench.cache.notes_guests(), "it is over");
+    let asks = bench.resolve(5_001);
+    assert!(matches!(asks, Lookup::Pending { solicit: true, .. }));
+}
+
+#[test]
+fn what_an_acknowledgement_proves_wakes_who_waited() {
+    let mut bench = flooded(16_384);
+    let mut waits = |n: &u16| match bench.resolve(*n) {
+        Lookup::Pending { slot, .. } => bench.cache.entries[slot as usize].asked.is_none(),
+        _ => false,
+    };
+    let n = (0..4_000).find(|n| waits(n)).unwrap();
+    bench.cache.note_guest(bench.now, PORT, addr(n), A);
+    bench.confirm(addr(n));
+    let ended = bench.cache.pop_ended().unwrap();
+    assert_eq!((ended.addr, ended.mac), (addr(n), Some(A)));
+}
+
+#[test]
+fn who_was_asked_for_answers_itself_also_in_a_flood() {
+    let mut bench = Bench::new(1_024);
+    bench.resolve(5_000);
+    flood(&mut bench, 4_000, 500);
+    bench.cache.note_guest(bench.now, PORT, addr(5_000), A);
+    assert!(matches!(bench.resolve(5_000), Lookup::Pending { .. }));
+    bench.confirm(addr(5_000));
+    assert!(matches!(bench.resolve(5_000), Lookup::Pending { .. }));
 }
