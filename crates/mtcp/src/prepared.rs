@@ -144,8 +144,9 @@ impl Prepared {
         Self::make(config, Part::Executor(left))
     }
 
-    fn make(config: Config, part: Part) -> Result<Self, SetupError> {
+    fn make(mut config: Config, part: Part) -> Result<Self, SetupError> {
         config.check()?;
+        config.fit();
         config.check_addresses()?;
         let spec = config.link()?;
         let processors = processors(&config)?;

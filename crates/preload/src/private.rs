@@ -1,4 +1,5 @@
-//! Descriptors of the library's own. They have high numbers: programs count on the low ones.
+//! Descriptors of the library's own. Their numbers are those that the program does not use: from its limit on (RLIMIT_NOFILE), which is raised
+//! for the moment, so that `dup2` onto them fails as without the library; the highest ones where it cannot be raised.
 //!
 //! Each is noted where it is made. What opens the link makes many, in crates that know nothing of this: so it runs on a thread whose
 //! descriptors are its own (`make`), and what it leaves open moves to numbers that were reserved among the program's before (`carry`).
@@ -15,12 +16,12 @@ use crate::inside::{self, Side};
 use crate::slots::{self, Slot};
 use crate::{real, rights};
 
-/// Where they begin, if the process may have as many.
-const FIRST: c_int = 512;
+/// They end at the latest here: a `fork` copies all numbers below the highest one.
+const LAST: u64 = 16 << 10;
 /// As many as opening a link may leave: a few for each of many queues ...
 const MOST: usize = 512;
 /// ... and at least, for one queue.
-const LEAST: usize = 48;
+const LEAST: usize = 24;
 /// Numbers that are left for what is made later.
 const LATER: usize = 16;
 /// CLOSE_RANGE_UNSHARE of linux/close_range.h.
@@ -31,7 +32,8 @@ pub(crate) fn own(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }
-    let high = duplicate(fd, first());
+    let above = Above::program();
+    let high = duplicate(fd, above.first);
     if high < 0 {
         slots::set(fd, Slot::Private);
         return fd;
@@ -64,7 +66,8 @@ pub(crate) fn sweep() {
 /// # Errors
 /// No threads, no descriptors, or a kernel that cannot keep them apart.
 pub(crate) fn make<T: Send>(body: impl FnOnce() -> T + Send) -> io::Result<(T, Vec<c_int>)> {
-    let reserved = Reserved::new()?;
+    let above = Above::program();
+    let reserved = Reserved::new(above.first)?;
     let (near, far) = Carrier::pair()?;
     let mut kept = Vec::new();
     // Handlers of the program wait until the thread is done: the engine is not there for them meanwhile.
@@ -152,10 +155,13 @@ fn isolate(numbers: &[c_int]) -> io::Result<()> {
         }
         // Something that may be written to: it may come to stand for stderr.
         let filler = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
-        for number in (0..=last).filter(|number| !reserved(number)) {
-            if !is_open(number) {
-                check(real::dup3(filler, number, libc::O_CLOEXEC))?;
-            }
+        let has =
+            |number: &c_int| *number < 3 || *number == filler || kept.binary_search(number).is_ok();
+        for number in (0..=last).filter(|number| !reserved(number) && !has(number)) {
+            check(real::dup3(filler, number, libc::O_CLOEXEC))?;
+        }
+        for number in (0..3).filter(|number| !is_open(*number)) {
+            check(real::dup3(filler, number, libc::O_CLOEXEC))?;
         }
         if reserved(&filler) {
             real::close(filler);
@@ -195,14 +201,13 @@ struct Reserved {
 }
 
 impl Reserved {
-    fn new() -> io::Result<Self> {
+    fn new(above: c_int) -> io::Result<Self> {
         // SAFETY: makes a descriptor; no memory is involved.
         let any = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
         let any = own(any);
         let mut reserved = Self {
             numbers: Vec::with_capacity(MOST),
         };
-        let above = first();
         while reserved.numbers.len() < MOST {
             match duplicate(any, above) {
                 number if number >= 0 && slots::set(number, Slot::Private) => {
@@ -219,7 +224,7 @@ impl Reserved {
             reserved.give_up_but(&[]);
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        let later = reserved.numbers.len().saturating_sub(LATER);
+        let later = reserved.numbers.len().saturating_sub(LATER).max(LEAST);
         if reserved.numbers.len() < MOST {
             reserved.numbers.drain(later..).for_each(free);
         }
@@ -238,16 +243,81 @@ fn free(number: c_int) {
     unsafe { real::close(number) };
 }
 
-/// Where numbers of the library's own begin.
-fn first() -> c_int {
+/// Room for numbers above those of the program, for as long as this lives.
+#[derive(Debug)]
+struct Above {
+    /// Where they begin.
+    first: c_int,
+    /// The limit of the program, and the one that took its place.
+    limits: Option<[libc::rlimit; 2]>,
+}
+
+impl Above {
+    fn program() -> Self {
+        let Some(program) = limit() else {
+            return Self::below(LAST);
+        };
+        let soft = program.rlim_cur;
+        let room = soft.saturating_add(MOST as u64 + LATER as u64);
+        let raised = libc::rlimit {
+            rlim_cur: room.min(program.rlim_max),
+            ..program
+        };
+        let is_enough = raised.rlim_cur - soft >= (LEAST + LATER) as u64;
+        if soft < LAST && is_enough && set_limit(&raised) {
+            return Self {
+                first: number(soft),
+                limits: Some([program, raised]),
+            };
+        }
+        Self::below(soft)
+    }
+
+    /// The highest ones below a limit, which is not raised.
+    fn below(limit: u64) -> Self {
+        let end = limit.min(LAST);
+        let least = end.saturating_sub((LEAST + LATER + 4) as u64);
+        let first = end.saturating_sub(2 * MOST as u64).max(end / 2).min(least);
+        Self {
+            first: number(first),
+            limits: None,
+        }
+    }
+}
+
+impl Drop for Above {
+    fn drop(&mut self) {
+        if let Some([program, raised]) = &self.limits
+            // Unless the program has set it meanwhile.
+            && limit().is_some_and(|now| now.rlim_cur == raised.rlim_cur)
+        {
+            set_limit(program);
+        }
+    }
+}
+
+/// Whether a number is none that the program may have.
+pub(crate) fn is_beyond(fd: c_int) -> bool {
+    limit().is_some_and(|limit| u64::try_from(fd).is_ok_and(|fd| fd >= limit.rlim_cur))
+}
+
+fn number(value: u64) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+fn limit() -> Option<libc::rlimit> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: room for a limit.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    let half = c_int::try_from(limit.rlim_cur / 2).unwrap_or(c_int::MAX);
-    if known { half.min(FIRST) } else { FIRST }
+    known.then_some(limit)
+}
+
+fn set_limit(limit: &libc::rlimit) -> bool {
+    // SAFETY: a limit.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, std::ptr::from_ref(limit)) == 0 }
 }
 
 fn duplicate(fd: c_int, above: c_int) -> c_int {
@@ -279,7 +349,7 @@ mod tests {
         let (file, kept) = inside::run(|| make(|| File::open("/proc/version"))).unwrap();
         let mut file = file.unwrap();
         assert_eq!(kept, [file.as_raw_fd()]);
-        assert!(file.as_raw_fd() >= first());
+        assert!(is_beyond(file.as_raw_fd()) || file.as_raw_fd() >= Above::program().first);
         assert_eq!(slots::look(file.as_raw_fd()), Slot::Private);
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();

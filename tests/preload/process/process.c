@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,6 +277,30 @@ static void served(void)
     echo(accepted(fd));
 }
 
+/* --- numbers: every one that the program may have is its own --- */
+
+static void numbers(void)
+{
+    struct rlimit limit;
+    int fd = listener(8);
+    struct pollfd wait = {fd, POLLIN, 0};
+    /* Starts the stack. */
+    poll(&wait, 1, 0);
+    say("ready");
+    echo(accepted(fd));
+    need(getrlimit(RLIMIT_NOFILE, &limit) == 0, "limit");
+    int file = open("/dev/null", O_RDONLY), end = limit.rlim_cur;
+    for (int to = file + 1; to < end; to++)
+        need(dup2(file, to) == to, "dup2");
+    need(dup2(file, end) < 0 && errno == EBADF, "dup2 beyond the limit");
+    for (int number = file + 1; number < end; number++)
+        need(close(number) == 0, "close");
+    need(fcntl(file, F_DUPFD, end - 1) == end - 1, "F_DUPFD");
+    need(fcntl(file, F_DUPFD, end) < 0 && errno == EINVAL, "F_DUPFD beyond the limit");
+    say("ready");
+    echo(accepted(fd));
+}
+
 /* --- refused: ways past the library --- */
 
 static void refused(void)
@@ -330,10 +355,20 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"descriptors", descriptors}, {"many", many},     {"cleared", cleared}, {"ended", ended},
-    {"gone", gone},               {"memory", memory}, {"quiet", quiet},     {"served", served},
-    {"refused", refused},         {"later", later},   {"outlasted", outlasted},
-    {"dropped", dropped},         {"became", became},
+    {"descriptors", descriptors},
+    {"many", many},
+    {"cleared", cleared},
+    {"ended", ended},
+    {"gone", gone},
+    {"memory", memory},
+    {"quiet", quiet},
+    {"served", served},
+    {"refused", refused},
+    {"later", later},
+    {"outlasted", outlasted},
+    {"dropped", dropped},
+    {"became", became},
+    {"numbers", numbers},
 };
 
 int main(int count, char **words)

@@ -199,6 +199,20 @@ fn calls_that_succeed_leave_errno_alone() {
     fine(server.finish(WITHIN));
 }
 
+/// A case of `process.c`, started by these words.
+fn limited(site: &Site, words: &str, name: &str) -> Command {
+    let mut words = words.split_whitespace();
+    let first = programs::find(words.next().unwrap()).unwrap();
+    let mut limited = site.lab().ours().command(first);
+    limited.args(words);
+    let command = case(site, name);
+    let rest = command.get_args().map(ToOwned::to_owned);
+    // The command enters the namespace, which this one does already: what comes behind it.
+    let program = if baseline() { "process" } else { "mtcp" };
+    limited.args(rest.skip_while(|word| !word.to_string_lossy().ends_with(program)));
+    limited
+}
+
 /// Where memory may not be locked, the limit is raised, also below the library: its own calls say why they fail.
 #[test]
 fn frames_are_registered_in_spite_of_a_limit_on_locked_memory() {
@@ -208,19 +222,68 @@ fn frames_are_registered_in_spite_of_a_limit_on_locked_memory() {
     if baseline() {
         return;
     }
-    let mut limited = site
-        .lab()
-        .ours()
-        .command(programs::find("setpriv").unwrap());
-    limited.args(["--bounding-set", "-ipc_lock", "prlimit", "--memlock=65536:"]);
-    let command = case(&site, "served");
-    let words = command.get_args().map(ToOwned::to_owned);
-    // The command enters the namespace, which this one does already: what comes behind it.
-    let mut words = words.skip_while(|word| !word.to_string_lossy().ends_with("mtcp"));
-    limited.arg(words.next().unwrap()).args(words);
-    let server = start(limited);
+    let words = "setpriv --bounding-set -ipc_lock prlimit --memlock=65536:";
+    let server = start(limited(&site, words, "served"));
     exchange(&site);
     fine(server.finish(WITHIN));
+}
+
+#[test]
+fn every_number_below_the_limit_is_the_programs() {
+    let Some(site) = Site::new(&["cc", "prlimit"]) else {
+        return;
+    };
+    let mut server = start(limited(&site, "prlimit --nofile=1024:2048", "numbers"));
+    exchange(&site);
+    server.wait_for("ready", PROMPT);
+    exchange(&site);
+    fine(server.finish(WITHIN));
+}
+
+#[test]
+fn a_process_with_64_descriptors_is_served() {
+    let Some(site) = Site::new(&["cc", "prlimit"]) else {
+        return;
+    };
+    let server = start(limited(&site, "prlimit --nofile=64:64", "served"));
+    exchange(&site);
+    fine(server.finish(WITHIN));
+}
+
+#[test]
+fn a_gigabyte_of_address_space_is_enough() {
+    let Some(site) = Site::new(&["cc", "prlimit"]) else {
+        return;
+    };
+    for megabytes in [1000, 400] {
+        let words = format!("prlimit --as={}", megabytes << 20);
+        let server = start(limited(&site, &words, "served"));
+        exchange(&site);
+        let finished = server.finish(WITHIN).must_succeed();
+        assert!(
+            baseline() || finished.stderr.contains("ulimit -v"),
+            "{finished:?}"
+        );
+    }
+}
+
+/// A service with a user of its own, and the capabilities that docs/deployment.md names: those of the command are the program's, too.
+#[test]
+fn an_ordinary_user_with_capabilities_is_served() {
+    let Some(site) = Site::new(&["cc", "setpriv", "prlimit"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let capabilities = "+net_admin,+net_raw,+bpf";
+    let words = format!(
+        "prlimit --memlock=8388608 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -sys_resource \
+         --inh-caps {capabilities} --ambient-caps {capabilities}"
+    );
+    let server = start(limited(&site, &words, "served"));
+    exchange(&site);
+    server.finish(WITHIN).must_succeed();
 }
 
 /// What `stack.c` measures of every kind of call, made there: its words and bytes, a line each.

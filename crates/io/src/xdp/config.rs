@@ -21,6 +21,9 @@ const RECEIVED_PER_SENT: u32 = 4;
 /// The least that a queue gets then, for either.
 const LEAST_FRAMES: u32 = 2048;
 
+/// Where memory may not be locked a queue has fewer, and these at least.
+const FEWEST_FRAMES: u32 = 256;
+
 /// Frames of one queue; all three are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frames {
@@ -34,6 +37,17 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn count(&self) -> u32 {
         self.receive + self.send
+    }
+
+    /// Half as many, if those still fill a few bursts.
+    pub(super) fn half(&self) -> Option<Self> {
+        let [receive, send] = [self.receive / 2, self.send / 2];
+        let is_enough = receive.min(send) >= FEWEST_FRAMES;
+        is_enough.then_some(Self {
+            receive,
+            send,
+            size: self.size,
+        })
     }
 
     /// Size of all of them in bytes.

@@ -470,14 +470,31 @@ fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Progra
     }
 }
 
-/// A socket with frames; once more with the limit on locked memory raised when that is what is in the way.
+/// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.
 pub(super) fn register(frames: Frames) -> io::Result<Made> {
-    match XskSocket::with_memory(frames) {
-        Err(error) if errno(&error) == Some(libc::ENOBUFS) && raise_memlock() => {
-            XskSocket::with_memory(frames)
-        }
-        result => result,
+    let is_limit = |made: &io::Result<_>| {
+        let error = made.as_ref().err().and_then(|error| errno(error));
+        error == Some(libc::ENOBUFS)
+    };
+    let mut made = XskSocket::with_memory(frames);
+    if is_limit(&made) && raise_memlock() {
+        made = XskSocket::with_memory(frames);
     }
+    let mut fewer = frames;
+    while is_limit(&made)
+        && let Some(half) = fewer.half()
+    {
+        fewer = half;
+        made = XskSocket::with_memory(fewer);
+        if made.is_ok() {
+            log::warn!(
+                "XDP: the limit on locked memory leaves room for {} of {} frames per queue: `ulimit -l unlimited` or CAP_IPC_LOCK for all",
+                fewer.count(),
+                frames.count()
+            );
+        }
+    }
+    made
 }
 
 /// Whether there are no such sockets here, or none for this process.

@@ -117,7 +117,7 @@ impl Config {
     }
 
     /// Connections without a socket: they do not count against `max_concurrency`.
-    fn orphans(&self) -> u32 {
+    pub(super) fn orphans(&self) -> u32 {
         if self.max_orphans == 0 {
             self.max_concurrency
         } else {

@@ -13,6 +13,7 @@ mod core;
 mod files;
 mod keys;
 mod nearest;
+mod room;
 mod spec;
 mod text;
 mod value;

@@ -74,13 +74,14 @@ impl Executor {
     /// # Errors
     /// One line with cause and remedy.
     pub fn new(
-        config: Config,
+        mut config: Config,
         bequests: [OwnedFd; 2],
         lifeline: OwnedFd,
     ) -> std::result::Result<Self, SetupError> {
         let failed = |error: io::Error| SetupError(format!("executor: {error}"));
         give_up_privileges().map_err(|error| failed(error.into()))?;
         let interface = config.link()?.name();
+        config.fit();
         Ok(Self {
             testaments: Testaments::found(bequests, config.holdings()).map_err(failed)?,
             terms: Terms::of(&config),

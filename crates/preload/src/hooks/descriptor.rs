@@ -10,9 +10,9 @@ use mtcp::{Errno, Result};
 use super::hooks;
 use crate::engine::{self, Engine};
 use crate::log::{Unsupported, unsupported};
-use crate::real;
 use crate::slots::{self, Slot};
 use crate::socket::Body;
+use crate::{private, real};
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
@@ -123,6 +123,8 @@ fn copy(fd: c_int, new: c_int) {
 fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     match (slots::look(fd), slots::look(to)) {
         (Slot::Kernel, Slot::Kernel) => kernel(),
+        // As without the library: the number is beyond the limit of the program.
+        (_, Slot::Private) if private::is_beyond(to) => kernel(),
         (_, Slot::Private) => answer(|| Err(Errno(libc::EBUSY))),
         _ if fd == to => kernel(),
         (_, old) => answer(|| {
