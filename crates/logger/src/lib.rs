@@ -20,6 +20,8 @@ use once::{Once, Telling};
 pub const VARIABLE: &str = "MTCP_LOG";
 /// What is said where nobody chooses.
 pub const DEFAULT: LevelFilter = LevelFilter::Warn;
+/// What loads programs into the kernel warns with all that the kernel has to say, pages of it; whoever calls it says in a line what failed.
+const VERBOSE: &str = "aya";
 
 /// What Rust programs have for the same.
 const COMMON: &str = "RUST_LOG";
@@ -89,7 +91,12 @@ fn read(text: &str) -> Option<Filter> {
 fn from_environment(
     value: impl Fn(&str) -> Option<std::ffi::OsString>,
 ) -> (Filter, Option<String>) {
-    let of = |level: LevelFilter| Builder::new().filter_level(level).build();
+    let of = |level: LevelFilter| {
+        let mut builder = Builder::new();
+        builder.filter_level(level);
+        builder.filter_module(VERBOSE, level.min(LevelFilter::Error));
+        builder.build()
+    };
     if value(QUIET).is_some_and(|quiet| quiet == OsStr::new("1")) {
         return (of(LevelFilter::Off), None);
     }

@@ -205,7 +205,7 @@ impl Mtcp {
             .stat_print
             .then(|| Reporter::new(core, Arc::clone(&self.board)));
         let cpu = self.config.pin.then_some(cpu);
-        let failed = |error: io::Error| SetupError(format!("context {core}: {error}"));
+        let failed = |error: io::Error| SetupError(failure(core, &error));
         let desk = self.desk(core).map_err(failed)?;
         assemble(
             &self.config,
@@ -284,8 +284,20 @@ impl Context {
             common: secret,
         };
         assemble(config, port, secrets, core, Joined::default())
-            .map_err(|error| SetupError(format!("context {core}: {error}")))
+            .map_err(|error| SetupError(failure(core, &error)))
     }
+}
+
+/// Why a context cannot be made, and what to do where something runs out.
+fn failure(core: usize, error: &io::Error) -> String {
+    let remedy = match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::OutOfMemory, _) => {
+            ": raise the limit of address space (ulimit -v unlimited) or of the cgroup's memory, or lower max_concurrency or buffer_memory"
+        }
+        (_, Some(libc::EMFILE)) => ": raise the limit of open files (ulimit -n 1024)",
+        _ => "",
+    };
+    format!("context {core}: {error}{remedy}")
 }
 
 /// What joins the contexts of a process that has the link alone; `None`: there is one, or there are more than can tell each other apart.

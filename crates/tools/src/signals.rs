@@ -25,7 +25,7 @@ impl Stop {
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| {
             Failure::error(
                 format!("cannot watch signals: {error}"),
-                "check the limits of this user",
+                "raise the limit of open files (ulimit -n 1024)",
             )
         })?;
         std::thread::Builder::new()

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop::lab::{OURS, listening, url};
+use interop::process::finish;
 use interop::{Gate, Kind, Lab, baseline, programs};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -63,5 +64,31 @@ fn what_listens_beside_the_stack_may_be_missing() {
     ] {
         let lines = said.stderr.lines().filter(|line| line.contains(words));
         assert_eq!(lines.count(), 1, "{words}: {said}");
+    }
+}
+
+/// Each shortage is one line with what runs out and how to have more of it.
+#[test]
+fn what_runs_out_at_the_start_is_named_with_its_limit() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = Lab::new(Kind::Afxdp);
+    for (limit, remedy) in [
+        ("-n 7", "ulimit -n"),
+        ("-n 12", "ulimit -n"),
+        ("-n 16", "ulimit -n"),
+        ("-v 200000", "ulimit -v"),
+        ("-v 800000", "ulimit -v"),
+    ] {
+        let within = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+        let refused = finish(serve(&lab, &["sh", "-c", &within]), SOON);
+        assert_eq!(refused.status.code(), Some(2), "{limit}: {refused}");
+        let last = refused.stderr.lines().last().unwrap();
+        assert!(
+            last.starts_with("mtcp: ") && last.contains(remedy),
+            "{limit}: {refused}"
+        );
+        assert!(refused.stderr.len() < 1_000, "{limit}: {refused}");
     }
 }

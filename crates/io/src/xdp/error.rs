@@ -70,6 +70,11 @@ fn remedy(interface: &str, what: &str, errno: i32) -> Option<String> {
             "; the driver has no zero copy in this configuration: use copy mode".to_owned()
         }
         (REGISTER, libc::ENOBUFS) => "; the limit on locked memory is too low: `ulimit -l unlimited`".to_owned(),
+        (_, libc::EMFILE) => "; raise the limit of open files: `ulimit -n 1024`".to_owned(),
+        (_, libc::ENFILE) => "; the host has too many open files: `sysctl fs.file-max`".to_owned(),
+        (_, libc::ENOMEM) => {
+            "; raise the limit of address space (`ulimit -v unlimited`) or of the cgroup's memory".to_owned()
+        }
         (SOCKET, libc::EAFNOSUPPORT) => "; this kernel is built without CONFIG_XDP_SOCKETS".to_owned(),
         _ => return None,
     };
@@ -88,6 +93,16 @@ mod tests {
         let error = explain("eth7", ATTACH, &outer);
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
         assert!(error.to_string().contains("ip link set dev eth7 xdp off"));
+    }
+
+    #[test]
+    fn what_runs_out_is_named_with_its_limit_whatever_was_done() {
+        for step in [LOAD, ATTACH, SOCKET, REGISTER, BIND, MAP] {
+            for (errno, limit) in [(libc::EMFILE, "ulimit -n"), (libc::ENOMEM, "ulimit -v")] {
+                let text = explain("eth7", step, &io::Error::from_raw_os_error(errno)).to_string();
+                assert!(text.contains(limit), "{text}");
+            }
+        }
     }
 
     #[test]
