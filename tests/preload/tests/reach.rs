@@ -5,6 +5,7 @@
 
 use std::fs::Permissions;
 use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,8 +72,15 @@ fn programs_out_of_reach_do_not_run() {
     let hidden = unlinked.as_deref().unwrap_or(&set_uid);
     std::fs::write(&script, format!("#!{}\n", spell(hidden))).unwrap();
     std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    // With the note that Go's linker writes: what it makes is dynamic where C code is linked in.
+    let note = site.write(
+        "go.s",
+        ".section .note.go.buildid,\"a\",@note\n.long 4,4,4\n.ascii \"Go\\0\\0\"\n.ascii \"test\"\n",
+    );
+    let go = program(&site, "go", &[&note]);
     let all = [
         (Some(set_uid.clone()), "is set-user-ID"),
+        (go, "is a Go program"),
         (unlinked.clone(), "is linked statically"),
         (Some(script), spell(hidden).leak()),
     ];
@@ -169,4 +177,23 @@ fn a_program_with_address_sanitizer_is_served() {
     let mut server = Process::start(run(&site, &[], &program, "quiet", &ours()));
     server.wait_for("ready", PROMPT);
     server.kill();
+}
+
+/// Threads and locks of the library are no races of the program.
+#[test]
+fn a_program_with_thread_sanitizer_is_served() {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let Some(program) = program(&site, "sanitized", &["-fsanitize=thread"]) else {
+        return;
+    };
+    let mut server = Process::start(run(&site, &[], &program, "served", &ours()));
+    server.wait_for("ready", PROMPT);
+    let at = SocketAddr::new(Family::V4.ours(), PORT.parse().unwrap());
+    let connect = || TcpStream::connect_timeout(&at, PROMPT).unwrap();
+    let mut stream = site.lab().peer().enter(connect);
+    stream.write_all(b"hello").unwrap();
+    let finished = server.finish(WITHIN).must_succeed();
+    assert!(!finished.stderr.contains("ThreadSanitizer"), "{finished:?}");
 }

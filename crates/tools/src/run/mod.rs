@@ -25,6 +25,7 @@ const EXCEPT: &str = "MTCP_RUN_EXCEPT";
 /// What sockets of the stack are where there is none.
 const FALLBACK: &str = "MTCP_RUN_FALLBACK";
 const PRELOAD: &str = "LD_PRELOAD";
+const SANITIZER: &str = "TSAN_OPTIONS";
 
 const EXAMPLES: &str = "Examples:
   mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server --bind 10.0.0.2 --protected-mode no
@@ -123,6 +124,10 @@ impl RunArgs {
                 PRELOAD,
                 preload(&needed, &library, std::env::var_os(PRELOAD)),
             );
+        let options = std::env::var_os(SANITIZER);
+        if let Some(options) = program::sanitizer_options(&needed, options) {
+            command.env(SANITIZER, options);
+        }
         if let Some(level) = log_level {
             command.env(logger::VARIABLE, level);
         }

@@ -1,6 +1,6 @@
 //! The program before it runs: where it is, and whether a library that is loaded into it would see its calls.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +20,7 @@ const MOST_SCRIPTS: usize = 4;
 const SET_UID: u32 = 0o4000;
 /// With the right of the group to execute.
 const SET_GID: u32 = 0o2010;
+const THREAD_SANITIZER: &str = "libtsan.so";
 /// Where file capabilities are (capabilities(7)).
 const CAPABILITIES: &str = "security.capability";
 
@@ -30,6 +31,8 @@ struct Linked {
     interpreter: Option<Vec<u8>>,
     needed: Vec<Vec<u8>>,
     machine: u16,
+    /// Go's linker made it, whose programs make system calls of their own, also where C code is linked in (cgo).
+    is_go: bool,
 }
 
 /// The file that exec(3) takes for this word.
@@ -91,6 +94,11 @@ fn linked<'a, R: ReadRef<'a>>(data: R) -> Option<Linked> {
         if let Ok(Some(interpreter)) = segment.interpreter(endian, data) {
             linked.interpreter = Some(interpreter.to_vec());
         }
+        if let Ok(Some(mut notes)) = segment.notes(endian, data) {
+            while let Ok(Some(note)) = notes.next() {
+                linked.is_go |= note.name() == b"Go";
+            }
+        }
         if let Ok(Some(entries)) = segment.dynamic(endian, data) {
             let find = |address, size| {
                 segments
@@ -136,12 +144,18 @@ pub(super) fn obstacle(file: &Path) -> Option<String> {
     let Linked {
         interpreter,
         machine,
+        is_go,
         ..
     } = read(file)?;
     let own = read(Path::new("/proc/self/exe")).unwrap_or_default();
     let name = file.display();
     match interpreter {
         None => return Some(format!("{name} is linked statically")),
+        _ if is_go => {
+            return Some(format!(
+                "{name} is a Go program, which makes system calls past the C library"
+            ));
+        }
         _ if machine != own.machine => {
             return Some(format!("{name} is for another kind of processor"));
         }
@@ -173,6 +187,20 @@ fn gains_rights(file: &Path) -> Option<&'static str> {
     (capable && !geteuid().is_root()).then_some("has file capabilities")
 }
 
+/// Options that ThreadSanitizer needs where one of its libraries is among these: the library's own threads and locks, which are not
+/// instrumented, are no races of the program. What the user says comes after, and wins.
+pub(super) fn sanitizer_options(needed: &[String], users: Option<OsString>) -> Option<OsString> {
+    let has = needed.iter().any(|name| name.starts_with(THREAD_SANITIZER));
+    has.then(|| {
+        let mut options = OsString::from("ignore_noninstrumented_modules=1 die_after_fork=0");
+        if let Some(users) = users {
+            options.push(" ");
+            options.push(users);
+        }
+        options
+    })
+}
+
 /// Sanitizers' libraries that the program needs, which have to come before all others.
 pub(super) fn sanitizers(file: &Path) -> Vec<String> {
     let named = read(file).unwrap_or_default().needed;
@@ -180,7 +208,7 @@ pub(super) fn sanitizers(file: &Path) -> Vec<String> {
         .into_iter()
         .filter_map(|name| String::from_utf8(name).ok())
         .filter(|name| {
-            ["libasan.so", "libtsan.so", "libclang_rt.asan"]
+            ["libasan.so", THREAD_SANITIZER, "libclang_rt.asan"]
                 .iter()
                 .any(|known| name.starts_with(known))
         })
