@@ -15,6 +15,8 @@ pub(crate) enum Unsupported {
     Option,
     Flags,
     Async,
+    /// Of out-of-band data.
+    Urgent,
 }
 
 /// Says, once, that a call is not supported.

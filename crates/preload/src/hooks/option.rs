@@ -129,8 +129,13 @@ unsafe fn remember(
     if result < 0 {
         return Ok(result);
     }
-    let what = format_args!("setsockopt(level {level}, option {name}), which has no effect,");
-    unsupported(Unsupported::Option, what);
+    // SAFETY: the kernel has read it.
+    let on = unsafe { memory::load(value.cast::<c_int>()) } != Ok(0);
+    if (level, name) != (SOL_SOCKET, libc::SO_OOBINLINE) || !on {
+        // Urgent data is in line in any case (RFC 6093 §3).
+        let what = format_args!("setsockopt(level {level}, option {name}), which has no effect,");
+        unsupported(Unsupported::Option, what);
+    }
     // SAFETY: the kernel has read them.
     let bytes = unsafe { memory::bytes(value.cast(), (len as usize).min(options::MAX_LEN)) }?;
     if let Some(socket) = engine.sockets.get_mut(found.index) {

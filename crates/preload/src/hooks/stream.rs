@@ -322,8 +322,9 @@ fn take(
 
 fn recv_flags(flags: c_int) -> Result<RecvFlags> {
     if flags & MSG_OOB != 0 {
-        // Urgent data is read in line (RFC 6093): there is never any beside it.
-        return Err(Errno::EINVAL);
+        // Urgent data is read in line (RFC 6093 §3): there is never any beside it, and a program is not to wait for that.
+        unsupported(Unsupported::Urgent, format_args!("recv with MSG_OOB"));
+        return Err(Errno::EOPNOTSUPP);
     }
     if flags & libc::MSG_ERRQUEUE != 0 {
         return Err(Errno::EAGAIN);
@@ -379,6 +380,10 @@ fn blocking(found: &Found, flags: c_int) -> SendFlags {
 }
 
 fn send_flags(flags: c_int) -> Result<SendFlags> {
+    if flags & MSG_OOB != 0 {
+        unsupported(Unsupported::Urgent, format_args!("send with MSG_OOB"));
+        return Err(Errno::EOPNOTSUPP);
+    }
     let known = MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE;
     if flags & !known != 0 {
         unsupported(
