@@ -482,7 +482,7 @@ impl Engine {
         self.sharing.leaves |= left;
     }
 
-    /// Closes a socket of the stack. What lingers does so without the program.
+    /// Closes a socket of the stack. What lingers has done so (`linger`), or does without the program.
     pub(crate) fn close(&mut self, id: SocketId) {
         let Some(context) = self.context() else {
             return;

@@ -21,6 +21,7 @@ pub mod hooks;
 mod inside;
 mod keeper;
 mod lent;
+mod linger;
 mod lock;
 mod log;
 mod owed;

@@ -145,6 +145,11 @@ impl Pumps {
         !mine.is_empty()
     }
 
+    /// Whether a child has the connection.
+    pub(crate) fn has(&self, id: SocketId) -> bool {
+        self.of(id).next().is_some()
+    }
+
     fn of(&self, id: SocketId) -> impl Iterator<Item = u32> {
         let mine = self.list.iter().filter(move |(_, pump)| pump.id == id);
         mine.map(|(index, _)| index)

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct sockaddr_in ours;
@@ -301,6 +302,58 @@ static void numbers(void)
     echo(accepted(fd));
 }
 
+/* --- lingering: close waits for the peer --- */
+
+static long now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void lingering(void)
+{
+    struct linger linger = {1, 2};
+    int first = listener(8);
+    struct pollfd wait = {first, POLLIN, 0};
+    /* Starts the stack. */
+    poll(&wait, 1, 0);
+    say("ready");
+    int fd = accepted(first), other = accepted(first);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    setsockopt(other, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    need(write(other, "there", 5) == 5, "write");
+    long start = now();
+    need(close(other) == 0 && now() - start < 1500, "close where the peer answers");
+    say("alone");
+    /* The peer is gone by the time that the signal comes. */
+    sigset_t set;
+    int number;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigwait(&set, &number);
+    need(write(fd, "words", 5) == 5, "write");
+    start = now();
+    need(close(fd) == 0, "close");
+    need(now() - start >= 1900 && now() - start < 5000, "close where nobody answers");
+}
+
+/* --- urgent: out-of-band data is refused, or as in the kernel --- */
+
+static void urgent(void)
+{
+    int first = listener(8);
+    struct pollfd wait = {first, POLLIN, 0};
+    char text[8];
+    poll(&wait, 1, 0);
+    say("ready");
+    int fd = accepted(first);
+    need(recv(fd, text, 1, MSG_OOB) < 0 && errno == EOPNOTSUPP, "recv MSG_OOB");
+    need(send(fd, "x", 1, MSG_OOB) < 0 && errno == EOPNOTSUPP, "send MSG_OOB");
+    need(recv(fd, text, 5, MSG_WAITALL) == 5 && memcmp(text, "ab!cd", 5) == 0, "in line");
+}
+
 /* --- refused: ways past the library --- */
 
 static void refused(void)
@@ -369,6 +422,8 @@ static const struct {
     {"dropped", dropped},
     {"became", became},
     {"numbers", numbers},
+    {"lingering", lingering},
+    {"urgent", urgent},
 };
 
 int main(int count, char **words)
@@ -378,6 +433,13 @@ int main(int count, char **words)
     ours.sin_family = AF_INET;
     ours.sin_port = htons(atoi(words[3]));
     need(inet_pton(AF_INET, words[2], &ours.sin_addr) == 1, "address");
+    if (strcmp(words[1], "lingering") == 0) {
+        /* Before there are threads. */
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &set, 0);
+    }
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(words[1], cases[i].name) == 0) {
             cases[i].run();

@@ -14,6 +14,7 @@ use applications::site::{WITHIN, spell, succeed};
 use applications::{Family, Process, Site, baseline};
 use interop::process::{Finished, PROMPT};
 use interop::programs;
+use rustix::net::SendFlags;
 use rustix::process::Signal;
 
 const PORT: u16 = 7000;
@@ -169,6 +170,44 @@ fn the_end_of_a_program_says_what_its_peer_did_not_take() {
         "{:?}",
         began.elapsed()
     );
+}
+
+#[test]
+fn close_lingers_until_the_peer_has_everything() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let mut server = start(case(&site, "lingering"));
+    let _open = [connect(&site), connect(&site)];
+    server.wait_for("alone", PROMPT);
+    let interface = site.lab().peer_interface();
+    site.lab().peer().ip(&format!("link set {interface} down"));
+    server.signal(Signal::USR1);
+    let finished = server.finish(WITHIN).must_succeed();
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+}
+
+/// Urgent data of a peer stays in the stream (RFC 6093), and who asks for it apart hears that there is none, in one line.
+#[test]
+fn urgent_data_is_in_line_and_asking_for_it_apart_is_refused() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let server = start(case(&site, "urgent"));
+    let mut stream = connect(&site);
+    stream.write_all(b"ab").unwrap();
+    rustix::net::send(&stream, b"!", SendFlags::OOB).unwrap();
+    stream.write_all(b"cd").unwrap();
+    let finished = server.finish(WITHIN).must_succeed();
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+    let told = finished
+        .stderr
+        .lines()
+        .filter(|line| line.contains("MSG_OOB"));
+    assert_eq!(told.count(), 1, "{finished:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mtcp_core::{Acks, ConnId, Status};
+use mtcp_core::{Acks, Status};
 
 use super::table::{Body, Flags};
 use super::{How, SocketId};
@@ -73,7 +73,7 @@ impl Context {
         let mut lingered = Ok(());
         match socket.body {
             Body::Stream(conn) => {
-                lingered = self.linger(id, conn);
+                lingered = self.linger(id);
                 self.disown(conn);
                 self.driver.ring(Doorbell::Close(conn));
                 self.hand_over(id);
@@ -116,7 +116,24 @@ impl Context {
     }
 
     /// SO_LINGER: waits for the peer to acknowledge everything, FIN included. Linux waits on non-blocking sockets too.
-    fn linger(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
+    fn linger(&mut self, id: SocketId) -> Result<()> {
+        let Some(timeout) = self.begin_linger(id)? else {
+            return Ok(());
+        };
+        let done = |context: &mut Self| context.has_lingered(id).then_some(());
+        self.wait_until(Some(timeout), false, Acks::Due, done)
+            .map(drop)
+    }
+
+    /// For who waits in place of [`close`](Self::close): ends our side if SO_LINGER says to wait for the peer before the socket is closed,
+    /// until [`has_lingered`](Self::has_lingered) or this time is over. `None`: there is nothing to wait for.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn begin_linger(&mut self, id: SocketId) -> Result<Option<Duration>> {
+        let Body::Stream(conn) = self.table.get(id)?.body else {
+            return Ok(None);
+        };
         let timeout = self
             .table
             .choices_of(id)?
@@ -132,23 +149,23 @@ impl Context {
             || self.streams.readable(conn.slot) > 0
             || self.driver.failure().is_some()
         {
-            return Ok(());
+            return Ok(None);
         }
         if !self.table.get(id)?.flags.contains(Flags::SHUT_WR) {
             self.driver.ring(Doorbell::Shutdown(conn));
         }
-        let done = |context: &mut Self| {
-            let drained = context
-                .table
-                .get(id)
-                .is_ok_and(|socket| socket.flags.contains(Flags::DRAINED));
-            let over = context
-                .streams
-                .status(conn.slot)
-                .intersects(Status::ERROR | Status::CLOSED);
-            (drained || over).then_some(())
+        Ok(Some(timeout))
+    }
+
+    /// Whether the peer has acknowledged everything, or never will.
+    pub fn has_lingered(&mut self, id: SocketId) -> bool {
+        let Ok(socket) = self.table.get(id) else {
+            return true;
         };
-        self.wait_until(Some(timeout), false, Acks::Due, done)
-            .map(drop)
+        let Body::Stream(conn) = socket.body else {
+            return true;
+        };
+        let status = self.streams.status(conn.slot);
+        socket.flags.contains(Flags::DRAINED) || status.intersects(Status::ERROR | Status::CLOSED)
     }
 }

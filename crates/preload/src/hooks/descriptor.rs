@@ -9,10 +9,11 @@ use mtcp::{Errno, Result};
 
 use super::hooks;
 use crate::engine::{self, Engine};
+use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{private, real};
+use crate::{linger, private, real};
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
@@ -32,6 +33,7 @@ hooks! {
             Slot::Private => answer(|| Err(Errno::EBADF)),
             slot => answer(|| {
                 let mut engine = engine::lock()?;
+                linger(&mut engine, fd, slot)?;
                 engine.forget_number(fd, slot);
                 // SAFETY: the same argument.
                 Ok(unsafe { real::close(fd) })
@@ -129,6 +131,7 @@ fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
         _ if fd == to => kernel(),
         (_, old) => answer(|| {
             let mut engine = engine::lock()?;
+            linger(&mut engine, to, old)?;
             let new = kernel();
             if new >= 0 {
                 engine.forget_number(to, old);
@@ -137,6 +140,20 @@ fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
             Ok(new)
         }),
     }
+}
+
+/// Waits as long as SO_LINGER says for a number that is about to be closed.
+///
+/// # Errors
+/// `EBADF`: another thread has closed it meanwhile.
+fn linger(engine: &mut Guard<'_, Engine>, fd: c_int, slot: Slot) -> Result<()> {
+    if let Slot::Socket(index) = slot {
+        linger::wait(engine, index);
+        if slots::look(fd) != slot {
+            return Err(Errno::EBADF);
+        }
+    }
+    Ok(())
 }
 
 /// Closes a range around the library's own.
