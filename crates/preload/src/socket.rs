@@ -8,6 +8,8 @@ use std::time::Duration;
 use mtcp::posix::options;
 use mtcp::{Context, Domain, Result, SocketId};
 
+use crate::log::{Unsupported, unsupported};
+
 /// What a socket has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
@@ -30,6 +32,29 @@ struct Saved {
     level: c_int,
     name: c_int,
     value: Vec<u8>,
+}
+
+impl Saved {
+    /// Whether the stack has it, and takes this value.
+    fn apply(&self, context: &mut Context, id: SocketId) -> bool {
+        let entry = options::find(context, id, self.level, self.name);
+        let Ok(Some(option)) = entry.map(|entry| entry.map(|entry| (entry.parse)(&self.value)))
+        else {
+            return false;
+        };
+        option.is_ok_and(|option| context.set_option(id, option).is_ok())
+    }
+
+    /// The stack does what it says in any case, or it is about other sockets than those of TCP.
+    fn goes_without_saying(&self) -> bool {
+        match (self.level, self.name) {
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => self.value.iter().any(|byte| *byte != 0),
+            // Bytes that are sent have no priority on a link without queues; ports are chosen late.
+            (libc::SOL_SOCKET, libc::SO_PRIORITY | libc::SO_BROADCAST)
+            | (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Options remembered at most.
@@ -134,12 +159,12 @@ impl Socket {
     pub(crate) fn make(&self, context: &mut Context) -> Result<SocketId> {
         let id = context.socket(self.domain)?;
         context.set_nonblocking(id, true)?;
-        for Saved { level, name, value } in self.options.iter() {
-            // What the kernel took and we do not know, we do without.
-            if let Ok(Some(entry)) = options::find(context, id, *level, *name)
-                && let Ok(option) = (entry.parse)(value)
-            {
-                let _ = context.set_option(id, option);
+        for saved in self.options.iter() {
+            if !saved.apply(context, id) && !saved.goes_without_saying() {
+                let Saved { level, name, .. } = saved;
+                let what =
+                    format_args!("setsockopt(level {level}, option {name}), which has no effect,");
+                unsupported(Unsupported::Option, what);
             }
         }
         if let Some(local) = self.local

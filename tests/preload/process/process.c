@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -62,7 +64,7 @@ static void echo(int fd)
 
 enum { FILES = 400 };
 static int files[FILES];
-static int opened;
+static volatile int opened;
 static volatile int going = 1;
 
 static void *open_files(void *unused)
@@ -82,6 +84,8 @@ static void descriptors(void)
     wait.fd = listener(8);
     /* Starts the stack. */
     poll(&wait, 1, 100);
+    while (opened == 0)
+        usleep(1000);
     going = 0;
     pthread_join(thread, 0);
     need(opened > 0, "no files");
@@ -354,6 +358,46 @@ static void urgent(void)
     need(recv(fd, text, 5, MSG_WAITALL) == 5 && memcmp(text, "ab!cd", 5) == 0, "in line");
 }
 
+/* --- before: what is said before connect holds afterwards, or is refused --- */
+
+static int same(int fd, int level, int name, int wanted)
+{
+    int value = 0;
+    socklen_t len = sizeof value;
+    return getsockopt(fd, level, name, &value, &len) == 0 && value == wanted;
+}
+
+static void before(void)
+{
+    static const int table[][3] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},      {SOL_SOCKET, SO_RCVLOWAT, 9},        {IPPROTO_IP, IP_TTL, 33},
+        {IPPROTO_TCP, TCP_NODELAY, 1},      {IPPROTO_TCP, TCP_KEEPIDLE, 77},     {IPPROTO_TCP, TCP_KEEPINTVL, 17},
+        {IPPROTO_TCP, TCP_KEEPCNT, 7},      {IPPROTO_TCP, TCP_LINGER2, 20},      {IPPROTO_TCP, TCP_USER_TIMEOUT, 30000},
+        {IPPROTO_TCP, TCP_SYNCNT, 3},       {IPPROTO_TCP, TCP_NOTSENT_LOWAT, 20000},
+        {IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO},
+    };
+    int first = socket(AF_INET, SOCK_STREAM, 0), dont = IP_PMTUDISC_DONT;
+    unsigned char tos = 0x28;
+    need(setsockopt(first, IPPROTO_IP, IP_MTU_DISCOVER, &dont, sizeof dont) < 0 && errno == EOPNOTSUPP,
+         "IP_PMTUDISC_DONT");
+    need(setsockopt(first, IPPROTO_IP, IP_TOS, &tos, sizeof tos) == 0, "IP_TOS in a byte");
+    for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
+        need(setsockopt(first, table[i][0], table[i][1], &table[i][2], sizeof(int)) == 0, "setsockopt");
+    need(bind(first, (struct sockaddr *)&ours, sizeof ours) == 0 && listen(first, 8) == 0, "listen");
+    say("ready");
+    int fd = accepted(first);
+    need(setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont, sizeof dont) < 0 && errno == EOPNOTSUPP,
+         "IP_PMTUDISC_DONT of a connection");
+    need(same(fd, IPPROTO_IP, IP_TOS, tos), "IP_TOS");
+    tos = 0x20;
+    need(setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos) == 0 && same(fd, IPPROTO_IP, IP_TOS, tos), "IP_TOS");
+    for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
+        if (!same(fd, table[i][0], table[i][1], table[i][2])) {
+            printf("level %d option %d\n", table[i][0], table[i][1]);
+            exit(1);
+        }
+}
+
 /* --- refused: ways past the library --- */
 
 static void refused(void)
@@ -424,6 +468,7 @@ static const struct {
     {"numbers", numbers},
     {"lingering", lingering},
     {"urgent", urgent},
+    {"before", before},
 };
 
 int main(int count, char **words)

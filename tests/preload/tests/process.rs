@@ -211,6 +211,19 @@ fn urgent_data_is_in_line_and_asking_for_it_apart_is_refused() {
 }
 
 #[test]
+fn options_that_were_set_before_hold_or_were_refused() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let server = start(case(&site, "before"));
+    let _open = connect(&site);
+    fine(server.finish(WITHIN));
+}
+
+#[test]
 fn a_child_has_none_of_the_frames() {
     let Some(site) = Site::new(&["cc"]) else {
         return;

@@ -71,6 +71,12 @@ unsafe fn set(
         }
     }
     let bytes = bytes?;
+    if matches!(found.body, Body::Open | Body::Listener { .. })
+        && let Some(entry) = option_table::find(level, name)
+    {
+        // What the kernel takes and the stack does not is refused now: there is nobody to tell later.
+        (entry.parse)(bytes)?;
+    }
     if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
         return engine.set_timeout(&found, name, bytes).map(|()| 0);
     }
