@@ -93,7 +93,10 @@ static void unanswered(void)
 	struct pollfd one = {.fd = fd, .events = POLLIN | POLLOUT};
 	events("poll", poll(&one, 1, 20), one.revents);
 	result("read", read(fd, &byte, 1));
+	result("read nothing", read(fd, &byte, 0));
+	result("receive nothing", recv(fd, &byte, 0, 0));
 	result("write", send(fd, "x", 1, MSG_NOSIGNAL));
+	result("write nothing", write(fd, "x", 0));
 	result("getpeername", getpeername(fd, at(&ours, 0), &(socklen_t){sizeof ours}));
 	result("shutdown", shutdown(fd, SHUT_WR));
 	close(fd);

@@ -232,6 +232,9 @@ static void with_ioctl(void)
 	result("FIONBIO", ioctl(fd, FIONBIO, &on));
 	result("flags", fcntl(fd, F_GETFL));
 	result("read", read(fd, buffer, 1));
+	result("read nothing", read(fd, buffer, 0));
+	result("receive nothing", recv(fd, buffer, 0, 0));
+	result("write nothing", write(fd, buffer, 0));
 	result("FIONBIO off", ioctl(fd, FIONBIO, &off));
 	result("flags", fcntl(fd, F_GETFL));
 	result("FIONREAD", ioctl(fd, FIONREAD, &value));

@@ -394,7 +394,7 @@ impl Engine {
     }
 
     /// Whether the handshake of a connection of ours has begun and not ended.
-    fn is_connecting(&mut self, id: SocketId) -> bool {
+    pub(super) fn is_connecting(&mut self, id: SocketId) -> bool {
         let context = self.context();
         let info = context.and_then(|context| context.info(id).ok());
         info.is_some_and(|info| info.state == State::SynSent)

@@ -24,9 +24,9 @@ use crate::{real, slots};
 const SCRATCH: usize = 256;
 
 hooks! {
-    /// read(2).
+    /// read(2). Nothing can always be read.
     fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
-        if slots::is_socket(fd) {
+        if len > 0 && slots::is_socket(fd) {
             // SAFETY: the caller's promises.
             return unsafe { one_in(fd, buf, len, 0, || real::read(fd, buf, len)) };
         }
@@ -77,7 +77,14 @@ hooks! {
         }
         answer(|| {
             // SAFETY: the caller's promises.
-            unsafe { memory::with_buffers_mut(iov, count, |bufs| receive(fd, bufs, 0, kernel)) }
+            unsafe {
+                memory::with_buffers_mut(iov, count, |bufs| {
+                    if bufs.iter().all(|buf| buf.is_empty()) {
+                        return Ok(kernel());
+                    }
+                    receive(fd, bufs, 0, kernel)
+                })
+            }
         })
     }
 
@@ -224,9 +231,6 @@ pub(super) fn receive(
     let blocking = !found.nonblocking && flags & MSG_DONTWAIT == 0;
     let all = blocking && flags & (MSG_WAITALL | MSG_PEEK) == MSG_WAITALL;
     let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
-    if wanted == 0 && flags & MSG_DONTWAIT == 0 {
-        return Ok(0);
-    }
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
         if !engine.still(&found) {
@@ -476,5 +480,10 @@ fn put(
     if asked {
         return Ok(total);
     }
+    // As in Linux, to send nothing takes that the connection is made.
+    if engine.is_connecting(id) {
+        return Err(Errno::EAGAIN);
+    }
+    let context = engine.context().ok_or(Errno::ENETDOWN)?;
     context.send(id, &[], flags)
 }
