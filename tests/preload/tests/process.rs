@@ -338,6 +338,50 @@ fn an_ordinary_user_with_capabilities_is_served() {
     server.finish(WITHIN).must_succeed();
 }
 
+/// What `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` writes: `vfs_cap_data` of linux/capability.h, of the second version and in
+/// effect; permitted and inheritable, the low 32 bits and the high ones.
+fn set_capabilities(file: &Path) {
+    let words: [u32; 5] = [
+        0x0200_0001,
+        1 << 12 | 1 << 13 | 1 << 14,
+        0,
+        1 << (39 - 32),
+        0,
+    ];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(file, "security.capability", &value, flags).unwrap();
+}
+
+/// The command has them by its file: an ordinary user needs none.
+#[test]
+fn capabilities_of_the_command_are_the_programs() {
+    let Some(site) = Site::new(&["cc", "setpriv"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let mtcp = programs::mtcp();
+    for name in ["mtcp", "libmtcp_preload.so"] {
+        std::fs::copy(mtcp.with_file_name(name), site.file(name)).unwrap();
+    }
+    site.open_to_all();
+    set_capabilities(&site.file("mtcp"));
+    let setpriv = programs::find("setpriv").unwrap();
+    let mut command = site.lab().ours().command(setpriv);
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.arg(site.file("mtcp")).arg("run");
+    command
+        .args(site.lab().link_args())
+        .arg("--")
+        .arg(process());
+    command.args(["served", &at().ip().to_string(), &PORT.to_string()]);
+    let server = start(command);
+    exchange(&site);
+    server.finish(WITHIN).must_succeed();
+}
+
 /// What `stack.c` measures of every kind of call, made there: its words and bytes, a line each.
 fn measured(site: &Site, place: &str) -> String {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

@@ -13,6 +13,7 @@ use crate::fail::Failure;
 use crate::link::LinkArgs;
 
 mod program;
+mod rights;
 
 /// What takes the program's calls.
 const LIBRARY: &str = "libmtcp_preload.so";
@@ -146,6 +147,7 @@ impl RunArgs {
             };
         }
         self.forbid()?;
+        rights::pass_on();
         let error = command.exec();
         Err(Failure::error(
             format!("cannot run {}: {error}", program.display()),
