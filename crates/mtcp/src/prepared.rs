@@ -103,6 +103,7 @@ fn has_executor(interface: &str) -> bool {
 pub fn try_out(config: &Config) -> Result<(), SetupError> {
     config.check()?;
     let spec = config.link()?;
+    config.check_room(&spec)?;
     let failed = |error: io::Error| SetupError(error.to_string());
     match &spec {
         IoSpec::Shm(_) | IoSpec::Loop(_) => return Ok(()),
@@ -146,6 +147,7 @@ impl Prepared {
 
     fn make(mut config: Config, part: Part) -> Result<Self, SetupError> {
         config.check()?;
+        config.check_room(&config.link()?)?;
         config.fit();
         config.check_addresses()?;
         let spec = config.link()?;

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use interop::lab::{OURS, listening, url};
+use interop::lab::{OURS, PEER, PEER6, listening, url};
 use interop::process::finish;
 use interop::{Gate, Kind, Lab, baseline, programs};
 
@@ -78,8 +80,8 @@ fn what_runs_out_at_the_start_is_named_with_its_limit() {
         ("-n 7", "ulimit -n"),
         ("-n 12", "ulimit -n"),
         ("-n 16", "ulimit -n"),
-        ("-v 200000", "ulimit -v"),
-        ("-v 800000", "ulimit -v"),
+        ("-v 40000", "ulimit -v"),
+        ("-v 90000", "ulimit -v"),
     ] {
         let within = format!("ulimit {limit}; exec \"$0\" \"$@\"");
         let refused = finish(serve(&lab, &["sh", "-c", &within]), SOON);
@@ -91,4 +93,86 @@ fn what_runs_out_at_the_start_is_named_with_its_limit() {
         );
         assert!(refused.stderr.len() < 1_000, "{limit}: {refused}");
     }
+}
+
+/// The set that docs/deployment.md names.
+#[test]
+fn an_ordinary_user_needs_the_capabilities_that_the_docs_name() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    programs::require(&["setpriv"]);
+    let lab = Lab::new(Kind::Afxdp);
+    std::fs::set_permissions(lab.files(), Permissions::from_mode(0o755)).unwrap();
+    let mtcp = lab.files().join("mtcp");
+    std::fs::copy(programs::mtcp(), &mtcp).unwrap();
+    let as_user = |capabilities: &str, words: &[&str]| {
+        let mut command = lab.ours().command("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        for set in ["--inh-caps", "--ambient-caps"] {
+            command.args([set, capabilities]);
+        }
+        command.arg(&mtcp).args(words).args(lab.link_args());
+        command
+    };
+    let all = "+net_admin,+net_raw,+bpf,+perfmon,+ipc_lock";
+    let serve = ["serve", "--raw", "1/1", "--port", "8080"];
+    listening(as_user(all, &serve)).stop();
+    let doctor = finish(as_user(all, &["doctor"]), SOON).must_succeed();
+    for fine in ["locked memory", "CAP_PERFMON", "capabilities"] {
+        let line = format!("ok    {fine}");
+        assert!(doctor.stdout.contains(&line), "{fine}: {doctor}");
+    }
+    for missing in ["net_admin", "net_raw", "bpf"] {
+        let without = all.replace(&format!("+{missing},"), "");
+        let refused = finish(as_user(&without, &serve), SOON);
+        assert_eq!(refused.status.code(), Some(2), "{missing}: {refused}");
+        let doctor = finish(as_user(&without, &["doctor"]), SOON);
+        let name = format!("no CAP_{}", missing.to_uppercase());
+        assert!(doctor.stdout.contains(&name), "{missing}: {doctor}");
+    }
+}
+
+#[test]
+fn the_doctor_sends_a_syn_and_names_who_holds_the_interface() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = Lab::new(Kind::Afxdp);
+    let ask = |to: &str| finish(lab.mtcp(&["doctor", "--peer", to]), SOON);
+    // Nobody listens there.
+    for peer in [format!("{PEER}:9"), format!("[{PEER6}]:9")] {
+        let said = ask(&peer).must_succeed();
+        assert!(said.stdout.contains("refused after"), "{said}");
+    }
+    let server = lab.peer_serve(&[]);
+    let said = ask(&format!("{PEER}:80")).must_succeed();
+    assert!(said.stdout.contains("answered after"), "{said}");
+    server.stop();
+    let said = ask("10.77.0.99:80");
+    assert_eq!(said.status.code(), Some(1), "{said}");
+    assert!(said.stdout.contains("nobody says where that is"), "{said}");
+
+    let server = lab.serve(&[]);
+    let said = finish(lab.mtcp(&["doctor"]), SOON);
+    assert!(said.stdout.contains("has a program on it"), "{said}");
+    assert_eq!(said.status.code(), Some(1), "{said}");
+    server.stop();
+}
+
+#[test]
+fn a_user_namespace_is_told() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    let mut inside = Command::new("unshare");
+    inside.args(["--user", "--map-root-user", "--net"]);
+    inside.arg(programs::mtcp());
+    inside.args(["doctor", "--io", "afxdp:lo"]);
+    let said = finish(inside, SOON);
+    if said.stderr.contains("unshare") {
+        interop::skipped("no user namespaces");
+        return;
+    }
+    assert!(said.stdout.contains("fail  user namespace"), "{said}");
 }

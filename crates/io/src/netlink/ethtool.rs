@@ -46,6 +46,19 @@ pub struct Queues {
     pub rx_max: u32,
     /// Most transmit queues that can be in use.
     pub tx_max: u32,
+    /// A queue is for both directions.
+    pub combined: bool,
+}
+
+impl Queues {
+    /// The command that gives `interface` so many queues, in the words that its device takes.
+    pub fn command(&self, interface: &str, count: impl std::fmt::Display) -> String {
+        if self.combined {
+            format!("ethtool -L {interface} combined {count}")
+        } else {
+            format!("ethtool -L {interface} rx {count} tx {count}")
+        }
+    }
 }
 
 /// Name of the driver of `interface`.
@@ -103,12 +116,14 @@ pub fn queues(interface: &str) -> io::Result<Queues> {
             tx: (channels.tx + channels.combined).max(1),
             rx_max: (channels.max_rx + channels.max_combined).max(1),
             tx_max: (channels.max_tx + channels.max_combined).max(1),
+            combined: channels.max_combined > 0,
         }),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Queues {
             rx: 1,
             tx: 1,
             rx_max: 1,
             tx_max: 1,
+            combined: false,
         }),
         Err(error) => Err(error),
     }

@@ -63,6 +63,17 @@ fn an_address_of_this_machine_has_no_route() {
 }
 
 #[test]
+fn queues_are_asked_for_in_the_words_that_a_device_takes() {
+    let veth = ethtool::queues("lo").unwrap();
+    assert_eq!(veth.command("s0", 2), "ethtool -L s0 rx 2 tx 2");
+    let card = ethtool::Queues {
+        combined: true,
+        ..veth
+    };
+    assert_eq!(card.command("eth1", 4), "ethtool -L eth1 combined 4");
+}
+
+#[test]
 fn ethtool_answers_for_loopback_and_names_a_missing_interface() {
     assert_eq!(
         ethtool::queues("lo").unwrap(),
@@ -70,7 +81,8 @@ fn ethtool_answers_for_loopback_and_names_a_missing_interface() {
             rx: 1,
             tx: 1,
             rx_max: 1,
-            tx_max: 1
+            tx_max: 1,
+            combined: false,
         }
     );
     ethtool::offloads("lo").unwrap();

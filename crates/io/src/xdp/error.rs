@@ -5,7 +5,10 @@ use std::io;
 
 /// `cause` on `interface` while doing `what`, with a remedy where one is known.
 pub(super) fn explain(interface: &str, what: &str, cause: &(dyn Error + 'static)) -> io::Error {
-    let errno = errno(cause);
+    let errno = errno(cause).or_else(|| {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        (kind == Some(io::ErrorKind::OutOfMemory)).then_some(libc::ENOMEM)
+    });
     let kind = errno.map_or(io::ErrorKind::Other, |errno| {
         io::Error::from_raw_os_error(errno).kind()
     });
@@ -51,7 +54,7 @@ pub(super) const JOIN: &str = "listen to neighbour solicitations";
 fn remedy(interface: &str, what: &str, errno: i32) -> Option<String> {
     let text = match (what, errno) {
         (_, libc::EPERM | libc::EACCES) => {
-            "; it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root, or \
+            "; it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, outside of user namespaces: run as root, or \
              `setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM` (before Linux 5.11 also `ulimit -l unlimited`)"
                 .to_owned()
         }
@@ -69,7 +72,7 @@ fn remedy(interface: &str, what: &str, errno: i32) -> Option<String> {
         (BIND, libc::EOPNOTSUPP | libc::EINVAL) => {
             "; the driver has no zero copy in this configuration: use copy mode".to_owned()
         }
-        (REGISTER, libc::ENOBUFS) => "; the limit on locked memory is too low: `ulimit -l unlimited`".to_owned(),
+        (REGISTER, libc::ENOBUFS) => "; the limit on locked memory is too low: `ulimit -l unlimited`, or CAP_IPC_LOCK".to_owned(),
         (_, libc::EMFILE) => "; raise the limit of open files: `ulimit -n 1024`".to_owned(),
         (_, libc::ENFILE) => "; the host has too many open files: `sysctl fs.file-max`".to_owned(),
         (_, libc::ENOMEM) => {

@@ -56,8 +56,8 @@ impl Follower {
                 Err(error) => {
                     log::warn!(
                         "what comes to the new queue {number} gets no answer: {error}; start the program again, or take the queue away \
-                         (`ethtool -L {} combined {known}`, on a veth `rx {known}`)",
-                        self.link.name
+                         (`{}`)",
+                        queues.command(&self.link.name, known)
                     );
                     None
                 }

@@ -366,13 +366,24 @@ fn refuse_taken(probe: Option<Probe>, link: &Link) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AddrInUse, text))
 }
 
+/// How an interface gets so many queues, if it can have them.
+fn more(name: &str, count: usize) -> String {
+    let queues = ethtool::queues(name).ok();
+    let able = queues.filter(|queues| queues.rx_max as usize >= count);
+    able.map_or_else(
+        || ", its device has no more".to_owned(),
+        |queues| format!(", or give it more (`{}`)", queues.command(name, count)),
+    )
+}
+
 fn port_count(config: &XdpConfig, queues: usize) -> io::Result<u16> {
     let name = &config.interface;
     let ports = config.ports.map_or(queues, usize::from);
     if ports > queues {
         return Err(invalid(format_args!(
             "XDP on {name}: {ports} ports asked for, but it has {queues} receive queues; \
-             ask for fewer, or give it more (`ethtool -L {name} combined {ports}`, on a veth `rx {ports} tx {ports}`)"
+             ask for fewer{}",
+            more(name, ports)
         )));
     }
     u16::try_from(ports).map_err(|_| {

@@ -4,7 +4,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::Config;
+use super::{Config, IoSpec};
 
 /// Address space of a connection, open or closed by its application, in all tables.
 const CONNECTION: u64 = 5 << 10;
@@ -12,11 +12,28 @@ const CONNECTION: u64 = 5 << 10;
 const HALVES_PER_BYTE: u64 = 9;
 /// Of what does not depend on either: the link, records of handshakes and of connections that are over.
 const REST: u64 = 56 << 20;
+/// With less, not even the programs for an interface can be read.
+const LEAST_LIMIT: u64 = 96 << 20;
 /// The fewest that are worth a stack.
 const LEAST_CONNECTIONS: u64 = 256;
 const LEAST_MEMORY: u64 = 4 << 20;
 
 impl Config {
+    /// Refuses what would end in the middle of opening an interface.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub(crate) fn check_room(&self, spec: &IoSpec) -> Result<(), String> {
+        match getrlimit(Resource::As).current {
+            Some(limit) if limit < LEAST_LIMIT && matches!(spec, IoSpec::Afxdp(_)) => Err(format!(
+                "the limit on address space is {} MB, an interface needs {}: raise it (ulimit -v unlimited)",
+                limit >> 20,
+                LEAST_LIMIT >> 20
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Has the stacks of this process take at most a third of the address space that it may have, as far as that is possible. All processes with
     /// the same limit and settings come to the same.
     pub(crate) fn fit(&mut self) {

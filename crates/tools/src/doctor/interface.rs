@@ -6,6 +6,7 @@ use mtcp::interfaces::{self, Interface, OperState};
 use serde_json::Value;
 
 use super::check::Check;
+use super::holder;
 
 /// Drivers that run XDP programs themselves ("native").
 const NATIVE: &[&str] = &[
@@ -79,7 +80,7 @@ pub(crate) fn check(name: &str) -> Vec<Check> {
         xdp_mode(name, &driver),
         queues(name),
         mtu(&interface),
-        attached(name, &details(name)),
+        attached(&interface, &details(name)),
     ];
     if !interface.ethernet {
         checks.push(Check::fail(
@@ -161,19 +162,22 @@ fn xdp_mode(name: &str, driver: &str) -> Check {
 
 fn queues(name: &str) -> Check {
     let what = format!("{name} queues");
-    let queues = match interfaces::queues(name) {
-        Ok(queues) => queues.rx as usize,
+    let all = match interfaces::queues(name) {
+        Ok(queues) => queues,
         Err(error) => return Check::warn(what, error.to_string(), "see 'ethtool -l'"),
     };
+    let (queues, most) = (all.rx as usize, all.rx_max.min(all.tx_max) as usize);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if queues >= processors {
         return Check::ok(what, format!("{queues} for {processors} processors"));
     }
-    Check::warn(
-        what,
-        format!("{queues} for {processors} processors: at most {queues} of them can drive it"),
-        format!("ethtool -L {name} combined {processors}"),
-    )
+    let finding =
+        format!("{queues} for {processors} processors: at most {queues} of them can drive it");
+    let wanted = processors.min(most);
+    if wanted <= queues {
+        return Check::ok(what, format!("{finding}; its device has no more"));
+    }
+    Check::warn(what, finding, all.command(name, wanted))
 }
 
 fn mtu(interface: &Interface) -> Check {
@@ -190,13 +194,20 @@ fn mtu(interface: &Interface) -> Check {
     )
 }
 
-fn attached(name: &str, link: &Value) -> Check {
-    let what = format!("{name} XDP program");
-    match link.pointer("/xdp/prog/id") {
-        None => Check::ok(what, "none attached"),
-        Some(id) => Check::fail(
+/// Who has it, by a program of XDP or in traffic control.
+fn attached(interface: &Interface, link: &Value) -> Check {
+    let name = &interface.name;
+    let what = format!("{name} holder");
+    match (holder::find(interface.index), link.pointer("/xdp/prog/id")) {
+        (None, None) => Check::ok(what, "nobody, as far as this user can see"),
+        (Some(process), _) => Check::fail(
             what,
-            format!("program {id} is attached"),
+            format!("{process} has a program on it"),
+            "end that process, or choose another interface",
+        ),
+        (None, Some(id)) => Check::fail(
+            what,
+            format!("XDP program {id} is attached"),
             format!("stop what uses it, or 'ip link set {name} xdp off'"),
         ),
     }

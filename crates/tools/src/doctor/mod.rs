@@ -2,17 +2,19 @@
 
 pub(crate) mod capabilities;
 mod check;
+mod holder;
 mod interface;
+mod peer;
 mod system;
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use clap::Args;
 use mtcp::IoSpec;
 
-use crate::link::{Io, LinkArgs};
+use crate::link::{Backend, Io, LinkArgs};
 use crate::net::Address;
 
 use check::{Check, State, table};
@@ -20,7 +22,10 @@ use check::{Check, State, table};
 const EXAMPLES: &str = "Examples:
   mtcp doctor
   mtcp doctor --io afxdp:eth0 --addr 10.0.0.2/24
-  mtcp doctor --io afxdp:veth0 --addr 10.0.0.2/24 --open";
+  mtcp doctor --io afxdp:veth0 --addr 10.0.0.2/24 --open
+  mtcp doctor --io afxdp:eth0 --addr 10.0.0.2/24 --peer 10.0.0.1:22
+
+'ok' says that nothing was seen in the way, not that it was tried: --open opens the link, --peer has a peer answer over it.";
 
 /// Says what on this machine helps or hinders. With --io, exits with 1 if something that it needs is missing.
 #[derive(Args, Debug)]
@@ -35,6 +40,12 @@ pub(crate) struct DoctorArgs {
     /// Open the link too, and say what came of it
     #[arg(long, requires = "io", requires = "addr")]
     open: bool,
+    /// Open the link and connect to this address and port: an answer or a refusal shows that frames go both ways
+    #[arg(long, value_name = "ADDR:PORT", requires = "io", requires = "addr")]
+    peer: Option<SocketAddr>,
+    /// Gateway to a peer elsewhere
+    #[arg(long, value_name = "G", value_delimiter = ',', requires = "peer")]
+    gateway: Vec<IpAddr>,
 }
 
 impl DoctorArgs {
@@ -53,7 +64,7 @@ impl DoctorArgs {
         if !matches!(self.io, Some(Io::Kernel)) {
             checks.extend(self.addr.iter().map(|address| owned_by_kernel(address.ip)));
         }
-        if self.open {
+        if self.open || self.peer.is_some() {
             checks.extend(self.opened());
         }
         // Nobody may be reading.
@@ -66,16 +77,25 @@ impl DoctorArgs {
         let link = LinkArgs {
             io: self.io.clone(),
             addr: self.addr.clone(),
+            gateway: self.gateway.clone(),
             ..LinkArgs::default()
         };
         match link.open().map(|link| link.backend) {
-            Ok(crate::link::Backend::Stack(_, mtcp)) => mtcp
-                .report()
-                .lines
-                .into_iter()
-                .map(|(what, value)| Check::ok(what, value))
-                .collect(),
-            Ok(crate::link::Backend::Kernel(_)) => vec![Check::ok("open", "kernel sockets")],
+            Ok(Backend::Stack(mut sockets, mtcp)) => {
+                let facts = mtcp.report().lines.into_iter();
+                let syn = self.peer.map(|to| peer::check(&mut *sockets, to));
+                facts
+                    .map(|(what, value)| Check::ok(what, value))
+                    .chain(syn)
+                    .collect()
+            }
+            Ok(Backend::Kernel(mut sockets)) => {
+                let syn = self.peer.map(|to| peer::check(&mut sockets, to));
+                [Check::ok("open", "kernel sockets")]
+                    .into_iter()
+                    .chain(syn)
+                    .collect()
+            }
             Err(error) => vec![Check::fail("open", format!("{error:#}"), "see above")],
         }
     }
@@ -92,6 +112,7 @@ fn everything() -> Vec<Check> {
         system::huge_pages(),
         system::open_files(),
     ];
+    checks.extend(capabilities::programs().into_iter().map(Check::softened));
     checks.extend(system::kernel_sockets());
     checks.extend(system::processors());
     // Nobody said that these interfaces shall be used.
@@ -115,6 +136,7 @@ fn needs(spec: &IoSpec) -> Vec<Check> {
                 system::bpf_jit(),
                 system::memlock(),
             ];
+            checks.extend(capabilities::programs());
             checks.extend(interface::check(name));
             checks
         }

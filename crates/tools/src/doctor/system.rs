@@ -77,16 +77,21 @@ pub(crate) fn bpf_jit() -> Check {
 
 /// Whether locked memory suffices for AF_XDP rings.
 pub(crate) fn memlock() -> Check {
-    const WANTED: u64 = 256 << 20;
-    match getrlimit(Resource::Memlock).current {
+    /// All frames of an interface, and the rings.
+    const WANTED: u64 = 80 << 20;
+    if super::capabilities::may_lock() {
+        return Check::ok("locked memory", "not limited for this process");
+    }
+    // The stack raises the limit as far as it may.
+    match getrlimit(Resource::Memlock).maximum {
         None => Check::ok("locked memory", "unlimited"),
-        Some(bytes) if bytes >= WANTED || super::capabilities::has_net_admin() => {
-            Check::ok("locked memory", format!("{} MB", bytes >> 20))
+        Some(bytes) if bytes >= WANTED => {
+            Check::ok("locked memory", format!("up to {} MB", bytes >> 20))
         }
         Some(bytes) => Check::warn(
             "locked memory",
-            format!("{} kB", bytes >> 10),
-            "raise 'ulimit -l' to 262144 or more for AF_XDP",
+            format!("at most {} kB: fewer frames for each queue", bytes >> 10),
+            "LimitMEMLOCK=80M (ulimit -l 81920), or CAP_IPC_LOCK",
         ),
     }
 }
