@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -160,6 +161,31 @@ static void became(void)
     need(setresuid(65534, 65534, 0) == 0, "become another user");
     keep(low, low);
     serve_one();
+}
+
+/* --- promised: what the stack does not do is refused, before it is known whose the connection is and after --- */
+
+static void refuses(int fd)
+{
+    static const int options[][2] = {{SOL_SOCKET, SO_ZEROCOPY}, {SOL_SOCKET, SO_TXTIME}, {SOL_SOCKET, SO_TIMESTAMPING},
+                                     {IPPROTO_TCP, TCP_REPAIR}, {IPPROTO_TCP, TCP_MD5SIG}, {IPPROTO_TCP, 36 /* TCP_INQ */}};
+    char value[256] = {1};
+    for (unsigned i = 0; i < sizeof options / sizeof *options; i++) {
+        int result = setsockopt(fd, options[i][0], options[i][1], value, sizeof value);
+        need(result == -1 && errno == EOPNOTSUPP, "an option that promises");
+    }
+    int off = 0;
+    need(setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &off, sizeof off) == 0, "an option that is off");
+}
+
+static void promised(void)
+{
+    int fd = listener(8);
+    refuses(fd);
+    say("ready");
+    int connection = accepted(fd);
+    refuses(connection);
+    echo(connection);
 }
 
 /* --- ended: the end of the program waits for no peer that does nothing --- */
@@ -464,7 +490,7 @@ static const struct {
     {"later", later},
     {"outlasted", outlasted},
     {"dropped", dropped},
-    {"became", became},
+    {"became", became},     {"promised", promised},
     {"numbers", numbers},
     {"lingering", lingering},
     {"urgent", urgent},

@@ -127,6 +127,19 @@ fn a_program_that_gives_up_capabilities_before_it_listens_is_served() {
 }
 
 #[test]
+fn options_that_promise_what_the_stack_does_not_do_are_refused() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let server = start(case(&site, "promised"));
+    exchange(&site);
+    fine(server.finish(WITHIN));
+}
+
+#[test]
 fn the_end_of_a_program_does_not_wait_for_that_of_its_peer() {
     let Some(site) = Site::new(&["cc"]) else {
         return;

@@ -20,6 +20,23 @@ use crate::socket::Body;
 const MIN_RCVBUF: c_int = 2304;
 const MIN_SNDBUF: c_int = 4608;
 
+/// Options that promise what other calls then do, or that segments are signed. The stack has none of them; programs that hear so do without, or
+/// end. Also before it is known whose the connection will be: a socket that changes hands cannot take the promise back.
+const PROMISES: [(c_int, c_int); 9] = [
+    (SOL_SOCKET, libc::SO_ZEROCOPY),
+    (SOL_SOCKET, libc::SO_TXTIME),
+    (SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::IPPROTO_TCP, libc::TCP_MD5SIG),
+    (libc::IPPROTO_TCP, libc::TCP_REPAIR),
+    (libc::IPPROTO_TCP, libc::TCP_ULP),
+    (libc::IPPROTO_TCP, TCP_MD5SIG_EXT),
+    (libc::IPPROTO_TCP, libc::TCP_INQ),
+    (libc::IPPROTO_TCP, TCP_AO_ADD_KEY),
+];
+/// Of linux/tcp.h.
+const TCP_MD5SIG_EXT: c_int = 32;
+const TCP_AO_ADD_KEY: c_int = 38;
+
 hooks! {
     /// setsockopt(2).
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
@@ -63,6 +80,9 @@ unsafe fn set(
         .min(options::MAX_LEN);
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory::bytes(value.cast(), size) };
+    if PROMISES.contains(&(level, name)) && bytes.is_ok_and(|bytes| bytes.iter().any(|b| *b != 0)) {
+        return Err(Errno::EOPNOTSUPP);
+    }
     if !matches!(found.body, Body::Stream(_)) {
         // SAFETY: the same arguments.
         let result = unsafe { real::setsockopt(fd, level, name, value, len) };
@@ -82,6 +102,8 @@ unsafe fn set(
     }
     match found.body {
         Body::Stream(id) => match engine.set_option(id, (level, name), bytes) {
+            // It is off in any case.
+            Err(Errno::ENOPROTOOPT) if PROMISES.contains(&(level, name)) => {}
             Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
                 // SAFETY: the same arguments.
                 return unsafe { remember(&mut engine, (fd, &found), (level, name), (value, len)) };
