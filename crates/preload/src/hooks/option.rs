@@ -91,6 +91,10 @@ unsafe fn set(
         }
     }
     let bytes = bytes?;
+    if PROMISES.contains(&(level, name)) {
+        // It is off in any case.
+        return Ok(0);
+    }
     if matches!(found.body, Body::Open | Body::Listener { .. })
         && let Some(entry) = option_table::find(level, name)
     {
@@ -102,8 +106,6 @@ unsafe fn set(
     }
     match found.body {
         Body::Stream(id) => match engine.set_option(id, (level, name), bytes) {
-            // It is off in any case.
-            Err(Errno::ENOPROTOOPT) if PROMISES.contains(&(level, name)) => {}
             Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
                 // SAFETY: the same arguments.
                 return unsafe { remember(&mut engine, (fd, &found), (level, name), (value, len)) };
