@@ -46,6 +46,24 @@ impl LoopPort {
         Self::default()
     }
 
+    /// Whether nothing is on its way.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// What it can do.
+    pub const CAPABILITIES: Capabilities = Capabilities {
+        mtu: MTU,
+        queues: 1,
+        tx_checksum: true,
+        tx_bundle: 0,
+        loops: true,
+    };
+
+    /// Our hardware address on it.
+    pub const MAC: MacAddr = MAC;
+
     fn free_frame(&mut self) -> Option<Parcel> {
         if self.frames.len() >= SLOTS {
             return None;
@@ -125,13 +143,7 @@ impl Port for LoopPort {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            mtu: MTU,
-            queues: 1,
-            tx_checksum: true,
-            tx_bundle: 0,
-            loops: true,
-        }
+        Self::CAPABILITIES
     }
 
     fn mac(&self) -> MacAddr {

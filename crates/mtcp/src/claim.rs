@@ -42,7 +42,7 @@ impl Config {
 }
 
 /// Where the kernel has an address, but for the loopback interface.
-fn holder<'a>(held: &'a [Address], links: &[Link], ours: IpAddr) -> Option<&'a Address> {
+pub(crate) fn holder<'a>(held: &'a [Address], links: &[Link], ours: IpAddr) -> Option<&'a Address> {
     let whole = if ours.is_ipv4() { 32 } else { 128 };
     let is_loopback = |index| {
         links
@@ -54,7 +54,7 @@ fn holder<'a>(held: &'a [Address], links: &[Link], ours: IpAddr) -> Option<&'a A
         .find(|held| !(held.prefix == whole && is_loopback(held.interface)))
 }
 
-fn link_name(links: &[Link], index: u32) -> String {
+pub(crate) fn link_name(links: &[Link], index: u32) -> String {
     let link = links.iter().find(|link| link.index == index);
     link.map_or_else(|| format!("interface {index}"), |link| link.name.clone())
 }

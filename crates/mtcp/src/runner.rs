@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use ::io::absent::AbsentPort;
+use ::io::loopback::LoopPort;
 use ::io::shm::Desk;
 use ::io::{AnyPort, Port, poll};
 use io::ErrorKind;
@@ -28,8 +29,10 @@ const LOOK: Duration = Duration::from_millis(1);
 const AT_ONCE: u64 = 1 << 14;
 /// Bursts taken at most from a link that is gone.
 const REST: usize = 1024;
-/// The only port, so far.
+/// The link.
 const PORT: PortId = PortId(0);
+/// What is sent to our own addresses, which comes back.
+const OWN: PortId = PortId(1);
 
 /// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
 /// [`transmit`](Self::transmit), events; the clock is read once in it.
@@ -37,6 +40,8 @@ const PORT: PortId = PortId(0);
 pub(crate) struct Runner {
     stack: Stack,
     port: Lent,
+    /// To ourselves, unless the link does that.
+    own: Option<Box<LoopPort>>,
     /// To the other stacks with our addresses.
     desk: Option<Desk>,
     /// One of them has our queue, and sends for us.
@@ -70,9 +75,11 @@ impl Runner {
     ) -> Self {
         let now = clock::now();
         let moderation = Moderation::new(gather, port.gathers(), now);
+        let loops = port.capabilities().loops;
         Self {
             stack,
             port,
+            own: (!loops).then(Box::default),
             desk,
             is_guest: false,
             now,
@@ -123,6 +130,13 @@ impl Runner {
             && !self.stack.has_events()
             && !self.port.is_ready()
             && !self.port.has_unowned()
+            && !self.has_own()
+    }
+
+    /// Whether something that we sent to ourselves has not come yet.
+    #[inline]
+    fn has_own(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
     /// Whether all that was due has been sent.
@@ -156,6 +170,11 @@ impl Runner {
                 break;
             }
         }
+        if let Some(own) = self.own.as_mut().filter(|own| !own.is_empty()) {
+            for _ in 0..bursts {
+                frames += own.receive(|frames| stack.receive(now, OWN, frames));
+            }
+        }
         if let Some(desk) = &mut self.desk {
             let receive = |frames: &[RxFrame<'_>]| stack.receive(now, PORT, frames);
             frames += self.port.receive_unowned(now, bursts, receive);
@@ -184,7 +203,7 @@ impl Runner {
 
     /// Whether the other end may be a socket of the same program, which knows what has arrived.
     pub(crate) fn loops(&self) -> bool {
-        self.port.capabilities().loops
+        self.port.capabilities().loops || self.has_own()
     }
 
     /// When it last took what had arrived.
@@ -245,10 +264,16 @@ impl Runner {
         }
         let sent = self.port.flush();
         self.port.busy = false;
+        if let Some(own) = &mut self.own
+            && self.stack.has_more_output(OWN)
+        {
+            // What it does not take is due still when it has come.
+            self.stack.transmit_with(self.now, OWN, acks, &mut **own);
+        }
         if let Some(desk) = &mut self.desk {
             self.stack.transmit(self.now, PortId::SIBLINGS, desk);
             desk.flush();
-        } else if !self.backlog && !self.stack.has_more_output(PORT) {
+        } else if !self.backlog && !self.stack.has_more_output(PORT) && !self.has_own() {
             self.quiet_until = self.next_turn();
         }
         sent
@@ -342,6 +367,9 @@ impl Runner {
 
     /// How long until something is due, at most until `deadline`.
     pub(crate) fn due(&self, deadline: Option<Instant>) -> Option<Duration> {
+        if self.has_own() {
+            return Some(Duration::ZERO);
+        }
         let report = self.reporter.as_ref().map(Reporter::due);
         let deadlines = [
             deadline,

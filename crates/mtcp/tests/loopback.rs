@@ -1,4 +1,4 @@
-//! A link of the process to itself: both ends of a connection in one context, at the loopback addresses.
+//! Both ends of a connection in one context: on a link of the process to itself at the loopback addresses, and beside any other link at its own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -40,14 +40,17 @@ fn socket(context: &mut Context, domain: Domain) -> SocketId {
 }
 
 fn talk(domain: Domain, at: &str) {
-    let (_mtcp, mut context) = context();
+    talk_in(&mut context().1, domain, at);
+}
+
+fn talk_in(context: &mut Context, domain: Domain, at: &str) {
     let at: SocketAddr = at.parse().unwrap();
-    let listener = socket(&mut context, domain);
+    let listener = socket(context, domain);
     context.bind(listener, at).unwrap();
     context.listen(listener, 4).unwrap();
-    let client = socket(&mut context, domain);
-    assert_eq!(finish(&mut context, |c| c.connect(client, at)), Ok(()));
-    let (server, from) = finish(&mut context, |c| c.accept(listener)).unwrap();
+    let client = socket(context, domain);
+    assert_eq!(finish(context, |c| c.connect(client, at)), Ok(()));
+    let (server, from) = finish(context, |c| c.accept(listener)).unwrap();
     context.set_nonblocking(server, true).unwrap();
     assert_eq!(from, context.local_addr(client).unwrap());
     assert_eq!(from.ip(), at.ip());
@@ -59,12 +62,12 @@ fn talk(domain: Domain, at: &str) {
             Err(Errno::EAGAIN) => 0,
             n => n.unwrap(),
         };
-        let n = finish(&mut context, |c| c.read(server, &mut buf)).unwrap();
+        let n = finish(context, |c| c.read(server, &mut buf)).unwrap();
         got.extend_from_slice(&buf[..n]);
     }
     assert!(got == data);
     context.close(client).unwrap();
-    assert_eq!(finish(&mut context, |c| c.read(server, &mut buf)), Ok(0));
+    assert_eq!(finish(context, |c| c.read(server, &mut buf)), Ok(0));
 }
 
 #[test]
@@ -97,4 +100,19 @@ fn to_itself() {
     assert_eq!(context.write(lonely, b"echo"), Ok(4));
     let mut buf = [0; 9];
     assert_eq!(finish(&mut context, |c| c.read(lonely, &mut buf)), Ok(4));
+}
+
+/// A link to others, and our own address, while a peer is asked nothing.
+#[test]
+fn beside_a_link_to_others() {
+    for mode in [Mode::Inline, Mode::Paired] {
+        let (mut client, _server) = support::contexts(mode, Mode::Paired);
+        let at = format!("{}:80", support::CLIENT);
+        talk_in(&mut client, Domain::V4, &at);
+        let nobody = socket(&mut client, Domain::V4);
+        let refused = finish(&mut client, |c| {
+            c.connect(nobody, support::addr(support::CLIENT, 81))
+        });
+        assert_eq!(refused, Err(Errno::ECONNREFUSED));
+    }
 }

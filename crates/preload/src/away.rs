@@ -9,6 +9,7 @@ const LOOK: u64 = 250_000_000;
 
 /// Looks whether the interface of this stack is there again, if it is time for that: `look_at`, in nanoseconds; 0: it was there.
 #[cold]
+#[inline(never)]
 pub(crate) fn await_interface(context: &mut Context, look_at: &mut u64) {
     if *look_at == 0 {
         private::sweep();

@@ -35,6 +35,7 @@ extern "C" fn before() {
     if let Ok(mut engine) = engine::lock() {
         engine.vacate();
         engine.has_children = true;
+        engine.share_listeners();
         engine.lend();
         // Given back by `parent`, made anew by `child`.
         let _ = std::mem::ManuallyDrop::new(engine);
@@ -83,6 +84,15 @@ impl Engine {
             self.stop();
         } else {
             self.listen_everywhere();
+        }
+    }
+
+    /// The child has the listeners, too.
+    fn share_listeners(&mut self) {
+        for index in self.indices() {
+            if let Some(socket) = self.sockets.get_mut(index) {
+                socket.shared = true;
+            }
         }
     }
 

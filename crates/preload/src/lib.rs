@@ -24,6 +24,7 @@ mod lent;
 mod linger;
 mod lock;
 mod log;
+mod ourselves;
 mod owed;
 mod private;
 mod pump;

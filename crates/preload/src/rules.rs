@@ -102,7 +102,7 @@ fn holds(ranges: &[(u16, u16)], port: u16) -> bool {
 }
 
 /// RFC 4291 §2.5.5.2: an IPv4 address in the clothes of IPv6 is an IPv4 address.
-fn plain(ip: IpAddr) -> IpAddr {
+pub(crate) fn plain(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
         IpAddr::V4(_) => ip,
@@ -125,8 +125,13 @@ impl Rules {
         self.config.addresses.iter().any(|cidr| cidr.addr == ip)
     }
 
+    /// Whether this is one of our addresses, and a port of ours.
+    pub(crate) fn is_own(&self, remote: SocketAddr) -> bool {
+        self.is_ours(plain(remote.ip())) && self.takes_port(remote.port())
+    }
+
     /// Whether we reach ourselves.
-    fn loops(&self) -> bool {
+    pub(crate) fn loops(&self) -> bool {
         matches!(self.config.io, IoSpec::Loop(_))
     }
 

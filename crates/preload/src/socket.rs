@@ -78,6 +78,8 @@ pub(crate) struct Socket {
     pub(crate) body: Body,
     /// The process that this one was forked by had it, too.
     pub(crate) inherited: bool,
+    /// A process that this one forked had it, too.
+    pub(crate) shared: bool,
     pub(crate) recv_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     /// Shared with the connections of a listener.
@@ -96,6 +98,7 @@ impl Socket {
             local: None,
             body,
             inherited: false,
+            shared: false,
             recv_timeout: None,
             send_timeout: None,
             options: Arc::default(),

@@ -61,6 +61,7 @@ fn what_is_needed_and_missing_fails() {
     assert!(status == 1 && text.contains("the kernel owns it"), "{text}");
     let (text, status) = doctor(&["--io", &link, "--addr", "10.9.0.1/24", "--open"]);
     assert!(status == 0 && text.contains("mtu"), "{text}");
+    assert!(text.contains("ip addr add 10.9.0.1/32 dev lo"), "{text}");
     assert_eq!(doctor(&["--io", "kernel"]).1, 0);
 }
 

@@ -474,6 +474,67 @@ static void outlasted(void)
     echo(made);
 }
 
+/* --- ourselves: a thread, a child and a program of it connect to our own address --- */
+
+static void *answer(void *listener)
+{
+    for (;;) {
+        int made = accepted(*(int *)listener);
+        echo(made);
+        close(made);
+    }
+    return 0;
+}
+
+/* A message there and back. */
+static void asks(void)
+{
+    char text[64];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    need(connect(fd, (struct sockaddr *)&ours, sizeof ours) == 0, "connect");
+    need(write(fd, "hello", 5) == 5 && read(fd, text, sizeof text) == 5, "an answer");
+    close(fd);
+}
+
+static void waits_for(pid_t child)
+{
+    int status;
+    need(child > 0 && waitpid(child, &status, 0) == child, "child");
+    need(status == 0, "what a child did");
+}
+
+static void ourselves(void)
+{
+    static int fd;
+    char port[8];
+    struct sockaddr_in any = ours, nobody = ours;
+    pthread_t thread;
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    any.sin_addr.s_addr = INADDR_ANY;
+    need(bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && listen(fd, 8) == 0, "listen");
+    pthread_create(&thread, 0, answer, &fd);
+    for (int i = 0; i < 3; i++)
+        asks();
+    nobody.sin_port = htons(ntohs(ours.sin_port) + 1);
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    need(connect(other, (struct sockaddr *)&nobody, sizeof nobody) < 0 && errno == ECONNREFUSED,
+         "nobody listens, but connect");
+    pid_t child = fork();
+    if (child == 0) {
+        asks();
+        _exit(0);
+    }
+    waits_for(child);
+    snprintf(port, sizeof port, "%d", ntohs(ours.sin_port));
+    child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "process", "asks", inet_ntoa(ours.sin_addr), port, (char *)0);
+        _exit(1);
+    }
+    waits_for(child);
+    asks();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -489,6 +550,7 @@ static const struct {
     {"refused", refused},
     {"later", later},
     {"outlasted", outlasted},
+    {"ourselves", ourselves},     {"asks", asks},
     {"dropped", dropped},
     {"became", became},     {"promised", promised},
     {"numbers", numbers},

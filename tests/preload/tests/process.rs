@@ -503,3 +503,21 @@ fn a_program_outlasts_its_interface() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn a_program_its_children_and_theirs_reach_our_own_address() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    fine(succeed(case(&site, "ourselves")));
+    if baseline() {
+        return;
+    }
+    // A link that loops, where the address is the kernel's, too.
+    let mut command = site.lab().ours().command(programs::mtcp());
+    command.args(["run", "--io", "loop:lo", "--addr", "127.0.0.1/8", "--"]);
+    command
+        .arg(process())
+        .args(["ourselves", "127.0.0.1", "7001"]);
+    fine(succeed(command));
+}

@@ -145,6 +145,7 @@ impl XdpPort {
 
     /// The interface is gone: an error, unless it is waited for.
     #[cold]
+    #[inline(never)]
     fn lose(&mut self, cause: io::Error) -> io::Result<()> {
         self.gone = true;
         let error = self.removed(cause);
@@ -165,6 +166,7 @@ impl XdpPort {
 
     /// Looks whether the interface is there again, and if so, goes on.
     #[cold]
+    #[inline(never)]
     fn look_for_interface(&mut self, now: Instant) {
         let taken = self
             .retaker
@@ -292,6 +294,7 @@ impl FrameSink for XdpPort {
 impl XdpPort {
     /// Loses a frame, as a cable that is not plugged in does.
     #[cold]
+    #[inline(never)]
     fn send_into_void(&mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let Some(room) = self.void.get_mut(..room) else {
             return false;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ::io::loopback::LoopPort;
 use mtcp_core::config as stack;
 use mtcp_core::{Holdings, PortId};
 use wire::frame::{Capabilities, MacAddr};
@@ -151,7 +152,7 @@ impl Config {
             port,
         };
         stack::Config {
-            interfaces: vec![stack::Interface {
+            interfaces: with_loop(stack::Interface {
                 mac: self.mac.unwrap_or(mac),
                 capabilities,
                 addresses: self
@@ -160,7 +161,7 @@ impl Config {
                     .filter(|cidr| room || cidr.addr.is_ipv4())
                     .map(address)
                     .collect(),
-            }],
+            }),
             routes: self.stack_routes(port, room),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             secret,
@@ -265,6 +266,21 @@ fn check_address(cidr: &Cidr) -> Result<(), String> {
     Err(format!(
         "addr {addr}/{prefix_len} {what}: use one of a host in it"
     ))
+}
+
+/// An interface, and unless that is one itself, one on which what we send to our addresses comes back, as on the loopback interface of a host
+/// (RFC 1122 §3.3.4.2).
+fn with_loop(link: stack::Interface) -> Vec<stack::Interface> {
+    let host = |address: &stack::Address| stack::Address {
+        addr: address.addr,
+        prefix_len: if address.addr.is_ipv4() { 32 } else { 128 },
+    };
+    let own = (!link.capabilities.loops).then(|| stack::Interface {
+        mac: LoopPort::MAC,
+        capabilities: LoopPort::CAPABILITIES,
+        addresses: link.addresses.iter().map(host).collect(),
+    });
+    [link].into_iter().chain(own).collect()
 }
 
 #[cfg(test)]

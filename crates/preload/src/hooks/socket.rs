@@ -12,6 +12,7 @@ use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
 use crate::lent::{self, End};
 use crate::lock::Guard;
+use crate::ourselves::Way;
 use crate::rules::{Place, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
@@ -282,6 +283,17 @@ fn connect_to(fd: c_int, remote: SocketAddr, kernel: impl FnOnce() -> c_int) -> 
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let id = match found.body {
         Body::Stream(id) => id,
+        Body::Open if let Some(way) = engine.way_to_ourselves(remote) => match way {
+            Way::Stack if engine.start() => engine.adopt(found.index)?,
+            // It waits for a queue, or never had one.
+            Way::Stack => return Err(Errno::ENETDOWN),
+            Way::Kernel(there) => {
+                let domain = engine.domain(found.index);
+                engine.disown(fd, found.index);
+                drop(engine);
+                return connect_by_kernel(fd, there, domain);
+            }
+        },
         Body::Open if engine.takes(found.index, remote)? => engine.adopt(found.index)?,
         body => {
             if body == Body::Open {
@@ -294,6 +306,19 @@ fn connect_to(fd: c_int, remote: SocketAddr, kernel: impl FnOnce() -> c_int) -> 
     let result = start_connect(&mut engine, &found, id, remote);
     engine.staged(true);
     result.map(|()| 0)
+}
+
+/// Connects a socket of the kernel to `there`.
+fn connect_by_kernel(fd: c_int, there: SocketAddr, domain: Domain) -> Result<c_int> {
+    // SAFETY: all zeros are an address of no family.
+    let mut room: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&room) as socklen_t;
+    let at = (&raw mut room).cast();
+    // SAFETY: room for any address, and what it holds then.
+    unsafe {
+        address::store(there, domain, at, &raw mut len)?;
+        Ok(real::connect(fd, at, len))
+    }
 }
 
 /// MSG_FASTOPEN: connects, so that what is sent next can go along with the SYN. Says whose the connection is.
@@ -391,6 +416,11 @@ impl Engine {
         }
         let without = rules().map_or(Ok(Place::Kernel), Rules::without_stack);
         without.map(|place| place == Place::Ours)
+    }
+
+    fn domain(&self, index: u32) -> Domain {
+        let socket = self.sockets.get(index);
+        socket.map_or(Domain::V4, |socket| socket.domain)
     }
 
     /// Whether the handshake of a connection of ours has begun and not ended.

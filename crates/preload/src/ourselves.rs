@@ -1,0 +1,143 @@
+//! Connections to our own addresses. Where the listener is this process's alone they stay inside its stack. A listener that other processes
+//! have, too, or have alone, listens in the kernel, which any process reaches over the loopback interface.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use mtcp::interfaces;
+
+use crate::engine::Engine;
+use crate::rules::{Rules, plain, rules};
+use crate::socket::{Body, Socket};
+
+/// How one of our own addresses is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Stack,
+    /// By the kernel, at this address.
+    Kernel(SocketAddr),
+}
+
+impl Engine {
+    /// How to reach `remote`, if that is an address of ours.
+    pub(crate) fn way_to_ourselves(&self, remote: SocketAddr) -> Option<Way> {
+        if !rules().is_some_and(|rules| rules.is_own(remote)) {
+            return None;
+        }
+        let listens = |socket: &&Socket| listens_at(socket, remote);
+        let listener = self.sockets.iter().map(|(_, socket)| socket).find(listens);
+        let kernel = || kernel_at(remote, interfaces::is_local(plain(remote.ip())));
+        Some(match listener {
+            Some(listener) if !listener.inherited && !listener.shared => Way::Stack,
+            // The kernel has it at an address that leads nowhere there.
+            Some(Socket {
+                local: Some(local), ..
+            }) if !local.ip().is_unspecified() && !interfaces::is_local(plain(local.ip())) => {
+                Way::Stack
+            }
+            // Nobody's, as the stack says, too, where it takes no queue to ask it.
+            None if self.can_start() && !listens_in_kernel(remote.port()) => Way::Stack,
+            _ => Way::Kernel(kernel()),
+        })
+    }
+}
+
+impl Engine {
+    /// Whether there is a stack, or one could be without taking anything from anybody.
+    fn can_start(&self) -> bool {
+        !self.is_idle() || rules().is_some_and(Rules::loops)
+    }
+}
+
+/// Whether the kernel has a listener at this port, which may be another process's.
+fn listens_in_kernel(port: u16) -> bool {
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
+        .iter()
+        .filter_map(|table| std::fs::read_to_string(table).ok())
+        .any(|table| table.lines().any(|line| is_listener_at(line, port)))
+}
+
+/// Whether a line of that table (proc(5)) is of one: `0: 0100007F:1F90 00000000:0000 0A …`.
+fn is_listener_at(line: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (local, _, state) = (words.next(), words.next(), words.next());
+    let at = local.and_then(|local| local.rsplit_once(':'));
+    let at = at.and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
+    state == Some(LISTEN) && at == Some(port)
+}
+
+/// Whether it takes connections to this address.
+fn listens_at(socket: &Socket, at: SocketAddr) -> bool {
+    let Body::Listener { .. } = socket.body else {
+        return false;
+    };
+    socket.local.is_some_and(|local| {
+        let (local_ip, ip) = (plain(local.ip()), plain(at.ip()));
+        local.port() == at.port() && (local_ip.is_unspecified() || local_ip == ip)
+    })
+}
+
+/// Where the kernel reaches a listener at all addresses: there, if the kernel has the address, else on its loopback interface.
+fn kernel_at(remote: SocketAddr, is_local: bool) -> SocketAddr {
+    let ip = match plain(remote.ip()) {
+        _ if is_local => remote.ip(),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V4(_) if remote.is_ipv6() => Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(),
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    SocketAddr::new(ip, remote.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mtcp::Domain;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_kernel_reaches_it_where_it_has_an_address() {
+        for (remote, is_local, there) in [
+            ("10.0.0.2:80", false, "127.0.0.1:80"),
+            ("10.0.0.2:80", true, "10.0.0.2:80"),
+            ("[fd00::2]:80", false, "[::1]:80"),
+            ("[::ffff:10.0.0.2]:80", false, "[::ffff:127.0.0.1]:80"),
+        ] {
+            assert_eq!(kernel_at(at(remote), is_local), at(there));
+        }
+    }
+
+    #[test]
+    fn a_listener_of_the_kernel_is_found() {
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1";
+        assert!(is_listener_at(line, 8080) && !is_listener_at(line, 80));
+        assert!(!is_listener_at(&line.replace("0A", "01"), 8080));
+        assert!(!is_listener_at(
+            "  sl  local_address rem_address   st",
+            8080
+        ));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(listens_in_kernel(listener.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn listeners_are_at_an_address_or_at_all() {
+        let listener = |local: &str| {
+            let body = Body::Listener {
+                backlog: 1,
+                ours: None,
+            };
+            let mut socket = Socket::new(0, Domain::V4, false, body);
+            socket.local = Some(at(local));
+            socket
+        };
+        let remote = at("10.0.0.2:80");
+        assert!(listens_at(&listener("0.0.0.0:80"), remote));
+        assert!(listens_at(&listener("[::]:80"), remote));
+        assert!(listens_at(&listener("10.0.0.2:80"), remote));
+        assert!(!listens_at(&listener("10.0.0.3:80"), remote));
+        assert!(!listens_at(&listener("0.0.0.0:81"), remote));
+    }
+}
