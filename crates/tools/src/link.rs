@@ -146,8 +146,8 @@ impl LinkArgs {
         }
     }
 
-    /// The settings of a stack, for a program that opens it itself.
-    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+    /// The settings of a stack, for a program that opens it itself. `open`: the link has to be there.
+    pub(crate) fn config(&self, open: bool) -> anyhow::Result<Config> {
         let config = self.config_file()?;
         let Io::Mtcp(spec) = self.chosen(config.as_ref())? else {
             return Err(Failure::error(
@@ -157,7 +157,9 @@ impl LinkArgs {
         };
         let mut config = config.unwrap_or_default();
         self.apply(&spec, &mut config)?;
-        check_link(&spec)?;
+        if open {
+            check_link(&spec)?;
+        }
         config.check_addresses().map_err(anyhow::Error::msg)?;
         Ok(config)
     }

@@ -111,6 +111,11 @@ fn a_program_does_not_run_where_the_link_cannot_be_opened() {
     missing.args(["run", "--io", "afxdp:none0", "--addr", "10.77.0.1/24", "--"]);
     missing.arg(&program).args(["served", &ours(), PORT]);
     refused(&process::finish(missing, PROMPT), "none0");
+    let mut instead = site.lab().ours().command(programs::mtcp());
+    instead.args(["run", "--io", "afxdp:none0", "--addr", "10.77.0.1/24"]);
+    instead.args(["--fallback", "kernel", "--"]).arg(&program);
+    instead.args(["descriptors", "127.0.0.1", PORT]);
+    process::finish(instead, PROMPT).must_succeed();
     site.lab().ours().ip("link set ours0 down");
     let down = run(&site, &[], &program, "served", &ours());
     refused(&process::finish(down, PROMPT), "ours0");

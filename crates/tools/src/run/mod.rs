@@ -98,7 +98,7 @@ fn ports(text: &str) -> Result<String, String> {
 impl RunArgs {
     /// Becomes the program. `log_level`: what its library says, in the words of the logger.
     pub(crate) fn run(self, log_level: Option<&str>) -> anyhow::Result<bool> {
-        let mut config = self.link.config()?;
+        let mut config = self.link.config(self.fallback.is_none())?;
         if self.link.mode == Some(crate::link::Mode::Paired) {
             return Err(Failure::error(
                 "the threads of the program run the stack here, so there is no paired mode",
