@@ -5,6 +5,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # What goes before whatever uses target/release: build, or pgo.
 BUILD   = build
+RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .PHONY: help build pgo demo test bench install examples check setup clean
@@ -30,7 +31,7 @@ pgo:
 	$(CARGO) xtask pgo
 
 demo: setup $(BUILD)
-	target/release/mtcp demo
+	"$(RELEASE)/mtcp" demo
 
 test:
 	@WITH_PROGRAMS=1 sh scripts/setup.sh
@@ -46,8 +47,8 @@ bench: setup $(BUILD)
 install: $(BUILD)
 	sh crates/capi/install.sh "$(PREFIX)" "$(DESTDIR)"
 	install -d "$(DESTDIR)$(PREFIX)/bin"
-	install -m 755 target/release/mtcp "$(DESTDIR)$(PREFIX)/bin/mtcp"
-	install -m 755 target/release/libmtcp_preload.so "$(DESTDIR)$(PREFIX)/lib/libmtcp_preload.so"
+	install -m 755 "$(RELEASE)/mtcp" "$(DESTDIR)$(PREFIX)/bin/mtcp"
+	install -m 755 "$(RELEASE)/libmtcp_preload.so" "$(DESTDIR)$(PREFIX)/lib/libmtcp_preload.so"
 
 examples: $(BUILD)
 	sh crates/capi/install.sh "$(CURDIR)/build/prefix" ""
