@@ -39,7 +39,7 @@ chooses what else is said:
 - `RUST_LOG`, for programs that have it anyway.
 
 `LEVEL` is `off`, `error`, `warn` (without any of them), `info`, `debug` or `trace`, or names levels for parts: `warn,io::xdp=debug`. `MTCP_QUIET=1`
-says nothing at all. A Rust program that uses the library gets all of this through the logger that it installs itself, or not at all.
+says nothing of it at all; why the command itself ends (`docs/messages.md`) is said in any case. A Rust program that uses the library gets all of this through the logger that it installs itself, or not at all.
 
 `mtcp serve --access-log FILE` appends a line of the Common Log Format for each answer (host, time in UTC, request line, status, bytes of the body as
 promised) to FILE, which is made for this user and its group. A request that is not answered, as its peer was gone, has none.
