@@ -341,14 +341,24 @@ fn an_ordinary_user_with_capabilities_is_served() {
     if baseline() {
         return;
     }
-    let capabilities = "+net_admin,+net_raw,+bpf";
-    let words = format!(
-        "prlimit --memlock=8388608 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -sys_resource \
-         --inh-caps {capabilities} --ambient-caps {capabilities}"
-    );
-    let server = start(limited(&site, &words, "served"));
-    exchange(&site);
-    server.finish(WITHIN).must_succeed();
+    let needed = "+net_admin,+net_raw,+bpf";
+    for (capabilities, slower) in [
+        (format!("{needed},+perfmon"), false),
+        (needed.to_owned(), true),
+    ] {
+        let words = format!(
+            "prlimit --memlock=8388608 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -sys_resource \
+             --inh-caps {capabilities} --ambient-caps {capabilities}"
+        );
+        let server = start(limited(&site, &words, "served"));
+        exchange(&site);
+        let finished = server.finish(WITHIN).must_succeed();
+        assert_eq!(
+            finished.stderr.contains("CAP_PERFMON"),
+            slower,
+            "{finished:?}"
+        );
+    }
 }
 
 /// What `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` writes: `vfs_cap_data` of linux/capability.h, of the second version and in

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aya::programs::ProgramError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 use wire::time::Instant;
 
 use crate::Port as _;
@@ -448,11 +449,20 @@ fn attach(config: &XdpConfig, link: &Link, (queues, most): (u32, u32)) -> io::Re
 /// told to do otherwise, is not.
 fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
     match error.downcast_ref::<ProgramError>() {
+        Some(ProgramError::LoadError { .. }) if !may_measure() => log::warn!(
+            "XDP on {name}: the program for traffic control needs CAP_PERFMON, too: going on with XDP, which is slower here"
+        ),
         Some(ProgramError::LoadError { io_error, .. }) => log::warn!(
             "XDP on {name}: this kernel refuses the program for traffic control ({io_error}): going on with XDP, which is slower here"
         ),
         _ => log::info!("XDP on {name}: no traffic control: {error}"),
     }
+}
+
+/// Whether this thread has CAP_PERFMON, or CAP_SYS_ADMIN, which the kernel takes for it. Without, it lets no program compare pointers.
+fn may_measure() -> bool {
+    let enough = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+    rustix::thread::capabilities(None).is_ok_and(|own| own.effective.intersects(enough))
 }
 
 /// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
