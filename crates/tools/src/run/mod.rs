@@ -171,7 +171,12 @@ impl RunArgs {
                 "run one that is linked dynamically with this system's C library and starts without more rights, or give --fallback kernel",
             ));
         }
-        mtcp::try_out(config)?;
+        // Of what it goes on without, the program tells, which opens the link again.
+        let level = log::max_level();
+        log::set_max_level(level.min(log::LevelFilter::Error));
+        let tried = mtcp::try_out(config);
+        log::set_max_level(level);
+        tried?;
         Ok(program::sanitizers(&file))
     }
 
