@@ -10,6 +10,7 @@ use ring::region::Shared;
 use rustix::net::Shutdown;
 use wire::frame::{RxFrame, TxMeta};
 
+use super::bells::strike;
 use super::config::{ShmConfig, Side};
 use super::ring::{Corrupt, Place, RxRing, TxRing};
 use super::socket;
@@ -18,6 +19,15 @@ use crate::context;
 /// How often to look for the frames that a peer announced: 25 us on processors that pause for 140 cycles each time.
 const AWAITS: u32 = 500;
 
+/// What a side has of the bells, per queue.
+#[derive(Debug)]
+pub(super) struct Bells {
+    /// What wakes us.
+    pub(super) ears: Vec<OwnedFd>,
+    /// What wakes the peer.
+    pub(super) hammers: Vec<OwnedFd>,
+}
+
 /// One peer, from handshake to hang-up.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -25,8 +35,7 @@ pub(super) struct Connection {
     side: Side,
     memory: Arc<Shared>,
     socket: OwnedFd,
-    /// What wakes the peer, per queue.
-    bells: Vec<OwnedFd>,
+    bells: Bells,
     /// Which queues have been handed out.
     taken: Vec<AtomicBool>,
     lost: AtomicBool,
@@ -38,7 +47,7 @@ impl Connection {
         side: Side,
         memory: Arc<Shared>,
         socket: OwnedFd,
-        bells: Vec<OwnedFd>,
+        bells: Bells,
     ) -> Self {
         Self {
             taken: (0..config.queues).map(|_| AtomicBool::new(false)).collect(),
@@ -156,9 +165,14 @@ impl Queue {
     }
 
     fn ring_peer(&self) {
-        if let Some(bell) = self.connection.bells.get(self.index) {
-            ring_bell(bell);
+        if let Some(hammer) = self.connection.bells.hammers.get(self.index) {
+            strike(hammer);
         }
+    }
+
+    /// What wakes us.
+    pub(super) fn ear(&self) -> Option<&OwnedFd> {
+        self.connection.bells.ears.get(self.index)
     }
 
     /// Publishes and wakes the peer if it sleeps for what changed: at most one system call.
@@ -223,9 +237,4 @@ impl Queue {
             self.tx.set_asleep(false);
         }
     }
-}
-
-pub(super) fn ring_bell(bell: &OwnedFd) {
-    // Refused when the counter is full: then it rings already.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::region::Shared;
-use rustix::event::{EventfdFlags, eventfd};
 
+use super::bells::{bells, own_bells, ring_own};
 use super::config::{Layout, ShmConfig, Side};
-use super::connection::{Connection, Queue, ring_bell};
+use super::connection::{Bells, Connection, Queue};
 use super::handshake;
 use super::socket::Listener;
 use crate::context;
@@ -23,7 +23,7 @@ const ACCEPTS: usize = 16;
 pub(super) struct Endpoint {
     listener: Listener,
     pub(super) config: ShmConfig,
-    /// What wakes our ports. They stay from peer to peer, so that a port that sleeps without one hears of the next.
+    /// What tells our ports of the next peer. No peer has them.
     bells: Vec<OwnedFd>,
     peer: Mutex<Option<Arc<Connection>>>,
     /// Counts peers; 0: none yet.
@@ -36,7 +36,7 @@ impl Endpoint {
         Ok(Self {
             listener: Listener::bind(path)?,
             config,
-            bells: new_bells(config.queues)?,
+            bells: own_bells(config.queues)?,
             peer: Mutex::default(),
             generation: AtomicU64::new(0),
         })
@@ -92,17 +92,20 @@ impl Endpoint {
         };
         let memory = Shared::create("mtcp-shm", Layout::new(&self.config).len).map_err(explain)?;
         memory.seal().map_err(explain)?;
-        let bells = new_bells(self.config.queues)?;
-        let offer = handshake::send_offer(&socket, &self.config, memory.fd(), &self.bells, &bells);
+        let (ears, their_hammers) = bells(self.config.queues)?;
+        let (their_ears, hammers) = bells(self.config.queues)?;
+        let (config, memory_fd) = (&self.config, memory.fd());
+        let offer = handshake::send_offer(&socket, config, memory_fd, &their_hammers, &their_ears);
         if let Err(error) = offer {
             log::debug!("shm link {}: {error}", self.path().display());
             return Ok(None);
         }
         let memory = Arc::new(memory);
+        let bells = Bells { ears, hammers };
         let connection = Connection::new(self.config, Side::Listener, memory, socket, bells);
         // Whoever sees the new number looks for the connection behind the lock that we hold.
         self.generation.fetch_add(1, Ordering::Release);
-        self.bells.iter().for_each(ring_bell);
+        self.bells.iter().for_each(ring_own);
         Ok(Some(Arc::new(connection)))
     }
 
@@ -118,9 +121,4 @@ impl Endpoint {
             None => Ok(None),
         }
     }
-}
-
-pub(super) fn new_bells(queues: u16) -> io::Result<Vec<OwnedFd>> {
-    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    (0..queues).map(|_| Ok(eventfd(0, flags)?)).collect()
 }

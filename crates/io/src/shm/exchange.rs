@@ -16,9 +16,8 @@ use rustix::event::{PollFd, PollFlags};
 use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
 use wire::handed::Handed;
 
+use super::bells::{own_bells, ring_own};
 use super::config::{Layout, PAGE, SLOT_LEAD, ShmConfig};
-use super::connection::ring_bell;
-use super::endpoint::new_bells;
 use super::returned::Returned;
 use super::ring::{Place, RxRing, TxRing};
 use super::seats::Seats;
@@ -97,7 +96,7 @@ impl Exchange {
             seats: Seats::new(Arc::clone(&memory), at, seats, shares),
             memory,
             config,
-            bells: new_bells(count)?,
+            bells: own_bells(count)?,
         }))
     }
 
@@ -114,12 +113,12 @@ impl Exchange {
     /// Asks stacks that could go on without their queue for one. To be repeated until there is one.
     pub fn ask_for_queue(&self) {
         self.seats.ask();
-        self.bells.iter().for_each(ring_bell);
+        self.bells.iter().for_each(ring_own);
     }
 
     /// Wakes whoever sits at it: what it sleeps on may be others now.
     pub fn wake_all(&self) {
-        self.bells.iter().for_each(ring_bell);
+        self.bells.iter().for_each(ring_own);
     }
 
     /// There is one, or it is to be asked for anew.
@@ -241,7 +240,7 @@ impl Desk {
                 // Pairs with the fence in `prepare_wait`.
                 fence(Ordering::SeqCst);
                 if tx.take_sleeper() {
-                    ring_bell(bell);
+                    ring_own(bell);
                 }
             }
         }

@@ -9,8 +9,8 @@
 //! | 16..20 | slots |
 //! | 20..24 | bytes per slot |
 //!
-//! Numbers are in the machine's byte order: both ends are on it. Descriptors with an offer: the memory, the listener's bell of each
-//! queue, the connector's bell of each queue.
+//! Numbers are in the machine's byte order: both ends are on it. Descriptors with an offer: the memory, for each queue what wakes
+//! the listener, for each queue what wakes the connector (`bells.rs`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -18,6 +18,7 @@
 //! off (`InvalidData`); it cannot make us read or write outside the link's memory. A peer that rewrites a frame while it is lent to us
 //! can make us see other bytes than we checked before, as any process of the same user that writes our memory could.
 
+mod bells;
 mod config;
 mod connection;
 mod endpoint;

@@ -12,9 +12,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
 use wire::time::Instant;
 
+use super::bells::{bells, hear};
 use super::config::{Layout, SLOT_LEAD, ShmConfig, Side};
-use super::connection::{Connection, Queue};
-use super::endpoint::{Endpoint, new_bells};
+use super::connection::{Bells, Connection, Queue};
+use super::endpoint::Endpoint;
 use super::handshake;
 use super::ring::Corrupt;
 use super::socket;
@@ -54,7 +55,8 @@ pub struct ShmPort {
     index: u16,
     config: ShmConfig,
     side: Side,
-    bell: OwnedFd,
+    /// What tells of the next peer, if there can be one.
+    bell: Option<OwnedFd>,
     queue: Option<Queue>,
     /// Where the next peer comes from.
     endpoint: Option<Arc<Endpoint>>,
@@ -104,13 +106,15 @@ impl ShmPort {
         let memory = Arc::new(Shared::create("mtcp-shm", Layout::new(&config).len)?);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let (a_bells, b_bells) = (new_bells(config.queues)?, new_bells(config.queues)?);
-        let (a_far, b_far) = (clone_all(&b_bells)?, clone_all(&a_bells)?);
+        let (a_ears, b_hammers) = bells(config.queues)?;
+        let (b_ears, a_hammers) = bells(config.queues)?;
+        let half = |ears, hammers| Bells { ears, hammers };
+        let (a_bells, b_bells) = (half(a_ears, a_hammers), half(b_ears, b_hammers));
         let (near, far) = (Side::Listener, Side::Connector);
-        let a = Connection::new(config, near, Arc::clone(&memory), a, a_far);
-        let b = Connection::new(config, far, memory, b, b_far);
-        let a = Self::ports("pair", near, &Arc::new(a), a_bells)?;
-        let b = Self::ports("pair", far, &Arc::new(b), b_bells)?;
+        let a = Connection::new(config, near, Arc::clone(&memory), a, a_bells);
+        let b = Connection::new(config, far, memory, b, b_bells);
+        let a = Self::ports("pair", near, &Arc::new(a))?;
+        let b = Self::ports("pair", far, &Arc::new(b))?;
         Ok((a, b))
     }
 
@@ -141,7 +145,8 @@ impl ShmPort {
         (0..config.queues)
             .map(|index| {
                 let bell = endpoint.bell(index)?;
-                let mut port = Self::new(&name, index, config, Side::Listener, bell);
+                let mut port = Self::new(&name, index, config, Side::Listener);
+                port.bell = Some(bell);
                 port.endpoint = Some(Arc::clone(&endpoint));
                 Ok(port)
             })
@@ -157,38 +162,35 @@ impl ShmPort {
         let offer = handshake::receive_offer(&socket).map_err(explain)?;
         let config = offer.config;
         let memory = Shared::from_fd(offer.memory, Layout::new(&config).len).map_err(explain)?;
-        let bells = offer.listener_bells;
+        let bells = Bells {
+            ears: offer.connector_bells,
+            hammers: offer.listener_bells,
+        };
         let memory = Arc::new(memory);
         let connection = Connection::new(config, Side::Connector, memory, socket, bells);
         let name = path.display().to_string();
         let connection = Arc::new(connection);
-        Self::ports(&name, Side::Connector, &connection, offer.connector_bells).map(Some)
+        Self::ports(&name, Side::Connector, &connection).map(Some)
     }
 
-    fn ports(
-        name: &str,
-        side: Side,
-        connection: &Arc<Connection>,
-        bells: Vec<OwnedFd>,
-    ) -> io::Result<Vec<Self>> {
+    fn ports(name: &str, side: Side, connection: &Arc<Connection>) -> io::Result<Vec<Self>> {
         (0..connection.config.queues)
-            .zip(bells)
-            .map(|(index, bell)| {
-                let mut port = Self::new(name, index, connection.config, side, bell);
+            .map(|index| {
+                let mut port = Self::new(name, index, connection.config, side);
                 port.queue = Some(connection.take_queue(index)?);
                 Ok(port)
             })
             .collect()
     }
 
-    fn new(name: &str, index: u16, config: ShmConfig, side: Side, bell: OwnedFd) -> Self {
+    fn new(name: &str, index: u16, config: ShmConfig, side: Side) -> Self {
         let room = config.slot_bytes as usize - SLOT_LEAD;
         Self {
             name: name.to_owned(),
             index,
             config,
             side,
-            bell,
+            bell: None,
             queue: None,
             endpoint: None,
             generation: 0,
@@ -273,22 +275,39 @@ impl ShmPort {
         }
     }
 
+    /// What tells that there is something to do: the peer's strokes, its end, news of the next peer, and where that comes from.
+    fn watched(&self) -> [Option<BorrowedFd<'_>>; 4] {
+        let queue = self.queue.as_ref();
+        [
+            queue.and_then(Queue::ear).map(AsFd::as_fd),
+            queue.map(|queue| queue.connection.socket().as_fd()),
+            self.bell.as_ref().map(AsFd::as_fd),
+            self.endpoint.as_ref().map(|endpoint| endpoint.fd()),
+        ]
+    }
+
     /// Sleeps. Returns how that ended.
     fn sleep(&self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<Woken> {
-        let bell = self.bell.as_fd();
-        let peer = self.queue.as_ref().map(|q| q.connection.socket().as_fd());
-        let listener = self.endpoint.as_ref().map(|e| e.fd());
-        let mut fds = [Some(bell), wake, peer, listener].map(|fd| match fd {
+        let [ear, peer, bell, listener] = self.watched();
+        let Some(any) = ear.or(bell) else {
+            return Err(self.gone("the peer is gone"));
+        };
+        let mut fds = [ear, peer, bell, listener, wake].map(|fd| match fd {
             Some(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
             // A place holder that is never ready.
-            None => PollFd::from_borrowed_fd(bell, PollFlags::empty()),
+            None => PollFd::from_borrowed_fd(any, PollFlags::empty()),
         });
         poll::sleep_or_signal(&mut fds, timeout)?;
-        let [bell, _, peer, listener] = fds;
-        let rung = bell.revents().contains(PollFlags::IN);
-        if rung {
-            // Another may have been quicker to read it; it is only a bell.
-            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        let [ear, peer, bell, listener, _] = fds;
+        let rung = ear.revents().contains(PollFlags::IN);
+        if rung && let Some(ear) = self.queue.as_ref().and_then(Queue::ear) {
+            hear(ear);
+        }
+        if bell.revents().contains(PollFlags::IN)
+            && let Some(bell) = &self.bell
+        {
+            // Another may have been quicker to read it; it is only a bell, which no peer has.
+            let _ = rustix::io::read(bell, &mut [0u8; 8]);
         }
         let look = !peer.revents().is_empty() || !listener.revents().is_empty();
         Ok(Woken { rung, look })
@@ -297,18 +316,14 @@ impl ShmPort {
 
 #[cfg(test)]
 impl ShmPort {
-    pub(super) const fn bell(&self) -> &OwnedFd {
-        &self.bell
+    pub(super) fn ear(&self) -> &OwnedFd {
+        self.queue.as_ref().and_then(Queue::ear).unwrap()
     }
 
     /// The first half of `wait`.
     pub(super) fn announce_sleep_for_test(&mut self) {
         assert!(self.queue.as_mut().is_some_and(Queue::announce_sleep));
     }
-}
-
-fn clone_all(bells: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
-    bells.iter().map(OwnedFd::try_clone).collect()
 }
 
 impl FrameSink for ShmPort {
@@ -406,15 +421,8 @@ impl Port for ShmPort {
         {
             return Ok(Some(Duration::ZERO));
         }
-        fds.push(self.bell.as_raw_fd());
-        let peer = self.queue.as_ref().map(|q| q.connection.socket().as_fd());
-        let listener = self.endpoint.as_ref().map(|e| e.fd());
-        fds.extend(
-            [peer, listener]
-                .into_iter()
-                .flatten()
-                .map(|fd| fd.as_raw_fd()),
-        );
+        let watched = self.watched().into_iter().flatten();
+        fds.extend(watched.map(|fd| fd.as_raw_fd()));
         Ok(None)
     }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::process::geteuid;
 
 use crate::{context, poll};
 
@@ -89,7 +90,7 @@ pub(super) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     let address = SocketAddrUnix::new(path).map_err(explain)?;
     let fd = socket(SocketType::SEQPACKET).map_err(explain)?;
     match rustix::net::connect(&fd, &address) {
-        Ok(()) => Ok(Some(fd)),
+        Ok(()) => check_listener(path, &fd).map(|()| Some(fd)),
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
         Err(Errno::AGAIN) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
@@ -100,6 +101,26 @@ pub(super) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
         )),
         Err(errno) => Err(explain(errno)),
     }
+}
+
+/// Where others may make files, the name may be another user's, who would see and make all that passes.
+///
+/// # Errors
+/// Neither this user nor root listens there.
+fn check_listener(path: &Path, fd: &OwnedFd) -> io::Result<()> {
+    let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
+    let listener = sockopt::socket_peercred(fd).map_err(explain)?;
+    if listener.uid.is_root() || listener.uid == geteuid() {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "shm link {}: user {} listens there: run as that user, or take a name in a directory of your own",
+            path.display(),
+            listener.uid.as_raw()
+        ),
+    ))
 }
 
 /// Whether the other end has closed, or has broken the silence that it owes after the handshake.
@@ -145,8 +166,9 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Two processes that find the same dead socket must not both remove it: the second would remove the first one's new socket.
-fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
+/// Two processes that find the same dead socket must not both remove it: the second would remove the first one's new socket. `None`: somebody
+/// keeps the lock, which anybody may take who can read the directory; whoever starts at the same moment is not kept away then.
+fn lock_directory(path: &Path) -> io::Result<Option<OwnedFd>> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -157,9 +179,17 @@ fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
     let give_up = Instant::now() + LOCK_PATIENCE;
     loop {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(fd),
+            Ok(()) => return Ok(Some(fd)),
             Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < give_up => {
                 thread::sleep(Duration::from_millis(1));
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                let directory = directory.display();
+                log::warn!(
+                    "shm link {}: another process keeps {directory} locked: going on without",
+                    path.display()
+                );
+                return Ok(None);
             }
             Err(errno) => return Err(explain(errno)),
         }
@@ -218,6 +248,38 @@ mod tests {
         let _listener = Listener::bind(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
+    }
+
+    /// Privileges are a thread's own.
+    #[test]
+    fn who_listens_must_be_this_user_or_root() {
+        use std::os::unix::fs::PermissionsExt;
+        if !geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let path = dir.path().join("link");
+        let bind = || {
+            let nobody = rustix::process::Uid::from_raw(65534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            Listener::bind(&path).unwrap()
+        };
+        let listener = thread::scope(|scope| scope.spawn(bind).join().unwrap());
+        let error = connect(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("65534"), "{error}");
+        drop(listener);
+    }
+
+    #[test]
+    fn a_lock_that_somebody_keeps_keeps_nobody_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = std::fs::File::open(dir.path()).unwrap();
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let path = dir.path().join("link");
+        let _listener = Listener::bind(&path).unwrap();
+        assert!(connect(&path).unwrap().is_some());
     }
 
     #[test]

@@ -9,9 +9,8 @@ use ring::region::Shared;
 use wire::frame::{BURST, FrameSink, RxChecksum, TxMeta};
 use wire::time::Instant;
 
+use super::bells::{hear, own_bells, ring_own};
 use super::config::{HEAD, Layout, SLOT_LEAD, ShmConfig, TAIL};
-use super::connection::ring_bell;
-use super::endpoint::new_bells;
 use super::handshake::{self, Offer};
 use super::socket::{self, Listener};
 use super::{ShmPort, ShmRole};
@@ -255,7 +254,7 @@ fn queues_do_not_mix() {
 /// Whether the port has been rung for.
 fn readable(port: &ShmPort) -> bool {
     let none = Some(Duration::ZERO);
-    !crate::poll::readable(port.bell().as_fd(), None, none)
+    !crate::poll::readable(port.ear().as_fd(), None, none)
         .unwrap()
         .is_empty()
 }
@@ -268,7 +267,7 @@ fn a_sleeper_is_roused_once_for_the_frames_in_the_making() {
     b.announce_sleep_for_test();
     a.rouse();
     assert!(readable(&b));
-    rustix::io::read(b.bell(), &mut [0; 8]).unwrap();
+    hear(b.ear());
     assert!(send(&mut a, b"x"));
     a.flush().unwrap();
     assert!(!readable(&b), "it is awake");
@@ -335,8 +334,8 @@ fn a_sender_that_sleeps_for_room_is_woken() {
 #[test]
 fn a_wake_descriptor_ends_a_sleep() {
     let (mut a, _b) = pair(SMALL);
-    let wake = new_bells(1).unwrap();
-    ring_bell(&wake[0]);
+    let wake = own_bells(1).unwrap();
+    ring_own(&wake[0]);
     a.wait(None, Some(wake[0].as_fd())).unwrap();
 }
 
@@ -483,7 +482,7 @@ impl Hostile {
         };
         let memory = Shared::create("hostile", Layout::new(&SMALL).len).unwrap();
         memory.seal().unwrap();
-        let (near, far) = (new_bells(1).unwrap(), new_bells(1).unwrap());
+        let (near, far) = (own_bells(1).unwrap(), own_bells(1).unwrap());
         handshake::send_offer(&socket, &SMALL, memory.fd(), &near, &far).unwrap();
         let hostile = Self {
             memory,
@@ -592,7 +591,7 @@ fn memory_that_is_too_small_is_refused() {
     };
     let memory = Shared::create("small", 4096).unwrap();
     memory.seal().unwrap();
-    let bells = Arc::new(new_bells(1).unwrap());
+    let bells = Arc::new(own_bells(1).unwrap());
     handshake::send_offer(&socket, &SMALL, memory.fd(), &bells, &bells).unwrap();
     assert!(connecting.join().unwrap().is_err());
 }
