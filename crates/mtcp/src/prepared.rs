@@ -90,9 +90,15 @@ fn wall(config: &Config, link: &link::Prepared) -> Wall {
 
 /// Whether the executor of a program that has ended has this interface: who asks for it ends what is left there.
 fn has_executor(interface: &str) -> bool {
-    let name = format!("@{}", door::name(interface));
-    let sockets = std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
-    sockets.lines().any(|line| line.ends_with(&name))
+    let Ok(path) = door::path(interface) else {
+        return false;
+    };
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+    let mut names = sockets
+        .lines()
+        .filter_map(|line| line.split(' ').next_back());
+    path.to_str()
+        .is_some_and(|path| names.any(|name| name == path))
 }
 
 /// Opens the link, and closes it again, so that whoever is about to hand it to another program knows why that would fail. Links that others

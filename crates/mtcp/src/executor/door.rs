@@ -1,15 +1,18 @@
-//! Where who wants an interface asks the executor that has it: a socket with the name of the interface, which only the same user and root
-//! are heard at. The one asks with what its stacks have ([`Terms`]); the other leaves what it has, refuses while its program lives, or
-//! ends.
+//! Where who wants an interface asks the executor that has it: a socket that only the same user and root reach. The one asks with what its
+//! stacks have ([`Terms`]); the other leaves what it has, refuses while its program lives, or ends.
 
+use std::fs::{DirBuilder, File};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{array, io};
+use std::{array, fs, io};
 
 use ::io::poll::{self, PollFd, PollFlags};
 use rustix::cmsg_space;
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
@@ -63,7 +66,10 @@ pub(crate) enum Answer {
 
 /// The executor's side.
 #[derive(Debug)]
-pub(crate) struct Door(OwnedFd);
+pub(crate) struct Door {
+    socket: OwnedFd,
+    path: PathBuf,
+}
 
 /// One that asks.
 #[derive(Debug)]
@@ -73,26 +79,35 @@ pub(crate) struct Guest {
 }
 
 impl Door {
-    /// `None`: another executor is there.
+    /// `None`: another executor is there, or there is no place for a door.
     pub(crate) fn open(interface: &str) -> Option<Self> {
+        let path = path(interface).ok()?;
+        // Only processes of this user can take it. Two that find the door of a dead one must not both remove it.
+        let directory = File::open(path.parent()?).ok()?;
+        flock(&directory, FlockOperation::LockExclusive).ok()?;
+        if connect(&socket().ok()?, &SocketAddrUnix::new(&path).ok()?).is_ok() {
+            return None;
+        }
+        let _ = fs::remove_file(&path);
         let open = || {
             let socket = socket()?;
-            bind(&socket, &address(interface)?)?;
+            bind(&socket, &SocketAddrUnix::new(&path)?)?;
             listen(&socket, BACKLOG)?;
-            Ok::<_, rustix::io::Errno>(Self(socket))
+            Ok::<_, rustix::io::Errno>(socket)
         };
-        open().ok()
+        let socket = open().ok()?;
+        Some(Self { socket, path })
     }
 
     /// To wait for the next.
     pub(crate) fn poll(&self) -> PollFd<'_> {
-        PollFd::new(&self.0, PollFlags::IN)
+        PollFd::new(&self.socket, PollFlags::IN)
     }
 
     /// The next that is to be heard.
     pub(crate) fn accept(&self) -> Option<Guest> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = accept_with(&self.0, flags).ok()?;
+        let socket = accept_with(&self.socket, flags).ok()?;
         if !is_trusted(&socket) {
             return None;
         }
@@ -103,6 +118,13 @@ impl Door {
         let words = array::from_fn(|at| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word)));
         let terms = (len == bytes.len()).then_some(Terms(words));
         Some(Guest { socket, terms })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // What stays behind nobody listens at.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -145,9 +167,9 @@ pub(crate) fn ask(interface: &str, terms: Option<&Terms>) -> Answer {
     hear(&socket).unwrap_or(Answer::Ended)
 }
 
-fn knock(interface: &str) -> rustix::io::Result<OwnedFd> {
+fn knock(interface: &str) -> io::Result<OwnedFd> {
     let socket = socket()?;
-    connect(&socket, &address(interface)?)?;
+    connect(&socket, &SocketAddrUnix::new(path(interface)?)?)?;
     Ok(socket)
 }
 
@@ -174,14 +196,43 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Abstract: of the network namespace that the interface is in.
-fn address(interface: &str) -> rustix::io::Result<SocketAddrUnix> {
-    SocketAddrUnix::new_abstract_name(name(interface).as_bytes())
+/// Where the door of an interface is: in a directory of this user's alone, under a name of the network namespace that the interface is in. An
+/// abstract name would be anybody's.
+///
+/// # Errors
+/// There is no such directory, and none can be made.
+pub(crate) fn path(interface: &str) -> io::Result<PathBuf> {
+    if interface.contains('/') {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+    Ok(directory()?.join(format!("executor-{namespace}-{interface}")))
 }
 
-/// The name of the door of an interface.
-pub(crate) fn name(interface: &str) -> String {
-    format!("mtcp-executor-{interface}")
+fn directory() -> io::Result<PathBuf> {
+    let user = geteuid();
+    let run = if user.is_root() {
+        PathBuf::from("/run/mtcp")
+    } else {
+        PathBuf::from(format!("/run/user/{}/mtcp", user.as_raw()))
+    };
+    let shared = PathBuf::from(format!("/tmp/mtcp-{}", user.as_raw()));
+    own(&run).or_else(|_| own(&shared))
+}
+
+/// The directory, made if it is not there, and only if nobody else can do anything in it.
+pub(super) fn own(path: &Path) -> io::Result<PathBuf> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(path)?;
+    let ours = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+    if ours {
+        Ok(path.to_owned())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
 fn is_trusted(socket: &OwnedFd) -> bool {

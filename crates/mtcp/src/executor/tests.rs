@@ -30,6 +30,32 @@ fn an_interface_has_one_door() {
     assert!(Door::open(&name).is_some());
 }
 
+#[test]
+fn the_door_of_a_dead_executor_is_replaced() {
+    let name = name("dead");
+    let path = door::path(&name).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let door = Door::open(&name).unwrap();
+    assert!(path.exists());
+    drop(door);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_directory_that_others_may_use_is_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("mtcp");
+    assert_eq!(door::own(&path).unwrap(), path);
+    for mode in [0o755, 0o770, 0o707] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        assert!(door::own(&path).is_err(), "{mode:o}");
+    }
+    let link = parent.path().join("link");
+    std::os::unix::fs::symlink(parent.path(), &link).unwrap();
+    assert!(door::own(&link).is_err());
+}
+
 /// What a program that starts hears, asking with these terms, when the executor does this.
 fn heard(test: &str, terms: Option<Terms>, answer: impl FnOnce(Guest) + Send + 'static) -> Answer {
     let name = name(test);
