@@ -50,9 +50,14 @@ impl Context {
     }
 
     /// Whether another thread sleeps on what [`Context::prepare_sleep`] gave, and takes a turn when there is something to do: calls that would
-    /// block then leave that to it.
+    /// block then leave that to it. Never on links that loop, where nothing tells the sleeper of what was just sent.
     pub fn set_attended(&mut self, attended: bool) {
-        self.attended = attended;
+        self.attended = attended && !self.driver.loops();
+    }
+
+    /// Whether another thread will take the next turn.
+    pub fn is_attended(&self) -> bool {
+        self.attended
     }
 
     /// How long until something is due by itself, as far as known; `None`: nothing, or in paired mode.

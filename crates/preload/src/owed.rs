@@ -32,6 +32,11 @@ impl Engine {
         self.hand_out();
     }
 
+    /// Whether a thread of the program sleeps on the link, and runs the next turn.
+    pub(crate) fn is_attended(&mut self) -> bool {
+        self.context().is_some_and(|context| context.is_attended())
+    }
+
     fn hand_out(&mut self) {
         self.owed = 0;
         let Some((context, waiters)) = self.parts() else {

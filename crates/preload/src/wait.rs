@@ -426,7 +426,7 @@ pub(crate) fn wait_until<T>(
     let mut held: Option<Held> = None;
     let result = loop {
         // Who sleeps on the link runs the turns.
-        if !engine.waiters.is_driven_by_program() {
+        if !engine.is_attended() {
             engine.turn();
         }
         let want = match look(engine, kernel) {

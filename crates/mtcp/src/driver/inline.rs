@@ -164,6 +164,10 @@ impl Inline {
         !self.staged.is_empty()
     }
 
+    pub(super) fn loops(&self) -> bool {
+        self.runner.loops()
+    }
+
     pub(super) fn is_fresh(&self) -> bool {
         is_fresh(self.looked())
     }

@@ -98,6 +98,14 @@ impl Driver {
         }
     }
 
+    /// Whether what is sent may come back to the same stack.
+    pub(crate) fn loops(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.loops(),
+            Self::Paired(_) => false,
+        }
+    }
+
     /// Whether what arrived was taken in a moment ago: a turn now would carry little.
     pub(crate) fn is_fresh(&self) -> bool {
         match self {
