@@ -81,10 +81,23 @@ impl Process {
         text(&self.stdout)
     }
 
-    /// Waits until it has printed `text`.
+    /// Waits until it has printed `wanted`.
     pub fn wait_for(&mut self, wanted: &str, within: Duration) {
+        self.wait_until(|process| process.printed().contains(wanted), wanted, within);
+    }
+
+    /// Waits until it has said `wanted` on stderr.
+    pub fn wait_for_warning(&mut self, wanted: &str, within: Duration) {
+        self.wait_until(
+            |process| text(&process.stderr).contains(wanted),
+            wanted,
+            within,
+        );
+    }
+
+    fn wait_until(&mut self, done: impl Fn(&Self) -> bool, wanted: &str, within: Duration) {
         let end = Instant::now() + within;
-        while !self.printed().contains(wanted) {
+        while !done(self) {
             let gone = self.child.try_wait().unwrap();
             assert!(
                 gone.is_none(),
