@@ -1,7 +1,7 @@
 //! Who waits for the stack, and who of them drives it.
 //!
 //! One of those that wait, the driver, sleeps on the link, and runs a turn when it wakes. The others sleep on a bell of their own; whoever
-//! runs a turn rings for those whose sockets became ready. Who stops waiting while it drives rings for another to take its place.
+//! runs a turn rings for those whose sockets became ready, once it has given the lock back, which they need. Who stops waiting while it drives rings for another to take its place.
 
 use std::ffi::c_int;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Shared-memory link: two processes, or two stacks in one, joined by rings of frames in memory that both map.
 //!
-//! One side listens on a Unix socket, the other connects and gets the memory (a sealed memfd) and the bells (event descriptors) over
+//! One side listens on a Unix socket, the other connects and gets the memory (a sealed memfd) and the bells (`bells.rs`) over
 //! it. Each queue is two rings, one per direction; a frame is written and read in its slot, and nothing else moves. What is sent on
 //! queue *i* arrives on queue *i*: with several queues both sides use the same number of threads, and a flow stays on the queue
 //! that its first packet was sent on.
