@@ -22,44 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct sockaddr_in ours;
-
-static void need(int good, const char *what)
-{
-    if (good)
-        return;
-    printf("%s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void say(const char *text)
-{
-    puts(text);
-    fflush(stdout);
-}
-
-static int listener(int backlog)
-{
-    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    need(bind(fd, (struct sockaddr *)&ours, sizeof ours) == 0, "bind");
-    need(listen(fd, backlog) == 0, "listen");
-    return fd;
-}
-
-static int accepted(int fd)
-{
-    int made = accept(fd, 0, 0);
-    need(made >= 0, "accept");
-    return made;
-}
-
-static void echo(int fd)
-{
-    char text[64];
-    long n = read(fd, text, sizeof text);
-    need(n > 0 && write(fd, text, n) == n, "echo");
-}
+#include "common.h"
 
 /* --- descriptors: those of the program stay its own while the stack starts --- */
 
@@ -486,23 +449,6 @@ static void *answer(void *listener)
     return 0;
 }
 
-/* A message there and back. */
-static void asks(void)
-{
-    char text[64];
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    need(connect(fd, (struct sockaddr *)&ours, sizeof ours) == 0, "connect");
-    need(write(fd, "hello", 5) == 5 && read(fd, text, sizeof text) == 5, "an answer");
-    close(fd);
-}
-
-static void waits_for(pid_t child)
-{
-    int status;
-    need(child > 0 && waitpid(child, &status, 0) == child, "child");
-    need(status == 0, "what a child did");
-}
-
 static void ourselves(void)
 {
     static int fd;
@@ -563,9 +509,7 @@ int main(int count, char **words)
 {
     if (count != 4)
         return 2;
-    ours.sin_family = AF_INET;
-    ours.sin_port = htons(atoi(words[3]));
-    need(inet_pton(AF_INET, words[2], &ours.sin_addr) == 1, "address");
+    address_is(words[2], words[3]);
     if (strcmp(words[1], "lingering") == 0) {
         /* Before there are threads. */
         sigset_t set;
