@@ -97,6 +97,11 @@ macro_rules! impl_port {
                 each_variant!(self, Self: $($variant)*, port => port.look_when_asked());
             }
 
+            #[inline]
+            fn wants_look(&self) -> bool {
+                each_variant!(self, Self: $($variant)*, port => port.wants_look())
+            }
+
             fn look_again(&mut self, now: Instant) {
                 each_variant!(self, Self: $($variant)*, port => port.look_again(now));
             }

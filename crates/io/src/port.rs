@@ -77,11 +77,16 @@ pub trait Port: FrameSink {
         false
     }
 
-    /// From now on it looks whether the link is there again when told to ([`Port::look_again`]), and not by itself: for who has to know which
-    /// descriptors are made by that.
+    /// From now on it opens what comes later (the link that is there again, more queues, peers) when told to ([`Port::look_again`]), and
+    /// not by itself: for who has to know which descriptors are made by that.
     fn look_when_asked(&mut self) {}
 
-    /// Looks whether the link is there again, unless that was done a moment ago.
+    /// Whether [`Port::look_again`] has something to open: the link may be there again, or there is more of it.
+    fn wants_look(&self) -> bool {
+        false
+    }
+
+    /// Opens what there is to open, unless it looked for that a moment ago.
     fn look_again(&mut self, now: Instant) {
         let _ = now;
     }

@@ -61,6 +61,15 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// Has the processes that share it receive what comes to queues that none of them has.
+    pub(crate) fn join(&mut self, exchange: Option<&Arc<Exchange>>) {
+        if let (Self::Xdp(xdp), Some(exchange)) = (self, exchange) {
+            xdp.join(exchange);
+        }
+    }
+}
+
 /// What joins so many stacks.
 pub(crate) fn exchange(seats: usize, mtu: u16) -> io::Result<Arc<Exchange>> {
     Exchange::new(u8::try_from(seats).unwrap_or(u8::MAX), mtu)

@@ -162,9 +162,10 @@ impl Prepared {
         let (found, patience) = part.ask(&config, &spec);
         // Who goes on for others has their addresses already.
         let fresh = patience.is_zero() && !matches!(part, Part::Executor(_));
-        let link =
+        let mut link =
             prepare_link(&config, &spec, processors.len(), patience, fresh).map_err(failed)?;
         let exchange = link.exchange().map_err(failed)?;
+        link.join(exchange.as_ref());
         let wall = wall(&config, &link);
         let seats = exchange.as_ref().map(|exchange| exchange.seats());
         let testaments = match (part, seats) {

@@ -236,12 +236,17 @@ impl Runner {
         self.port.is_away()
     }
 
-    /// From now on it looks whether the link is there again in [`Runner::look_again`] alone.
+    /// Whether [`Runner::look_again`] has something to do.
+    pub(crate) fn wants_look(&self) -> bool {
+        self.port.wants_look()
+    }
+
+    /// From now on it opens what comes later in [`Runner::look_again`] alone.
     pub(crate) fn look_when_asked(&mut self) {
         self.port.look_when_asked();
     }
 
-    /// Looks whether the link is there again.
+    /// Opens what there is to open.
     pub(crate) fn look_again(&mut self) {
         self.port.look_again(clock::now());
     }

@@ -84,13 +84,19 @@ impl Context {
         self.driver.is_away()
     }
 
-    /// From now on [`Context::look_again`] alone looks whether an interface that was removed is there again: for programs that have to know
-    /// which descriptors are made by that.
+    /// Whether [`Context::look_again`] has something to open.
+    #[inline]
+    pub fn wants_look(&self) -> bool {
+        self.driver.wants_look()
+    }
+
+    /// From now on [`Context::look_again`] alone opens what comes later (an interface that was removed and is there again, more queues,
+    /// peers): for programs that have to know which descriptors are made by that.
     pub fn look_when_asked(&mut self) {
         self.driver.look_when_asked();
     }
 
-    /// Looks whether an interface that was removed is there again, and goes on there. Does so every 250 ms at most.
+    /// Opens what there is to open: an interface that was removed and is there again (each 250 ms at most), queues, peers.
     pub fn look_again(&mut self) {
         self.driver.look_again();
     }

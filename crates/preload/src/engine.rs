@@ -46,8 +46,6 @@ pub(crate) struct Engine {
     inherited: Vec<c_int>,
     /// When to ask for a queue again, in nanoseconds; 0: it was not refused.
     next_try: u64,
-    /// When to look again for an interface that was removed; 0: it was there.
-    look_at: u64,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<EpollSet>,
     pub(crate) waiters: Waiters,
@@ -76,7 +74,6 @@ static ENGINE: Lock<Engine> = Lock::new(Engine {
     prepared: None,
     inherited: Vec::new(),
     next_try: 0,
-    look_at: 0,
     sockets: Slab::new(),
     epolls: Slab::new(),
     waiters: Waiters::new(),
@@ -197,11 +194,10 @@ impl Engine {
             .as_ref()
             .is_some_and(|prepared| prepared.is_busy())
         {
-            if self.next_try == 0 {
+            self.next_try = wait::now() + RETRY_NANOS;
+            if self.ask_for_queue() {
                 log::line(format_args!("{error}: waiting until its owner ends"));
             }
-            self.next_try = wait::now() + RETRY_NANOS;
-            self.ask_for_queue();
             return Stage::Idle;
         }
         let then = if rules().is_some_and(|rules| rules.falls_back) {
@@ -507,8 +503,8 @@ impl Engine {
         // Sockets say what became of the link.
         let _ = context.begin_turn();
         self.owed = 0;
-        if context.is_away() {
-            away::await_interface(context, &mut self.look_at);
+        if context.wants_look() {
+            away::open(context);
         }
         self.pumps.run(context);
         self.waiters.wake_ready(context);
@@ -569,7 +565,7 @@ impl Engine {
 
     /// Nothing is on the stack any more.
     fn forget_stack(&mut self) {
-        (self.next_try, self.look_at) = (0, 0);
+        self.next_try = 0;
         self.blank = -1;
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {

@@ -7,6 +7,8 @@ use crate::socket::{Body, Socket};
 
 /// After so many refusals it is asked anew: perhaps another took what was left to this process.
 const PATIENCE: u32 = 20;
+/// After so many it is told: by then whoever had one that is not its own has left it.
+const TOLD: u32 = 4;
 
 /// What a process knows of its part in that.
 #[derive(Debug)]
@@ -27,20 +29,22 @@ impl Sharing {
 }
 
 impl Engine {
-    /// There is no queue for this process.
-    pub(crate) fn ask_for_queue(&mut self) {
+    /// There is no queue for this process. Returns whether it is time to tell.
+    pub(crate) fn ask_for_queue(&mut self) -> bool {
         self.sharing.refusals += 1;
         let Some(prepared) = &self.prepared else {
-            return;
+            return false;
         };
         if self.sharing.refusals.is_multiple_of(PATIENCE) {
             prepared.stop_asking();
         }
         prepared.ask_for_queue();
+        self.sharing.refusals == TOLD
     }
 
     /// There is one.
     pub(crate) fn stop_asking(&mut self) {
+        self.sharing.refusals = 0;
         if let Some(prepared) = &self.prepared {
             prepared.stop_asking();
         }

@@ -199,12 +199,17 @@ impl Server {
 
     /// The workers die at once, and others take their places.
     fn kill(&self, victims: &[i32]) {
+        self.kill_some(victims, 2);
+    }
+
+    /// The same where there are so many.
+    fn kill_some(&self, victims: &[i32], workers: usize) {
         for &pid in victims {
             kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         }
         wait_until("other workers", PROMPT, || {
             let now = self.workers();
-            now.len() == 2 && !now.iter().any(|pid| victims.contains(pid))
+            now.len() == workers && !now.iter().any(|pid| victims.contains(pid))
         });
     }
 }
@@ -397,4 +402,47 @@ fn a_reload_does_not_wait_for_long_answers() {
             note(&format!("a request was answered in {took:?}"));
         });
     });
+}
+
+/// Two workers where there could be four: they receive what comes to any queue, and leave to others that come later what is theirs.
+#[test]
+fn queues_without_a_worker_are_those_of_the_others() {
+    let Some(site) = Site::with_workers(&["nginx"], 4) else {
+        return;
+    };
+    publish(&site);
+    let process = site.start_ours(site.ours(&nginx("front").words(&site)), 80);
+    let server = Server {
+        site,
+        process,
+        name: "front",
+        at: SocketAddr::new(Family::V4.ours(), 80),
+    };
+    let ask_often = || {
+        server.site.lab().peer().enter(|| {
+            let is_slow = |_: &i32| {
+                let start = Instant::now();
+                exchange(server.at).unwrap();
+                // A SYN went into nothing: the kernel sends the next one after a second, by another queue.
+                start.elapsed() >= Duration::from_secs(1)
+            };
+            let slow = (0..40).filter(is_slow).count();
+            assert!(slow <= 4, "{slow} of 40: {:?}", server.process);
+        });
+    };
+    ask_often();
+    let old = server.workers();
+    let more = Nginx {
+        workers: 4,
+        ..nginx("front")
+    };
+    more.words(&server.site);
+    kill_process(server.master(), Signal::HUP).unwrap();
+    wait_until("four new workers, and they alone", PROMPT, || {
+        let now = server.workers();
+        now.len() == 4 && !now.iter().any(|pid| old.contains(pid))
+    });
+    ask_often();
+    server.kill_some(&server.workers()[..1], 4);
+    ask_often();
 }

@@ -212,6 +212,10 @@ impl<P: Port> Port for Fault<P> {
         self.inner.look_when_asked();
     }
 
+    fn wants_look(&self) -> bool {
+        self.inner.wants_look()
+    }
+
     fn look_again(&mut self, now: Instant) {
         self.inner.look_again(now);
     }

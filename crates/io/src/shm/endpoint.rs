@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ring::region::Shared;
 
@@ -13,7 +14,7 @@ use super::config::{Layout, ShmConfig, Side};
 use super::connection::{Bells, Connection, Queue};
 use super::handshake;
 use super::socket::Listener;
-use crate::context;
+use crate::{context, poll};
 
 /// Peers that one call takes or refuses, at most: whoever connects again and again must not keep us.
 const ACCEPTS: usize = 16;
@@ -63,12 +64,23 @@ impl Endpoint {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Forgets a peer that has left, takes the next, refuses others. Never blocks.
-    pub(super) fn service(&self) -> io::Result<()> {
+    /// Forgets a peer that has left.
+    pub(super) fn forget_lost(&self) {
         let mut peer = self.peer.lock().unwrap_or_else(PoisonError::into_inner);
         if peer.as_ref().is_some_and(|peer| peer.is_lost()) {
             *peer = None;
         }
+    }
+
+    /// Whether a peer knocks.
+    pub(super) fn has_caller(&self) -> bool {
+        let knocks = poll::readable(self.fd(), None, Some(Duration::ZERO));
+        knocks.is_ok_and(|events| !events.is_empty())
+    }
+
+    /// Takes the next peer, refuses others. Never blocks.
+    pub(super) fn take_callers(&self) -> io::Result<()> {
+        let mut peer = self.peer.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ACCEPTS {
             let Some(socket) = self.listener.accept()? else {
                 break;

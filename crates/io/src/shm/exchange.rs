@@ -110,6 +110,16 @@ impl Exchange {
         self.seats.free_for(share)
     }
 
+    /// Whether a process that lives has the queue of this seat.
+    pub fn is_served(&self, seat: u8) -> bool {
+        self.seats.is_served(seat)
+    }
+
+    /// Whether a process asks for a queue.
+    pub fn is_wanted(&self) -> bool {
+        self.seats.is_wanted()
+    }
+
     /// Asks stacks that could go on without their queue for one. To be repeated until there is one.
     pub fn ask_for_queue(&self) {
         self.seats.ask();

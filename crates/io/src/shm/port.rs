@@ -62,6 +62,10 @@ pub struct ShmPort {
     endpoint: Option<Arc<Endpoint>>,
     /// Number of the last peer.
     generation: u64,
+    /// Who drives says when to take the next peer ...
+    is_asked: bool,
+    /// ... who knocks.
+    wants_look: bool,
     /// What the peer did to its rings.
     corrupt: Option<Corrupt>,
     /// What nobody is there to receive goes here.
@@ -194,6 +198,8 @@ impl ShmPort {
             queue: None,
             endpoint: None,
             generation: 0,
+            is_asked: false,
+            wants_look: false,
             corrupt: None,
             scratch: vec![0; room].into_boxed_slice(),
             dropped: 0,
@@ -224,7 +230,12 @@ impl ShmPort {
                 None => Err(self.gone("the peer is gone")),
             };
         };
-        endpoint.service()?;
+        endpoint.forget_lost();
+        if self.is_asked {
+            self.wants_look = endpoint.has_caller();
+        } else {
+            endpoint.take_callers()?;
+        }
         if self.queue.is_none() {
             self.queue = endpoint.attach(self.index, &mut self.generation)?;
         }
@@ -424,6 +435,24 @@ impl Port for ShmPort {
         let watched = self.watched().into_iter().flatten();
         fds.extend(watched.map(|fd| fd.as_raw_fd()));
         Ok(None)
+    }
+
+    fn look_when_asked(&mut self) {
+        self.is_asked = true;
+    }
+
+    fn wants_look(&self) -> bool {
+        self.wants_look
+    }
+
+    fn look_again(&mut self, _: Instant) {
+        if std::mem::take(&mut self.wants_look)
+            && let Some(endpoint) = &self.endpoint
+            && let Err(error) = endpoint.take_callers()
+        {
+            log::warn!("{error}: the peer has to try again");
+        }
+        self.check_due = true;
     }
 
     fn gathers(&self) -> Gathers {

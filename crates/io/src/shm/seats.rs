@@ -117,6 +117,21 @@ impl Seats {
         true
     }
 
+    /// Whether a process that lives has a queue for this seat, or its double.
+    pub(super) fn is_served(&self, seat: u8) -> bool {
+        let double = (self.count > self.shares).then(|| seat + self.shares);
+        [Some(seat), double]
+            .into_iter()
+            .flatten()
+            .any(|seat| seat < self.count && self.has_queue(seat) && self.is_taken(seat, true))
+    }
+
+    /// Whether a process that lives asks for a queue.
+    pub(super) fn is_wanted(&self) -> bool {
+        let asks = pid_of(self.word(WANT).load(Ordering::Acquire));
+        asks.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+    }
+
     /// The seat for who has this share of the queues: that of the one before, who may have left something there, unless he still has it.
     pub(super) fn free_for(&self, share: u8) -> Option<u8> {
         if self.count == self.shares {

@@ -26,28 +26,37 @@ pub(super) struct Follower {
     pub(super) program: Arc<Program>,
     pub(super) frames: Frames,
     pub(super) zero_copy: ZeroCopy,
-    /// So many queues there were.
+    /// So many queues there were ...
     pub(super) known: u32,
+    /// ... and are.
+    pub(super) seen: u32,
     pub(super) due: Instant,
 }
 
 impl Follower {
-    /// Whether it is time to look.
+    /// Whether there are queues to be opened. Looks when it is time to.
     #[inline]
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        now >= self.due
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        now >= self.due && self.has_more(now)
+    }
+
+    #[cold]
+    fn has_more(&mut self, now: Instant) -> bool {
+        self.due = now + LOOK;
+        // The sockets say it when the interface is gone.
+        let Ok(queues) = ethtool::queues(&self.link.name) else {
+            return false;
+        };
+        self.seen = queues.rx;
+        self.known = self.known.min(self.seen);
+        self.seen > self.known
     }
 
     /// The queues that are new. One that cannot be received from is told once.
     #[cold]
-    pub(super) fn look(&mut self, now: Instant) -> Vec<Queue> {
-        self.due = now + LOOK;
-        // The sockets say it when the interface is gone.
-        let Ok(queues) = ethtool::queues(&self.link.name) else {
-            return Vec::new();
-        };
-        let known = std::mem::replace(&mut self.known, queues.rx);
-        let new: Vec<Queue> = (known..queues.rx)
+    pub(super) fn open_new(&mut self) -> Vec<Queue> {
+        let known = std::mem::replace(&mut self.known, self.seen);
+        let new: Vec<Queue> = (known..self.seen)
             .filter_map(|number| match self.open(number) {
                 Ok(queue) => {
                     log::info!("XDP on {}: receives from queue {number}, too", self.link.name);
@@ -56,8 +65,8 @@ impl Follower {
                 Err(error) => {
                     log::warn!(
                         "what comes to the new queue {number} gets no answer: {error}; start the program again, or take the queue away \
-                         (`{}`)",
-                        queues.command(&self.link.name, known)
+                         ({})",
+                        self.way_back(known)
                     );
                     None
                 }
@@ -70,6 +79,15 @@ impl Follower {
             log::warn!("nothing is received any more: {error}; start the program again");
         }
         new
+    }
+
+    /// How the interface gets so many queues again.
+    fn way_back(&self, known: u32) -> String {
+        let queues = ethtool::queues(&self.link.name);
+        queues.map_or_else(
+            |_| "`ethtool -L`".to_owned(),
+            |queues| format!("`{}`", queues.command(&self.link.name, known)),
+        )
     }
 
     fn open(&self, number: u32) -> io::Result<Queue> {

@@ -14,6 +14,8 @@
 //! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer. On links with an MTU
 //! above 3822 bytes packets have that many.
 
+mod adopt;
+mod attach;
 mod bundles;
 mod checksum;
 mod config;

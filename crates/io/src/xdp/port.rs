@@ -14,6 +14,7 @@ use crate::netlink::Link;
 use crate::port::{Gathers, Port};
 use crate::{context, poll, virtio};
 
+use super::adopt::Adopter;
 use super::checksum;
 use super::config::LINK_HEADER;
 use super::follow::Follower;
@@ -77,8 +78,10 @@ pub struct XdpPort {
     gone: bool,
     /// For when it is there again.
     retaker: Option<Box<Retaker>>,
-    /// Who drives says when to look for it.
+    /// Who drives says when to look for it, and when to open queues ...
     is_asked: bool,
+    /// ... if there is one to be looked for or opened.
+    wants_look: bool,
     /// What goes to an interface that is gone.
     void: Vec<u8>,
     /// Frames that were lost on those that are gone: (received and dropped, not sent).
@@ -90,6 +93,8 @@ pub struct XdpPort {
     listen_at: Instant,
     /// For queues that come later.
     follower: Option<Box<Follower>>,
+    /// For queues that no process has.
+    adopter: Option<Box<Adopter>>,
     // Goes last: the sockets leave its map before it is detached.
     program: Arc<Program>,
 }
@@ -128,12 +133,14 @@ impl XdpPort {
             gone: false,
             retaker: None,
             is_asked: false,
+            wants_look: false,
             void: Vec::new(),
             lost: (0, 0),
             clock: None,
             overheard: None,
             listen_at: Instant::ZERO,
             follower: None,
+            adopter: None,
             program: Arc::clone(program),
         }
     }
@@ -153,6 +160,9 @@ impl XdpPort {
             return Err(error);
         };
         self.lost = self.queues.iter().fold(self.lost, add_losses);
+        if let Some(adopter) = &mut self.adopter {
+            adopter.leave_all(&mut self.queues);
+        }
         retaker.lose(std::mem::take(&mut self.queues), self.overheard.is_some());
         self.overheard = None;
         self.void.resize(LONGEST, 0);
@@ -177,6 +187,9 @@ impl XdpPort {
         };
         if let (Some(follower), Some(retaker)) = (&mut self.follower, &self.retaker) {
             follower.link.index = retaker.link.index;
+        }
+        if let (Some(adopter), Some(retaker)) = (&mut self.adopter, &self.retaker) {
+            adopter.link.index = retaker.link.index;
         }
         (self.queues, self.overheard) = (queues, overheard);
         (self.gone, self.next) = (false, 0);
@@ -206,6 +219,55 @@ impl XdpPort {
     /// Receives from queues that the interface gets later, too.
     pub(super) fn follow(&mut self, follower: Follower) {
         self.follower = Some(Box::new(follower));
+    }
+
+    /// Receives from queues that no process has, too.
+    pub(super) fn adopt(&mut self, adopter: Option<Adopter>) {
+        self.adopter = adopter.map(Box::new);
+    }
+
+    /// Whether there are words for the device in front of its frames.
+    pub(super) fn finishes_checksums(&self) -> bool {
+        self.queues.iter().all(Queue::finishes_checksums)
+    }
+
+    /// Whether something is to be opened.
+    #[inline]
+    fn is_due(&mut self, now: Instant) -> bool {
+        if self.gone {
+            let retaker = self.retaker.as_ref();
+            return retaker.is_some_and(|retaker| retaker.is_due(now));
+        }
+        let follower = self.follower.as_mut();
+        let adopter = self.adopter.as_mut();
+        follower.is_some_and(|follower| follower.is_due(now))
+            || adopter.is_some_and(|adopter| adopter.is_due(now))
+    }
+
+    /// Opens what there is.
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, now: Instant) {
+        if self.gone {
+            return self.look_for_interface(now);
+        }
+        if let Some(follower) = &mut self.follower {
+            self.queues.extend(follower.open_new());
+        }
+        if let Some(adopter) = &mut self.adopter {
+            self.queues.extend(adopter.adopt());
+        }
+    }
+
+    /// Leaves queues that are another process's to one that asks for them.
+    #[inline]
+    fn leave_adopted(&mut self, now: Instant) {
+        if let Some(adopter) = &mut self.adopter
+            && let Some(share) = adopter.leaves(now)
+        {
+            adopter.leave(share, &mut self.queues);
+            self.next = 0;
+        }
     }
 
     /// How frames come in and go out.
@@ -319,19 +381,12 @@ impl Port for XdpPort {
             self.listen_at = now + LISTEN;
             self.listen();
         }
-        if self.gone {
-            if !self.is_asked
-                && self
-                    .retaker
-                    .as_ref()
-                    .is_some_and(|retaker| retaker.is_due(now))
-            {
-                self.look_for_interface(now);
+        self.leave_adopted(now);
+        if self.is_due(now) {
+            self.wants_look = self.is_asked;
+            if !self.is_asked {
+                self.look(now);
             }
-        } else if let Some(follower) = &mut self.follower
-            && follower.is_due(now)
-        {
-            self.queues.extend(follower.look(now));
         }
     }
 
@@ -388,14 +443,13 @@ impl Port for XdpPort {
     }
 
     fn look_again(&mut self, now: Instant) {
-        if self.gone
-            && self
-                .retaker
-                .as_ref()
-                .is_some_and(|retaker| retaker.is_due(now))
-        {
-            self.look_for_interface(now);
+        if std::mem::take(&mut self.wants_look) {
+            self.look(now);
         }
+    }
+
+    fn wants_look(&self) -> bool {
+        self.wants_look
     }
 
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {

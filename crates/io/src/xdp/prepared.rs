@@ -6,18 +6,19 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use aya::programs::ProgramError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::CapabilitySet;
 use wire::time::Instant;
 
 use crate::Port as _;
 use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
+use crate::shm::Exchange;
 
+use super::adopt::{Adopter, Shares};
+use super::attach::attach;
 use super::bundles::Bundles;
-use super::config::{AttachMode, ChecksumPolicy, Frames, XdpConfig, ZeroCopy, frame_size};
-use super::error::{ATTACH, BIND, LISTEN, LOAD, MAP, REGISTER, SOCKET, errno, explain};
+use super::config::{ChecksumPolicy, Frames, XdpConfig, frame_size};
+use super::error::{ATTACH, BIND, LISTEN, MAP, REGISTER, SOCKET, errno, explain};
 use super::follow::Follower;
 use super::interface::XdpInterface;
 use super::lanes::Lanes;
@@ -43,6 +44,10 @@ pub struct XdpPrepared {
     program: Arc<Program>,
     /// Sockets that are bound to no queue yet.
     armed: Vec<(Made, Extras)>,
+    /// Sockets without memory, for queues that no process has.
+    spare: Vec<XskSocket>,
+    /// What the processes that share the interface have in common.
+    exchange: Option<Arc<Exchange>>,
     /// What listens beside them, where it can be had.
     overheard: Option<Overheard>,
 }
@@ -81,11 +86,18 @@ impl XdpPrepared {
             queues,
             frames,
             armed: Vec::new(),
+            spare: Vec::new(),
+            exchange: None,
             overheard: None,
         };
         port_count(config, prepared.hand(0).len())?;
         refuse_taken(probe, &prepared.link)?;
         Ok(prepared)
+    }
+
+    /// Has each of the processes that share the interface receive from queues that none of them has: by this they know.
+    pub fn join(&mut self, exchange: &Arc<Exchange>) {
+        self.exchange = Some(Arc::clone(exchange));
     }
 
     /// Processes that share the interface.
@@ -135,6 +147,14 @@ impl XdpPrepared {
             };
             self.armed.push(((socket, lanes), extras));
         }
+        let others = self.queues as usize - self.hand(0).len();
+        while self.exchange.is_some() && self.spare.len() < others {
+            // Who may not make them now may not later: it is told then.
+            match XskSocket::new() {
+                Ok(socket) => self.spare.push(socket),
+                Err(_) => break,
+            }
+        }
         trim_heap();
         Ok(())
     }
@@ -142,6 +162,7 @@ impl XdpPrepared {
     /// Gives up sockets that were made by another process: their memory is not this one's.
     pub fn disarm(&mut self) {
         self.armed.clear();
+        self.spare.clear();
         self.overheard = None;
     }
 
@@ -213,6 +234,10 @@ impl XdpPrepared {
         }
         if let (Some(first), Some(follower)) = (ports.first_mut(), self.follower()) {
             first.follow(follower);
+        }
+        if let Some(first) = ports.first_mut() {
+            let words = first.finishes_checksums();
+            first.adopt(self.adopter(share, words));
         }
         Ok(XdpInterface {
             ports,
@@ -287,6 +312,29 @@ impl XdpPrepared {
         })
     }
 
+    /// What receives from the queues of others that are not there.
+    fn adopter(&mut self, share: u32, words: bool) -> Option<Adopter> {
+        let exchange = self.exchange.clone()?;
+        Some(Adopter {
+            link: self.link.clone(),
+            program: Arc::clone(&self.program),
+            frames: self.frames,
+            zero_copy: self.config.zero_copy,
+            words,
+            shares: Shares {
+                queues: self.queues,
+                processes: self.processes().into(),
+                ports: self.ports().into(),
+                own: share,
+            },
+            exchange,
+            spare: std::mem::take(&mut self.spare),
+            adopted: Vec::new(),
+            due: None,
+            told: false,
+        })
+    }
+
     /// What receives from queues that come later. Nothing is needed where frames of all queues come through traffic control, and several
     /// processes have their shares.
     fn follower(&self) -> Option<Follower> {
@@ -297,6 +345,7 @@ impl XdpPrepared {
             frames: self.frames,
             zero_copy: self.config.zero_copy,
             known: self.queues,
+            seen: self.queues,
             due: Instant::ZERO,
         })
     }
@@ -425,72 +474,6 @@ fn trim_heap() {
     }
 }
 
-/// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
-fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
-    link.is_veth()
-        && config.mode == AttachMode::Auto
-        && config.zero_copy != ZeroCopy::ZeroCopy
-        && config.processes <= 1
-        && queues == 1
-}
-
-/// Attaches the program where frames come soonest. `queues`: that there are, and at most.
-fn attach(config: &XdpConfig, link: &Link, (queues, most): (u32, u32)) -> io::Result<Program> {
-    if takes_letters(config, link, queues) {
-        match Program::attach_letters(&link.name, link.index, &config.addresses) {
-            Ok(program) => return Ok(program),
-            Err(error) => tell_fall_back(&link.name, &*error),
-        }
-    }
-    attach_xdp(config, link, most)
-}
-
-/// Says that frames come by XDP instead of traffic control. That the kernel does not take the program is a fault; that it is too old, or
-/// told to do otherwise, is not.
-fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
-    match error.downcast_ref::<ProgramError>() {
-        Some(ProgramError::LoadError { .. }) if !may_measure() => log::warn!(
-            "XDP on {name}: the program for traffic control needs CAP_PERFMON, too: going on with XDP, which is slower here"
-        ),
-        Some(ProgramError::LoadError { io_error, .. }) => log::warn!(
-            "XDP on {name}: this kernel refuses the program for traffic control ({io_error}): going on with XDP, which is slower here"
-        ),
-        _ => log::info!("XDP on {name}: no traffic control: {error}"),
-    }
-}
-
-/// Whether this thread has CAP_PERFMON, or CAP_SYS_ADMIN, which the kernel takes for it. Without, it lets no program compare pointers.
-fn may_measure() -> bool {
-    let enough = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
-    rustix::thread::capabilities(None).is_ok_and(|own| own.effective.intersects(enough))
-}
-
-/// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
-fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
-    let attach = || {
-        Program::attach(
-            &link.name,
-            link.index,
-            &config.addresses,
-            queues,
-            config.mode,
-        )
-    };
-    match attach() {
-        Err(error)
-            if error.kind() == io::ErrorKind::PermissionDenied
-                && error.to_string().contains(LOAD) =>
-        {
-            if raise_memlock() {
-                attach()
-            } else {
-                Err(error)
-            }
-        }
-        result => result,
-    }
-}
-
 /// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.
 pub(super) fn register(frames: Frames) -> io::Result<Made> {
     let is_limit = |made: &io::Result<_>| {
@@ -524,7 +507,7 @@ fn is_refused(error: &io::Error) -> bool {
 }
 
 /// Lifts the limit on locked memory of this process, or raises it as far as is allowed. Returns whether it is higher now.
-fn raise_memlock() -> bool {
+pub(super) fn raise_memlock() -> bool {
     let before = getrlimit(Resource::Memlock);
     let none = Rlimit {
         current: None,

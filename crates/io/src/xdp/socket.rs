@@ -62,6 +62,11 @@ impl XskSocket {
         }
     }
 
+    /// Gives a socket memory, with words in front of each frame or without.
+    pub(super) fn furnish(&self, frames: Frames, words: bool) -> io::Result<Lanes> {
+        self.register(Umem::new(frames)?, words)
+    }
+
     /// Tells the kernel of `umem`, and whether there are words in front of a frame.
     fn tell(&self, umem: &Umem, words: bool) -> io::Result<()> {
         let (flags, tx_metadata_len) = if words {

@@ -195,6 +195,10 @@ impl Inline {
         self.runner.is_away()
     }
 
+    pub(super) fn wants_look(&self) -> bool {
+        self.runner.wants_look()
+    }
+
     pub(super) fn look_when_asked(&mut self) {
         self.runner.look_when_asked();
     }

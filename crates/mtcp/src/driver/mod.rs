@@ -146,14 +146,22 @@ impl Driver {
         }
     }
 
-    /// From now on it looks whether the link is there again in [`Driver::look_again`] alone.
+    /// Whether [`Driver::look_again`] has something to do.
+    pub(crate) fn wants_look(&self) -> bool {
+        match self {
+            Self::Inline(driver) => driver.wants_look(),
+            Self::Paired(_) => false,
+        }
+    }
+
+    /// From now on it opens what comes later in [`Driver::look_again`] alone.
     pub(crate) fn look_when_asked(&mut self) {
         if let Self::Inline(driver) = self {
             driver.look_when_asked();
         }
     }
 
-    /// Looks whether the link is there again.
+    /// Opens what there is to open.
     pub(crate) fn look_again(&mut self) {
         if let Self::Inline(driver) = self {
             driver.look_again();

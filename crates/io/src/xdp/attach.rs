@@ -1,0 +1,83 @@
+//! Where the program is attached.
+
+use std::io;
+
+use aya::programs::ProgramError;
+use rustix::thread::CapabilitySet;
+
+use crate::netlink::Link;
+
+use super::config::{AttachMode, XdpConfig, ZeroCopy};
+use super::error::LOAD;
+use super::prepared::raise_memlock;
+use super::program::Program;
+
+/// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
+fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
+    link.is_veth()
+        && config.mode == AttachMode::Auto
+        && config.zero_copy != ZeroCopy::ZeroCopy
+        && config.processes <= 1
+        && queues == 1
+}
+
+/// Attaches the program where frames come soonest. `queues`: that there are, and at most.
+pub(super) fn attach(
+    config: &XdpConfig,
+    link: &Link,
+    (queues, most): (u32, u32),
+) -> io::Result<Program> {
+    if takes_letters(config, link, queues) {
+        match Program::attach_letters(&link.name, link.index, &config.addresses) {
+            Ok(program) => return Ok(program),
+            Err(error) => tell_fall_back(&link.name, &*error),
+        }
+    }
+    attach_xdp(config, link, most)
+}
+
+/// Says that frames come by XDP instead of traffic control. That the kernel does not take the program is a fault; that it is too old, or
+/// told to do otherwise, is not.
+fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
+    match error.downcast_ref::<ProgramError>() {
+        Some(ProgramError::LoadError { .. }) if !may_measure() => log::warn!(
+            "XDP on {name}: the program for traffic control needs CAP_PERFMON, too: going on with XDP, which is slower here"
+        ),
+        Some(ProgramError::LoadError { io_error, .. }) => log::warn!(
+            "XDP on {name}: this kernel refuses the program for traffic control ({io_error}): going on with XDP, which is slower here"
+        ),
+        _ => log::info!("XDP on {name}: no traffic control: {error}"),
+    }
+}
+
+/// Whether this thread has CAP_PERFMON, or CAP_SYS_ADMIN, which the kernel takes for it. Without, it lets no program compare pointers.
+fn may_measure() -> bool {
+    let enough = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+    rustix::thread::capabilities(None).is_ok_and(|own| own.effective.intersects(enough))
+}
+
+/// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
+    let attach = || {
+        Program::attach(
+            &link.name,
+            link.index,
+            &config.addresses,
+            queues,
+            config.mode,
+        )
+    };
+    match attach() {
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && error.to_string().contains(LOAD) =>
+        {
+            if raise_memlock() {
+                attach()
+            } else {
+                Err(error)
+            }
+        }
+        result => result,
+    }
+}

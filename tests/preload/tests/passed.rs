@@ -1,0 +1,61 @@
+//! Descriptors that come to a program otherwise than by its own calls: those that the library makes while it runs, listeners and connections
+//! that others pass on.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use applications::process::PROMPT;
+use applications::site::{WITHIN, spell, succeed};
+use applications::{Family, Process, Site, baseline};
+use interop::programs;
+
+const PORT: u16 = 7000;
+
+/// `passed.c`, compiled once.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("passed");
+        let source = programs::repository().join("tests/preload/process/passed.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+        cc.arg(&program).arg(source);
+        succeed(cc);
+        program
+    })
+}
+
+fn at() -> SocketAddr {
+    SocketAddr::new(Family::V4.ours(), PORT)
+}
+
+/// A case of `passed.c` over shared memory.
+fn over_memory(site: &Site, address: &str, name: &str) -> Command {
+    let mut command = site.lab().ours().command(programs::mtcp());
+    let link = format!("shm:{}", spell(&site.file("link")));
+    command.args(["run", "--io", &link, "--addr", address, "--"]);
+    command.arg(program());
+    command.args([name, &at().ip().to_string(), &PORT.to_string()]);
+    command
+}
+
+/// What comes with a peer is the library's, and its numbers are out of the program's way.
+#[test]
+fn a_program_keeps_its_numbers_while_peers_of_a_link_come_and_go() {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let ours = format!("{}/24", Family::V4.ours());
+    let peer = format!("{}/24", Family::V4.peer());
+    let mut server = Process::start(over_memory(&site, &ours, "peers"));
+    server.wait_for("ready", PROMPT);
+    for _ in 0..2 {
+        succeed(over_memory(&site, &peer, "asks"));
+    }
+    let finished = server.finish(WITHIN).must_succeed();
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+}
