@@ -213,6 +213,7 @@ impl Algorithm {
     }
 
     /// The handshake is over. `srtt` in µs, 0 if it is not known.
+    #[inline]
     pub fn on_established(&self, now: Instant, window: &Window, srtt: u32, models: &mut Models) {
         if let Some(model) = self.model(models) {
             model.on_established(now, window, srtt);

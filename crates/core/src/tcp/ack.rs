@@ -349,11 +349,7 @@ impl Conn<'_> {
         self.hot.backoff = 0;
         self.hot.retries = 0;
         self.cold.tally.end_timeouts(now);
-        let srtt = self.hot.rtt.srtt_micros().unwrap_or(0);
-        self.start_rates();
-        self.cold
-            .congestion
-            .on_established(now, &self.hot.window, srtt, &mut self.sh.models);
+        self.start_model(now);
         self.pace();
     }
 }

@@ -85,7 +85,8 @@ impl Conn<'_> {
         self.hot.state = State::Closed;
     }
 
-    /// RFC 9293 leaves FIN_WAIT_2 open-ended; without an application nobody would ever end it.
+    /// RFC 9293 leaves FIN_WAIT_2 open-ended; without an application nobody would ever end it. As on Linux, one that may not last at all
+    /// (TCP_LINGER2 below zero) ends with a reset.
     pub fn start_fin_wait_2(&mut self, now: Instant) {
         if !self.has(Flags::APP_CLOSED) {
             return;
@@ -93,7 +94,7 @@ impl Conn<'_> {
         let time = self.options().fin_wait_2;
         let time = time.unwrap_or(self.sh.config.fin_wait_2);
         if time.is_zero() {
-            self.finish(State::Closed);
+            self.abort(now);
             return;
         }
         self.cold.fin_wait_2_at = now + time;

@@ -428,6 +428,7 @@ impl Conn<'_> {
             // As on Linux, it lets go what is corked.
             self.pull_cork();
         }
+        self.fit_congestion(now, &before);
         self.cold.path = marked(&self.cold.path, &options);
         self.hot.set(Flags::NODELAY, options.nodelay);
         self.cold.pacing = Pacing::default();

@@ -8,6 +8,7 @@
 use wire::time::Instant;
 
 use crate::cc::{Loss, RateSample};
+use crate::command::Options;
 use crate::info::RateInfo;
 use crate::tcp::conn::Conn;
 use crate::tcp::rack::micros;
@@ -196,7 +197,7 @@ impl Conn<'_> {
 
     /// Begins to keep rates, if the algorithm wants them.
     #[inline]
-    pub fn start_rates(&mut self) {
+    fn start_rates(&mut self) {
         if self.cold.congestion.models_path() && self.cold.rate.log.is_none() {
             self.begin_log();
         }
@@ -207,6 +208,34 @@ impl Conn<'_> {
         self.cold.rate.log = self.sh.rates.insert_copy(&NONE);
     }
 
+    /// The options were `before`. Another algorithm takes over with the window that there is (Linux tcp(7): TCP_CONGESTION).
+    pub fn fit_congestion(&mut self, now: Instant, before: &Options) {
+        let default = self.sh.config.congestion;
+        let kind = self.options().congestion.unwrap_or(default);
+        if kind == before.congestion.unwrap_or(default) || self.hot.state.is_over() {
+            return;
+        }
+        self.forget_doubt();
+        self.forget_rates();
+        let (seed, models) = (self.cold.iss.0, &mut self.sh.models);
+        self.cold.congestion.begin(kind, seed, models);
+        if self.hot.state.is_synchronized() {
+            self.start_model(now);
+        }
+    }
+
+    /// The connection is open: its algorithm hears of what was measured so far.
+    #[inline(always)]
+    pub fn start_model(&mut self, now: Instant) {
+        self.start_rates();
+        let srtt = self.hot.rtt.srtt_micros().unwrap_or(0);
+        let (window, models) = (&self.hot.window, &mut self.sh.models);
+        self.cold
+            .congestion
+            .on_established(now, window, srtt, models);
+    }
+
+    #[inline(always)]
     pub fn forget_rates(&mut self) {
         if let Some(index) = self.cold.rate.log.take() {
             self.sh.rates.free(index);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::command::{Command, Keepalive, Marking, Options};
+use crate::config::CongestionControl;
 use crate::error::Error;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, seg};
@@ -306,7 +307,25 @@ fn fin_wait_2_lasts_as_long_as_asked() {
     h.expect_state(State::FinWait2);
     h.advance(1);
     h.expect_gone();
-    closed_first(Duration::ZERO).expect_gone();
+}
+
+/// Linux tcp(7): TCP_LINGER2. The peer hears that nobody is there any more, whichever came first, the close or the ACK of the FIN.
+#[test]
+fn fin_wait_2_of_no_time_ends_with_a_reset() {
+    let mut h = closed_first(Duration::ZERO);
+    h.expect(seg().seq(2).rst().ack(1));
+    h.expect_gone();
+    let mut h = with(Options {
+        fin_wait_2: Some(Duration::ZERO),
+        ..Options::default()
+    });
+    h.shutdown();
+    h.expect(seg().seq(1).fin().ack(1));
+    h.send(seg().seq(1).ack(2).win(WIN));
+    h.expect_nothing();
+    h.close();
+    h.expect(seg().seq(2).rst().ack(1));
+    h.expect_gone();
 }
 
 #[test]
@@ -399,4 +418,60 @@ fn packets_are_marked_as_asked() {
     h.send(seg().seq(1).ack(11).win(WIN).len(10));
     let (tos, ttl) = marks(&mut h);
     assert_eq!((tos & 0xfc, ttl), (0, 64));
+}
+
+/// Linux tcp(7): TCP_CONGESTION. RFC 5681 §3.1 (4), RFC 9438 §4.6: what a loss makes of the window says which algorithm there is.
+#[test]
+fn another_algorithm_takes_over_with_the_window_there_is() {
+    for (kind, ssthresh) in [
+        (CongestionControl::NewReno, 5_000),
+        (CongestionControl::Cubic, 7_000),
+    ] {
+        let mut h = with(Options {
+            congestion: Some(CongestionControl::Bbr),
+            ..Options::default()
+        });
+        let cwnd = h.info().cwnd;
+        h.write(20_000);
+        h.drain();
+        set(
+            &mut h,
+            Options {
+                congestion: Some(kind),
+                ..Options::default()
+            },
+        );
+        h.drain();
+        assert_eq!(h.info().cwnd, cwnd);
+        for _ in 0..3 {
+            h.send(seg().seq(1).ack(1).win(WIN));
+        }
+        h.drain();
+        assert_eq!(h.info().ssthresh, ssthresh, "{kind:?}");
+    }
+}
+
+/// What was sent before a model of the path says nothing to it, and does no harm.
+#[test]
+fn algorithms_may_change_at_every_ack() {
+    let mut h = with(Options::default());
+    h.write(60_000);
+    for round in 0..60_u32 {
+        let congestion = CongestionControl::NAMES
+            .get(round as usize % CongestionControl::NAMES.len())
+            .map(|(_, kind)| *kind);
+        set(
+            &mut h,
+            Options {
+                congestion,
+                ..Options::default()
+            },
+        );
+        h.advance(50);
+        h.drain();
+        h.send(seg().seq(1).ack(1 + 1000 * (round + 1)).win(WIN));
+        h.drain();
+    }
+    h.expect_state(State::Established);
+    assert_eq!(h.info().unacked, 0);
 }
