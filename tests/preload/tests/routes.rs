@@ -4,8 +4,55 @@
 
 use applications::site::succeed;
 use applications::{Family, Site};
-use interop::lab::listening;
+use interop::lab::{Lab, listening};
 use interop::programs;
+
+/// The kernel's `ours1`, 10.78.0.1, and at its other end 10.78.0.2.
+fn second_interface(lab: &Lab) {
+    let peer = lab.peer().name();
+    lab.ours().ip(&format!(
+        "link add ours1 type veth peer name peer1 netns {peer}"
+    ));
+    lab.ours().ip("address add 10.78.0.1/24 dev ours1");
+    lab.ours().ip("link set ours1 up");
+    lab.peer().ip("address add 10.78.0.2/24 dev peer1");
+    lab.peer().ip("link set peer1 up");
+}
+
+/// Connects with sockets that are tied to each of the interfaces, and with one that is tied no more: says from where.
+const TIE: &str = "
+import socket, sys
+for names in ['ours0'], ['ours1'], ['ours0', '']:
+    s = socket.socket()
+    for name in names: s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name.encode())
+    s.connect((sys.argv[1], 80))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, names[-1].encode())
+    print(*names, s.getsockname()[0], flush=True)
+";
+
+#[test]
+fn a_socket_that_is_tied_to_an_interface_goes_there() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let lab = site.lab();
+    let (ours, peer) = (Family::V4.ours(), Family::V4.peer());
+    second_interface(lab);
+    lab.ours().ip(&format!("route add {peer}/32 dev ours1"));
+    let mut server = lab.peer().command(programs::mtcp());
+    server.arg("serve").arg(lab.www());
+    server.args(["--io", "kernel", "--addr", &peer.to_string()]);
+    let server = listening(server);
+    let script = site.write("tie.py", TIE);
+    let finished = succeed(site.ours(&format!("python3 {script} {peer}")));
+    let expected = format!("ours0 {ours}\nours1 10.78.0.1\nours0  {ours}\n");
+    assert_eq!(
+        (finished.stdout, finished.stderr.as_str()),
+        (expected, ""),
+        "what has an effect needs no warning"
+    );
+    server.stop();
+}
 
 /// A second interface of ours, behind which the kernel has a route to a network of servers.
 #[test]
@@ -15,14 +62,7 @@ fn a_route_of_the_kernel_wins_over_the_gateway() {
     };
     let lab = site.lab();
     std::fs::write(lab.www().join("small"), "small\n").unwrap();
-    let peer = lab.peer().name();
-    lab.ours().ip(&format!(
-        "link add ours1 type veth peer name peer1 netns {peer}"
-    ));
-    lab.ours().ip("address add 10.78.0.1/24 dev ours1");
-    lab.ours().ip("link set ours1 up");
-    lab.peer().ip("address add 10.78.0.2/24 dev peer1");
-    lab.peer().ip("link set peer1 up");
+    second_interface(lab);
     lab.peer().ip("address add 10.99.0.1/32 dev lo");
     lab.ours().ip("route add 10.99.0.0/24 via 10.78.0.2");
     let mut server = lab.peer().command(programs::mtcp());

@@ -117,15 +117,21 @@ impl Context {
 
     /// Bytes without which a blocking call does not return: SO_RCVLOWAT, MSG_WAITALL.
     fn wanted(&self, id: SocketId, bufs: &[IoSliceMut<'_>], flags: RecvFlags) -> usize {
-        let low_water = self
-            .table
-            .get(id)
-            .is_ok_and(|socket| socket.flags.contains(Flags::LOW_WATER));
         let room = || bufs.iter().map(|buf| buf.len()).sum::<usize>();
         if flags.contains(RecvFlags::WAITALL) {
-            room()
-        } else if low_water {
-            room().min(self.table.recv_low_water(id) as usize)
+            return room();
+        }
+        match self.low_water(id) {
+            1 => 1,
+            bytes => room().min(bytes),
+        }
+    }
+
+    /// Bytes that a blocking read waits for (SO_RCVLOWAT).
+    pub fn low_water(&self, id: SocketId) -> usize {
+        let socket = self.table.get(id);
+        if socket.is_ok_and(|socket| socket.flags.contains(Flags::LOW_WATER)) {
+            self.table.recv_low_water(id) as usize
         } else {
             1
         }

@@ -1,6 +1,6 @@
 //! Socket options, with Linux's constants and sizes.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::time::Duration;
 
 use libc::{SO_RCVBUF, SO_RCVTIMEO, SO_SNDBUF, SO_SNDTIMEO, SOL_SOCKET, socklen_t, timeval};
@@ -13,6 +13,7 @@ use crate::engine::{self, Engine, Found};
 use crate::lent;
 use crate::log::{Unsupported, unsupported};
 use crate::real;
+use crate::rules::rules;
 use crate::slots;
 use crate::socket::Body;
 
@@ -33,6 +34,12 @@ const PROMISES: [(c_int, c_int); 9] = [
     (libc::IPPROTO_TCP, libc::TCP_INQ),
     (libc::IPPROTO_TCP, TCP_AO_ADD_KEY),
 ];
+/// Options that tie a socket to a network interface: with the stack's it says what is so, with another the socket is the kernel's.
+const DEVICE: [(c_int, c_int); 2] = [
+    (SOL_SOCKET, libc::SO_BINDTODEVICE),
+    (SOL_SOCKET, libc::SO_BINDTOIFINDEX),
+];
+
 /// Of linux/tcp.h.
 const TCP_MD5SIG_EXT: c_int = 32;
 const TCP_AO_ADD_KEY: c_int = 38;
@@ -90,6 +97,12 @@ unsafe fn set(
             return Ok(result);
         }
     }
+    if DEVICE.contains(&(level, name)) && !matches!(found.body, Body::Stream(_)) {
+        if found.body == Body::Open && is_of_another_device(fd) {
+            engine.disown(fd, found.index);
+        }
+        return Ok(0);
+    }
     let bytes = bytes?;
     if PROMISES.contains(&(level, name)) {
         // It is off in any case.
@@ -135,6 +148,21 @@ const LEVELS: [c_int; 4] = [
     libc::IPPROTO_IPV6,
 ];
 
+/// Whether the socket is tied to a network interface that is not the stack's.
+fn is_of_another_device(fd: c_int) -> bool {
+    let mut name = [0_u8; libc::IFNAMSIZ];
+    let mut len = name.len() as socklen_t;
+    let room = name.as_mut_ptr().cast();
+    // SAFETY: room for `len` bytes.
+    let result =
+        unsafe { real::getsockopt(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, room, &raw mut len) };
+    let own = rules()
+        .map(|rules| rules.config.io.name())
+        .unwrap_or_default();
+    let device = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    result == 0 && !device.is_empty() && device.to_bytes() != own.as_bytes()
+}
+
 fn is_v6(context: &mut Context, id: SocketId) -> bool {
     context.domain(id) == Ok(Domain::V6)
 }
@@ -161,7 +189,8 @@ unsafe fn remember(
     }
     // SAFETY: the kernel has read it.
     let on = unsafe { memory::load(value.cast::<c_int>()) } != Ok(0);
-    if (level, name) != (SOL_SOCKET, libc::SO_OOBINLINE) || !on {
+    let holds = DEVICE.contains(&(level, name)) && !is_of_another_device(fd);
+    if !holds && ((level, name) != (SOL_SOCKET, libc::SO_OOBINLINE) || !on) {
         // Urgent data is in line in any case (RFC 6093 §3).
         let what = format_args!("setsockopt(level {level}, option {name}), which has no effect,");
         unsupported(Unsupported::Option, what);

@@ -229,8 +229,16 @@ pub(super) fn receive(
     };
     let known = recv_flags(flags)?;
     let blocking = !found.nonblocking && flags & MSG_DONTWAIT == 0;
-    let all = blocking && flags & (MSG_WAITALL | MSG_PEEK) == MSG_WAITALL;
-    let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let room: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let wanted = if !blocking || flags & MSG_PEEK != 0 {
+        1
+    } else if flags & MSG_WAITALL != 0 {
+        room
+    } else {
+        // SO_RCVLOWAT.
+        let context = engine.context();
+        room.min(context.map_or(1, |context| context.low_water(id)))
+    };
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
         if !engine.still(&found) {
@@ -239,7 +247,7 @@ pub(super) fn receive(
         match take(engine, id, bufs, done, known) {
             Ok(n) => {
                 done += n;
-                let over = n == 0 || !all || done == wanted;
+                let over = n == 0 || done >= wanted;
                 over.then_some(Ok(done))
             }
             Err(Errno::EAGAIN) => None,
@@ -261,7 +269,7 @@ pub(super) fn receive(
     };
     engine.staged(false);
     match result {
-        // What MSG_WAITALL has got by then.
+        // What there was by then of what the call waits for.
         Err(Errno::EAGAIN | Errno::EINTR) if done > 0 => count(done),
         result => count(result?),
     }
