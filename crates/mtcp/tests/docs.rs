@@ -81,3 +81,50 @@ fn document() -> String {
     }
     text + CLOSING
 }
+
+/// Options whose effect takes a script to be seen.
+const BY_SCRIPT: [(&str, &str); 6] = [
+    ("TCP_CONGESTION", "sockets/congestion_reno.pkt"),
+    ("TCP_FASTOPEN", "fastopen/server.pkt"),
+    ("TCP_FASTOPEN_CONNECT", "fastopen/connect_option.pkt"),
+    ("TCP_INFO", "sockets/info_counts.pkt"),
+    ("TCP_QUICKACK", "sockets/quickack_on.pkt"),
+    ("TCP_SYNCNT", "sockets/syncnt.pkt"),
+];
+
+/// An option that returns what it should and does nothing is a fault: each has a case of `tests/preload/calls/effects.c`, or a script.
+#[test]
+fn what_each_socket_option_does_is_tested() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let porting = read("docs/porting.md");
+    let (_, section) = porting.split_once("\n## Socket options\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with('|'));
+    let effects = read("tests/preload/calls/effects.c");
+    let (_, cases) = effects.split_once("const struct test effects[]").unwrap();
+    let cases: Vec<_> = cases
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .flat_map(names)
+        .collect();
+    let mut options: Vec<_> = rows.flat_map(names).collect();
+    options.retain(|name| {
+        let levels = ["SO_", "TCP_", "IP_", "IPV6_"];
+        let is_value = name.contains("PMTUDISC");
+        levels.iter().any(|level| name.starts_with(level)) && !is_value
+    });
+    assert!(options.len() > 30, "{options:?}");
+    options.retain(|name| {
+        let scripts = BY_SCRIPT.iter().filter(|(option, _)| option == name);
+        let mut scripts = scripts.map(|(_, script)| read(&format!("tests/pkt/{script}")));
+        let in_script = scripts.any(|text| text.contains(name) || text.contains("tcpi_"));
+        !in_script && !cases.contains(name)
+    });
+    assert!(options.is_empty(), "without a test: {options:?}");
+}
+
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}

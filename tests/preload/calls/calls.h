@@ -32,7 +32,7 @@ struct test {
 };
 
 extern const struct test connecting[], accepting[], data[], messages[], closing[], descriptors[], processes[], waiting[], epolling[],
-	options[], threads[];
+	options[], effects[], threads[];
 
 /* Longest that anything here may take, milliseconds. */
 enum { PATIENCE = 10000 };
@@ -70,6 +70,8 @@ struct sockaddr *at(const struct sockaddr_storage *host, int port);
 int port_of(const struct sockaddr_storage *address);
 /* A port that nothing here has used. */
 int fresh_port(void);
+/* Whether the peer makes the connections of this run. */
+int serving(void);
 /* A new socket of the family under test. */
 int tcp(int flags);
 /* A listening socket. */
@@ -96,6 +98,11 @@ void set_blocking(int fd, int blocking);
  * that it is for, until `no_interrupts`. */
 void interrupt_after(int milliseconds, int flags);
 void no_interrupts(void);
+
+/* --- tcp_info.c --- */
+
+/* The window that the other side offers, bytes. */
+long window_of(int fd);
 
 /* --- peer.c --- */
 int run_peer(const char *control, const char *address, const char *others);

@@ -1,6 +1,7 @@
 /* The plain program at the other end: does what it is told, one line at a time. Sockets are in numbered slots. */
 #include "calls.h"
 
+#include <linux/filter.h>
 #include <sys/un.h>
 
 enum { SLOTS = 64 };
@@ -108,6 +109,38 @@ static long reset(struct slot *slot)
 	return 0;
 }
 
+/* Takes only segments whose IP header has this: others are as if they were lost. */
+static long take_only(struct slot *slot, unsigned offset, unsigned mask, unsigned value)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, SKF_NET_OFF + offset), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),         BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog program = {sizeof code / sizeof *code, code};
+	return status(setsockopt(slot->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program));
+}
+
+/* The largest segment that it sends. */
+static long segment(struct slot *slot)
+{
+	int value = 0;
+	socklen_t length = sizeof value;
+	long failed = status(getsockopt(slot->fd, IPPROTO_TCP, TCP_MAXSEG, &value, &length));
+	return failed ? failed : value;
+}
+
+/* Waits for an error of the connection, which is returned as such. */
+static long error_of(struct slot *slot)
+{
+	struct pollfd one = {.fd = slot->fd};
+	int value = 0;
+	socklen_t length = sizeof value;
+	poll(&one, 1, PATIENCE);
+	getsockopt(slot->fd, SOL_SOCKET, SO_ERROR, &value, &length);
+	return -value;
+}
+
 static long clear(void)
 {
 	while (__atomic_load_n(&running, __ATOMIC_SEQ_CST) > 0)
@@ -145,8 +178,8 @@ static long start_later(const char *rest)
 static long obey(char *line)
 {
 	char verb[20] = "";
-	long first = 0, second = 0;
-	sscanf(line, "%19s %ld %ld", verb, &first, &second);
+	long first = 0, second = 0, third = 0, fourth = 0;
+	sscanf(line, "%19s %ld %ld %ld %ld", verb, &first, &second, &third, &fourth);
 	struct slot *slot = &slots[first % SLOTS];
 	if (!strcmp(verb, "after"))
 		return start_later(line + strlen("after "));
@@ -166,6 +199,16 @@ static long obey(char *line)
 		return status(shutdown(slot->fd, SHUT_WR));
 	if (!strcmp(verb, "reset"))
 		return reset(slot);
+	if (!strcmp(verb, "only"))
+		return take_only(slot, second, third, fourth);
+	if (!strcmp(verb, "deaf"))
+		return take_only(slot, 0, 0, 1);
+	if (!strcmp(verb, "segment"))
+		return segment(slot);
+	if (!strcmp(verb, "window"))
+		return window_of(slot->fd);
+	if (!strcmp(verb, "error"))
+		return error_of(slot);
 	if (!strcmp(verb, "clear"))
 		return clear();
 	if (!strcmp(verb, "close")) {

@@ -34,6 +34,11 @@ int fresh_port(void)
 	return ++last_port;
 }
 
+int serving(void)
+{
+	return is_server;
+}
+
 int tcp(int flags)
 {
 	int fd = socket(ours.ss_family, SOCK_STREAM | flags, 0);
@@ -247,7 +252,7 @@ static const struct {
 	const struct test *cases;
 } groups[] = {{"connecting", connecting}, {"accepting", accepting},     {"data", data},           {"messages", messages},
 			  {"closing", closing},       {"descriptors", descriptors}, {"processes", processes}, {"waiting", waiting},
-			  {"epolling", epolling},     {"options", options},         {"threads", threads}};
+			  {"epolling", epolling},     {"options", options},         {"effects", effects},     {"threads", threads}};
 
 /* calls peer SOCKET PEERS OURS | calls run SOCKET OURS PEERS GROUP [SKIPPED-CASE…] */
 int main(int count, char **words)

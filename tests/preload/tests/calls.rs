@@ -110,5 +110,6 @@ groups! {
     waiting but [];
     epolling but [];
     options but [];
+    effects but [];
     threads but [];
 }
