@@ -205,7 +205,7 @@ impl Conn<'_> {
         if !self.has(Flags::SACK | Flags::SENT_LOG) {
             return;
         }
-        let arrival = self.arrival(now, seg);
+        let arrival = self.arrival(now, seg, from);
         let mut from = from;
         while let Some(gap) = self.first_unsacked(from, to) {
             let Some(log) = self.sent_log_mut() else {
@@ -223,11 +223,11 @@ impl Conn<'_> {
         }
     }
 
-    fn arrival(&self, now: Instant, seg: &Segment<'_>) -> Arrival {
-        let stamps = seg
-            .options
-            .timestamps
-            .filter(|_| self.has(Flags::TIMESTAMPS));
+    /// RFC 7323 §4.3: the echo is of the segment that moved the left edge of the window, as long as there is a hole behind that also in ACKs
+    /// of segments that came much later. So it says nothing about those, which a SACK reports, but what it says about the edge.
+    fn arrival(&self, now: Instant, seg: &Segment<'_>, from: SeqNumber) -> Arrival {
+        let tells = self.has(Flags::TIMESTAMPS) && from == self.hot.snd_una;
+        let stamps = seg.options.timestamps.filter(|_| tells);
         let echo_age = stamps.map(|stamps| self.tsval(now).wrapping_sub(stamps.tsecr));
         Arrival {
             now: micros(now),

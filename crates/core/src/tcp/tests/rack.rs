@@ -21,15 +21,19 @@ fn far() -> Harness {
 
 /// A connection over a path of so many milliseconds.
 fn at_a_distance(rtt: u64) -> Harness {
+    after_handshake(rtt, &offer())
+}
+
+fn after_handshake(rtt: u64, offer: &Handshake) -> Harness {
     let mut h = Harness::new();
     let options = Options {
         nodelay: true,
         ..Options::default()
     };
     h.listen(4, options);
-    h.syn_received(&offer());
+    h.syn_received(offer);
     h.advance(rtt);
-    h.send(h.handshake_ack(&offer()));
+    h.send(h.handshake_ack(offer));
     h.take_accepted();
     h.events();
     h
@@ -106,6 +110,31 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     assert_eq!(h.stack.counters().lost_retransmissions, 1);
     // RFC 5681 §4.3: twice.
     assert!(h.info().ssthresh < window);
+}
+
+/// RFC 7323 §4.3: while there is a hole all ACKs echo what was sent before it, also those that report what was sent again behind it.
+/// RFC 8985 §6.2-2.
+#[test]
+fn a_lost_retransmission_is_found_whatever_old_timestamp_is_echoed() {
+    let stamped = Handshake {
+        ts: Some(1000),
+        ..offer()
+    };
+    let mut h = after_handshake(RTT, &stamped);
+    let start_of = |n: u32| 1 + 988 * n;
+    h.write(9880);
+    assert_eq!(h.drain(), 10);
+    h.advance(RTT);
+    let blocks = [(start_of(1), start_of(4)), (start_of(5), start_of(10))];
+    h.send(ack(1, &blocks).ts(1001, 0));
+    h.expect(seg().seq(1).len(988));
+    h.expect(seg().seq(start_of(4)).len(988));
+    h.advance(RTT);
+    // The first was lost again.
+    h.send(ack(1, &[(start_of(1), start_of(10))]).ts(1002, 0));
+    h.expect(seg().seq(1).len(988));
+    assert_eq!(h.stack.counters().lost_retransmissions, 1);
+    assert_eq!(h.stack.counters().timeouts, 0);
 }
 
 /// The last ACK that advanced came when the reordering timer was started, 10 ms earlier.
