@@ -274,6 +274,18 @@ fn damage_to_a_segment_shows_in_its_checksum() {
     }
 }
 
+/// Who receives by shared memory trusts what it gets, but not what was damaged on purpose before.
+#[test]
+fn damage_is_noticed_where_frames_stay_in_memory() {
+    let (mut near, mut far) = crate::shm::ShmPort::pair(crate::shm::ShmConfig::default()).unwrap();
+    let (near, mut far) = (near.remove(0), far.remove(0));
+    let mut near = Fault::new(near, &"tx:corrupt=100%".parse().unwrap(), 0);
+    assert!(send(&mut near, &unfinished(), PARTIAL));
+    near.flush().unwrap();
+    let got = drain(&mut far);
+    assert_eq!(got[0].1, RxChecksum::Unverified);
+}
+
 #[test]
 fn a_checksum_left_to_the_link_is_finished_before_it_is_damaged() {
     let (mut near, mut far) = faulty("tx:delay=1us");

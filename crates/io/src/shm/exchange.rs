@@ -19,7 +19,7 @@ use wire::handed::Handed;
 use super::bells::{own_bells, ring_own};
 use super::config::{Layout, PAGE, SLOT_LEAD, ShmConfig};
 use super::returned::Returned;
-use super::ring::{Place, RxRing, TxRing};
+use super::ring::{AS_IT_CAME, Place, RxRing, TxRing};
 use super::seats::Seats;
 use crate::{Port, checksum, context, poll};
 
@@ -366,6 +366,7 @@ impl Desk {
             into[..len].copy_from_slice(&bytes[..len]);
             TxMeta {
                 len,
+                checksum: AS_IT_CAME,
                 ..TxMeta::default()
             }
         };
@@ -399,6 +400,7 @@ impl FrameSink for Relay<'_> {
         tx.and_then(Option::as_mut).is_some_and(|tx| {
             tx.push(|into| TxMeta {
                 len: fill_for_wire(into, fill),
+                checksum: AS_IT_CAME,
                 ..TxMeta::default()
             })
         })

@@ -2,7 +2,7 @@
 //!
 //! | bytes | |
 //! |---|---|
-//! | 0..8 | `mtcpshm` and version, 2 |
+//! | 0..8 | `mtcpshm` and version, 3 |
 //! | 8 | 0: an offer, 1: refused, there is a peer already |
 //! | 10..12 | queues |
 //! | 12..14 | MTU |
@@ -26,7 +26,7 @@ use rustix::net::{
 use super::config::{MAX_QUEUES, ShmConfig};
 use crate::{context, poll};
 
-const MAGIC: [u8; 8] = *b"mtcpshm\x02";
+const MAGIC: [u8; 8] = *b"mtcpshm\x03";
 const LEN: usize = 24;
 const OFFER: u8 = 0;
 const REFUSED: u8 = 1;

@@ -10,7 +10,8 @@
 //! The socket closes when a process ends, however it ends. A connecting side then reports the loss (`BrokenPipe`) from `flush` and
 //! `wait`; a listening side goes back to waiting for a peer, each of which gets fresh memory. A third process is refused.
 //!
-//! Nothing leaves memory, so checksums need not be computed: frames arrive as trusted.
+//! Nothing leaves memory, so checksums need not be computed: frames arrive as trusted. Those of which the sender has computed them all the same, since it
+//! damages frames on purpose say, do not.
 //!
 //! The same rings join stacks that have the same addresses: [`Exchange`].
 //!

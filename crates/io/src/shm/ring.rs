@@ -1,7 +1,7 @@
 //! The two ends of one ring of frames in shared memory.
 //!
 //! A frame stays in the slot it was written to: there is no free list. An entry of the ring (see [`ring::cursor`]) is the length of the
-//! frame in the slot of the same index; one that is longer than its slot goes on in those behind it, but not beyond the end of the ring.
+//! frame in the slot of the same index, and whether it has a checksum that wants to be verified; one that is longer than its slot goes on in those behind it, but not beyond the end of the ring.
 //! Beside the indices are two flags by which an end says that it sleeps.
 //!
 //! The other process may write anything anywhere at any time. What it writes is checked (indices by the cursor, lengths here) and at
@@ -14,13 +14,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ring::cursor::{Consumer, Producer, RawRing};
 use ring::prefetch::{prefetch_read, prefetch_write};
 use ring::region::Shared;
-use wire::frame::{BURST, LONGEST, RxChecksum, RxFrame, RxMeta, TxMeta};
+use wire::frame::{BURST, LONGEST, RxChecksum, RxFrame, RxMeta, TxChecksum, TxMeta};
 
 use super::config::{CONSUMER_SLEEPS, HEAD, Layout, PRODUCER_SLEEPS, SLOT_LEAD, ShmConfig, TAIL};
 use crate::context;
 
 /// Bytes of a frame that are asked for before they are needed: headers, and a short message.
 const START: usize = 192;
+/// In an entry: the sender has written the checksum of the frame, which may have been anywhere since.
+const COMPLETE: u32 = 1 << 31;
+/// Of what is handed on: who received it first has looked at its checksum, or trusts the link that it came by.
+pub(super) const AS_IT_CAME: TxChecksum = TxChecksum::Partial {
+    start: 0,
+    offset: 0,
+};
 /// How many frames before it is written a frame is asked for, and its entry: those in a cache line. Processors that share no cache take
 /// 150 ns and more to hand a line over; whoever writes to one that has not come soon waits with all that it writes.
 const AHEAD: u32 = 16;
@@ -242,7 +249,11 @@ impl TxRing {
         let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
         let meta = fill(frame);
         // Lengths fit: a slot has at most 2^17 bytes, and a bundle not more. Entries of further slots are never looked at.
-        if meta.len > 0 && meta.len <= room && self.producer.write(self.pending, meta.len as u32) {
+        let entry = match meta.checksum {
+            TxChecksum::Complete => meta.len as u32 | COMPLETE,
+            TxChecksum::Partial { .. } => meta.len as u32,
+        };
+        if meta.len > 0 && meta.len <= room && self.producer.write(self.pending, entry) {
             self.pending += if wanted == 1 {
                 1
             } else {
@@ -402,16 +413,17 @@ impl RxRing {
         let share = (self.slots.count() / BURST_SHARE).max(BURST as u32);
         let enough = available.min(share);
         for frame in frames.iter_mut() {
-            let Some(len) = self.consumer.read(slots).filter(|_| slots < enough) else {
+            let Some(entry) = self.consumer.read(slots).filter(|_| slots < enough) else {
                 break;
             };
+            let len = entry & !COMPLETE;
             let first = self.next.wrapping_add(slots);
             let taken = self.slots.taken_by(len as usize);
             // A frame is published whole, and does not go beyond the end of the ring.
             let whole = taken == 1 || taken <= self.slots.run(first) && taken <= available - slots;
             if len == 0 || !whole {
                 if n == 0 {
-                    return Err(Corrupt::Length(len));
+                    return Err(Corrupt::Length(entry));
                 }
                 break;
             }
@@ -420,6 +432,9 @@ impl RxRing {
             // slots to us and does not write there until we release them.
             frame.bytes = unsafe { std::slice::from_raw_parts(first, len as usize) };
             fetch_start(first, len as usize);
+            if entry != len {
+                frame.meta.checksum = RxChecksum::Unverified;
+            }
             n += 1;
             slots += taken;
         }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ring::region::Shared;
-use wire::frame::{BURST, FrameSink, RxChecksum, TxMeta};
+use wire::frame::{BURST, FrameSink, RxChecksum, TxChecksum, TxMeta};
 use wire::time::Instant;
 
 use super::bells::{hear, own_bells, ring_own};
@@ -26,11 +26,17 @@ const SMALL: ShmConfig = ShmConfig {
 fn send(port: &mut ShmPort, bytes: &[u8]) -> bool {
     port.send(|frame| {
         frame[..bytes.len()].copy_from_slice(bytes);
-        TxMeta {
-            len: bytes.len(),
-            ..TxMeta::default()
-        }
+        unfinished(bytes.len())
     })
+}
+
+fn unfinished(len: usize) -> TxMeta {
+    let (start, offset) = (34, 16);
+    TxMeta {
+        len,
+        checksum: TxChecksum::Partial { start, offset },
+        ..TxMeta::default()
+    }
 }
 
 fn receive(port: &mut ShmPort) -> Vec<Vec<u8>> {
@@ -151,10 +157,7 @@ fn send_bundle(port: &mut ShmPort, bytes: &[u8]) -> Option<usize> {
     let sent = port.send_bundle(bytes.len(), |frame| {
         len = bytes.len().min(frame.len());
         frame[..len].copy_from_slice(&bytes[..len]);
-        TxMeta {
-            len,
-            ..TxMeta::default()
-        }
+        unfinished(len)
     });
     sent.then_some(len)
 }
@@ -323,12 +326,12 @@ fn a_sender_that_sleeps_for_room_is_woken() {
             a.flush().unwrap();
             a.wait(Some(Duration::from_secs(20)), None).unwrap();
         }
-        start.elapsed()
+        (start.elapsed(), a)
     });
     thread::sleep(Duration::from_millis(20));
     assert_eq!(receive(&mut b).len(), 4);
     b.flush().unwrap();
-    assert!(sleeper.join().unwrap() < Duration::from_secs(10));
+    assert!(sleeper.join().unwrap().0 < Duration::from_secs(10));
 }
 
 #[test]
