@@ -83,6 +83,26 @@ fn bbr_fills_a_long_path_that_loses_segments() {
     assert_eq!(shares.timeouts, 0);
 }
 
+/// A path that does everything wrong, to ACKs too: what is lost is repaired while other holes are there, also when it was sent again, without
+/// a time-out, which would be the time of twenty round trips.
+#[test]
+fn bbr_goes_on_over_a_path_that_loses_repeats_and_damages() {
+    let mut bottleneck = Bottleneck {
+        time: Duration::from_secs(10),
+        ..Bottleneck::new(
+            100 * MBPS,
+            Duration::from_millis(10),
+            &[flow(CongestionControl::Bbr)],
+        )
+    };
+    let faults = "loss=4%,dup=2%,reorder=5%,corrupt=2%".parse().unwrap();
+    bottleneck.link.there.impairments = faults;
+    bottleneck.link.back.impairments = faults;
+    let shares = run(&bottleneck);
+    assert!(shares.utilisation() >= 0.4, "{shares:?}");
+    assert_eq!(shares.timeouts, 0);
+}
+
 /// RFC 9438 §5.1: 1.054 * (RTT / p)^0.75 are 33 segments, and what Reno would have, 1.22 / sqrt(p), is more: 38.6 a round trip, however
 /// fast the path.
 #[test]
