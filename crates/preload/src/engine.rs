@@ -16,7 +16,7 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{away, executor, exit, fork, keeper, log, private, real, wait};
+use crate::{away, executor, exit, fork, keeper, log, passed, private, real, wait};
 
 /// How often to ask for a queue that another process has.
 pub(crate) const RETRY: Duration = Duration::from_millis(50);
@@ -224,6 +224,7 @@ impl Engine {
             // SAFETY: makes a socket; no memory is involved.
             let blank =
                 unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+            passed::mark(blank);
             // Large ones, which the caller may have no room for.
             Ok((Box::new(mtcp), Box::new(context), blank))
         };
@@ -346,6 +347,7 @@ impl Engine {
         let socket = self.sockets.get_mut(index).ok_or(Errno::EBADF)?;
         let id = socket.make(context)?;
         socket.body = Body::Stream(id);
+        passed::mark(socket.number);
         self.rewatch(index, true);
         Ok(id)
     }

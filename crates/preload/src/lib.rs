@@ -26,6 +26,7 @@ mod lock;
 mod log;
 mod ourselves;
 mod owed;
+mod passed;
 mod private;
 mod pump;
 mod queue;

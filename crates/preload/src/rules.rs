@@ -54,7 +54,11 @@ static LOAD: extern "C" fn() = load;
 
 #[cfg(not(test))]
 extern "C" fn load() {
-    crate::inside::run(rules);
+    crate::inside::run(|| {
+        if rules().is_some() {
+            crate::passed::take_inherited();
+        }
+    });
 }
 
 fn read() -> Option<Rules> {

@@ -2,6 +2,7 @@
  * word says what is tried, the others are our address and a port. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include "common.h"
 
 /* --- peers: of a link that is open come and go, and the numbers are the program's --- */
@@ -21,12 +22,141 @@ static void peers(void)
     }
 }
 
+/* --- executed: the program before made the listener; inetd gives one three numbers --- */
+
+static char *self_words[5];
+
+static void execute(const char *name)
+{
+    self_words[0] = "passed";
+    self_words[1] = (char *)name;
+    execv("/proc/self/exe", self_words);
+    need(0, "execv");
+}
+
+static void executed(void)
+{
+    int fd = listener(8);
+    need(dup(fd) == fd + 1, "dup");
+    execute("inherited");
+}
+
+static void inherited(void)
+{
+    need((fcntl(3, F_GETFL) & O_NONBLOCK) == 0, "calls on it wait");
+    say("ready");
+    echo(accepted(3));
+    echo(accepted(4));
+}
+
+/* The same, and calls on it do not wait. */
+static void nonblocking(void)
+{
+    int fd = listener(8);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    execute("polled");
+}
+
+static void polled(void)
+{
+    struct pollfd wait = {3, POLLIN, 0};
+    need(fcntl(3, F_GETFL) & O_NONBLOCK, "calls on it do not wait");
+    need(accept(3, 0, 0) < 0 && errno == EAGAIN, "nobody is there");
+    say("ready");
+    need(poll(&wait, 1, -1) == 1, "poll");
+    echo(accepted(3));
+}
+
+/* --- bound: the program before made the socket and bound it, as those do that open ports for others --- */
+
+static void bound(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    need(bind(fd, (struct sockaddr *)&ours, sizeof ours) == 0, "bind");
+    execute("heard");
+}
+
+static void heard(void)
+{
+    need(listen(3, 8) == 0, "listen");
+    say("ready");
+    echo(accepted(3));
+}
+
+/* --- kept: a connection does not outlast the program that has it --- */
+
+static void kept(void)
+{
+    int fd = listener(8);
+    say("ready");
+    int made = accepted(fd);
+    need(made == 4, "a number");
+    execute("lost");
+}
+
+static void lost(void)
+{
+    char text[8];
+    need(read(4, text, sizeof text) < 0, "nobody has it");
+}
+
+/* --- sent: a listener that comes in a message --- */
+
+static void send_descriptor(int to, int fd)
+{
+    union { struct cmsghdr header; char room[CMSG_SPACE(sizeof fd)]; } control = {0};
+    struct iovec part = {"x", 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    need(sendmsg(to, &message, 0) == 1, "sendmsg");
+}
+
+static int received_descriptor(int from)
+{
+    int fd;
+    char text[1];
+    union { struct cmsghdr header; char room[CMSG_SPACE(sizeof fd)]; } control;
+    struct iovec part = {text, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    need(recvmsg(from, &message, 0) == 1, "recvmsg");
+    memcpy(&fd, CMSG_DATA(&control.header), sizeof fd);
+    return fd;
+}
+
+static void sent(void)
+{
+    int ends[2];
+    need(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = received_descriptor(ends[1]);
+        say("ready");
+        echo(accepted(fd));
+        _exit(0);
+    }
+    int fd = listener(8);
+    send_descriptor(ends[0], fd);
+    close(fd);
+    waits_for(child);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
     {"peers", peers},
     {"asks", asks},
+    {"executed", executed},
+    {"inherited", inherited},
+    {"nonblocking", nonblocking},
+    {"polled", polled},
+    {"bound", bound},
+    {"heard", heard},
+    {"kept", kept},
+    {"lost", lost},
+    {"sent", sent},
 };
 
 int main(int count, char **words)
@@ -34,6 +164,8 @@ int main(int count, char **words)
     if (count != 4)
         return 2;
     address_is(words[2], words[3]);
+    for (int i = 0; i < count; i++)
+        self_words[i] = words[i];
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(words[1], cases[i].name) == 0) {
             cases[i].run();

@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -41,6 +42,62 @@ fn over_memory(site: &Site, address: &str, name: &str) -> Command {
     command.arg(program());
     command.args([name, &at().ip().to_string(), &PORT.to_string()]);
     command
+}
+
+/// A case of `passed.c` on our end.
+fn case(site: &Site, name: &str) -> Command {
+    let mut command = site.ours(&spell(program()));
+    command.args([name, &at().ip().to_string(), &PORT.to_string()]);
+    command
+}
+
+/// One message there and back.
+fn exchange(site: &Site) {
+    let connect = || TcpStream::connect_timeout(&at(), PROMPT).unwrap();
+    let mut stream = site.lab().peer().enter(connect);
+    stream.set_read_timeout(Some(PROMPT)).unwrap();
+    stream.write_all(b"hello").unwrap();
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"hello");
+}
+
+/// A listener is served by whoever comes to have it.
+#[test]
+fn listeners_that_others_made_are_served() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    for (name, connections) in [
+        ("executed", 2),
+        ("nonblocking", 1),
+        ("bound", 1),
+        ("sent", 1),
+    ] {
+        let mut server = Process::start(case(&site, name));
+        server.wait_for("ready", PROMPT);
+        for _ in 0..connections {
+            exchange(&site);
+        }
+        let finished = server.finish(WITHIN).must_succeed();
+        assert!(finished.stdout.ends_with("fine\n"), "{name}: {finished:?}");
+        assert!(!finished.stderr.contains("mtcp:"), "{name}: {finished:?}");
+    }
+}
+
+/// A connection ends with the program that has it, and the next one hears why.
+#[test]
+fn a_connection_of_the_program_before_is_told_when_it_is_used() {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let mut server = Process::start(case(&site, "kept"));
+    server.wait_for("ready", PROMPT);
+    let connect = || TcpStream::connect_timeout(&at(), PROMPT).unwrap();
+    let _open = site.lab().peer().enter(connect);
+    let finished = server.finish(WITHIN).must_succeed();
+    let told = finished.stderr.matches("descriptor 4 is a connection");
+    assert_eq!(told.count(), 1, "{finished:?}");
 }
 
 /// What comes with a peer is the library's, and its numbers are out of the program's way.

@@ -13,7 +13,7 @@ use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{linger, private, real};
+use crate::{linger, passed, private, real};
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// `new` is what `fd` is.
-    fn copy_number(&mut self, fd: c_int, new: c_int) {
+    pub(crate) fn copy_number(&mut self, fd: c_int, new: c_int) {
         if self.is_borrowed() {
             return;
         }
@@ -235,6 +235,9 @@ impl Engine {
         let found = self.find(fd).ok_or(Errno::EBADF)?;
         if let Some(socket) = self.sockets.get_mut(found.index) {
             socket.nonblocking = on;
+        }
+        if matches!(found.body, Body::Listener { .. }) {
+            passed::mark_waiting(fd, !on);
         }
         Ok(())
     }

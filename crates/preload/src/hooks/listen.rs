@@ -12,10 +12,10 @@ use mtcp::{Context, Domain, Errno, Events, Result, SocketId};
 
 use super::{hooks, last};
 use crate::engine::{self, Engine, Found};
-use crate::real;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::{Want, wait_for};
+use crate::{passed, real};
 
 /// SOMAXCONN of Linux, where the host does not say another (`net.core.somaxconn`).
 const SOMAXCONN: u32 = 4096;
@@ -85,16 +85,9 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     if found.body != Body::Open {
         return Ok(0);
     }
-    // Accepting from the kernel never waits: the wait is for both.
-    // SAFETY: no memory is involved.
-    unsafe {
-        let flags = real::fcntl64(fd, libc::F_GETFL, 0);
-        real::fcntl64(
-            fd,
-            libc::F_SETFL,
-            i64::from(flags | libc::O_NONBLOCK).unsigned_abs(),
-        );
-    }
+    passed::never_wait(fd);
+    passed::mark(fd);
+    passed::mark_waiting(fd, !found.nonblocking);
     super::socket::note_local(&mut engine, fd, found.index)?;
     if let Some(socket) = engine.sockets.get_mut(found.index) {
         socket.body = Body::Listener {

@@ -9,7 +9,8 @@ use mtcp::{Errno, Result};
 
 use super::stream::{receive, transmit};
 use super::{hooks, last};
-use crate::{real, slots};
+use crate::rules::rules;
+use crate::{inside, passed, real, slots};
 
 hooks! {
     /// recvmsg(2).
@@ -19,7 +20,12 @@ hooks! {
             return answer(|| unsafe { receive_message(fd, &mut *message, flags) });
         }
         // SAFETY: the same arguments.
-        unsafe { real::recvmsg(fd, message, flags) }
+        let n = unsafe { real::recvmsg(fd, message, flags) };
+        if n >= 0 {
+            // SAFETY: the kernel has filled it.
+            unsafe { take_passed(&*message) };
+        }
+        n
     }
 
     /// sendmsg(2).
@@ -48,7 +54,12 @@ hooks! {
             }));
         }
         // SAFETY: the same arguments.
-        unsafe { real::recvmmsg(fd, messages, count, flags, timeout) }
+        let n = unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+        for at in 0..usize::try_from(n).unwrap_or(0) {
+            // SAFETY: the kernel has filled so many.
+            unsafe { take_passed(&(*messages.add(at)).msg_hdr) };
+        }
+        n
     }
 
     /// sendmmsg(2).
@@ -61,6 +72,31 @@ hooks! {
         }
         // SAFETY: the same arguments.
         unsafe { real::sendmmsg(fd, messages, count, flags) }
+    }
+}
+
+/// Descriptors that came in a message.
+///
+/// # Safety
+/// The kernel has filled `message`.
+unsafe fn take_passed(message: &msghdr) {
+    if message.msg_controllen == 0 || rules().is_none() {
+        return;
+    }
+    // SAFETY: the caller's promise: control messages one after the other, each with its length.
+    unsafe {
+        let mut control = libc::CMSG_FIRSTHDR(message);
+        while let Some(header) = control.as_ref() {
+            if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let data: *const c_int = libc::CMSG_DATA(control).cast();
+                let len = header.cmsg_len - libc::CMSG_LEN(0) as usize;
+                for at in 0..len / size_of::<c_int>() {
+                    let fd = data.add(at).read_unaligned();
+                    inside::run(|| passed::take(fd));
+                }
+            }
+            control = libc::CMSG_NXTHDR(message, control);
+        }
     }
 }
 

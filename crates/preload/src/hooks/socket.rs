@@ -255,7 +255,7 @@ fn free_bind(fd: c_int, local: SocketAddr, on: bool) {
 }
 
 /// Remembers what the kernel bound the socket to.
-pub(super) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
+pub(crate) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
     // SAFETY: all zeros are an address of no family.
     let mut room: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&room) as socklen_t;

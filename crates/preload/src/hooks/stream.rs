@@ -18,7 +18,7 @@ use crate::log::{Unsupported, unsupported};
 use crate::rules::Place;
 use crate::socket::Body;
 use crate::wait::{Want, wait_for};
-use crate::{real, slots};
+use crate::{passed, real, slots};
 
 /// Bytes that are taken away at a time. They lie on the stack of the program's thread, which may be small.
 const SCRATCH: usize = 256;
@@ -225,6 +225,9 @@ pub(super) fn receive(
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
+        if found.body == Body::Lost {
+            passed::tell_lost(fd);
+        }
         return Ok(kernel());
     };
     let known = recv_flags(flags)?;
@@ -365,6 +368,9 @@ pub(super) fn transmit(
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
+        if found.body == Body::Lost {
+            passed::tell_lost(fd);
+        }
         return Ok(kernel());
     };
     let known = send_flags(flags)?;

@@ -1,0 +1,201 @@
+//! Sockets that come otherwise than by `socket`: by `exec` from the program before, or from another process in a message. A listener at an
+//! address of ours is one of the stack here, too; a socket that stands for a connection of another stack is nothing, which is told when it is
+//! used.
+//!
+//! Sockets of the kernel that stand for ours are known by an option that means nothing to them (IP_FREEBIND), and listeners that are to wait by
+//! the absence of another (IP_RECVTTL): the kernel's own never do.
+
+use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
+
+use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t, tcp_info};
+use mtcp::{Domain, Result};
+
+use crate::engine::{self, Engine};
+use crate::hooks::socket::note_local;
+use crate::log;
+use crate::real;
+use crate::rules::{Place, rules};
+use crate::slots::{self, Slot};
+use crate::socket::{Body, Socket};
+
+/// TCP_CLOSE of the kernel: no connection, and none before.
+const CLOSED: u8 = 7;
+/// Options of a listener that its connections have, too, or that say what it is for.
+const KEPT: [(c_int, c_int); 6] = [
+    (SOL_SOCKET, libc::SO_REUSEADDR),
+    (SOL_SOCKET, libc::SO_REUSEPORT),
+    (SOL_SOCKET, libc::SO_KEEPALIVE),
+    (IPPROTO_TCP, libc::TCP_NODELAY),
+    (IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+    (IPPROTO_IPV6, libc::IPV6_V6ONLY),
+];
+
+/// What the kernel says of a socket.
+fn ask<T: Copy>(fd: c_int, (level, name): (c_int, c_int), blank: T) -> Option<T> {
+    let mut value = blank;
+    let mut len = size_of::<T>() as socklen_t;
+    let at: *mut c_void = (&raw mut value).cast();
+    // SAFETY: room for a value of that size, of any bits.
+    let told = unsafe { real::getsockopt(fd, level, name, at, &raw mut len) };
+    (told == 0).then_some(value)
+}
+
+fn has(fd: c_int, option: (c_int, c_int)) -> bool {
+    ask(fd, option, 0).is_some_and(|value| value != 0)
+}
+
+fn set(fd: c_int, (level, name): (c_int, c_int), on: bool) {
+    let on = c_int::from(on);
+    // Where the kernel refuses, others take it for one of its own.
+    // SAFETY: an int.
+    unsafe { real::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
+}
+
+/// Notes, for whoever comes to have it, that this socket of the kernel stands for one of the stack.
+pub(crate) fn mark(fd: c_int) {
+    set(fd, (IPPROTO_IP, libc::IP_FREEBIND), true);
+}
+
+/// Notes, for whoever comes to have this listener, whether calls on it wait: for the kernel they never do.
+pub(crate) fn mark_waiting(fd: c_int, waits: bool) {
+    set(fd, (IPPROTO_IP, libc::IP_RECVTTL), !waits);
+}
+
+fn is_marked(fd: c_int) -> bool {
+    has(fd, (IPPROTO_IP, libc::IP_FREEBIND))
+}
+
+/// Whether calls on a listener do not wait, as its owner said. The kernel's own are told not to from now on.
+fn take_over(fd: c_int) -> bool {
+    // SAFETY: no memory is involved.
+    let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
+    let nonblocking = if is_marked(fd) {
+        has(fd, (IPPROTO_IP, libc::IP_RECVTTL))
+    } else {
+        flags & libc::O_NONBLOCK != 0
+    };
+    mark(fd);
+    mark_waiting(fd, !nonblocking);
+    never_wait(fd);
+    nonblocking
+}
+
+/// Accepting from the kernel never waits: the wait is for both.
+pub(crate) fn never_wait(fd: c_int) {
+    // SAFETY: no memory is involved.
+    unsafe {
+        let flags = real::fcntl64(fd, libc::F_GETFL, 0) | libc::O_NONBLOCK;
+        real::fcntl64(fd, libc::F_SETFL, flags.cast_unsigned().into());
+    }
+}
+
+/// The library is loaded: what the program before has left.
+#[cfg(not(test))]
+pub(crate) fn take_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<c_int> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.into_iter().for_each(take);
+}
+
+/// A descriptor has come.
+pub(crate) fn take(fd: c_int) {
+    let tcp = ask(fd, (SOL_SOCKET, libc::SO_PROTOCOL), 0) == Some(IPPROTO_TCP);
+    let domain = match ask(fd, (SOL_SOCKET, libc::SO_DOMAIN), 0) {
+        Some(libc::AF_INET) if tcp => Domain::V4,
+        Some(libc::AF_INET6) if tcp => Domain::V6,
+        _ => return,
+    };
+    if let Ok(mut engine) = engine::lock()
+        && !engine.is_borrowed()
+    {
+        // A socket without a place stays the kernel's.
+        let _ = engine.take(fd, domain);
+    }
+}
+
+/// A connection of another stack is used here, where nobody can have it.
+#[cold]
+pub(crate) fn tell_lost(fd: c_int) {
+    log::line(format_args!(
+        "descriptor {fd} is a connection of another process's stack, which nobody can use here: it was passed by exec, in a message, or to a \
+         child without fork(2)"
+    ));
+}
+
+impl Engine {
+    fn take(&mut self, fd: c_int, domain: Domain) -> Result<()> {
+        if let Some(twin) = twin(fd) {
+            self.copy_number(twin, fd);
+            return Ok(());
+        }
+        // SAFETY: all zeros are one of no state.
+        let blank: tcp_info = unsafe { std::mem::zeroed() };
+        let info = ask(fd, (IPPROTO_TCP, libc::TCP_INFO), blank);
+        let state = info.map(|info| info.tcpi_state);
+        let listens = has(fd, (SOL_SOCKET, libc::SO_ACCEPTCONN));
+        let body = match info {
+            Some(info) if listens => Body::Listener {
+                // As tcp_get_info() of the kernel has it.
+                backlog: info.tcpi_sacked.max(1),
+                ours: None,
+            },
+            _ if state != Some(CLOSED) => return Ok(()),
+            _ if is_marked(fd) => Body::Lost,
+            _ => Body::Open,
+        };
+        // SAFETY: no memory is involved.
+        let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
+        let socket = Socket::new(fd, domain, flags & libc::O_NONBLOCK != 0, body);
+        let index = self.insert(socket);
+        let noted = note_local(self, fd, index);
+        let local = self.sockets.get(index).and_then(|socket| socket.local);
+        let bound = local.filter(|local| local.port() != 0);
+        let ours = |rules: &crate::rules::Rules| {
+            bound.is_none_or(|local| rules.bind(local) == Place::Ours)
+        };
+        if noted.is_err() || !rules().is_some_and(ours) || !slots::set(fd, Slot::Socket(index)) {
+            self.sockets.remove(index);
+            return noted;
+        }
+        if let Some(socket) = self.sockets.get_mut(index) {
+            (socket.inherited, socket.shared) = (true, true);
+            socket.local = bound;
+            if listens {
+                socket.nonblocking = take_over(fd);
+                keep_options(socket, fd);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor of ours that names the same socket: inetd gives one three numbers.
+fn twin(fd: c_int) -> Option<c_int> {
+    let cookie = |fd| ask(fd, (SOL_SOCKET, libc::SO_COOKIE), 0_u64);
+    let own = cookie(fd)?;
+    let sockets = slots::used(0, u32::MAX).filter(|(_, slot)| matches!(slot, Slot::Socket(_)));
+    sockets
+        .map(|(other, _)| other)
+        .find(|other| *other != fd && cookie(*other) == Some(own))
+}
+
+fn keep_options(socket: &mut Socket, fd: c_int) {
+    for option in KEPT {
+        let value = ask(fd, option, 0_i32);
+        // An address of IPv6 alone says so itself.
+        let needless = option.0 == IPPROTO_IPV6
+            && socket
+                .local
+                .is_some_and(|local| matches!(local.ip(), IpAddr::V4(_)));
+        if let Some(value @ 1..) = value
+            && !needless
+        {
+            socket.save(option.0, option.1, &value.to_ne_bytes());
+        }
+    }
+}
