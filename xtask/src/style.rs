@@ -12,6 +12,7 @@ const MAX_LINES: usize = 600;
 const SAFE_CRATES: &[&str] = &[
     "crates/wire",
     "crates/core",
+    "crates/loader",
     "crates/logger",
     "crates/sim",
     "crates/tools",

@@ -13,6 +13,7 @@
 
 mod away;
 mod carry;
+mod children;
 mod engine;
 mod executor;
 mod exit;

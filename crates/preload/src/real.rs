@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
-    pollfd, sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
+    pid_t, pollfd, sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
 };
 
 use crate::inside::{self, Side};
@@ -104,6 +104,15 @@ real! {
     fn freeifaddrs(list: *mut ifaddrs) -> ();
     fn vdprintf(fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
+    fn execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn execv(path: *const c_char, words: *const *const c_char) -> c_int;
+    fn execvp(file: *const c_char, words: *const *const c_char) -> c_int;
+    fn execvpe(file: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
     fn capset(header: *mut Header, data: *const Sets) -> c_int;
     fn setuid(uid: uid_t) -> c_int;
     fn setgid(gid: gid_t) -> c_int;

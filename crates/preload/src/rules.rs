@@ -1,6 +1,6 @@
 //! Which sockets are ours: what `mtcp run` put into the environment, and what it says of addresses and ports.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
@@ -8,9 +8,9 @@ use mtcp::config::Cidr;
 use mtcp::{Config, Errno, IoSpec, Mode, Result};
 
 /// This library.
-const LIBRARY: &str = "libmtcp_preload.so";
+pub(crate) const LIBRARY: &str = "libmtcp_preload.so";
 /// The settings as lines of `mtcp.conf`.
-const SETTINGS: &str = "MTCP_RUN_SETTINGS";
+pub(crate) const SETTINGS: &str = "MTCP_RUN_SETTINGS";
 /// The program that goes on for this one if it is killed.
 const EXECUTOR: &str = "MTCP_RUN_EXECUTOR";
 /// Ports that alone are ours, and ports that are not: `80,8000-8999`.
@@ -18,6 +18,9 @@ const ONLY: &str = "MTCP_RUN_ONLY";
 const EXCEPT: &str = "MTCP_RUN_EXCEPT";
 /// What sockets of the stack are where there is none: `kernel`, or errors.
 const FALLBACK: &str = "MTCP_RUN_FALLBACK";
+
+/// What loads this library.
+pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
 /// What `mtcp run` said.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub(crate) struct Rules {
     pub(crate) falls_back: bool,
     only: Vec<(u16, u16)>,
     except: Vec<(u16, u16)>,
+    /// What the environment said of all this, for that of another program.
+    said: Vec<CString>,
 }
 
 /// Where a socket belongs.
@@ -56,6 +61,7 @@ static LOAD: extern "C" fn() = load;
 extern "C" fn load() {
     crate::inside::run(|| {
         if rules().is_some() {
+            crate::children::prepare();
             crate::passed::take_inherited();
         }
     });
@@ -86,7 +92,26 @@ fn read() -> Option<Rules> {
         falls_back: std::env::var_os(FALLBACK).is_some(),
         only: ports(ONLY),
         except: ports(EXCEPT),
+        said: said(),
     })
+}
+
+/// What names this library and its settings in the environment.
+fn said() -> Vec<CString> {
+    let names = [
+        PRELOAD,
+        SETTINGS,
+        EXECUTOR,
+        ONLY,
+        EXCEPT,
+        FALLBACK,
+        logger::VARIABLE,
+    ];
+    let value = |name: &str| {
+        let value = std::env::var_os(name)?.into_encoded_bytes();
+        CString::new([name.as_bytes(), b"=", &value].concat()).ok()
+    };
+    names.into_iter().filter_map(value).collect()
 }
 
 fn ports(variable: &str) -> Vec<(u16, u16)> {
@@ -125,6 +150,20 @@ fn contains(network: &Cidr, ip: IpAddr) -> bool {
 }
 
 impl Rules {
+    /// What is to be in the environment of another program beside these, so that it is served as this one.
+    pub(crate) fn carried<'a>(&self, mut theirs: impl Iterator<Item = &'a CStr>) -> Vec<CString> {
+        let begins = [PRELOAD.as_bytes(), b"="].concat();
+        let others = theirs.find_map(|value| value.to_bytes().strip_prefix(&begins[..]));
+        let with_theirs = |value: &CString| match others {
+            Some(others) if value.to_bytes().starts_with(&begins) => {
+                let joined = [value.to_bytes(), b":", others].concat();
+                CString::new(joined).unwrap_or_else(|_| value.clone())
+            }
+            _ => value.clone(),
+        };
+        self.said.iter().map(with_theirs).collect()
+    }
+
     pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
         self.config.addresses.iter().any(|cidr| cidr.addr == ip)
     }
@@ -226,6 +265,7 @@ mod tests {
             falls_back: false,
             only: list(only),
             except: list(except),
+            said: Vec::new(),
         }
     }
 

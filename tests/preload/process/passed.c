@@ -67,6 +67,45 @@ static void polled(void)
     echo(accepted(3));
 }
 
+/* Without an environment: the listener says who is to have it. */
+static void cleaned(void)
+{
+    static char *nothing[] = {0};
+    int fd = listener(8);
+    need(dup(fd) == fd + 1, "dup");
+    self_words[0] = "passed";
+    self_words[1] = "inherited";
+    execve("/proc/self/exe", self_words, nothing);
+    need(0, "execve");
+}
+
+/* --- variable: words that are arguments, more than there are registers for --- */
+
+static void variable(void)
+{
+    char *environment[] = {"WITH=it", 0};
+    char path[256] = {0};
+    need(readlink("/proc/self/exe", path, sizeof path - 1) > 0, "path");
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0 && i == 0)
+            execl(path, "passed", "words", "2", "3", "4", "5", "6", "7", "without", (char *)0);
+        if (child == 0 && i == 1)
+            execlp(path, "passed", "words", "2", "3", "4", "5", "6", "7", "without", (char *)0);
+        if (child == 0 && i == 2)
+            execle(path, "passed", "words", "2", "3", "4", "5", "6", "7", "with", (char *)0, environment);
+        if (child == 0)
+            _exit(1);
+        waits_for(child);
+    }
+}
+
+static int words_came(char **words)
+{
+    int with = strcmp(words[8], "with") == 0;
+    return strcmp(words[7], "7") != 0 || (getenv("WITH") != 0) != with;
+}
+
 /* --- bound: the program before made the socket and bound it, as those do that open ports for others --- */
 
 static void bound(void)
@@ -154,6 +193,8 @@ static const struct {
     {"polled", polled},
     {"bound", bound},
     {"heard", heard},
+    {"cleaned", cleaned},
+    {"variable", variable},
     {"kept", kept},
     {"lost", lost},
     {"sent", sent},
@@ -161,6 +202,8 @@ static const struct {
 
 int main(int count, char **words)
 {
+    if (count == 9 && strcmp(words[1], "words") == 0)
+        return words_came(words);
     if (count != 4)
         return 2;
     address_is(words[2], words[3]);

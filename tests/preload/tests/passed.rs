@@ -73,6 +73,7 @@ fn listeners_that_others_made_are_served() {
         ("nonblocking", 1),
         ("bound", 1),
         ("sent", 1),
+        ("cleaned", 2),
     ] {
         let mut server = Process::start(case(&site, name));
         server.wait_for("ready", PROMPT);
@@ -83,6 +84,20 @@ fn listeners_that_others_made_are_served() {
         assert!(finished.stdout.ends_with("fine\n"), "{name}: {finished:?}");
         assert!(!finished.stderr.contains("mtcp:"), "{name}: {finished:?}");
     }
+}
+
+/// Words that are passed one by one come through.
+#[test]
+fn programs_are_executed_with_their_words_and_environment() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let finished = succeed(case(&site, "variable"));
+    let told = finished
+        .stderr
+        .matches("is executed without LD_PRELOAD")
+        .count();
+    assert_eq!(told, usize::from(!baseline()), "{finished:?}");
 }
 
 /// A connection ends with the program that has it, and the next one hears why.

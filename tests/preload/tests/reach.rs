@@ -101,6 +101,39 @@ fn programs_out_of_reach_do_not_run() {
     }
 }
 
+/// Ending such a program would be wrong, as it may have nothing to do with the network; but nobody is to wonder.
+#[test]
+fn programs_that_the_program_executes_are_told_where_they_are_out_of_reach() {
+    let Some(site) = Site::new(&["cc", "sh", "env"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let usual = program(&site, "usual", &[]).unwrap();
+    let Some(unlinked) = program(&site, "static", &["-static"]) else {
+        return;
+    };
+    let [usual, unlinked] = [usual, unlinked].map(|program| spell(&program));
+    let work = format!("descriptors 127.0.0.1 {PORT}");
+    let script =
+        format!("{unlinked} {work}; {unlinked} {work}; env -i {usual} {work}; {usual} {work}");
+    let why = [
+        format!("{unlinked} is linked statically"),
+        format!("{usual} is executed without LD_PRELOAD"),
+    ];
+    for (words, level, lines) in [
+        (&[][..], "warn", 1),
+        (&["--fallback", "kernel"], "warn", 0),
+        (&["--fallback", "kernel"], "info", 1),
+    ] {
+        let mut command = site.lab().mtcp(&[&["run"], words].concat());
+        command.env("MTCP_LOG", level);
+        command.args(["--", "sh", "-c", &script]);
+        let finished = process::finish(command, WITHIN).must_succeed();
+        for why in &why {
+            assert_eq!(finished.stderr.matches(why).count(), lines, "{finished:?}");
+        }
+    }
+}
+
 #[test]
 fn a_program_does_not_run_where_the_link_cannot_be_opened() {
     let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {

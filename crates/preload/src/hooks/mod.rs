@@ -5,6 +5,7 @@
 pub mod descriptor;
 pub mod direct;
 pub mod epoll;
+pub mod execute;
 pub mod interfaces;
 pub mod listen;
 pub mod message;

@@ -117,6 +117,8 @@ macro_rules! variable {
         }
     };
 }
+#[cfg(all(not(test), target_arch = "x86_64"))]
+pub(super) use variable;
 
 #[cfg(all(not(test), target_arch = "x86_64"))]
 variable!(dprintf, named: 2, rest in "rdx", vdprintf);

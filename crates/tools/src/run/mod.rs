@@ -12,7 +12,6 @@ use mtcp::{Config, Mode, filter};
 use crate::fail::Failure;
 use crate::link::LinkArgs;
 
-mod program;
 mod rights;
 
 /// What takes the program's calls.
@@ -126,7 +125,7 @@ impl RunArgs {
                 preload(&needed, &library, std::env::var_os(PRELOAD)),
             );
         let options = std::env::var_os(SANITIZER);
-        if let Some(options) = program::sanitizer_options(&needed, options) {
+        if let Some(options) = loader::sanitizer_options(&needed, options) {
             command.env(SANITIZER, options);
         }
         if let Some(level) = log_level {
@@ -158,14 +157,14 @@ impl RunArgs {
     /// Whether the stack will have the program's connections: the program can be reached, and the link opened. Returns libraries that it
     /// needs in front of all others.
     fn check(&self, word: &OsStr, config: &Config) -> anyhow::Result<Vec<String>> {
-        let Some(file) = program::resolve(word) else {
+        let Some(file) = loader::resolve(word) else {
             // What runs it says why it does not.
             return Ok(Vec::new());
         };
         if self.fallback.is_some() {
-            return Ok(program::sanitizers(&file));
+            return Ok(loader::sanitizers(&file));
         }
-        if let Some(obstacle) = program::obstacle(&file) {
+        if let Some(obstacle) = loader::obstacle(&file) {
             return Err(Failure::error(
                 format!("{obstacle}: its connections would be the kernel's"),
                 "run one that is linked dynamically with this system's C library and starts without more rights, or give --fallback kernel",
@@ -177,7 +176,7 @@ impl RunArgs {
         let tried = mtcp::try_out(config);
         log::set_max_level(level);
         tried?;
-        Ok(program::sanitizers(&file))
+        Ok(loader::sanitizers(&file))
     }
 
     /// Takes away what the program could reach the kernel's sockets by without a call that the library sees.

@@ -1,4 +1,6 @@
-//! The program before it runs: where it is, and whether a library that is loaded into it would see its calls.
+//! A program before it runs: where it is, and whether a library that is loaded into it would see its calls.
+
+#![forbid(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -51,7 +53,7 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// The file that runs for this word: behind scripts their interpreter, behind `env` what that finds.
-pub(super) fn resolve(word: &OsStr) -> Option<PathBuf> {
+pub fn resolve(word: &OsStr) -> Option<PathBuf> {
     let mut file = find(word)?;
     for _ in 0..MOST_SCRIPTS {
         match interpreter_of_script(&file) {
@@ -140,7 +142,7 @@ fn read(file: &Path) -> Option<Linked> {
 }
 
 /// Why no library can be loaded into this program. `None`: one can, as far as is known.
-pub(super) fn obstacle(file: &Path) -> Option<String> {
+pub fn obstacle(file: &Path) -> Option<String> {
     let Linked {
         interpreter,
         machine,
@@ -189,7 +191,7 @@ fn gains_rights(file: &Path) -> Option<&'static str> {
 
 /// Options that ThreadSanitizer needs where one of its libraries is among these: the library's own threads and locks, which are not
 /// instrumented, are no races of the program. What the user says comes after, and wins.
-pub(super) fn sanitizer_options(needed: &[String], users: Option<OsString>) -> Option<OsString> {
+pub fn sanitizer_options(needed: &[String], users: Option<OsString>) -> Option<OsString> {
     let has = needed.iter().any(|name| name.starts_with(THREAD_SANITIZER));
     has.then(|| {
         let mut options = OsString::from("ignore_noninstrumented_modules=1 die_after_fork=0");
@@ -202,7 +204,7 @@ pub(super) fn sanitizer_options(needed: &[String], users: Option<OsString>) -> O
 }
 
 /// Sanitizers' libraries that the program needs, which have to come before all others.
-pub(super) fn sanitizers(file: &Path) -> Vec<String> {
+pub fn sanitizers(file: &Path) -> Vec<String> {
     let named = read(file).unwrap_or_default().needed;
     named
         .into_iter()

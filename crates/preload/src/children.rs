@@ -1,0 +1,228 @@
+//! Programs that this one executes. Those that the library cannot be loaded into, or whose environment does not name it, use the kernel's sockets:
+//! that is told, once for each. One that gets a listener of ours is given what names it.
+
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::engine::{self, Engine};
+use crate::rules::{self, Rules, rules};
+use crate::slots::{self, Slot};
+use crate::socket::Body;
+use crate::{inside, lent, real};
+
+/// What has been told, by hash: a page that the children of this process share.
+const TOLD: usize = 4096 / size_of::<u64>();
+static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+
+/// The library is loaded.
+#[cfg(not(test))]
+pub(crate) fn prepare() {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+    );
+    let bytes = TOLD * size_of::<u64>();
+    // SAFETY: new memory.
+    let page = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if page != libc::MAP_FAILED {
+        SHARED.store(page.cast(), Ordering::Release);
+    }
+}
+
+/// Whether this is to be told, which nobody has yet.
+fn is_new(text: &str) -> bool {
+    let page = SHARED.load(Ordering::Acquire);
+    if page.is_null() {
+        return true;
+    }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let hash = hasher.finish().max(1);
+    // SAFETY: mapped for as long as the process lives; zeros at first, and only accessed atomically.
+    let told = unsafe { std::slice::from_raw_parts(page, TOLD) };
+    for word in told {
+        match word.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(seen) if seen == hash => return false,
+            Err(_) => {}
+        }
+    }
+    true
+}
+
+/// Tells, without the logger: a thread of the parent may have had its lock when this child was made.
+fn tell(rules: &Rules, text: &str) {
+    let (level, word) = if rules.falls_back {
+        (::log::LevelFilter::Info, "info")
+    } else {
+        (::log::LevelFilter::Warn, "warning")
+    };
+    // What a client reads there is no place for it.
+    let is_clients = lent::is_lent(2) || slots::is_socket(2);
+    if ::log::max_level() < level || is_clients || !is_new(text) {
+        return;
+    }
+    let mut line = String::new();
+    let _ = writeln!(line, "mtcp: {word}: {text}");
+    // SAFETY: the bytes of the line.
+    unsafe { real::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// What a program is executed with.
+pub(crate) struct Environment {
+    /// Another one than the program has said.
+    _values: Vec<CString>,
+    pointers: Vec<*const c_char>,
+    said: *const *const c_char,
+}
+
+impl Environment {
+    fn as_said(said: *const *const c_char) -> Self {
+        Self {
+            _values: Vec::new(),
+            pointers: Vec::new(),
+            said,
+        }
+    }
+
+    /// With these in front, and none of the same names behind.
+    fn with(values: Vec<CString>, said: *const *const c_char) -> Self {
+        let own = |value: &&CStr| !values.iter().any(|one| name(one) == name(value));
+        let rest = each(said).filter(own).map(CStr::as_ptr);
+        let mut pointers: Vec<_> = values
+            .iter()
+            .map(|value| value.as_ptr())
+            .chain(rest)
+            .collect();
+        pointers.push(ptr::null());
+        Self {
+            _values: values,
+            pointers,
+            said,
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const *const c_char {
+        if self.pointers.is_empty() {
+            self.said
+        } else {
+            self.pointers.as_ptr()
+        }
+    }
+}
+
+/// The name in `NAME=value`.
+fn name(value: &CStr) -> &[u8] {
+    let bytes = value.to_bytes();
+    bytes.split(|byte| *byte == b'=').next().unwrap_or(bytes)
+}
+
+/// The texts of a list that ends with NULL.
+fn each<'a>(list: *const *const c_char) -> impl Iterator<Item = &'a CStr> {
+    let mut at = list;
+    std::iter::from_fn(move || {
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: the program's promise: a list of texts that ends with NULL, where this has stopped.
+        unsafe {
+            let text = *at;
+            if text.is_null() {
+                return None;
+            }
+            at = at.add(1);
+            Some(CStr::from_ptr(text))
+        }
+    })
+}
+
+/// Looks at a program that is about to be executed by `word`, which is searched for as a shell does or is a path. Returns its environment.
+///
+/// # Safety
+/// `word` is a text, `said` a list of texts that ends with NULL, or NULL.
+pub(crate) unsafe fn examine(
+    word: *const c_char,
+    is_searched: bool,
+    said: *const *const c_char,
+) -> Environment {
+    let Some(rules) = rules().filter(|_| !word.is_null()) else {
+        return Environment::as_said(said);
+    };
+    inside::run(|| {
+        // SAFETY: the caller's promise.
+        let word = OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes());
+        let file = loader::resolve(&path(word, is_searched));
+        let Some(file) = file.filter(|file| file.is_file()) else {
+            return Environment::as_said(said);
+        };
+        if let Some(obstacle) = loader::obstacle(&file) {
+            let text = format!("{obstacle}: its connections are the kernel's");
+            tell(rules, &text);
+            return Environment::as_said(said);
+        }
+        if names_us(said) {
+            return Environment::as_said(said);
+        }
+        if passes_listener() {
+            return Environment::with(rules.carried(each(said)), said);
+        }
+        let text = format!(
+            "{} is executed without {} and {} in its environment: its connections are the kernel's",
+            file.display(),
+            rules::PRELOAD,
+            rules::SETTINGS
+        );
+        tell(rules, &text);
+        Environment::as_said(said)
+    })
+}
+
+/// A word without a slash is a file of this directory where it is not searched for.
+fn path(word: &OsStr, is_searched: bool) -> OsString {
+    if is_searched || word.as_bytes().contains(&b'/') {
+        return word.to_owned();
+    }
+    OsString::from_vec([b"./", word.as_bytes()].concat())
+}
+
+/// Whether the environment loads this library, with its settings.
+fn names_us(said: *const *const c_char) -> bool {
+    let has = |wanted: &str| each(said).find(|value| name(value) == wanted.as_bytes());
+    let loads = has(rules::PRELOAD).is_some_and(|value| {
+        let needle = rules::LIBRARY.as_bytes();
+        value
+            .to_bytes()
+            .windows(needle.len())
+            .any(|part| part == needle)
+    });
+    loads && has(rules::SETTINGS).is_some()
+}
+
+/// Whether a listener of ours outlasts `exec`.
+fn passes_listener() -> bool {
+    engine::lock().is_ok_and(|engine| engine.passes_listener())
+}
+
+impl Engine {
+    fn passes_listener(&self) -> bool {
+        let listens = |index| {
+            let socket = self.sockets.get(index);
+            socket.is_some_and(|socket| matches!(socket.body, Body::Listener { .. }))
+        };
+        slots::used(0, u32::MAX).any(|(fd, slot)| match slot {
+            Slot::Socket(index) => listens(index) && outlasts(fd),
+            _ => false,
+        })
+    }
+}
+
+/// Whether a descriptor outlasts `exec`.
+fn outlasts(fd: c_int) -> bool {
+    // SAFETY: no memory is involved.
+    let flags = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
