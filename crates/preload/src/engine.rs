@@ -352,12 +352,17 @@ impl Engine {
         Ok(id)
     }
 
-    /// Notes a new socket. Returns its index.
-    pub(crate) fn insert(&mut self, mut socket: Socket) -> u32 {
+    /// There is something that a child of this process must not take for its own.
+    pub(crate) fn begin(&mut self) {
         if self.owner == 0 {
             self.owner = fork::pid();
             fork::register();
         }
+    }
+
+    /// Notes a new socket. Returns its index.
+    pub(crate) fn insert(&mut self, mut socket: Socket) -> u32 {
+        self.begin();
         self.serial = self.serial.wrapping_add(1);
         socket.serial = self.serial;
         self.sockets.insert(socket)
@@ -365,10 +370,7 @@ impl Engine {
 
     /// Notes a new epoll instance. Returns its index.
     pub(crate) fn insert_epoll(&mut self, name: c_int) -> u32 {
-        if self.owner == 0 {
-            self.owner = fork::pid();
-            fork::register();
-        }
+        self.begin();
         self.epolls.insert(EpollSet::new(name))
     }
 
@@ -515,7 +517,6 @@ impl Engine {
 
     /// Ends the stack, which has no connections and for which nobody waits: what needs it next starts it again.
     pub(crate) fn stop(&mut self) {
-        // What it has open it closes.
         self.stage = Stage::Idle;
         for fd in [self.blank, self.pumps.forget()] {
             // SAFETY: a descriptor of the library's own, which nothing here uses any more, or none.

@@ -41,7 +41,7 @@ hooks! {
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
         if slots::is_socket(fd) {
             // SAFETY: the caller's promises.
-            return answer(|| unsafe { take(fd, addr, len, flags) });
+            return answer(|| unsafe { take(fd, (addr, len), flags, true) });
         }
         // SAFETY: the same arguments.
         unsafe { real::accept4(fd, addr, len, flags) }
@@ -106,9 +106,16 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     Ok(0)
 }
 
+/// Accepts; `waits` unless the listener does not.
+///
 /// # Safety
 /// As for accept4(2).
-unsafe fn take(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Result<c_int> {
+pub(crate) unsafe fn take(
+    fd: c_int,
+    (addr, len): (*mut sockaddr, *mut socklen_t),
+    flags: c_int,
+    waits: bool,
+) -> Result<c_int> {
     let mut engine = engine::lock()?;
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     if !matches!(found.body, Body::Listener { .. }) {
@@ -133,7 +140,7 @@ unsafe fn take(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int
     if let Some(result) = step(&mut engine) {
         return result;
     }
-    if found.nonblocking {
+    if found.nonblocking || !waits {
         engine.rouse();
         return Err(Errno::EAGAIN);
     }

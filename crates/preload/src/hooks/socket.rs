@@ -69,7 +69,7 @@ hooks! {
             // SAFETY: the caller's promise.
             && let Ok(remote) = unsafe { address::parse(addr, len) }
         {
-            return answer(|| connect_to(fd, remote, || {
+            return answer(|| connect_to(fd, remote, true, || {
                 // SAFETY: the same arguments.
                 unsafe { real::connect(fd, addr, len) }
             }));
@@ -278,9 +278,16 @@ pub(crate) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<(
     Ok(())
 }
 
-fn connect_to(fd: c_int, remote: SocketAddr, kernel: impl FnOnce() -> c_int) -> Result<c_int> {
+/// Connects, and waits for that unless the socket does not or `waits` is unset; `kernel` does when the connection is not ours.
+pub(crate) fn connect_to(
+    fd: c_int,
+    remote: SocketAddr,
+    waits: bool,
+    kernel: impl FnOnce() -> c_int,
+) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let mut found = engine.find(fd).ok_or(Errno::EBADF)?;
+    found.nonblocking |= !waits;
     let id = match found.body {
         Body::Stream(id) => id,
         Body::Open if let Some(way) = engine.way_to_ourselves(remote) => match way {

@@ -215,7 +215,7 @@ fn count(n: usize) -> Result<isize> {
 }
 
 /// Receives; `kernel` does when the socket is no connection of ours.
-pub(super) fn receive(
+pub(crate) fn receive(
     fd: c_int,
     bufs: &mut [IoSliceMut<'_>],
     flags: c_int,
@@ -358,7 +358,7 @@ fn recv_flags(flags: c_int) -> Result<RecvFlags> {
 }
 
 /// Sends; `kernel` does when the socket is no connection of ours.
-pub(super) fn transmit(
+pub(crate) fn transmit(
     fd: c_int,
     bufs: &[IoSlice<'_>],
     flags: c_int,
