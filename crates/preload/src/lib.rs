@@ -37,5 +37,6 @@ mod rules;
 mod slots;
 mod socket;
 mod soon;
+mod uring;
 mod wait;
 mod watch;

@@ -17,6 +17,8 @@ pub(crate) enum Unsupported {
     Async,
     /// Of out-of-band data.
     Urgent,
+    /// What io_uring has.
+    Ring,
 }
 
 /// Says, once, that a call is not supported.

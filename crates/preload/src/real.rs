@@ -136,6 +136,15 @@ real! {
     fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
     fn epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn io_uring_setup(entries: c_uint, params: *mut c_void) -> c_int;
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, params: *mut c_void) -> c_int;
+    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, params: *mut c_void, memory: *mut c_void, size: usize) -> c_int;
+    fn io_uring_queue_init_try_nosqarr(entries: c_uint, ring: *mut c_void, params: *mut c_void, memory: *mut c_void, size: usize) -> c_int;
+    fn io_uring_queue_exit(ring: *mut c_void) -> ();
+    fn io_uring_get_probe() -> *mut c_void;
+    fn io_uring_mlock_size(entries: c_uint, flags: c_uint) -> isize;
+    fn io_uring_mlock_size_params(entries: c_uint, params: *mut c_void) -> isize;
 }
 
 /// Those that the library does something of its own with.

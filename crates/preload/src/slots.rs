@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Descriptors beyond are the kernel's.
 const SLOTS: usize = 1 << 20;
-const KIND: u32 = 3 << 30;
-const SOCKET: u32 = 1 << 30;
-const EPOLL: u32 = 2 << 30;
-const PRIVATE: u32 = 3 << 30;
+const KIND: u32 = 7 << 29;
+const SOCKET: u32 = 1 << 29;
+const EPOLL: u32 = 2 << 29;
+const PRIVATE: u32 = 3 << 29;
+const RING: u32 = 4 << 29;
 
 static TABLE: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
@@ -26,6 +27,8 @@ pub(crate) enum Slot {
     Epoll(u32),
     /// One of the library's own, which the program must not close.
     Private,
+    /// A ring of io_uring (`uring`).
+    Ring,
 }
 
 #[inline]
@@ -44,6 +47,7 @@ pub(crate) fn look(fd: c_int) -> Slot {
         SOCKET => Slot::Socket(value & !KIND),
         EPOLL => Slot::Epoll(value & !KIND),
         PRIVATE => Slot::Private,
+        RING => Slot::Ring,
         _ => Slot::Kernel,
     }
 }
@@ -61,6 +65,7 @@ pub(crate) fn set(fd: c_int, slot: Slot) -> bool {
         Slot::Socket(index) => SOCKET | index,
         Slot::Epoll(index) => EPOLL | index,
         Slot::Private => PRIVATE,
+        Slot::Ring => RING,
     };
     let Some(word) = word(fd) else {
         return false;
@@ -87,7 +92,12 @@ mod tests {
 
     #[test]
     fn descriptors_are_what_they_were_said_to_be() {
-        for slot in [Slot::Socket(7), Slot::Epoll(1 << 29), Slot::Private] {
+        for slot in [
+            Slot::Socket(7),
+            Slot::Epoll(1 << 28),
+            Slot::Private,
+            Slot::Ring,
+        ] {
             assert!(set(100_000, slot));
             assert_eq!(look(100_000), slot);
             assert_eq!(used(99_900, 100_100).collect::<Vec<_>>(), [(100_000, slot)]);

@@ -252,7 +252,8 @@ static const struct {
 	const struct test *cases;
 } groups[] = {{"connecting", connecting}, {"accepting", accepting},     {"data", data},           {"messages", messages},
 			  {"closing", closing},       {"descriptors", descriptors}, {"processes", processes}, {"waiting", waiting},
-			  {"epolling", epolling},     {"options", options},         {"effects", effects},     {"threads", threads}};
+			  {"epolling", epolling},     {"options", options},         {"effects", effects},     {"threads", threads},
+			  {"rings", rings}};
 
 /* calls peer SOCKET PEERS OURS | calls run SOCKET OURS PEERS GROUP [SKIPPED-CASE…] */
 int main(int count, char **words)

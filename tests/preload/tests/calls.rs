@@ -112,4 +112,5 @@ groups! {
     options but [];
     effects but [];
     threads but [];
+    rings but [];
 }

@@ -23,12 +23,21 @@ const MOST_STACK: u32 = 8 << 10;
 
 /// A program of `process/`, compiled once.
 fn program(name: &'static str, once: &'static OnceLock<PathBuf>) -> &'static Path {
+    compiled(name, &[], once)
+}
+
+/// The same, with these libraries.
+fn compiled(
+    name: &'static str,
+    libraries: &[&str],
+    once: &'static OnceLock<PathBuf>,
+) -> &'static Path {
     once.get_or_init(|| {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let source = programs::repository().join(format!("tests/preload/process/{name}.c"));
         let mut cc = Command::new("cc");
         cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-        cc.arg(&program).arg(source);
+        cc.arg(&program).arg(source).args(libraries);
         succeed(cc);
         program
     })
@@ -201,6 +210,55 @@ fn close_lingers_until_the_peer_has_everything() {
 }
 
 /// Urgent data of a peer stays in the stream (RFC 6093), and who asks for it apart hears that there is none, in one line.
+#[test]
+fn io_uring_is_served_in_one_process_and_refused_where_nobody_serves_it() {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    if disabled.is_ok_and(|disabled| disabled.trim() != "0") {
+        eprintln!("skipped: this kernel has no io_uring for programs");
+        return;
+    }
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let finished = succeed(site.ours(&spell(program("rings", &PROGRAM))));
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+    let told = "the process that this one was forked by uses it";
+    assert_eq!(finished.stderr.matches(told).count(), 1, "{finished:?}");
+}
+
+/// An echo server of liburing, whose calls pass no function of the C library.
+#[test]
+fn a_server_of_liburing_is_served() {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    if !Path::new("/usr/include/liburing.h").exists() {
+        eprintln!("skipped: no liburing (apt-get install liburing-dev)");
+        return;
+    }
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let program = compiled("liburing", &["-luring"], &PROGRAM);
+    let mut command = site.ours(&spell(program));
+    command.args([at().ip().to_string(), PORT.to_string()]);
+    let server = start(command);
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&site)).collect();
+    let sent: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
+    thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| {
+                let mut back = vec![0; sent.len()];
+                for (piece, room) in sent.chunks(20_000).zip(back.chunks_mut(20_000)) {
+                    client.write_all(piece).unwrap();
+                    client.read_exact(room).unwrap();
+                }
+                assert_eq!(back, sent);
+            });
+        }
+    });
+    server.kill();
+}
+
 #[test]
 fn urgent_data_is_in_line_and_asking_for_it_apart_is_refused() {
     let Some(site) = Site::new(&["cc"]) else {

@@ -13,7 +13,7 @@ use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{linger, passed, private, real};
+use crate::{linger, passed, private, real, uring};
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
@@ -31,6 +31,12 @@ hooks! {
             Slot::Kernel => unsafe { real::close(fd) },
             // Programs that close all there is mean theirs.
             Slot::Private => answer(|| Err(Errno::EBADF)),
+            Slot::Ring => {
+                // SAFETY: the same argument.
+                let closed = unsafe { real::close(fd) };
+                uring::sweep();
+                closed
+            }
             slot => answer(|| {
                 let mut engine = engine::lock()?;
                 linger(&mut engine, fd, slot)?;
@@ -111,6 +117,17 @@ hooks! {
     }
 }
 
+/// Closes a descriptor, and does not wait as long as SO_LINGER says for what was sent.
+pub(crate) fn close_at_once(fd: c_int) -> c_int {
+    done(|| {
+        if slots::look(fd) == Slot::Private {
+            return Err(Errno::EBADF);
+        }
+        engine::lock()?.drop_number(fd);
+        Ok(())
+    })
+}
+
 /// A descriptor was duplicated.
 fn copy(fd: c_int, new: c_int) {
     if new >= 0
@@ -161,6 +178,7 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int) -> Result<()> {
     let mut engine = engine::lock()?;
     let mut from = first;
     let used: Vec<(c_int, Slot)> = slots::used(first, last).collect();
+    let has_ring = used.iter().any(|(_, slot)| *slot == Slot::Ring);
     for (fd, slot) in used {
         if slot != Slot::Private || engine.is_borrowed() {
             engine.forget_number(fd, slot);
@@ -176,6 +194,10 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int) -> Result<()> {
     if from <= last {
         // SAFETY: no memory is involved.
         unsafe { real::close_range(from, last, flags) };
+    }
+    drop(engine);
+    if has_ring {
+        uring::sweep();
     }
     Ok(())
 }
@@ -202,7 +224,8 @@ impl Engine {
                 slots::set(fd, Slot::Kernel);
                 self.release_epoll(index, fd);
             }
-            Slot::Kernel | Slot::Private => {}
+            // Whose ring it was finds out.
+            Slot::Kernel | Slot::Private | Slot::Ring => {}
         }
     }
 
@@ -226,7 +249,7 @@ impl Engine {
                     set.names.push(new);
                 }
             }
-            Slot::Kernel | Slot::Private => {}
+            Slot::Kernel | Slot::Private | Slot::Ring => {}
         }
     }
 

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_long, c_uint};
 
 use super::descriptor::{close, close_range};
 use super::hooks;
-use crate::real;
+use crate::{real, uring};
 
 hooks! {
-    /// syscall(2): what takes descriptors away, which leaves their numbers to others, is seen here too.
+    /// syscall(2): what takes descriptors away, which leaves their numbers to others, is seen here too, and who makes a ring.
     fn syscall(
         number: c_long,
         a: c_long,
@@ -23,6 +23,10 @@ hooks! {
             match number {
                 libc::SYS_close => close(a as c_int).into(),
                 libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int).into(),
+                libc::SYS_io_uring_setup => {
+                    uring::arm();
+                    real::syscall(number, a, b, c, d, e, f)
+                }
                 _ => real::syscall(number, a, b, c, d, e, f),
             }
         }

@@ -197,7 +197,7 @@ impl Engine {
                 .find(fd)
                 .is_some_and(|found| matches!(found.body, Body::Listener { .. })),
             Slot::Epoll(index) => self.needs_stack(index),
-            Slot::Kernel | Slot::Private => false,
+            Slot::Kernel | Slot::Private | Slot::Ring => false,
         }
     }
 
@@ -210,7 +210,7 @@ impl Engine {
             },
             Slot::Epoll(index) if self.instances(index).next().is_some() => Side::Epoll(index),
             Slot::Epoll(_) => Side::Kernel,
-            Slot::Kernel | Slot::Private => Side::Kernel,
+            Slot::Kernel | Slot::Private | Slot::Ring => Side::Kernel,
         }
     }
 

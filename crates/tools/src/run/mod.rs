@@ -76,7 +76,7 @@ enum Fallback {
 /// What is refused otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Allowed {
-    /// Calls that no library sees
+    /// io_uring past the stack: its sockets are the kernel's
     IoUring,
 }
 
@@ -186,7 +186,7 @@ impl RunArgs {
         }
         match filter::forbid_io_uring() {
             Ok(true) => eprintln!(
-                "mtcp: io_uring is forbidden, for which set-user-ID programs started by this one get no rights: run as root, or give \
+                "mtcp: io_uring is the library's to serve, for which set-user-ID programs started by this one get no rights: run as root, or give \
                  --allow io-uring"
             ),
             Ok(false) => {}
