@@ -291,10 +291,14 @@ impl Context {
         })
     }
 
-    /// There is nothing to do: gives drained buffers back, if many have one. How long to sleep at most.
+    /// There is nothing to do: gives drained buffers back, if many have one, and the kernel what nobody has needed for a while. How long to
+    /// sleep at most.
     pub(crate) fn nap(&mut self) -> Option<Duration> {
         let gave = self.streams.is_crowded() && self.streams.sweep(SWEEP_IDLE) > 0;
-        (gave || self.streams.is_starved()).then_some(RECLAIM_NAP)
+        let reclaims = (gave || self.streams.is_starved()).then_some(RECLAIM_NAP);
+        let now = self.driver.now().as_millis();
+        let economizes = self.streams.economize(now).map(Duration::from_millis);
+        reclaims.into_iter().chain(economizes).min()
     }
 
     /// Gives drained buffers back in passing.

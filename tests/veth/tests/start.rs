@@ -4,6 +4,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -93,6 +94,72 @@ fn what_runs_out_at_the_start_is_named_with_its_limit() {
         );
         assert!(refused.stderr.len() < 1_000, "{limit}: {refused}");
     }
+}
+
+/// A control group of its own that may have 100 MB (cgroups(7), either version), while it lives.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// `None`: there is no controller of memory here, or no right to make groups.
+    fn new() -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = |controller: &str| {
+            let line = groups.lines().find(|line| line.contains(controller));
+            line.and_then(|line| line.rsplit(':').next()).unwrap_or("/")
+        };
+        let name = format!("mtcp-test-{}", std::process::id());
+        mounts.lines().find_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (group, file) = match words[2] {
+                "cgroup2" => ("/", "memory.max"),
+                "cgroup" if words[3].split(',').any(|word| word == "memory") => {
+                    (own(":memory:"), "memory.limit_in_bytes")
+                }
+                _ => return None,
+            };
+            let parent = format!("{}{group}", words[1]);
+            let made = Self(Path::new(&parent).join(&name));
+            std::fs::create_dir(&made.0).ok()?;
+            std::fs::write(made.0.join(file), "100M")
+                .ok()
+                .map(|()| made)
+        })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn pools_fit_the_memory_of_a_control_group() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    let Some(group) = Cgroup::new() else {
+        interop::skipped("no control groups with memory limits can be made here");
+        return;
+    };
+    let lab = Lab::new(Kind::Afxdp);
+    let inside = serve(&lab, &[]);
+    let enter = format!(
+        "echo $$ >{}/cgroup.procs; exec \"$0\" \"$@\"",
+        group.0.display()
+    );
+    let mut command = Command::new("sh");
+    let words = command.args(["-c", &enter]).arg(inside.get_program());
+    words.args(inside.get_args());
+    let server = listening(command);
+    is_served(&lab);
+    let said = server.stop();
+    let lines = said.stderr.lines().filter(|line| {
+        line.contains("the limit on the control group's memory (100 MB")
+            && line.contains("8 MB of buffers")
+    });
+    assert_eq!(lines.count(), 1, "{said}");
 }
 
 /// The set that docs/deployment.md names.

@@ -77,6 +77,7 @@ use std::io;
 
 use ring::region::Plot;
 use ring::stream::{AppStreams, StreamsConfig, streams_on};
+use wire::time::Instant;
 
 use crate::config::Config;
 use crate::flow::FlowTable;
@@ -117,6 +118,8 @@ pub(crate) struct Tcp {
     /// What the stack that takes this one's place is to know, if one will.
     testament: Option<Testament>,
     survivors: Survivors,
+    /// When memory of the receive pool that nobody needs may go back to the kernel.
+    economize_at: Option<Instant>,
 }
 
 impl Tcp {
@@ -148,6 +151,7 @@ impl Tcp {
             parting: Parting::default(),
             testament: None,
             survivors: Survivors::default(),
+            economize_at: None,
             ports: Some(Box::new(EphemeralPorts::new(
                 config.ephemeral,
                 &config.secret,

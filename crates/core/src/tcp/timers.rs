@@ -42,6 +42,8 @@ impl Tcp {
         self.expire_time_wait(now, TIMERS_PER_CALL);
         self.ask_survivors(now);
         self.shared.streams.sweep(SWEPT_PER_CALL);
+        let economizes = self.shared.streams.economize(now.as_millis());
+        self.economize_at = economizes.map(|ms| now + Duration::from_millis(ms));
         self.conns.rest(now, &mut self.shared);
         let (awake, _) = self.conns.counts();
         self.shared.near = autotune::near_buffer(awake);
@@ -55,6 +57,7 @@ impl Tcp {
             self.shared.net.next_deadline(),
             self.survivors_deadline(),
             self.conns.next_deadline(),
+            self.economize_at,
         ]
         .into_iter()
         .flatten()

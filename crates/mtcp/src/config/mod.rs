@@ -9,6 +9,7 @@ use std::time::Duration;
 use mtcp_core::config::{CongestionControl, EcnUse, SynCookies};
 use wire::frame::MacAddr;
 
+mod cgroup;
 mod core;
 mod files;
 mod keys;

@@ -1,5 +1,9 @@
 //! Which blocks are free: the pool without its memory.
 
+mod unused;
+
+pub(crate) use unused::Hand;
+
 use std::io;
 
 use super::Block;
@@ -148,6 +152,11 @@ pub(crate) struct Ledger {
     /// Blocks of the largest class carved so far.
     carved: u32,
     in_use: usize,
+    /// The most in use since it was last asked what is unused, ...
+    recent: usize,
+    /// ... and before that, since unused memory was last given back, ...
+    touched: usize,
+    /// ... or ever.
     high_water: usize,
 }
 
@@ -174,6 +183,8 @@ impl Ledger {
             largest: Column::with_capacity(bytes / class_bytes(top) as usize, PagePolicy::Small)?,
             carved: 0,
             in_use: 0,
+            recent: 0,
+            touched: 0,
             high_water: 0,
         })
     }
@@ -188,7 +199,7 @@ impl Ledger {
     }
 
     pub(crate) fn high_water(&self) -> usize {
-        self.high_water
+        self.high_water.max(self.recent)
     }
 
     /// A block of `class`; `None` when there is none and none can be had by splitting or joining.
@@ -202,7 +213,7 @@ impl Ledger {
             None => self.take_or_join(class)?,
         };
         self.in_use += class_bytes(class) as usize;
-        self.high_water = self.high_water.max(self.in_use);
+        self.recent = self.recent.max(self.in_use);
         Block::new(class, index)
     }
 

@@ -3,12 +3,13 @@
 //! Blocks of the largest size are carved from the region one after the other, split into four when a smaller one is needed, and
 //! joined again when all four are free, so memory moves between the sizes. A few freed blocks of each small size are kept as they
 //! are, last in first out: the next connection gets memory that is still in the cache. Nothing is allocated from the heap after
-//! the pool was made; untouched parts of the region cost nothing. Memory once touched is kept for reuse, not given to the kernel.
+//! the pool was made; untouched parts of the region cost nothing. Memory once touched is kept for reuse; who has it in streams gives what is not
+//! used for a while to the kernel.
 
 mod ledger;
 
 use ledger::MIN_SHIFT;
-pub(crate) use ledger::{Ledger, MIN_BLOCK, class_bytes, class_for, pool_bytes};
+pub(crate) use ledger::{Hand, Ledger, MIN_BLOCK, class_bytes, class_for, pool_bytes};
 
 use std::io;
 use std::num::NonZeroU32;

@@ -113,6 +113,18 @@ impl Region {
     /// # Panics
     /// The range is not within the region.
     pub fn give_back(&mut self, range: std::ops::Range<usize>) {
+        // SAFETY: `&mut self`: nobody borrows from it.
+        unsafe { self.give_back_unused(range) }
+    }
+
+    /// The same while others use other parts of it.
+    ///
+    /// # Safety
+    /// Nobody accesses the range now.
+    ///
+    /// # Panics
+    /// The range is not within the region.
+    pub unsafe fn give_back_unused(&self, range: std::ops::Range<usize>) {
         assert!(range.end <= self.bytes, "beyond the region");
         let page = match self.kind {
             PagePolicy::Huge => HUGE_PAGE,
@@ -121,7 +133,7 @@ impl Region {
         let start = range.start.next_multiple_of(page);
         let end = range.end / page * page;
         if start < end {
-            // SAFETY: within the mapping, to multiples of its pages, and `&mut self`: nobody borrows from it.
+            // SAFETY: within the mapping, to multiples of its pages, and nobody borrows from it, as the caller vouches.
             unsafe { map::give_back(self.base.add(start), end - start, self.home.is_some()) }
         }
     }

@@ -8,7 +8,7 @@ use crate::sync::fence;
 
 use super::lane::{self, Reader, Writer};
 use super::record::{Record, Unsent};
-use super::side::{Direction, Side};
+use super::side::{AT_EASE, Direction, Side};
 use super::{Shared, Status};
 
 /// Two segments of Ethernet: what a sender whose window was closed needs to be told about at once.
@@ -281,6 +281,16 @@ impl AppStreams {
         }
         self.send.end_sweep();
         before - self.send.attached()
+    }
+
+    /// Gives the kernel back what of the send pool was not used for half a minute, a little at a time. `now` in milliseconds of any clock; returns
+    /// when to ask again, in milliseconds from now.
+    #[inline]
+    pub fn economize(&mut self, now: u64) -> Option<u64> {
+        if self.send.is_due_to_look(now)? {
+            self.sweep(AT_EASE);
+        }
+        self.send.economize(&self.shared, now)
     }
 
     /// So many slots have a send buffer that those not in use are worth a sweep when there is nothing else to do.

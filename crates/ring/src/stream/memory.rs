@@ -29,6 +29,15 @@ mod plain {
             self.0.prefault(bytes);
         }
 
+        /// Gives it back to the kernel.
+        ///
+        /// # Safety
+        /// The range is inside, and no one accesses it now.
+        pub(crate) unsafe fn give_back(&self, range: std::ops::Range<usize>) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { self.0.give_back_unused(range) }
+        }
+
         #[inline(always)]
         fn at(&self, offset: usize, len: usize) -> *mut u8 {
             debug_assert!(offset + len <= self.0.len());
@@ -98,6 +107,8 @@ mod tracked {
         }
 
         pub(crate) fn prefault(&mut self, _: usize) {}
+
+        pub(crate) unsafe fn give_back(&self, _: std::ops::Range<usize>) {}
 
         pub(crate) fn prefetch_write(&self, _: usize) {}
 

@@ -44,6 +44,7 @@ mod record;
 mod remains;
 mod side;
 mod stack;
+mod thrift;
 
 pub use app::AppStreams;
 #[cfg(not(loom))]

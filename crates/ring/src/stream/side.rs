@@ -12,10 +12,11 @@ use super::Shared;
 use super::lane::{Reader, Writer};
 use super::memory::Memory;
 use super::record::{ConsumerWords, ProducerWords, Record};
+use super::thrift::Thrift;
 
 /// So many slots may keep a drained buffer until their turn comes: what is used again at once need not be given back before. With more of
 /// them, drained ones must not pile up.
-const AT_EASE: usize = 1024;
+pub(super) const AT_EASE: usize = 1024;
 /// So many turns before a sweep looks at a slot it asks for its record.
 const AHEAD: usize = 4;
 
@@ -105,6 +106,7 @@ pub(super) struct Side {
     hand: usize,
     /// How many they were after the last sweep.
     swept: usize,
+    pub(super) thrift: Thrift,
 }
 
 impl Side {
@@ -126,6 +128,7 @@ impl Side {
             ledger,
             hand: 0,
             swept: 0,
+            thrift: Thrift::default(),
         })
     }
 

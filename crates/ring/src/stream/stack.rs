@@ -7,7 +7,7 @@ use crate::sync::fence;
 
 use super::lane::{Reader, Writer};
 use super::record::{Record, Unsent};
-use super::side::{Direction, Side};
+use super::side::{AT_EASE, Direction, Side};
 use super::{Limits, Shared, Status, StreamError};
 
 /// The stack's end of the [streams](super): writes what was received, reads what is to be sent.
@@ -281,6 +281,15 @@ impl StackStreams {
             }
         }
         self.recv.end_sweep();
+    }
+
+    /// As [`super::AppStreams::economize`], of the receive pool.
+    #[inline]
+    pub fn economize(&mut self, now: u64) -> Option<u64> {
+        if self.recv.is_due_to_look(now)? {
+            self.sweep(AT_EASE);
+        }
+        self.recv.economize(&self.shared, now)
     }
 
     /// Bytes written by the application and not yet consumed.

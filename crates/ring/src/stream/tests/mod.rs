@@ -5,6 +5,8 @@ mod oracle;
 #[cfg(not(miri))]
 mod remains;
 mod threads;
+#[cfg(not(miri))]
+mod thrift;
 
 use super::*;
 use crate::region::PagePolicy;

@@ -1,0 +1,56 @@
+//! What a flood leaves: memory of a pool that nobody has needed for a while goes back to the kernel.
+
+use crate::pool::Hand;
+
+use super::Shared;
+use super::side::Side;
+
+/// So many bytes are kept whether they are used or not: to touch memory anew takes longer than to use it again.
+const SPARE: usize = 16 << 20;
+/// How often it is looked whether more was not needed since the last look, ms.
+const EVERY: u64 = 30_000;
+/// Between two steps of giving back, ms: each takes about as long as a long turn.
+const PAUSE: u64 = 1;
+
+/// When to look, and how far it is.
+#[derive(Debug, Default)]
+pub(super) struct Thrift {
+    /// The next look, or step, ms.
+    at: u64,
+    /// Giving back goes on here.
+    hand: Option<Hand>,
+}
+
+impl Side {
+    /// Whether it is time for a look; `None`: there is so little that there is none.
+    #[inline(always)]
+    pub(super) fn is_due_to_look(&self, now: u64) -> Option<bool> {
+        let much = self.ledger.touched() >= SPARE;
+        much.then(|| self.thrift.hand.is_none() && now >= self.thrift.at)
+    }
+
+    /// Looks, or takes a step, when it is time. When to ask again, in ms.
+    #[inline(never)]
+    pub(super) fn economize(&mut self, shared: &Shared, now: u64) -> Option<u64> {
+        if now >= self.thrift.at {
+            self.thrift.at = now + EVERY;
+            if let Some(hand) = self.thrift.hand {
+                self.step(shared, hand);
+            } else if self.ledger.take_unused() >= SPARE {
+                self.thrift.hand = Some(self.ledger.begin_giving_back());
+            }
+            if self.thrift.hand.is_some() {
+                self.thrift.at = now + PAUSE;
+            }
+        }
+        let much = self.ledger.touched() >= SPARE;
+        much.then(|| self.thrift.at - now)
+    }
+
+    fn step(&mut self, shared: &Shared, hand: Hand) {
+        let memory = self.direction.memory(shared);
+        // SAFETY: within the pool, and free: nobody but the producer, who this is, accesses it before it is handed out again.
+        let give = |range| unsafe { memory.give_back(range) };
+        self.thrift.hand = self.ledger.give_back(hand, give);
+    }
+}
