@@ -422,3 +422,6 @@ fn program(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, ProgramError> {
         .ok_or(ProgramError::NotLoaded)?
         .try_into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,12 @@ pub(super) struct XskSocket {
     fd: OwnedFd,
 }
 
+/// Has `make` try it with words in front of each frame, and without where that fails, for whatever reason: what else is wrong is wrong without them,
+/// too. Kernels say EINVAL or EOPNOTSUPP, as old as they are.
+fn with_words_or_without<T>(mut make: impl FnMut(bool) -> io::Result<T>) -> io::Result<T> {
+    make(true).or_else(|_| make(false))
+}
+
 impl XskSocket {
     /// A socket that is bound to nothing yet.
     pub(super) fn new() -> io::Result<Self> {
@@ -55,11 +61,7 @@ impl XskSocket {
             let lanes = socket.register(Umem::new(frames)?, words)?;
             Ok((socket, lanes))
         };
-        match make(true) {
-            // Whatever else is wrong is wrong without them, too.
-            Err(_) => make(false),
-            result => result,
-        }
+        with_words_or_without(make)
     }
 
     /// Gives a socket memory, with words in front of each frame or without.
@@ -240,5 +242,36 @@ impl XskSocket {
 impl AsFd for XskSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_know_no_words_in_front_of_frames_get_none() {
+        for refusal in [libc::EINVAL, libc::EOPNOTSUPP] {
+            let mut tried = Vec::new();
+            let made = with_words_or_without(|words| {
+                tried.push(words);
+                if words {
+                    Err(io::Error::from_raw_os_error(refusal))
+                } else {
+                    Ok("lanes")
+                }
+            });
+            assert_eq!((made.unwrap(), &tried[..]), ("lanes", &[true, false][..]));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_without_words_is_told() {
+        let failed = |words| {
+            let reason = if words { libc::EINVAL } else { libc::ENOBUFS };
+            Err::<(), _>(io::Error::from_raw_os_error(reason))
+        };
+        let error = with_words_or_without(failed).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
     }
 }
