@@ -427,6 +427,105 @@ static void notified(void)
 	close(count);
 }
 
+/* The same, with the buffer that the kernel or the library has chosen: `bytes` of each of the `room` of it. */
+static void filled(const char *what, const char *buffers, int room, long from)
+{
+	struct io_uring_cqe cqe = next();
+	tell(what, cqe);
+	if (!(cqe.flags & IORING_CQE_F_BUFFER))
+		return;
+	int at = cqe.flags >> IORING_CQE_BUFFER_SHIFT;
+	say("buffer", "%d%s", at, matches(buffers + at * room, from, cqe.res) ? "" : ", wrong");
+}
+
+static void selects(struct io_uring_sqe *entry, int group)
+{
+	entry->flags |= IOSQE_BUFFER_SELECT;
+	entry->buf_group = group;
+}
+
+/* Multishot receive into a ring of buffers, of which a socket of the kernel takes, too. */
+static void ringed(void)
+{
+	enum { COUNT = 4, ROOM = 100 };
+	int fd = pair(0), local[2];
+	char buffers[COUNT * ROOM], bytes[ROOM];
+	struct io_uring_buf_ring *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct io_uring_buf_reg set = {.ring_addr = (unsigned long)shared, .ring_entries = COUNT, .bgid = 3};
+	if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM, 0, local) == -1)
+		fail("mmap, socketpair: %m");
+	open_ring(0);
+	result("registered", syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_PBUF_RING, &set, 1));
+	result("registered again", syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_PBUF_RING, &set, 1));
+	for (int i = 0; i < COUNT; i++) {
+		struct io_uring_buf *buffer = &shared->bufs[i];
+		buffer->addr = (unsigned long)buffers + i * ROOM;
+		buffer->len = ROOM;
+		buffer->bid = i;
+	}
+	__atomic_store_n(&shared->tail, COUNT, __ATOMIC_RELEASE);
+	struct io_uring_sqe *entry = add(IORING_OP_RECV, fd, NULL, 0, 1);
+	entry->ioprio = IORING_RECV_MULTISHOT;
+	selects(entry, 3);
+	enter(0, 0);
+	peer("send 0 50");
+	filled("received", buffers, ROOM, 0);
+	fill(bytes, 0, 10);
+	selects(add(IORING_OP_RECV, local[0], NULL, 0, 2), 3);
+	enter(0, 0);
+	if (write(local[1], bytes, 10) != 10)
+		fail("write: %m");
+	filled("of the kernel's", buffers, ROOM, 0);
+	peer("send 0 150");
+	filled("more", buffers, ROOM, 50);
+	filled("more", buffers, ROOM, 150);
+	peer("send 0 1");
+	filled("no room", buffers, ROOM, 0);
+	selects(add(IORING_OP_RECV, fd, NULL, 0, 3), 9);
+	run("no group", 1);
+	result("unregistered", syscall(SYS_io_uring_register, ring.fd, IORING_UNREGISTER_PBUF_RING, &set, 1));
+	result("and again", syscall(SYS_io_uring_register, ring.fd, IORING_UNREGISTER_PBUF_RING, &set, 1));
+	close_ring();
+	close(fd);
+	close(local[0]);
+	close(local[1]);
+	munmap(shared, 4096);
+}
+
+/* Buffers that entries provide. */
+static void provided(void)
+{
+	enum { COUNT = 3, ROOM = 100 };
+	int fd = pair(0);
+	char buffers[COUNT * ROOM];
+	open_ring(0);
+	struct io_uring_sqe *entry = add(IORING_OP_PROVIDE_BUFFERS, COUNT, buffers, ROOM, 1);
+	entry->buf_group = 5;
+	run("provided", 1);
+	peer("send 0 250");
+	arrived(fd, 250);
+	for (int i = 0; i < COUNT; i++) {
+		selects(add(IORING_OP_RECV, fd, NULL, i == 1 ? 60 : ROOM, 2), 5);
+		enter(1, IORING_ENTER_GETEVENTS);
+		filled("received", buffers, ROOM, i == 0 ? 0 : i == 1 ? 100 : 160);
+	}
+	selects(add(IORING_OP_RECV, fd, NULL, ROOM, 3), 5);
+	run("none is left", 1);
+	add(IORING_OP_REMOVE_BUFFERS, 3, NULL, 0, 4)->buf_group = 6;
+	run("removed of no group", 1);
+	add(IORING_OP_PROVIDE_BUFFERS, COUNT, buffers, ROOM, 5)->buf_group = 5;
+	add(IORING_OP_REMOVE_BUFFERS, 2, NULL, 0, 6)->buf_group = 5;
+	run("provided and removed", 2);
+	peer("close 0");
+	char rest[200];
+	while (recv(fd, rest, sizeof rest, 0) > 0)
+		;
+	selects(add(IORING_OP_RECV, fd, NULL, ROOM, 7), 5);
+	run("the end", 1);
+	close_ring();
+	close(fd);
+}
+
 /* What waits for a connection by a ring does not take it when the ring is closed. */
 static void closed(void)
 {
@@ -447,4 +546,4 @@ static void closed(void)
 }
 
 const struct test rings[] = {{"serving", echoes}, {"many", many},		 {"dialing", dialing},	 {"polled", polled}, {"linked", linked},
-							 {"vectors", vectors}, {"wrong", wrong},	 {"notified", notified}, {"closed", closed}, {0}};
+							 {"vectors", vectors}, {"wrong", wrong},	 {"notified", notified}, {"ringed", ringed}, {"provided", provided}, {"closed", closed}, {0}};

@@ -122,6 +122,8 @@ pub(super) mod op {
     pub(in super::super) const EPOLL_CTL: u8 = 29;
     pub(in super::super) const SPLICE: u8 = 30;
     pub(in super::super) const TEE: u8 = 33;
+    pub(in super::super) const PROVIDE_BUFFERS: u8 = 31;
+    pub(in super::super) const REMOVE_BUFFERS: u8 = 32;
     pub(in super::super) const SHUTDOWN: u8 = 34;
     pub(in super::super) const MSG_RING: u8 = 40;
     pub(in super::super) const SOCKET: u8 = 45;
@@ -149,8 +151,11 @@ pub(super) mod sqe {
 }
 
 /// `IORING_CQE_F_*`.
+pub(super) const F_BUFFER: u32 = 1 << 0;
 pub(super) const F_MORE: u32 = 1 << 1;
 pub(super) const F_NOTIF: u32 = 1 << 3;
+/// IORING_CQE_BUFFER_SHIFT: where the flags have the buffer's number.
+pub(super) const BUFFER_SHIFT: u32 = 16;
 /// `IORING_SQ_CQ_OVERFLOW`.
 pub(super) const CQ_OVERFLOW: u32 = 1 << 1;
 /// `IORING_ENTER_*`.
@@ -161,6 +166,8 @@ pub(super) const MSG_FLAGS_PASS: u32 = 1 << 1;
 /// `IORING_ACCEPT_MULTISHOT` and `IORING_RECV_MULTISHOT`, of `ioprio`.
 pub(super) const ACCEPT_MULTISHOT: u16 = 1 << 0;
 pub(super) const RECV_MULTISHOT: u16 = 1 << 1;
+/// `IORING_RECVSEND_BUNDLE`, of `ioprio`.
+pub(super) const BUNDLE: u16 = 1 << 4;
 /// `IORING_POLL_*`, of `len`.
 pub(super) const POLL_MULTI: u32 = 1 << 0;
 pub(super) const POLL_UPDATE_EVENTS: u32 = 1 << 1;
@@ -182,7 +189,10 @@ pub(super) mod register {
     pub(in super::super) const FILES2: u32 = 13;
     pub(in super::super) const FILES_UPDATE2: u32 = 14;
     pub(in super::super) const RING_FDS: u32 = 20;
+    pub(in super::super) const PBUF_RING: u32 = 22;
+    pub(in super::super) const UNREGISTER_PBUF_RING: u32 = 23;
     pub(in super::super) const SYNC_CANCEL: u32 = 24;
+    pub(in super::super) const PBUF_STATUS: u32 = 26;
     pub(in super::super) const RESIZE_RINGS: u32 = 33;
     pub(in super::super) const USE_REGISTERED_RING: u32 = 1 << 31;
 }

@@ -29,6 +29,8 @@ unsafe impl Plain for [u64; 2] {}
 // SAFETY: as above.
 unsafe impl Plain for [u64; 4] {}
 // SAFETY: as above.
+unsafe impl Plain for [u64; 5] {}
+// SAFETY: as above.
 unsafe impl Plain for iovec {}
 // SAFETY: as above.
 unsafe impl Plain for libc::msghdr {}
@@ -37,7 +39,8 @@ unsafe impl Plain for libc::epoll_event {}
 // SAFETY: as above.
 unsafe impl Plain for super::abi::Params {}
 
-fn part(base: u64, len: u64) -> iovec {
+/// Memory of that length.
+pub(super) fn part(base: u64, len: u64) -> iovec {
     iovec {
         iov_base: base as *mut _,
         iov_len: len as usize,

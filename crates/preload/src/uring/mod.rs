@@ -11,6 +11,7 @@
 //! after `exec`, and in children of a process that hears, there is no io_uring.
 
 mod abi;
+mod buffers;
 mod helper;
 mod job;
 mod memory;

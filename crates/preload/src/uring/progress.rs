@@ -1,6 +1,6 @@
 //! How jobs go on, and end.
 
-use mtcp::Errno;
+use mtcp::{Errno, Result};
 
 use super::abi::{self, Cqe, Sqe, op, sqe};
 use super::job::{Cancel, Data, Job, Member};
@@ -122,9 +122,11 @@ impl Server {
         while let Some(step) = self.step(id) {
             let goes_on = match step {
                 Step::Done(res) => self.complete(id, res),
-                Step::Again(res) => self.report(id, res),
-                Step::Later(res) => self.report(id, res) && self.wait(id),
+                Step::Filled(res, flags) => self.complete_with(id, res, flags),
+                Step::Again(res, flags) => self.report(id, res, flags),
+                Step::Later(res) => self.report(id, res, 0) && self.wait(id),
                 Step::Wait => self.wait(id),
+                Step::WaitInKernel => self.wait_in_kernel(id),
                 Step::Kernel(entry) => self.hand_over(id, entry),
             };
             if !goes_on {
@@ -152,17 +154,22 @@ impl Server {
             return Some(Step::Done(-libc::EINVAL));
         }
         let job = self.jobs.get_mut(&id)?;
-        Some(if ours {
-            work::step(job)
-        } else {
-            by_kernel(&job.now)
+        let Some(groups) = self.rings.get_mut(&ring).map(|ring| &mut ring.groups) else {
+            return Some(Step::Done(-libc::ECANCELED));
+        };
+        Some(match entry.opcode {
+            op::PROVIDE_BUFFERS => done(groups.provide(&entry).map(|()| 0)),
+            op::REMOVE_BUFFERS => done(groups.remove(&entry)),
+            _ if entry.flags & sqe::BUFFER_SELECT != 0 => work::select(job, groups),
+            _ if ours => work::step(job),
+            _ => by_kernel(&job.now),
         })
     }
 
     /// One of several completions.
-    fn report(&mut self, id: u64, res: i32) -> bool {
+    fn report(&mut self, id: u64, res: i32, flags: u32) -> bool {
         if let Some(job) = self.jobs.get(&id) {
-            self.tell(job.ring, job.now.entry.user_data, res, abi::F_MORE);
+            self.tell(job.ring, job.now.entry.user_data, res, flags | abi::F_MORE);
         }
         true
     }
@@ -178,19 +185,27 @@ impl Server {
         };
         job.socket = Some(socket);
         let watched = self.watch.add(socket.0, id);
-        let listens = matches!(work::body(fd), Some(Body::Listener { .. }));
-        if listens && !job.polled {
-            job.polled = true;
-            let user_data = Token::Ready.of(id, job.epoch);
-            self.helper.push(Sqe {
-                user_data,
-                ..work::wait_in_kernel(fd)
-            });
-        }
         if !watched {
             let at = RETRY.as_ptr() as u64;
             self.helper
                 .push(timeout(at, 0, Token::Retry.of(id, job.epoch)));
+        }
+        if matches!(work::body(fd), Some(Body::Listener { .. })) {
+            return self.wait_in_kernel(id);
+        }
+        self.start_timer(id);
+        false
+    }
+
+    /// The job waits until the kernel has something for its descriptor.
+    fn wait_in_kernel(&mut self, id: u64) -> bool {
+        if let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.polled) {
+            job.polled = true;
+            let user_data = Token::Ready.of(id, job.epoch);
+            self.helper.push(Sqe {
+                user_data,
+                ..work::wait_in_kernel(job.now.entry.fd)
+            });
         }
         self.start_timer(id);
         false
@@ -260,6 +275,11 @@ impl Server {
 
     /// An entry is done. Returns whether there is another one of the job.
     fn complete(&mut self, id: u64, res: i32) -> bool {
+        self.complete_with(id, res, 0)
+    }
+
+    /// The same, with flags of the completion.
+    fn complete_with(&mut self, id: u64, res: i32, flags: u32) -> bool {
         self.withdraw(id);
         let Some(job) = self.jobs.get_mut(&id) else {
             return false;
@@ -269,7 +289,7 @@ impl Server {
         let timer = job.timer.take().or_else(|| job.next_timer());
         let goes_on = !breaks && job.next();
         if tells {
-            self.tell_done(ring, &done, res);
+            self.tell_done(ring, &done, res, flags);
         }
         if let Some(timer) = timer {
             self.tell(ring, timer.entry.user_data, -libc::ECANCELED, 0);
@@ -284,10 +304,10 @@ impl Server {
         false
     }
 
-    fn tell_done(&mut self, ring: u64, entry: &Sqe, res: i32) {
+    fn tell_done(&mut self, ring: u64, entry: &Sqe, res: i32, flags: u32) {
         let copies = matches!(entry.opcode, op::SEND_ZC | op::SENDMSG_ZC) && res >= 0;
         let more = if copies { abi::F_MORE } else { 0 };
-        self.tell(ring, entry.user_data, res, more);
+        self.tell(ring, entry.user_data, res, flags | more);
         if copies {
             // The buffers are the program's again: what was sent is a copy.
             self.tell(ring, entry.user_data, 0, abi::F_NOTIF);
@@ -372,6 +392,10 @@ impl Server {
         self.withdraw(id);
         self.jobs.remove(&id);
     }
+}
+
+fn done(result: Result<i32>) -> Step {
+    Step::Done(result.unwrap_or_else(|error| -error.0))
 }
 
 fn timeout(at: u64, flags: u32, token: u64) -> Sqe {

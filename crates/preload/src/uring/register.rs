@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use mtcp::{Errno, Result};
 
 use super::abi::{self, Params, Sqe, op, register, setup};
+use super::buffers::Groups;
 use super::helper;
 use super::memory;
 use super::notice::Answer;
@@ -40,6 +41,7 @@ pub(super) struct Ring {
     pub(super) queue: Submissions,
     /// The kernel asks devices, and does nothing else.
     pub(super) polls: bool,
+    pub(super) groups: Groups,
 }
 
 impl Ring {
@@ -89,6 +91,7 @@ impl Ring {
             copy: private::own(copy),
             queue,
             polls: params.flags & setup::IOPOLL != 0,
+            groups: Groups::default(),
         })
     }
 
@@ -128,8 +131,11 @@ pub(super) fn is_ring(fd: c_int) -> bool {
 /// What becomes of `io_uring_register(fd, opcode, arg, count)`, as far as it is not about what waits.
 pub(super) fn answer(opcode: u32, arg: u64, count: u32) -> Answer {
     let refused = match opcode {
-        // As before Linux 5.10, 5.18 and 6.13.
-        register::RESTRICTIONS | register::RING_FDS | register::RESIZE_RINGS => true,
+        // As before Linux 5.10, 5.18, 6.13 and 6.8.
+        register::RESTRICTIONS
+        | register::RING_FDS
+        | register::RESIZE_RINGS
+        | register::PBUF_STATUS => true,
         _ if opcode & register::USE_REGISTERED_RING != 0 => true,
         _ => names_a_socket(opcode, arg, count).unwrap_or(false),
     };
@@ -179,12 +185,20 @@ pub(super) fn hides_a_socket(entry: &Sqe) -> bool {
 /// Whether an entry, `ours` or linked with one of ours, asks for more than is there.
 pub(super) fn is_refused(entry: &Sqe, ours: bool) -> bool {
     use abi::sqe;
-    let receives = matches!(entry.opcode, op::RECV | op::RECVMSG);
+    let selects = entry.flags & sqe::BUFFER_SELECT != 0;
+    let many = entry.ioprio & abi::RECV_MULTISHOT != 0;
+    let moves = matches!(
+        entry.opcode,
+        op::RECV | op::RECVMSG | op::SEND | op::SENDMSG | op::SEND_ZC | op::SENDMSG_ZC
+    );
+    let bundles = moves && entry.ioprio & abi::BUNDLE != 0;
     let direct = matches!(entry.opcode, op::ACCEPT | op::SOCKET | op::CLOSE);
     let known = ours || is_plain(entry.opcode);
     !known
-        || entry.flags & (sqe::FIXED_FILE | sqe::IO_DRAIN | sqe::BUFFER_SELECT) != 0
-        || receives && entry.ioprio & abi::RECV_MULTISHOT != 0
+        || entry.flags & (sqe::FIXED_FILE | sqe::IO_DRAIN) != 0
+        || selects && !matches!(entry.opcode, op::RECV | op::READ)
+        || moves && many && !(selects && entry.opcode == op::RECV)
+        || bundles
         || direct && entry.file_index != 0
         || has_no_call(entry.opcode)
 }
@@ -210,6 +224,8 @@ fn is_plain(opcode: u8) -> bool {
     matches!(
         opcode,
         op::NOP
+            | op::PROVIDE_BUFFERS
+            | op::REMOVE_BUFFERS
             | op::TIMEOUT
             | op::READV
             | op::WRITEV

@@ -16,7 +16,7 @@ use super::register::{self as registering, Ring};
 use super::watch::Watch;
 use super::{memory, work};
 use crate::inside::{self, Side};
-use crate::log::{Unsupported, unsupported};
+use crate::log::{self, Unsupported, unsupported};
 use crate::slots::{self, Slot};
 use crate::wait;
 
@@ -52,7 +52,12 @@ impl Server {
         inside::go(Side::Library);
         loop {
             let fds = [self.listener.descriptor(), self.helper.descriptor()];
-            let ready = self.watch.wait(fds);
+            let Ok(ready) = self.watch.wait(fds) else {
+                log::line(format_args!(
+                    "io_uring is served no more: the program has closed the library's descriptors"
+                ));
+                return;
+            };
             self.hear_helper();
             for socket in ready {
                 for job in self.watch.jobs(socket) {
@@ -99,6 +104,9 @@ impl Server {
             }
             libc::SYS_io_uring_register if second_word == register::SYNC_CANCEL => {
                 self.cancel_now(fd, third)
+            }
+            libc::SYS_io_uring_register if is_of_buffers(second_word) => {
+                self.buffers(fd, second_word, third)
             }
             libc::SYS_io_uring_register => registering::answer(second_word, third, fourth as u32),
             _ => self.enter(fd, second_word, fourth as u32),
@@ -182,6 +190,9 @@ impl Server {
         if entry.opcode == op::SOCKET {
             return is_tcp(entry);
         }
+        if entry.flags & sqe::BUFFER_SELECT != 0 {
+            return true;
+        }
         if entry.flags & sqe::FIXED_FILE != 0 {
             // No socket of the stack is among them.
             return false;
@@ -199,6 +210,7 @@ impl Server {
                 matches!(slots::look(entry.fd), Slot::Epoll(_))
                     && matches!(child, Slot::Socket(_) | Slot::Epoll(_))
             }
+            op::PROVIDE_BUFFERS | op::REMOVE_BUFFERS => true,
             op::FILES_UPDATE => registering::hides_a_socket(entry),
             op::SPLICE | op::TEE => {
                 work::is_served(entry.fd) || work::is_served(entry.file_index.cast_signed())
@@ -225,6 +237,20 @@ impl Server {
             | op::WRITEV_FIXED => work::is_served(entry.fd),
             _ => false,
         }
+    }
+
+    /// IORING_REGISTER_PBUF_RING and its counterpart.
+    fn buffers(&mut self, fd: c_int, opcode: u32, at: u64) -> Answer {
+        let name = registering::identity(fd).unwrap_or(0);
+        let Some(ring) = self.rings.get_mut(&name) else {
+            return Answer::GoOn;
+        };
+        let done = if opcode == register::PBUF_RING {
+            ring.groups.register(at)
+        } else {
+            ring.groups.unregister(at)
+        };
+        done.map_or_else(Answer::Error, |()| Answer::Value(0))
     }
 
     /// IORING_REGISTER_SYNC_CANCEL: `{ addr, fd, flags, … }`.
@@ -260,6 +286,10 @@ impl Server {
             }
         }
     }
+}
+
+fn is_of_buffers(opcode: u32) -> bool {
+    matches!(opcode, register::PBUF_RING | register::UNREGISTER_PBUF_RING)
 }
 
 /// Whether a socket is made that the stack may get.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use libc::{POLLIN, pollfd};
-use mtcp::{Ctl, EpollEvent, Errno, Events, Interest, SocketId};
+use libc::{POLLIN, POLLNVAL, pollfd};
+use mtcp::{Ctl, EpollEvent, Errno, Events, Interest, Result, SocketId};
 
 use super::work;
 use crate::engine::{self, Engine};
@@ -78,7 +78,10 @@ impl Watch {
     }
 
     /// Waits until sockets, which it returns, or one of these descriptors of the kernel have something.
-    pub(super) fn wait(&mut self, fds: [c_int; 2]) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// `EBADF`: the program has closed them.
+    pub(super) fn wait(&mut self, fds: [c_int; 2]) -> Result<Vec<u32>> {
         let mut kernel = fds.map(|fd| pollfd {
             fd,
             events: POLLIN,
@@ -91,9 +94,10 @@ impl Watch {
         let Some(mut engine) = engine else {
             // Interrupted or not, who calls looks.
             let _ = wait::ppoll(&mut kernel, None, std::ptr::null());
-            return Vec::new();
+            return are_open(&kernel).map(|()| Vec::new());
         };
-        self.wait_for_both(&mut engine, &mut kernel)
+        let ready = self.wait_for_both(&mut engine, &mut kernel);
+        are_open(&kernel).map(|()| ready)
     }
 
     fn wait_for_both(&mut self, engine: &mut Guard<'_, Engine>, kernel: &mut [pollfd]) -> Vec<u32> {
@@ -126,6 +130,11 @@ impl Watch {
             Ok(None) | Err(_) => Vec::new(),
         }
     }
+}
+
+fn are_open(fds: &[pollfd]) -> Result<()> {
+    let closed = fds.iter().any(|fd| fd.revents & POLLNVAL != 0);
+    if closed { Err(Errno::EBADF) } else { Ok(()) }
 }
 
 /// What the stack reports. `None`: there is nothing that could.

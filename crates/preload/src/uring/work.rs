@@ -10,25 +10,31 @@ use mtcp::posix::call::{errno, set_errno};
 use mtcp::{Errno, Events, Result};
 
 use super::abi::{self, Sqe, op};
+use super::buffers::Groups;
 use super::job::{Data, Job};
 use super::memory;
 use crate::engine::{self, Engine};
 use crate::hooks::{descriptor, epoll, listen, socket, stream};
 use crate::inside::{self, Side};
+use crate::log::{Unsupported, unsupported};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::wait;
+use crate::{real, wait};
 
 /// Where an entry is after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Done(i32),
+    /// The same, with flags of the completion.
+    Filled(i32, u32),
     /// It goes on, with the next step at once ...
-    Again(i32),
+    Again(i32, u32),
     /// ... or when something is new.
     Later(i32),
     /// Until the socket has something new.
     Wait,
+    /// Until the kernel's socket has.
+    WaitInKernel,
     /// The kernel does it, by an entry like this one.
     Kernel(Sqe),
 }
@@ -212,6 +218,65 @@ fn transfer(entry: &Sqe, parts: &[iovec]) -> Result<u64> {
     u64::try_from(moved).map_err(|_| Errno(errno()))
 }
 
+/// Receives into the next of the buffers that the program has provided.
+pub(super) fn select(job: &Job, groups: &mut Groups) -> Step {
+    let entry = &job.now.entry;
+    if job.socket.is_some() && subject(entry.fd) != job.socket {
+        return Step::Done(-libc::ECANCELED);
+    }
+    let buffer = match groups.next(entry.buf) {
+        Ok(buffer) => buffer,
+        Err(error) => return Step::Done(-error.0),
+    };
+    let len = match entry.len {
+        0 => buffer.len,
+        len => len.min(buffer.len),
+    };
+    let part = memory::part(buffer.at, len.into());
+    let ours = is_served(entry.fd);
+    let moved = if ours {
+        transfer(entry, &[part])
+    } else {
+        by_kernel(entry, &part)
+    };
+    match moved {
+        Ok(n @ 1..) => {
+            groups.take(entry.buf);
+            let which = abi::F_BUFFER | u32::from(buffer.id) << abi::BUFFER_SHIFT;
+            let goes_on = entry.opcode == op::RECV && entry.ioprio & abi::RECV_MULTISHOT != 0;
+            if goes_on {
+                Step::Again(count(n), which)
+            } else {
+                Step::Filled(count(n), which)
+            }
+        }
+        Ok(_) => Step::Done(0),
+        Err(Errno::EAGAIN) if !flags(entry).1 => Step::Done(-libc::EAGAIN),
+        Err(Errno::EAGAIN) if ours => Step::Wait,
+        Err(Errno::EAGAIN) => Step::WaitInKernel,
+        Err(error) => Step::Done(-error.0),
+    }
+}
+
+/// Receives from a socket of the kernel.
+fn by_kernel(entry: &Sqe, part: &iovec) -> Result<u64> {
+    memory::check(part, true)?;
+    let (flags, _) = flags(entry);
+    // SAFETY: the kernel looks at what is there.
+    let n = unsafe { real::recv(entry.fd, part.iov_base, part.iov_len, flags | MSG_DONTWAIT) };
+    match u64::try_from(n) {
+        Ok(n) => Ok(n),
+        Err(_) if entry.opcode == op::READ && errno() == libc::ENOTSOCK => {
+            unsupported(
+                Unsupported::Ring,
+                format_args!("a read of a file into a provided buffer"),
+            );
+            Err(Errno::EINVAL)
+        }
+        Err(_) => Err(Errno(errno())),
+    }
+}
+
 /// One buffer; with MSG_WAITALL until all of it is moved.
 fn whole(moved: &mut u64, entry: &Sqe) -> Step {
     let is_file = matches!(
@@ -269,7 +334,7 @@ fn accept(entry: &Sqe) -> Step {
     /// IORING_ACCEPT_DONTWAIT.
     const DONTWAIT: u16 = 1 << 1;
     match accept_one(entry) {
-        Ok(new) if entry.ioprio & abi::ACCEPT_MULTISHOT != 0 => Step::Again(new),
+        Ok(new) if entry.ioprio & abi::ACCEPT_MULTISHOT != 0 => Step::Again(new, 0),
         Ok(new) => Step::Done(new),
         Err(Errno::EAGAIN) if entry.ioprio & DONTWAIT == 0 => Step::Wait,
         Err(error) => Step::Done(-error.0),
