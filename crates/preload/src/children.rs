@@ -72,6 +72,13 @@ fn tell(rules: &Rules, text: &str) {
     unsafe { real::write(2, line.as_ptr().cast(), line.len()) };
 }
 
+/// Tells what a child has to tell, whatever the parent's threads were at.
+pub(crate) fn tell_always(text: &str) {
+    if let Some(rules) = rules() {
+        tell(rules, text);
+    }
+}
+
 /// What a program is executed with.
 pub(crate) struct Environment {
     /// Another one than the program has said.

@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     /// What children may open too.
     pub(crate) prepared: Option<Box<Prepared>>,
     /// Its descriptors.
-    inherited: Vec<c_int>,
+    pub(crate) inherited: Vec<c_int>,
     /// When to ask for a queue again, in nanoseconds; 0: it was not refused.
     next_try: u64,
     pub(crate) sockets: Slab<Socket>,
@@ -69,32 +69,16 @@ pub(crate) struct Engine {
     serial: u32,
 }
 
-static ENGINE: Lock<Engine> = Lock::new(Engine {
-    stage: Stage::Idle,
-    prepared: None,
-    inherited: Vec::new(),
-    next_try: 0,
-    sockets: Slab::new(),
-    epolls: Slab::new(),
-    waiters: Waiters::new(),
-    keeper: Keeper::new(),
-    pumps: Pumps::new(),
-    lent: Vec::new(),
-    turns: 0,
-    has_children: false,
-    starts_soon: false,
-    sharing: Sharing::new(),
-    owed: 0,
-    owner: 0,
-    blank: -1,
-    serial: 0,
-});
+static ENGINE: Lock<Engine> = Lock::new(Engine::new());
 
 /// The engine, alone.
 ///
 /// # Errors
 /// `EDEADLK`: this thread has it already, below a signal handler.
 pub(crate) fn lock() -> Result<Guard<'static, Engine>> {
+    if fork::is_copy() {
+        fork::become_child();
+    }
     ENGINE.lock()
 }
 
@@ -118,6 +102,29 @@ fn apart(error: &std::io::Error) -> String {
 }
 
 impl Engine {
+    pub(crate) const fn new() -> Self {
+        Self {
+            stage: Stage::Idle,
+            prepared: None,
+            inherited: Vec::new(),
+            next_try: 0,
+            sockets: Slab::new(),
+            epolls: Slab::new(),
+            waiters: Waiters::new(),
+            keeper: Keeper::new(),
+            pumps: Pumps::new(),
+            lent: Vec::new(),
+            turns: 0,
+            has_children: false,
+            starts_soon: false,
+            sharing: Sharing::new(),
+            owed: 0,
+            owner: 0,
+            blank: -1,
+            serial: 0,
+        }
+    }
+
     /// The stack, if it runs.
     pub(crate) fn context(&mut self) -> Option<&mut Context> {
         match &mut self.stage {
@@ -510,7 +517,7 @@ impl Engine {
         if context.wants_look() {
             away::open(context);
         }
-        self.pumps.run(context);
+        self.pumps.run(context, &self.waiters);
         self.waiters.wake_ready(context);
         self.turns += 1;
     }
@@ -554,18 +561,6 @@ impl Engine {
         self.orphan_epolls();
     }
 
-    /// Closes the library's own descriptors, but those that processes share, and those that the parent lends.
-    fn close_private(&self) {
-        let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
-        let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
-        for fd in private.map(|(fd, _)| fd) {
-            if !self.inherited.contains(&fd) && !lent(fd) {
-                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
-                unsafe { real::close(fd) };
-            }
-        }
-    }
-
     /// Nothing is on the stack any more.
     fn forget_stack(&mut self) {
         self.next_try = 0;
@@ -584,10 +579,9 @@ impl Engine {
         }
     }
 
-    /// A child has the connection of a socket, too.
-    pub(crate) fn pump(&mut self, index: u32, pair: Pair) {
-        let id = self.sockets.get(index).and_then(Socket::ours);
-        if let (Some(id), Stage::Running { context, .. }) = (id, &mut self.stage) {
+    /// Another process, or the kernel, has the other end of the pair.
+    pub(crate) fn lend_out(&mut self, id: SocketId, pair: Pair) {
+        if let Stage::Running { context, .. } = &mut self.stage {
             self.pumps.add(context, id, pair);
         }
     }

@@ -43,6 +43,10 @@ impl Engine {
         for socket in &open {
             self.end(socket);
         }
+        if self.pumps.look_at_all() {
+            // What children have written goes out, too.
+            self.turn();
+        }
         let Some(left) = self
             .context()
             .and_then(|context| context.deliver(PATIENCE).ok())

@@ -1,16 +1,19 @@
 //! `fork`: the child inherits listeners and epoll instances; connections stay with the parent, and the stack, if it has any. The parent pumps
 //! for the child.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::engine::{self, Engine};
 use crate::inside::{self, Side};
+use crate::lent::Pair;
 use crate::pump::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{lent, real};
+use crate::{children, lent, real};
 
 /// How long connections that the program has closed may take to end before it forks.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -24,9 +27,11 @@ pub(crate) fn pid() -> libc::pid_t {
 /// Has `fork` find the engine in order. Once per process image; children inherit it.
 pub(crate) fn register() {
     static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(watch_for_copies);
+    static HANDLERS: std::sync::Once = std::sync::Once::new();
     // Fails without memory only.
     // SAFETY: the three functions may run before, in the parent after, and in the child after any fork.
-    ONCE.call_once(|| unsafe {
+    HANDLERS.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(parent), Some(child));
     });
 }
@@ -60,6 +65,7 @@ extern "C" fn child() {
         return;
     }
     inside::go(Side::Program);
+    is_no_copy();
     // SAFETY: a child has one thread, this one.
     unsafe { engine::raw().renew() };
     if let Ok(mut engine) = engine::lock() {
@@ -68,7 +74,87 @@ extern "C" fn child() {
     }
 }
 
+/// Runs a call that makes a process without the C library's `fork`, as if it were that.
+pub(crate) fn around(call: impl FnOnce() -> c_long) -> c_long {
+    if rules().is_none() {
+        return call();
+    }
+    before();
+    let result = call();
+    if result == 0 {
+        child();
+    } else {
+        parent();
+    }
+    result
+}
+
+/// A word that is 1, and 0 in a copy of this process that was made without a word to the library.
+static ORIGINAL: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+fn watch_for_copies() {
+    const BYTES: usize = 4096;
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: new memory, which children find wiped.
+    let page = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, flags, -1, 0) };
+    // SAFETY: as above.
+    if page != libc::MAP_FAILED && unsafe { libc::madvise(page, BYTES, libc::MADV_WIPEONFORK) } == 0
+    {
+        ORIGINAL.store(page.cast(), Ordering::Release);
+        is_no_copy();
+    }
+}
+
+fn original() -> Option<&'static AtomicU32> {
+    // SAFETY: mapped for good, and only accessed atomically.
+    unsafe { ORIGINAL.load(Ordering::Acquire).as_ref() }
+}
+
+fn is_no_copy() {
+    if let Some(word) = original() {
+        word.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether this process is a copy of the one that the engine belongs to, and has not been told.
+#[inline]
+pub(crate) fn is_copy() -> bool {
+    original().is_some_and(|word| word.load(Ordering::Relaxed) == 0)
+}
+
+/// It was made by the clone system call, which runs no handlers: the stack stays with the parent.
+#[cold]
+pub(crate) fn become_child() {
+    is_no_copy();
+    let lock = engine::raw();
+    let is_whole = !lock.is_held();
+    // SAFETY: such a child has one thread, this one.
+    unsafe { lock.renew() };
+    if let Ok(mut engine) = engine::lock() {
+        if is_whole {
+            engine.orphan();
+        } else {
+            // Another thread was at it: nobody knows what holds.
+            engine.forget_everything();
+        }
+    }
+}
+
 impl Engine {
+    /// Leaves all descriptors to the kernel.
+    fn forget_everything(&mut self) {
+        for (fd, _) in slots::used(0, u32::MAX) {
+            slots::set(fd, Slot::Kernel);
+        }
+        let _ = std::mem::ManuallyDrop::new(std::mem::replace(self, Self::new()));
+        children::tell_always(
+            "this process was made by the clone system call while another thread used a socket: its sockets are the kernel's",
+        );
+    }
+
     /// Queues are few: one that has no connections is for whoever waits for some first, parent or child.
     fn vacate(&mut self) {
         let is_connected = |socket: &Socket| matches!(socket.body, Body::Stream(_));
@@ -141,6 +227,26 @@ impl Engine {
             lent.push((index, pair));
         }
         self.lent = lent;
+    }
+
+    /// Closes the library's own descriptors, but those that processes share, and those that the parent lends.
+    pub(crate) fn close_private(&self) {
+        let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
+        let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
+        for fd in private.map(|(fd, _)| fd) {
+            if !self.inherited.contains(&fd) && !lent(fd) {
+                // SAFETY: a descriptor of the library's own, which nothing here uses any more.
+                unsafe { real::close(fd) };
+            }
+        }
+    }
+
+    /// A child has the connection of a socket, too.
+    fn pump(&mut self, index: u32, pair: Pair) {
+        let id = self.sockets.get(index).and_then(Socket::ours);
+        if let Some(id) = id {
+            self.lend_out(id, pair);
+        }
     }
 
     /// In the parent: the child has its ends.

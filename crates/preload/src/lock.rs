@@ -117,6 +117,11 @@ impl<T: Shared> Lock<T> {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether a thread has it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+
     /// The guard that was forgotten, in a thread of the program.
     ///
     /// # Safety

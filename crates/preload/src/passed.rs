@@ -13,11 +13,10 @@ use mtcp::{Domain, Result};
 
 use crate::engine::{self, Engine};
 use crate::hooks::socket::note_local;
-use crate::log;
-use crate::real;
 use crate::rules::{Place, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
+use crate::{children, inside, real};
 
 /// TCP_CLOSE of the kernel: no connection, and none before.
 const CLOSED: u8 = 7;
@@ -121,10 +120,11 @@ pub(crate) fn take(fd: c_int) {
 /// A connection of another stack is used here, where nobody can have it.
 #[cold]
 pub(crate) fn tell_lost(fd: c_int) {
-    log::line(format_args!(
+    let text = format!(
         "descriptor {fd} is a connection of another process's stack, which nobody can use here: it was passed by exec, in a message, or to a \
          child without fork(2)"
-    ));
+    );
+    inside::run(|| children::tell_always(&text));
 }
 
 impl Engine {

@@ -2,7 +2,7 @@
 //! (`lent`).
 //!
 //! What a child writes is sent. What the peer sends goes to the child once the program here has closed its own descriptors of the
-//! connection, and before that to the program here. The connection ends with the last who has it.
+//! connection, while it waits for a child, or where it has not read since it forked; else to the program here. The connection ends with the last who has it.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,6 +13,7 @@ use mtcp::{
 };
 
 use crate::lent::Pair;
+use crate::wait::{self, Waiters};
 use crate::{private, real};
 
 /// Connections that children may have at most.
@@ -21,6 +22,8 @@ pub(crate) const MOST: usize = 1024;
 const CHUNK: usize = 64 << 10;
 /// ... and how often, before others have their turn.
 const ROUNDS: usize = 8;
+/// What the program here has not read for so long, and nothing since it forked, is for the child: nanoseconds.
+const LONG: u64 = 1_000_000_000;
 /// Reports per turn.
 const REPORTS: usize = 32;
 
@@ -32,6 +35,10 @@ struct Pump {
     end: c_int,
     /// The program here has closed the connection.
     sole: bool,
+    /// The program here has read from it since it forked.
+    read: bool,
+    /// Since when something waits that the program here has not read, in nanoseconds; 0: nothing does.
+    since: u64,
     /// The peer has sent all, and the child knows.
     received: bool,
     /// The child has sent all, and the peer knows.
@@ -47,6 +54,10 @@ pub(crate) struct Pumps {
     stack: Option<SocketId>,
     /// Those that have more to move.
     busy: Vec<u32>,
+    /// Those with something that the program here may read, or the child.
+    held: Vec<u32>,
+    /// Threads of the program that wait for the end of a child.
+    waiting: u32,
     /// What is moved lies here meanwhile: threads of the program may have small stacks.
     buffer: Vec<u8>,
 }
@@ -68,6 +79,8 @@ impl Pumps {
             kernel: -1,
             stack: None,
             busy: Vec::new(),
+            held: Vec::new(),
+            waiting: 0,
             buffer: Vec::new(),
         }
     }
@@ -92,6 +105,8 @@ impl Pumps {
             id,
             end: pair.ours,
             sole: false,
+            read: false,
+            since: 0,
             received: false,
             sent: false,
         });
@@ -145,6 +160,34 @@ impl Pumps {
         !mine.is_empty()
     }
 
+    /// The program here reads from the connection.
+    #[inline]
+    pub(crate) fn read(&mut self, id: SocketId) {
+        if self.kernel >= 0 {
+            for pump in self.list.values_mut().filter(|pump| pump.id == id) {
+                (pump.read, pump.since) = (true, 0);
+            }
+        }
+    }
+
+    /// A thread of the program is about to wait for the end of a child, who may read meanwhile. Returns whether there is one with a connection.
+    pub(crate) fn begin_waiting(&mut self) -> bool {
+        let any = self.look_at_all();
+        self.waiting += u32::from(any);
+        any
+    }
+
+    /// Has the next turn look at each. Returns whether there is one.
+    pub(crate) fn look_at_all(&mut self) -> bool {
+        self.busy.extend(self.list.iter().map(|(index, _)| index));
+        self.descriptor().is_some()
+    }
+
+    /// That is over.
+    pub(crate) fn end_waiting(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
     /// Whether a child has the connection.
     pub(crate) fn has(&self, id: SocketId) -> bool {
         self.of(id).next().is_some()
@@ -156,21 +199,29 @@ impl Pumps {
     }
 
     /// Moves what there is to move.
-    pub(crate) fn run(&mut self, context: &mut Context) {
+    pub(crate) fn run(&mut self, context: &mut Context, waiters: &Waiters) {
         if self.descriptor().is_none() {
             return;
         }
         self.buffer.resize(CHUNK, 0);
         let mut due = std::mem::take(&mut self.busy);
+        due.append(&mut self.held);
         self.collect(context, &mut due);
         due.sort_unstable();
         due.dedup();
         for index in due {
-            let pump = self.list.get_mut(index);
-            match pump.map(|pump| pump.run(context, &mut self.buffer)) {
-                Some(Left::More) => self.busy.push(index),
-                Some(Left::Over) => self.remove(context, index),
-                Some(Left::Nothing) | None => {}
+            let Some(pump) = self.list.get_mut(index) else {
+                continue;
+            };
+            let waits = self.waiting > 0 && !waiters.wants(pump.id);
+            let left = pump.run(context, &mut self.buffer, waits);
+            if pump.since > 0 {
+                self.held.push(index);
+            }
+            match left {
+                Left::More => self.busy.push(index),
+                Left::Over => self.remove(context, index),
+                Left::Nothing => {}
             }
         }
     }
@@ -220,10 +271,11 @@ impl Pumps {
 }
 
 impl Pump {
-    fn run(&mut self, context: &mut Context, buffer: &mut [u8]) -> Left {
+    /// `waits`: the program here cannot read, as it waits for a child.
+    fn run(&mut self, context: &mut Context, buffer: &mut [u8], waits: bool) -> Left {
         for _ in 0..ROUNDS {
             let up = self.send(context, buffer);
-            let down = self.receive(context, buffer);
+            let down = self.receive(context, buffer, waits);
             match (up, down) {
                 (Left::Over, _) | (_, Left::Over) => return Left::Over,
                 (Left::Nothing, Left::Nothing) => return Left::Nothing,
@@ -261,11 +313,28 @@ impl Pump {
         }
     }
 
+    /// Whether what has come is for the child: the program here has closed the connection, cannot read, or has not for long.
+    fn is_childs(&mut self, context: &mut Context, waits: bool) -> bool {
+        if self.sole {
+            return true;
+        }
+        if context.ready(self.id, Events::IN).is_empty() {
+            self.since = 0;
+            return false;
+        }
+        let now = wait::now();
+        if self.since == 0 {
+            self.since = now;
+        }
+        waits || (!self.read && now - self.since >= LONG)
+    }
+
     /// From the peer to the child.
-    fn receive(&mut self, context: &mut Context, buffer: &mut [u8]) -> Left {
-        if self.received || !self.sole {
+    fn receive(&mut self, context: &mut Context, buffer: &mut [u8], waits: bool) -> Left {
+        if self.received || !self.is_childs(context, waits) {
             return Left::Nothing;
         }
+        self.since = 0;
         match context.recv(self.id, buffer, RecvFlags::PEEK) {
             Ok(0) => {
                 self.received = true;

@@ -5,8 +5,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
-    pid_t, pollfd, sigset_t, sockaddr, socklen_t, timespec, timeval, uid_t,
+    FILE, epoll_event, fd_set, gid_t, id_t, idtype_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr,
+    nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, sockaddr, socklen_t, timespec,
+    timeval, uid_t,
 };
 
 use crate::inside::{self, Side};
@@ -104,6 +105,11 @@ real! {
     fn freeifaddrs(list: *mut ifaddrs) -> ();
     fn vdprintf(fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, rest: *mut c_void) -> c_int;
+    fn wait(status: *mut c_int) -> pid_t;
+    fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t;
+    fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int;
+    fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t;
+    fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t;
     fn execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn execv(path: *const c_char, words: *const *const c_char) -> c_int;
     fn execvp(file: *const c_char, words: *const *const c_char) -> c_int;

@@ -316,6 +316,18 @@ impl Waiters {
         self.beds.iter().any(wants)
     }
 
+    /// Whether a thread of the program waits for this socket, or may do.
+    pub(crate) fn wants(&self, id: SocketId) -> bool {
+        self.beds.iter().any(|bed| match &bed.want {
+            Some(Want::Socket(own, _)) => *own == id,
+            Some(Want::Epoll(_)) => true,
+            Some(Want::Many { sockets, epolls }) => {
+                !epolls.is_empty() || sockets.iter().any(|(own, _)| *own == id)
+            }
+            Some(Want::Nothing) | None => false,
+        })
+    }
+
     /// Has another drive, if nobody does.
     fn hand_over(&mut self) {
         if self.asleep == 0 || self.is_driven() {

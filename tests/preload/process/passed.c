@@ -3,6 +3,9 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include "common.h"
 
 /* --- peers: of a link that is open come and go, and the numbers are the program's --- */
@@ -140,6 +143,67 @@ static void lost(void)
     need(read(4, text, sizeof text) < 0, "nobody has it");
 }
 
+/* --- cloned: a child that the system call makes, as fork does; copied: by clone(3), which tells the library nothing --- */
+
+static void cloned(void)
+{
+    int fd = listener(8);
+    say("ready");
+    int made = accepted(fd);
+    long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        echo(made);
+        _exit(0);
+    }
+    close(made);
+    waits_for(child);
+}
+
+static int copy(void *made)
+{
+    return write(*(int *)made, "hello", 5) == 5;
+}
+
+static void copied(void)
+{
+    static char stack[1 << 16];
+    int fd = listener(8);
+    say("ready");
+    int made = accepted(fd);
+    waits_for(clone(copy, stack + sizeof stack, SIGCHLD, &made));
+    echo(made);
+}
+
+/* --- waited: who keeps a connection that its child reads, and waits for that one; left: and does something else --- */
+
+static void shared(int waits)
+{
+    int fd = listener(8), status;
+    say("ready");
+    int made = accepted(fd);
+    pid_t child = fork();
+    if (child == 0) {
+        echo(made);
+        _exit(0);
+    }
+    while (!waits && waitpid(child, &status, WNOHANG) == 0)
+        usleep(10000);
+    if (waits)
+        waits_for(child);
+    say("alone");
+    echo(made);
+}
+
+static void waited(void)
+{
+    shared(1);
+}
+
+static void left(void)
+{
+    shared(0);
+}
+
 /* --- sent: a listener that comes in a message --- */
 
 static void send_descriptor(int to, int fd)
@@ -195,6 +259,10 @@ static const struct {
     {"heard", heard},
     {"cleaned", cleaned},
     {"variable", variable},
+    {"cloned", cloned},
+    {"copied", copied},
+    {"waited", waited},
+    {"left", left},
     {"kept", kept},
     {"lost", lost},
     {"sent", sent},

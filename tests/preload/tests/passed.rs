@@ -51,11 +51,19 @@ fn case(site: &Site, name: &str) -> Command {
     command
 }
 
-/// One message there and back.
+/// One message there and back, on a new connection.
 fn exchange(site: &Site) {
+    exchange_on(&mut connect(site));
+}
+
+fn connect(site: &Site) -> TcpStream {
     let connect = || TcpStream::connect_timeout(&at(), PROMPT).unwrap();
-    let mut stream = site.lab().peer().enter(connect);
+    let stream = site.lab().peer().enter(connect);
     stream.set_read_timeout(Some(PROMPT)).unwrap();
+    stream
+}
+
+fn exchange_on(stream: &mut TcpStream) {
     stream.write_all(b"hello").unwrap();
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).unwrap();
@@ -108,11 +116,51 @@ fn a_connection_of_the_program_before_is_told_when_it_is_used() {
     };
     let mut server = Process::start(case(&site, "kept"));
     server.wait_for("ready", PROMPT);
-    let connect = || TcpStream::connect_timeout(&at(), PROMPT).unwrap();
-    let _open = site.lab().peer().enter(connect);
+    let _open = connect(&site);
     let finished = server.finish(WITHIN).must_succeed();
     let told = finished.stderr.matches("descriptor 4 is a connection");
     assert_eq!(told.count(), 1, "{finished:?}");
+}
+
+/// Who keeps a connection that its child reads does not take it away from that one.
+#[test]
+fn a_child_reads_where_its_parent_does_not() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    for name in ["waited", "left"] {
+        let mut server = Process::start(case(&site, name));
+        server.wait_for("ready", PROMPT);
+        let mut stream = connect(&site);
+        exchange_on(&mut stream);
+        // The child has ended: what comes now is the parent's.
+        server.wait_for("alone", PROMPT);
+        exchange_on(&mut stream);
+        let finished = server.finish(WITHIN).must_succeed();
+        assert!(finished.stdout.ends_with("fine\n"), "{name}: {finished:?}");
+    }
+}
+
+/// The system call is seen where the program makes it by the C library; a copy that nobody told of leaves connections to its parent.
+#[test]
+fn children_that_the_system_call_makes_have_what_those_of_fork_have() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    for name in ["cloned", "copied"] {
+        if baseline() && name == "copied" {
+            continue;
+        }
+        let mut server = Process::start(case(&site, name));
+        server.wait_for("ready", PROMPT);
+        exchange(&site);
+        let finished = server.finish(WITHIN).must_succeed();
+        let told = finished
+            .stderr
+            .matches("is a connection of another process's stack")
+            .count();
+        assert_eq!(told, usize::from(name == "copied"), "{finished:?}");
+    }
 }
 
 /// What comes with a peer is the library's, and its numbers are out of the program's way.

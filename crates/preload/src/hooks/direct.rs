@@ -4,7 +4,13 @@ use std::ffi::{c_int, c_long, c_uint};
 
 use super::descriptor::{close, close_range};
 use super::hooks;
-use crate::{real, uring};
+use crate::{fork, real, uring};
+
+/// Whether a call of clone(2) with these flags and this stack makes a process as fork(2) does.
+fn is_fork(flags: c_long, stack: c_long) -> bool {
+    let shared = c_long::from(libc::CLONE_VM | libc::CLONE_FILES);
+    flags & shared == 0 && stack == 0
+}
 
 hooks! {
     /// syscall(2): what takes descriptors away, which leaves their numbers to others, is seen here too, and who makes a ring.
@@ -27,6 +33,11 @@ hooks! {
                     uring::arm();
                     real::syscall(number, a, b, c, d, e, f)
                 }
+                libc::SYS_clone if is_fork(a, b) => {
+                    fork::around(|| real::syscall(number, a, b, c, d, e, f))
+                }
+                #[cfg(target_arch = "x86_64")]
+                libc::SYS_fork => fork::around(|| real::syscall(number, a, b, c, d, e, f)),
                 _ => real::syscall(number, a, b, c, d, e, f),
             }
         }

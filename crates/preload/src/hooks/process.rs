@@ -2,11 +2,14 @@
 
 use std::ffi::{c_char, c_int};
 
-use libc::{gid_t, uid_t};
+use libc::{gid_t, id_t, idtype_t, pid_t, rusage, siginfo_t, uid_t};
+
+use mtcp::posix::call::{errno, set_errno};
 
 use super::hooks;
+use crate::engine::{self, Engine};
 use crate::rights::{self, Header, Sets};
-use crate::{engine, exit, real};
+use crate::{exit, real};
 
 hooks! {
     /// setuid(2).
@@ -77,6 +80,36 @@ hooks! {
         unsafe { real::capset(header, data) }
     }
 
+    /// wait(2).
+    fn wait(status: *mut c_int) -> pid_t {
+        // SAFETY: the same argument.
+        waiting(true, || unsafe { real::wait(status) })
+    }
+
+    /// waitpid(2).
+    fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+        // SAFETY: the same arguments.
+        waiting(options & libc::WNOHANG == 0, || unsafe { real::waitpid(pid, status, options) })
+    }
+
+    /// waitid(2).
+    fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
+        // SAFETY: the same arguments.
+        waiting(options & libc::WNOHANG == 0, || unsafe { real::waitid(kind, id, info, options) })
+    }
+
+    /// wait3(2).
+    fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+        // SAFETY: the same arguments.
+        waiting(options & libc::WNOHANG == 0, || unsafe { real::wait3(status, options, usage) })
+    }
+
+    /// wait4(2).
+    fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+        // SAFETY: the same arguments.
+        waiting(options & libc::WNOHANG == 0, || unsafe { real::wait4(pid, status, options, usage) })
+    }
+
     /// _exit(2).
     fn _exit(status: c_int) -> () {
         exit::finish();
@@ -88,6 +121,31 @@ hooks! {
     fn _Exit(status: c_int) -> () {
         exit::finish();
         real::exit_group(status)
+    }
+}
+
+/// Waits for a child, if the call `blocks`: meanwhile it may read what the program here does not.
+fn waiting(blocks: bool, call: impl FnOnce() -> c_int) -> c_int {
+    let noted = blocks && engine::lock().is_ok_and(|mut engine| engine.begin_waiting());
+    let result = call();
+    if noted {
+        let errno = errno();
+        if let Ok(mut engine) = engine::lock() {
+            engine.pumps.end_waiting();
+        }
+        set_errno(errno);
+    }
+    result
+}
+
+impl Engine {
+    fn begin_waiting(&mut self) -> bool {
+        let waits = !self.is_borrowed() && self.pumps.begin_waiting();
+        if waits {
+            self.turn();
+            self.staged(true);
+        }
+        waits
     }
 }
 

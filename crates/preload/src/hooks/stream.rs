@@ -227,9 +227,11 @@ pub(crate) fn receive(
         drop(engine);
         if found.body == Body::Lost {
             passed::tell_lost(fd);
+            return Err(Errno(libc::ENOTCONN));
         }
         return Ok(kernel());
     };
+    engine.pumps.read(id);
     let known = recv_flags(flags)?;
     let blocking = !found.nonblocking && flags & MSG_DONTWAIT == 0;
     let room: usize = bufs.iter().map(|buf| buf.len()).sum();
@@ -370,6 +372,7 @@ pub(crate) fn transmit(
         drop(engine);
         if found.body == Body::Lost {
             passed::tell_lost(fd);
+            return Err(Errno(libc::ENOTCONN));
         }
         return Ok(kernel());
     };
