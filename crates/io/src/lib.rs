@@ -6,6 +6,7 @@
 pub mod absent;
 pub mod any;
 mod checksum;
+mod claim;
 mod context;
 pub mod fault;
 pub mod loopback;

@@ -9,7 +9,7 @@ use ::io::loopback::LoopPort;
 use ::io::netlink::{self, ReceiveHash};
 use ::io::pcap::PcapFile;
 use ::io::shm::{Exchange, ShmConfig, ShmPort, ShmRole};
-use ::io::tap::{TapConfig, TapPort};
+use ::io::tap::{TapConfig, TapPort, refuse_taken};
 use ::io::xdp::{XdpConfig, XdpPort, XdpPrepared};
 use ::io::{AnyLink, AnyPort};
 use mtcp_core::Arrivals;
@@ -205,7 +205,11 @@ fn links(config: &Config, spec: &IoSpec, prepared: &mut Prepared) -> io::Result<
                 mac: config.mac,
                 ..TapConfig::new(name)
             };
-            let ports = TapPort::open(&tap)?;
+            let mut ports = TapPort::open(&tap)?;
+            if !config.force_address {
+                let ours: Vec<_> = config.addresses.iter().map(|cidr| cidr.addr).collect();
+                refuse_taken(&mut ports, &ours)?;
+            }
             Ok(Links::of(ports))
         }
         // One context: others would each be alone.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop::lab::{KERNEL, KERNEL6, OURS, PEER, PEER6, listening, url};
+use interop::path::{Path, TAP, mtcp};
 use interop::process::{Finished, finish, wait_until};
 use interop::{Family, Gate, Kind, Lab, Process, baseline, programs};
 
@@ -105,6 +106,33 @@ fn an_address_of_another_host_is_refused_unless_it_is_forced() {
         let forced = ["--addr", address.as_str(), "--force-address"];
         listening(serve(&lab, "ours0", &forced)).stop();
     }
+}
+
+/// The TAP interface is on a bridge, with a host behind it.
+#[test]
+fn an_address_of_another_host_is_refused_over_tap_too() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let path = Path::new(1000, 1_000_000);
+    let serve = |more: &[&str]| {
+        let mut command = mtcp(
+            &path.far,
+            &["serve", "/proc", "--io", &format!("tap:{TAP}")],
+        );
+        command.args(["--addr", "10.78.0.1/24"]).args(more);
+        command
+    };
+    let said = refused(serve(&[]));
+    assert!(
+        said.contains("10.78.0.1 is in use by another host on tap0")
+            && said.contains("--force-address"),
+        "{said}"
+    );
+    listening(serve(&["--force-address"])).stop();
 }
 
 /// Has the peer's hardware address change while we send to it; whether the rest still comes.

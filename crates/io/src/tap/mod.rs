@@ -7,7 +7,10 @@
 //! The interface is looked up in the network namespace of the thread that opens it.
 
 mod batch;
+mod probe;
 mod sys;
+
+pub use probe::refuse_taken;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

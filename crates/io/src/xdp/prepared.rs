@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::time::Instant;
 
 use crate::Port as _;
+use crate::claim;
 use crate::context::{error, invalid};
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 use crate::shm::Exchange;
@@ -405,15 +406,7 @@ fn probe(config: &XdpConfig, link: &Link) -> Option<Probe> {
 /// Fails if somebody answered.
 fn refuse_taken(probe: Option<Probe>, link: &Link) -> io::Result<()> {
     let holder = probe.map(Probe::finish).transpose()?.flatten();
-    let Some((address, mac)) = holder else {
-        return Ok(());
-    };
-    let name = &link.name;
-    let text = format!(
-        "address {address} is in use by another host on {name}, {mac}: choose another, or take it all the same with --force-address \
-         (force_address = yes)"
-    );
-    Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+    holder.map_or(Ok(()), |holder| Err(claim::in_use(holder, &link.name)))
 }
 
 /// How an interface gets so many queues, if it can have them.
