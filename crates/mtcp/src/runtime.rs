@@ -317,6 +317,9 @@ fn among_contexts(opened: &link::Opened) -> Result<Option<Arc<Exchange>>, SetupE
 pub(crate) fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
     let allowed = affinity::processors();
     if config.core_list.is_empty() {
+        if let Some(crowd) = crowd(config, allowed.len()) {
+            log::warn!("{crowd}");
+        }
         return Ok(allowed);
     }
     match config.core_list.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -325,6 +328,17 @@ pub(crate) fn processors(config: &Config) -> Result<Vec<usize>, SetupError> {
         ))),
         _ => Ok(config.core_list.clone()),
     }
+}
+
+/// What is wrong if there are fewer processors than contexts.
+fn crowd(config: &Config, there: usize) -> Option<String> {
+    let cores = config.cores;
+    (config.pin && cores > there).then(|| {
+        format!(
+            "num_cores = {cores}, but this process may use {there} processors, which the contexts share: set num_cores = {there}, or 0 for as many \
+             as there are"
+        )
+    })
 }
 
 /// Where the keys of a stack come from.
@@ -436,4 +450,21 @@ pub(crate) fn secret() -> Result<[u8; 32], SetupError> {
             .map_err(|error| SetupError(format!("no random numbers: {error}")))?;
     }
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_contexts_than_processors_are_told() {
+        let config = Config {
+            cores: 8,
+            ..Config::default()
+        };
+        assert_eq!(crowd(&config, 8), None);
+        let said = crowd(&config, 2).unwrap();
+        assert!(said.starts_with("num_cores = 8, but this process may use 2 processors"));
+        assert!(said.contains("set num_cores = 2"), "{said}");
+    }
 }

@@ -162,6 +162,24 @@ fn pools_fit_the_memory_of_a_control_group() {
     assert_eq!(lines.count(), 1, "{said}");
 }
 
+/// It goes on, and serves when the cable is there.
+#[test]
+fn no_carrier_is_told() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = Lab::new(Kind::Afxdp);
+    lab.peer().ip("link set peer0 down");
+    let server = listening(serve(&lab, &[]));
+    lab.peer().ip("link set peer0 up");
+    is_served(&lab);
+    let said = server.stop();
+    let words =
+        "XDP on ours0: no carrier: nothing comes or goes until the cable or the peer is there";
+    let lines = said.stderr.lines().filter(|line| line.contains(words));
+    assert_eq!(lines.count(), 1, "{said}");
+}
+
 /// The set that docs/deployment.md names.
 #[test]
 fn an_ordinary_user_needs_the_capabilities_that_the_docs_name() {
