@@ -78,11 +78,8 @@ static long direct(long number, long first, long second, long third, long fourth
 					 : "=a"(value)
 					 : "a"(number), "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8), "r"(r9)
 					 : "rcx", "r11", "memory");
-	if (value < 0) {
-		errno = -value;
-		return -1;
-	}
-	return value;
+	errno = value < 0 ? -value : errno;
+	return value < 0 ? -1 : value;
 #else
 	return syscall(number, first, second, third, fourth, NULL, 0);
 #endif
@@ -545,5 +542,58 @@ static void closed(void)
 	close(waiting_fd);
 }
 
+/* Numbers that are the same each time. */
+static unsigned dice(unsigned sides)
+{
+	static unsigned long state = 1;
+	state = state * 6364136223846793005 + 1442695040888963407;
+	return (unsigned)(state >> 33) % sides;
+}
+
+static void nonsense(struct io_uring_sqe *entry, const int *fds, char *bytes)
+{
+	static const int operations[] = {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_POLL_ADD, IORING_OP_POLL_REMOVE, IORING_OP_SENDMSG,
+									 IORING_OP_RECVMSG, IORING_OP_ACCEPT, IORING_OP_ASYNC_CANCEL, IORING_OP_CONNECT, IORING_OP_READ, IORING_OP_SEND,
+									 IORING_OP_RECV, IORING_OP_SPLICE, IORING_OP_SHUTDOWN, IORING_OP_EPOLL_CTL, IORING_OP_LINK_TIMEOUT,
+									 IORING_OP_PROVIDE_BUFFERS};
+	unsigned char *all = (unsigned char *)entry;
+	for (size_t i = 0; i < sizeof *entry; i++)
+		all[i] = dice(3) ? 0 : dice(256);
+	entry->opcode = operations[dice(sizeof operations / sizeof *operations)];
+	entry->fd = dice(8) ? fds[dice(3)] : (int)dice(100) + 1000;
+	entry->flags = dice(3) ? 0 : dice(256);
+	entry->user_data = dice(10);
+	/* Somewhere, at the beginning of memory, or beyond its end. */
+	entry->addr = dice(2) ? (unsigned long)bytes : dice(2) ? dice(65536) : 1ul << 63 | dice(1 << 30);
+	entry->len = dice(3) ? entry->len : dice(4096);
+}
+
+/* What leads nowhere does no harm, also to those that come later. */
+static void hostile(void)
+{
+	int fds[3] = {pair(0), pair(1), listener(0, fresh_port())};
+	static char bytes[65536];
+	signal(SIGPIPE, SIG_IGN);
+	open_ring(0);
+	for (int round = 0; round < 200; round++) {
+		for (int i = 0; i < 8; i++) {
+			nonsense(add(0, -1, NULL, 0, 0), fds, bytes);
+			if (!dice(20))
+				ring.array[dice(ENTRIES)] = dice(1u << 31);
+		}
+		enter(0, 0);
+		*ring.done_head = *ring.done_tail;
+	}
+	close_ring();
+	open_ring(0);
+	int fd = pair(2);
+	add(IORING_OP_SEND, fd, "abc", 3, 1);
+	run("sent", 1);
+	close_ring();
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	close(fd);
+}
+
 const struct test rings[] = {{"serving", echoes}, {"many", many},		 {"dialing", dialing},	 {"polled", polled}, {"linked", linked},
-							 {"vectors", vectors}, {"wrong", wrong},	 {"notified", notified}, {"ringed", ringed}, {"provided", provided}, {"closed", closed}, {0}};
+							 {"vectors", vectors}, {"wrong", wrong},	 {"notified", notified}, {"ringed", ringed}, {"provided", provided}, {"closed", closed}, {"hostile", hostile}, {0}};
