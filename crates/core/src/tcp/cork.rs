@@ -10,42 +10,23 @@ use crate::tcp::tcb::Flags;
 /// Longest time that bytes are held back, as on Linux.
 const CEILING: Duration = Duration::from_millis(200);
 
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cork {
-    /// Until when something is held back. `FAR`: nothing is; `ZERO`: it may go, it was held long enough.
-    hold: Instant,
-    /// The last write said that more follows.
-    more: bool,
-}
-
-impl Default for Cork {
-    fn default() -> Self {
-        Self {
-            hold: Instant::FAR,
-            more: false,
-        }
-    }
-}
-
 impl Conn<'_> {
     /// Whether a segment that is not full has to wait. Behind a FIN nothing will follow that could fill it.
     pub fn is_corked(&self) -> bool {
-        let cork = &self.cold.cork;
-        (self.options().cork || cork.more)
-            && cork.hold != Instant::ZERO
+        (self.options().cork || self.cold.more_follows)
+            && self.cold.held_until != Instant::ZERO
             && !self.has(Flags::FIN_QUEUED)
     }
 
     /// A write says whether more follows.
     pub fn expect_more(&mut self, more: bool) {
-        self.cold.cork.more = more;
+        self.cold.more_follows = more;
     }
 
     /// What has been written may go: nothing of it is held back any more.
     pub fn pull_cork(&mut self) {
         if self.has_unsent() {
-            self.cold.cork.hold = Instant::ZERO;
+            self.cold.held_until = Instant::ZERO;
         }
     }
 
@@ -61,20 +42,20 @@ impl Conn<'_> {
 
     /// `transmit` has sent what it may: what is left is held back, if it is corked.
     pub fn note_held(&mut self, now: Instant) {
-        if self.cold.cork.hold == Instant::FAR && !self.is_corked() {
+        if self.cold.held_until == Instant::FAR && !self.is_corked() {
             return;
         }
         if !self.has_unsent() {
-            self.cold.cork.hold = Instant::FAR;
-        } else if self.cold.cork.hold == Instant::FAR {
-            self.cold.cork.hold = now + CEILING;
+            self.cold.held_until = Instant::FAR;
+        } else if self.cold.held_until == Instant::FAR {
+            self.cold.held_until = now + CEILING;
             self.set(Flags::COLD_TIMERS);
             self.wake_at(now + CEILING);
         }
     }
 
     pub fn cork_deadline(&self) -> Instant {
-        let hold = self.cold.cork.hold;
+        let hold = self.cold.held_until;
         if hold == Instant::ZERO {
             Instant::FAR
         } else {

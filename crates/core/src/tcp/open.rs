@@ -13,7 +13,6 @@ use crate::info::State;
 use crate::ip::{HOP_LIMIT, Path};
 use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
-use crate::tcp::cork::Cork;
 use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
@@ -240,7 +239,8 @@ pub(crate) fn cold_with(
         pacing: Pacing::default(),
         autotune: Autotune::new(config, options, now),
         options: opening.options,
-        cork: Cork::default(),
+        held_until: Instant::FAR,
+        more_follows: false,
         tally: Tally::new(now),
         token: opening.token,
         listener: 0,

@@ -14,7 +14,6 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::autotune::Autotune;
 use crate::tcp::challenge::Challenges;
-use crate::tcp::cork::Cork;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::option_sets::SetId;
@@ -233,7 +232,10 @@ pub(crate) struct Cold {
     pub ecn: EcnState,
     pub autotune: Autotune,
     pub options: SetId,
-    pub cork: Cork,
+    /// Until when segments that are not full are held back. `FAR`: none is; `ZERO`: they may go, they were held long enough.
+    pub held_until: Instant,
+    /// The last write said that more follows.
+    pub more_follows: bool,
     pub tally: Tally,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
