@@ -151,7 +151,7 @@ int mtcp_getsockname(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *
 int mtcp_getpeername(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen);
 
 /*
- * Constants, sizes and errors of Linux. SOL_SOCKET: SO_REUSEADDR SO_REUSEPORT SO_LINGER SO_KEEPALIVE SO_RCVBUF SO_SNDBUF SO_RCVLOWAT
+ * Constants, sizes and errors of Linux. SOL_SOCKET: SO_REUSEADDR SO_REUSEPORT SO_LINGER SO_KEEPALIVE SO_OOBINLINE SO_RCVBUF SO_SNDBUF SO_RCVLOWAT
  * SO_RCVTIMEO SO_SNDTIMEO SO_ERROR SO_TYPE SO_PROTOCOL SO_DOMAIN SO_ACCEPTCONN SO_SNDLOWAT SO_INCOMING_CPU SO_MAX_PACING_RATE. IPPROTO_TCP: TCP_NODELAY
  * TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_USER_TIMEOUT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT
  * TCP_WINDOW_CLAMP TCP_NOTSENT_LOWAT TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_CONGESTION TCP_INFO. IPPROTO_IP: IP_TOS IP_TTL IP_MTU
@@ -165,7 +165,7 @@ int mtcp_setsockopt(mctx_t mctx, int sockid, int level, int optname, const void 
 
 int mtcp_setsock_nonblock(mctx_t mctx, int sockid);
 
-/* request: FIONREAD (SIOCINQ), SIOCOUTQ (TIOCOUTQ), SIOCOUTQNSD, FIONBIO, each with an int *. */
+/* request: FIONREAD (SIOCINQ), SIOCOUTQ (TIOCOUTQ), SIOCOUTQNSD, SIOCATMARK, FIONBIO, each with an int *. */
 int mtcp_socket_ioctl(mctx_t mctx, int sockid, int request, void *argp);
 
 /* Two sockets of this context: what is written to pipeid[1] is read from pipeid[0]. */
@@ -175,7 +175,7 @@ int mtcp_pipe(mctx_t mctx, int pipeid[2]);
 
 ssize_t mtcp_read(mctx_t mctx, int sockid, char *buf, size_t len);
 
-/* flags: MSG_PEEK, MSG_DONTWAIT, MSG_WAITALL. */
+/* flags: MSG_PEEK, MSG_DONTWAIT, MSG_WAITALL, MSG_OOB (the urgent byte: EAGAIN when it is announced and not here, EINVAL when there is none). */
 ssize_t mtcp_recv(mctx_t mctx, int sockid, char *buf, size_t len, int flags);
 
 int mtcp_readv(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);
@@ -183,7 +183,7 @@ int mtcp_readv(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);
 /* Never raises SIGPIPE. */
 ssize_t mtcp_write(mctx_t mctx, int sockid, const char *buf, size_t len);
 
-/* flags: MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL. With MSG_MORE what does not fill a segment waits for the next call, 200 ms at most. */
+/* flags: MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_OOB (the last byte is urgent). With MSG_MORE what does not fill a segment waits for the next call, 200 ms at most. */
 ssize_t mtcp_send(mctx_t mctx, int sockid, const char *buf, size_t len, int flags);
 
 /*

@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use libc::{
-    FIONBIO, FIONREAD, MSG_DONTWAIT, MSG_FASTOPEN, MSG_MORE, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL,
-    TIOCOUTQ, iovec, sockaddr, socklen_t,
+    FIONBIO, FIONREAD, MSG_DONTWAIT, MSG_FASTOPEN, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK,
+    MSG_WAITALL, TIOCOUTQ, iovec, sockaddr, socklen_t,
 };
 use mtcp::{Errno, RecvFlags, Result, SendFlags};
 
@@ -15,6 +15,8 @@ use mtcp::posix::memory;
 
 /// linux/sockios.h.
 const SIOCOUTQNSD: u64 = 0x894b;
+/// asm-generic/sockios.h.
+const SIOCATMARK: u64 = 0x8905;
 
 /// A number of bytes as C wants it. No call moves more than [`memory`] lets it, so it fits.
 #[inline]
@@ -57,11 +59,12 @@ pub unsafe extern "C" fn mtcp_recv(
 }
 
 fn recv_flags(flags: c_int) -> Result<RecvFlags> {
-    if flags & !(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL) != 0 {
+    if flags & !(MSG_OOB | MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL) != 0 {
         return Err(Errno::EINVAL);
     }
     let mut known = RecvFlags::empty();
     known.set(RecvFlags::PEEK, flags & MSG_PEEK != 0);
+    known.set(RecvFlags::OOB, flags & MSG_OOB != 0);
     known.set(RecvFlags::DONTWAIT, flags & MSG_DONTWAIT != 0);
     known.set(RecvFlags::WAITALL, flags & MSG_WAITALL != 0);
     Ok(known)
@@ -140,10 +143,11 @@ pub unsafe extern "C" fn mtcp_sendto(
 }
 
 fn send_flags(flags: c_int) -> Result<SendFlags> {
-    if flags & !(MSG_DONTWAIT | MSG_FASTOPEN | MSG_MORE | MSG_NOSIGNAL) != 0 {
+    if flags & !(MSG_OOB | MSG_DONTWAIT | MSG_FASTOPEN | MSG_MORE | MSG_NOSIGNAL) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let mut known = SendFlags::empty();
+    known.set(SendFlags::OOB, flags & MSG_OOB != 0);
     known.set(SendFlags::DONTWAIT, flags & MSG_DONTWAIT != 0);
     known.set(SendFlags::MORE, flags & MSG_MORE != 0);
     known.set(SendFlags::FASTOPEN, flags & MSG_FASTOPEN != 0);
@@ -210,6 +214,11 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
                     let bytes = if all { unacked } else { not_sent };
                     // SAFETY: an int, says the header.
                     unsafe { memory::store(argp, c_int::try_from(bytes).unwrap_or(c_int::MAX)) }
+                }
+                SIOCATMARK => {
+                    let is_there = inner.context.at_mark(id)?;
+                    // SAFETY: an int, says the header.
+                    unsafe { memory::store(argp, is_there.into()) }
                 }
                 FIONBIO => {
                     // SAFETY: an int, says the header.

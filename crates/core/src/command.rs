@@ -164,6 +164,8 @@ pub enum Command {
     Send(ConnId),
     /// The same, and more will follow soon: what does not fill a segment waits for it, 200 ms at most (MSG_MORE). Replies `Done`.
     SendMore(ConnId),
+    /// The same, and what was written up to this index of the send stream is urgent (MSG_OOB). Replies `Done`.
+    SendUrgent(ConnId, u32),
     /// Acknowledge without delay what has come, and the next few segments (TCP_QUICKACK on). Replies `Done`.
     QuickAck(ConnId),
     /// Send what has been written and is held back by MSG_MORE or TCP_CORK (TCP_NODELAY set when it was set already). Replies `Done`.

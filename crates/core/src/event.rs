@@ -25,6 +25,8 @@ bitflags! {
         const CLOSED = 1 << 5;
         /// All that was written has been acknowledged, FIN included, after `Shutdown` (for SO_LINGER waits).
         const DRAINED = 1 << 6;
+        /// The peer has announced urgent data (RFC 9293 §3.8.5): see `AppStreams::urgent`.
+        const URGENT = 1 << 7;
     }
 }
 

@@ -47,7 +47,7 @@ pub use flow::FlowKey;
 pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ip::link_local;
-pub use ring::stream::{AppStreams, Status};
+pub use ring::stream::{AppStreams, Status, Urgent};
 pub use stack::{Stack, Undelivered, Usage};
 pub use tcp::Acks;
 pub use testament::Testament;

@@ -104,6 +104,8 @@ pub struct Context {
     pub(crate) attended: bool,
     /// Whether waits look before they sleep.
     gathering: Gathering,
+    /// Sockets with news of urgent data, if somebody wants to know.
+    pub(crate) urgent: Option<Vec<SocketId>>,
     /// The loss of the link has been told to the epoll instances.
     down: bool,
     not_sync: PhantomData<Cell<()>>,
@@ -138,6 +140,7 @@ impl Context {
             ahead: 0,
             allowance: 0,
             attended: false,
+            urgent: None,
             gathering: Gathering::default(),
             down: false,
             not_sync: PhantomData,
@@ -453,6 +456,9 @@ impl Context {
         {
             socket.flags |= Flags::DRAINED;
         }
+        if ready.contains(Ready::URGENT) {
+            self.note_urgent(id);
+        }
         let mut edges = edges(ready);
         // As on Linux, too little to read wakes nobody.
         if edges != Events::all() && !self.is_worth_reading(id, conn) {
@@ -512,7 +518,10 @@ impl Context {
 fn edges(ready: Ready) -> Events {
     let mut edges = Events::empty();
     if ready.contains(Ready::READABLE) {
-        edges |= Events::IN | Events::RDNORM;
+        edges |= Events::IN | Events::RDNORM | Events::PRI;
+    }
+    if ready.contains(Ready::URGENT) {
+        edges |= Events::PRI;
     }
     if ready.contains(Ready::WRITABLE) {
         edges |= Events::OUT | Events::WRNORM;

@@ -83,7 +83,8 @@ fn document() -> String {
 }
 
 /// Options whose effect takes a script to be seen.
-const BY_SCRIPT: [(&str, &str); 6] = [
+const BY_SCRIPT: [(&str, &str); 7] = [
+    ("SO_OOBINLINE", "urgent/in_line.pkt"),
     ("TCP_CONGESTION", "sockets/congestion_reno.pkt"),
     ("TCP_FASTOPEN", "fastopen/server.pkt"),
     ("TCP_FASTOPEN_CONNECT", "fastopen/connect_option.pkt"),

@@ -228,6 +228,7 @@ impl Engine {
             let mtcp = prepared.open()?;
             let mut context = mtcp.context(0)?;
             context.look_when_asked();
+            context.tell_urgent();
             // SAFETY: makes a socket; no memory is involved.
             let blank =
                 unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };

@@ -27,6 +27,7 @@ mod lock;
 mod log;
 mod ourselves;
 mod owed;
+mod owner;
 mod passed;
 mod private;
 mod pump;

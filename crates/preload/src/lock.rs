@@ -133,18 +133,18 @@ impl<T: Shared> Lock<T> {
         }
     }
 
-    /// Gives it back, and does what is left.
+    /// Gives it back. Returns what is left to do, when the thread is where it was before.
     ///
     /// # Safety
     /// As for [`held`](Self::held).
-    unsafe fn give_back(&self) {
+    unsafe fn give_back(&self) -> T::After {
         // SAFETY: the caller's promise.
         let after = unsafe { &mut *self.value.get() }.part(self.is_wanted());
         self.owner.store(0, Ordering::Relaxed);
         if self.word.swap(FREE, Ordering::Release) == WANTED {
             self.futex(libc::FUTEX_WAKE, 1);
         }
-        drop(after);
+        after
     }
 
     /// Makes the lock anew, in the child of a `fork` whose parent had it.
@@ -170,8 +170,9 @@ impl<T: Shared> Guard<'_, T> {
     /// Runs `sleep` without the lock. Handlers that run meanwhile are in the program.
     pub(crate) fn unlocked<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         // SAFETY: this thread has it, and `&mut self` says that nothing refers to the value.
-        unsafe { self.lock.give_back() };
+        let after = unsafe { self.lock.give_back() };
         inside::go(self.from);
+        drop(after);
         let result = sleep();
         inside::go(Side::Library);
         // It was ours before, so it is not a deadlock now.
@@ -199,8 +200,9 @@ impl<T: Shared> DerefMut for Guard<'_, T> {
 impl<T: Shared> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the guard says that this thread has the lock.
-        unsafe { self.lock.give_back() };
+        let after = unsafe { self.lock.give_back() };
         inside::go(self.from);
+        drop(after);
     }
 }
 

@@ -15,8 +15,6 @@ pub(crate) enum Unsupported {
     Option,
     Flags,
     Async,
-    /// Of out-of-band data.
-    Urgent,
     /// What io_uring has.
     Ring,
 }

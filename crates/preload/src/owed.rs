@@ -2,19 +2,19 @@
 
 use crate::engine::{self, Engine};
 use crate::lock::Shared;
-use crate::wait::Rings;
+use crate::owner::After;
 
 /// How many calls may leave what they staged to the next.
 const MOST_OWED: u32 = 16;
 
 impl Shared for Engine {
-    type After = Rings;
+    type After = After;
 
-    fn part(&mut self, is_wanted: bool) -> Rings {
+    fn part(&mut self, is_wanted: bool) -> After {
         if self.owed > 0 && !(is_wanted && self.owed < MOST_OWED) {
             self.hand_out();
         }
-        self.waiters.take_rings()
+        self.after()
     }
 }
 

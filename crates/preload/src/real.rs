@@ -98,6 +98,7 @@ real! {
     fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
+    fn sockatmark(fd: c_int) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fileno(file: *mut FILE) -> c_int;
     fn fileno_unlocked(file: *mut FILE) -> c_int;

@@ -9,6 +9,7 @@ use mtcp::posix::options;
 use mtcp::{Context, Domain, Result, SocketId};
 
 use crate::log::{Unsupported, unsupported};
+use crate::owner::Owner;
 
 /// What a socket has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,6 @@ impl Saved {
     /// The stack does what it says in any case, or it is about other sockets than those of TCP.
     fn goes_without_saying(&self) -> bool {
         match (self.level, self.name) {
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => self.value.iter().any(|byte| *byte != 0),
             // Bytes that are sent have no priority on a link without queues; ports are chosen late.
             (libc::SOL_SOCKET, libc::SO_PRIORITY | libc::SO_BROADCAST)
             | (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT) => true,
@@ -76,6 +76,8 @@ pub(crate) struct Socket {
     /// What `bind` said, with the port that the kernel chose.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) body: Body,
+    /// Who hears of urgent data.
+    pub(crate) owner: Owner,
     /// The process that this one was forked by had it, too.
     pub(crate) inherited: bool,
     /// A process that this one forked had it, too.
@@ -97,6 +99,7 @@ impl Socket {
             status: 0,
             local: None,
             body,
+            owner: Owner::NOBODY,
             inherited: false,
             shared: false,
             recv_timeout: None,

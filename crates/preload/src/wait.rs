@@ -92,7 +92,7 @@ impl Rings {
         }
     }
 
-    fn ring(&mut self) {
+    pub(crate) fn ring(&mut self) {
         for bell in self.bells.iter().take(self.count) {
             let one = 1u64;
             // SAFETY: 8 bytes are there.

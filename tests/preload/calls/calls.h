@@ -32,7 +32,7 @@ struct test {
 };
 
 extern const struct test connecting[], accepting[], data[], messages[], closing[], descriptors[], processes[], waiting[], epolling[],
-	options[], effects[], threads[], rings[];
+	options[], effects[], threads[], rings[], urgent[];
 
 /* Longest that anything here may take, milliseconds. */
 enum { PATIENCE = 10000 };
@@ -51,6 +51,8 @@ int descriptor(const char *what, int fd);
 void holds(const char *what, int condition);
 /* Names of poll(2) or epoll(7) events, which have the same values. */
 void events(const char *what, long ready, uint32_t set);
+/* Polls one descriptor, and names what it has. */
+void poll_shows(const char *what, struct pollfd *one, int timeout);
 /* The value of an option as an int. */
 void option(const char *what, int fd, int level, int name);
 /* Ends the program because the test itself cannot go on. */

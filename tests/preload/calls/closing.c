@@ -6,7 +6,7 @@ static unsigned char buffer[1 << 16];
 static void look(const char *what, int fd)
 {
 	struct pollfd one = {.fd = fd, .events = POLLIN | POLLOUT | POLLRDHUP | POLLPRI};
-	events(what, poll(&one, 1, 0), one.revents);
+	poll_shows(what, &one, 0);
 }
 
 static void peer_closes(void)

@@ -91,7 +91,7 @@ static void unanswered(void)
 	result("connect", connect(fd, at(&nowhere, 80), address_length));
 	result("connect again", connect(fd, at(&nowhere, 80), address_length));
 	struct pollfd one = {.fd = fd, .events = POLLIN | POLLOUT};
-	events("poll", poll(&one, 1, 20), one.revents);
+	poll_shows("poll", &one, 20);
 	result("read", read(fd, &byte, 1));
 	result("read nothing", read(fd, &byte, 0));
 	result("receive nothing", recv(fd, &byte, 0, 0));
@@ -100,6 +100,48 @@ static void unanswered(void)
 	result("getpeername", getpeername(fd, at(&ours, 0), &(socklen_t){sizeof ours}));
 	result("shutdown", shutdown(fd, SHUT_WR));
 	close(fd);
+}
+
+/* shutdown while the handshake goes on ends that (as AF_UNSPEC does), and the socket may connect again. */
+static void given_up(void)
+{
+	static const int ways[] = {SHUT_RD, SHUT_WR, SHUT_RDWR};
+	struct sockaddr_storage nowhere = theirs;
+	char byte;
+	if (nowhere.ss_family == AF_INET)
+		((struct sockaddr_in *)&nowhere)->sin_addr.s_addr ^= htonl(0x70);
+	else
+		((struct sockaddr_in6 *)&nowhere)->sin6_addr.s6_addr[15] ^= 0x70;
+	for (int i = 0; i < 3; i++) {
+		int fd = tcp(SOCK_NONBLOCK), epoll = epoll_create1(0), port = fresh_port();
+		struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP};
+		struct pollfd one = {.fd = fd, .events = POLLIN | POLLOUT | POLLRDHUP};
+		result("connect", connect(fd, at(&nowhere, 80), address_length));
+		result("epoll_ctl", epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+		result("epoll_wait", epoll_wait(epoll, &event, 1, 0));
+		result("shutdown", shutdown(fd, ways[i]));
+		long ready = epoll_wait(epoll, &event, 1, PATIENCE);
+		events("epoll_wait", ready, event.events);
+		poll_shows("poll", &one, 0);
+		if (i == 0)
+			option("SO_ERROR", fd, SOL_SOCKET, SO_ERROR);
+		if (i == 1)
+			result("read", read(fd, &byte, 1));
+		if (i == 2)
+			result("write", send(fd, "x", 1, MSG_NOSIGNAL));
+		poll_shows("poll", &one, 0);
+		option("SO_ERROR", fd, SOL_SOCKET, SO_ERROR);
+		result("read", read(fd, &byte, 1));
+		result("write", send(fd, "x", 1, MSG_NOSIGNAL));
+		result("getpeername", getpeername(fd, at(&ours, 0), &(socklen_t){sizeof ours}));
+		peer("listen %d", port);
+		set_blocking(fd, 1);
+		result("connect to somebody", connect(fd, at(&theirs, port), address_length));
+		result("peer accepts", peer("accept 0"));
+		result("write", write(fd, "x", 1));
+		close(epoll);
+		close(fd);
+	}
 }
 
 static void limited(void)
@@ -148,7 +190,7 @@ static void not_connected(void)
 	result("write", send(fd, "x", 1, MSG_NOSIGNAL));
 	result("shutdown", shutdown(fd, SHUT_RDWR));
 	struct pollfd one = {.fd = fd, .events = POLLIN | POLLOUT | POLLRDHUP};
-	events("poll", poll(&one, 1, 0), one.revents);
+	poll_shows("poll", &one, 0);
 	result("accept", accept(fd, NULL, NULL));
 	close(fd);
 	result("read when closed", read(fd, &byte, 1));
@@ -255,6 +297,7 @@ const struct test connecting[] = {{"kinds", kinds},
 								  {"to nobody without waiting", to_nobody_without_waiting},
 								  {"without waiting", without_waiting},
 								  {"unanswered", unanswered},
+								  {"given up", given_up},
 								  {"limited", limited},
 								  {"interrupted", interrupted},
 								  {"not connected", not_connected},

@@ -166,7 +166,7 @@ static void send_buffer(void)
 static void look(const char *what, int fd, int set)
 {
 	struct pollfd one = {.fd = fd, .events = set};
-	events(what, poll(&one, 1, 0), one.revents);
+	poll_shows(what, &one, 0);
 }
 
 static void receive_low_water(void)

@@ -66,13 +66,13 @@ static long accept_one(struct slot *slot)
 	return 0;
 }
 
-static long send_some(struct slot *slot, long count)
+static long send_some(struct slot *slot, long count, int flags)
 {
 	unsigned char chunk[4096];
 	for (long left = count; left > 0;) {
 		long part = left < (long)sizeof chunk ? left : (long)sizeof chunk;
 		fill(chunk, slot->sent, part);
-		ssize_t sent = send(slot->fd, chunk, part, MSG_NOSIGNAL);
+		ssize_t sent = send(slot->fd, chunk, part, MSG_NOSIGNAL | flags);
 		if (sent == -1)
 			return status(-1);
 		slot->sent += sent;
@@ -99,6 +99,16 @@ static long receive_some(struct slot *slot, long count, int verified)
 		total += got;
 	}
 	return total;
+}
+
+/* The urgent byte, when it is there. */
+static long take_urgent(struct slot *slot)
+{
+	unsigned char byte;
+	struct pollfd one = {.fd = slot->fd, .events = POLLPRI};
+	if (poll(&one, 1, PATIENCE) != 1)
+		return -ETIMEDOUT;
+	return recv(slot->fd, &byte, 1, MSG_OOB) == 1 ? byte : status(-1);
 }
 
 static long reset(struct slot *slot)
@@ -141,10 +151,17 @@ static long error_of(struct slot *slot)
 	return -value;
 }
 
-static long clear(void)
+/* Until what runs on threads is done. */
+static long join(void)
 {
 	while (__atomic_load_n(&running, __ATOMIC_SEQ_CST) > 0)
 		usleep(1000);
+	return 0;
+}
+
+static long clear(void)
+{
+	join();
 	drop(&listening);
 	for (int i = 0; i < SLOTS; i++)
 		drop(&slots[i].fd);
@@ -190,7 +207,11 @@ static long obey(char *line)
 	if (!strcmp(verb, "accept"))
 		return accept_one(slot);
 	if (!strcmp(verb, "send"))
-		return send_some(slot, second);
+		return send_some(slot, second, 0);
+	if (!strcmp(verb, "urgent"))
+		return send_some(slot, second, MSG_OOB);
+	if (!strcmp(verb, "oob"))
+		return take_urgent(slot);
 	if (!strcmp(verb, "receive"))
 		return receive_some(slot, second, 1);
 	if (!strcmp(verb, "drain"))
@@ -209,6 +230,8 @@ static long obey(char *line)
 		return window_of(slot->fd);
 	if (!strcmp(verb, "error"))
 		return error_of(slot);
+	if (!strcmp(verb, "join"))
+		return join();
 	if (!strcmp(verb, "clear"))
 		return clear();
 	if (!strcmp(verb, "close")) {

@@ -67,6 +67,12 @@ void events(const char *what, long ready, uint32_t set)
 	say(what, "%ld%s", ready, text);
 }
 
+void poll_shows(const char *what, struct pollfd *one, int timeout)
+{
+	long ready = poll(one, 1, timeout);
+	events(what, ready, one->revents);
+}
+
 void option(const char *what, int fd, int level, int name)
 {
 	int value = 0;

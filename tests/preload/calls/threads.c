@@ -102,6 +102,30 @@ static void woken_by_shutdown(void)
 	close(waiting_fd);
 }
 
+static void *connect_to_nobody(void *argument)
+{
+	struct work *work = argument;
+	struct sockaddr_storage nowhere = theirs;
+	if (nowhere.ss_family == AF_INET)
+		((struct sockaddr_in *)&nowhere)->sin_addr.s_addr ^= htonl(0x70);
+	else
+		((struct sockaddr_in6 *)&nowhere)->sin6_addr.s6_addr[15] ^= 0x70;
+	work->value = connect(work->fd, (struct sockaddr *)at(&nowhere, 80), address_length);
+	work->error = errno;
+	return NULL;
+}
+
+static void connect_ended_by_shutdown(void)
+{
+	int fd = tcp(0);
+	struct work client = {.fd = fd};
+	pthread_t connecting_thread = start(connect_to_nobody, &client);
+	usleep(50000);
+	result("shutdown", shutdown(fd, SHUT_RDWR));
+	ended("connect", connecting_thread, &client);
+	close(fd);
+}
+
 static void several_accept(void)
 {
 	enum { MANY = 4 };
@@ -224,6 +248,7 @@ static void passed_on(void)
 
 const struct test threads[] = {{"one reads, one writes", one_reads_one_writes},
 							   {"woken by shutdown", woken_by_shutdown},
+							   {"connect ended by shutdown", connect_ended_by_shutdown},
 							   {"several accept", several_accept},
 							   {"several wait", several_wait},
 							   {"added while waiting", added_while_waiting},

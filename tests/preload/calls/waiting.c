@@ -10,7 +10,7 @@ static unsigned char buffer[4096];
 static void look(const char *what, int fd, int wanted, int timeout)
 {
 	struct pollfd one = {.fd = fd, .events = wanted};
-	events(what, poll(&one, 1, timeout), one.revents);
+	poll_shows(what, &one, timeout);
 }
 
 static void with_poll(void)

@@ -332,21 +332,6 @@ static void lingering(void)
     need(now() - start >= 1900 && now() - start < 5000, "close where nobody answers");
 }
 
-/* --- urgent: out-of-band data is refused, or as in the kernel --- */
-
-static void urgent(void)
-{
-    int first = listener(8);
-    struct pollfd wait = {first, POLLIN, 0};
-    char text[8];
-    poll(&wait, 1, 0);
-    say("ready");
-    int fd = accepted(first);
-    need(recv(fd, text, 1, MSG_OOB) < 0 && errno == EOPNOTSUPP, "recv MSG_OOB");
-    need(send(fd, "x", 1, MSG_OOB) < 0 && errno == EOPNOTSUPP, "send MSG_OOB");
-    need(recv(fd, text, 5, MSG_WAITALL) == 5 && memcmp(text, "ab!cd", 5) == 0, "in line");
-}
-
 /* --- before: what is said before connect holds afterwards, or is refused --- */
 
 static int same(int fd, int level, int name, int wanted)
@@ -501,7 +486,6 @@ static const struct {
     {"became", became},     {"promised", promised},
     {"numbers", numbers},
     {"lingering", lingering},
-    {"urgent", urgent},
     {"before", before},
 };
 

@@ -113,4 +113,5 @@ groups! {
     effects but [];
     threads but [];
     rings but [];
+    urgent but [];
 }

@@ -14,7 +14,6 @@ use applications::site::{WITHIN, spell, succeed};
 use applications::{Family, Process, Site, baseline};
 use interop::process::{Finished, PROMPT};
 use interop::programs;
-use rustix::net::SendFlags;
 use rustix::process::Signal;
 
 const PORT: u16 = 7000;
@@ -209,7 +208,6 @@ fn close_lingers_until_the_peer_has_everything() {
     assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
 }
 
-/// Urgent data of a peer stays in the stream (RFC 6093), and who asks for it apart hears that there is none, in one line.
 #[test]
 fn io_uring_is_served_in_one_process_and_refused_where_nobody_serves_it() {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
@@ -257,28 +255,6 @@ fn a_server_of_liburing_is_served() {
         }
     });
     server.kill();
-}
-
-#[test]
-fn urgent_data_is_in_line_and_asking_for_it_apart_is_refused() {
-    let Some(site) = Site::new(&["cc"]) else {
-        return;
-    };
-    if baseline() {
-        return;
-    }
-    let server = start(case(&site, "urgent"));
-    let mut stream = connect(&site);
-    stream.write_all(b"ab").unwrap();
-    rustix::net::send(&stream, b"!", SendFlags::OOB).unwrap();
-    stream.write_all(b"cd").unwrap();
-    let finished = server.finish(WITHIN).must_succeed();
-    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
-    let told = finished
-        .stderr
-        .lines()
-        .filter(|line| line.contains("MSG_OOB"));
-    assert_eq!(told.count(), 1, "{finished:?}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use applications::site::{spell, succeed};
+use applications::site::{WITHIN, spell, succeed};
 use applications::web::{Web, judge_wrk, published};
-use applications::{Family, url};
+use applications::{Family, Process, Site, url};
 use interop::programs;
 
 fn program(name: &str) -> String {
@@ -68,4 +68,28 @@ fn python_asyncio() {
         ..Web::default()
     };
     web.exercise(&site);
+}
+
+/// Urgent data interrupts a server and a client, Python's on our end and on the peer's kernel.
+#[test]
+fn python_urgent() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let script = program("urgent.py");
+    let words = |rest: String| format!("/usr/bin/python3 {script} {rest}");
+    for family in Family::BOTH {
+        let serve = words("serve 23".to_owned());
+        let server = site.start_ours(site.ours(&serve), 23);
+        succeed(site.peer(&words(format!("call {} 23", family.ours()))));
+        fine(server);
+        let server = site.start_peer(site.peer(&serve), 23);
+        succeed(site.ours(&words(format!("call {} 23", family.peer()))));
+        fine(server);
+    }
+}
+
+fn fine(server: Process) {
+    let finished = server.finish(WITHIN).must_succeed();
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
 }

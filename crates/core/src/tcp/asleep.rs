@@ -165,6 +165,8 @@ impl Cold {
         self.sacked = RangeSet::default();
         self.tail.end = self.iss;
         self.small_end = self.iss;
+        self.is_urgent &= self.snd_up > una;
+        self.snd_up = self.iss;
         self.departed.most = 0;
         self.rate.newest = None;
         self.listener = 0;

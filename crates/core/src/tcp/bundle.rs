@@ -49,7 +49,7 @@ impl Conn<'_> {
     pub fn bundle(&self, plan: Plan, available: u32, usable: u32) -> Plan {
         let most = self.bundle_limit();
         let cut = plan.len;
-        if most < 2 * cut || self.has(UNFIT) {
+        if most < 2 * cut || self.has(UNFIT) || self.has_urgent() {
             return plan;
         }
         let congestion = self.hot.window.cwnd.saturating_sub(self.pipe());

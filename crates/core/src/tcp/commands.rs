@@ -72,6 +72,7 @@ impl Tcp {
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
             Command::Send(id) => self.done(now, id, |conn| conn.on_send(false)),
             Command::SendMore(id) => self.done(now, id, |conn| conn.on_send(true)),
+            Command::SendUrgent(id, end) => self.done(now, id, |conn| conn.send_urgent(end)),
             Command::QuickAck(id) => self.tell(now, id, |conn| conn.acknowledge_quickly()),
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),
             Command::Received(id) => self.tell(now, id, |conn| conn.on_received(now)),
@@ -391,7 +392,7 @@ impl Tcp {
 
 impl Conn<'_> {
     /// SEND: the bytes are in the stream already.
-    fn on_send(&mut self, more: bool) -> Result<(), Error> {
+    pub fn on_send(&mut self, more: bool) -> Result<(), Error> {
         match self.hot.state {
             State::Closed | State::Listen | State::TimeWait => Err(Error::NotConnected),
             _ if self.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),

@@ -112,7 +112,7 @@ pub(crate) fn send_segment(
 impl Conn<'_> {
     /// The header of a planned segment, to a place that is as it is by default: it is too large to be moved around. From here on the window
     /// in it is on offer.
-    #[inline]
+    #[inline(always)]
     pub fn fill_header(&mut self, now: Instant, plan: &Plan, header: &mut TcpHeader) {
         let is_syn = plan.kind == Kind::Syn;
         let window = if is_syn {

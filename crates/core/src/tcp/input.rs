@@ -376,9 +376,7 @@ impl Tcp {
 }
 
 impl Conn<'_> {
-    /// RFC 9293 §3.10.7.4, "Otherwise". (Security and urgent data, third and sixth, have no effect: the one is not used by anybody, the
-    /// other is delivered in line.)
-    /// RFC 9293 MUST-31.
+    /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
     pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         self.tally_arrival(seg);
         if self.is_predicted(seg) {
@@ -389,6 +387,7 @@ impl Conn<'_> {
         self.check_rst(now, seg)?;
         self.check_syn(now, seg)?;
         self.process_ack(now, seg)?;
+        self.process_urgent(seg);
         self.process_data(now, seg)?;
         self.process_fin(seg)
     }

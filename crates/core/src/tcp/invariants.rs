@@ -25,6 +25,12 @@ impl Conn<'_> {
         assert!(hot.snd_una <= hot.snd_nxt, "more acknowledged than sent");
         assert!(!hot.flags.contains(Flags::RECOVERY | Flags::LOSS));
         assert!(self.pipe() <= hot.flight(), "more in the network than sent");
+        if self.has_urgent() {
+            assert!(
+                self.cold.snd_up <= self.stream_end(),
+                "urgent, but not written"
+            );
+        }
         if let Some(log) = self.sent_log() {
             let logged = (log.start(), log.end());
             assert_eq!(logged, (hot.snd_una, hot.snd_nxt), "the log of the flight");

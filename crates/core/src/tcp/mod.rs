@@ -70,6 +70,7 @@ mod time_wait;
 mod timers;
 mod transmit;
 mod unsent;
+mod urgent;
 mod usual;
 mod window;
 

@@ -208,6 +208,8 @@ pub(crate) fn cold_with(
         path: marked(opening.path, options),
         last_sent: now,
         small_end: opening.start.iss,
+        snd_up: opening.start.iss,
+        is_urgent: false,
         fill: Fill::default(),
         una_since: now,
         blocked_since: now,

@@ -285,7 +285,9 @@ impl Conn<'_> {
     pub fn may_send_small(&self) -> bool {
         // Nothing will follow a FIN that the bytes before it could join.
         let no_delay = self.has(Flags::NODELAY | Flags::FIN_QUEUED);
-        !self.is_corked() && (no_delay || !self.has_small_in_flight())
+        let waits = self.is_corked() || (!no_delay && self.has_small_in_flight());
+        // As on Linux, urgent data never does.
+        !waits || self.has_urgent()
     }
 
     fn has_small_in_flight(&self) -> bool {

@@ -46,6 +46,8 @@ pub(crate) struct Segment<'a> {
     /// ECN field of the packet.
     pub ecn: Ecn,
     pub payload: &'a [u8],
+    /// All of it.
+    bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
@@ -83,7 +85,13 @@ impl<'a> Segment<'a> {
             options,
             ecn: datagram.ecn,
             payload,
+            bytes,
         })
+    }
+
+    /// The urgent pointer, which counts with URG. Read where it does, which is rare.
+    pub fn urgent_pointer(&self) -> u16 {
+        TcpHeader::split(self.bytes).map_or(0, |(header, ..)| header.urgent)
     }
 
     pub fn has(&self, flags: TcpFlags) -> bool {

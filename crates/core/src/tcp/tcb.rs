@@ -180,6 +180,10 @@ pub(crate) struct Cold {
     pub last_sent: Instant,
     /// Behind the last segment that was sent and was not full: SND.SML of Minshall's variant of Nagle's algorithm.
     pub small_end: SeqNumber,
+    /// SND.UP; counts with `is_urgent`: urgent data may be unacknowledged.
+    pub snd_up: SeqNumber,
+    pub is_urgent: bool,
+
     /// When new data was last sent.
     pub fill: Fill,
     /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.

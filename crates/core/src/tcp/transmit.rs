@@ -297,13 +297,43 @@ impl Conn<'_> {
         Sent::Yes
     }
 
-    fn send(&mut self, now: Instant, mut plan: Plan, sink: &mut impl FrameSink) -> Sent {
-        let mac = match self.resolve(now) {
-            Ok(mac) => mac,
-            Err(sent) => return sent,
-        };
+    fn send(&mut self, now: Instant, plan: Plan, sink: &mut impl FrameSink) -> Sent {
+        match self.resolve(now) {
+            Ok(mac) if self.cold.is_urgent => self.send_urgently(now, plan, mac, sink),
+            Ok(mac) => self.send_to(now, plan, mac, None, sink),
+            Err(sent) => sent,
+        }
+    }
+
+    /// Urgent data may be unacknowledged.
+    #[cold]
+    #[inline(never)]
+    fn send_urgently(
+        &mut self,
+        now: Instant,
+        plan: Plan,
+        mac: MacAddr,
+        sink: &mut impl FrameSink,
+    ) -> Sent {
+        let urgent = self.urgent_pointer(plan.seq);
+        self.send_to(now, plan, mac, urgent, sink)
+    }
+
+    #[inline(always)]
+    fn send_to(
+        &mut self,
+        now: Instant,
+        mut plan: Plan,
+        mac: MacAddr,
+        urgent: Option<u16>,
+        sink: &mut impl FrameSink,
+    ) -> Sent {
         let mut header = TcpHeader::default();
         self.fill_header(now, &plan, &mut header);
+        if let Some(pointer) = urgent {
+            header.flags |= TcpFlags::URG;
+            header.urgent = pointer;
+        }
         let interface = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(interface);
         // RFC 9293 MUST-45.

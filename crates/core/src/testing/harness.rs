@@ -369,6 +369,7 @@ impl Harness {
         if let Some(window) = wanted.window {
             assert_eq!(header.window, window, "window of {shown}");
         }
+        assert_eq!(header.urgent, wanted.urgent, "urgent pointer of {shown}");
         match &wanted.payload {
             Payload::Empty => assert_eq!(payload.len(), 0, "payload of {shown}"),
             Payload::Len(len) => assert_eq!(payload.len(), *len, "payload of {shown}"),

@@ -15,6 +15,7 @@ pub struct Seg {
     pub(super) seq: Option<u32>,
     pub(super) ack: Option<u32>,
     pub(super) window: Option<u16>,
+    pub(super) urgent: u16,
     pub(super) payload: Payload,
     pub(super) mss: Option<u16>,
     pub(super) wscale: Option<u8>,
@@ -66,6 +67,12 @@ impl Seg {
     /// RST.
     pub fn rst(self) -> Self {
         self.flag(TcpFlags::RST)
+    }
+
+    /// URG, and the urgent pointer.
+    pub fn urg(mut self, pointer: u16) -> Self {
+        self.urgent = pointer;
+        self.flag(TcpFlags::URG)
     }
 
     /// ECE.
@@ -205,6 +212,7 @@ impl Seg {
             ack: self.ack.map_or(SeqNumber(0), |ack| them + ack),
             flags: self.flags,
             window: self.window.unwrap_or(0),
+            urgent: self.urgent,
             options: TcpOptions {
                 mss: self.mss,
                 window_scale: self.wscale,

@@ -22,7 +22,7 @@ bitflags! {
     pub struct Events: u32 {
         /// Readable, or a connection waits for `accept`.
         const IN = 0x001;
-        /// Urgent data (never delivered: TCP urgent data is read in line, RFC 6093).
+        /// An urgent byte has come, and reading has not passed it.
         const PRI = 0x002;
         /// Writable, or connected.
         const OUT = 0x004;

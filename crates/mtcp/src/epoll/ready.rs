@@ -1,6 +1,6 @@
 //! What is true of a socket now: levels, as Linux reports them.
 
-use mtcp_core::{AppStreams, ConnId, Status};
+use mtcp_core::{AppStreams, ConnId, Status, Urgent};
 
 use super::Events;
 use crate::socket::table::{Body, Flags, Socket};
@@ -30,6 +30,9 @@ impl Context {
             // Nobody comes any more, and nobody who asks would hear of anybody: not a reason to accept again and again.
             Body::Listener(_) if down => Events::empty(),
             _ if down => OVER | Events::ERR,
+            Body::Idle if socket.flags.contains(Flags::GIVEN_UP) => {
+                WRITABLE | Events::HUP | Events::ERR
+            }
             // Neither connected nor listening: Linux has always said so.
             Body::Idle => WRITABLE | Events::HUP,
             Body::Listener(index) => match self.listeners.get(index) {
@@ -97,6 +100,29 @@ fn stream(
     }
     if wanted.intersects(WRITABLE) && (shut || streams.writable(conn.slot) > 0) {
         events |= WRITABLE;
+    }
+    if status.contains(Status::URGENT) {
+        return with_urgent(streams, socket, conn, low_water, events, no_more);
+    }
+    events
+}
+
+/// As Linux: an urgent byte is news of its own, and nothing that can be read.
+#[cold]
+fn with_urgent(
+    streams: &AppStreams,
+    socket: &Socket,
+    conn: ConnId,
+    low_water: u32,
+    mut events: Events,
+    no_more: bool,
+) -> Events {
+    let inline = socket.flags.contains(Flags::OOB_INLINE);
+    if !no_more && streams.readable_past_mark(conn.slot, inline) < low_water {
+        events -= READABLE;
+    }
+    if matches!(streams.urgent(conn.slot), Urgent::Here(_)) {
+        events |= Events::PRI;
     }
     events
 }

@@ -56,6 +56,7 @@ macro_rules! table {
 table! {
     SOL_SOCKET SO_REUSEADDR: Option(ReuseAddr), |v| Ok(SocketOption::ReuseAddr(flag(v)?));
     SOL_SOCKET SO_REUSEPORT: Option(ReusePort), |v| Ok(SocketOption::ReusePort(flag(v)?));
+    SOL_SOCKET SO_OOBINLINE: Option(OobInline), |v| Ok(SocketOption::OobInline(flag(v)?));
     SOL_SOCKET SO_KEEPALIVE: Option(KeepAlive), |v| Ok(SocketOption::KeepAlive(flag(v)?));
     SOL_SOCKET SO_LINGER: Option(Linger), linger;
     SOL_SOCKET SO_RCVBUF: Option(RecvBuffer), |v| Ok(SocketOption::RecvBuffer(size(v)?));
@@ -297,6 +298,7 @@ fn show_int(option: SocketOption) -> c_int {
     match option {
         SocketOption::ReuseAddr(on)
         | SocketOption::ReusePort(on)
+        | SocketOption::OobInline(on)
         | SocketOption::KeepAlive(on)
         | SocketOption::OnlyV6(on)
         | SocketOption::NoDelay(on)

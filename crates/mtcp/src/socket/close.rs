@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mtcp_core::{Acks, Status};
+use mtcp_core::{Acks, ConnId, Status};
 
 use super::table::{Body, Flags};
 use super::{How, SocketId};
@@ -27,7 +27,7 @@ impl Context {
         };
         let status = self.streams.status(conn.slot);
         if !status.contains(Status::CONNECTED) {
-            return Err(Errno::ENOTCONN);
+            return self.give_up(id, conn, status);
         }
         if how != How::Write {
             socket.flags |= Flags::SHUT_RD;
@@ -46,6 +46,22 @@ impl Context {
             self.hand_over(id);
         }
         self.news(id, Events::all());
+        Ok(())
+    }
+
+    /// As on Linux, shut while the handshake goes on, a socket does not connect any more: it hears of a reset, and may connect again.
+    fn give_up(&mut self, id: SocketId, conn: ConnId, status: Status) -> Result<()> {
+        let (socket, _) = self.table.both(id)?;
+        let connects = socket.flags.contains(Flags::CONNECTING)
+            && !socket.flags.contains(Flags::DEFERRED)
+            && !status.intersects(Status::ERROR | Status::CLOSED);
+        if !connects || self.settings.legacy_errors {
+            return Err(Errno::ENOTCONN);
+        }
+        self.forget(id, conn);
+        self.table.get_mut(id)?.flags |= Flags::GIVEN_UP;
+        self.news(id, Events::all());
+        self.hand_over(id);
         Ok(())
     }
 

@@ -117,6 +117,26 @@ impl Context {
         self.wait_connected(id, conn)
     }
 
+    /// For who waits in place of [`connect`](Self::connect), which said `EINPROGRESS`: how the attempt ended, or `EALREADY`.
+    ///
+    /// # Errors
+    /// As `connect`; `ECONNRESET`: [`shutdown`](Self::shutdown) gave it up.
+    pub fn finish_connect(&mut self, id: SocketId, remote: SocketAddr) -> Result<()> {
+        if self.table.look(id)?.0.body == Body::Idle {
+            let told = self.take_given_up(id);
+            return Err(told.unwrap_or(Errno::ECONNABORTED));
+        }
+        self.connect(id, remote)
+    }
+
+    /// The error of an attempt that was given up, the first time it is asked for.
+    pub(super) fn take_given_up(&mut self, id: SocketId) -> Option<Errno> {
+        let socket = self.table.get_mut(id).ok()?;
+        let told = socket.flags.contains(Flags::GIVEN_UP);
+        socket.flags -= Flags::GIVEN_UP;
+        told.then_some(Errno::ECONNRESET)
+    }
+
     /// Blocks until the handshake has ended.
     fn wait_connected(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
         let patience = self.table.choices_of(id)?.send_timeout;
@@ -211,7 +231,8 @@ impl Context {
         let (socket, details) = self.table.both(id)?;
         socket.body = Body::Stream(conn);
         socket.flags |= Flags::CONNECTING;
-        socket.flags -= Flags::SHUT_RD | Flags::SHUT_WR | Flags::ERROR_TAKEN | Flags::DRAINED;
+        socket.flags -=
+            Flags::SHUT_RD | Flags::SHUT_WR | Flags::ERROR_TAKEN | Flags::DRAINED | Flags::GIVEN_UP;
         socket.flags.set(Flags::DEFERRED, is_deferred);
         details.ends = Ends::new(Self::outward(v6, local), remote);
         self.own(conn, id);
@@ -239,7 +260,7 @@ impl Context {
     }
 
     /// After a failed attempt the socket may try again.
-    fn forget(&mut self, id: SocketId, conn: ConnId) {
+    pub(super) fn forget(&mut self, id: SocketId, conn: ConnId) {
         self.disown(conn);
         self.driver.ring(Doorbell::Close(conn));
         if let Ok(socket) = self.table.get_mut(id) {

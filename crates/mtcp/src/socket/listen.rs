@@ -40,7 +40,8 @@ const INHERITED: Flags = Flags::V6
     .union(Flags::REUSE_ADDR)
     .union(Flags::REUSE_PORT)
     .union(Flags::KEEPALIVE)
-    .union(Flags::LOW_WATER);
+    .union(Flags::LOW_WATER)
+    .union(Flags::OOB_INLINE);
 
 impl Listener {
     /// Where the listener with this token is, if it still is.

@@ -17,6 +17,7 @@ mod option_values;
 mod options;
 mod stream;
 pub(crate) mod table;
+mod urgent;
 
 /// A socket of one context: `0..max_concurrency`, reused after `close`. The same number in another context is another socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +66,8 @@ bitflags! {
         const DONTWAIT = 2;
         /// Block until the buffer is full, or end of file or an error.
         const WAITALL = 4;
+        /// The urgent byte (MSG_OOB). Does not block: `EAGAIN` if it is announced and not here, `EINVAL` if there is none.
+        const OOB = 8;
     }
 }
 
@@ -78,6 +81,8 @@ bitflags! {
         const MORE = 4;
         /// Connect first, and take the bytes along with the SYN if the peer has given us a cookie (TCP Fast Open).
         const FASTOPEN = 8;
+        /// The last byte is urgent (MSG_OOB).
+        const OOB = 16;
     }
 }
 
@@ -88,6 +93,8 @@ pub enum SocketOption {
     ReuseAddr(bool),
     /// SO_REUSEPORT.
     ReusePort(bool),
+    /// SO_OOBINLINE: the urgent byte stays in the stream.
+    OobInline(bool),
     /// SO_LINGER.
     Linger(Option<Duration>),
     /// SO_KEEPALIVE.
@@ -180,6 +187,7 @@ pub enum MtuDiscovery {
 pub enum OptionName {
     ReuseAddr,
     ReusePort,
+    OobInline,
     Linger,
     KeepAlive,
     RecvBuffer,

@@ -85,6 +85,7 @@ pub(super) fn is_value(option: SocketOption) -> bool {
         SocketOption::ReuseAddr(_)
             | SocketOption::ReusePort(_)
             | SocketOption::OnlyV6(_)
+            | SocketOption::OobInline(_)
             | SocketOption::KeepAlive(_)
             | SocketOption::RecvLowWater(_)
     )

@@ -71,7 +71,7 @@ impl Context {
     /// `EBADF`, `ENOTSOCK`.
     pub fn take_error(&mut self, id: SocketId) -> Result<Option<Errno>> {
         let Body::Stream(conn) = self.table.look(id)?.0.body else {
-            return Ok(None);
+            return Ok(self.take_given_up(id));
         };
         let mut error = self.take_stream_error(id, conn);
         // Who asks in a loop waits for one.
@@ -145,6 +145,7 @@ impl Context {
                 socket.flags.set(Flags::ONLY_V6, on);
             }
             SocketOption::OnlyV6(_) => return Err(Errno::EINVAL),
+            SocketOption::OobInline(on) => socket.flags.set(Flags::OOB_INLINE, on),
             SocketOption::KeepAlive(on) => socket.flags.set(Flags::KEEPALIVE, on),
             // Linux: what was offered cannot be taken back.
             SocketOption::WindowClamp(0) if socket.body != Body::Idle => {
@@ -229,6 +230,7 @@ impl Context {
             OptionName::ReusePort => SocketOption::ReusePort(flags.contains(Flags::REUSE_PORT)),
             OptionName::OnlyV6 => SocketOption::OnlyV6(flags.contains(Flags::ONLY_V6)),
             OptionName::KeepAlive => SocketOption::KeepAlive(flags.contains(Flags::KEEPALIVE)),
+            OptionName::OobInline => SocketOption::OobInline(flags.contains(Flags::OOB_INLINE)),
             OptionName::Linger => SocketOption::Linger(options.linger),
             OptionName::NoDelay => SocketOption::NoDelay(options.nodelay),
             OptionName::Cork => SocketOption::Cork(options.cork),

@@ -66,14 +66,18 @@ impl Context {
         bufs: &mut [IoSliceMut<'_>],
         flags: RecvFlags,
     ) -> Result<usize> {
-        let socket = self.table.get(id)?;
         let peek = flags.contains(RecvFlags::PEEK);
+        if flags.contains(RecvFlags::OOB) {
+            return self.receive_urgent(id, bufs, peek);
+        }
+        let socket = self.table.get(id)?;
         let blocking = !socket.nonblocking() && !flags.contains(RecvFlags::DONTWAIT);
         let conn = match socket.body {
             Body::Stream(conn) => conn,
             Body::Pipe(pipe) => return self.pipe_readv(id, pipe, bufs, peek),
             Body::Epoll(_) => return Err(Errno::EINVAL),
-            Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
+            Body::Idle => return Err(self.take_given_up(id).unwrap_or(Errno::ENOTCONN)),
+            Body::Free(_) | Body::Listener(_) => return Err(Errno::ENOTCONN),
         };
         if self.settings.legacy_errors {
             let is_empty = bufs.iter().all(|buf| buf.is_empty());
@@ -172,6 +176,9 @@ impl Context {
                 let mut rest = [IoSliceMut::new(rest)];
                 let left = patience.left(|| self.recv_patience(id));
                 let more = self.wait_until(left, false, Acks::Due, |context| {
+                    if context.stands_at_mark(conn) {
+                        return Some(Ok(0));
+                    }
                     context.take_bytes(id, conn, &mut rest, false)
                 });
                 let Ok(Some(Ok(n @ 1..))) = more else {
@@ -197,12 +204,17 @@ impl Context {
             return Some(Ok(n));
         }
         let status = self.streams.status(conn.slot);
-        if status.intersects(OVER | Status::EOF) {
+        if status.intersects(OVER | Status::EOF | Status::URGENT) {
             // The status is published after the bytes before it: what came between the two looks is there now.
-            let n = self.copy_out(id, conn, bufs, peek);
+            let mut n = self.copy_out(id, conn, bufs, peek);
+            if n == 0 && status.contains(Status::URGENT) {
+                n = self.copy_past_mark(id, conn, bufs, peek);
+            }
             if n > 0 {
                 return Some(Ok(n));
             }
+        }
+        if status.intersects(OVER | Status::EOF) {
             // After the peer's FIN there is nothing to miss: as on Linux, an error is left for others to find.
             if status.contains(Status::EOF) {
                 return Some(Ok(0));
@@ -224,7 +236,7 @@ impl Context {
     }
 
     #[inline]
-    fn copy_out(
+    pub(super) fn copy_out(
         &mut self,
         id: SocketId,
         conn: ConnId,
@@ -315,23 +327,23 @@ impl Context {
     fn put(&mut self, id: SocketId, bytes: &[u8], flags: SendFlags) -> Result<usize> {
         let socket = self.table.get(id)?;
         let blocking = !socket.nonblocking() && !flags.contains(SendFlags::DONTWAIT);
-        let more = flags.contains(SendFlags::MORE);
         let conn = match socket.body {
             Body::Stream(conn) => conn,
             Body::Pipe(pipe) => return self.pipe_write(id, pipe, bytes),
             Body::Epoll(_) => return Err(Errno::EINVAL),
-            Body::Free(_) | Body::Idle | Body::Listener(_) => return Err(Errno::ENOTCONN),
+            Body::Idle => return Err(self.take_given_up(id).unwrap_or(Errno::ENOTCONN)),
+            Body::Free(_) | Body::Listener(_) => return Err(Errno::ENOTCONN),
         };
         if self.settings.legacy_errors && !socket.flags.contains(Flags::DEFERRED) {
             self.check_as_original(conn, bytes.is_empty() && !blocking)?;
         }
         let mut written = 0;
-        match self.put_bytes(id, conn, bytes, more) {
+        match self.put_bytes(id, conn, bytes, flags) {
             Some(result) => written += result?,
             None if blocking => {}
             None => {
                 let again = if self.progress(id) {
-                    self.put_bytes(id, conn, bytes, more)
+                    self.put_bytes(id, conn, bytes, flags)
                 } else {
                     None
                 };
@@ -339,7 +351,7 @@ impl Context {
             }
         }
         if blocking && written < bytes.len() {
-            return self.write_rest(id, conn, bytes, written, more);
+            return self.write_rest(id, conn, bytes, written, flags);
         }
         Ok(written)
     }
@@ -351,13 +363,13 @@ impl Context {
         conn: ConnId,
         bytes: &[u8],
         mut written: usize,
-        more: bool,
+        flags: SendFlags,
     ) -> Result<usize> {
         let mut patience = Patience::Unasked;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
             let left = patience.left(|| self.send_patience(id));
             let put = self.wait_until(left, false, Acks::Due, |context| {
-                context.put_bytes(id, conn, rest, more)
+                context.put_bytes(id, conn, rest, flags)
             });
             match put.and_then(|put| put.unwrap_or(Err(Errno::EAGAIN))) {
                 Ok(n) => written += n,
@@ -405,7 +417,7 @@ impl Context {
         id: SocketId,
         conn: ConnId,
         bytes: &[u8],
-        more: bool,
+        send: SendFlags,
     ) -> Option<Result<usize>> {
         let flags = match self.table.get(id) {
             Ok(socket) => socket.flags,
@@ -434,7 +446,10 @@ impl Context {
         }
         self.ahead += n;
         // What did not fit all the same goes on its way: nobody knows when the rest comes.
-        self.driver.ring(if more && n == bytes.len() {
+        self.driver.ring(if send.contains(SendFlags::OOB) {
+            // As on Linux, the end of what was taken is the urgent byte.
+            Doorbell::SendUrgent(conn, self.streams.written(conn.slot))
+        } else if send.contains(SendFlags::MORE) && n == bytes.len() {
             Doorbell::SendMore(conn)
         } else {
             Doorbell::Send(conn)
@@ -500,9 +515,9 @@ impl Context {
     pub fn available(&mut self, id: SocketId) -> Result<usize> {
         match self.table.get(id)?.body {
             Body::Stream(conn) => {
-                let mut n = self.streams.readable(conn.slot);
+                let mut n = self.readable_to_mark(id, conn);
                 if n == 0 && self.progress(id) {
-                    n = self.streams.readable(conn.slot);
+                    n = self.readable_to_mark(id, conn);
                 }
                 Ok(n as usize)
             }

@@ -41,6 +41,10 @@ bitflags! {
         const LOW_WATER = 1 << 13;
         /// Its SYN waits for the first bytes (TCP Fast Open).
         const DEFERRED = 1 << 14;
+        /// SO_OOBINLINE.
+        const OOB_INLINE = 1 << 15;
+        /// An attempt to connect was given up, and nobody has been told.
+        const GIVEN_UP = 1 << 16;
     }
 }
 

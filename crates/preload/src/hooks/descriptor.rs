@@ -7,7 +7,8 @@ use mtcp::posix::call::{answer, done};
 use mtcp::posix::memory;
 use mtcp::{Errno, Result};
 
-use super::hooks;
+use super::urgent::SIOCATMARK;
+use super::{hooks, urgent};
 use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
@@ -22,6 +23,8 @@ const STATUS: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_
 /// SIOCOUTQ and SIOCOUTQNSD of linux/sockios.h.
 const SIOCOUTQ: c_ulong = 0x5411;
 const SIOCOUTQNSD: c_ulong = 0x894b;
+/// What ioctl(2) asks of a socket that is ours.
+const OURS: [c_ulong; 5] = [FIONREAD, FIONBIO, SIOCOUTQ, SIOCOUTQNSD, SIOCATMARK];
 
 hooks! {
     /// close(2).
@@ -99,6 +102,13 @@ hooks! {
                 copy(fd, new);
                 new
             }
+            (Slot::Socket(_), _) if urgent::is_about_owner(command) => {
+                answer(|| {
+                    // SAFETY: the caller's promises.
+                    let done = unsafe { urgent::control_owner(fd, command, argument) }?;
+                    Ok(if urgent::is_open(fd) { kernel() } else { done })
+                })
+            }
             (Slot::Socket(_), F_GETFL | F_SETFL) => answer(|| status_flags(fd, command, argument)),
             _ => kernel(),
         }
@@ -108,7 +118,16 @@ hooks! {
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
         // The request is an int for the kernel.
         let request = request & c_ulong::from(c_uint::MAX);
-        if slots::is_socket(fd) && [FIONREAD, FIONBIO, SIOCOUTQ, SIOCOUTQNSD].contains(&request) {
+        if slots::is_socket(fd) && urgent::asks_about_owner(request) {
+            return answer(|| {
+                // SAFETY: the caller's promise.
+                let done = unsafe { urgent::request_owner(fd, request, argument) }?;
+                // SAFETY: the same arguments.
+                let kernel = || unsafe { real::ioctl(fd, request, argument) };
+                Ok(if urgent::is_open(fd) { kernel() } else { done })
+            });
+        }
+        if slots::is_socket(fd) && OURS.contains(&request) {
             // SAFETY: the caller's promise.
             return answer(|| unsafe { control(fd, request, argument.cast()) });
         }
@@ -320,6 +339,7 @@ unsafe fn control(fd: c_int, request: c_ulong, argument: *mut c_int) -> Result<c
     let count = match request {
         SIOCOUTQ => context.unacknowledged(id)?.0 as usize,
         SIOCOUTQNSD => context.unacknowledged(id)?.1 as usize,
+        SIOCATMARK => context.at_mark(id)?.into(),
         _ => context.available(id)?,
     };
     // SAFETY: the caller's promise.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use libc::{MSG_DONTWAIT, MSG_WAITFORONE, mmsghdr, msghdr, timespec};
+use libc::{MSG_DONTWAIT, MSG_OOB, MSG_WAITFORONE, mmsghdr, msghdr, timespec};
 use mtcp::posix::call::answer;
 use mtcp::posix::memory;
 use mtcp::{Errno, Result};
@@ -120,7 +120,7 @@ unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Resu
     if !by_kernel {
         message.msg_namelen = 0;
         message.msg_controllen = 0;
-        message.msg_flags = 0;
+        message.msg_flags = flags & MSG_OOB;
     }
     Ok(n)
 }

@@ -19,6 +19,7 @@ pub mod socket;
 pub mod splice;
 pub mod stdio;
 pub mod stream;
+pub mod urgent;
 pub mod uring;
 
 use std::time::Duration;

@@ -187,11 +187,7 @@ unsafe fn remember(
     if result < 0 {
         return Ok(result);
     }
-    // SAFETY: the kernel has read it.
-    let on = unsafe { memory::load(value.cast::<c_int>()) } != Ok(0);
-    let holds = DEVICE.contains(&(level, name)) && !is_of_another_device(fd);
-    if !holds && ((level, name) != (SOL_SOCKET, libc::SO_OOBINLINE) || !on) {
-        // Urgent data is in line in any case (RFC 6093 §3).
+    if !DEVICE.contains(&(level, name)) || is_of_another_device(fd) {
         let what = format_args!("setsockopt(level {level}, option {name}), which has no effect,");
         unsupported(Unsupported::Option, what);
     }

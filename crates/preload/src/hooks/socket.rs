@@ -395,7 +395,7 @@ fn start_connect(
             return Some(Err(Errno::EBADF));
         }
         let context = engine.context().ok_or(Errno::ENETDOWN);
-        match context.and_then(|context| context.connect(id, remote)) {
+        match context.and_then(|context| context.finish_connect(id, remote)) {
             Err(Errno::EINPROGRESS | Errno::EALREADY) => None,
             // Nothing else than the time limit says so here.
             result => Some(result),
@@ -436,15 +436,6 @@ impl Engine {
         let info = context.and_then(|context| context.info(id).ok());
         info.is_some_and(|info| info.state == State::SynSent)
     }
-
-    /// A connection that was to be made is not: as on Linux, the socket is as it was before.
-    fn give_up(&mut self, index: u32, id: SocketId) {
-        if let Some(socket) = self.sockets.get_mut(index) {
-            socket.body = Body::Open;
-        }
-        self.close(id);
-        self.staged(true);
-    }
 }
 
 fn shut(fd: c_int, how: c_int) -> Result<c_int> {
@@ -465,10 +456,6 @@ fn shut(fd: c_int, how: c_int) -> Result<c_int> {
         _ => return Err(Errno::EINVAL),
     };
     let result = engine.context().ok_or(Errno::EBADF)?.shutdown(id, how);
-    if result == Err(Errno::ENOTCONN) && engine.is_connecting(id) {
-        engine.give_up(found.index, id);
-        return Ok(0);
-    }
     engine.rouse();
     engine.staged(!found.nonblocking);
     result.map(|()| 0)

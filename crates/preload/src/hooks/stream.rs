@@ -185,7 +185,9 @@ unsafe fn one_in(
     kernel: impl FnOnce() -> isize,
 ) -> isize {
     answer(|| {
-        if flags & (MSG_TRUNC | MSG_PEEK) == MSG_TRUNC && super::socket::stream(fd).is_some() {
+        if flags & (MSG_TRUNC | MSG_PEEK | MSG_OOB) == MSG_TRUNC
+            && super::socket::stream(fd).is_some()
+        {
             return discard(fd, len, flags);
         }
         // SAFETY: the caller's promise.
@@ -233,7 +235,7 @@ pub(crate) fn receive(
     };
     engine.pumps.read(id);
     let known = recv_flags(flags)?;
-    let blocking = !found.nonblocking && flags & MSG_DONTWAIT == 0;
+    let blocking = !found.nonblocking && flags & (MSG_DONTWAIT | MSG_OOB) == 0;
     let room: usize = bufs.iter().map(|buf| buf.len()).sum();
     let wanted = if !blocking || flags & MSG_PEEK != 0 {
         1
@@ -249,10 +251,13 @@ pub(crate) fn receive(
         if !engine.still(&found) {
             return Some(Err(Errno::EBADF));
         }
+        if done > 0 && is_at_mark(engine, id) {
+            return Some(Ok(done));
+        }
         match take(engine, id, bufs, done, known) {
             Ok(n) => {
                 done += n;
-                let over = n == 0 || done >= wanted;
+                let over = n == 0 || done >= wanted || is_at_mark(engine, id);
                 over.then_some(Ok(done))
             }
             Err(Errno::EAGAIN) => None,
@@ -320,7 +325,7 @@ fn take(
         match context.recv(id, rest, flags) {
             Ok(n) => {
                 total += n;
-                if n < rest.len() || flags.contains(RecvFlags::PEEK) {
+                if n < rest.len() || flags.contains(RecvFlags::PEEK) || context.at_mark(id)? {
                     break;
                 }
             }
@@ -337,16 +342,17 @@ fn take(
         .map(|_| 0)
 }
 
+/// Whether what is read next came after the urgent byte: what has been read before is not read with it.
+fn is_at_mark(engine: &mut Engine, id: SocketId) -> bool {
+    let context = engine.context();
+    context.is_some_and(|context| context.at_mark(id) == Ok(true))
+}
+
 fn recv_flags(flags: c_int) -> Result<RecvFlags> {
-    if flags & MSG_OOB != 0 {
-        // Urgent data is read in line (RFC 6093 §3): there is never any beside it, and a program is not to wait for that.
-        unsupported(Unsupported::Urgent, format_args!("recv with MSG_OOB"));
-        return Err(Errno::EOPNOTSUPP);
-    }
     if flags & libc::MSG_ERRQUEUE != 0 {
         return Err(Errno::EAGAIN);
     }
-    let known = MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
+    let known = MSG_OOB | MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
     if flags & !known != 0 {
         unsupported(
             Unsupported::Flags,
@@ -356,6 +362,7 @@ fn recv_flags(flags: c_int) -> Result<RecvFlags> {
     }
     let mut wanted = RecvFlags::DONTWAIT;
     wanted.set(RecvFlags::PEEK, flags & MSG_PEEK != 0);
+    wanted.set(RecvFlags::OOB, flags & MSG_OOB != 0);
     Ok(wanted)
 }
 
@@ -385,6 +392,11 @@ pub(crate) fn transmit(
         known | blocking(&found, flags),
     );
     drop(engine);
+    // Linux: nobody reads what goes to a socket without a connection.
+    let result = match result {
+        Err(Errno::ENOTCONN) => Err(Errno::EPIPE),
+        result => result,
+    };
     if result == Err(Errno::EPIPE) && flags & MSG_NOSIGNAL == 0 {
         // SAFETY: no memory is involved.
         unsafe { libc::raise(libc::SIGPIPE) };
@@ -401,11 +413,8 @@ fn blocking(found: &Found, flags: c_int) -> SendFlags {
 }
 
 fn send_flags(flags: c_int) -> Result<SendFlags> {
-    if flags & MSG_OOB != 0 {
-        unsupported(Unsupported::Urgent, format_args!("send with MSG_OOB"));
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let known = MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE;
+    let known =
+        MSG_OOB | MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE;
     if flags & !known != 0 {
         unsupported(
             Unsupported::Flags,
@@ -413,11 +422,10 @@ fn send_flags(flags: c_int) -> Result<SendFlags> {
         );
         return Err(Errno::EOPNOTSUPP);
     }
-    Ok(if flags & MSG_MORE != 0 {
-        SendFlags::MORE
-    } else {
-        SendFlags::empty()
-    })
+    let mut wanted = SendFlags::empty();
+    wanted.set(SendFlags::MORE, flags & MSG_MORE != 0);
+    wanted.set(SendFlags::OOB, flags & MSG_OOB != 0);
+    Ok(wanted)
 }
 
 /// Writes all of it, or as much as fits now.

@@ -9,6 +9,7 @@ use crate::sync::fence;
 use super::lane::{self, Reader, Writer};
 use super::record::{Record, Unsent};
 use super::side::{AT_EASE, Direction, Side};
+use super::urgent::{Ahead, Mark, Urgent};
 use super::{Shared, Status};
 
 /// Two segments of Ethernet: what a sender whose window was closed needs to be told about at once.
@@ -91,21 +92,99 @@ impl AppStreams {
 
     /// Reads up to `buf.len()` bytes; returns how many. 0 when there are none: see [`Self::at_eof`] and [`Self::status`] for why.
     /// Then ask [`Self::window_update_due`].
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, slot: u32, buf: &mut [u8]) -> usize {
         let Some((reader, record)) = self.recv_reader(slot) else {
             return 0;
         };
-        note_fullness(record, &reader);
-        let n = reader.copy(buf);
+        let there = note_fullness(record, &reader);
+        let there = before_mark(self, slot, record, there);
+        let n = reader.copy(there, 0, buf);
         reader.advance(n as u32);
         n
     }
 
     /// As [`Self::read`], but leaves the bytes there.
     pub fn peek(&self, slot: u32, buf: &mut [u8]) -> usize {
-        self.recv_reader(slot)
-            .map_or(0, |(reader, _)| reader.copy(buf))
+        self.recv_reader(slot).map_or(0, |(reader, record)| {
+            let there = before_mark(self, slot, record, reader.len());
+            reader.copy(there, 0, buf)
+        })
+    }
+
+    /// The mark of a slot that is held and has had one, and what is ahead of the reader.
+    fn marked(&self, slot: u32) -> Option<(&Mark, Ahead, Reader<'_>)> {
+        let (reader, record) = self.recv_reader(slot)?;
+        if !status(record).contains(Status::URGENT) {
+            return None;
+        }
+        let mark = self.shared.marks.at(slot)?;
+        Some((mark, mark.ahead(reader.head()), reader))
+    }
+
+    /// Most bytes that may be read at a time: those before the urgent one.
+    #[cold]
+    #[inline(never)]
+    fn stop(&self, slot: u32) -> u32 {
+        match self.marked(slot) {
+            Some((_, ahead, _)) if ahead.gap > 0 => 0,
+            Some((_, ahead, _)) => ahead.mark.unwrap_or(u32::MAX),
+            None => u32::MAX,
+        }
+    }
+
+    /// The urgent byte of the receive direction.
+    pub fn urgent(&self, slot: u32) -> Urgent {
+        let marked = self.marked(slot);
+        marked.map_or(Urgent::None, |(mark, _, reader)| mark.look(&reader))
+    }
+
+    /// The urgent byte was taken apart. It stays in its place until the reader passes that.
+    pub fn take_urgent(&mut self, slot: u32) {
+        if let Some((mark, ..)) = self.marked(slot) {
+            mark.take();
+        }
+    }
+
+    /// Passes what [`Self::read`] stopped at: the urgent byte, if it is here, which is then read with the others if it is `inline`, and else
+    /// not at all. Whether there was anything.
+    pub fn pass_mark(&mut self, slot: u32, inline: bool) -> bool {
+        let marked = self.marked(slot);
+        marked.is_some_and(|(mark, _, reader)| mark.pass(&reader, inline))
+    }
+
+    /// [`Self::peek`] at what is behind the place where that stopped.
+    pub fn peek_past_mark(&self, slot: u32, inline: bool, buf: &mut [u8]) -> usize {
+        let Some((_, ahead, reader)) = self.marked(slot) else {
+            return 0;
+        };
+        reader.copy(reader.len(), ahead.left_out(inline), buf)
+    }
+
+    /// Whether the reader stands at the urgent byte: what it reads next came after that.
+    pub fn at_mark(&self, slot: u32) -> bool {
+        let marked = self.marked(slot);
+        marked.is_some_and(|(_, ahead, _)| ahead.mark.is_some_and(|mark| mark == ahead.gap))
+    }
+
+    /// Bytes that can be read now before reading stops at the urgent byte, unless that is `inline`.
+    pub fn readable_to_mark(&self, slot: u32, inline: bool) -> u32 {
+        let all = self.readable(slot);
+        match self.marked(slot) {
+            Some((_, ahead, _)) if !inline => {
+                let to_mark = ahead.mark.filter(|&mark| mark < all).unwrap_or(all);
+                to_mark.saturating_sub(ahead.gap)
+            }
+            _ => all,
+        }
+    }
+
+    /// Bytes that can be read now, past the urgent byte, which is none of them unless it is `inline`.
+    pub fn readable_past_mark(&self, slot: u32, inline: bool) -> u32 {
+        let left_out = self
+            .marked(slot)
+            .map_or(0, |(_, ahead, _)| ahead.left_out(inline));
+        self.readable(slot).saturating_sub(left_out)
     }
 
     /// Takes up to `n` bytes without copying them; returns how many.
@@ -231,6 +310,12 @@ impl AppStreams {
         let starves = limit > 0 && writer.used() == 0;
         self.note_starved(slot, starves);
         self.writable(slot) > 0
+    }
+
+    /// The index behind the last byte written.
+    pub fn written(&self, slot: u32) -> u32 {
+        let record = self.held_record(slot);
+        record.map_or(0, |record| record.app.send.tail.load(Relaxed))
     }
 
     /// Bytes written and not yet acknowledged.
@@ -367,11 +452,23 @@ impl AppStreams {
     }
 }
 
-/// Remembers that the stream was within an eighth of its limit when it was read.
+/// Remembers that the stream was within an eighth of its limit when it was read. Returns what is there to be read.
 #[inline(always)]
-fn note_fullness(record: &Record, reader: &Reader<'_>) {
+fn note_fullness(record: &Record, reader: &Reader<'_>) -> u32 {
     let limit = record.stack.recv_limit.load(Relaxed);
-    if reader.len() >= limit - limit / 8 && limit > 0 {
+    let there = reader.len();
+    if there >= limit - limit / 8 && limit > 0 {
         record.app.was_full.store(1, Relaxed);
+    }
+    there
+}
+
+/// Of the `there` bytes that are there, those before the urgent byte. The status is looked at after them: the mark was set before they came.
+#[inline(always)]
+fn before_mark(streams: &AppStreams, slot: u32, record: &Record, there: u32) -> u32 {
+    if status(record).contains(Status::URGENT) {
+        there.min(streams.stop(slot))
+    } else {
+        there
     }
 }

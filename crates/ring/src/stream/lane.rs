@@ -82,10 +82,15 @@ impl<'a> Reader<'a> {
         tail.wrapping_sub(self.consumer.head.load(Relaxed))
     }
 
-    /// At most `len` bytes from `offset` on: the block, the index of the first, and how many there are.
+    /// The index of the first byte to be consumed.
+    pub(super) fn head(&self) -> u32 {
+        self.consumer.head.load(Relaxed)
+    }
+
+    /// At most `len` bytes from `offset` on, of the `there` that there are: the block, the index of the first, and how many.
     #[inline(always)]
-    fn range(&self, offset: u32, len: usize) -> Option<(Buffer, u32, u32)> {
-        let available = self.len().checked_sub(offset)?;
+    fn range(&self, there: u32, offset: u32, len: usize) -> Option<(Buffer, u32, u32)> {
+        let available = there.checked_sub(offset)?;
         let n = available.min(u32::try_from(len).unwrap_or(u32::MAX));
         if n == 0 {
             return None;
@@ -99,7 +104,7 @@ impl<'a> Reader<'a> {
     /// At most `len` bytes from `offset` on, in two pieces.
     #[inline]
     pub(super) fn pieces(&self, offset: u32, len: u32) -> (&'a [u8], &'a [u8]) {
-        let Some((buffer, first, n)) = self.range(offset, len as usize) else {
+        let Some((buffer, first, n)) = self.range(self.len(), offset, len as usize) else {
             return (&[], &[]);
         };
         let (place, straight) = buffer.place(first);
@@ -113,10 +118,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Copies bytes from the head on; returns how many.
-    #[inline]
-    pub(super) fn copy(&self, into: &mut [u8]) -> usize {
-        let Some((buffer, first, n)) = self.range(0, into.len()) else {
+    /// Copies from `offset` on, of the first `there` bytes, which are there; returns how many.
+    #[inline(always)]
+    pub(super) fn copy(&self, there: u32, offset: u32, into: &mut [u8]) -> usize {
+        let Some((buffer, first, n)) = self.range(there, offset, into.len()) else {
             return 0;
         };
         let (place, straight) = buffer.place(first);

@@ -23,6 +23,10 @@
 //! reuse it. Bytes written before the release can still be sent. [`StackStreams::close`] ends the slot's life.
 //! A connection that no one accepted was never granted, so the stack can close it at any time.
 //!
+//! # Urgent data
+//! The stack may [mark](StackStreams::mark_urgent) a byte of the receive direction as urgent. [`AppStreams::read`] then stops at it, and goes on
+//! behind it only after [`AppStreams::pass_mark`].
+//!
 //! # Waiting for room
 //! An application whose write came up short learns that there is room again in one of two ways:
 //! - bytes are on their way: [`AppStreams::write`] leaves a note, and [`StackStreams::app_wants_space`], asked by the stack after
@@ -45,11 +49,13 @@ mod remains;
 mod side;
 mod stack;
 mod thrift;
+mod urgent;
 
 pub use app::AppStreams;
 #[cfg(not(loom))]
 pub use remains::{LeftUnsent, Remains};
 pub use stack::StackStreams;
+pub use urgent::Urgent;
 
 use std::error::Error;
 use std::fmt;
@@ -62,6 +68,7 @@ use crate::sync::Arc;
 use memory::Memory;
 use record::Records;
 use side::Side;
+use urgent::Marks;
 
 /// Memory behind the buffer of a direction from the start, where that is asked for: as much as most messages need.
 const PREFAULT: usize = 2 << 10;
@@ -133,6 +140,8 @@ bitflags::bitflags! {
         const ERROR = 8;
         /// The stack is done with the connection. Writes are refused.
         const CLOSED = 16;
+        /// The peer has sent urgent data, now or before: reading stops at it, see [`AppStreams::urgent`].
+        const URGENT = 32;
         /// The bits the errno is in.
         const ERRNO = 0xffff_0000;
     }
@@ -157,6 +166,7 @@ impl Status {
 #[derive(Debug)]
 struct Shared {
     records: Records,
+    marks: Marks,
     recv_memory: Memory,
     send_memory: Memory,
     /// Largest limit there can be, bytes.
@@ -204,6 +214,7 @@ pub fn streams_on(
     let largest = class_for(max_buffer).or(class_for(32 << 20)).unwrap_or(0);
     let mut shared = Shared {
         records: Records::new(slots, pages, plot.as_deref_mut())?,
+        marks: Marks::new(slots)?,
         send_memory: Memory::new(send.ledger.bytes(), pages, plot)?,
         recv_memory: Memory::new(recv.ledger.bytes(), pages, None)?,
         max_limit: class_bytes(largest),

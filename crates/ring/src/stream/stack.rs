@@ -177,6 +177,28 @@ impl StackStreams {
         }
     }
 
+    /// The byte `offset` after those committed is urgent. Returns whether that is news: false if one that the application has not passed lies
+    /// there or behind. Before that byte is committed, so that no reader misses it.
+    pub fn mark_urgent(&mut self, slot: u32, offset: u32) -> bool {
+        let (Some(record), Some(mark)) = (self.open_record(slot), self.shared.marks.at(slot))
+        else {
+            return false;
+        };
+        let status = &record.stack.status;
+        let is_first = status.load(Relaxed) & Status::URGENT.bits() == 0;
+        if is_first {
+            // From the life before. The application does not look before the status says so.
+            mark.clear();
+        }
+        let tail = record.stack.recv.tail.load(Relaxed);
+        let head = record.app.recv.head.load(Acquire);
+        let is_news = mark.set(tail.wrapping_add(offset), head, tail);
+        if is_first {
+            self.add_status(slot, Status::URGENT);
+        }
+        is_news
+    }
+
     /// Bytes committed and not yet read by the application.
     #[inline]
     pub fn recv_unread(&self, slot: u32) -> u32 {

@@ -221,7 +221,10 @@ impl Conn {
                 .between(self.plan.read_size.0.into(), self.plan.read_size.1.into());
             let want = (want as usize).clamp(1, env.scratch.len());
             let buffer = env.scratch.get_mut(..want).unwrap_or_default();
-            let n = env.streams.read(slot, buffer);
+            let mut n = env.streams.read(slot, buffer);
+            while n == 0 && env.streams.pass_mark(slot, true) {
+                n = env.streams.read(slot, buffer);
+            }
             if n == 0 {
                 break;
             }
@@ -302,7 +305,16 @@ impl Conn {
             }
         }
         if written > 0 {
-            self.tell(env, Command::Send(self.id))?;
+            let urgent = self.plan.urgent && self.record.sent.is_multiple_of(3);
+            let end = env.streams.written(self.id.slot);
+            self.tell(
+                env,
+                if urgent {
+                    Command::SendUrgent(self.id, end)
+                } else {
+                    Command::Send(self.id)
+                },
+            )?;
         }
         Ok(())
     }

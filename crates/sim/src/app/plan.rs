@@ -55,6 +55,8 @@ pub struct Plan {
     pub write_size: (u32, u32),
     /// Fewest and most bytes of one read.
     pub read_size: (u32, u32),
+    /// The end of some writes is urgent data. Readers take it in line, so that every byte counts.
+    pub urgent: bool,
     /// Longest pause after a write; zero: writes until the stream is full.
     pub write_pause: Duration,
     /// Longest pause after a read; zero: reads until the stream is empty.
@@ -82,6 +84,7 @@ impl Default for Plan {
             expect: Expect::Pattern,
             write_size: (1, 16 << 10),
             read_size: (1, 16 << 10),
+            urgent: false,
             write_pause: Duration::ZERO,
             read_pause: Duration::ZERO,
             first_read: Duration::ZERO,

@@ -126,6 +126,7 @@ constants! {
     SIOCINQ = 0x541b;
     SIOCOUTQ = 0x5411;
     SIOCOUTQNSD = 0x894b;
+    SIOCATMARK = 0x8905;
     FIONBIO = 0x5421;
 
     POLLIN = 0x1;

@@ -51,6 +51,8 @@ pub(super) struct Socket {
     pub only_v6: bool,
     pub reuse_addr: bool,
     pub reuse_port: bool,
+    /// SO_OOBINLINE.
+    pub oob_inline: bool,
     pub keepalive: Keepalive,
     pub options: Options,
     /// SO_RCVTIMEO and SO_SNDTIMEO.
@@ -87,6 +89,7 @@ impl Socket {
             only_v6: false,
             reuse_addr: false,
             reuse_port: false,
+            oob_inline: false,
             keepalive: KEEPALIVE,
             options: Options::default(),
             recv_timeout: None,
@@ -108,7 +111,8 @@ impl Socket {
     pub fn on_ready(&mut self, ready: Ready) {
         let both = Ready::CONNECTED | Ready::ERROR | Ready::CLOSED;
         self.drained |= ready.contains(Ready::DRAINED);
-        self.news.reading += u64::from(ready.intersects(Ready::READABLE | Ready::EOF | both));
+        self.news.reading +=
+            u64::from(ready.intersects(Ready::READABLE | Ready::URGENT | Ready::EOF | both));
         self.news.writing += u64::from(ready.intersects(Ready::WRITABLE | both));
     }
 

@@ -11,12 +11,12 @@ use super::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use super::constants::{
     EDOM, EFAULT, EINVAL, ENOENT, ENOPROTOOPT, ENOTTY, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FIONBIO,
     FIONREAD, IP_TOS, IP_TTL, IPV6_TCLASS, IPV6_UNICAST_HOPS, IPV6_V6ONLY, O_NONBLOCK, O_RDWR,
-    SIOCOUTQ, SIOCOUTQNSD, SO_ACCEPTCONN, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER,
-    SO_MAX_PACING_RATE, SO_PROTOCOL, SO_RCVBUF, SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF,
-    SO_SNDTIMEO, SO_TYPE, SOCK_STREAM, SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_CONGESTION,
-    TCP_CORK, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_KEEPCNT,
-    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG, TCP_NODELAY, TCP_NOTSENT_LOWAT,
-    TCP_QUICKACK, TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP,
+    SIOCATMARK, SIOCOUTQ, SIOCOUTQNSD, SO_ACCEPTCONN, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER,
+    SO_MAX_PACING_RATE, SO_OOBINLINE, SO_PROTOCOL, SO_RCVBUF, SO_RCVTIMEO, SO_REUSEADDR,
+    SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO, SO_TYPE, SOCK_STREAM, SOL_IP, SOL_IPV6, SOL_SOCKET,
+    SOL_TCP, TCP_CONGESTION, TCP_CORK, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT,
+    TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG, TCP_NODELAY,
+    TCP_NOTSENT_LOWAT, TCP_QUICKACK, TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP,
 };
 use super::descriptors::{Body, Socket};
 use super::info::info_bytes;
@@ -117,6 +117,7 @@ impl Process {
         Ok(match option {
             (SOL_SOCKET, SO_REUSEADDR) => socket.reuse_addr.into(),
             (SOL_SOCKET, SO_REUSEPORT) => socket.reuse_port.into(),
+            (SOL_SOCKET, SO_OOBINLINE) => socket.oob_inline.into(),
             (SOL_SOCKET, SO_KEEPALIVE) => options.keepalive.is_some().into(),
             (SOL_SOCKET, SO_TYPE) => SOCK_STREAM,
             (SOL_SOCKET, SO_DOMAIN) => {
@@ -185,11 +186,15 @@ impl Process {
         if request == FIONBIO {
             return self.set_nonblocking(fd, argument != 0);
         }
-        let body = &self.table.socket(fd)?.body;
+        let socket = self.table.socket(fd)?;
+        let (body, inline) = (&socket.body, socket.oob_inline);
         let number = match (request, body) {
-            (FIONREAD | SIOCOUTQ | SIOCOUTQNSD, Body::Listener(..)) => return fail(EINVAL),
-            (FIONREAD | SIOCOUTQ | SIOCOUTQNSD, Body::Idle) => 0,
-            (FIONREAD, Body::Stream(conn)) => self.streams.readable(conn.slot),
+            (FIONREAD | SIOCOUTQ | SIOCOUTQNSD | SIOCATMARK, Body::Listener(..)) => {
+                return fail(EINVAL);
+            }
+            (FIONREAD | SIOCOUTQ | SIOCOUTQNSD | SIOCATMARK, Body::Idle) => 0,
+            (FIONREAD, Body::Stream(conn)) => self.streams.readable_to_mark(conn.slot, inline),
+            (SIOCATMARK, Body::Stream(conn)) => self.streams.at_mark(conn.slot).into(),
             (SIOCOUTQ, Body::Stream(conn)) => self.streams.unsent(conn.slot),
             (SIOCOUTQNSD, Body::Stream(_)) => self.info(fd).map_or(0, |info| info.not_sent),
             _ => return fail(ENOTTY),
@@ -209,6 +214,7 @@ impl Socket {
         match option {
             (SOL_SOCKET, SO_REUSEADDR) => self.reuse_addr = on,
             (SOL_SOCKET, SO_REUSEPORT) => self.reuse_port = on,
+            (SOL_SOCKET, SO_OOBINLINE) => self.oob_inline = on,
             (SOL_SOCKET, SO_KEEPALIVE) => options.keepalive = on.then_some(self.keepalive),
             (SOL_SOCKET, SO_RCVBUF) => options.recv_buffer = Some(positive()?),
             (SOL_SOCKET, SO_SNDBUF) => options.send_buffer = Some(positive()?),

@@ -1,9 +1,9 @@
 //! Readiness, as `poll` and `epoll` see it.
 
-use mtcp_core::Status;
+use mtcp_core::{Status, Urgent};
 
 use super::constants::{
-    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM,
+    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM,
 };
 use super::descriptors::{Body, File, Socket};
 use super::{Outcome, Process, Reply};
@@ -54,8 +54,11 @@ impl Process {
             events |= WRITABLE;
         }
         if status.contains(Status::CONNECTED) || over {
-            if self.streams.readable(slot) > 0 {
+            if self.streams.readable_past_mark(slot, socket.oob_inline) > 0 {
                 events |= READABLE;
+            }
+            if matches!(self.streams.urgent(slot), Urgent::Here(_)) {
+                events |= POLLPRI;
             }
             if no_writes || self.has_room(slot) {
                 events |= WRITABLE;

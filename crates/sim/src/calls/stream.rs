@@ -1,8 +1,8 @@
 //! Bytes: what `read`, `recv`, `write` and `send` do on a stream.
 
-use mtcp_core::{Command, ConnId, Status};
+use mtcp_core::{Command, ConnId, Status, Urgent};
 
-use super::constants::{EINVAL, ENOTCONN, EPIPE, MSG_MORE, MSG_OOB, MSG_PEEK};
+use super::constants::{EAGAIN, EINVAL, ENOTCONN, EPIPE, MSG_MORE, MSG_OOB, MSG_PEEK};
 use super::descriptors::Body;
 use super::{Errno, Outcome, Process, Reply, fail};
 
@@ -16,15 +16,30 @@ impl Process {
             Ok(socket) => socket,
             Err(error) => return Some(Err(error)),
         };
-        let shut = socket.shut_read;
-        let Body::Stream(conn) = socket.body else {
-            return Some(fail(ENOTCONN));
+        let (shut, inline) = (socket.shut_read, socket.oob_inline);
+        let conn = match socket.body {
+            Body::Stream(conn) => conn,
+            Body::Idle if flags & MSG_OOB != 0 => return Some(fail(EINVAL)),
+            _ => return Some(fail(ENOTCONN)),
         };
+        let peek = flags & MSG_PEEK != 0;
         if flags & MSG_OOB != 0 {
-            // RFC 9293 §3.8.5: urgent data is delivered in line; there is none out of band.
-            return Some(fail(EINVAL));
+            let urgent = if inline {
+                Urgent::None
+            } else {
+                self.streams.urgent(conn.slot)
+            };
+            return Some(self.recv_urgent(conn, urgent, len, (peek, shut)));
         }
-        let data = self.take_bytes(conn, len, flags & MSG_PEEK != 0);
+        let mut data = self.take_bytes(conn, len, peek);
+        while data.is_empty() && len > 0 && !peek && self.streams.pass_mark(conn.slot, inline) {
+            data = self.take_bytes(conn, len, peek);
+        }
+        if data.is_empty() && peek {
+            data = vec![0; len];
+            let n = self.streams.peek_past_mark(conn.slot, inline, &mut data);
+            data.truncate(n);
+        }
         if !data.is_empty() || len == 0 {
             return Some(Ok(Reply {
                 data: data.clone(),
@@ -42,6 +57,35 @@ impl Process {
             });
         }
         shut.then(|| Ok(Reply::default()))
+    }
+
+    /// The urgent byte.
+    fn recv_urgent(
+        &mut self,
+        conn: ConnId,
+        urgent: Urgent,
+        len: usize,
+        (peek, shut): (bool, bool),
+    ) -> Outcome {
+        let status = self.streams.status(conn.slot);
+        match urgent {
+            Urgent::None | Urgent::Taken => fail(EINVAL),
+            _ if status.intersects(OVER) && !status.contains(Status::EOF) => fail(ENOTCONN),
+            Urgent::Announced if shut || status.intersects(OVER | Status::EOF) => {
+                Ok(Reply::default())
+            }
+            Urgent::Announced => fail(EAGAIN),
+            Urgent::Here(byte) => {
+                if !peek {
+                    self.streams.take_urgent(conn.slot);
+                }
+                let data: Vec<u8> = [byte].into_iter().take(len).collect();
+                Ok(Reply {
+                    data: data.clone(),
+                    ..Reply::of(data.len())
+                })
+            }
+        }
     }
 
     fn take_bytes(&mut self, conn: ConnId, len: usize, peek: bool) -> Vec<u8> {
@@ -75,9 +119,6 @@ impl Process {
         let Body::Stream(conn) = socket.body else {
             return Some(fail(EPIPE));
         };
-        if flags & MSG_OOB != 0 {
-            return Some(fail(EINVAL));
-        }
         let status = self.streams.status(conn.slot);
         if shut || status.intersects(OVER | Status::WRITE_CLOSED) {
             if *written > 0 {
@@ -97,7 +138,9 @@ impl Process {
         }
         if n > 0 || deferred {
             let more = flags & MSG_MORE != 0;
-            let _ = self.execute(if more {
+            let _ = self.execute(if flags & MSG_OOB != 0 {
+                Command::SendUrgent(conn, self.streams.written(conn.slot))
+            } else if more {
                 Command::SendMore(conn)
             } else {
                 Command::Send(conn)

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mtcp_core::command::{Command, Keepalive, Marking, Options, Reply};
 use mtcp_core::config::CongestionControl;
-use mtcp_core::{Acks, AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Usage};
+use mtcp_core::{
+    Acks, AppStreams, Config, ConnId, Event, ListenerId, PortId, Stack, Token, Urgent, Usage,
+};
 use wire::frame::{RxFrame, RxMeta};
 use wire::ip::Ecn;
 use wire::time::Instant;
@@ -109,6 +111,8 @@ impl Lab {
             23 => self.command(input, Command::SendMore),
             24 => self.command(input, Command::QuickAck),
             25 => self.command(input, Command::Push),
+            26 => self.send_urgent(input),
+            27 => self.pass_urgent(input),
             31 => self.fragments(input),
             _ => self.segment(input),
         }
@@ -212,6 +216,28 @@ impl Lab {
             let bytes = vec![5; usize::from(input.u16() % 20_000)];
             self.streams.write(conn.slot, &bytes);
             self.execute(Command::Send(conn));
+        }
+    }
+
+    /// The end of what was written is urgent, or what somebody says is.
+    fn send_urgent(&mut self, input: &mut Input<'_>) {
+        if let Some(conn) = input.pick(&self.conns) {
+            let written = self.streams.written(conn.slot);
+            let end = if input.bit() { written } else { input.u32() };
+            self.execute(Command::SendUrgent(conn, end));
+        }
+    }
+
+    fn pass_urgent(&mut self, input: &mut Input<'_>) {
+        if let Some(conn) = input.pick(&self.conns) {
+            let slot = conn.slot;
+            let unread = self.streams.readable(slot);
+            assert!(self.streams.readable_past_mark(slot, false) <= unread);
+            assert!(self.streams.readable_to_mark(slot, false) <= unread);
+            if let Urgent::Here(_) = self.streams.urgent(slot) {
+                self.streams.take_urgent(slot);
+            }
+            self.streams.pass_mark(slot, input.bit());
         }
     }
 

@@ -305,6 +305,7 @@ fn plan(rng: &mut Rng, budget: u64) -> Plan {
     };
     Plan {
         write_size,
+        urgent: write_size.0 % 4 == 1,
         read_size,
         write_pause: pause(rng, write_size.1),
         read_pause: pause(rng, read_size.1),

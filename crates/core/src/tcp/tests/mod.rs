@@ -44,5 +44,6 @@ mod time_wait;
 mod timeouts;
 mod transfer;
 mod unresolved;
+mod urgent;
 mod window;
 mod wrap;

@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wire::tcp::TcpFlags;
-
 use crate::command::{Command, Keepalive, Options, Reply};
 use crate::config::Config;
 use crate::info::State;
@@ -365,17 +363,6 @@ fn keepalive_is_turned_on_and_off() {
     set(&mut h, None);
     h.expect_silence(600_000);
     h.expect_state(State::Established);
-}
-
-/// RFC 9293 MUST-31.
-#[test]
-fn urgent_data_stays_in_line() {
-    let mut h = Harness::established();
-    let urgent = TcpFlags::ACK | TcpFlags::URG;
-    h.send(data(1, 500).with_flags(urgent));
-    h.send(data(501, 1).with_flags(urgent));
-    h.send(data(502, 499));
-    h.expect_read(1, 1000);
 }
 
 /// RFC 9293 MUST-40.

@@ -7,6 +7,7 @@ mod remains;
 mod threads;
 #[cfg(not(miri))]
 mod thrift;
+mod urgent;
 
 use super::*;
 use crate::region::PagePolicy;
