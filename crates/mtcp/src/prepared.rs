@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::Duration;
 
+use ::io::shm::ShmPort;
+
 use crate::config::{Config, IoSpec};
 use crate::executor::door::{self, Answer, Terms};
 use crate::runtime::{Common, Mtcp, SetupError, processors, secret};
@@ -101,8 +103,8 @@ fn has_executor(interface: &str) -> bool {
         .is_some_and(|path| names.any(|name| name == path))
 }
 
-/// Opens the link, and closes it again, so that whoever is about to hand it to another program knows why that would fail. Links that others
-/// take part in by that, and those that an executor has, are not tried.
+/// Opens the link, and closes it again, so that whoever is about to hand it to another program knows why that would fail; also asks whether another
+/// host has our addresses. Links that others take part in by that are only looked at, and those that an executor has are not tried.
 ///
 /// # Errors
 /// One line with cause and remedy.
@@ -112,13 +114,14 @@ pub fn try_out(config: &Config) -> Result<(), SetupError> {
     config.check_room(&spec)?;
     let failed = |error: io::Error| SetupError(error.to_string());
     match &spec {
-        IoSpec::Shm(_) | IoSpec::Loop(_) => return Ok(()),
+        IoSpec::Loop(_) => return Ok(()),
+        IoSpec::Shm(path) => return ShmPort::check(path).map_err(failed),
         IoSpec::Afxdp(name) if has_executor(name) => return Ok(()),
         IoSpec::Afxdp(_) | IoSpec::Tap(_) => {}
     }
     let processors = processors(config)?.len();
     // The one before may just have ended.
-    let mut prepared = prepare_link(config, &spec, processors, PATIENCE, false).map_err(failed)?;
+    let mut prepared = prepare_link(config, &spec, processors, PATIENCE, true).map_err(failed)?;
     // A capture is made anew when it is opened.
     let config = Config {
         pcap: None,

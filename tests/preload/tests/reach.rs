@@ -162,6 +162,37 @@ fn a_program_does_not_run_where_the_link_cannot_be_opened() {
     process::finish(kernel, PROMPT).must_succeed();
 }
 
+#[test]
+fn a_program_does_not_run_where_another_host_has_its_address_or_a_file_the_name_of_its_link() {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let program = program(&site, "usual", &[]).unwrap();
+    let interface = site.lab().peer_interface();
+    site.lab()
+        .peer()
+        .ip(&format!("addr add {}/32 dev {interface}", ours()));
+    let taken = run(&site, &[], &program, "served", &ours());
+    refused(&process::finish(taken, PROMPT), "in use by another host");
+    let file = site.write("file", "");
+    for (path, why) in [
+        (file.as_str(), "no socket"),
+        ("/nowhere/link", "no directory"),
+    ] {
+        let mut command = site.lab().ours().command(programs::mtcp());
+        command.args([
+            "run",
+            "--io",
+            &format!("shm:{path}"),
+            "--addr",
+            "10.9.0.1/24",
+            "--",
+        ]);
+        command.arg(&program).args(["served", "10.9.0.1", PORT]);
+        refused(&process::finish(command, PROMPT), why);
+    }
+}
+
 /// What `mtcp serve` takes is enough here: the threads of the program run the stack, whatever the file says of modes.
 #[test]
 fn a_settings_file_need_not_know_of_mtcp_run() {

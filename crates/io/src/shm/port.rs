@@ -101,6 +101,14 @@ impl ShmPort {
         }
     }
 
+    /// Whether a link of that name could be opened. Nobody notices.
+    ///
+    /// # Errors
+    /// Why not: a file has the name, or this user may not use it or make one there.
+    pub fn check(path: impl AsRef<Path>) -> io::Result<()> {
+        socket::check(path.as_ref())
+    }
+
     /// Both sides of a link in this process: one port per queue on each.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Access, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 use rustix::process::geteuid;
@@ -147,15 +147,26 @@ fn is_alive(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Removes the socket file of a dead process; leaves anything that is not a socket.
-fn remove_stale(path: &Path) -> io::Result<()> {
+/// Whether a link of that name could be opened, by listening or by connecting; nobody notices.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
+    if is_alive(path)? {
+        return Ok(());
+    }
+    if is_there(path)? {
+        return Ok(());
+    }
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::access(directory(path), access).map_err(explain)
+}
+
+/// Whether a socket file is there.
+fn is_there(path: &Path) -> io::Result<bool> {
     let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
     match rustix::fs::lstat(path) {
-        Err(Errno::NOENT) => Ok(()),
+        Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(explain(errno)),
-        Ok(stat) if stat.st_mode & libc::S_IFMT == libc::S_IFSOCK => {
-            rustix::fs::unlink(path).map_err(explain)
-        }
+        Ok(stat) if stat.st_mode & libc::S_IFMT == libc::S_IFSOCK => Ok(true),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             format!(
@@ -166,13 +177,26 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Removes the socket file of a dead process; leaves anything that is not a socket.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
+    if is_there(path)? {
+        rustix::fs::unlink(path).map_err(explain)?;
+    }
+    Ok(())
+}
+
 /// Two processes that find the same dead socket must not both remove it: the second would remove the first one's new socket. `None`: somebody
 /// keeps the lock, which anybody may take who can read the directory; whoever starts at the same moment is not kept away then.
 fn lock_directory(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let directory = directory(path);
     let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(directory, flags, Mode::empty()).map_err(explain)?;
