@@ -127,8 +127,10 @@ impl Inner {
     }
 }
 
-const fn require_send<T: Send>() {}
-const _: () = require_send::<Inner>();
+const _: () = {
+    const fn require_send<T: Send>() {}
+    require_send::<Inner>();
+};
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

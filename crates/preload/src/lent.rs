@@ -3,7 +3,7 @@
 //!
 //! The name of that socket says what the connection's ends are, so that any program that comes to have it can be told.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -73,7 +73,7 @@ fn name(fd: c_int, domain: Domain, ends: [SocketAddr; 2]) {
     bytes.extend(SERIAL.fetch_add(1, Ordering::Relaxed).to_ne_bytes());
     let mut name = blank();
     for (to, from) in name.sun_path.iter_mut().zip(&bytes) {
-        *to = from.cast_signed();
+        *to = *from as c_char;
     }
     let len = std::mem::offset_of!(sockaddr_un, sun_path) + bytes.len();
     // SAFETY: an address of that length.
@@ -102,7 +102,7 @@ fn ends(fd: c_int) -> Option<[Vec<u8>; 2]> {
     {
         return None;
     }
-    let bytes = name.sun_path.map(i8::cast_unsigned);
+    let bytes = name.sun_path.map(|byte| byte as u8);
     let rest = bytes.strip_prefix(&MARK)?;
     let (local, rest) = word(rest)?;
     let (remote, _) = word(rest)?;

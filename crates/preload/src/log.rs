@@ -1,5 +1,6 @@
 //! What the library has to say goes to stderr, each line once.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +18,14 @@ pub(crate) enum Unsupported {
     Async,
     /// What io_uring has.
     Ring,
+}
+
+/// Says, once, that an option is of none.
+pub(crate) fn no_effect(level: c_int, name: c_int) {
+    unsupported(
+        Unsupported::Option,
+        format_args!("setsockopt(level {level}, option {name}), which has no effect,"),
+    );
 }
 
 /// Says, once, that a call is not supported.

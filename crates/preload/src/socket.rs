@@ -8,7 +8,7 @@ use std::time::Duration;
 use mtcp::posix::options;
 use mtcp::{Context, Domain, Result, SocketId};
 
-use crate::log::{Unsupported, unsupported};
+use crate::log::no_effect;
 use crate::owner::Owner;
 
 /// What a socket has become.
@@ -168,9 +168,7 @@ impl Socket {
         for saved in self.options.iter() {
             if !saved.apply(context, id) && !saved.goes_without_saying() {
                 let Saved { level, name, .. } = saved;
-                let what =
-                    format_args!("setsockopt(level {level}, option {name}), which has no effect,");
-                unsupported(Unsupported::Option, what);
+                no_effect(*level, *name);
             }
         }
         if let Some(local) = self.local

@@ -11,7 +11,7 @@ use mtcp::{Context, Domain, Errno, Result, SocketId};
 use super::{duration, hooks};
 use crate::engine::{self, Engine, Found};
 use crate::lent;
-use crate::log::{Unsupported, unsupported};
+use crate::log::no_effect;
 use crate::real;
 use crate::rules::rules;
 use crate::slots;
@@ -188,8 +188,7 @@ unsafe fn remember(
         return Ok(result);
     }
     if !DEVICE.contains(&(level, name)) || is_of_another_device(fd) {
-        let what = format_args!("setsockopt(level {level}, option {name}), which has no effect,");
-        unsupported(Unsupported::Option, what);
+        no_effect(level, name);
     }
     // SAFETY: the kernel has read them.
     let bytes = unsafe { memory::bytes(value.cast(), (len as usize).min(options::MAX_LEN)) }?;

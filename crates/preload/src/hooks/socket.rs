@@ -288,21 +288,23 @@ pub(crate) fn connect_to(
     let mut engine = engine::lock()?;
     let mut found = engine.find(fd).ok_or(Errno::EBADF)?;
     found.nonblocking |= !waits;
-    let id = match found.body {
-        Body::Stream(id) => id,
-        Body::Open if let Some(way) = engine.way_to_ourselves(remote) => match way {
-            Way::Stack if engine.start() => engine.adopt(found.index)?,
-            // It waits for a queue, or never had one.
-            Way::Stack => return Err(Errno::ENETDOWN),
-            Way::Kernel(there) => {
-                let domain = engine.domain(found.index);
-                engine.disown(fd, found.index);
-                drop(engine);
-                return connect_by_kernel(fd, there, domain);
-            }
-        },
-        Body::Open if engine.takes(found.index, remote)? => engine.adopt(found.index)?,
-        body => {
+    let way = match found.body {
+        Body::Open => engine.way_to_ourselves(remote),
+        _ => None,
+    };
+    let id = match (found.body, way) {
+        (Body::Stream(id), _) => id,
+        (_, Some(Way::Stack)) if engine.start() => engine.adopt(found.index)?,
+        // It waits for a queue, or never had one.
+        (_, Some(Way::Stack)) => return Err(Errno::ENETDOWN),
+        (_, Some(Way::Kernel(there))) => {
+            let domain = engine.domain(found.index);
+            engine.disown(fd, found.index);
+            drop(engine);
+            return connect_by_kernel(fd, there, domain);
+        }
+        (Body::Open, None) if engine.takes(found.index, remote)? => engine.adopt(found.index)?,
+        (body, None) => {
             if body == Body::Open {
                 engine.disown(fd, found.index);
             }

@@ -30,14 +30,17 @@ impl Memory {
     }
 
     fn ends(&mut self) -> (Producer<u64>, Consumer<u64>) {
-        let raw = self.raw();
-        // SAFETY: the memory outlives both ends in every test, and there is one of each.
-        unsafe {
-            (
-                Producer::from_raw(raw).unwrap(),
-                Consumer::from_raw(raw).unwrap(),
-            )
-        }
+        ends_of(self.raw())
+    }
+}
+
+fn ends_of(raw: RawRing<u64>) -> (Producer<u64>, Consumer<u64>) {
+    // SAFETY: the memory outlives both ends in every test, and there is one of each.
+    unsafe {
+        (
+            Producer::from_raw(raw).unwrap(),
+            Consumer::from_raw(raw).unwrap(),
+        )
     }
 }
 
@@ -121,8 +124,8 @@ proptest! {
     fn survives_a_hostile_peer(start in any::<u32>(), indices in prop::collection::vec(any::<(u32, bool)>(), 1..60)) {
         let size = 8;
         let mut memory = Memory::at(start, size);
-        let (mut producer, mut consumer) = memory.ends();
         let raw = memory.raw();
+        let (mut producer, mut consumer) = ends_of(raw);
         // SAFETY: `memory` outlives the references.
         let (to_producer, to_consumer) = unsafe { (&*raw.producer, &*raw.consumer) };
         for (wild, near) in indices {

@@ -83,6 +83,7 @@ fn readable(fd: BorrowedFd<'_>) -> bool {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn the_descriptor_is_readable_only_after_a_wake_up() {
     let (mut sleeper, waker) = wake_fd().unwrap();
     assert!(!waker.wake() && !readable(sleeper.fd()), "nobody sleeps");
@@ -95,6 +96,7 @@ fn the_descriptor_is_readable_only_after_a_wake_up() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn no_wake_up_through_the_descriptor_is_lost() {
     const COUNT: u32 = 5_000;
     let (mut sender, mut receiver) = spsc::channel(COUNT as usize);
