@@ -9,6 +9,7 @@ mod rfc;
 mod security;
 mod style;
 mod suites;
+mod toolchains;
 mod xdp;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above
   instructions  a short transaction takes as many on the server as SPECIFICATION says (needs valgrind)
+  toolchains  the minimum version of Rust and another processor compile everything (needs rustup)
   test     every test suite, summed up as `N passed, N failed`
   pgo      builds what `make build` builds with a profile of what the stack does most (needs llvm-tools)
 ";
@@ -56,6 +58,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
             xdp::check(&root)
         }
         "instructions" => instructions::check(&root),
+        "toolchains" => toolchains::check(&root),
         "test" => suites::run(&root),
         "pgo" => pgo::run(&root),
         _ => bail!("unknown command '{command}'\n{USAGE}"),
