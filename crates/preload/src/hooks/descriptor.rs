@@ -8,7 +8,7 @@ use mtcp::posix::memory;
 use mtcp::{Errno, Result};
 
 use super::urgent::SIOCATMARK;
-use super::{hooks, urgent};
+use super::{hooks, stdio, urgent};
 use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
@@ -40,13 +40,17 @@ hooks! {
                 uring::sweep();
                 closed
             }
-            slot => answer(|| {
-                let mut engine = engine::lock()?;
-                linger(&mut engine, fd, slot)?;
-                engine.forget_number(fd, slot);
-                // SAFETY: the same argument.
-                Ok(unsafe { real::close(fd) })
-            }),
+            slot => {
+                let closed = answer(|| {
+                    let mut engine = engine::lock()?;
+                    linger(&mut engine, fd, slot)?;
+                    engine.forget_number(fd, slot);
+                    // SAFETY: the same argument.
+                    Ok(unsafe { real::close(fd) })
+                });
+                stdio::follow(fd);
+                closed
+            }
         }
     }
 
@@ -154,6 +158,8 @@ fn copy(fd: c_int, new: c_int) {
         && let Ok(mut engine) = engine::lock()
     {
         engine.copy_number(fd, new);
+        drop(engine);
+        stdio::follow(new);
     }
 }
 
@@ -165,16 +171,20 @@ fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
         (_, Slot::Private) if private::is_beyond(to) => kernel(),
         (_, Slot::Private) => answer(|| Err(Errno(libc::EBUSY))),
         _ if fd == to => kernel(),
-        (_, old) => answer(|| {
-            let mut engine = engine::lock()?;
-            linger(&mut engine, to, old)?;
-            let new = kernel();
-            if new >= 0 {
-                engine.forget_number(to, old);
-                engine.copy_number(fd, new);
-            }
-            Ok(new)
-        }),
+        (_, old) => {
+            let result = answer(|| {
+                let mut engine = engine::lock()?;
+                linger(&mut engine, to, old)?;
+                let new = kernel();
+                if new >= 0 {
+                    engine.forget_number(to, old);
+                    engine.copy_number(fd, new);
+                }
+                Ok(new)
+            });
+            stdio::follow(to);
+            result
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! `FILE*` over a socket: the C library reads and writes descriptors of a `FILE` by itself, so ours get one that calls us.
+//! `FILE*` over a socket: the C library reads and writes descriptors of a `FILE` by itself, so ours get one that calls us. So do stdin, stdout
+//! and stderr while their numbers name sockets (shells, inetd).
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -24,6 +25,74 @@ pub struct Functions {
 
 unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
+    static mut stderr: *mut FILE;
+}
+
+/// A standard stream: the program's own file, and the one over a socket, made when it is first needed.
+#[derive(Clone, Copy, Debug)]
+struct Standard {
+    own: usize,
+    over_socket: usize,
+}
+
+/// Those whose numbers were sockets' once.
+static STANDARD: Mutex<[Option<Standard>; 3]> = Mutex::new([None; 3]);
+
+/// A number may name a socket now, or no socket any more: the C library's standard stream of that number follows.
+pub(super) fn follow(fd: c_int) {
+    let at = match fd {
+        0 => &raw mut stdin,
+        1 => &raw mut stdout,
+        2 => &raw mut stderr,
+        _ => return,
+    };
+    let mut all = STANDARD.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(known) = all.get_mut(fd.unsigned_abs() as usize) else {
+        return;
+    };
+    // SAFETY: the C library's variable. As with its other calls that change it, it is the program's business not to use it meanwhile.
+    let now = unsafe { at.read() };
+    let next = match (slots::is_socket(fd), *known) {
+        (false, Some(known)) if now.addr() == known.over_socket => known.own,
+        (true, Some(known)) if now.addr() == known.own => known.over_socket,
+        (true, None) if !now.is_null() => {
+            let file = over_socket(fd, if fd == 0 { c"r" } else { c"w" }.as_ptr());
+            if file.is_null() {
+                return;
+            }
+            if fd == 2 {
+                // SAFETY: a file that nobody has yet.
+                unsafe { libc::setvbuf(file, ptr::null_mut(), libc::_IONBF, 0) };
+            }
+            *known = Some(Standard {
+                own: now.expose_provenance(),
+                over_socket: file.expose_provenance(),
+            });
+            file.addr()
+        }
+        _ => return,
+    };
+    // SAFETY: as above.
+    unsafe { at.write(ptr::with_exposed_provenance_mut(next)) };
+}
+
+/// A file whose bytes go through the calls of this library. NULL: there is no memory.
+fn over_socket(fd: c_int, mode: *const c_char) -> *mut FILE {
+    let functions = Functions {
+        read: receive,
+        write: transmit,
+        seek: ptr::null(),
+        close: end,
+    };
+    let cookie = ptr::without_provenance_mut(fd.unsigned_abs() as usize);
+    // SAFETY: the cookie is a number, which the functions take for one.
+    let file = unsafe { fopencookie(cookie, mode, functions) };
+    if !file.is_null() {
+        files().get_or_insert_default().insert(file.addr(), fd);
+    }
+    file
 }
 
 /// The descriptor of each file made here, which `fileno` is to tell.
@@ -40,18 +109,7 @@ hooks! {
             // SAFETY: the same arguments.
             return unsafe { real::fdopen(fd, mode) };
         }
-        let functions = Functions {
-            read: receive,
-            write: transmit,
-            seek: ptr::null(),
-            close: end,
-        };
-        // SAFETY: the cookie is a number, which the functions take for one.
-        let file = unsafe { fopencookie(ptr::without_provenance_mut(fd.unsigned_abs() as usize), mode, functions) };
-        if !file.is_null() {
-            files().get_or_insert_default().insert(file.addr(), fd);
-        }
-        file
+        over_socket(fd, mode)
     }
 
     /// fileno(3).
@@ -89,6 +147,11 @@ extern "C" fn end(cookie: *mut c_void) -> c_int {
     if let Some(files) = files().as_mut() {
         files.retain(|_, other| *other != fd);
     }
+    let mut all = STANDARD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get_mut(fd.unsigned_abs() as usize) {
+        *known = None;
+    }
+    drop(all);
     // SAFETY: no memory is involved.
     unsafe { close(fd) }
 }
