@@ -8,6 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use mtcp::Events;
+
 use crate::engine::{self, Engine};
 use crate::rules::{self, Rules, rules};
 use crate::slots::{self, Slot};
@@ -188,6 +190,31 @@ pub(crate) unsafe fn examine(
     })
 }
 
+/// Tells what ends with this program when another one is executed in its place. It is found as in [`examine`].
+///
+/// # Safety
+/// `word` is a text, or NULL.
+pub(crate) unsafe fn take_leave(word: *const c_char, is_searched: bool) {
+    let Some(rules) = rules().filter(|_| !word.is_null()) else {
+        return;
+    };
+    inside::run(|| {
+        // SAFETY: the caller's promise.
+        let word = OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes());
+        let file = loader::resolve(&path(word, is_searched));
+        let lost = engine::lock().map(|mut engine| engine.ends_with_exec());
+        if let Some(file) = file.filter(|file| file.is_file())
+            && let Ok(Some(lost)) = lost
+        {
+            let text = format!(
+                "{} is executed in place of the program whose stack this is: {lost} are lost",
+                file.display()
+            );
+            tell(rules, &text);
+        }
+    });
+}
+
 /// A word without a slash is a file of this directory where it is not searched for.
 fn path(word: &OsStr, is_searched: bool) -> OsString {
     if is_searched || word.as_bytes().contains(&b'/') {
@@ -215,6 +242,30 @@ fn passes_listener() -> bool {
 }
 
 impl Engine {
+    /// The connections of a stack that is this process's own, in words.
+    fn ends_with_exec(&mut self) -> Option<String> {
+        if self.is_borrowed() || self.context().is_none() {
+            return None;
+        }
+        let bodies: Vec<_> = self.sockets.iter().map(|(_, socket)| socket.body).collect();
+        let opened = bodies.iter().filter(|body| matches!(body, Body::Stream(_)));
+        let opened = opened.count();
+        let waits = bodies.iter().any(|body| match body {
+            Body::Listener { ours: Some(id), .. } => self
+                .context()
+                .is_some_and(|context| context.ready(*id, Events::IN).contains(Events::IN)),
+            _ => false,
+        });
+        match (opened, waits) {
+            (0, false) => None,
+            (0, true) => Some("connections that nobody has accepted".to_owned()),
+            (opened, false) => Some(format!("its connections ({opened})")),
+            (opened, true) => Some(format!(
+                "its connections ({opened}) and those that nobody has accepted"
+            )),
+        }
+    }
+
     fn passes_listener(&self) -> bool {
         let listens = |index| {
             let socket = self.sockets.get(index);

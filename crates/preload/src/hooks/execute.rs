@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{FILE, pid_t};
 
 use super::hooks;
-use crate::children::examine;
+use crate::children::{examine, take_leave};
 use crate::real;
 
 /// A list of texts that ends with NULL.
@@ -26,6 +26,7 @@ hooks! {
     fn execve(path: *const c_char, words: Texts, environment: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
+            take_leave(path, false);
             let environment = examine(path, false, environment);
             real::execve(path, words, environment.as_ptr())
         }
@@ -35,6 +36,7 @@ hooks! {
     fn execv(path: *const c_char, words: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
+            take_leave(path, false);
             let environment = examine(path, false, own());
             real::execve(path, words, environment.as_ptr())
         }
@@ -44,6 +46,7 @@ hooks! {
     fn execvp(file: *const c_char, words: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
+            take_leave(file, true);
             let environment = examine(file, true, own());
             real::execvpe(file, words, environment.as_ptr())
         }
@@ -53,6 +56,7 @@ hooks! {
     fn execvpe(file: *const c_char, words: Texts, environment: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
+            take_leave(file, true);
             let environment = examine(file, true, environment);
             real::execvpe(file, words, environment.as_ptr())
         }
@@ -95,6 +99,7 @@ hooks! {
         let path = format!("/proc/self/fd/{fd}\0");
         // SAFETY: the caller's promises; the path ends with a NUL.
         unsafe {
+            take_leave(path.as_ptr().cast(), false);
             let environment = examine(path.as_ptr().cast(), false, environment);
             real::fexecve(fd, words, environment.as_ptr())
         }
