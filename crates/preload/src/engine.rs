@@ -6,6 +6,7 @@ use std::time::Duration;
 use mtcp::slab::Slab;
 use mtcp::{Context, Errno, Mtcp, Prepared, Result, SetupError, SocketId, SocketOption};
 
+use crate::hooks::limits;
 use crate::keeper::Keeper;
 use crate::lent::Pair;
 use crate::lock::{Guard, Lock};
@@ -256,6 +257,7 @@ impl Engine {
         let (prepared, kept) = private::make(prepare).map_err(|error| apart(&error))?;
         self.prepared = Some(prepared.map_err(|error| error.to_string())?);
         self.inherited = kept;
+        limits::note_taken(rules.config.address_space());
         Ok(())
     }
 

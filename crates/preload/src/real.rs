@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, id_t, idtype_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr,
-    nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, sockaddr, socklen_t, timespec,
-    timeval, uid_t,
+    nfds_t, off_t, pid_t, pollfd, rlimit, rusage, siginfo_t, sigset_t, sockaddr, socklen_t,
+    timespec, timeval, uid_t,
 };
 
 use crate::inside::{self, Side};
@@ -118,6 +118,12 @@ real! {
     fn fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int;
+    fn setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int;
+    fn getrlimit(resource: c_uint, limit: *mut rlimit) -> c_int;
+    fn getrlimit64(resource: c_uint, limit: *mut rlimit) -> c_int;
+    fn prlimit(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int;
+    fn prlimit64(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int;
     fn system(command: *const c_char) -> c_int;
     fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
     fn capset(header: *mut Header, data: *const Sets) -> c_int;

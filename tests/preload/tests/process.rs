@@ -366,6 +366,35 @@ fn a_gigabyte_of_address_space_is_enough() {
     }
 }
 
+/// As FTP servers do it in the child that has a connection: a limit that leaves room for the program and some more.
+const LIMITED: &str = "
+import mmap, os, resource, socket, sys
+peer = socket.create_connection((sys.argv[1], 80))
+if os.fork() == 0:
+    most = 200 << 20
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    assert resource.getrlimit(resource.RLIMIT_AS) == (most, most)
+    assert resource.prlimit(0, resource.RLIMIT_AS) == (most, most)
+    mmap.mmap(-1, 50 << 20)
+    try: mmap.mmap(-1, 1 << 40)
+    except OSError: os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+";
+
+#[test]
+fn what_the_stack_takes_counts_against_no_limit_of_the_program() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    let peer = Family::V4.peer();
+    let bind = || TcpListener::bind((peer, 80)).unwrap();
+    let _listener = site.lab().peer().enter(bind);
+    let script = site.write("limited.py", LIMITED);
+    succeed(site.ours(&format!("python3 {script} {peer}")));
+}
+
 /// A service with a user of its own, and the capabilities that docs/deployment.md names: those of the command are the program's, too.
 #[test]
 fn an_ordinary_user_with_capabilities_is_served() {

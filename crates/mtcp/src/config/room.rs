@@ -74,6 +74,22 @@ impl Config {
         }
     }
 
+    /// The address space that the stacks of this process take at most, bytes.
+    pub fn address_space(&self) -> u64 {
+        let stacks = u64::from(self.processes).max(self.cores as u64).max(1);
+        self.taken(&ADDRESS_SPACE)
+            .saturating_add(ADDRESS_SPACE.rest)
+            .saturating_mul(stacks)
+    }
+
+    /// What one stack takes, but for what does not depend on its sizes.
+    fn taken(&self, cost: &Cost) -> u64 {
+        let connections = u64::from(self.max_concurrency) + u64::from(self.orphans());
+        connections
+            .saturating_mul(cost.connection)
+            .saturating_add((self.buffer_memory as u64).saturating_mul(cost.halves_per_byte) / 2)
+    }
+
     fn tell(&self, what: &str, limit: u64, which: &str) {
         log::warn!(
             "the limit on {what} ({} MB, {which}) leaves room for {} connections with {} MB of buffers: raise it for more",
@@ -90,11 +106,7 @@ impl Config {
         let room = (limit / all * some / stacks).saturating_sub(cost.rest);
         let connections = u64::from(self.max_concurrency) + u64::from(self.orphans());
         let memory = self.buffer_memory as u64;
-        let is_enough = connections
-            .saturating_mul(cost.connection)
-            .saturating_add(memory.saturating_mul(cost.halves_per_byte) / 2)
-            <= room;
-        if is_enough {
+        if self.taken(cost) <= room {
             return false;
         }
         // Half of the room for connections, if they need as much, and the rest for their buffers.

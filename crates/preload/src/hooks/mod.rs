@@ -7,6 +7,7 @@ pub mod direct;
 pub mod epoll;
 pub mod execute;
 pub mod interfaces;
+pub mod limits;
 pub mod listen;
 pub mod message;
 pub mod option;
