@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -178,4 +178,33 @@ fn a_program_keeps_its_numbers_while_peers_of_a_link_come_and_go() {
     }
     let finished = server.finish(WITHIN).must_succeed();
     assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+}
+
+/// What the shell, a child, and the shell again send; what the shell and a child read. `printf` writes to its own stdout, which is the
+/// connection for as long as it takes.
+const SHELL: &str = "exec 3<>/dev/tcp/$1/$2; printf 'shell\\n' >&3; /usr/bin/printf 'child\\n' >&3; echo again >&3; \
+    read -r line <&3; echo \"read $line\"; cat <&3; echo end";
+
+#[test]
+fn a_shell_and_its_children_talk_over_one_connection() {
+    let Some(site) = Site::new(&["bash"]) else {
+        return;
+    };
+    let bind = || TcpListener::bind((Family::V4.peer(), PORT)).unwrap();
+    let listener = site.lab().peer().enter(bind);
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(WITHIN)).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
+        stream.write_all(b"first\nsecond\n").unwrap();
+        lines
+    });
+    let mut command = site.lab().ours().command(programs::mtcp());
+    command.arg("run").args(site.lab().link_args());
+    command.args(["--", "bash", "-c", SHELL, "bash"]);
+    command.args([Family::V4.peer().to_string(), PORT.to_string()]);
+    let finished = succeed(command);
+    assert_eq!(server.join().unwrap(), ["shell", "child", "again"]);
+    assert_eq!(finished.stdout, "read first\nsecond\nend\n");
 }
