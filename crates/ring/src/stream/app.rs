@@ -54,6 +54,12 @@ fn send_limit(record: &Record) -> u32 {
 }
 
 impl AppStreams {
+    /// Where the pool for sending lies.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn send_place(&self) -> (usize, usize) {
+        self.shared.send_memory.place()
+    }
+
     pub(super) fn new(shared: Arc<Shared>, send: Side) -> Self {
         Self {
             shared,

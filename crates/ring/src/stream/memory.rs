@@ -29,6 +29,12 @@ mod plain {
             self.0.prefault(bytes);
         }
 
+        /// Its address, and how many bytes it is.
+        #[cfg(test)]
+        pub(crate) fn place(&self) -> (usize, usize) {
+            (self.0.as_ptr().addr(), self.0.len())
+        }
+
         /// Gives it back to the kernel.
         ///
         /// # Safety
