@@ -238,12 +238,9 @@ impl Engine {
             Ok((Box::new(mtcp), Box::new(context), blank))
         };
         let (opened, _) = private::make(open).map_err(|error| apart(&error))?;
-        let (mtcp, context, blank) = opened.map_err(|error: SetupError| error.to_string())?;
+        let (_mtcp, context, blank) = opened.map_err(|error: SetupError| error.to_string())?;
         self.blank = blank;
-        Ok(Stage::Running {
-            context,
-            _mtcp: mtcp,
-        })
+        Ok(Stage::Running { context, _mtcp })
     }
 
     /// Does what opening the link takes privileges for, once for this process and its children.
@@ -586,6 +583,13 @@ impl Engine {
     pub(crate) fn lend_out(&mut self, id: SocketId, pair: Pair) {
         if let Stage::Running { context, .. } = &mut self.stage {
             self.pumps.add(context, id, pair);
+        }
+    }
+
+    /// The program is about to write: what its children wrote before goes first.
+    pub(crate) fn children_first(&mut self, id: SocketId) {
+        if let Stage::Running { context, .. } = &mut self.stage {
+            self.pumps.write(context, id);
         }
     }
 

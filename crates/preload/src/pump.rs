@@ -177,6 +177,22 @@ impl Pumps {
         any
     }
 
+    /// The program here is about to write: takes what children have written before, as far as there is room for it.
+    pub(crate) fn write(&mut self, context: &mut Context, id: SocketId) {
+        if self.descriptor().is_none() {
+            return;
+        }
+        self.buffer.resize(CHUNK, 0);
+        let all: Vec<u32> = self.of(id).collect();
+        for index in all {
+            let Some(pump) = self.list.get_mut(index) else {
+                continue;
+            };
+            let more = |_: &usize| pump.send(context, &mut self.buffer) == Left::More;
+            (0..ROUNDS).take_while(more).for_each(drop);
+        }
+    }
+
     /// Has the next turn look at each. Returns whether there is one.
     pub(crate) fn look_at_all(&mut self) -> bool {
         self.busy.extend(self.list.iter().map(|(index, _)| index));

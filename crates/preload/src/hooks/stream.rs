@@ -443,6 +443,7 @@ pub(super) fn write_out(
         if !engine.still(found) {
             return Some(Err(Errno::EBADF));
         }
+        engine.children_first(id);
         match put(engine, id, bufs, done, flags | SendFlags::DONTWAIT) {
             Ok(n) => {
                 done += n;
