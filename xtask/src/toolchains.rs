@@ -15,14 +15,14 @@ pub fn check(root: &Path) -> Result<()> {
     let oldest = minimum(root)?;
     match toolchain(root, &oldest) {
         Ok(()) => {
-            cargo(root, &oldest, &[])?;
+            cargo(root, Some(&oldest), &[])?;
             println!("toolchains: Rust {oldest}, the minimum version, compiles everything");
         }
         Err(reason) => println!("toolchains: Rust {oldest}: skipped: {reason:#}"),
     }
     match rustup(root, &["target", "add", ELSEWHERE]) {
         Ok(()) => {
-            cargo(root, "", &["--target", ELSEWHERE])?;
+            cargo(root, None, &["--target", ELSEWHERE])?;
             println!("toolchains: {ELSEWHERE} compiles everything");
         }
         Err(reason) => println!("toolchains: {ELSEWHERE}: skipped: {reason:#}"),
@@ -69,13 +69,14 @@ fn rustup(root: &Path, arguments: &[&str]) -> Result<()> {
 }
 
 /// `cargo check` of everything with the toolchain, or with the pinned one. Flags of this machine's processor are for its own code only.
-fn cargo(root: &Path, toolchain: &str, arguments: &[&str]) -> Result<()> {
-    let mut command = if toolchain.is_empty() {
-        Command::new(env!("CARGO"))
-    } else {
-        let mut rustup = Command::new("rustup");
-        rustup.args(["run", toolchain, "cargo"]);
-        rustup
+fn cargo(root: &Path, toolchain: Option<&str>, arguments: &[&str]) -> Result<()> {
+    let mut command = match toolchain {
+        None => Command::new(env!("CARGO")),
+        Some(toolchain) => {
+            let mut rustup = Command::new("rustup");
+            rustup.args(["run", toolchain, "cargo"]);
+            rustup
+        }
     };
     let status = command
         .args(["check", "--quiet", "--workspace"])

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -149,14 +150,22 @@ fn each<'a>(list: *const *const c_char) -> impl Iterator<Item = &'a CStr> {
     })
 }
 
+/// What becomes of the program that executes another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parent {
+    Stays,
+    /// It ends, and what it has of the stack with it.
+    Ends,
+}
+
 /// Looks at a program that is about to be executed by `word`, which is searched for as a shell does or is a path. Returns its environment.
 ///
 /// # Safety
 /// `word` is a text, `said` a list of texts that ends with NULL, or NULL.
 pub(crate) unsafe fn examine(
-    word: *const c_char,
-    is_searched: bool,
+    (word, is_searched): (*const c_char, bool),
     said: *const *const c_char,
+    parent: Parent,
 ) -> Environment {
     let Some(rules) = rules().filter(|_| !word.is_null()) else {
         return Environment::as_said(said);
@@ -168,6 +177,9 @@ pub(crate) unsafe fn examine(
         let Some(file) = file.filter(|file| file.is_file()) else {
             return Environment::as_said(said);
         };
+        if parent == Parent::Ends {
+            tell_ended(rules, &file);
+        }
         if let Some(obstacle) = loader::obstacle(&file) {
             let text = format!("{obstacle}: its connections are the kernel's");
             tell(rules, &text);
@@ -190,29 +202,16 @@ pub(crate) unsafe fn examine(
     })
 }
 
-/// Tells what ends with this program when another one is executed in its place. It is found as in [`examine`].
-///
-/// # Safety
-/// `word` is a text, or NULL.
-pub(crate) unsafe fn take_leave(word: *const c_char, is_searched: bool) {
-    let Some(rules) = rules().filter(|_| !word.is_null()) else {
-        return;
-    };
-    inside::run(|| {
-        // SAFETY: the caller's promise.
-        let word = OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes());
-        let file = loader::resolve(&path(word, is_searched));
-        let lost = engine::lock().map(|mut engine| engine.ends_with_exec());
-        if let Some(file) = file.filter(|file| file.is_file())
-            && let Ok(Some(lost)) = lost
-        {
-            let text = format!(
-                "{} is executed in place of the program whose stack this is: {lost} are lost",
-                file.display()
-            );
-            tell(rules, &text);
-        }
-    });
+/// Tells what ends with this program when `file` is executed in its place.
+fn tell_ended(rules: &Rules, file: &Path) {
+    let lost = engine::lock().map(|mut engine| engine.ends_with_exec());
+    if let Ok(Some(lost)) = lost {
+        let text = format!(
+            "{} is executed in place of the program whose stack this is: {lost} are lost",
+            file.display()
+        );
+        tell(rules, &text);
+    }
 }
 
 /// A word without a slash is a file of this directory where it is not searched for.

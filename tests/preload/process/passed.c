@@ -245,10 +245,7 @@ static void sent(void)
     waits_for(child);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const struct named cases[] = {
     {"peers", peers},
     {"asks", asks},
     {"executed", executed},
@@ -277,12 +274,5 @@ int main(int count, char **words)
     address_is(words[2], words[3]);
     for (int i = 0; i < count; i++)
         self_words[i] = words[i];
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(words[1], cases[i].name) == 0) {
-            cases[i].run();
-            say("fine");
-            return 0;
-        }
-    }
-    return 2;
+    return run_case(cases, sizeof cases / sizeof *cases, words[1]);
 }

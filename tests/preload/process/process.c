@@ -466,10 +466,7 @@ static void ourselves(void)
     asks();
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const struct named cases[] = {
     {"descriptors", descriptors},
     {"many", many},
     {"cleared", cleared},
@@ -501,12 +498,5 @@ int main(int count, char **words)
         sigaddset(&set, SIGUSR1);
         sigprocmask(SIG_BLOCK, &set, 0);
     }
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(words[1], cases[i].name) == 0) {
-            cases[i].run();
-            say("fine");
-            return 0;
-        }
-    }
-    return 2;
+    return run_case(cases, sizeof cases / sizeof *cases, words[1]);
 }

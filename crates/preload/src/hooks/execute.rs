@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{FILE, pid_t};
 
 use super::hooks;
-use crate::children::{examine, take_leave};
+use crate::children::{Parent, examine};
 use crate::real;
 
 /// A list of texts that ends with NULL.
@@ -26,8 +26,7 @@ hooks! {
     fn execve(path: *const c_char, words: Texts, environment: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
-            take_leave(path, false);
-            let environment = examine(path, false, environment);
+            let environment = examine((path, false), environment, Parent::Ends);
             real::execve(path, words, environment.as_ptr())
         }
     }
@@ -36,8 +35,7 @@ hooks! {
     fn execv(path: *const c_char, words: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
-            take_leave(path, false);
-            let environment = examine(path, false, own());
+            let environment = examine((path, false), own(), Parent::Ends);
             real::execve(path, words, environment.as_ptr())
         }
     }
@@ -46,8 +44,7 @@ hooks! {
     fn execvp(file: *const c_char, words: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
-            take_leave(file, true);
-            let environment = examine(file, true, own());
+            let environment = examine((file, true), own(), Parent::Ends);
             real::execvpe(file, words, environment.as_ptr())
         }
     }
@@ -56,8 +53,7 @@ hooks! {
     fn execvpe(file: *const c_char, words: Texts, environment: Texts) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
-            take_leave(file, true);
-            let environment = examine(file, true, environment);
+            let environment = examine((file, true), environment, Parent::Ends);
             real::execvpe(file, words, environment.as_ptr())
         }
     }
@@ -73,7 +69,7 @@ hooks! {
     ) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
-            let environment = examine(path, false, environment);
+            let environment = examine((path, false), environment, Parent::Stays);
             real::posix_spawn(pid, path, actions, attributes, words, environment.as_ptr())
         }
     }
@@ -89,7 +85,7 @@ hooks! {
     ) -> c_int {
         // SAFETY: the caller's promises.
         unsafe {
-            let environment = examine(file, true, environment);
+            let environment = examine((file, true), environment, Parent::Stays);
             real::posix_spawnp(pid, file, actions, attributes, words, environment.as_ptr())
         }
     }
@@ -99,8 +95,7 @@ hooks! {
         let path = format!("/proc/self/fd/{fd}\0");
         // SAFETY: the caller's promises; the path ends with a NUL.
         unsafe {
-            take_leave(path.as_ptr().cast(), false);
-            let environment = examine(path.as_ptr().cast(), false, environment);
+            let environment = examine((path.as_ptr().cast(), false), environment, Parent::Ends);
             real::fexecve(fd, words, environment.as_ptr())
         }
     }
@@ -109,7 +104,7 @@ hooks! {
     fn system(command: *const c_char) -> c_int {
         // SAFETY: a text; the environment of this program.
         unsafe {
-            examine(c"/bin/sh".as_ptr(), false, own());
+            examine((c"/bin/sh".as_ptr(), false), own(), Parent::Stays);
             real::system(command)
         }
     }
@@ -118,7 +113,7 @@ hooks! {
     fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE {
         // SAFETY: as above.
         unsafe {
-            examine(c"/bin/sh".as_ptr(), false, own());
+            examine((c"/bin/sh".as_ptr(), false), own(), Parent::Stays);
             real::popen(command, kind)
         }
     }

@@ -69,11 +69,11 @@ unsafe fn look(resource: c_uint, limit: *mut rlimit) -> c_int {
 /// As for prlimit(2).
 unsafe fn both(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
     let is_own = pid == 0 || pid == fork::pid();
-    if resource != RLIMIT_AS || !is_own || (ADDED.load(Ordering::Relaxed) == 0 && new.is_null()) {
+    let before = ADDED.load(Ordering::Relaxed);
+    if resource != RLIMIT_AS || !is_own || (before == 0 && new.is_null()) {
         // SAFETY: the caller's promises.
         return unsafe { real::prlimit(pid, resource, new, old) };
     }
-    let before = ADDED.load(Ordering::Relaxed);
     // SAFETY: the caller's promises: NULL or a limit.
     let wanted = unsafe { new.as_ref() };
     let raised = wanted.map(|limit| raise(limit, TAKEN.load(Ordering::Relaxed)));

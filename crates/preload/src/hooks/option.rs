@@ -117,24 +117,16 @@ unsafe fn set(
     if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
         return engine.set_timeout(&found, name, bytes).map(|()| 0);
     }
-    match found.body {
-        Body::Stream(id) => match engine.set_option(id, (level, name), bytes) {
+    if let Body::Stream(id) = found.body {
+        match engine.set_option(id, (level, name), bytes) {
             Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
                 // SAFETY: the same arguments.
                 return unsafe { remember(&mut engine, (fd, &found), (level, name), (value, len)) };
             }
             result => result?,
-        },
-        Body::Open | Body::Listener { .. } => {
-            if let Some(socket) = engine.sockets.get_mut(found.index) {
-                socket.save(level, name, bytes);
-            }
-            if let Body::Listener { ours: Some(id), .. } = found.body {
-                // What the kernel took and we do not know, we do without.
-                let _ = engine.set_option(id, (level, name), bytes);
-            }
         }
-        Body::Lost => {}
+    } else {
+        engine.keep_option(&found, (level, name), bytes);
     }
     engine.staged(false);
     Ok(0)
@@ -199,6 +191,20 @@ unsafe fn remember(
 }
 
 impl Engine {
+    /// An option of a socket that is no connection yet, which the kernel has taken.
+    fn keep_option(&mut self, found: &Found, (level, name): (c_int, c_int), value: &[u8]) {
+        if found.body == Body::Lost {
+            return;
+        }
+        if let Some(socket) = self.sockets.get_mut(found.index) {
+            socket.save(level, name, value);
+        }
+        if let Body::Listener { ours: Some(id), .. } = found.body {
+            // What the kernel took and we do not know, we do without.
+            let _ = self.set_option(id, (level, name), value);
+        }
+    }
+
     fn set_option(
         &mut self,
         id: SocketId,

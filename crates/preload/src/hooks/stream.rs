@@ -227,24 +227,15 @@ pub(crate) fn receive(
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
-        if found.body == Body::Lost {
-            passed::tell_lost(fd);
-            return Err(Errno(libc::ENOTCONN));
-        }
-        return Ok(kernel());
+        return elsewhere(fd, found.body, kernel);
     };
     engine.pumps.read(id);
     let known = recv_flags(flags)?;
     let blocking = !found.nonblocking && flags & (MSG_DONTWAIT | MSG_OOB) == 0;
-    let room: usize = bufs.iter().map(|buf| buf.len()).sum();
-    let wanted = if !blocking || flags & MSG_PEEK != 0 {
-        1
-    } else if flags & MSG_WAITALL != 0 {
-        room
+    let wanted = if blocking {
+        engine.wanted(id, bufs, flags)
     } else {
-        // SO_RCVLOWAT.
-        let context = engine.context();
-        room.min(context.map_or(1, |context| context.low_water(id)))
+        1
     };
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
@@ -282,6 +273,31 @@ pub(crate) fn receive(
         // What there was by then of what the call waits for.
         Err(Errno::EAGAIN | Errno::EINTR) if done > 0 => count(done),
         result => count(result?),
+    }
+}
+
+/// Does with a socket that is no connection of ours what `kernel` does, unless it is another stack's.
+fn elsewhere(fd: c_int, body: Body, kernel: impl FnOnce() -> isize) -> Result<isize> {
+    if body == Body::Lost {
+        passed::tell_lost(fd);
+        return Err(Errno(libc::ENOTCONN));
+    }
+    Ok(kernel())
+}
+
+impl Engine {
+    /// Bytes that a call waits for.
+    fn wanted(&mut self, id: SocketId, bufs: &[IoSliceMut<'_>], flags: c_int) -> usize {
+        let room: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if flags & MSG_PEEK != 0 {
+            1
+        } else if flags & MSG_WAITALL != 0 {
+            room
+        } else {
+            // SO_RCVLOWAT.
+            let context = self.context();
+            room.min(context.map_or(1, |context| context.low_water(id)))
+        }
     }
 }
 
@@ -377,11 +393,7 @@ pub(crate) fn transmit(
     let found = engine.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
-        if found.body == Body::Lost {
-            passed::tell_lost(fd);
-            return Err(Errno(libc::ENOTCONN));
-        }
-        return Ok(kernel());
+        return elsewhere(fd, found.body, kernel);
     };
     let known = send_flags(flags)?;
     let result = write_out(
