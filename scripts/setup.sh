@@ -19,6 +19,9 @@ done
 if [ "${WITH_CLANG:-0}" = 1 ] && [ ! -e /usr/include/bpf/bpf_helpers.h ]; then
     missing="$missing libbpf-dev"
 fi
+if [ "${WITH_PROGRAMS:-0}" = 1 ] && [ ! -e /usr/include/liburing.h ]; then
+    missing="$missing liburing-dev"
+fi
 python_tests=
 if [ "${WITH_PROGRAMS:-0}" = 1 ] && ! ls /usr/lib/python3.*/test/test_socket.py >/dev/null 2>&1; then
     python_tests=1

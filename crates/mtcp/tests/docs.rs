@@ -120,7 +120,9 @@ fn what_each_socket_option_does_is_tested() {
     options.retain(|name| {
         let scripts = BY_SCRIPT.iter().filter(|(option, _)| option == name);
         let mut scripts = scripts.map(|(_, script)| read(&format!("tests/pkt/{script}")));
-        let in_script = scripts.any(|text| text.contains(name) || text.contains("tcpi_"));
+        // Scripts look at the fields of TCP_INFO by their names.
+        let written = if *name == "TCP_INFO" { "tcpi_" } else { name };
+        let in_script = scripts.any(|text| text.contains(written));
         !in_script && !cases.contains(name)
     });
     assert!(options.is_empty(), "without a test: {options:?}");

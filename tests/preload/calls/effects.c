@@ -394,7 +394,8 @@ static void path(void)
 	if (four)
 		seen(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO, -1, 6, 0x4000, 0x4000);
 	else
-		seen(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO, -1, 6, 0, 0);
+		/* TCP follows at once: there is no fragment header. */
+		seen(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO, -1, 6, 0xff00, IPPROTO_TCP << 8);
 }
 
 static void only_six(void)
