@@ -7,6 +7,7 @@ mod metadata;
 mod pgo;
 mod rfc;
 mod security;
+mod structure;
 mod style;
 mod suites;
 mod toolchains;
@@ -20,6 +21,8 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "usage: cargo xtask <command>
 
   deps     crate dependencies point the way DESIGN allows
+  cycles   no circles of imports between modules of a crate
+  methods  no type with too many methods, or methods in too many files
   style    files under 600 lines, unsafe only where it may be, names of the house
   rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write] [--check]
   security every attack in docs/security.md has a test that exists
@@ -47,6 +50,8 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
     let root = workspace_root()?;
     match command {
         "deps" => deps::check(&root),
+        "cycles" => structure::check_circles(&root),
+        "methods" => structure::check_methods(&root),
         "style" => style::check(&root),
         "rfc" => rfc::run(&root, arguments),
         "security" => security::check(&root),
@@ -54,6 +59,8 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "check" => {
             deps::check(&root)?;
             style::check(&root)?;
+            structure::check_circles(&root)?;
+            structure::check_methods(&root)?;
             security::check(&root)?;
             xdp::check(&root)
         }

@@ -1,0 +1,96 @@
+//! Types whose methods are too many to hold in mind, or scattered over too many files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, bail};
+
+use super::modules::Crate;
+
+/// A type has no more methods than that outside tests, ...
+const MOST_METHODS: usize = 60;
+/// ... in no more files than that.
+const MOST_FILES: usize = 6;
+
+/// Types that exceed a limit today, with their methods and files. The numbers may only shrink.
+const KNOWN: &[(&str, usize, usize)] = &[
+    ("mtcp-core::cc::bbr::Bbr", 64, 3),
+    ("mtcp-core::ip::Net", 80, 10),
+    ("mtcp-core::tcp::Tcp", 129, 21),
+    ("mtcp-core::tcp::conn::Conn", 403, 44),
+    ("mtcp-core::testing::harness::Harness", 66, 3),
+    ("mtcp::context::Context", 150, 14),
+    ("preload::engine::Engine", 103, 18),
+    ("sim::calls::process::Process", 80, 10),
+];
+
+/// How much of a type is where.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    pub methods: usize,
+    pub files: BTreeSet<usize>,
+}
+
+/// Fails on types beyond the limits, unless they are known; known ones may only shrink.
+pub fn check(crates: &[Crate]) -> Result<()> {
+    let mut wrong = Vec::new();
+    let mut types = 0;
+    for one in crates {
+        let spreads = spreads(one);
+        types += spreads.len();
+        for (name, spread) in spreads {
+            wrong.extend(complaint(&name, spread.methods, spread.files.len()));
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("against the rules of the house:\n  {}", wrong.join("\n  "));
+    }
+    println!(
+        "methods: {types} types, {} beyond {MOST_METHODS} methods or {MOST_FILES} files",
+        KNOWN.len()
+    );
+    Ok(())
+}
+
+pub(super) fn spreads(of: &Crate) -> BTreeMap<String, Spread> {
+    let mut spreads: BTreeMap<String, Spread> = BTreeMap::new();
+    for (index, module) in of.modules.iter().enumerate() {
+        for block in &module.impls {
+            let home = home(of, index, &block.type_name);
+            let name = format!("{}::{}", of.title(home), block.type_name);
+            let spread = spreads.entry(name).or_default();
+            spread.methods += block.methods;
+            spread.files.insert(index);
+        }
+    }
+    spreads
+}
+
+/// The module that defines the type which module `from` calls `name`.
+fn home(of: &Crate, from: usize, name: &str) -> usize {
+    let module = &of.modules[from];
+    if module.types.contains(name) {
+        return from;
+    }
+    let import = module.imports.iter().find(|import| import.alias == name);
+    import
+        .and_then(|import| of.definer(from, &import.path))
+        .unwrap_or(from)
+}
+
+fn complaint(name: &str, methods: usize, files: usize) -> Option<String> {
+    let known = KNOWN.iter().find(|(known, ..)| *known == name);
+    let is_within = methods <= MOST_METHODS && files <= MOST_FILES;
+    match known {
+        None if is_within => None,
+        None => Some(format!(
+            "{name}: {methods} methods in {files} files; at most {MOST_METHODS} in {MOST_FILES}"
+        )),
+        Some(&(_, most, widest)) if methods > most || files > widest => Some(format!(
+            "{name}: {methods} methods in {files} files; it had {most} in {widest}, and may only shrink"
+        )),
+        Some(&(_, most, widest)) if methods < most || files < widest => Some(format!(
+            "{name}: only {methods} methods in {files} files now: put that in place of {most} and {widest} in xtask/src/structure/spread.rs"
+        )),
+        Some(_) => None,
+    }
+}
