@@ -1,7 +1,9 @@
 //! Checks that keep the design, the sum of all tests, and the build with a profile: `cargo xtask <command>`.
 #![forbid(unsafe_code)]
 
+mod child;
 mod deps;
+mod end;
 mod instructions;
 mod metadata;
 mod pgo;

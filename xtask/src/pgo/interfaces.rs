@@ -5,8 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::child::Stop;
-use super::training::{End, Place, scratch};
+use crate::child::Stop;
+use crate::end::End;
+
+use super::training::{Place, scratch};
 
 /// Measurements, as words of `mtcp`: of the kernel's clients, and of both ends.
 const MEASUREMENTS: [&str; 4] = [

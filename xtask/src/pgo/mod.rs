@@ -1,7 +1,6 @@
 //! A build with a profile: the `mtcp` command is built so that it counts what it does, does what stacks do most, and is built again, with the
 //! libraries, by a compiler that knows the counts.
 
-mod child;
 mod interfaces;
 mod tool;
 mod training;
@@ -13,10 +12,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::child::{Running, Stop};
 use crate::metadata;
 use crate::suites::BUILD;
 
-use child::{Running, Stop};
 use tool::Tools;
 
 /// What divides the flags of the compiler in the variable that cargo prefers: they may have blanks.
