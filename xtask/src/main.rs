@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod child;
+mod compare;
 mod deps;
 mod end;
 mod instructions;
@@ -33,6 +34,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   instructions  a short transaction takes as many on the server as SPECIFICATION says (needs valgrind)
   toolchains  the minimum version of Rust and another processor compile everything (needs rustup)
   test     every test suite, summed up as `N passed, N failed`
+  compare  two builds of mtcp in turn: medians, their ratio, its bounds [BEFORE AFTER [--runs N] [--seconds S] [--link shm|afxdp]]
   pgo      builds what `make build` builds with a profile of what the stack does most (needs llvm-tools)
 ";
 
@@ -70,6 +72,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "toolchains" => toolchains::check(&root),
         "test" => suites::run(&root),
         "pgo" => pgo::run(&root),
+        "compare" => compare::run(arguments),
         _ => bail!("unknown command '{command}'\n{USAGE}"),
     }
 }
