@@ -3,6 +3,8 @@
 //! The RFCs wait for seconds, for hosts that sleep. This waits for those that are awake, which is what a mistake is usually about; the stack
 //! goes on listening.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -13,16 +15,19 @@ use wire::frame::MacAddr;
 use wire::icmpv6::Icmpv6Message;
 use wire::ip::Protocol;
 use wire::ipv6::Ipv6Header;
-use wire::ndp::{NdpMessage, NeighborSolicitation, multicast_mac, solicited_node};
+use wire::ndp::{
+    NdpMessage, NeighborAdvertisement, NeighborSolicitation, multicast_mac, solicited_node,
+};
 
 /// Questions about each address, and how far they are apart. An answer may take as long.
 pub(crate) const PROBES: u32 = 2;
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 /// RFC 4861 §7.1.1.
 const HOP_LIMIT: u8 = 255;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Another host, and the address of ours that it has.
-pub(crate) type Holder = (IpAddr, MacAddr);
+pub type Holder = (IpAddr, MacAddr);
 
 /// The frame that asks from `mac` who has `address`.
 pub(crate) fn question(mac: MacAddr, address: IpAddr) -> Vec<u8> {
@@ -32,13 +37,65 @@ pub(crate) fn question(mac: MacAddr, address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Why an address cannot be taken on the interface `name`.
-pub(crate) fn in_use((address, mac): Holder, name: &str) -> io::Error {
-    let text = format!(
-        "address {address} is in use by another host on {name}, {mac}: choose another, or take it all the same with --force-address \
-         (force_address = yes)"
-    );
-    io::Error::new(io::ErrorKind::AddrInUse, text)
+/// Why an address cannot be taken on an interface.
+#[derive(Debug)]
+struct InUse {
+    holder: Holder,
+    interface: String,
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            holder: (address, mac),
+            interface,
+        } = self;
+        write!(
+            f,
+            "address {address} is in use by another host on {interface}, {mac}: choose another, or take it all the same with --force-address \
+             (force_address = yes)"
+        )
+    }
+}
+
+impl Error for InUse {}
+
+/// Another host has an address of ours on the interface `name`.
+pub fn in_use(holder: Holder, name: &str) -> io::Error {
+    let interface = name.to_owned();
+    io::Error::new(io::ErrorKind::AddrInUse, InUse { holder, interface })
+}
+
+/// Which host has which address of ours, if that is why a link was not opened.
+pub fn holder(error: &io::Error) -> Option<Holder> {
+    let in_use: &InUse = error.get_ref()?.downcast_ref()?;
+    Some(in_use.holder)
+}
+
+/// The frame by which a neighbour says without being asked that `address` is at `mac` (RFC 5227 §3, RFC 4861 §7.2.6).
+pub(crate) fn announcement(address: IpAddr, mac: MacAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => {
+            let packet = ArpPacket {
+                operation: ArpOperation::Request,
+                sender_mac: mac,
+                sender_ip: address,
+                target_mac: MacAddr::default(),
+                target_ip: address,
+            };
+            arp(mac, &packet)
+        }
+        IpAddr::V6(address) => {
+            let message = NdpMessage::NeighborAdvertisement(NeighborAdvertisement {
+                router: false,
+                solicited: false,
+                override_flag: true,
+                target: address,
+                target_lladdr: Some(mac),
+            });
+            ndp(mac, address, ALL_NODES, message)
+        }
+    }
 }
 
 /// Who says that it has which address.
@@ -72,24 +129,30 @@ fn arp_probe(mac: MacAddr, address: Ipv4Addr) -> Vec<u8> {
         target_mac: MacAddr::default(),
         target_ip: address,
     };
+    arp(mac, &packet)
+}
+
+/// A broadcast from `mac`.
+fn arp(mac: MacAddr, packet: &ArpPacket) -> Vec<u8> {
     let mut frame = ethernet(MacAddr::BROADCAST, mac, EtherType::ARP, ArpPacket::LEN);
     packet.emit(frame.get_mut(EthernetHeader::LEN..).unwrap_or_default());
     frame
 }
 
 fn solicitation(mac: MacAddr, address: Ipv6Addr) -> Vec<u8> {
-    let message = Icmpv6Message::Ndp(NdpMessage::NeighborSolicitation(NeighborSolicitation {
+    let message = NdpMessage::NeighborSolicitation(NeighborSolicitation {
         target: address,
         source_lladdr: None,
         nonce: None,
-    }));
+    });
     let group = solicited_node(address);
-    let mut header = Ipv6Header::new(
-        Ipv6Addr::UNSPECIFIED,
-        group,
-        Protocol::ICMPV6,
-        message.len(),
-    );
+    ndp(mac, Ipv6Addr::UNSPECIFIED, group, message)
+}
+
+/// A message from `mac` to a group.
+fn ndp(mac: MacAddr, src: Ipv6Addr, group: Ipv6Addr, message: NdpMessage) -> Vec<u8> {
+    let message = Icmpv6Message::Ndp(message);
+    let mut header = Ipv6Header::new(src, group, Protocol::ICMPV6, message.len());
     header.hop_limit = HOP_LIMIT;
     let length = Ipv6Header::LEN + message.len();
     let mut frame = ethernet(multicast_mac(group), mac, EtherType::IPV6, length);
@@ -116,7 +179,6 @@ fn ethernet(dst: MacAddr, src: MacAddr, ether_type: EtherType, length: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::ndp::NeighborAdvertisement;
 
     const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -132,6 +194,21 @@ mod tests {
         assert_eq!(ethernet.dst.to_string(), "33:33:ff:00:00:01");
         assert!(header.src.is_unspecified() && header.hop_limit == HOP_LIMIT);
         assert!(Icmpv6Message::parse(header.src, header.dst, payload).is_ok());
+    }
+
+    #[test]
+    fn an_announcement_says_where_a_neighbour_is() {
+        for address in ["10.0.0.9", "fd00::9", "fe80::9"] {
+            let address = address.parse().unwrap();
+            assert_eq!(said(&announcement(address, OTHER)), Some((address, OTHER)));
+        }
+    }
+
+    #[test]
+    fn who_has_an_address_can_be_read_from_the_error() {
+        let holder_of = ([10, 0, 0, 1].into(), OTHER);
+        assert_eq!(holder(&in_use(holder_of, "eth0")), Some(holder_of));
+        assert_eq!(holder(&io::ErrorKind::AddrInUse.into()), None);
     }
 
     #[test]

@@ -22,4 +22,5 @@ mod virtio;
 pub mod xdp;
 
 pub use any::{AnyLink, AnyPort};
+pub use claim::{Holder, holder, in_use};
 pub use port::{Gathers, Port};

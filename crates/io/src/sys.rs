@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use libc::{c_int, c_long, c_void, socklen_t};
+use libc::{c_int, c_long, c_void, sock_filter, sock_fprog, socklen_t};
 
 /// What a system call answered.
 fn check(result: c_long) -> io::Result<()> {
@@ -37,6 +37,15 @@ pub(crate) fn set_option<T: Copy>(
     let fd = fd.as_raw_fd();
     // SAFETY: `at` points to `len` bytes that live during the call; the kernel only reads them.
     check(unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, at, len) })
+}
+
+/// Has a socket receive only what a classic BPF program takes.
+pub(crate) fn attach_filter(fd: BorrowedFd<'_>, filter: &[sock_filter]) -> io::Result<()> {
+    let program = sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    set_option(fd, (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), &program)
 }
 
 /// getsockopt(2), into `value`. Returns how many bytes of it the kernel filled.

@@ -1,7 +1,7 @@
 //! Opening the configured link.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ::io::fault::FaultSpec;
@@ -11,13 +11,16 @@ use ::io::pcap::PcapFile;
 use ::io::shm::{Exchange, ShmConfig, ShmPort, ShmRole};
 use ::io::tap::{TapConfig, TapPort, refuse_taken};
 use ::io::xdp::{XdpConfig, XdpPort, XdpPrepared};
-use ::io::{AnyLink, AnyPort};
+use ::io::{AnyLink, AnyPort, Port as _};
 use mtcp_core::Arrivals;
+use wire::frame::MacAddr;
 
 use crate::config::{Config, IoSpec};
 
 /// Most queues of a shared-memory or TAP link.
 const MAX_QUEUES: usize = 64;
+/// RFC 7217 §7: how often the stack gives itself another link-local address.
+const IDGEN_RETRIES: u8 = 3;
 
 /// The queues of a link, and what is worth knowing of it.
 #[derive(Debug)]
@@ -28,12 +31,15 @@ pub(crate) struct Opened {
     pub(crate) share: u32,
     /// By port, which frames come to it, if there are other ports and it is known.
     pub(crate) arrivals: Vec<Option<Arrivals>>,
+    /// The link-local address that the stack gives itself, where others were asked for it.
+    pub(crate) link_local: Option<Ipv6Addr>,
 }
 
 /// What of a link is there before it is open.
 #[derive(Debug)]
 pub(crate) enum Prepared {
-    Xdp(Box<XdpPrepared>),
+    /// With the link-local address that the stack gives itself on it.
+    Xdp(Box<XdpPrepared>, Option<Ipv6Addr>),
     /// Links that take nothing before.
     Other,
 }
@@ -41,13 +47,13 @@ pub(crate) enum Prepared {
 impl Prepared {
     /// Whether another process can open it when this one is gone, and peers do not notice.
     pub(crate) fn lasts(&self) -> bool {
-        matches!(self, Self::Xdp(_))
+        matches!(self, Self::Xdp(..))
     }
 
     /// What joins the stacks of the processes that share the link; `None`: it has one process.
     pub(crate) fn exchange(&self) -> io::Result<Option<Arc<Exchange>>> {
         match self {
-            Self::Xdp(xdp) if xdp.processes() > 1 => {
+            Self::Xdp(xdp, _) if xdp.processes() > 1 => {
                 let mtu = u16::try_from(xdp.link().mtu).unwrap_or(u16::MAX);
                 let seats = usize::from(xdp.processes()) * usize::from(xdp.ports());
                 match u8::try_from(seats) {
@@ -56,7 +62,7 @@ impl Prepared {
                 }
                 .map(Some)
             }
-            Self::Xdp(_) | Self::Other => Ok(None),
+            Self::Xdp(..) | Self::Other => Ok(None),
         }
     }
 }
@@ -64,7 +70,7 @@ impl Prepared {
 impl Prepared {
     /// Has the processes that share it receive what comes to queues that none of them has.
     pub(crate) fn join(&mut self, exchange: Option<&Arc<Exchange>>) {
-        if let (Self::Xdp(xdp), Some(exchange)) = (self, exchange) {
+        if let (Self::Xdp(xdp, _), Some(exchange)) = (self, exchange) {
             xdp.join(exchange);
         }
     }
@@ -86,8 +92,15 @@ pub(crate) fn prepare(
         IoSpec::Afxdp(name) => {
             let mut xdp = xdp_config(config, name, processors)?;
             xdp.probe = fresh && !config.force_address;
-            let prepared = XdpPrepared::new(&xdp)?;
-            Ok(Prepared::Xdp(Box::new(prepared)))
+            let mac = match config.mac {
+                Some(mac) => mac,
+                None => netlink::link(name)?.mac,
+            };
+            let (prepared, link_local) = with_link_local(mac, &addresses(config), |addresses| {
+                xdp.addresses = addresses.to_vec();
+                XdpPrepared::new(&xdp)
+            })?;
+            Ok(Prepared::Xdp(Box::new(prepared), link_local))
         }
         IoSpec::Shm(_) | IoSpec::Tap(_) | IoSpec::Loop(_) => Ok(Prepared::Other),
     }
@@ -112,6 +125,7 @@ pub(crate) fn open(
         mut facts,
         share,
         arrivals,
+        link_local,
     } = links(config, spec, prepared)?;
     if let Some(spec) = &fault {
         facts.push(("fault", spec.to_string()));
@@ -130,6 +144,7 @@ pub(crate) fn open(
         facts,
         share,
         arrivals,
+        link_local,
     })
 }
 
@@ -172,6 +187,7 @@ struct Links {
     facts: Vec<(&'static str, String)>,
     share: u32,
     arrivals: Vec<Option<Arrivals>>,
+    link_local: Option<Ipv6Addr>,
 }
 
 impl Links {
@@ -181,6 +197,7 @@ impl Links {
             facts: Vec::new(),
             share: 0,
             arrivals: Vec::new(),
+            link_local: None,
         }
     }
 }
@@ -206,16 +223,27 @@ fn links(config: &Config, spec: &IoSpec, prepared: &mut Prepared) -> io::Result<
                 ..TapConfig::new(name)
             };
             let mut ports = TapPort::open(&tap)?;
-            if !config.force_address {
-                let ours: Vec<_> = config.addresses.iter().map(|cidr| cidr.addr).collect();
-                refuse_taken(&mut ports, &ours)?;
-            }
-            Ok(Links::of(ports))
+            let first = ports.first().map(TapPort::mac);
+            let mac = config.mac.or(first).unwrap_or_default();
+            let ((), link_local) =
+                with_link_local(mac, &addresses(config), |addresses| {
+                    match config.force_address {
+                        true => Ok(()),
+                        false => refuse_taken(&mut ports, addresses),
+                    }
+                })?;
+            Ok(Links {
+                link_local,
+                ..Links::of(ports)
+            })
         }
         // One context: others would each be alone.
         IoSpec::Loop(_) => Ok(Links::of(vec![LoopPort::new()])),
         IoSpec::Afxdp(_) => match prepared {
-            Prepared::Xdp(prepared) => xdp(prepared),
+            Prepared::Xdp(prepared, link_local) => Ok(Links {
+                link_local: *link_local,
+                ..xdp(prepared)?
+            }),
             Prepared::Other => Err(io::ErrorKind::InvalidInput.into()),
         },
     }
@@ -226,14 +254,37 @@ fn queues(config: &Config) -> u16 {
     u16::try_from(config.cores.clamp(1, MAX_QUEUES)).unwrap_or(1)
 }
 
+fn addresses(config: &Config) -> Vec<IpAddr> {
+    config.addresses.iter().map(|cidr| cidr.addr).collect()
+}
+
+/// Has `take` take our addresses and the link-local one that the stack gives itself with them, unless another host has one of ours. Another host
+/// may have that one, by accident or to keep us out: then the stack gives itself another (RFC 7217 §6).
+fn with_link_local<T>(
+    mac: MacAddr,
+    ours: &[IpAddr],
+    mut take: impl FnMut(&[IpAddr]) -> io::Result<T>,
+) -> io::Result<(T, Option<Ipv6Addr>)> {
+    let mut dad_counter = 0;
+    loop {
+        let own = mtcp_core::link_local(mac, ours, dad_counter);
+        let all: Vec<IpAddr> = ours.iter().copied().chain(own.map(IpAddr::V6)).collect();
+        match take(&all) {
+            Ok(taken) => return Ok((taken, own)),
+            Err(error) if dad_counter == IDGEN_RETRIES => return Err(error),
+            Err(error) => match ::io::holder(&error) {
+                Some((IpAddr::V6(held), holder)) if Some(held) == own => log::warn!(
+                    "{held}, which the stack gave itself, is in use by another host, {holder}: it takes another one"
+                ),
+                _ => return Err(error),
+            },
+        }
+        dad_counter += 1;
+    }
+}
+
 fn xdp_config(config: &Config, name: &str, processors: usize) -> io::Result<XdpConfig> {
-    let mut addresses: Vec<IpAddr> = config.addresses.iter().map(|cidr| cidr.addr).collect();
-    // The stack gives itself one, where it has others of IPv6.
-    let mac = config
-        .mac
-        .map_or_else(|| Ok(netlink::link(name)?.mac), Ok::<_, io::Error>)?;
-    addresses.extend(mtcp_core::link_local(mac, &addresses).map(IpAddr::V6));
-    let mut xdp = XdpConfig::new(name, addresses);
+    let mut xdp = XdpConfig::new(name, addresses(config));
     let wanted = match config.cores {
         // As many contexts as both processors and queues allow; an interface that cannot say has one.
         0 => netlink::ethtool::queues(name)
@@ -284,4 +335,53 @@ fn xdp(prepared: &mut XdpPrepared) -> io::Result<Links> {
 fn arrivals(hash: &ReceiveHash, port: &XdpPort) -> Option<Arrivals> {
     let is_here = |queue: &u32| port.queues().any(|own| own == *queue);
     Arrivals::new(&hash.key, hash.table.iter().map(is_here).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+
+    /// A link on which another host has the first `held` link-local addresses that are tried: what came of it, and how often it was tried.
+    fn taken(ours: &[&str], held: usize) -> (io::Result<Option<Ipv6Addr>>, usize) {
+        let ours: Vec<IpAddr> = ours.iter().map(|addr| addr.parse().unwrap()).collect();
+        let mut tries = 0;
+        let result = with_link_local(MAC, &ours, |all| {
+            tries += 1;
+            assert!(all.starts_with(&ours));
+            match all.last() {
+                Some(last) if tries <= held => Err(::io::in_use((*last, MAC), "eth0")),
+                _ => Ok(()),
+            }
+        });
+        (result.map(|((), own)| own), tries)
+    }
+
+    /// RFC 7217 §6, §7.
+    #[test]
+    fn a_link_local_address_that_another_host_has_is_given_up_for_another() {
+        let ours = ["fd00::1"];
+        let (first, tries) = taken(&ours, 0);
+        assert_eq!(tries, 1);
+        let (second, tries) = taken(&ours, 1);
+        assert_eq!(tries, 2);
+        assert_ne!(first.unwrap().unwrap(), second.unwrap().unwrap());
+        let (last, tries) = taken(&ours, 4);
+        assert_eq!(
+            (last.unwrap_err().kind(), tries),
+            (io::ErrorKind::AddrInUse, 4)
+        );
+    }
+
+    #[test]
+    fn an_address_that_was_configured_is_not_given_up() {
+        for ours in [["10.0.0.1"], ["fe80::1"]] {
+            let (refused, tries) = taken(&ours, 1);
+            assert_eq!(
+                (refused.unwrap_err().kind(), tries),
+                (io::ErrorKind::AddrInUse, 1)
+            );
+        }
+    }
 }

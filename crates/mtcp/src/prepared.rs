@@ -85,7 +85,7 @@ fn prepare_link(
 /// What listeners on this link ask: frames of others pass the firewall of the host, or come from no host.
 fn wall(config: &Config, link: &link::Prepared) -> Wall {
     match link {
-        link::Prepared::Xdp(xdp) if !config.ignore_firewall => Wall::of(xdp.link()),
+        link::Prepared::Xdp(xdp, _) if !config.ignore_firewall => Wall::of(xdp.link()),
         _ => Wall::default(),
     }
 }
@@ -215,7 +215,7 @@ impl Prepared {
     /// One line with cause and remedy.
     pub fn arm(&mut self) -> Result<(), SetupError> {
         match &mut self.link {
-            link::Prepared::Xdp(prepared) => prepared
+            link::Prepared::Xdp(prepared, _) => prepared
                 .arm()
                 .map_err(|error| SetupError(error.to_string())),
             link::Prepared::Other => Ok(()),
@@ -224,7 +224,7 @@ impl Prepared {
 
     /// In a forked child: gives up what [`Prepared::arm`] did for the parent.
     pub fn disarm(&mut self) {
-        if let link::Prepared::Xdp(prepared) = &mut self.link {
+        if let link::Prepared::Xdp(prepared, _) = &mut self.link {
             prepared.disarm();
         }
     }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use ::io::shm::{Desk, Exchange};
 use ::io::{AnyPort, Port};
-use mtcp_core::config::Seat;
+use mtcp_core::config::{self as stack, Seat};
 use mtcp_core::{Arrivals, Stack, Testament};
 use rustix::rand::{GetRandomFlags, getrandom};
 use wire::handed::Handed;
@@ -64,6 +65,8 @@ pub struct Mtcp {
     facts: Vec<(&'static str, String)>,
     /// By context, which frames come to it, if there are others and it is known.
     arrivals: Vec<Option<Arrivals>>,
+    /// The link-local address that the stack gives itself, where others were asked for it.
+    link_local: Option<Ipv6Addr>,
     /// A secret that all contexts have in common.
     common: [u8; 32],
     /// Joins the stacks that share the interface, if there are several ...
@@ -119,7 +122,7 @@ impl Mtcp {
             return Err(SetupError(text));
         }
         let mut facts = facts(&config, spec, &opened);
-        let arrivals = opened.arrivals;
+        let (arrivals, link_local) = (opened.arrivals, opened.link_local);
         facts.extend(opened.facts);
         let mut ports = Vec::with_capacity(cores);
         for port in opened.ports {
@@ -132,6 +135,7 @@ impl Mtcp {
             first_seat: first_seat.into(),
             board: Board::new(spec.name(), cores),
             arrivals,
+            link_local,
             config,
             cores,
             processors,
@@ -216,6 +220,7 @@ impl Mtcp {
                 cpu,
                 reporter,
                 arrivals: self.arrivals.get(core).cloned().flatten(),
+                link_local: self.link_local,
                 testaments: self.testaments(desk.as_ref()),
                 desk,
                 wall: self.wall.clone(),
@@ -356,6 +361,7 @@ struct Joined {
     reporter: Option<Reporter>,
     desk: Option<Desk>,
     arrivals: Option<Arrivals>,
+    link_local: Option<Ipv6Addr>,
     /// For the one that takes this one's place; and those of others whose place this one takes.
     testaments: Option<(Testament, Vec<Testament>)>,
     wall: Wall,
@@ -397,6 +403,7 @@ fn assemble(
         reporter,
         desk,
         arrivals,
+        link_local,
         testaments,
         wall,
     } = joined;
@@ -404,6 +411,7 @@ fn assemble(
     let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
     stack_config.common_secret = Some(secrets.common);
     stack_config.arrivals = arrivals;
+    give_link_local(&mut stack_config, link_local);
     stack_config.seat = desk.as_ref().map(|desk| Seat {
         index: desk.seat(),
         seats: desk.seats(),
@@ -439,6 +447,19 @@ fn assemble(
         driver,
         streams,
     ))
+}
+
+/// Gives the link of a stack that speaks IPv6 there this address (RFC 4291 §2.8).
+fn give_link_local(config: &mut stack::Config, link_local: Option<Ipv6Addr>) {
+    let (Some(own), Some(link)) = (link_local, config.interfaces.first_mut()) else {
+        return;
+    };
+    if link.addresses.iter().any(|address| address.addr.is_ipv6()) {
+        link.addresses.push(stack::Address {
+            addr: own.into(),
+            prefix_len: 64,
+        });
+    }
 }
 
 /// 32 random bytes from the system.

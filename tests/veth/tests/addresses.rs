@@ -189,6 +189,125 @@ fn a_peer_that_moves_without_a_word_is_found() {
     moves_while_we_send("0");
 }
 
+/// Two routers of the peer's, `gw1` and `gw2`, that can have the gateway's addresses, and a host behind them.
+fn add_routers(lab: &Lab) {
+    let peer = lab.peer();
+    for (name, mac) in [("gw1", FIRST), ("gw2", SECOND)] {
+        let words = "type macvlan mode bridge";
+        peer.ip(&format!(
+            "link add link peer0 name {name} address {mac} {words}"
+        ));
+        for address in [format!("{GATEWAY}/32"), format!("{GATEWAY6}/128 nodad")] {
+            peer.ip(&format!("address add {address} dev {name}"));
+        }
+    }
+    peer.ip("link set gw1 up");
+    peer.ip("address add 10.88.0.1/32 dev lo");
+    peer.ip("address add fd88::1/128 dev lo nodad");
+}
+
+const GATEWAY: &str = "10.77.0.254";
+const GATEWAY6: &str = "fd77::fe";
+const FIRST: &str = "02:00:00:00:00:81";
+const SECOND: &str = "02:00:00:00:00:82";
+
+/// Has the second router take the gateway's addresses while we send through the first; whether the rest still comes. `tell`: how we learn it.
+fn another_router_takes_over(tell: impl Fn(&Lab)) {
+    for family in Family::BOTH {
+        let lab = lab();
+        std::fs::write(lab.www().join("long"), vec![b'x'; 3 << 20]).unwrap();
+        add_routers(&lab);
+        let gateways = format!("{GATEWAY},{GATEWAY6}");
+        let server = lab.serve(&["--gateway", &gateways]);
+        let mut client = lab.peer().command("curl");
+        client.args(["--silent", "--show-error", "--fail", "--globoff"]);
+        client.args(["--limit-rate", "2M", "--output", "/dev/null"]);
+        client.args(["--write-out", "%{size_download}"]);
+        let from = match family {
+            Family::V4 => "10.88.0.1",
+            Family::V6 => "fd88::1",
+        };
+        client.args(["--interface", from, &url(family.ours(), "long")]);
+        let client = Process::start(client);
+        wait_until("the answer comes", SOON, || lab_receives(&lab));
+        lab.peer().ip("link set gw1 down");
+        tell(&lab);
+        let finished = client.finish(FOLLOWED).must_succeed();
+        assert_eq!(finished.stdout, (3 << 20).to_string(), "{finished}");
+        server.stop();
+    }
+}
+
+/// RFC 5798 §8.2: who becomes the master says so.
+#[test]
+fn a_router_that_takes_over_and_says_so_is_followed() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    another_router_takes_over(|lab| {
+        lab.peer().set("net/ipv4/conf/gw2/arp_notify", "1");
+        lab.peer().set("net/ipv6/conf/gw2/ndisc_notify", "1");
+        lab.peer().ip("link set gw2 up");
+    });
+}
+
+/// Where the kernel is told, as by a routing daemon, no router says or answers anything.
+#[test]
+fn a_router_that_the_kernel_is_told_of_is_followed() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    another_router_takes_over(|lab| {
+        lab.peer().ip("link set gw2 arp off");
+        lab.peer().ip("link set gw2 up");
+        for address in [GATEWAY, GATEWAY6] {
+            lab.ours().ip(&format!(
+                "neighbour replace {address} lladdr {SECOND} dev ours0 nud permanent"
+            ));
+        }
+    });
+}
+
+#[test]
+fn a_link_local_address_that_another_host_has_is_given_up_for_another() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    lab.ours().ip("link set ours0 address 02:00:00:00:00:91");
+    lab.peer().ip("address add fe80::1/64 dev peer0 nodad");
+    lab.peer().ip("address add fd88::1/128 dev lo nodad");
+    let mut server = lab.peer().command(programs::mtcp());
+    server.arg("serve").arg(lab.www());
+    server.args(["--io", "kernel", "--addr", "fd88::1"]);
+    let server = listening(server);
+    let words = ["http://[fd88::1]/small", "-n", "3", "--gateway", "fe80::1"];
+    // What the stack calls itself when it asks for the gateway.
+    let own = || -> Vec<String> {
+        let known = lab.peer().ip("-6 neighbour show dev peer0");
+        let ours = known
+            .lines()
+            .filter(|line| line.contains("02:00:00:00:00:91"));
+        let addresses = ours.filter_map(|line| line.split(' ').next());
+        let own = addresses.filter(|address| address.starts_with("fe80::"));
+        own.map(ToOwned::to_owned).collect()
+    };
+    assert_eq!(lab.load(&words, SOON)["succeeded"], 3);
+    let before = own();
+    assert_eq!(before.len(), 1, "{before:?}");
+    let taken = &before[0];
+    lab.peer().ip(&format!("neighbour del {taken} dev peer0"));
+    lab.peer()
+        .ip(&format!("address add {taken}/64 dev peer0 nodad"));
+    assert_eq!(lab.load(&words, SOON)["succeeded"], 3);
+    let after = own();
+    assert!(after.len() == 1 && after != before, "{before:?} {after:?}");
+    server.stop();
+}
+
 #[test]
 fn a_gateway_with_a_link_local_address_is_reached() {
     let Some(_gate) = Gate::beside_others() else {

@@ -69,7 +69,7 @@ impl NetLink {
     /// RFC 4291 §2.8: every interface that speaks IPv6 has a link-local address.
     fn add_link_local(&mut self) {
         let all: Vec<IpAddr> = self.addresses.iter().map(|cidr| cidr.addr).collect();
-        let own = link_local(self.mac, &all);
+        let own = link_local(self.mac, &all, 0);
         self.addresses
             .extend(own.and_then(|own| Cidr::new(own.into(), 64)));
     }
@@ -129,8 +129,8 @@ fn ipv6(addr: IpAddr) -> Option<Ipv6Addr> {
 /// link-local.
 ///
 /// Its interface identifier is one of ours, the same each time (RFC 7217 §5, without a secret): the one that RFC 4291 appendix A makes of the
-/// hardware address is the kernel's on the same interface.
-pub fn link_local(mac: MacAddr, addresses: &[IpAddr]) -> Option<Ipv6Addr> {
+/// hardware address is the kernel's on the same interface. `dad_counter` says how many of them another host was found to have (RFC 7217 §6).
+pub fn link_local(mac: MacAddr, addresses: &[IpAddr], dad_counter: u8) -> Option<Ipv6Addr> {
     let mut v6 = addresses.iter().filter_map(|addr| ipv6(*addr)).peekable();
     v6.peek()?;
     if v6.any(|addr| addr.is_unicast_link_local()) {
@@ -139,7 +139,9 @@ pub fn link_local(mac: MacAddr, addresses: &[IpAddr]) -> Option<Ipv6Addr> {
     let mut octets = [0; 16];
     octets[..2].copy_from_slice(&[0xfe, 0x80]);
     let hasher = SipHasher13::new_with_key(b"mtcp link-local ");
-    octets[8..].copy_from_slice(&hasher.hash(&mac.0).to_be_bytes());
+    let [a, b, c, d, e, f] = mac.0;
+    let identifier = hasher.hash(&[a, b, c, d, e, f, dad_counter]);
+    octets[8..].copy_from_slice(&identifier.to_be_bytes());
     // RFC 7136 §5: no bit of it means anything. Not that of a hardware address, so that nobody mistakes it for one.
     octets[8] &= !2;
     Some(octets.into())
@@ -352,7 +354,7 @@ mod tests {
             &["2001:db8::1/64"],
             &["2001:db8:1::1/64", "fe80::1/64"],
         ]);
-        let address = link_local(interface(1, &[]).mac, &[ip("2001:db8::1")]).unwrap();
+        let address = link_local(interface(1, &[]).mac, &[ip("2001:db8::1")], 0).unwrap();
         let own = format!("1 {address}/64");
         let all: Vec<_> = ours
             .iter()
@@ -373,6 +375,18 @@ mod tests {
             !ours.is_local(ip("fe80::ff:fe00:1")),
             "what the kernel makes of the same hardware address"
         );
+    }
+
+    /// RFC 7217 §6.
+    #[test]
+    fn a_link_local_address_that_another_host_has_is_followed_by_another() {
+        let mac = interface(0, &[]).mac;
+        let nth = |dad_counter| link_local(mac, &[ip("2001:db8::1")], dad_counter).unwrap();
+        for (one, other) in [(0, 1), (1, 2), (0, 2)] {
+            assert_ne!(nth(one), nth(other));
+        }
+        assert_eq!(nth(1), nth(1), "the same each time");
+        assert!(nth(3).is_unicast_link_local());
     }
 
     #[test]

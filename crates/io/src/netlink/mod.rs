@@ -9,11 +9,13 @@ mod link;
 mod receive_hash;
 mod request;
 mod tables;
+mod told;
 
 pub use firewall::Firewall;
 pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
 pub use receive_hash::{ReceiveHash, receive_hash};
 pub use tables::{Address, Neighbour, Route, addresses, neighbours, route_to, routes};
+pub(crate) use told::{socket as neighbour_events, told};
 
 #[cfg(test)]
 mod tests;

@@ -241,7 +241,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-fn neighbour(answer: RouteNetlinkMessage) -> Option<Neighbour> {
+pub(super) fn neighbour(answer: RouteNetlinkMessage) -> Option<Neighbour> {
     let RouteNetlinkMessage::NewNeighbour(message) = answer else {
         return None;
     };

@@ -1,11 +1,12 @@
-//! Classic BPF programs for packet sockets (`linux/filter.h`): which frames that are not for the stack it hears all the same.
+//! Classic BPF programs for sockets (`linux/filter.h`): which frames that are not for the stack it hears all the same, and what of the kernel.
 
 use std::net::Ipv4Addr;
 
 use libc::{SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter};
 
-/// `BPF_LD | BPF_ABS` of a word and of a byte.
+/// `BPF_LD | BPF_ABS` of a word, of half of one, and of a byte: as if the most significant byte came first.
 const LOAD_WORD: u16 = 0x20;
+const LOAD_HALF: u16 = 0x28;
 const LOAD_BYTE: u16 = 0x30;
 /// `BPF_JMP | BPF_JEQ | BPF_K`.
 const JUMP_EQUAL: u16 = 0x15;
@@ -25,6 +26,11 @@ const ICMPV6: u32 = 58;
 /// RFC 4861 §4.2, §4.4.
 const ROUTER_ADVERTISEMENT: u32 = 134;
 const NEIGHBOUR_ADVERTISEMENT: u32 = 136;
+
+/// Of a message of rtnetlink its type, and behind the 16 bytes of its header which interface a neighbour (`struct ndmsg`) is on, and its state.
+const MESSAGE_TYPE: u32 = 4;
+const NEIGHBOUR_INTERFACE: u32 = 20;
+const NEIGHBOUR_STATE: u32 = 24;
 
 const fn instruction(code: u16, k: u32) -> sock_filter {
     sock_filter {
@@ -94,6 +100,38 @@ pub(super) fn advertisements() -> Vec<sock_filter> {
         .collect()
 }
 
+/// Neighbours on `interface` that answered just now, or that the administrator set: the kernel has not merely heard of them.
+pub(super) fn neighbours(interface: u32) -> Vec<sock_filter> {
+    // What is said in the order of this machine is loaded in that of the network.
+    let half = |value: u16| value.to_be().into();
+    let mut program = Vec::new();
+    require(
+        &mut program,
+        LOAD_HALF,
+        MESSAGE_TYPE,
+        half(libc::RTM_NEWNEIGH),
+    );
+    require(
+        &mut program,
+        LOAD_WORD,
+        NEIGHBOUR_INTERFACE,
+        interface.to_be(),
+    );
+    program.push(instruction(LOAD_HALF, NEIGHBOUR_STATE));
+    program.push(sock_filter {
+        jt: 1,
+        ..instruction(JUMP_EQUAL, half(libc::NUD_REACHABLE))
+    });
+    program.push(sock_filter {
+        jf: 1,
+        ..instruction(JUMP_EQUAL, half(libc::NUD_PERMANENT))
+    });
+    accept(program)
+        .into_iter()
+        .chain([instruction(RETURN, 0)])
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,8 +153,12 @@ mod tests {
             at += 1;
             match step.code {
                 LOAD_WORD if step.k.cast_signed() < 0 => value = u32::from(tagged),
-                LOAD_WORD | LOAD_BYTE => {
-                    let bytes = if step.code == LOAD_WORD { 4 } else { 1 };
+                LOAD_WORD | LOAD_HALF | LOAD_BYTE => {
+                    let bytes = match step.code {
+                        LOAD_WORD => 4,
+                        LOAD_HALF => 2,
+                        _ => 1,
+                    };
                     match read(step.k, bytes) {
                         Some(read) => value = read,
                         None => return false,
@@ -174,5 +216,30 @@ mod tests {
             assert!(!takes(&program, &other, false), "{other:?}");
         }
         assert!(!takes(&program, &icmpv6(136, 0xff, 255), true), "tagged");
+    }
+
+    fn told(kind: u16, interface: u32, state: u16) -> Vec<u8> {
+        let mut message = vec![0; 28];
+        message[4..6].copy_from_slice(&kind.to_ne_bytes());
+        message[20..24].copy_from_slice(&interface.to_ne_bytes());
+        message[24..26].copy_from_slice(&state.to_ne_bytes());
+        message
+    }
+
+    #[test]
+    fn of_the_kernel_it_hears_where_neighbours_are() {
+        let program = neighbours(7);
+        let new = libc::RTM_NEWNEIGH;
+        assert!(takes(&program, &told(new, 7, libc::NUD_REACHABLE), false));
+        assert!(takes(&program, &told(new, 7, libc::NUD_PERMANENT), false));
+        for other in [
+            told(libc::RTM_DELNEIGH, 7, libc::NUD_REACHABLE),
+            told(new, 8, libc::NUD_REACHABLE),
+            told(new, 7, libc::NUD_STALE),
+            told(new, 7, libc::NUD_FAILED),
+            vec![0; 8],
+        ] {
+            assert!(!takes(&program, &other, false), "{other:?}");
+        }
     }
 }

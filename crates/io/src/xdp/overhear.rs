@@ -1,12 +1,13 @@
 //! What is said on the link and concerns us, but is not addressed to us: who moved (gratuitous ARP, unsolicited neighbour advertisements, router
 //! advertisements), and who has an address of ours. XDP gives a frame to one side only, and these are the kernel's too: packet sockets beside
-//! it see them there.
+//! it see them there. Where the kernel knows a neighbour to be, or is told by the administrator, it tells by netlink; the stack hears that as an
+//! announcement of the neighbour, which is what it would be if the neighbour had said it to all.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use libc::{c_int, sock_filter};
+use libc::sock_filter;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
@@ -15,6 +16,8 @@ use wire::ethernet::EtherType;
 use wire::frame::{RxFrame, RxMeta};
 
 use super::filter;
+use crate::claim::announcement;
+use crate::netlink::{neighbour_events, told};
 use crate::sys;
 
 /// Frames that are read at a time.
@@ -26,6 +29,10 @@ const ROOM: usize = 512;
 #[derive(Debug)]
 pub(super) struct Overheard {
     sockets: Vec<OwnedFd>,
+    /// Where the kernel tells what it learns of neighbours.
+    kernel: Option<OwnedFd>,
+    /// Ours, of which nobody else tells where they are.
+    addresses: Box<[IpAddr]>,
     frames: Box<[[u8; ROOM]; MOST]>,
     lengths: [usize; MOST],
     /// Frames that were read and not lent yet.
@@ -49,8 +56,12 @@ impl Overheard {
         if v4.len() < addresses.len() {
             sockets.push(open(interface, EtherType::IPV6, &filter::advertisements())?);
         }
+        let kernel = neighbour_events(&filter::neighbours(interface))
+            .inspect_err(|error| log::debug!("the kernel's neighbours are not followed: {error}"));
         Ok(Self {
             sockets,
+            kernel: kernel.ok(),
+            addresses: addresses.into(),
             frames: Box::new([[0; ROOM]; MOST]),
             lengths: [0; MOST],
             waiting: 0,
@@ -59,7 +70,7 @@ impl Overheard {
 
     /// What becomes readable when something is said.
     pub(super) fn bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets.iter().map(AsFd::as_fd)
+        self.sockets.iter().chain(&self.kernel).map(AsFd::as_fd)
     }
 
     /// Reads what was said. Returns whether there is something to lend.
@@ -77,7 +88,35 @@ impl Overheard {
                 }
             }
         }
+        self.ask_kernel();
         self.waiting > 0
+    }
+
+    /// Reads what the kernel told, and so much of it that a flood of it takes no longer than one of frames.
+    fn ask_kernel(&mut self) {
+        let Some(kernel) = &self.kernel else {
+            return;
+        };
+        let mut datagram = [0; ROOM];
+        for _ in self.waiting..MOST {
+            let read = retry_on_intr(|| recv(kernel, &mut datagram[..], RecvFlags::DONTWAIT));
+            // What was too much to keep is lost; the neighbours are asked themselves in time.
+            let Ok((_, length)) = read else {
+                return;
+            };
+            let neighbour = datagram.get(..length).and_then(told);
+            let Some(neighbour) = neighbour.filter(|at| !self.addresses.contains(&at.address))
+            else {
+                continue;
+            };
+            let frame = announcement(neighbour.address, neighbour.mac);
+            let place = self.frames.get_mut(self.waiting);
+            if let Some(place) = place.and_then(|place| place.get_mut(..frame.len())) {
+                place.copy_from_slice(&frame);
+                self.lengths[self.waiting] = frame.len();
+                self.waiting += 1;
+            }
+        }
     }
 
     /// Whether there is something to lend.
@@ -117,11 +156,7 @@ fn open(interface: u32, protocol: EtherType, filter: &[sock_filter]) -> io::Resu
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Of no protocol until it is bound: nothing comes that the filter did not see.
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-        filter: filter.as_ptr().cast_mut(),
-    };
-    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    sys::attach_filter(socket.as_fd(), filter)?;
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: protocol.0.to_be(),
@@ -133,9 +168,4 @@ fn open(interface: u32, protocol: EtherType, filter: &[sock_filter]) -> io::Resu
     };
     sys::bind(socket.as_fd(), &address)?;
     Ok(socket)
-}
-
-fn set<T: Copy>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    // The callers give the structure that the option is documented to take.
-    sys::set_option(socket.as_fd(), (level, option), value)
 }

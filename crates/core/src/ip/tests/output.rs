@@ -117,7 +117,9 @@ fn a_bound_source_decides_between_ports_with_the_same_prefix() {
     ];
     let bench = Bench::with(&config(interfaces));
     let ours = "2001:db8:1::1".parse().unwrap();
-    let second = crate::ip::link_local(our_mac(1), &[ours]).unwrap().into();
+    let second = crate::ip::link_local(our_mac(1), &[ours], 0)
+        .unwrap()
+        .into();
     let path = bench
         .net
         .path("fe80::9".parse().unwrap(), Some(second))
