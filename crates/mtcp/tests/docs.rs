@@ -21,6 +21,8 @@ K, M and G; times are seconds unless the key says otherwise.
 Files of the original are read as they are: sizes above the maximum are the maximum, of several interfaces the first is used, of several
 words where one counts the first; a line says so. `io = dpdk` and its like need `io_as`, or `MTCP_IO` and `MTCP_ADDR` in the environment.
 
+Commands change three defaults, with a file and without: `mode` inline, `pin` no, `max_concurrency` 65536; `mtcp run` also `spin_us` 0.
+
 The C API changes four defaults to those of the original: `tcp_timeout` 30, `tcp_timewait` 0, one of `rcvbuf` and `sndbuf` sets both, one event bit
 per entry.
 

@@ -137,25 +137,25 @@ pub(crate) struct Link {
 impl LinkArgs {
     /// Opens what the options say, and pins this thread.
     pub(crate) fn open(&self) -> anyhow::Result<Link> {
-        let config = self.config_file()?;
-        let io = self.chosen(config.as_ref())?;
+        let config = self.settings(self.defaults())?;
+        let io = self.chosen(&config)?;
         machine::raise_open_files();
         match io {
             Io::Kernel => self.open_kernel(),
-            Io::Mtcp(spec) => self.open_stack(spec, config.unwrap_or_default()),
+            Io::Mtcp(spec) => self.open_stack(spec, config),
         }
     }
 
-    /// The settings of a stack, for a program that opens it itself. `open`: the link has to be there.
-    pub(crate) fn config(&self, open: bool) -> anyhow::Result<Config> {
-        let config = self.config_file()?;
-        let Io::Mtcp(spec) = self.chosen(config.as_ref())? else {
+    /// The settings of a stack, for a program that opens it itself. `open`: the link has to be there. `defaults`: what counts where neither the
+    /// file nor an option says.
+    pub(crate) fn config(&self, open: bool, defaults: Config) -> anyhow::Result<Config> {
+        let mut config = self.settings(defaults)?;
+        let Io::Mtcp(spec) = self.chosen(&config)? else {
             return Err(Failure::error(
                 "kernel sockets need no mTCP",
                 "give --io afxdp:IFACE, tap:NAME, shm:PATH or loop:NAME",
             ));
         };
-        let mut config = config.unwrap_or_default();
         self.apply(&spec, &mut config)?;
         if open {
             check_link(&spec)?;
@@ -164,10 +164,10 @@ impl LinkArgs {
         Ok(config)
     }
 
-    fn chosen(&self, config: Option<&Config>) -> anyhow::Result<Io> {
-        match (&self.io, config) {
+    fn chosen(&self, config: &Config) -> anyhow::Result<Io> {
+        match (&self.io, &self.config) {
             (Some(io), _) => Ok(io.clone()),
-            (None, Some(config)) => config
+            (None, Some(_)) => config
                 .link()
                 .map(Io::Mtcp)
                 .map_err(|error| Failure::error(error, "or give --io")),
@@ -178,13 +178,36 @@ impl LinkArgs {
         }
     }
 
-    fn config_file(&self) -> anyhow::Result<Option<Config>> {
-        let Some(file) = &self.config else {
-            return Ok(None);
-        };
-        Config::load(file)
-            .map(Some)
-            .map_err(|error| anyhow::anyhow!("{error}"))
+    /// What counts in a command where neither the file nor an option says: one context, which no thread runs beside it, and what the library's
+    /// defaults, which are the paper's, do not give: many connections and wide windows.
+    pub(crate) fn defaults(&self) -> Config {
+        let library = Config::default();
+        Config {
+            cores: 1,
+            mode: mtcp::Mode::Inline,
+            pin: false,
+            max_concurrency: library.max_concurrency.max(65_536).max(self.room),
+            rcvbuf: library.rcvbuf.max(1 << 20),
+            prefault: library.prefault.max(self.prefault),
+            ..library
+        }
+    }
+
+    /// The settings of the file, if there is one, over these.
+    fn settings(&self, mut config: Config) -> anyhow::Result<Config> {
+        if let Some(file) = &self.config {
+            config
+                .read_file(file)
+                .map_err(|error| anyhow::anyhow!("{error}"))?;
+        }
+        if config.cores > 1 {
+            log::warn!(
+                "num_cores = {}: this command runs one context all the same, which serves all queues: set num_cores = 1",
+                config.cores
+            );
+        }
+        config.cores = 1;
+        Ok(config)
     }
 
     fn open_kernel(&self) -> anyhow::Result<Link> {
@@ -260,7 +283,6 @@ impl LinkArgs {
     /// The options over the settings file.
     fn apply(&self, spec: &IoSpec, config: &mut Config) -> anyhow::Result<()> {
         config.io = spec.clone();
-        config.cores = 1;
         if !self.addr.is_empty() {
             config.addresses = self.cidrs()?;
         }
@@ -280,29 +302,16 @@ impl LinkArgs {
             machine::check_core(core)?;
             config.core_list = vec![core];
             config.pin = true;
-        } else if self.config.is_none() {
-            config.pin = false;
         }
         match self.mode {
             Some(Mode::Paired) => config.mode = mtcp::Mode::Paired,
             Some(Mode::Inline) => config.mode = mtcp::Mode::Inline,
-            None if self.config.is_none() => config.mode = mtcp::Mode::Inline,
             None => {}
-        }
-        if self.config.is_none() {
-            self.tool_defaults(config);
         }
         config.congestion = self.cc.unwrap_or(config.congestion);
         config.pcap = self.pcap.clone().or(config.pcap.take());
         config.fault = self.fault.clone().or(config.fault.take());
         Ok(())
-    }
-
-    /// What a tool wants and the library's defaults, which are the paper's, do not give: many connections and wide windows.
-    fn tool_defaults(&self, config: &mut Config) {
-        config.max_concurrency = config.max_concurrency.max(65_536).max(self.room);
-        config.rcvbuf = config.rcvbuf.max(1 << 20);
-        config.prefault = config.prefault.max(self.prefault);
     }
 
     fn cidrs(&self) -> anyhow::Result<Vec<Cidr>> {

@@ -255,6 +255,41 @@ fn a_settings_file_says_the_same_as_options() {
     );
 }
 
+/// What neither the file nor an option says is as the command's help has it.
+#[test]
+fn a_settings_file_leaves_a_command_its_defaults() {
+    let www = www();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mtcp.conf");
+    for (more, mode, told) in [
+        ("", "inline", false),
+        ("mode = paired\n", "paired", false),
+        ("num_cores = 1\n", "inline", false),
+        ("num_cores = 4\n", "inline", true),
+    ] {
+        let link = directory.path().join("link");
+        let text = format!("io = shm:{}\naddr = 10.9.0.1/24\n{more}", link.display());
+        std::fs::write(&file, text).unwrap();
+        let said = std::fs::File::create(directory.path().join("said")).unwrap();
+        let mut child = common::mtcp()
+            .args(["serve", www.path().to_str().unwrap(), "--config"])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let process = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        common::wait(child);
+        assert!(line.contains(&format!(", {mode})")), "{more}{line}");
+        let said = std::fs::read_to_string(directory.path().join("said")).unwrap();
+        assert_eq!(said.contains("num_cores = 4"), told, "{more}{said}");
+    }
+}
+
 #[test]
 fn an_idle_server_costs_nothing() {
     let www = www();

@@ -100,7 +100,7 @@ table! {
         |c| join(&c.neighbours, |n| format!("{}/{}={}", n.network.addr, n.network.prefix_len, n.mac));
     new mac: "MAC", "Our hardware address instead of the link's own.",
         |c, v| { c.mac = Some(value::mac(v)?); Ok(()) }, |c| c.mac.map(|m| m.to_string()).unwrap_or_default();
-    old num_cores: "0..=1024", "Contexts; 0: as many as processors and queues allow.",
+    old num_cores: "0..=1024", "Contexts; 0: as many as processors and queues allow; commands have one.",
         |c, v| { c.cores = value::integer(v, 0, 1024)? as usize; Ok(()) }, |c| c.cores.to_string();
     new processes: "1..=64", "Processes that share the queues of an AF_XDP interface: one and those that it forks (mtcp run).",
         |c, v| { c.processes = value::integer(v, 1, 64)? as u16; Ok(()) }, |c| c.processes.to_string();

@@ -113,9 +113,17 @@ impl Config {
     /// A file that cannot be read, or the first wrong line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        config.read(&slurp(file)?, &file.display().to_string())?;
-        config.load_legacy(Path::new("."))?;
+        config.read_file(file)?;
         Ok(config)
+    }
+
+    /// The same over these settings.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn read_file(&mut self, file: &Path) -> Result<(), ConfigError> {
+        self.read(&slurp(file)?, &file.display().to_string())?;
+        self.load_legacy(Path::new("."))
     }
 }
 

@@ -97,7 +97,12 @@ fn ports(text: &str) -> Result<String, String> {
 impl RunArgs {
     /// Becomes the program. `log_level`: what its library says, in the words of the logger.
     pub(crate) fn run(self, log_level: Option<&str>) -> anyhow::Result<bool> {
-        let mut config = self.link.config(self.fallback.is_none())?;
+        let defaults = Config {
+            // The program may have better uses for the processor.
+            spin: Duration::ZERO,
+            ..self.link.defaults()
+        };
+        let mut config = self.link.config(self.fallback.is_none(), defaults)?;
         if self.link.mode == Some(crate::link::Mode::Paired) {
             return Err(Failure::error(
                 "the threads of the program run the stack here, so there is no paired mode",
@@ -106,10 +111,6 @@ impl RunArgs {
         }
         // A file's mode is for commands that have threads of their own.
         config.mode = Mode::Inline;
-        if self.link.config.is_none() {
-            // The program may have better uses for the processor.
-            config.spin = Duration::ZERO;
-        }
         config.processes = config.processes.max(self.workers);
         let library = self.library()?;
         let Some((program, arguments)) = self.program.split_first() else {
