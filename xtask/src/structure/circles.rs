@@ -18,7 +18,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("preload", 28),
     ("ring", 9),
     ("sim", 22),
-    ("tools", 16),
     ("wire", 5),
     ("xtask", 3),
 ];

@@ -12,6 +12,7 @@ mod pairs;
 mod place;
 mod probe;
 mod report;
+pub(crate) mod side;
 pub(crate) mod statistics;
 mod what;
 

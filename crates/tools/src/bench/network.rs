@@ -11,8 +11,8 @@ use crate::namespaces::{End, Namespaces};
 use crate::programs::require;
 
 use super::baseline::Baseline;
-use super::case::Side;
 use super::options::LinkKind;
+use super::side::Side;
 
 /// The first address of mTCP's server.
 pub(crate) const OURS: &str = "10.9.0.1";

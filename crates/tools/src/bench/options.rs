@@ -213,3 +213,12 @@ impl BenchArgs {
         Ok(chosen)
     }
 }
+
+/// `given`, or `default` if nothing was.
+pub(crate) fn or(given: &[u32], default: u32) -> Vec<u32> {
+    if given.is_empty() {
+        vec![default]
+    } else {
+        given.to_vec()
+    }
+}

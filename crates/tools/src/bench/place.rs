@@ -11,10 +11,10 @@ use crate::link::Mode;
 use crate::programs::program;
 
 use super::baseline::Baseline;
-use super::case::Side;
 use super::end::work::WorkArgs;
 use super::network::{self, Network};
 use super::options::{LinkKind, Stack};
+use super::side::Side;
 
 /// Addresses of a server, at least: as many ports as one client can use towards one address are too few.
 const ADDRESSES: u32 = 8;

@@ -3,8 +3,10 @@
 mod lab;
 mod measure;
 mod shm;
+mod size;
 mod steps;
 mod veth;
+mod words;
 
 use clap::Args;
 
@@ -13,6 +15,7 @@ use crate::doctor::capabilities::has_net_admin;
 use crate::programs::require;
 use crate::signals::Stop;
 
+use size::Size;
 use steps::Steps;
 
 const EXAMPLES: &str = "Examples:
@@ -30,14 +33,6 @@ pub(crate) struct DemoArgs {
     /// A tenth of the data and the requests
     #[arg(long)]
     quick: bool,
-}
-
-/// How much of everything.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    megabytes: u64,
-    requests: u64,
-    seconds: &'static str,
 }
 
 impl DemoArgs {
@@ -90,9 +85,4 @@ impl DemoArgs {
         }
         Ok(steps.failed == 0)
     }
-}
-
-/// The words of a command line without quotes.
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split_ascii_whitespace()
 }

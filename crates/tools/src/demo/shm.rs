@@ -13,9 +13,10 @@ use crate::signals::Stop;
 
 use super::measure::{MEASURES, Measure, load, same, speed};
 
+use super::size::Size;
 use super::steps::{Rate, Steps, table};
 use super::veth::stop_server;
-use super::{Size, words};
+use super::words::words;
 
 /// The demonstration with all it needs.
 struct Demo<'a> {

@@ -12,8 +12,9 @@ use crate::signals::Stop;
 use super::lab::{KERNEL_SERVER, KERNEL_THERE, Lab, OUR_NETWORK};
 use super::measure::{MEASURES, Measure, ab, curl, load, same, speed};
 
+use super::size::Size;
 use super::steps::{Rate, Steps, table};
-use super::{Size, words};
+use super::words::words;
 
 /// Last part of the addresses that mTCP owns.
 const OURS: u32 = 1;

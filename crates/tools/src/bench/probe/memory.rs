@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::bench::case::Side;
 use crate::bench::end::hold::FIRST;
 use crate::bench::end::work::{Work, WorkArgs};
 use crate::bench::place::Place;
+use crate::bench::side::Side;
 use crate::process::{Running, start};
 use crate::signals::Stop;
 

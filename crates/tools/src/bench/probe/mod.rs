@@ -5,8 +5,8 @@ pub(crate) mod window;
 
 use crate::signals::Stop;
 
-use super::case::Side;
 use super::place::Place;
+use super::side::Side;
 
 use memory::Memory;
 use window::Window;

@@ -7,10 +7,10 @@ use anyhow::{Context as _, bail};
 use crate::process::{output, start};
 use crate::signals::Stop;
 
-use crate::bench::case::Side;
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::WorkArgs;
 use crate::bench::place::Place;
+use crate::bench::side::Side;
 
 /// A client takes so much longer than its window at most: it fills up, warms up, and closes what it has.
 const SLACK: Duration = Duration::from_secs(60);

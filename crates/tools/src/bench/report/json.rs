@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::bench::case::{Measured, Side};
+use crate::bench::case::Measured;
+use crate::bench::side::Side;
 use crate::bench::statistics::Series;
 
 use super::Report;

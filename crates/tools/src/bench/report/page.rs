@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::bench::case::{Measured, Side};
+use crate::bench::case::Measured;
+use crate::bench::side::Side;
 
 use super::Report;
 use super::table::{number, range, ratio};

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::bench::case::{Measured, Metric, Side};
+use crate::bench::case::{Measured, Metric};
+use crate::bench::side::Side;
 use crate::bench::statistics::Series;
 use crate::fail::Failure;
 

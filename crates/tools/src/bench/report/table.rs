@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::bench::case::{Measured, Side};
+use crate::bench::case::Measured;
 use crate::bench::options::Stack;
+use crate::bench::side::Side;
 use crate::bench::statistics::Series;
 
 use super::Report;

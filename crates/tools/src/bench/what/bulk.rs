@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use crate::bench::case::{Case, Metric, Side};
+use crate::bench::case::{Case, Metric};
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::{Work, WorkArgs};
 use crate::bench::options::{BenchArgs, LinkKind};
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
+use crate::bench::side::Side;
 
 const METRICS: &[Metric] = &[
     Metric {

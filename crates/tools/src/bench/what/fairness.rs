@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use crate::bench::case::{Case, Metric, Side};
+use crate::bench::case::{Case, Metric};
 use crate::bench::end::outcome::Outcome;
-use crate::bench::options::BenchArgs;
+use crate::bench::options::{BenchArgs, or};
 use crate::bench::probe::Probe;
+use crate::bench::side::Side;
 
-use super::{bulk, or};
+use super::bulk;
 
 const METRICS: &[Metric] = &[
     Metric {

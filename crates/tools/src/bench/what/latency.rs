@@ -2,14 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::bench::case::{Case, Metric, Side};
+use crate::bench::case::{Case, Metric};
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::{Work, WorkArgs};
-use crate::bench::options::BenchArgs;
+use crate::bench::options::{BenchArgs, or};
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
-
-use super::or;
+use crate::bench::side::Side;
 
 const METRICS: &[Metric] = &[
     Metric {

@@ -2,14 +2,13 @@
 
 use serde_json::json;
 
-use crate::bench::case::{Case, Metric, Side};
+use crate::bench::case::{Case, Metric};
 use crate::bench::end::hold::FIRST;
-use crate::bench::options::BenchArgs;
+use crate::bench::options::{BenchArgs, or};
 use crate::bench::probe::Probe;
 use crate::bench::probe::memory::Memory;
+use crate::bench::side::Side;
 use crate::machine::raise_open_files;
-
-use super::or;
 
 const METRICS: &[Metric] = &[
     Metric {

@@ -41,12 +41,3 @@ impl BenchArgs {
         })
     }
 }
-
-/// `given`, or `default` if nothing was.
-fn or(given: &[u32], default: u32) -> Vec<u32> {
-    if given.is_empty() {
-        vec![default]
-    } else {
-        given.to_vec()
-    }
-}

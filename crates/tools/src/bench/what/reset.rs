@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
-use crate::bench::case::{Case, Side};
+use crate::bench::case::Case;
 use crate::bench::end::work::{Work, WorkArgs};
-use crate::bench::options::BenchArgs;
+use crate::bench::options::{BenchArgs, or};
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
+use crate::bench::side::Side;
 
-use super::{or, short};
+use super::short;
 
 /// One per concurrency.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {

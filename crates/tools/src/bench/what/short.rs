@@ -2,15 +2,14 @@
 
 use serde_json::json;
 
-use crate::bench::case::{Case, Metric, Side};
+use crate::bench::case::{Case, Metric};
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::{Work, WorkArgs};
-use crate::bench::options::BenchArgs;
+use crate::bench::options::{BenchArgs, or};
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
+use crate::bench::side::Side;
 use crate::link::Mode;
-
-use super::or;
 
 /// The first figure is the one that a single ratio is of.
 pub(super) const METRICS: &[Metric] = &[
