@@ -16,7 +16,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("mtcp-core", 60),
     ("packetdrill", 7),
     ("preload", 28),
-    ("ring", 9),
     ("sim", 22),
     ("wire", 5),
     ("xtask", 3),

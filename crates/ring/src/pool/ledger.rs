@@ -6,16 +6,10 @@ pub(crate) use unused::Hand;
 
 use std::io;
 
-use super::Block;
+use super::block::Block;
+use super::class::{CLASSES, MIN_BLOCK, class_bytes, class_for};
 use crate::region::{Column, PagePolicy, Zeroable};
 
-/// Sizes there are; each is four times the one before.
-const CLASSES: usize = 9;
-/// The smallest size as a power of two (loom looks at every byte, so it gets small ones). Short messages go round in a block of the smallest
-/// size, from line to line: with larger ones, those of a thousand connections do not fit into a processor's cache.
-pub(super) const MIN_SHIFT: u32 = if cfg!(loom) { 1 } else { 9 };
-/// The smallest size, bytes.
-pub(crate) const MIN_BLOCK: usize = 1 << MIN_SHIFT;
 /// Children of a split block.
 const SPLIT: u32 = 4;
 /// All children of a split block are free.
@@ -26,20 +20,6 @@ const KEEP: usize = 128;
 const KEEP_BYTES: usize = 256 << 10;
 /// Most bytes that a block's descriptor can address.
 const MAX_BYTES: usize = MIN_BLOCK << 31;
-
-/// Size of the blocks of a class, bytes.
-#[inline(always)]
-pub(crate) const fn class_bytes(class: usize) -> u32 {
-    1 << (MIN_SHIFT + 2 * class as u32)
-}
-
-/// The smallest class whose blocks hold `bytes`; `None` when none does.
-#[inline]
-pub(crate) const fn class_for(bytes: u32) -> Option<usize> {
-    let bits = u32::BITS - bytes.saturating_sub(1).leading_zeros();
-    let class = bits.saturating_sub(MIN_SHIFT).div_ceil(2) as usize;
-    if class < CLASSES { Some(class) } else { None }
-}
 
 /// A split block: which of its children are free, and its neighbours in the list of those that have any.
 #[derive(Debug, Clone, Copy)]

@@ -6,76 +6,19 @@
 //! the pool was made; untouched parts of the region cost nothing. Memory once touched is kept for reuse; who has it in streams gives what is not
 //! used for a while to the kernel.
 
+mod block;
+mod class;
 mod ledger;
 
-use ledger::MIN_SHIFT;
-pub(crate) use ledger::{Hand, Ledger, MIN_BLOCK, class_bytes, class_for, pool_bytes};
+pub use block::Block;
+pub(crate) use class::{MIN_BLOCK, class_bytes, class_for};
+#[cfg(not(loom))]
+pub(crate) use ledger::pool_bytes;
+pub(crate) use ledger::{Hand, Ledger};
 
 use std::io;
-use std::num::NonZeroU32;
-use std::ops::Range;
 
 use crate::region::{PagePolicy, Region};
-
-/// A buffer handed out by a [`Pool`]; give it back with [`Pool::free`].
-///
-/// In halves of the smallest size: where it starts, and in the lowest bit its own half size, of which that is a multiple.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a block that is not freed is lost"]
-pub struct Block(NonZeroU32);
-
-impl Block {
-    fn new(class: usize, index: u32) -> Option<Self> {
-        let start = index.checked_mul(2)?;
-        let descriptor = (start | 1).checked_mul(class_bytes(class) >> MIN_SHIFT)?;
-        NonZeroU32::new(descriptor).map(Self)
-    }
-
-    /// The block that [`Self::descriptor`] was taken from; 0 is none.
-    #[inline(always)]
-    pub(crate) fn from_descriptor(descriptor: u32) -> Option<Self> {
-        NonZeroU32::new(descriptor).map(Self)
-    }
-
-    /// All of it in a word; never 0.
-    #[inline(always)]
-    pub(crate) fn descriptor(&self) -> u32 {
-        self.0.get()
-    }
-
-    #[inline(always)]
-    pub(crate) fn class(&self) -> usize {
-        (self.0.trailing_zeros() / 2) as usize
-    }
-
-    /// Which block of its class.
-    #[inline(always)]
-    fn index(&self) -> u32 {
-        self.0.get() >> self.0.trailing_zeros() >> 1
-    }
-
-    /// Its lowest bit.
-    #[inline(always)]
-    fn size(&self) -> u32 {
-        self.0.get() & self.0.get().wrapping_neg()
-    }
-
-    /// Where it starts in the region.
-    #[inline(always)]
-    pub(crate) fn offset(&self) -> usize {
-        ((self.0.get() ^ self.size()) as usize) << (MIN_SHIFT - 1)
-    }
-
-    /// Its size, bytes.
-    #[inline(always)]
-    pub fn capacity(&self) -> u32 {
-        self.size() << MIN_SHIFT
-    }
-
-    fn range(&self) -> Range<usize> {
-        self.offset()..self.offset() + self.capacity() as usize
-    }
-}
 
 /// Buffers from one region, with one owner.
 #[derive(Debug)]

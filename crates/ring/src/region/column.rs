@@ -5,7 +5,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::{PAGE, PagePolicy, Plot, Region};
+use super::Region;
+use super::page::{PAGE, PagePolicy};
+use super::plot::Plot;
 
 /// Types for which all bytes zero is a value: what fresh memory holds.
 ///

@@ -4,34 +4,23 @@
 //! After `fork` an anonymous region is the child's own copy; [`Shared`] memory stays the same, also where a region lies in it ([`Plot`]).
 
 mod column;
+mod page;
 mod plot;
+mod plots;
 mod shared;
 
 pub use column::{Column, Zeroable};
-pub use plot::{Plot, Plots};
+pub use page::PagePolicy;
+pub use plot::Plot;
+pub use plots::Plots;
 pub use shared::Shared;
 
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use plot::Claim;
-
-const HUGE_PAGE: usize = 2 << 20;
-const PAGE: usize = 4096;
-
-/// Which pages to ask for; also which were had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum PagePolicy {
-    /// 2 MB pages if the administrator reserved enough (`vm.nr_hugepages`), else as `Transparent`.
-    Huge,
-    /// Normal pages which the kernel may join to 2 MB pages (`MADV_HUGEPAGE`): fewer TLB misses, but the first byte touched in
-    /// 2 MB may cost all of them.
-    #[default]
-    Transparent,
-    /// Normal pages, 4 KB.
-    Small,
-}
+use page::{HUGE_PAGE, PAGE};
+use plots::Claim;
 
 /// A private anonymous mapping, all zero at first, unmapped when dropped; or a part of a [`Plot`], which stays.
 #[derive(Debug)]

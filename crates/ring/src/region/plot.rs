@@ -1,22 +1,14 @@
 //! Memory of processes that come and go: who takes the place of one that is gone finds what it left.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use rustix::mm::{Advice, madvise};
 
-use super::{PAGE, PagePolicy, Region, Shared};
-
-/// Memory in parts of one size that forked processes have in common. Each is one owner's at a time: here that is seen to; across processes
-/// it is for who forked them to see that an owner is gone before another takes its place.
-#[derive(Debug)]
-pub struct Plots {
-    memory: Shared,
-    each: usize,
-    taken: Vec<AtomicBool>,
-}
+use super::Region;
+use super::page::{PAGE, PagePolicy};
+use super::plots::{Claim, Plots};
 
 /// A part that this process has for itself. What its last owner left can be read until regions are made in it.
 #[derive(Debug)]
@@ -28,58 +20,7 @@ pub struct Plot {
     bytes: usize,
 }
 
-/// Held by a plot and its regions.
-#[derive(Debug)]
-pub(super) struct Claim {
-    plots: Arc<Plots>,
-    index: usize,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        if let Some(taken) = self.plots.taken.get(self.index) {
-            taken.store(false, Ordering::Release);
-        }
-    }
-}
-
 impl Plots {
-    /// So many parts of at least `bytes`, all zero. Costs memory as it is used.
-    ///
-    /// # Errors
-    /// No descriptor or address space.
-    pub fn create(name: &str, count: usize, bytes: usize) -> io::Result<Arc<Self>> {
-        let (each, all) = sizes(count, bytes)?;
-        let memory = Shared::create(name, all)?;
-        memory.seal()?;
-        Ok(Self::on(memory, count, each))
-    }
-
-    /// Those of another process, as [`Plots::create`] made them there, whose owners are gone.
-    ///
-    /// # Errors
-    /// `InvalidInput`: `memory` has another size.
-    pub fn found(memory: Shared, count: usize, bytes: usize) -> io::Result<Arc<Self>> {
-        let (each, all) = sizes(count, bytes)?;
-        if memory.len() != all {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        Ok(Self::on(memory, count, each))
-    }
-
-    fn on(memory: Shared, count: usize, each: usize) -> Arc<Self> {
-        Arc::new(Self {
-            memory,
-            each,
-            taken: (0..count).map(|_| AtomicBool::new(false)).collect(),
-        })
-    }
-
-    /// The memory, for the process that is to find it.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.memory.fd()
-    }
-
     /// Takes a part. `None`: there is none, or somebody here has it.
     pub fn take(self: &Arc<Self>, index: usize) -> Option<Plot> {
         let before = self.taken.get(index)?.swap(true, Ordering::Acquire);
@@ -93,14 +34,6 @@ impl Plots {
             bytes: self.each,
         })
     }
-}
-
-/// Bytes of a part, and of all of them.
-fn sizes(count: usize, bytes: usize) -> io::Result<(usize, usize)> {
-    let each = bytes.max(1).checked_next_multiple_of(PAGE);
-    let all = each.and_then(|each| each.checked_mul(count.max(1)));
-    each.zip(all)
-        .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
 impl Plot {
@@ -164,6 +97,7 @@ impl Region {
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
+    use crate::region::Shared;
 
     #[test]
     fn the_next_owner_finds_what_was_left() {

@@ -7,10 +7,12 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
 
 use super::lane::{self, Reader, Writer};
+use super::marks::{Ahead, Mark};
 use super::record::{Record, Unsent};
+use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
-use super::urgent::{Ahead, Mark, Urgent};
-use super::{Shared, Status};
+use super::status::Status;
+use super::urgent::Urgent;
 
 /// Two segments of Ethernet: what a sender whose window was closed needs to be told about at once.
 const TWO_SEGMENTS: u32 = 2 * 1460;
@@ -82,7 +84,7 @@ impl AppStreams {
         // SAFETY: this is the one `AppStreams` of `shared`, so the consumer of the receive directions of the slots it holds; no
         // slice of them is ever handed out.
         Some((
-            unsafe { Direction::Recv.reader(&self.shared, record) },
+            unsafe { Reader::of(Direction::Recv, &self.shared, record) },
             record,
         ))
     }
@@ -92,7 +94,7 @@ impl AppStreams {
     fn send_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
         let record = self.shared.records.record(slot)?;
         // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions, and `send` is its side.
-        let writer = unsafe { self.send.writer(&self.shared, slot, record) };
+        let writer = unsafe { Writer::new(&mut self.send, &self.shared, slot, record) };
         Some((writer, record))
     }
 
@@ -378,10 +380,13 @@ impl AppStreams {
     /// when to ask again, in milliseconds from now.
     #[inline]
     pub fn economize(&mut self, now: u64) -> Option<u64> {
-        if self.send.is_due_to_look(now)? {
+        if self.send.thrift.is_due_to_look(&self.send.ledger, now)? {
             self.sweep(AT_EASE);
         }
-        self.send.economize(&self.shared, now)
+        let memory = &self.shared.send_memory;
+        self.send
+            .thrift
+            .economize(&mut self.send.ledger, memory, now)
     }
 
     /// So many slots have a send buffer that those not in use are worth a sweep when there is nothing else to do.

@@ -13,10 +13,11 @@ use crate::pool::{Block, class_for};
 use crate::sync::AtomicU8;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
+use super::error::StreamError;
 use super::memory::Memory;
 use super::record::{ConsumerWords, ProducerWords, Record};
-use super::side::Side;
-use super::{Shared, StreamError};
+use super::shared::Shared;
+use super::side::{Direction, Side};
 
 /// A block used as a ring.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +61,22 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// The consumer's view of a slot.
+    ///
+    /// # Safety
+    /// The caller is the consumer of this direction.
+    #[inline(always)]
+    pub(super) unsafe fn of(direction: Direction, shared: &'a Shared, record: &'a Record) -> Self {
+        // SAFETY: the three are of one slot, and the caller's contract.
+        unsafe {
+            Self::new(
+                direction.producer(record),
+                direction.consumer(record),
+                direction.memory(shared),
+            )
+        }
+    }
+
     /// # Safety
     /// The three belong together, the caller is the one consumer, and moves the head only when no slice is in use.
     #[inline(always)]
@@ -161,8 +178,10 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
+    /// The producer's view of a slot.
+    ///
     /// # Safety
-    /// As for [`Side::writer`].
+    /// The caller is the producer of this direction of `shared`, `record` is the slot's, and `side` is that of the direction.
     #[inline(always)]
     pub(super) unsafe fn new(
         side: &'a mut Side,

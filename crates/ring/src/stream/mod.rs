@@ -41,137 +41,44 @@
 //! made in a [`Plot`]: then the child must not use its copies, and who has the plot next finds in it what was not sent ([`Remains`]).
 
 mod app;
+mod config;
+mod error;
 mod lane;
+mod marks;
 mod memory;
 mod record;
 #[cfg(not(loom))]
 mod remains;
+mod shared;
 mod side;
 mod stack;
+mod status;
 mod thrift;
 mod urgent;
 
 pub use app::AppStreams;
+pub use config::{Limits, StreamsConfig};
+pub use error::StreamError;
 #[cfg(not(loom))]
 pub use remains::{LeftUnsent, Remains};
 pub use stack::StackStreams;
+pub use status::Status;
 pub use urgent::Urgent;
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 
 use crate::pool::{class_bytes, class_for};
 use crate::region::{PagePolicy, Plot};
 use crate::sync::Arc;
 
+use marks::Marks;
 use memory::Memory;
 use record::Records;
+use shared::Shared;
 use side::Side;
-use urgent::Marks;
 
 /// Memory behind the buffer of a direction from the start, where that is asked for: as much as most messages need.
 const PREFAULT: usize = 2 << 10;
-
-/// Sizes of a pair of [`streams`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamsConfig {
-    /// Connection slots; 64 bytes each, from the first use of a slot on.
-    pub slots: u32,
-    /// All receive buffers together, bytes.
-    pub recv_pool_bytes: usize,
-    /// All send buffers together, bytes.
-    pub send_pool_bytes: usize,
-    /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at most 32 MiB.
-    pub max_buffer: u32,
-    /// Of so many slots, the record and 2 KiB for the buffer of either direction are backed by memory from the start.
-    pub prefault: u32,
-}
-
-/// How many bytes a slot may hold; at most [`StreamsConfig::max_buffer`] each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes received and not read, in order or not.
-    pub recv: u32,
-    /// Bytes written and not acknowledged.
-    pub send: u32,
-}
-
-/// Why an operation was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamError {
-    /// There is no such slot.
-    NoSlot,
-    /// The application still holds the slot.
-    Held,
-    /// The slot is not open.
-    NotOpen,
-    /// The pool is exhausted.
-    NoMemory,
-    /// More than the slot's limit.
-    BeyondLimit,
-}
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoSlot => "no such slot",
-            Self::Held => "the application still holds the slot",
-            Self::NotOpen => "the slot is not open",
-            Self::NoMemory => "no buffer memory left",
-            Self::BeyondLimit => "beyond the slot's limit",
-        })
-    }
-}
-
-impl Error for StreamError {}
-
-bitflags::bitflags! {
-    /// What the application must know of a connection besides its bytes; an errno in the high 16 bits.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-    pub struct Status: u32 {
-        /// The connection is established.
-        const CONNECTED = 1;
-        /// The peer's FIN was reached in order: nothing comes after the bytes readable now.
-        const EOF = 2;
-        /// The send direction is closed: writes are refused.
-        const WRITE_CLOSED = 4;
-        /// The connection failed; why, says [`Status::errno`]. Writes are refused.
-        const ERROR = 8;
-        /// The stack is done with the connection. Writes are refused.
-        const CLOSED = 16;
-        /// The peer has sent urgent data, now or before: reading stops at it, see [`AppStreams::urgent`].
-        const URGENT = 32;
-        /// The bits the errno is in.
-        const ERRNO = 0xffff_0000;
-    }
-}
-
-impl Status {
-    /// This with `ERROR` and `errno` in place of any it had.
-    #[must_use]
-    pub const fn with_errno(self, errno: u16) -> Self {
-        let flags = (self.bits() & !Self::ERRNO.bits()) | Self::ERROR.bits();
-        Self::from_bits_retain(flags | (errno as u32) << 16)
-    }
-
-    /// The errno; 0 if none.
-    #[must_use]
-    pub const fn errno(self) -> u16 {
-        (self.bits() >> 16) as u16
-    }
-}
-
-/// What the two ends share.
-#[derive(Debug)]
-struct Shared {
-    records: Records,
-    marks: Marks,
-    recv_memory: Memory,
-    send_memory: Memory,
-    /// Largest limit there can be, bytes.
-    max_limit: u32,
-}
 
 /// Makes the two ends, on transparent huge pages.
 ///

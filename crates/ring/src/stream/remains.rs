@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use crate::pool::{Block, pool_bytes};
 use crate::region::Plot;
 
-use super::StreamsConfig;
+use super::config::StreamsConfig;
 use super::record::Record;
 
 const PAGE: usize = 4096;

@@ -8,10 +8,9 @@ use crate::region::{Column, PagePolicy, Zeroable};
 use crate::sync::AtomicU8;
 use crate::sync::Ordering::Relaxed;
 
-use super::Shared;
-use super::lane::{Reader, Writer};
 use super::memory::Memory;
 use super::record::{ConsumerWords, ProducerWords, Record};
+use super::shared::Shared;
 use super::thrift::Thrift;
 
 /// So many slots may keep a drained buffer until their turn comes: what is used again at once need not be given back before. With more of
@@ -58,22 +57,6 @@ impl Direction {
         match self {
             Self::Recv => &shared.recv_memory,
             Self::Send => &shared.send_memory,
-        }
-    }
-
-    /// The consumer's view of a slot.
-    ///
-    /// # Safety
-    /// The caller is the consumer of this direction.
-    #[inline(always)]
-    pub(super) unsafe fn reader<'a>(self, shared: &'a Shared, record: &'a Record) -> Reader<'a> {
-        // SAFETY: the caller's contract.
-        unsafe {
-            Reader::new(
-                self.producer(record),
-                self.consumer(record),
-                self.memory(shared),
-            )
         }
     }
 }
@@ -130,21 +113,6 @@ impl Side {
             swept: 0,
             thrift: Thrift::default(),
         })
-    }
-
-    /// The producer's view of a slot.
-    ///
-    /// # Safety
-    /// The caller is the producer of this direction of `shared`, `record` is the slot's, and this is its side.
-    #[inline(always)]
-    pub(super) unsafe fn writer<'a>(
-        &'a mut self,
-        shared: &'a Shared,
-        slot: u32,
-        record: &'a Record,
-    ) -> Writer<'a> {
-        // SAFETY: the caller's contract.
-        unsafe { Writer::new(self, shared, slot, record) }
     }
 
     fn holding(&mut self, block: &Block) -> Option<&mut Holding> {

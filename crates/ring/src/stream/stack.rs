@@ -5,10 +5,13 @@ use crate::sync::Arc;
 use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
 
+use super::config::Limits;
+use super::error::StreamError;
 use super::lane::{Reader, Writer};
 use super::record::{Record, Unsent};
+use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
-use super::{Limits, Shared, Status, StreamError};
+use super::status::Status;
 
 /// The stack's end of the [streams](super): writes what was received, reads what is to be sent.
 ///
@@ -42,7 +45,7 @@ impl StackStreams {
         let record = self.open_record(slot)?;
         // SAFETY: this is the one `StackStreams` of `shared`, so the consumer of its send directions; the head is only moved in
         // methods that take `&mut self`, while slices borrow from `&self`.
-        Some(unsafe { Direction::Send.reader(&self.shared, record) })
+        Some(unsafe { Reader::of(Direction::Send, &self.shared, record) })
     }
 
     #[inline(always)]
@@ -52,7 +55,7 @@ impl StackStreams {
             return None;
         }
         // SAFETY: this is the one `StackStreams` of `shared`, so the producer of its receive directions, and `recv` is its side.
-        let writer = unsafe { self.recv.writer(&self.shared, slot, record) };
+        let writer = unsafe { Writer::new(&mut self.recv, &self.shared, slot, record) };
         Some((writer, record))
     }
 
@@ -308,10 +311,13 @@ impl StackStreams {
     /// As [`super::AppStreams::economize`], of the receive pool.
     #[inline]
     pub fn economize(&mut self, now: u64) -> Option<u64> {
-        if self.recv.is_due_to_look(now)? {
+        if self.recv.thrift.is_due_to_look(&self.recv.ledger, now)? {
             self.sweep(AT_EASE);
         }
-        self.recv.economize(&self.shared, now)
+        let memory = &self.shared.recv_memory;
+        self.recv
+            .thrift
+            .economize(&mut self.recv.ledger, memory, now)
     }
 
     /// Bytes written by the application and not yet consumed.

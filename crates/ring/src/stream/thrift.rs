@@ -1,9 +1,8 @@
 //! What a flood leaves: memory of a pool that nobody has needed for a while goes back to the kernel.
 
-use crate::pool::Hand;
+use crate::pool::{Hand, Ledger};
 
-use super::Shared;
-use super::side::Side;
+use super::memory::Memory;
 
 /// So many bytes are kept whether they are used or not: to touch memory anew takes longer than to use it again.
 const SPARE: usize = 16 << 20;
@@ -21,36 +20,40 @@ pub(super) struct Thrift {
     hand: Option<Hand>,
 }
 
-impl Side {
+impl Thrift {
     /// Whether it is time for a look; `None`: there is so little that there is none.
     #[inline(always)]
-    pub(super) fn is_due_to_look(&self, now: u64) -> Option<bool> {
-        let much = self.ledger.touched() >= SPARE;
-        much.then(|| self.thrift.hand.is_none() && now >= self.thrift.at)
+    pub(super) fn is_due_to_look(&self, ledger: &Ledger, now: u64) -> Option<bool> {
+        let much = ledger.touched() >= SPARE;
+        much.then(|| self.hand.is_none() && now >= self.at)
     }
 
-    /// Looks, or takes a step, when it is time. When to ask again, in ms.
+    /// Looks, or takes a step, when it is time: `ledger` is of the pool in `memory`, and its owner calls. When to ask again, in ms.
     #[inline(never)]
-    pub(super) fn economize(&mut self, shared: &Shared, now: u64) -> Option<u64> {
-        if now >= self.thrift.at {
-            self.thrift.at = now + EVERY;
-            if let Some(hand) = self.thrift.hand {
-                self.step(shared, hand);
-            } else if self.ledger.take_unused() >= SPARE {
-                self.thrift.hand = Some(self.ledger.begin_giving_back());
+    pub(super) fn economize(
+        &mut self,
+        ledger: &mut Ledger,
+        memory: &Memory,
+        now: u64,
+    ) -> Option<u64> {
+        if now >= self.at {
+            self.at = now + EVERY;
+            if let Some(hand) = self.hand {
+                self.step(ledger, memory, hand);
+            } else if ledger.take_unused() >= SPARE {
+                self.hand = Some(ledger.begin_giving_back());
             }
-            if self.thrift.hand.is_some() {
-                self.thrift.at = now + PAUSE;
+            if self.hand.is_some() {
+                self.at = now + PAUSE;
             }
         }
-        let much = self.ledger.touched() >= SPARE;
-        much.then(|| self.thrift.at - now)
+        let much = ledger.touched() >= SPARE;
+        much.then(|| self.at - now)
     }
 
-    fn step(&mut self, shared: &Shared, hand: Hand) {
-        let memory = self.direction.memory(shared);
+    fn step(&mut self, ledger: &mut Ledger, memory: &Memory, hand: Hand) {
         // SAFETY: within the pool, and free: nobody but the producer, who this is, accesses it before it is handed out again.
         let give = |range| unsafe { memory.give_back(range) };
-        self.thrift.hand = self.ledger.give_back(hand, give);
+        self.hand = ledger.give_back(hand, give);
     }
 }
