@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, c
 use std::thread;
 use std::time::Duration;
 
-use crate::process::say;
+use crate::say::say;
 use mtcp::config::Cidr;
 use mtcp::{
     Config, Context, EpollEvent, Errno, OptionName, Result, SocketId, SocketOption, Undelivered,

@@ -16,6 +16,7 @@ pub mod epoll;
 mod handle;
 pub mod option;
 pub mod process;
+mod say;
 mod settings;
 pub mod signal;
 pub mod socket;

@@ -2,15 +2,16 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{env, fs};
 
 use mtcp::{Errno, Mtcp, Result};
 
 use crate::handle::{self, Handle, Inner};
+use crate::say::say;
 use crate::settings::{self, MtcpConf};
 use mtcp::posix::call::{answer, done};
 use mtcp::posix::memory;
@@ -44,14 +45,6 @@ fn explain(error: impl ToString, errno: Errno) -> Errno {
     let text = CString::new(text).unwrap_or_default();
     let _ = LAST_ERROR.try_with(|last| last.replace(text));
     errno
-}
-
-/// One line for the user, who most likely runs a program that asks for no reason.
-pub(crate) fn say(text: &str) {
-    if env::var_os("MTCP_QUIET").is_none_or(|value| value != "1") {
-        // Nobody to tell where there is no stderr.
-        let _ = writeln!(io::stderr(), "mtcp: {text}");
-    }
 }
 
 /// See `mtcp_api.h`.

@@ -7,7 +7,7 @@ use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, in_addr_t, sockaddr, sockle
 use mtcp::{Domain, Errno, How, Result, SocketId, SourceRange};
 
 use crate::handle::{Handle, Inner, with};
-use crate::process::say;
+use crate::say::say;
 use mtcp::posix::address::{self, BadAddress};
 use mtcp::posix::call::{answer, done};
 use mtcp::posix::memory;

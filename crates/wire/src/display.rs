@@ -4,9 +4,9 @@
 
 mod icmp;
 mod tcp;
+mod transport;
 
 use std::fmt;
-use std::net::IpAddr;
 
 use crate::arp::{ArpOperation, ArpPacket};
 use crate::checksum;
@@ -15,6 +15,8 @@ use crate::ip::Protocol;
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::{self, FragmentHeader, Ipv6Header};
 use crate::udp::UdpHeader;
+
+use transport::{Transport, addresses, endpoints};
 
 /// Prints the Ethernet frame that it holds, on one line.
 #[derive(Clone, Copy, Debug)]
@@ -79,17 +81,6 @@ fn arp(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         Err(error) => write!(f, "ARP, {error}"),
     }?;
     write!(f, ", length {}", bytes.len())
-}
-
-/// The ends of a flow and the bytes that are there of its transport.
-#[derive(Clone, Copy)]
-struct Transport<'a> {
-    family: &'static str,
-    src: IpAddr,
-    dst: IpAddr,
-    bytes: &'a [u8],
-    /// Length that the IP header claims, in bytes; `bytes` may be shorter.
-    claimed: usize,
 }
 
 fn ipv4(f: &mut fmt::Formatter<'_>, packet: &[u8]) -> fmt::Result {
@@ -182,27 +173,6 @@ fn ipv6_fragment(
         "{next_header} frag (id {ident}:{}@{offset}{more})",
         transport.claimed
     )
-}
-
-/// `IP 10.0.0.1 > 10.0.0.2: `.
-fn addresses(f: &mut fmt::Formatter<'_>, transport: &Transport<'_>) -> fmt::Result {
-    let Transport {
-        family, src, dst, ..
-    } = transport;
-    write!(f, "{family} {src} > {dst}: ")
-}
-
-/// `IP 10.0.0.1.4000 > 10.0.0.2.80: `, or without ports if they are cut off.
-fn endpoints(f: &mut fmt::Formatter<'_>, transport: &Transport<'_>) -> fmt::Result {
-    let Some(&[s0, s1, d0, d1]) = transport.bytes.first_chunk::<4>() else {
-        return addresses(f, transport);
-    };
-    let Transport {
-        family, src, dst, ..
-    } = transport;
-    let src_port = u16::from_be_bytes([s0, s1]);
-    let dst_port = u16::from_be_bytes([d0, d1]);
-    write!(f, "{family} {src}.{src_port} > {dst}.{dst_port}: ")
 }
 
 fn upper(f: &mut fmt::Formatter<'_>, protocol: Protocol, transport: &Transport<'_>) -> fmt::Result {

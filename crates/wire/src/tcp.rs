@@ -1,6 +1,7 @@
 //! TCP headers (RFC 9293 §3.1).
 
 mod accurate_ecn;
+mod kinds;
 mod options;
 
 use std::fmt;

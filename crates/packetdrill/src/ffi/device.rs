@@ -7,7 +7,8 @@ use std::time::Duration;
 use libc::{size_t, timeval, useconds_t};
 use wire::time::Instant;
 
-use super::{User, memory, preload, status, world};
+use super::user::{User, status, world};
+use super::{memory, preload};
 use crate::world::{Waited, World};
 
 /// A packet that the tool cannot parse. It waits for ever for a packet that never comes; so it hears that none does.

@@ -14,6 +14,7 @@ mod options;
 mod preload;
 mod readiness;
 mod transfer;
+mod user;
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::io::Write;
@@ -22,12 +23,12 @@ use libc::{
     epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t,
     timeval, useconds_t,
 };
-use sim::calls::{Errno, Kind, Outcome, Reply};
 
 use crate::flags;
 use crate::world::World;
 
-type User = *mut c_void;
+use user::User;
+
 type ReadInto = unsafe extern "C" fn(User, c_int, *mut c_void, size_t) -> ssize_t;
 type WriteFrom = unsafe extern "C" fn(User, c_int, *const c_void, size_t) -> ssize_t;
 type Vectored = unsafe extern "C" fn(User, c_int, *const iovec, c_int) -> ssize_t;
@@ -168,46 +169,4 @@ fn functions(world: World) -> Interface {
         pipe: transfer::pipe,
         splice: transfer::splice,
     }
-}
-
-/// The stack behind `userdata`.
-///
-/// # Safety
-/// It is from [`packetdrill_interface_init`] and not freed.
-unsafe fn world<'a>(userdata: User) -> &'a World {
-    // SAFETY: the caller's promise; a World is only ever shared.
-    unsafe { &*userdata.cast::<World>() }
-}
-
-/// Makes a call.
-///
-/// # Safety
-/// As [`world`].
-unsafe fn call(userdata: User, kind: Kind) -> Outcome {
-    // SAFETY: the caller's promise.
-    unsafe { world(userdata) }.call(kind)
-}
-
-/// The value that a call returns in C, `errno` set if it failed.
-fn returned(outcome: Outcome) -> c_long {
-    match outcome {
-        Ok(reply) => reply.value,
-        Err(Errno(errno)) => {
-            // SAFETY: the errno of this thread is always there.
-            unsafe { *libc::__errno_location() = errno };
-            -1
-        }
-    }
-}
-
-/// The same for calls that return an `int`.
-fn status(outcome: Outcome) -> c_int {
-    c_int::try_from(returned(outcome)).unwrap_or(c_int::MAX)
-}
-
-/// Runs `store` on what a call gave, if it succeeded.
-fn and_then(outcome: Outcome, store: impl FnOnce(&Reply) -> Result<(), Errno>) -> Outcome {
-    let reply = outcome?;
-    store(&reply)?;
-    Ok(reply)
 }

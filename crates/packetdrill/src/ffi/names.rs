@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use libc::{sockaddr, socklen_t};
 use sim::calls::Kind;
 
-use super::{User, address, and_then, call, status};
+use super::address;
+use super::user::{User, and_then, call, status};
 
 pub(super) unsafe extern "C" fn socket(
     user: User,

@@ -6,7 +6,8 @@ use libc::socklen_t;
 use sim::calls::constants::FIONBIO;
 use sim::calls::{Errno, Kind, Outcome};
 
-use super::{User, and_then, call, memory, status};
+use super::memory;
+use super::user::{User, and_then, call, status};
 
 /// C declares it with a variable number of arguments; on x86-64 and arm64 Linux an integer among them is passed like a named one.
 pub(super) unsafe extern "C" fn fcntl(

@@ -11,7 +11,8 @@ use libc::{ENOPROTOOPT, SO_MEMINFO, SOL_SOCKET, SOL_TCP, TCP_INFO, socklen_t};
 use sim::calls::constants::TCP_CC_INFO;
 use sim::calls::{Errno, Kind, Outcome, Reply};
 
-use super::{User, options, world};
+use super::options;
+use super::user::{User, world};
 use crate::world::World;
 
 /// The one stack of the process, for a function that gets no `userdata`.

@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use libc::{EINVAL, epoll_event, nfds_t, pollfd};
 use sim::calls::{Errno, Kind, Polled, Watch};
 
-use super::{User, and_then, call, memory, status};
+use super::memory;
+use super::user::{User, and_then, call, status};
 
 pub(super) unsafe extern "C" fn poll(
     user: User,

@@ -6,7 +6,8 @@ use std::ptr;
 use libc::{EFAULT, ESPIPE, iovec, loff_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use sim::calls::{Errno, Kind, Outcome};
 
-use super::{User, address, and_then, call, memory, returned, status};
+use super::user::{User, and_then, call, returned, status};
+use super::{address, memory};
 
 /// As much as one call moves in Linux (MAX_RW_COUNT).
 const MOST: usize = 0x7fff_f000;

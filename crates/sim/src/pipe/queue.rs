@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use super::PipeConfig;
+use super::config::PipeConfig;
 
 /// A frame that may wait for the bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

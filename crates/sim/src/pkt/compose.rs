@@ -12,9 +12,9 @@ use wire::tcp::{self, TcpFlags, TcpHeader};
 
 use super::flows::{Cookies, Flow, Ports};
 use super::icmp;
+use super::link::{OUR_MAC, PEER_MAC};
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
 use super::settings::Settings;
-use super::{OUR_MAC, PEER_MAC};
 use crate::segment::ethernet;
 
 /// What a byte of the peer's data is: any function of its place will do.

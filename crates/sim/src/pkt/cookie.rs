@@ -2,10 +2,11 @@
 
 use wire::tcp::TcpFlags;
 
+use super::compose;
 use super::flows::{Cookies, Flow};
 use super::observe::{SeenBody, look};
 use super::script::{IpSpec, TcpOption, TcpSpec};
-use super::{Settings, compose};
+use super::settings::Settings;
 use crate::calls::constants::{AF_INET, AF_INET6, SOCK_STREAM, SOL_TCP, TCP_FASTOPEN};
 use crate::calls::{Call, Kind, Process};
 

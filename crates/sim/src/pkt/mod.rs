@@ -9,9 +9,11 @@ mod code;
 mod compose;
 mod cookie;
 mod dialect;
+mod error;
 mod flows;
 mod icmp;
 mod link;
+mod mode;
 mod observe;
 mod parse;
 mod reasons;
@@ -25,18 +27,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use dialect::Dialect;
+pub use error::ParseError;
 pub use link::{Link, OUR_MAC, PEER_MAC};
+pub use mode::Mode;
 pub use reasons::{Reason, reasons};
 pub use settings::{OPTIONS, SETTINGS, Settings, set, small_config};
-
-/// The text is not a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseError {
-    /// Counted from 1.
-    pub line: usize,
-    /// What is wrong.
-    pub what: String,
-}
 
 /// A script failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,15 +48,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.file.display(), self.line, self.what)
     }
-}
-
-/// How scripts are judged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Mode {
-    /// Packets that no line expected, sent after the last expected one, are no failure (as in packetdrill itself).
-    pub ignore_rest: bool,
-    /// For whom scripts were written.
-    pub dialect: Dialect,
 }
 
 /// Runs the script in a file. Returns what it said: commands that were skipped.

@@ -8,10 +8,13 @@ use wire::time::Instant;
 
 use super::args::{self, Scope};
 use super::check::{self, Verdict};
+use super::error::ParseError;
 use super::flows::Flows;
+use super::mode::Mode;
 use super::observe::{Seen, SeenBody, in_script, look};
 use super::script::{Action, BodySpec, CallSpec, Event, IpSpec, PacketSpec, Script, TcpSpec, Time};
-use super::{Mode, ParseError, Settings, code, compose, cookie, results};
+use super::settings::Settings;
+use super::{code, compose, cookie, results};
 use crate::calls::constants::{MSG_FASTOPEN, by_name};
 use crate::calls::{Call, Kind, Process, info_fields};
 

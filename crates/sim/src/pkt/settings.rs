@@ -7,8 +7,9 @@ use std::time::Duration;
 use mtcp_core::Config;
 use mtcp_core::config::SynCookies;
 
+use super::error::ParseError;
+use super::link::Link;
 use super::script::{OptionLine, Script};
-use super::{Link, ParseError};
 
 /// Prefix of the `--define` names that configure the stack.
 const PREFIX: &str = "mtcp_";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Transport, addresses};
+use super::transport::{Transport, addresses};
 use crate::ParseError;
 use crate::icmpv4::{Echo, Icmpv4Message};
 use crate::icmpv6::Icmpv6Message;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Transport, endpoints};
+use super::transport::{Transport, endpoints};
 use crate::tcp::{RawOption, RawOptions, TcpFlags, TcpHeader, TcpOptions};
 
 /// `Flags [P.], seq 1:101, ack 1, win 502, options [..], length 100`.

@@ -1,6 +1,6 @@
 //! The AccECN option (RFC 9768 §3.2.3): how many bytes arrived under each ECN codepoint, modulo 2^24.
 
-use super::options::NOP;
+use super::kinds::NOP;
 
 /// AccECN0: ECT(0), CE, ECT(1).
 pub(super) const ECT0_FIRST: u8 = 172;

@@ -1,16 +1,8 @@
 //! TCP options: RFC 9293 §3.1 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413 (Fast Open), RFC 9768 (AccECN).
 
 use super::accurate_ecn::{self, EcnBytes};
+use super::kinds::{END, FAST_OPEN, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 use crate::seq::SeqNumber;
-
-const END: u8 = 0;
-pub(super) const NOP: u8 = 1;
-const MSS: u8 = 2;
-const WINDOW_SCALE: u8 = 3;
-const SACK_PERMITTED: u8 = 4;
-const SACK: u8 = 5;
-const TIMESTAMPS: u8 = 8;
-const FAST_OPEN: u8 = 34;
 
 /// Most bytes of options in a header.
 const MAX_LEN: usize = 40;

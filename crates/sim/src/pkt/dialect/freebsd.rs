@@ -1,6 +1,6 @@
 //! The TCP test suite of FreeBSD.
 
-use super::{assigned, lines, own};
+use super::text::{assigned, lines, own};
 
 /// Its receive buffer of 65536 bytes, rounded up to segments; ACKs at once, since those that are spare do not matter.
 const SETTINGS: &[(&str, &str)] = &[("recv_buffer", "65700"), ("quick_acks", "255")];

@@ -1,6 +1,6 @@
 //! Google's scripts for Linux.
 
-use super::{assigned, lines};
+use super::text::{assigned, lines};
 
 /// What `defaults.sh` and the sizes of Linux's buffers come to.
 pub(super) const SETTINGS: &[(&str, &str)] = &[("max_buffer", "8388608"), ("ecn", "off")];

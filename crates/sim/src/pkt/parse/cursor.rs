@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::pkt::ParseError;
+use crate::pkt::error::ParseError;
+
+/// What reading gives.
+pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
 /// See the module. Most functions skip white space and comments first.
 #[derive(Debug)]
@@ -118,7 +121,7 @@ impl<'a> Cursor<'a> {
         false
     }
 
-    pub fn expect(&mut self, text: &str) -> Result<(), ParseError> {
+    pub fn expect(&mut self, text: &str) -> Result<()> {
         if self.accept(text) {
             return Ok(());
         }
@@ -134,7 +137,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Letters, digits and underscores.
-    pub fn word(&mut self) -> Result<String, ParseError> {
+    pub fn word(&mut self) -> Result<String> {
         self.skip();
         let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
         if word.is_empty() {
@@ -144,7 +147,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number: decimal, maybe negative, or hexadecimal.
-    pub fn number(&mut self) -> Result<i64, ParseError> {
+    pub fn number(&mut self) -> Result<i64> {
         self.skip();
         let start = self.at;
         let negative = self.accept("-");
@@ -164,7 +167,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number that fits.
-    pub fn small<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, ParseError> {
+    pub fn small<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T> {
         let start = self.at;
         let number = self.number()?;
         T::try_from(number).map_err(|_| {
@@ -174,7 +177,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Between two quotes; a backslash keeps the next character from ending it.
-    pub fn quoted(&mut self, quote: char) -> Result<String, ParseError> {
+    pub fn quoted(&mut self, quote: char) -> Result<String> {
         self.skip();
         let start = self.at;
         let mut escaped = false;
@@ -193,7 +196,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Up to `end`, which is taken too.
-    pub fn until(&mut self, end: &str) -> Result<String, ParseError> {
+    pub fn until(&mut self, end: &str) -> Result<String> {
         let rest = self.rest();
         let Some(len) = rest.find(end) else {
             return Err(self.error(&format!("no closing '{end}'")));

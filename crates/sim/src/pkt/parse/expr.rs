@@ -1,7 +1,6 @@
 //! Arguments of calls.
 
-use super::Result;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Result};
 use crate::pkt::script::Expr;
 
 /// One or more, with commas between.

@@ -4,12 +4,10 @@ mod cursor;
 mod expr;
 mod packet;
 
-use cursor::Cursor;
+use cursor::{Cursor, Result};
 
 use super::script::{Action, CallSpec, Event, OptionLine, Script, Time};
-use super::{ParseError, Settings};
-
-type Result<T> = std::result::Result<T, ParseError>;
+use super::settings::Settings;
 
 /// Reads a script.
 pub(crate) fn parse(text: &str) -> Result<Script> {

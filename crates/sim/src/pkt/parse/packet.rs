@@ -2,8 +2,7 @@
 
 use wire::tcp::TcpFlags;
 
-use super::Result;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Result};
 use crate::pkt::script::{
     BodySpec, Counter, Direction, EcnSpec, IcmpSpec, IpSpec, PacketSpec, TcpOption, TcpSpec,
 };
