@@ -13,8 +13,9 @@ use wire::seq::SeqNumber;
 
 use crate::config::Config;
 use crate::info::State;
+use crate::tcp::flags::Flags;
 use crate::tcp::options::{Agreed, MAX_WINDOW_SCALE, TIMESTAMPS_LEN};
-use crate::tcp::tcb::{Flags, Hot};
+use crate::tcp::tcb::Hot;
 
 const PAGE: usize = 4096;
 /// Bytes that say where a control block is.
@@ -185,7 +186,7 @@ impl Block {
             word.map_or(0, |word| u32::from_ne_bytes(*word))
         };
         let byte = |at: usize| bytes.get(at).copied().unwrap_or_default();
-        let mss = offset_of!(Hot, mss);
+        let mss = offset_of!(Hot, loss.mss);
         Some(Self {
             state: state(byte(offset_of!(Hot, state)))?,
             flags: Flags::from_bits_retain(word(offset_of!(Hot, flags))),

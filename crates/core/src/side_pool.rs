@@ -11,6 +11,39 @@ pub(crate) struct SidePool<T> {
     records: Vec<T>,
 }
 
+/// The index of a record that there may be, in four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MaybeIndex(u32);
+
+impl MaybeIndex {
+    pub const NONE: Self = Self(u32::MAX);
+
+    pub fn get(self) -> Option<u32> {
+        (self != Self::NONE).then_some(self.0)
+    }
+
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// The index, which is forgotten here.
+    pub fn take(&mut self) -> Option<u32> {
+        std::mem::replace(self, Self::NONE).get()
+    }
+}
+
+impl Default for MaybeIndex {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl From<Option<u32>> for MaybeIndex {
+    fn from(index: Option<u32>) -> Self {
+        index.map_or(Self::NONE, Self)
+    }
+}
+
 impl<T> SidePool<T> {
     /// Address space for `max` records is reserved; memory is touched as they are used.
     pub fn new(max: u32) -> io::Result<Self> {

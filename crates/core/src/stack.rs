@@ -58,7 +58,7 @@ pub struct Usage {
     /// Logs of delivery rates, and models of paths.
     pub rate_logs: u32,
     /// Reactions to loss that may have to be taken back.
-    pub doubts: u32,
+    pub undos: u32,
     /// Bytes of receive buffers.
     pub recv_bytes: usize,
 }
@@ -192,7 +192,7 @@ impl Stack {
 
     /// What eight of nine round trips measured lately took longer than, over all connections; zero: none was measured.
     pub fn near_rtt(&self) -> Duration {
-        self.tcp.shared.near_rtt.get()
+        self.tcp.shared.loss.near_rtt.get()
     }
 
     /// An address of ours that another host on the link has, too; each once.

@@ -12,7 +12,7 @@ use super::modules::Crate;
 const KNOWN: &[(&str, usize)] = &[
     ("io", 11),
     ("mtcp", 14),
-    ("mtcp-core", 60),
+    ("mtcp-core", 51),
     ("preload", 28),
     ("sim", 6),
     ("xtask", 3),

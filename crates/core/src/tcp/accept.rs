@@ -10,12 +10,12 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Step;
+use crate::tcp::flags::Flags;
 use crate::tcp::half_open::{self, HalfOpen};
 use crate::tcp::isn::{self, Start};
 use crate::tcp::open::{self, Opening, limits, synchronize};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 
 impl Tcp {
     /// The handshake is complete: "enter ESTABLISHED state and continue processing".
@@ -114,8 +114,8 @@ impl Tcp {
             return;
         };
         let options = self.shared.options.at(opening.options);
-        let (config, models) = (&self.shared.config, &mut self.shared.models);
-        *hot = open::hot(config, self.shared.rto_bounds, opening, options, now);
+        let (config, models) = (&self.shared.config, &mut self.shared.loss.models);
+        *hot = open::hot(config, self.shared.loss.rto_bounds, opening, options, now);
         open::renew(cold, config, opening, options, now, models);
         let (irs, agreed) = (record.irs, record.agreed());
         let is_ipv4 = opening.path.src.is_ipv4();
@@ -135,7 +135,7 @@ impl Tcp {
         let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
         hot.set(Flags::SYN_RETRANSMITTED, timed_out);
         // The SYN.
-        cold.tally.segments_in = 1;
+        cold.statistics.segments_in = 1;
         cold.listener = u32::from(record.listener);
         cold.ecn.accept(record.ecn);
         if record.has(half_open::Options::UNASKED) || record.hides_ecn() {
@@ -170,18 +170,13 @@ fn drop_for(error: StreamError) -> Drop {
 }
 
 impl crate::tcp::conn::Conn<'_> {
-    /// The time from SYN-ACK to ACK, if only one was sent (RFC 6298 §3). If there were several, the one that is echoed has to be the last:
-    /// a peer that got an earlier one, and whose ACK was lost, echoes that one for as long as it hears nothing else.
+    /// The time from SYN-ACK to ACK (RFC 6298 §3).
     fn time_handshake(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) {
-        if record.has(half_open::Options::SENT_AGAIN) {
-            let age = (now.as_micros() as u32).wrapping_sub(record.sent_at);
-            self.cold.timeout_stamp = self.tsval(now).wrapping_sub(age / 1000);
-            self.hot.backoff = 1;
-        } else if record.has(half_open::Options::SENT) {
-            self.hot.rtt_seq = self.hot.snd_una;
-            self.hot.rtt_at = record.sent_at;
-            self.set(Flags::TIMING);
+        let again = record.has(half_open::Options::SENT_AGAIN);
+        let mut loss = self.loss();
+        if again || record.has(half_open::Options::SENT) {
+            loss.time_handshake(now, record.sent_at, again);
         }
-        self.measure(now, seg);
+        loss.measure(now, seg);
     }
 }

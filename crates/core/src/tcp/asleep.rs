@@ -12,7 +12,6 @@ use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::cc::{AtRest, Window};
 use crate::command::Options;
 use crate::config::Config;
 use crate::event::Ready;
@@ -23,16 +22,15 @@ use crate::ip::Path;
 use crate::tcp::autotune::SendLimit;
 use crate::tcp::conn::near;
 use crate::tcp::ecn::{Answer, EcnState, Feedback};
+use crate::tcp::flags::Flags;
 use crate::tcp::isn::Start;
+use crate::tcp::loss;
 use crate::tcp::open::{Opening, cold_with};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path_probe::Finding;
-use crate::tcp::rack::{Reordered, Reordering};
-use crate::tcp::ranges::{Range, RangeSet};
-use crate::tcp::rtt::{MinRtt, Rtt};
-use crate::tcp::tail::TailProbe;
-use crate::tcp::tally::{Few, Tally};
-use crate::tcp::tcb::{Cold, Fill, Flags, Hot};
+use crate::tcp::ranges::Range;
+use crate::tcp::statistics::{CompactStatistics, Statistics};
+use crate::tcp::tcb::{Cold, Hot};
 
 /// With any of these, something is going on.
 const ACTIVE: Flags = Flags::PERSIST
@@ -55,11 +53,9 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Facts: u8 {
         const READ_SHUT = 1 << 0;
-        const DSACK_SEEN = 1 << 1;
-        const MEASURED = 1 << 2;
-        const ECN_CAPABLE = 1 << 3;
-        const ECN_SEEN = 1 << 4;
-        const PROBE_FAILED = 1 << 5;
+        const ECN_CAPABLE = 1 << 1;
+        const ECN_SEEN = 1 << 2;
+        const PROBE_FAILED = 1 << 3;
     }
 }
 
@@ -84,26 +80,21 @@ pub(crate) struct Asleep {
     rcv_wnd: u32,
     ts_recent: u32,
     ts_offset: u32,
-    window: Window,
     /// Milliseconds, low 32 bits.
     last_received: u32,
-    rtt: Rtt,
     flags: Flags,
-    mss: u16,
     rcv_mss: u16,
     snd_wscale: u8,
     rcv_wscale: u8,
     port: PortId,
-    dup_acks: u8,
     quick_acks: u8,
     predicted: TcpFlags,
     pub counted: Counted,
     /// Milliseconds, low 32 bits.
     last_sent: u32,
-    congestion: AtRest,
+    loss: loss::Compact,
     pub options: SetId,
     token: Token,
-    min_rtt: MinRtt,
     finding: Finding,
     mtu: u16,
     peer_mss: u16,
@@ -111,7 +102,6 @@ pub(crate) struct Asleep {
     facts: Facts,
     asks: Feedback,
     answer: Answer,
-    reordering: Reordered,
     send_limit: SendLimit,
     /// As in [`Name`].
     pub via: u8,
@@ -122,13 +112,16 @@ const _: () = assert!(size_of::<Asleep>() <= 172);
 /// What was counted, or the index of a record of it, if it is too much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counted {
-    Few(Few),
+    Few(CompactStatistics),
     Many(u32),
 }
 
 /// Whether nothing is in flight, held or due that the record has no place for.
 pub(crate) fn is_idle(hot: &Hot) -> bool {
-    hot.state == State::Established && hot.flight() == 0 && hot.backoff == 0 && !hot.has(ACTIVE)
+    hot.state == State::Established
+        && hot.flight() == 0
+        && hot.loss.backoff == 0
+        && !hot.has(ACTIVE)
 }
 
 impl Hot {
@@ -141,8 +134,7 @@ impl Hot {
         self.snd_wl2 = self.snd_una;
         self.ack_at = 0;
         self.fin_seq = self.snd_una;
-        self.rtt_seq = self.snd_una;
-        self.rtt_at = 0;
+        self.loss.forget_flight(self.snd_una);
     }
 }
 
@@ -151,45 +143,31 @@ impl Cold {
     pub fn forget_flight(&mut self, now: Instant, hot: &Hot) {
         let una = hot.snd_una;
         self.last_sent = Instant::from_millis(self.last_sent.as_millis());
-        self.tally.stop_watches(self.una_since);
+        self.statistics.stop_watches(self.una_since);
         self.una_since = self.last_sent;
         self.blocked_since = self.last_sent;
         self.probed_since = 0;
-        self.fill = Fill::default();
-        self.flight_at = 0;
-        self.reduced_at = 0;
         self.peer_fin = SeqNumber(0);
         self.held = 0;
-        self.sent = 0;
         self.duplicate = Range::default();
-        self.sacked = RangeSet::default();
-        self.tail.end = self.iss;
         self.small_end = self.iss;
         self.is_urgent &= self.snd_up > una;
         self.snd_up = self.iss;
-        self.departed.most = 0;
-        self.rate.newest = None;
         self.listener = 0;
-        self.timeout_stamp = 0;
         if self.keepalive_probes == 0 {
             self.keepalive_at = Instant::FAR;
         }
-        if una > self.recover {
-            self.recover = una - 1;
-        }
-        self.round_end = una;
-        self.reordering.forget_round(una);
         self.search.forget_probe(now, una);
         self.autotune
-            .pause(self.last_sent, self.tally.bytes_received);
+            .pause(self.last_sent, self.statistics.bytes_received);
         self.challenges.forget(now);
-        self.congestion.pause();
+        self.loss.forget_flight(self.iss, una);
     }
 }
 
 impl Asleep {
     /// As much of both parts as there is room for.
-    pub fn of(hot: &Hot, cold: &Cold, congestion: AtRest, counted: Counted, name: Name) -> Self {
+    pub fn of(hot: &Hot, cold: &Cold, loss: loss::Compact, counted: Counted, name: Name) -> Self {
         let Name { key, hash, via } = name;
         Self {
             key,
@@ -201,24 +179,19 @@ impl Asleep {
             rcv_wnd: hot.rcv_wnd(),
             ts_recent: hot.ts_recent,
             ts_offset: hot.ts_offset,
-            window: hot.window,
             last_received: hot.last_received,
-            rtt: hot.rtt,
             flags: hot.flags,
-            mss: hot.mss,
             rcv_mss: hot.rcv_mss,
             snd_wscale: hot.snd_wscale,
             rcv_wscale: hot.rcv_wscale,
             port: hot.port,
-            dup_acks: hot.dup_acks,
             quick_acks: hot.quick_acks,
             predicted: hot.predicted,
             counted,
             last_sent: cold.last_sent.as_millis() as u32,
-            congestion,
+            loss,
             options: cold.options,
             token: cold.token,
-            min_rtt: cold.min_rtt,
             finding: cold.search.finding(hot.snd_una),
             mtu: cold.path.mtu,
             peer_mss: cold.peer_mss,
@@ -226,7 +199,6 @@ impl Asleep {
             facts: Facts::of(cold),
             asks: cold.ecn.asks,
             answer: cold.ecn.answer,
-            reordering: cold.reordering.packed(),
             send_limit: cold.autotune.packed_limit(),
             via,
         }
@@ -237,8 +209,7 @@ impl Asleep {
         let (una, nxt) = (self.snd_una, self.rcv_nxt);
         Hot {
             wheel_at: Instant::FAR,
-            rtx_at: Instant::FAR,
-            early_at: Instant::FAR,
+            loss: self.loss.hot(una),
             snd_una: una,
             snd_nxt: una,
             snd_wl1: nxt,
@@ -251,22 +222,15 @@ impl Asleep {
             ts_recent: self.ts_recent,
             ts_offset: self.ts_offset,
             ack_at: 0,
-            window: self.window,
             fin_seq: una,
-            rtt_seq: una,
-            rtt_at: 0,
             last_received: self.last_received,
-            rtt: self.rtt,
             flags: self.flags,
-            mss: self.mss,
             rcv_mss: self.rcv_mss,
             state: State::Established,
             snd_wscale: self.snd_wscale,
             rcv_wscale: self.rcv_wscale,
             port: self.port,
-            dup_acks: self.dup_acks,
             dup_acks_due: 0,
-            backoff: 0,
             quick_acks: self.quick_acks,
             retries: 0,
             ready: Ready::empty(),
@@ -274,7 +238,7 @@ impl Asleep {
         }
     }
 
-    /// The other part, of the connection `key` with this `hot` part and this `tally`, not long before `now`.
+    /// The other part, of the connection `key` with this `hot` part and these `statistics`, not long before `now`.
     pub fn cold(&self, now: Instant, rest: &Rest<'_>) -> Cold {
         let Rest {
             config,
@@ -283,11 +247,11 @@ impl Asleep {
             hot,
             next_hop,
             known,
-            tally,
+            statistics,
         } = *rest;
         let una = hot.snd_una;
         // In the ESTABLISHED state, SYN and bytes are all that there was.
-        let iss = una - 1 - tally.bytes_acked as u32;
+        let iss = una - 1 - statistics.bytes_acked as u32;
         let path = Path {
             port: hot.port,
             src: key.local().ip(),
@@ -307,31 +271,23 @@ impl Asleep {
             token: self.token,
         };
         let last_sent = near(now, self.last_sent).min(now);
-        let fresh = cold_with(config, &opening, options, last_sent, self.congestion.into());
+        let loss = self.loss.cold(iss, una, options.max_pacing_rate);
+        let fresh = cold_with(config, &opening, options, last_sent, loss);
         let has = |fact| self.facts.contains(fact);
         let mut autotune = fresh.autotune;
-        autotune.pause(last_sent, tally.bytes_received);
+        autotune.pause(last_sent, statistics.bytes_received);
         autotune.unpack_limit(self.send_limit);
         let mut search = self.finding.search(now, una);
         search.failed = has(Facts::PROBE_FAILED);
         Cold {
             read_shut: has(Facts::READ_SHUT),
-            irs: hot.rcv_nxt - 1 - tally.bytes_received as u32,
-            recover: una - 1,
-            tail: TailProbe {
-                measured: has(Facts::MEASURED),
-                ..fresh.tail
-            },
-            reordering: Reordering::unpacked(self.reordering, una),
+            irs: hot.rcv_nxt - 1 - statistics.bytes_received as u32,
             search,
-            dsack_seen: has(Facts::DSACK_SEEN),
-            round_end: una,
             ecn: self.ecn(),
             autotune,
-            tally: *tally,
+            statistics: *statistics,
             peer_mss: self.peer_mss,
             local_mss: self.local_mss,
-            min_rtt: self.min_rtt,
             ..fresh
         }
     }
@@ -356,15 +312,13 @@ pub(crate) struct Rest<'a> {
     pub next_hop: IpAddr,
     /// Its hardware address, if that was configured.
     pub known: Option<MacAddr>,
-    pub tally: &'a Tally,
+    pub statistics: &'a Statistics,
 }
 
 impl Facts {
     fn of(cold: &Cold) -> Self {
         let mut facts = Self::empty();
         facts.set(Self::READ_SHUT, cold.read_shut);
-        facts.set(Self::DSACK_SEEN, cold.dsack_seen);
-        facts.set(Self::MEASURED, cold.tail.measured);
         facts.set(Self::ECN_CAPABLE, cold.ecn.capable);
         facts.set(Self::ECN_SEEN, cold.ecn.seen);
         facts.set(Self::PROBE_FAILED, cold.search.failed);

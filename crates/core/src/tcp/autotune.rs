@@ -141,8 +141,8 @@ impl Conn<'_> {
             return;
         }
         let streams = &mut self.sh.streams;
-        let taken = self.cold.tally.bytes_received - u64::from(streams.recv_unread(self.slot));
-        let rtt = self.hot.rtt.srtt().max(MIN_RTT);
+        let taken = self.cold.statistics.bytes_received - u64::from(streams.recv_unread(self.slot));
+        let rtt = self.hot.loss.rtt.srtt().max(MIN_RTT);
         let Some(wanted) = self.cold.autotune.measure(now, taken, rtt) else {
             return;
         };
@@ -156,7 +156,7 @@ impl Conn<'_> {
 
     /// The congestion window may have grown: twice as much may be written as may be on its way, so that it is there when room is.
     pub fn tune_send_buffer(&mut self) {
-        let wanted = self.hot.window.cwnd.saturating_mul(2);
+        let wanted = self.hot.loss.window.cwnd.saturating_mul(2);
         if wanted.max(self.sh.near) > self.cold.autotune.send_limit {
             self.raise_send_limit(wanted);
         }
@@ -164,7 +164,7 @@ impl Conn<'_> {
 
     #[cold]
     fn raise_send_limit(&mut self, wanted: u32) {
-        let shortest = Duration::from_micros(self.cold.min_rtt.micros().into());
+        let shortest = Duration::from_micros(self.cold.loss.min_rtt.micros().into());
         let is_short = !shortest.is_zero() && shortest < MIN_RTT;
         let wanted = if is_short {
             self.wanted_on_short_path(shortest)
@@ -190,8 +190,8 @@ impl Conn<'_> {
     /// What is in flight on a short path, beyond what gets there in the shortest round trip, waits in a queue that we have filled ourselves: more
     /// makes that longer. What serves there is that the peer has something to do until the application writes again.
     fn wanted_on_short_path(&self, shortest: Duration) -> u32 {
-        let flight = u64::from(self.cold.fill.flight);
-        let under_way = scale(flight, shortest, self.hot.rtt.srtt().max(shortest)) as u32;
+        let flight = u64::from(self.cold.loss.fill.flight);
+        let under_way = scale(flight, shortest, self.hot.loss.rtt.srtt().max(shortest)) as u32;
         self.sh.near.max(under_way)
     }
 

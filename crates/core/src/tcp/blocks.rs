@@ -18,10 +18,11 @@ use crate::lowest::Lowest;
 use crate::side_pool::SidePool;
 use crate::tcp::asleep::{self, Asleep, Counted, Rest, is_idle};
 use crate::tcp::conn::Conn;
+use crate::tcp::loss;
 use crate::tcp::open;
 use crate::tcp::queues::Queues;
 use crate::tcp::shared::{Shared, page_policy};
-use crate::tcp::tally::{Few, Tally};
+use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
 
 /// In a place: the index is that of a packed record.
@@ -85,7 +86,7 @@ pub(crate) struct Blocks {
     packed: SidePool<Asleep>,
     /// Of packed ones, what is too much to be packed.
     keys: LongKeys,
-    tallies: SidePool<Tally>,
+    statistics: SidePool<Statistics>,
     gateways: Vec<IpAddr>,
     /// With no more at hand than this, nothing is packed.
     at_ease: u32,
@@ -117,7 +118,7 @@ impl Blocks {
             links: Column::with_capacity(max as usize, PagePolicy::Small)?,
             packed: SidePool::new(max)?,
             keys: LongKeys::new(max)?,
-            tallies: SidePool::new(max)?,
+            statistics: SidePool::new(max)?,
             gateways: Vec::new(),
             at_ease: config.max_awake,
             prefault: config.prefault.min(max),
@@ -182,7 +183,7 @@ impl Blocks {
         if place & PACKED != 0 {
             if let Some(record) = self.packed.at(place ^ PACKED) {
                 self.keys.forget(record.key);
-                forget_tally(&mut self.tallies, record.counted);
+                forget_statistics(&mut self.statistics, record.counted);
             }
             self.packed.free(place ^ PACKED);
         } else if self.taken.free(place) {
@@ -289,26 +290,26 @@ impl Blocks {
             hot,
             next_hop,
             known: sh.net.static_neighbour(hot.port, next_hop),
-            tally: &self.tally_of(record.counted),
+            statistics: &self.statistics_of(record.counted),
         };
         record.cold(now, &rest)
     }
 
-    fn tally_of(&self, counted: Counted) -> Tally {
+    fn statistics_of(&self, counted: Counted) -> Statistics {
         match counted {
-            Counted::Few(few) => few.tally(),
+            Counted::Few(few) => few.unpack(),
             // There is a record as long as it has an index.
             Counted::Many(index) => {
-                let tally = self.tallies.at(index).copied();
-                tally.unwrap_or_else(|| Tally::new(Instant::ZERO))
+                let kept = self.statistics.at(index).copied();
+                kept.unwrap_or_else(|| Statistics::new(Instant::ZERO))
             }
         }
     }
 
-    fn count(&mut self, tally: &Tally) -> Option<Counted> {
-        match Few::of(tally) {
+    fn count(&mut self, statistics: &Statistics) -> Option<Counted> {
+        match CompactStatistics::pack(statistics) {
             Some(few) => Some(Counted::Few(few)),
-            None => self.tallies.insert(*tally).map(Counted::Many),
+            None => self.statistics.insert(*statistics).map(Counted::Many),
         }
     }
 
@@ -344,13 +345,13 @@ impl Blocks {
         let Name { key, hash, slot } = *self.names.get(place as usize)?;
         hot.forget_flight();
         cold.forget_flight(now, &hot);
-        let congestion = cold.congestion.at_rest()?;
+        let loss = loss::Compact::pack(&hot.loss, &cold.loss)?;
         let via = self.via(&key, cold.path.next_hop)?;
-        let counted = self.count(&cold.tally)?;
+        let counted = self.count(&cold.statistics)?;
         let kept = self.keys.keep(&key);
         let record = kept.map(|key| {
             let name = asleep::Name { key, hash, via };
-            Asleep::of(&hot, &cold, congestion, counted, name)
+            Asleep::of(&hot, &cold, loss, counted, name)
         });
         let is_same = |record: &Asleep| {
             let back = record.hot();
@@ -359,7 +360,7 @@ impl Blocks {
         let packed = record.filter(is_same);
         let packed = packed.and_then(|record| self.packed.insert(record));
         if packed.is_none() {
-            forget_tally(&mut self.tallies, counted);
+            forget_statistics(&mut self.statistics, counted);
             if let Some(kept) = kept {
                 self.keys.forget(kept);
             }
@@ -408,7 +409,7 @@ impl Blocks {
     fn is_quiet(&self, now: Instant, place: u32, hot: &Hot) -> bool {
         let received = (now.as_millis() as u32).wrapping_sub(hot.last_received);
         let cold = self.cold.get(place as usize);
-        let rto = hot.rtt.rto_micros().into();
+        let rto = hot.loss.rtt.rto_micros().into();
         let silent =
             |cold: &Cold| now - cold.last_sent >= QUIET && now > cold.last_sent.after_micros(rto);
         cold.is_some_and(silent) && u128::from(received) >= QUIET.as_millis()
@@ -508,9 +509,9 @@ impl Blocks {
     }
 }
 
-fn forget_tally(tallies: &mut SidePool<Tally>, counted: Counted) {
+fn forget_statistics(pool: &mut SidePool<Statistics>, counted: Counted) {
     if let Counted::Many(index) = counted {
-        tallies.free(index);
+        pool.free(index);
     }
 }
 

@@ -11,8 +11,8 @@ use wire::tcp::{TcpFlags, TcpHeader};
 use crate::ip::Net;
 use crate::tcp::conn::Conn;
 use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::flags::Flags;
 use crate::tcp::output::{Kind, Plan};
-use crate::tcp::tcb::Flags;
 
 /// What makes each segment matter by itself.
 const UNFIT: Flags = Flags::SACKED
@@ -52,7 +52,12 @@ impl Conn<'_> {
         if most < 2 * cut || self.has(UNFIT) || self.has_urgent() {
             return plan;
         }
-        let congestion = self.hot.window.cwnd.saturating_sub(self.pipe());
+        let congestion = self
+            .hot
+            .loss
+            .window
+            .cwnd
+            .saturating_sub(self.loss_view().pipe());
         let limit = available.min(usable).min(most).min(congestion);
         // Behind the last full segment nothing goes that would not go by itself.
         let len = if limit == available && self.may_send_small() {
@@ -75,7 +80,7 @@ impl Conn<'_> {
         let port = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(port);
         let most = interface.map_or(0, |interface| interface.capabilities.tx_bundle);
-        match self.cold.pacing.rate() {
+        match self.cold.loss.pacing.rate() {
             Some(rate) => {
                 most.min((rate / (1000 / PACED.as_millis() as u64)).min(u32::MAX.into()) as u32)
             }

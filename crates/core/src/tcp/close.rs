@@ -10,9 +10,9 @@ use crate::flow::{self, FlowHash};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::listen::Listeners;
 use crate::tcp::option_sets::SetId;
-use crate::tcp::tcb::Flags;
 use crate::tcp::time_wait::Rest;
 
 impl Conn<'_> {
@@ -120,10 +120,7 @@ impl Conn<'_> {
     fn detach(&mut self) {
         self.unqueue();
         self.forget_held();
-        self.forget_scoreboard();
-        self.forget_sent_log();
-        self.forget_rates();
-        self.forget_doubt();
+        self.loss().forget();
         let id = self.timer_id();
         self.sh.wheel.cancel(id);
         self.set(Flags::DETACHED);

@@ -16,12 +16,11 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
 
+use crate::tcp::flags::Flags;
 use crate::tcp::half_open::beyond;
 use crate::tcp::isn;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{self, Opening, limits, marked};
-use crate::tcp::pacing::Pacing;
-use crate::tcp::tcb::Flags;
 
 /// Free ports looked at for one whose answers come to this stack: the hash of ports that follow each other goes through few values.
 const TRIES: u32 = 256;
@@ -367,11 +366,11 @@ impl Tcp {
             .conns
             .place(slot, opening.key, hash, &mut self.shared.queues);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
-        let (config, models) = (&self.shared.config, &mut self.shared.models);
-        *hot = open::hot(config, self.shared.rto_bounds, opening, options, now);
-        hot.mss = open::unheard_mss(config, opening.path, options);
-        open::renew(cold, config, opening, options, now, models);
-        cold.tally.active = true;
+        let (config, loss) = (&self.shared.config, &mut self.shared.loss);
+        *hot = open::hot(config, loss.rto_bounds, opening, options, now);
+        hot.loss.mss = open::unheard_mss(config, opening.path, options);
+        open::renew(cold, config, opening, options, now, &mut loss.models);
+        cold.statistics.active = true;
         hot.state = State::SynSent;
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         self.bequeath_connection(slot);
@@ -419,6 +418,17 @@ impl Conn<'_> {
         }
     }
 
+    /// The options were `before`: another algorithm may take over.
+    fn fit_congestion(&mut self, now: Instant, before: &Options) {
+        let default = self.sh.config.congestion;
+        let kind = self.options().congestion.unwrap_or(default);
+        if kind == before.congestion.unwrap_or(default) || self.hot.state.is_over() {
+            return;
+        }
+        let (seed, is_open) = (self.cold.iss.0, self.hot.state.is_synchronized());
+        self.loss().change_congestion(now, kind, seed, is_open);
+    }
+
     /// RFC 9293 MUST-24, MUST-17, SHLD-21.
     fn set_options(&mut self, now: Instant, options: Options) {
         let before = *self.options();
@@ -432,8 +442,7 @@ impl Conn<'_> {
         self.fit_congestion(now, &before);
         self.cold.path = marked(&self.cold.path, &options);
         self.hot.set(Flags::NODELAY, options.nodelay);
-        self.cold.pacing = Pacing::default();
-        self.pace();
+        self.loss().limit_rate(options.max_pacing_rate);
         self.fit_buffers(&before);
         self.bound_unsent();
         if self.sh.streams.app_wants_space(self.slot) {

@@ -1,7 +1,6 @@
 //! Connections: their columns, and the view of one of them that the protocol steps work on.
 
 use std::io;
-use std::time::Duration;
 
 use ring::region::Plot;
 use ring::stream::Status;
@@ -16,9 +15,11 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::ConnId;
 use crate::info::State;
 use crate::tcp::blocks::Blocks;
+use crate::tcp::flags::{Bits, Flags, LossFlags};
+use crate::tcp::loss::{Loss, LossActions, LossView};
 use crate::tcp::queues::{Output, Queues};
 use crate::tcp::shared::Shared;
-use crate::tcp::tcb::{Cold, Flags, Hot};
+use crate::tcp::tcb::{Cold, Hot};
 
 /// Why processing of a segment ends before its last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,29 +277,75 @@ impl Conn<'_> {
         }
     }
 
-    /// RTO with back-off.
-    pub fn rto(&self) -> Duration {
-        Duration::from_micros(self.rto_micros())
+    /// The loss part, for one step.
+    #[inline(always)]
+    pub fn loss(&mut self) -> Loss<'_> {
+        let (hot, cold, sh) = (&mut *self.hot, &mut *self.cold, &mut *self.sh);
+        Loss {
+            hot: &mut hot.loss,
+            cold: &mut cold.loss,
+            bits: Bits::new(&mut hot.flags),
+            pools: &mut sh.loss,
+            ranges: &mut sh.ranges,
+            counters: &mut sh.counters,
+            statistics: &mut cold.statistics,
+            snd_una: hot.snd_una,
+            snd_nxt: hot.snd_nxt,
+            ts_offset: hot.ts_offset,
+            actions: LossActions::empty(),
+        }
     }
 
-    /// The same, in µs.
-    pub fn rto_micros(&self) -> u64 {
-        let max = self.sh.rto_bounds.max;
-        self.hot.rtt.backed_off_micros(self.hot.backoff, max)
+    /// The loss part, to be read.
+    #[inline(always)]
+    pub fn loss_view(&self) -> LossView<'_> {
+        LossView {
+            hot: &self.hot.loss,
+            cold: &self.cold.loss,
+            flags: LossFlags::of(self.hot.flags),
+            pools: &self.sh.loss,
+            ranges: &self.sh.ranges,
+            snd_una: self.hot.snd_una,
+            snd_nxt: self.hot.snd_nxt,
+        }
     }
 
-    /// Starts (or restarts) the retransmission timer (RFC 6298 §5.1, §5.3).
-    /// RFC 6298 §1-1.
+    /// Does what a step of the loss part asks for.
+    #[inline(always)]
+    pub fn carry_out(&mut self, actions: LossActions) {
+        if actions.contains(LossActions::TIMER) {
+            self.wake_at(self.hot.loss.deadline());
+        }
+        if actions.intersects(LossActions::all() - LossActions::TIMER) {
+            self.carry_out_rest(actions);
+        }
+    }
+
+    #[inline(never)]
+    fn carry_out_rest(&mut self, actions: LossActions) {
+        if actions.contains(LossActions::REDUCED) {
+            self.note_reduction();
+        }
+        if actions.contains(LossActions::RELEASE) {
+            self.wake_at(self.cold.loss.pacing.release_at());
+        }
+        if actions.contains(LossActions::OUTPUT) {
+            self.mark_output();
+        }
+    }
+
+    /// Starts (or restarts) the retransmission timer.
     pub fn start_rtx_timer(&mut self, now: Instant) {
-        self.hot.rtx_at = now.after_micros(self.rto_micros());
-        self.wake_at(self.hot.rtx_at);
+        let mut loss = self.loss();
+        loss.start_rtx_timer(now);
+        let actions = loss.actions;
+        self.carry_out(actions);
     }
 
-    pub fn stop_rtx_timer(&mut self) {
-        self.hot.rtx_at = Instant::FAR;
-        self.hot.early_at = Instant::FAR;
-        let due = Flags::PROBE_DUE | Flags::TAIL_PROBE_DUE;
-        self.clear(Flags::PERSIST | Flags::REORDER_TIMER | due);
+    /// Everything in flight counts as lost.
+    pub fn go_back(&mut self, now: Instant) {
+        let actions = self.loss().go_back(now);
+        self.carry_out(actions);
     }
 
     /// The connection failed: the state is CLOSED, the application learns why. What it has not read stays readable.

@@ -7,15 +7,15 @@ use crate::drops::Drop;
 use crate::error::Error;
 use crate::info::State;
 use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::flags::Flags;
 use crate::tcp::open::synchronize;
 use crate::tcp::options::Agreed;
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 
 impl Conn<'_> {
     /// If the state is SYN-SENT, then ...
     pub fn on_segment_syn_sent(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.tally_arrival(seg);
+        self.count_arrival(seg);
         self.check_ack_of_syn(now, seg)?;
         self.check_rst_of_syn(seg)?;
         // "Fifth, if neither of the SYN or RST bits is set, then drop the segment and return."
@@ -101,19 +101,10 @@ impl Conn<'_> {
 
     /// Our SYN is acknowledged: nothing is in flight any more.
     fn acknowledge_syn(&mut self, now: Instant, seg: &Segment<'_>) {
-        self.measure(now, seg);
         let una = self.cold.iss + 1;
-        if self.has(Flags::SENT_LOG) {
-            self.on_delivered(now, seg, self.hot.snd_una, una);
-        }
+        self.loss().on_syn_acked(now, seg, una);
         self.hot.snd_una = una;
-        self.stop_rtx_timer();
         self.clear(Flags::SYN_DUE);
-        if self.has(Flags::SENT_LOG)
-            && let Some(log) = self.sent_log_mut()
-        {
-            log.trim(una);
-        }
     }
 
     /// "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment and send it". Text in the SYN comes again.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
-use crate::tcp::tcb::Flags;
+use crate::tcp::flags::Flags;
 
 /// Longest time that bytes are held back, as on Linux.
 const CEILING: Duration = Duration::from_millis(200);

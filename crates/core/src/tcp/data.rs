@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::{Conn, Step, Stop, near};
+use crate::tcp::flags::Flags;
 use crate::tcp::ranges::Range;
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 
 /// How long an ACK waits for an application to accept the connection, if another stack may have to go on with it.
 const WITHHELD_ACK: Duration = Duration::from_millis(400);
@@ -84,7 +84,7 @@ impl Conn<'_> {
     }
 
     pub fn take_text(&mut self, now: Instant, start: SeqNumber, bytes: &[u8]) -> Step {
-        self.cold.tally.data_at = now.as_millis() as u32;
+        self.cold.statistics.data_at = now.as_millis() as u32;
         let had_holes = self.has(Flags::HOLES);
         let end = start + bytes.len() as u32;
         if let Some(Range { start, end }) = self.first_held(start, end) {
@@ -98,7 +98,7 @@ impl Conn<'_> {
         let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
         self.hot.rcv_mss = self.hot.rcv_mss.max(len.min(self.cold.local_mss));
         if self.hot.rcv_nxt == before {
-            self.cold.tally.out_of_order = self.cold.tally.out_of_order.saturating_add(1);
+            self.cold.statistics.out_of_order = self.cold.statistics.out_of_order.saturating_add(1);
             self.owe_duplicate_ack();
         } else {
             self.owe_ack(now, had_holes);
@@ -175,7 +175,7 @@ impl Conn<'_> {
     pub fn note_arrival(&mut self, now: Instant) {
         let millis = now.as_millis() as u32;
         let silence = millis.wrapping_sub(self.hot.last_received);
-        if silence > self.hot.rtt.rto_millis() {
+        if silence > self.hot.loss.rtt.rto_millis() {
             self.hot.quick_acks = self.hot.quick_acks.max(self.sh.config.quick_acks);
         }
         self.hot.last_received = millis;

@@ -11,9 +11,9 @@ use crate::config::{Config, EcnUse};
 use crate::info::{EcnInfo, State};
 use crate::tcp::accurate_ecn::Counts;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 
 /// In a SYN what is asked for, in a SYN-ACK what is agreed to, afterwards ECE and CWR, or the ACE field.
 const BITS: TcpFlags = TcpFlags::AE.union(TcpFlags::CWR).union(TcpFlags::ECE);
@@ -263,7 +263,7 @@ impl Conn<'_> {
             State::SynSent => ecn.asks != Feedback::None,
             _ => ecn.feedback != Feedback::None && ecn.capable,
         };
-        if agreed && (self.is_new_data(plan) || self.cold.congestion.wants_ecn()) {
+        if agreed && (self.is_new_data(plan) || self.cold.loss.congestion.wants_ecn()) {
             Ecn::Ect0
         } else {
             Ecn::NotEct
@@ -312,7 +312,7 @@ impl Conn<'_> {
 
     /// The SYN-ACK says what the peer agrees to.
     pub fn agree_on_ecn(&mut self, seg: &Segment<'_>) {
-        let sent = if self.cold.congestion.wants_ecn() {
+        let sent = if self.cold.loss.congestion.wants_ecn() {
             Ecn::Ect0
         } else {
             Ecn::NotEct
@@ -369,7 +369,9 @@ impl Conn<'_> {
         ecn.seen |= ecn.feedback != Feedback::None && seg.ecn != Ecn::NotEct;
         match self.cold.ecn.feedback {
             Feedback::None => {}
-            Feedback::Classic if self.cold.congestion.wants_ecn() => self.echo_exactly(now, seg),
+            Feedback::Classic if self.cold.loss.congestion.wants_ecn() => {
+                self.echo_exactly(now, seg)
+            }
             Feedback::Classic => self.echo_until_known(seg),
             Feedback::Accurate => {
                 let counts = &mut self.cold.ecn.counts;
@@ -444,7 +446,7 @@ impl Conn<'_> {
     }
 
     fn newly_marked(&mut self, seg: &Segment<'_>, acked: u32) -> Option<u32> {
-        let mss = u32::from(self.hot.mss);
+        let mss = u32::from(self.hot.loss.mss);
         let ecn = &mut self.cold.ecn;
         let congested = ecn.reduced.is_some();
         let option = seg.options.ecn_bytes;
@@ -469,22 +471,13 @@ impl Conn<'_> {
     /// RFC 3168 §6.1.2: as if a segment had been lost, but at most once per window, and not on top of a loss.
     /// RFC 3168 §6.1.2-1, §6.1.2-2; RFC 9293 SHLD-8.
     fn react_to_marks(&mut self, now: Instant) {
-        let hot = &mut *self.hot;
         if self.cold.ecn.reduced.is_some()
-            || hot.has(Flags::RECOVERY | Flags::LOSS)
-            || hot.flight() == 0
+            || self.has(Flags::RECOVERY | Flags::LOSS)
+            || self.hot.flight() == 0
         {
             return;
         }
-        let flight = hot.flight().min(hot.window.cwnd);
-        let mss = u32::from(hot.mss);
-        let is_least = hot.window.cwnd <= mss;
-        let models = &mut self.sh.models;
-        self.cold
-            .congestion
-            .on_ecn(&mut hot.window, flight, mss, models);
-        // What was saved before a loss must not take this reduction back.
-        self.forget_doubt();
+        let is_least = self.loss().on_congestion_marks();
         self.sh.counters.congestion_marks_obeyed += 1;
         self.note_reduction();
         if is_least {
@@ -497,9 +490,13 @@ impl Conn<'_> {
     /// RFC 3168 §6.1.2-4; RFC 9438 §4.6-5.
     fn hold_back(&mut self, now: Instant) {
         let ecn = &mut self.cold.ecn;
-        let wait = self.hot.rtt.backed_off(ecn.holds, self.sh.config.rto_max);
+        let wait = self
+            .hot
+            .loss
+            .rtt
+            .backed_off(ecn.holds, self.sh.config.rto_max);
         ecn.holds = ecn.holds.saturating_add(1);
-        self.cold.pacing.hold_until(now + wait);
+        self.cold.loss.pacing.hold_until(now + wait);
     }
 
     /// The window was reduced, for whatever reason: the receiver is to know (RFC 3168 §6.1.2).

@@ -12,9 +12,9 @@ use wire::time::Instant;
 
 use crate::ip::{Net, Path, headers_len};
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::options::add_syn_options;
 use crate::tcp::output::{Kind, Plan};
-use crate::tcp::tcb::Flags;
 use crate::tcp::usual::{START, copy, write_usual};
 
 /// Where a segment goes, and how.

@@ -4,8 +4,8 @@ use crate::event::{Event, Ready};
 use crate::id::ConnId;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::listen::Listeners;
-use crate::tcp::tcb::Flags;
 
 impl Tcp {
     pub fn poll_event(&mut self) -> Option<Event> {

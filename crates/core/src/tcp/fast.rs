@@ -6,8 +6,8 @@ use wire::time::Instant;
 
 use crate::info::State;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 
 /// Anything that makes an ACK or data more than the next in line.
 const UNUSUAL: Flags = Flags::HOLES
@@ -36,7 +36,7 @@ impl Conn<'_> {
 
     fn predicts_ack(&self, seg: &Segment<'_>) -> bool {
         let hot = &*self.hot;
-        let advances = seg.ack > hot.snd_una && seg.ack <= hot.snd_nxt && hot.dup_acks == 0;
+        let advances = seg.ack > hot.snd_una && seg.ack <= hot.snd_nxt && hot.loss.dup_acks == 0;
         let only_data = seg.ack == hot.snd_una && !seg.payload.is_empty();
         let reports = !seg.options.sack.is_empty() || seg.options.ecn_bytes.is_some();
         (advances || only_data) && !reports
@@ -60,7 +60,9 @@ impl Conn<'_> {
         }
         if seg.ack > self.hot.snd_una {
             let before = self.begin_rate_sample();
-            self.on_ack_of_tail_probe(now, seg, None);
+            if self.loss_view().resolves_tail_probe(seg.ack) {
+                self.on_ack_of_tail_probe(now, seg);
+            }
             self.on_ack_advance(now, seg);
             self.finish_rate_sample(now, before);
         }

@@ -20,10 +20,10 @@ use crate::info::State;
 use crate::secret::keyed;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::half_open::HalfOpen;
 use crate::tcp::listen::Listeners;
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 
 pub(crate) use cache::CookieCache;
 
@@ -206,7 +206,7 @@ impl Conn<'_> {
             return;
         };
         match self.take_text(now, seg.data_seq(), bytes) {
-            Ok(()) => self.cold.tally.syn_data = true,
+            Ok(()) => self.cold.statistics.syn_data = true,
             Err(stop) => self.sh.count(stop),
         }
     }

@@ -17,9 +17,9 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::{Step, Stop};
 use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::isn;
+use crate::tcp::loss::Rtt;
 use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{Agreed, window_scale_for};
-use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::Segment;
 
 /// What has to be remembered between SYN and ACK.
@@ -295,7 +295,7 @@ impl Tcp {
     }
 
     fn schedule_half_open(&mut self, now: Instant, slot: u32, retries: u8) {
-        let bounds = self.shared.rto_bounds;
+        let bounds = self.shared.loss.rto_bounds;
         let rto = Rtt::new(bounds).backed_off_micros(retries, bounds.max);
         let id = flow::id(flow::HALF_OPEN, slot);
         self.shared.wheel.schedule(id, now.after_micros(rto));

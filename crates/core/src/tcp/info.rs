@@ -7,12 +7,12 @@ use wire::time::Instant;
 
 use crate::info::{LossState, State, TcpInfo};
 use crate::tcp::conn::{Conn, near};
-use crate::tcp::tcb::Flags;
+use crate::tcp::flags::Flags;
 
 impl Conn<'_> {
     pub fn info(&self, now: Instant) -> TcpInfo {
         let (hot, cold) = (&*self.hot, &*self.cold);
-        let (lost, resent) = self.lost_and_resent();
+        let (lost, resent) = self.loss_view().lost_and_resent();
         TcpInfo {
             state: hot.state,
             snd_wscale: hot.snd_wscale,
@@ -21,20 +21,20 @@ impl Conn<'_> {
             sack: hot.has(Flags::SACK),
             loss_state: self.loss_state(),
             backoff: hot.retries,
-            doublings: hot.backoff,
+            doublings: hot.loss.backoff,
             probes: self.probes(),
-            rto: self.rto(),
-            srtt: hot.rtt.srtt(),
-            rttvar: hot.rtt.rttvar(),
-            min_rtt: Duration::from_micros(u64::from(cold.min_rtt.micros())),
-            snd_mss: hot.mss,
+            rto: Duration::from_micros(self.loss_view().rto_micros()),
+            srtt: hot.loss.rtt.srtt(),
+            rttvar: hot.loss.rtt.rttvar(),
+            min_rtt: Duration::from_micros(u64::from(cold.loss.min_rtt.micros())),
+            snd_mss: hot.loss.mss,
             rcv_mss: hot.rcv_mss,
             advertised_mss: cold.local_mss - self.fixed_options(),
             pmtu: cold.path.mtu,
-            cwnd: hot.window.cwnd,
-            ssthresh: hot.window.ssthresh,
+            cwnd: hot.loss.window.cwnd,
+            ssthresh: hot.loss.window.ssthresh,
             flight: hot.flight(),
-            sacked: self.sacked_bytes(),
+            sacked: self.loss_view().sacked_bytes(),
             lost,
             resent,
             snd_wnd: hot.snd_wnd,
@@ -45,8 +45,8 @@ impl Conn<'_> {
             unread: self.sh.streams.recv_unread(self.slot),
             last_sent: now - cold.last_sent,
             last_received: now - near(now, hot.last_received),
-            last_data_received: now - near(now, cold.tally.data_at),
-            rates: self.rate_info(),
+            last_data_received: now - near(now, cold.statistics.data_at),
+            rates: self.loss_view().rate_info(self.options().max_pacing_rate),
             ecn: cold.ecn.info(),
             ..self.totals(now)
         }
@@ -54,21 +54,21 @@ impl Conn<'_> {
 
     /// What grows as long as the connection lives.
     fn totals(&self, now: Instant) -> TcpInfo {
-        let (cold, tally) = (&*self.cold, &self.cold.tally);
+        let (cold, tally) = (&*self.cold, &self.cold.statistics);
         let (busy, window_limited, buffer_limited) = self.busy_times(now);
         TcpInfo {
-            retransmits: cold.tally.retransmits,
-            bytes_acked: cold.tally.bytes_acked,
-            bytes_received: cold.tally.bytes_received,
-            sequence_acked: cold.tally.bytes_acked + u64::from(self.control_acked()),
-            sequence_received: cold.tally.bytes_received + u64::from(self.fin_received()),
+            retransmits: cold.statistics.retransmits,
+            bytes_acked: cold.statistics.bytes_acked,
+            bytes_received: cold.statistics.bytes_received,
+            sequence_acked: cold.statistics.bytes_acked + u64::from(self.control_acked()),
+            sequence_received: cold.statistics.bytes_received + u64::from(self.fin_received()),
             bytes_sent: self.bytes_sent(),
             bytes_retransmitted: tally.bytes_retransmitted,
-            segments_in: cold.tally.segments_in,
-            segments_out: cold.tally.segments_out,
+            segments_in: cold.statistics.segments_in,
+            segments_out: cold.statistics.segments_out,
             data_segments_in: tally.data_segments_in,
             data_segments_out: tally.data_segments_out,
-            delivered: self.delivered(self.sacked_bytes()),
+            delivered: self.delivered(self.loss_view().sacked_bytes()),
             duplicates_reported: tally.duplicates_reported,
             reorderings: tally.reorderings,
             out_of_order: tally.out_of_order,
@@ -90,7 +90,7 @@ impl Conn<'_> {
             LossState::Recovery
         } else if self.cold.ecn.is_reduced() {
             LossState::Reduced
-        } else if self.has(Flags::SACKED) || self.hot.dup_acks > 0 {
+        } else if self.has(Flags::SACKED) || self.hot.loss.dup_acks > 0 {
             LossState::Disorder
         } else {
             LossState::Open
@@ -110,16 +110,9 @@ impl Conn<'_> {
         if self.has(Flags::TIMESTAMPS) { 12 } else { 0 }
     }
 
-    fn lost_and_resent(&self) -> (u32, u32) {
-        let log = self.sent_log();
-        log.map_or((0, 0), |log| {
-            (log.lost_bytes(), log.count_resent(self.scoreboard()))
-        })
-    }
-
     /// Sequence numbers of SYN and FIN that were acknowledged; the handshake acknowledged a SYN-ACK before there was a connection.
     fn control_acked(&self) -> u32 {
-        let syn = self.cold.tally.active && self.hot.snd_una > self.cold.iss;
+        let syn = self.cold.statistics.active && self.hot.snd_una > self.cold.iss;
         let fin = self.has(Flags::FIN_QUEUED) && self.hot.snd_una > self.hot.fin_seq;
         u32::from(syn) + u32::from(fin)
     }
@@ -134,22 +127,22 @@ impl Conn<'_> {
 
     /// Segments with data, SYN or FIN that have arrived: all of them but what is in flight and not SACKed.
     fn delivered(&self, sacked: u32) -> u32 {
-        let mss = u32::from(self.hot.mss).max(1);
+        let mss = u32::from(self.hot.loss.mss).max(1);
         let data = self.data_in_flight().saturating_sub(sacked);
         let fin = self.hot.fin_sent() && self.hot.snd_una <= self.hot.fin_seq;
         let missing = data.div_ceil(mss).max(u32::from(fin));
         let syn = u32::from(self.hot.state.is_synchronized());
-        let sent = self.cold.tally.new_segments_out;
+        let sent = self.cold.statistics.new_segments_out;
         sent.saturating_sub(missing).saturating_add(syn)
     }
 
     fn bytes_sent(&self) -> u64 {
-        let once = self.cold.tally.bytes_acked + u64::from(self.data_in_flight());
-        once + self.cold.tally.bytes_retransmitted
+        let once = self.cold.statistics.bytes_acked + u64::from(self.data_in_flight());
+        once + self.cold.statistics.bytes_retransmitted
     }
 
     fn ack_delay(&self) -> Duration {
-        if self.cold.tally.data_segments_in > 0 {
+        if self.cold.statistics.data_segments_in > 0 {
             self.sh.config.delayed_ack
         } else {
             Duration::ZERO

@@ -378,7 +378,7 @@ impl Tcp {
 impl Conn<'_> {
     /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
     pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.tally_arrival(seg);
+        self.count_arrival(seg);
         if self.is_predicted(seg) {
             return self.take_predicted(now, seg);
         }

@@ -20,6 +20,7 @@ mod conn;
 mod connect;
 mod cookie;
 mod cork;
+mod counting;
 mod data;
 mod defer;
 mod ecn;
@@ -27,6 +28,7 @@ mod emit;
 mod events;
 mod fast;
 mod fast_open;
+pub(crate) mod flags;
 mod half_open;
 mod icmp;
 mod info;
@@ -34,35 +36,26 @@ mod input;
 mod invariants;
 mod isn;
 mod listen;
+mod loss;
 mod open;
 mod option_sets;
 pub(crate) mod options;
 mod orphan_limit;
 mod orphans;
 mod output;
-mod pacing;
 mod parting;
 mod path_probe;
-mod prr;
 mod queues;
-mod rack;
 mod ranges;
-mod rate;
 mod reassembly;
-mod recovery;
 mod reset;
-mod rtt;
-mod sack;
 mod segment;
-mod sent;
 mod shared;
-mod spurious;
 mod state;
+mod statistics;
 mod survivors;
 mod syn_ack;
 mod syn_offload;
-mod tail;
-mod tally;
 pub(crate) mod tcb;
 #[cfg(test)]
 mod tests;
@@ -193,9 +186,9 @@ impl Tcp {
             survivors: self.survivors.untold(),
             events: shared.queues.news_len(),
             range_sets: shared.ranges.sets(),
-            sent_logs: shared.sent.len(),
-            rate_logs: shared.rates.len() + shared.models.len(),
-            doubts: shared.doubts.len(),
+            sent_logs: shared.loss.sent.len(),
+            rate_logs: shared.loss.rates.len() + shared.loss.models.len(),
+            undos: shared.loss.undos.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),
         }
     }

@@ -3,7 +3,7 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::cc::{Algorithm, Models, NewReno, Window};
+use crate::cc::{Algorithm, Models, NewReno};
 use crate::command::Options;
 use crate::config::Config;
 use crate::event::Ready;
@@ -16,20 +16,15 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
+use crate::tcp::flags::Flags;
 use crate::tcp::isn::Start;
+use crate::tcp::loss::{self, Bounds};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
-use crate::tcp::pacing::Pacing;
 use crate::tcp::path_probe::PathSearch;
-use crate::tcp::prr::Prr;
-use crate::tcp::rack::Reordering;
-use crate::tcp::ranges::{Range, RangeSet};
-use crate::tcp::rate::Rate;
-use crate::tcp::recovery::Departed;
-use crate::tcp::rtt::{Bounds, MinRtt, Rtt};
-use crate::tcp::tail::TailProbe;
-use crate::tcp::tally::Tally;
-use crate::tcp::tcb::{Cold, Fill, Flags, Hot};
+use crate::tcp::ranges::Range;
+use crate::tcp::statistics::Statistics;
+use crate::tcp::tcb::{Cold, Hot};
 use crate::tcp::timers::has_cold_timers;
 use ring::stream::Limits;
 use wire::tcp::{TcpFlags, TcpOptions};
@@ -100,8 +95,7 @@ pub(crate) fn hot(
     flags.set(Flags::COLD_TIMERS, has_cold_timers(options));
     Hot {
         wheel_at: Instant::FAR,
-        rtx_at: Instant::FAR,
-        early_at: Instant::FAR,
+        loss: loss::Hot::new(iss, rto),
         snd_una: iss,
         snd_nxt: iss,
         snd_wl1: SeqNumber(0),
@@ -114,27 +108,15 @@ pub(crate) fn hot(
         ts_recent: 0,
         ts_offset,
         ack_at: 0,
-        window: Window {
-            cwnd: 0,
-            // RFC 5681 §3.1-5.
-            ssthresh: u32::MAX,
-        },
         fin_seq: iss,
-        rtt_seq: iss,
-        rtt_at: 0,
         last_received: now.as_millis() as u32,
-        rtt: Rtt::new(rto),
         flags,
-        // Before the peer's SYN says one: for who sends the first.
-        mss: 0,
         rcv_mss: MIN_RCV_MSS,
         state: State::Closed,
         snd_wscale: 0,
         rcv_wscale: 0,
         port: opening.path.port,
-        dup_acks: 0,
         dup_acks_due: 0,
-        backoff: 0,
         quick_acks: quick_acks(config, options),
         retries: 0,
         ready: Ready::empty(),
@@ -169,9 +151,12 @@ pub(crate) fn renew(
 ) {
     let kind = options.congestion.unwrap_or(config.congestion);
     let none = Algorithm::NewReno(NewReno::default());
-    *cold = cold_with(config, opening, options, now, none);
-    cold.congestion.begin(kind, opening.start.iss.0, models);
-    cold.ecn = EcnState::new(config, &cold.congestion);
+    let loss = loss::Cold::new(opening.start.iss, none, options.max_pacing_rate);
+    *cold = cold_with(config, opening, options, now, loss);
+    cold.loss
+        .congestion
+        .begin(kind, opening.start.iss.0, models);
+    cold.ecn = EcnState::new(config, &cold.loss.congestion);
 }
 
 /// Both parts of a control block that no connection has.
@@ -188,20 +173,21 @@ pub(crate) fn blank(config: &Config) -> (Hot, Cold) {
     };
     let (options, now) = (Options::default(), Instant::ZERO);
     let congestion = Algorithm::NewReno(NewReno::default());
+    let loss = loss::Cold::new(opening.start.iss, congestion, None);
     (
         hot(config, Bounds::new(config), &opening, &options, now),
-        cold_with(config, &opening, &options, now, congestion),
+        cold_with(config, &opening, &options, now, loss),
     )
 }
 
-/// The rest of a control block, with a state of congestion control that there is. Inlined, so that it is written where it belongs.
+/// The rest of a control block, with a loss part that there is. Inlined, so that it is written where it belongs.
 #[inline(always)]
 pub(crate) fn cold_with(
     config: &Config,
     opening: &Opening<'_>,
     options: &Options,
     now: Instant,
-    congestion: Algorithm,
+    loss: loss::Cold,
 ) -> Cold {
     let is_ipv4 = opening.path.src.is_ipv4();
     Cold {
@@ -210,7 +196,8 @@ pub(crate) fn cold_with(
         small_end: opening.start.iss,
         snd_up: opening.start.iss,
         is_urgent: false,
-        fill: Fill::default(),
+        ecn: EcnState::new(config, &loss.congestion),
+        loss,
         una_since: now,
         blocked_since: now,
         probed_since: 0,
@@ -218,32 +205,15 @@ pub(crate) fn cold_with(
         fin_wait_2_at: Instant::FAR,
         iss: opening.start.iss,
         irs: SeqNumber(0),
-        // RFC 6582 §3.2-1.
-        recover: opening.start.iss,
         peer_fin: SeqNumber(0),
         held: 0,
         duplicate: Range::default(),
-        sacked: RangeSet::default(),
-        sent: 0,
-        flight_at: 0,
-        reduced_at: 0,
-        tail: TailProbe::new(opening.start.iss),
-        reordering: Reordering::new(opening.start.iss),
-        prr: Prr::default(),
-        doubt: None,
         search: PathSearch::new(opening.path.mtu),
-        dsack_seen: false,
-        departed: Departed::default(),
-        round_end: opening.start.iss,
-        congestion,
-        ecn: EcnState::new(config, &congestion),
-        rate: Rate::default(),
-        pacing: Pacing::default(),
         autotune: Autotune::new(config, options, now),
         options: opening.options,
         held_until: Instant::FAR,
         more_follows: false,
-        tally: Tally::new(now),
+        statistics: Statistics::new(now),
         token: opening.token,
         listener: 0,
         error: None,
@@ -256,8 +226,6 @@ pub(crate) fn cold_with(
         fast_open: FastOpen::Off,
         keepalive_probes: 0,
         keepalive_at: Instant::FAR,
-        timeout_stamp: 0,
-        min_rtt: MinRtt::default(),
     }
 }
 
@@ -284,7 +252,7 @@ pub(crate) fn synchronize(
     hot.set(Flags::SACK, agreed.sack);
     hot.set(Flags::SCALING, agreed.scaling);
     cold.peer_mss = agreed.peer_mss;
-    hot.mss = effective_mss(
+    hot.loss.mss = effective_mss(
         config,
         agreed.peer_mss,
         cold.path.mtu,
@@ -364,10 +332,8 @@ mod tests {
         let kind = options.congestion.unwrap_or(config.congestion);
         let mut other = SidePool::new(2).unwrap();
         let congestion = Algorithm::new(kind, 7, &mut other);
-        assert_eq!(
-            *place,
-            cold_with(config, &opening, options, now, congestion)
-        );
+        let loss = loss::Cold::new(SeqNumber(7), congestion, options.max_pacing_rate);
+        assert_eq!(*place, cold_with(config, &opening, options, now, loss));
     }
 
     #[test]
@@ -377,10 +343,10 @@ mod tests {
             for options in &choices() {
                 for src in ["10.0.0.1:80", "[fd00::1]:80"] {
                     check(config, options, src, &mut place);
-                    place.tally.segments_in = 9;
-                    place.tally.active = true;
+                    place.statistics.segments_in = 9;
+                    place.statistics.active = true;
                     (place.irs, place.read_shut) = (SeqNumber(5), true);
-                    place.min_rtt.take(Instant::from_millis(9), 10);
+                    place.loss.min_rtt.take(Instant::from_millis(9), 10);
                 }
             }
         }

@@ -5,7 +5,7 @@ use wire::time::Instant;
 
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
-use crate::tcp::tcb::Flags;
+use crate::tcp::flags::Flags;
 
 /// Orphans that are looked at to find one whose peer is silent.
 const LOOKS: u32 = 8;
@@ -13,7 +13,7 @@ const LOOKS: u32 = 8;
 impl Conn<'_> {
     /// Whether a time-out has passed without an answer.
     fn is_unanswered(&self) -> bool {
-        self.hot.retries > 0 || self.hot.backoff > 0
+        self.hot.retries > 0 || self.hot.loss.backoff > 0
     }
 
     /// The application has closed it, and it is not over.

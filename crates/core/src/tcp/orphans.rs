@@ -11,9 +11,9 @@ use crate::id::Token;
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::isn::Start;
 use crate::tcp::open::{self, Opening, limits, synchronize};
-use crate::tcp::tcb::Flags;
 
 impl Tcp {
     /// Goes on with a connection. False: it cannot be done, and nothing is.
@@ -88,14 +88,14 @@ impl Tcp {
             self.shared.options.release(opening.options);
             return false;
         };
-        *hot = open::hot(config, self.shared.rto_bounds, &opening, &options, now);
+        *hot = open::hot(config, self.shared.loss.rto_bounds, &opening, &options, now);
         open::renew(
             cold,
             config,
             &opening,
             &options,
             now,
-            &mut self.shared.models,
+            &mut self.shared.loss.models,
         );
         let (irs, agreed) = (orphan.rcv_nxt - 1, &orphan.agreed);
         synchronize(config, hot, cold, &options, irs, agreed, key.is_ipv4());
@@ -125,13 +125,13 @@ impl Conn<'_> {
         let fin_acked = u32::from(orphan.state == State::FinWait2);
         hot.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;
         hot.insert(Flags::APP_CLOSED | Flags::FIN_QUEUED);
-        self.cold.recover = orphan.snd_una;
+        self.cold.loss.recover = orphan.snd_una;
         self.establish(now);
         self.hot.state = orphan.state;
         if orphan.state == State::FinWait2 {
             self.start_fin_wait_2(now);
         } else if self.hot.flight() > 0 {
-            self.cold.flight_at = now.as_micros() as u32;
+            self.cold.loss.flight_at = now.as_micros() as u32;
             self.start_rtx_timer(now);
         }
         // It may be owed, for what this stack cannot know.

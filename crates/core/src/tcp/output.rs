@@ -4,13 +4,12 @@ use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpOptions};
 use wire::time::Instant;
 
-use crate::cc::initial_window;
 use crate::info::State;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
+use crate::tcp::loss::{FRTO_SEGMENTS, Frto};
 use crate::tcp::path_probe::ProbePlan;
 use crate::tcp::ranges::Range;
-use crate::tcp::spurious::{FRTO_SEGMENTS, Frto};
-use crate::tcp::tcb::Flags;
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +74,7 @@ impl Conn<'_> {
         {
             return Some(probe);
         }
-        let plan = if self.is_held_by_frto() {
+        let plan = if self.loss_view().is_held_by_frto() {
             self.plan_frto(now)
         } else {
             self.plan_lost().or_else(|| self.plan_new(now))
@@ -88,12 +87,13 @@ impl Conn<'_> {
     /// RFC 5682 §2.1-7.
     #[cold]
     fn plan_frto(&mut self, now: Instant) -> Option<Plan> {
-        let Frto::Second(left) = self.frto() else {
+        let Frto::Second(left) = self.loss_view().frto() else {
             return None;
         };
         let plan = if left > 0 { self.plan_new(now) } else { None };
         if plan.is_none() && left == FRTO_SEGMENTS {
-            self.give_frto_up();
+            let actions = self.loss().leave_frto();
+            self.carry_out(actions);
             return self.plan_lost();
         }
         plan
@@ -127,7 +127,7 @@ impl Conn<'_> {
     /// time).
     #[inline]
     pub fn segment_room(&self) -> u32 {
-        let mss = u32::from(self.hot.mss);
+        let mss = u32::from(self.hot.loss.mss);
         if self.has(Flags::HOLES | Flags::DUPLICATE) || self.cold.ecn.counts.option().is_some() {
             self.room_beside_options(mss)
         } else {
@@ -183,9 +183,7 @@ impl Conn<'_> {
 
     #[cold]
     fn plan_first_lost(&self) -> Option<Plan> {
-        let lost = self
-            .sent_log()?
-            .next_lost(self.hot.snd_una, self.scoreboard())?;
+        let lost = self.loss_view().next_lost()?;
         // RFC 9293 §3.8.6: the peer may have taken back a part of its window. What lies beyond can only be thrown away.
         let edge = self.hot.snd_una + self.hot.snd_wnd;
         if lost.start >= edge {
@@ -202,7 +200,7 @@ impl Conn<'_> {
         if self.hot.snd_wnd == 0 {
             return false;
         }
-        self.has(Flags::FORCE_RETRANSMIT) || self.cwnd_allows(plan.len)
+        self.loss_view().may_retransmit(plan.len)
     }
 
     /// The first segment of `range`, none of which is SACKed.
@@ -220,16 +218,46 @@ impl Conn<'_> {
         (plan.end() > start).then_some(plan)
     }
 
+    /// Whether a data segment may leave now, or waits for its time.
+    #[inline]
+    fn may_depart(&mut self, now: Instant) -> bool {
+        let mut loss = self.loss();
+        let may = loss.may_depart(now);
+        let actions = loss.actions;
+        self.carry_out(actions);
+        may
+    }
+
+    /// TLP_send_probe (RFC 8985 §7.3): new data if there is some, whatever the congestion window
+    /// says; else the last segment again.
+    /// RFC 8985 §7.3-4, §7.3-5.
+    #[cold]
+    fn plan_tail_probe(&mut self) -> Option<Plan> {
+        let plan = self.plan_new_probe().or_else(|| self.plan_last_again());
+        if plan.is_none() {
+            self.clear(Flags::TAIL_PROBE_DUE);
+        }
+        plan
+    }
+
+    fn plan_new_probe(&self) -> Option<Plan> {
+        let nxt = self.hot.snd_nxt;
+        let end = self.sendable_end();
+        let len = if end > nxt { end - nxt } else { 0 };
+        (len > 0).then(|| self.segment(Kind::TailProbe, nxt, len.min(self.segment_room())))
+    }
+
+    fn plan_last_again(&self) -> Option<Plan> {
+        let (una, nxt) = (self.hot.snd_una, self.hot.snd_nxt);
+        let last = self.segment_room() + u32::from(self.hot.fin_sent());
+        let start = if nxt - una > last { nxt - last } else { una };
+        let gap = self.loss_view().first_unsacked(start, nxt)?;
+        self.plan_again(Kind::TailProbe, gap)
+    }
+
     /// How far data and window reach.
     pub fn sendable_end(&self) -> SeqNumber {
         self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
-    }
-
-    /// RFC 6675 §5-10; RFC 5681 §3.1-13, §3-2, §4.3-2; RFC 8985 §9.3-1;
-    /// RFC 9937 §3-2.
-    pub fn cwnd_allows(&self, len: u32) -> bool {
-        let pipe = self.pipe();
-        pipe == 0 || pipe.saturating_add(len) <= self.hot.window.cwnd
     }
 
     /// NextSeg (2): data that was never sent, and the FIN behind the last of it.
@@ -255,7 +283,9 @@ impl Conn<'_> {
         let sendable = if available == 0 {
             usable > 0
         } else {
-            len > 0 && self.is_worth_sending(len, available, usable) && self.cwnd_allows(len)
+            len > 0
+                && self.is_worth_sending(len, available, usable)
+                && self.loss_view().cwnd_allows(len)
         };
         if !sendable {
             return None;
@@ -302,22 +332,19 @@ impl Conn<'_> {
             0 => plan.len,
             cut => plan.len % cut,
         };
-        let is_small = last > 0 && last < u32::from(self.hot.mss);
+        let is_small = last > 0 && last < u32::from(self.hot.loss.mss);
         if is_small && plan.flags.contains(TcpFlags::PSH) {
             self.cold.small_end = plan.end();
         }
     }
 
-    /// RFC 5681 §4.1: after an idle RTO the ACK clock has stopped.
-    /// RFC 5681 §4.1-1.
-    /// RFC 6928 §2-3.
+    /// New data goes after a silence of an RTO.
     fn restart_if_idle(&mut self, now: Instant) {
-        let rto = u64::from(self.hot.rtt.rto_micros());
+        let rto = u64::from(self.hot.loss.rtt.rto_micros());
         if self.hot.flight() > 0 || now <= self.cold.last_sent.after_micros(rto) {
             return;
         }
-        let initial = initial_window(self.sh.config.initial_window, u32::from(self.hot.mss));
-        self.cold.congestion.on_idle(&mut self.hot.window, initial);
+        self.loss().restart_after_idle();
     }
 
     /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::id::{ConnId, PortId};
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
-use crate::tcp::tcb::Flags;
+use crate::tcp::flags::Flags;
 
 /// Connections whose RST is due when they have had their turn to send.
 #[derive(Debug, Default)]

@@ -14,10 +14,10 @@ use wire::time::Instant;
 
 use crate::ip::LIFETIME;
 use crate::tcp::conn::{Conn, near};
+use crate::tcp::flags::Flags;
 use crate::tcp::options::{TIMESTAMPS_LEN, effective_mss, headers_len};
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::ranges::Range;
-use crate::tcp::tcb::Flags;
 
 /// Time-outs in a row after which a smaller size is tried; and if the size has got through before, when something else is likelier.
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
@@ -93,6 +93,11 @@ impl PathSearch {
                 NEVER_FULL
             },
         }
+    }
+
+    /// The range of the probe that is in flight, if there is one.
+    pub fn probe(&self) -> Option<Range> {
+        (self.size != 0).then_some(self.probe)
     }
 
     pub fn new(link_mtu: u16) -> Self {
@@ -250,7 +255,7 @@ impl Conn<'_> {
         self.limit_path(mtu, now + LIFETIME);
         self.learn_path_mtu(now);
         if self.hot.state.may_transmit() && self.hot.flight() > 0 {
-            self.go_back(now, 0);
+            self.go_back(now);
         }
     }
 
@@ -258,7 +263,7 @@ impl Conn<'_> {
     /// RFC 4821 §7.7-1.
     pub fn review_path(&mut self, now: Instant) {
         let search = self.cold.search;
-        let is_full = self.hot.flight() >= u32::from(self.hot.mss);
+        let is_full = self.hot.flight() >= u32::from(self.hot.loss.mss);
         let patience = if self.is_size_proven() {
             BLACK_HOLE_TIMEOUTS_IF_PROVEN
         } else {
@@ -324,7 +329,7 @@ impl Conn<'_> {
             return ProbePlan::No;
         }
         let len = u32::from(self.mss_for(self.next_size()));
-        let mss = u32::from(self.hot.mss);
+        let mss = u32::from(self.hot.loss.mss);
         // With options that come and go the packet would be larger than the path is to be tried with.
         if self.segment_room() < mss {
             return ProbePlan::No;
@@ -335,10 +340,10 @@ impl Conn<'_> {
             return ProbePlan::No;
         }
         let needed = len + SEGMENTS_BEHIND * mss;
-        if needed > available || needed > usable || needed > self.hot.window.cwnd {
+        if needed > available || needed > usable || needed > self.hot.loss.window.cwnd {
             return ProbePlan::No;
         }
-        if !self.cwnd_allows(len) {
+        if !self.loss_view().cwnd_allows(len) {
             return ProbePlan::Wait;
         }
         ProbePlan::Now(self.segment(Kind::New, self.hot.snd_nxt, len))
@@ -367,7 +372,7 @@ impl Conn<'_> {
     /// Makes segments as large as path, peer and options let them be.
     /// RFC 1191 §6.4-2.
     pub fn fit_segments(&mut self) {
-        self.hot.mss = self.mss_for(self.cold.path.mtu);
+        self.hot.loss.mss = self.mss_for(self.cold.path.mtu);
     }
 
     /// New data went out in a segment of full size, or larger: then it is a probe.
@@ -376,7 +381,7 @@ impl Conn<'_> {
         self.prove_path(now);
         let search = &mut self.cold.search;
         search.forget_before(self.hot.snd_una);
-        if plan.cut != 0 || plan.len <= u32::from(self.hot.mss) {
+        if plan.cut != 0 || plan.len <= u32::from(self.hot.loss.mss) {
             if !search.sent_full {
                 search.sent_full = true;
                 search.full_end = range.end;
@@ -450,19 +455,6 @@ impl Conn<'_> {
         if search.failed && search.high.saturating_sub(low) < WORTH_PROBING {
             search.rest(now, link_mtu);
         }
-    }
-
-    /// Whether nothing but the probe is taken for lost.
-    /// RFC 4821 §7.6.2-1, §7.6.4-1.
-    pub fn is_only_probe_lost(&self) -> bool {
-        let PathSearch { size, probe, .. } = self.cold.search;
-        let Some(log) = self.sent_log().filter(|_| size != 0) else {
-            return false;
-        };
-        let sacked = self.scoreboard();
-        let first = log.next_lost(self.hot.snd_una, sacked);
-        first.is_some_and(|lost| lost.start >= probe.start && lost.end <= probe.end)
-            && log.next_lost(probe.end, sacked).is_none()
     }
 }
 

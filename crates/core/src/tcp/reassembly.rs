@@ -6,8 +6,8 @@ use wire::tcp::SackBlocks;
 use crate::drops::Drop;
 use crate::event::Ready;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::ranges::{Full, Range, RangePool, RangeSet, Ranges, most_ranges};
-use crate::tcp::tcb::Flags;
 
 /// How many of the last changed ranges are remembered: as many as SACK can report.
 const RECENT: usize = SackBlocks::MAX;
@@ -149,7 +149,7 @@ impl Conn<'_> {
         let n = end - self.hot.rcv_nxt;
         self.sh.streams.commit(self.slot, n);
         self.hot.rcv_nxt = end;
-        self.cold.tally.bytes_received += u64::from(n);
+        self.cold.statistics.bytes_received += u64::from(n);
         self.sh.counters.tcp_bytes_in += u64::from(n);
         self.notify(Ready::READABLE);
     }

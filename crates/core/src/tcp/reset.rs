@@ -6,9 +6,9 @@ use wire::time::Instant;
 use crate::drops::Drop;
 use crate::info::State;
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
 use crate::tcp::shared::Shared;
-use crate::tcp::tcb::Flags;
 
 /// The RST that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); none answers a RST.
 /// Without timestamps: there is no clock that the other end knows, and one that still has an earlier connection (Linux in TIME-WAIT, for

@@ -7,7 +7,6 @@ use ring::region::PagePolicy;
 use ring::stream::StackStreams;
 use wire::time::Instant;
 
-use crate::cc::Models;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::id::PortId;
@@ -18,21 +17,17 @@ use crate::side_pool::SidePool;
 use crate::tcp::bare::Answers;
 use crate::tcp::conn::Stop;
 use crate::tcp::fast_open::{CookieCache, Issuer};
+use crate::tcp::loss;
 use crate::tcp::option_sets::OptionSets;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
-use crate::tcp::rate::Rates;
 use crate::tcp::reassembly::Held;
-use crate::tcp::rtt::{Bounds, NearRtt};
-use crate::tcp::sent::SentLog;
-use crate::tcp::spurious::Doubt;
 use crate::wheel::Wheel;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub config: Config,
-    pub rto_bounds: Bounds,
     pub net: Net,
     pub counters: Counters,
     pub streams: StackStreams,
@@ -44,17 +39,8 @@ pub(crate) struct Shared {
     pub held: SidePool<Held>,
     /// Those ranges, and the ranges on scoreboards.
     pub ranges: RangePool,
-    /// Logs of what is in flight, for the connections that need one.
-    pub sent: SidePool<SentLog>,
-    /// Logs of delivery rates, for the connections whose algorithm models the path.
-    pub rates: SidePool<Rates>,
-    /// What those algorithms know of it.
-    pub models: Models,
-    /// What may have to be taken back, for the connections that have reacted to loss.
-    pub doubts: SidePool<Doubt>,
+    pub loss: loss::Pools,
     pub options: OptionSets,
-    /// How long the round trips are of nearly all connections.
-    pub near_rtt: NearRtt,
     /// The send buffer that each connection gets over a short path.
     pub near: u32,
     /// Challenge ACKs (RFC 5961 §7) and other answers to segments that should not be.
@@ -72,7 +58,6 @@ impl Shared {
         let connections = config.max_connections;
         let rate = config.reply_rate;
         Ok(Self {
-            rto_bounds: Bounds::new(&config),
             net: Net::new(&config)?,
             counters: Counters::default(),
             streams,
@@ -84,13 +69,9 @@ impl Shared {
                 connections.saturating_mul(2),
                 keyed(&config.secret, "range trees").finish(),
             )?,
-            sent: SidePool::new(connections)?,
-            rates: SidePool::new(connections)?,
-            models: SidePool::new(connections)?,
-            doubts: SidePool::new(connections)?,
+            loss: loss::Pools::new(&config)?,
             // One more: a connection takes its next options before it releases those before.
             options: OptionSets::new(connections + config.max_listeners + 1)?,
-            near_rtt: NearRtt::default(),
             near: 0,
             challenges: SecretLimiter::new(rate, keyed(&config.secret, "challenge ACKs")),
             issuer: Issuer::new(config.common_secret()),

@@ -12,16 +12,12 @@ use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::autotune;
 use crate::tcp::conn::{Conn, near};
-use crate::tcp::rack::micros;
-use crate::tcp::tcb::Flags;
+use crate::tcp::flags::Flags;
 
 /// Timers fired in one call of `advance`.
 const TIMERS_PER_CALL: u32 = 1024;
 /// Receive buffers looked at in one call of `advance`, to be given back when drained.
 const SWEPT_PER_CALL: usize = 16;
-
-/// rrthresh of RFC 7765 §4, segments.
-const RESTART_THRESHOLD: u32 = 4;
 
 impl Tcp {
     pub fn advance(&mut self, now: Instant) {
@@ -73,17 +69,20 @@ pub(crate) fn has_cold_timers(options: &Options) -> bool {
 impl Conn<'_> {
     fn on_timer(&mut self, now: Instant) {
         self.hot.wheel_at = Instant::FAR;
-        let in_flight = self.modelled_flight();
-        if self.cold.pacing.release_at() <= now {
-            self.on_release_timer();
+        let in_flight = self.loss_view().modelled_flight();
+        if self.cold.loss.pacing.release_at() <= now {
+            let actions = self.loss().on_release_timer();
+            self.carry_out(actions);
         }
-        if self.hot.early_at <= now {
+        if self.hot.loss.early_at <= now {
             self.on_early_timer(now);
         }
-        if self.hot.rtx_at <= now {
+        if self.hot.loss.rtx_at <= now {
             self.on_rtx_timer(now);
         }
-        self.note_flight_lost(in_flight);
+        if let Some(before) = in_flight {
+            self.loss().note_flight_lost(before);
+        }
         if self.has(Flags::ACK_DELAYED) && near(now, self.hot.ack_at) <= now {
             self.clear(Flags::ACK_DELAYED);
             self.mark_ack();
@@ -97,8 +96,8 @@ impl Conn<'_> {
     }
 
     fn earliest(&self, now: Instant) -> Instant {
-        let mut at = self.hot.rtx_at.min(self.hot.early_at);
-        at = at.min(self.cold.pacing.release_at());
+        let mut at = self.hot.loss.deadline();
+        at = at.min(self.cold.loss.pacing.release_at());
         if self.has(Flags::ACK_DELAYED) {
             at = at.min(near(now, self.hot.ack_at));
         }
@@ -113,8 +112,24 @@ impl Conn<'_> {
         at
     }
 
+    /// The reordering timer or the probe timer expired.
+    fn on_early_timer(&mut self, now: Instant) {
+        let may_send = self.hot.snd_wnd > 0 && self.hot.state.may_transmit();
+        let probe = self.cold.search.probe();
+        let actions = self.loss().on_early_timer(now, may_send, probe);
+        self.carry_out(actions);
+    }
+
+    /// The retransmission timer expired with data in flight: perhaps the path has changed.
+    fn on_loss_timeout(&mut self, now: Instant) {
+        self.review_path(now);
+        self.sh.net.doubt(now, &self.cold.path);
+        let actions = self.loss().on_timeout(now);
+        self.carry_out(actions);
+    }
+
     fn on_rtx_timer(&mut self, now: Instant) {
-        self.hot.rtx_at = Instant::FAR;
+        self.hot.loss.rtx_at = Instant::FAR;
         match self.hot.state {
             State::SynSent | State::SynReceived => self.on_syn_timeout(now),
             _ if self.has(Flags::PERSIST) || self.hot.snd_wnd == 0 => self.on_persist_timer(now),
@@ -138,10 +153,10 @@ impl Conn<'_> {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
-        self.cold.tally.on_timeout(now, self.hot.retries == 0);
+        self.cold.statistics.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
         self.cold.ecn.on_syn_lost(self.hot.retries);
-        self.back_off(now);
+        self.loss().back_off(now);
         self.set(Flags::SYN_DUE);
         self.start_rtx_timer(now);
         self.mark_output();
@@ -159,41 +174,18 @@ impl Conn<'_> {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
-        self.cold.tally.on_timeout(now, self.hot.retries == 0);
+        self.cold.statistics.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
         self.on_loss_timeout(now);
-        self.back_off(now);
+        self.loss().back_off(now);
         self.start_rtx_timer(now);
-    }
-
-    /// RFC 6298 §5.3; and RFC 7765 §4: when fewer segments are in flight than DupThresh needs to find a loss, and no more wait to be sent,
-    /// the RTO counts from when the first of them was sent, not from this ACK. Not a setting: it costs nothing, it helps most where there
-    /// are no tail loss probes, and if it was too early F-RTO says so.
-    pub fn restart_rtx_timer(&mut self, now: Instant) {
-        let few = RESTART_THRESHOLD * u32::from(self.hot.mss);
-        let is_tail = self.hot.backoff == 0
-            && self.hot.flight() < few
-            && self.sh.streams.send_len(self.slot) < few;
-        let sent_at = self.first_sent_at().filter(|_| is_tail);
-        let elapsed = sent_at.map_or(0, |at| micros(now).wrapping_sub(at));
-        let rto = self.rto_micros();
-        let left = rto.checked_sub(u64::from(elapsed)).unwrap_or(rto);
-        self.hot.rtx_at = now.after_micros(left);
-        self.wake_at(self.hot.rtx_at);
-    }
-
-    /// RFC 6298 §5.5.
-    /// RFC 9293 MUST-19; RFC 6298 §5-6.
-    fn back_off(&mut self, now: Instant) {
-        self.hot.backoff = self.hot.backoff.saturating_add(1);
-        self.cold.timeout_stamp = self.tsval(now);
     }
 
     /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.
     /// RFC 9293 MUST-36, MUST-37.
     fn on_persist_timer(&mut self, now: Instant) {
         let orphaned =
-            self.has(Flags::APP_CLOSED) && self.hot.backoff >= self.sh.config.orphan_retries;
+            self.has(Flags::APP_CLOSED) && self.hot.loss.backoff >= self.sh.config.orphan_retries;
         self.note_blocked(now);
         let unanswered = self.hot.retries >= self.sh.config.data_retries;
         if unanswered || orphaned || self.is_held_up(now) {

@@ -16,10 +16,11 @@ use crate::tcp::Tcp;
 use crate::tcp::bundle::send_bundle;
 use crate::tcp::conn::Conn;
 use crate::tcp::emit::{Target, send_segment};
+use crate::tcp::flags::Flags;
+use crate::tcp::loss::NewData;
 use crate::tcp::output::{Kind, Plan};
 use crate::tcp::queues::Output;
 use crate::tcp::ranges::Range;
-use crate::tcp::tcb::{Fill, Flags};
 
 /// Segments that one connection sends before others have their turn.
 const QUANTUM: u32 = 16;
@@ -224,7 +225,7 @@ impl Conn<'_> {
     fn end_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
         self.note_held(now);
         self.note_limits(now);
-        let waits = self.cold.pacing.is_waiting() || self.is_corked();
+        let waits = self.cold.loss.pacing.is_waiting() || self.is_corked();
         if self.is_blocked_by_window() && !waits {
             self.start_persist(now);
         }
@@ -423,7 +424,7 @@ impl Conn<'_> {
         // Without a timer nothing would ever try again.
         let waits =
             self.hot.flight() > 0 || self.has(Flags::SYN_DUE) || self.is_blocked_by_window();
-        if waits && self.hot.rtx_at == Instant::FAR {
+        if waits && self.hot.loss.rtx_at == Instant::FAR {
             self.start_rtx_timer(now);
         }
     }
@@ -432,15 +433,13 @@ impl Conn<'_> {
     fn on_sent(&mut self, now: Instant, plan: &Plan) {
         self.sh.counters.segments_out += 1;
         self.sh.counters.tcp_bytes_out += u64::from(plan.len);
-        self.cold.tally.segments_out = self.cold.tally.segments_out.saturating_add(1);
-        self.tally_sent(plan);
+        self.cold.statistics.segments_out = self.cold.statistics.segments_out.saturating_add(1);
+        self.count_sent(plan);
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
         }
         self.on_ecn_sent(plan);
-        if self.has(Flags::RECOVERY) {
-            self.cold.prr.on_sent(plan.len);
-        }
+        self.loss().on_sent(plan.len);
         match plan.kind {
             Kind::Ack => self.sh.counters.acks_out += 1,
             Kind::Keepalive => self.sh.counters.keepalive_probes += 1,
@@ -474,121 +473,83 @@ impl Conn<'_> {
         self.clear(Flags::SYN_DUE);
         // A SYN that goes again goes without data, which may have arrived for all that.
         self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
-        self.cold.flight_at = now.as_micros() as u32;
-        if self.syn_went_before() {
-            // Karn. Only a time-out is a sign of loss.
-            self.clear(Flags::TIMING);
+        let again = self.syn_went_before();
+        if again {
+            // Only a time-out is a sign of loss.
             self.hot.set(Flags::SYN_RETRANSMITTED, self.hot.retries > 0);
-            self.cold.tally.retransmits += 1;
+            self.cold.statistics.retransmits += 1;
             self.sh.counters.retransmits += 1;
-        } else {
-            // The SYN, or the SYN-ACK that answers a SYN that crossed it. Its data may be refused.
-            self.start_timing(now);
-            self.hot.rtt_seq = self.cold.iss + 1;
         }
         self.cold.last_sent = now;
-        self.ensure_rtx_timer(now);
+        // The SYN is timed, or the SYN-ACK that answers a SYN that crossed it. Its data may be refused.
+        let end = self.cold.iss + 1;
+        let actions = self.loss().on_syn_sent(now, again, end);
+        self.carry_out(actions);
     }
 
     pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
-        let was_idle = self.hot.flight() == 0;
-        if was_idle {
-            self.cold.tally.begin_flight(now, self.cold.una_since);
+        if self.hot.flight() == 0 {
+            self.cold.statistics.begin_flight(now, self.cold.una_since);
             self.cold.una_since = now;
         }
         if self.has(Flags::PERSIST) {
-            self.stop_rtx_timer();
+            self.loss().stop_rtx_timer();
         }
-        if self.has(Flags::LOSS) {
-            self.on_new_data_of_frto();
-        }
-        if plan.len >= u32::from(self.hot.mss) {
+        if plan.len >= u32::from(self.hot.loss.mss) {
             self.on_full_segment_sent(now, plan);
         }
         self.note_small(plan);
-        self.log_new(now, plan.end());
-        self.hot.snd_nxt = plan.end();
-        let flight = self.hot.flight();
-        let room = self.hot.window.cwnd.saturating_sub(flight);
-        self.cold.fill = Fill { flight, room };
-        self.note_sent(now, was_idle);
-        self.on_departed(now, plan.len);
+        let (end, len) = (plan.end(), plan.len);
+        let mut loss = self.loss();
+        loss.on_new_sent(now, NewData { end, len });
+        loss.start_timers_of_new_data(now);
+        let actions = loss.actions;
+        self.hot.snd_nxt = end;
         self.publish_sent();
-        if !self.has(Flags::TIMING) {
-            self.start_timing(now);
-        }
         self.cold.last_sent = now;
-        // Both before the wheel is told: the probe comes first.
-        if self.hot.rtx_at == Instant::FAR {
-            self.hot.rtx_at = now.after_micros(self.rto_micros());
-        }
-        self.schedule_tail_probe(now);
-        self.wake_at(self.hot.rtx_at);
+        self.carry_out(actions);
     }
 
-    /// RFC 6298 §3-2.
-    fn start_timing(&mut self, now: Instant) {
-        self.hot.rtt_seq = self.hot.snd_nxt;
-        self.hot.rtt_at = now.as_micros() as u32;
-        self.set(Flags::TIMING);
-    }
-
-    /// RFC 6675 §6-1.
+    /// Data or FIN went out again.
     pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
-        // Karn: what was sent twice cannot be timed.
-        if plan.seq < self.hot.rtt_seq {
-            self.clear(Flags::TIMING);
-        }
-        self.clear(Flags::FORCE_RETRANSMIT);
-        if self.has(Flags::RECOVERY | Flags::LOSS) {
-            self.on_sent_again(now, plan.end() - plan.seq);
-        }
         let range = Range::new(plan.seq, plan.end());
-        if plan.end() > self.hot.snd_nxt {
+        if range.end > self.hot.snd_nxt {
             // It takes along what was not sent yet.
             self.note_small(plan);
         }
         self.on_resent_over_probe(now, range);
-        self.log_again(now, range);
-        self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
-        self.note_sent(now, false);
-        self.on_departed(now, plan.len);
-        self.cold.tally.retransmits = self.cold.tally.retransmits.saturating_add(1);
+        let actions = self.loss().on_retransmitted(now, range, plan.len);
+        self.hot.snd_nxt = self.hot.snd_nxt.max(range.end);
+        let retransmits = &mut self.cold.statistics.retransmits;
+        *retransmits = retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
         self.cold.last_sent = now;
-        if self.has(Flags::RECOVERY) && plan.seq == self.hot.snd_una {
-            // Its ACK takes a round trip from now, however long ago the last one came; meanwhile there are ACKs that say what is lost.
-            self.start_rtx_timer(now);
+        self.carry_out(actions);
+    }
+
+    /// A tail loss probe went out: new data, or the last segment again.
+    fn on_tail_probe_sent(&mut self, now: Instant, plan: &Plan) {
+        let nxt = self.hot.snd_nxt;
+        let is_new = plan.seq >= nxt;
+        self.loss().on_tail_probe(is_new, plan.end().max(nxt));
+        if is_new {
+            self.on_new_sent(now, plan);
         } else {
-            self.ensure_rtx_timer(now);
+            self.on_retransmitted(now, plan);
         }
     }
 
-    /// RFC 9293 SHLD-30.
     fn on_probe_sent(&mut self, now: Instant, plan: &Plan) {
-        self.clear(Flags::PROBE_DUE | Flags::TIMING);
         self.sh.counters.window_probes += 1;
-        if plan.seq < self.hot.snd_nxt {
-            self.log_again(now, Range::new(plan.seq, plan.end()));
-        } else {
-            self.log_new(now, plan.end());
-        }
-        self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        let range = Range::new(plan.seq, plan.end());
+        let actions = self.loss().on_window_probe_sent(now, range);
+        self.hot.snd_nxt = self.hot.snd_nxt.max(range.end);
         if self.hot.retries == 0 {
             self.cold.probed_since = now.as_millis() as u32;
         }
         self.hot.retries = self.hot.retries.saturating_add(1);
-        self.hot.backoff = self.hot.backoff.saturating_add(1);
         self.cold.last_sent = now;
-        self.start_rtx_timer(now);
+        self.carry_out(actions);
         self.start_cold_timers(now);
-    }
-
-    /// RFC 6298 §5.1.
-    /// RFC 6298 §5-2.
-    fn ensure_rtx_timer(&mut self, now: Instant) {
-        if self.hot.rtx_at == Instant::FAR {
-            self.start_rtx_timer(now);
-        }
     }
 }

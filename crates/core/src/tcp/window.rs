@@ -3,8 +3,8 @@
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
 use crate::tcp::open::window_clamp;
-use crate::tcp::tcb::Flags;
 
 /// RCV.WND to offer when `current` bytes are on offer, `free` of `limit` bytes of buffer are free, the largest window that can be
 /// expressed is `max`, and a full-sized segment has `mss` bytes.

@@ -5,9 +5,9 @@ use wire::time::Instant;
 use crate::info::State;
 use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
+use crate::tcp::flags::Flags;
 use crate::tcp::options::{headers_len, peer_mss};
 use crate::tcp::segment::Segment;
-use crate::tcp::tcb::Flags;
 use wire::tcp::TcpOptions;
 
 impl Conn<'_> {
@@ -74,7 +74,7 @@ impl Conn<'_> {
             return;
         }
         let remote = self.key.remote().ip();
-        self.cold.tally.syn_data = data > 0;
+        self.cold.statistics.syn_data = data > 0;
         self.sh.counters.fast_opens_out += u64::from(data > 0);
         if data == 0 && self.hot.retries > 0 {
             self.sh.counters.fast_open_losses += 1;

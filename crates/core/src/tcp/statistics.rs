@@ -1,15 +1,11 @@
-//! What is counted and timed, most of it for TCP_INFO only.
+//! Statistics of a connection: what is counted and timed, most of it for TCP_INFO only.
 
 use std::time::Duration;
 
 use wire::time::Instant;
 
-use crate::tcp::conn::Conn;
-use crate::tcp::output::{Kind, Plan};
-use crate::tcp::segment::Segment;
-
-/// Time that something is going on, in ticks of a millisecond, as Linux counts it: what is shorter counts as none or as one, and is right
-/// on the average.
+/// Time that something is going on, in ticks of a millisecond, as Linux counts it: what is shorter
+/// counts as none or as one, and is right on the average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watch {
     /// Low 32 bits of a count of ticks. `OFF`: it is not.
@@ -29,7 +25,7 @@ impl Watch {
         total: 0,
     };
 
-    fn set(&mut self, on: bool, now: Instant) {
+    pub fn set(&mut self, on: bool, now: Instant) {
         if on == (self.since != OFF) {
             return;
         }
@@ -54,7 +50,7 @@ impl Watch {
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Statistics {
     /// We sent the first SYN.
     pub active: bool,
     /// Data came with the SYN, or ours went with it and arrived.
@@ -79,14 +75,14 @@ pub(crate) struct Tally {
     /// A run of time-outs.
     pub timeout: Watch,
     /// Something is unacknowledged.
-    busy: Watch,
+    pub(super) busy: Watch,
     /// The peer's window holds data up.
-    window: Watch,
+    pub(super) window: Watch,
     /// Our send buffer does.
-    buffer: Watch,
+    pub(super) buffer: Watch,
 }
 
-impl Tally {
+impl Statistics {
     pub fn new(now: Instant) -> Self {
         Self {
             active: false,
@@ -140,9 +136,9 @@ impl Tally {
     }
 }
 
-/// A [`Tally`] of a connection that nothing unusual has happened to yet.
+/// The compact form of the [`Statistics`] of a connection that nothing unusual has happened to yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Few {
+pub(crate) struct CompactStatistics {
     active: bool,
     syn_data: bool,
     bytes_acked: u32,
@@ -157,28 +153,28 @@ pub(crate) struct Few {
     busy: u16,
 }
 
-impl Few {
+impl CompactStatistics {
     /// Nothing is in flight. `None`: it is too much for that.
-    pub fn of(tally: &Tally) -> Option<Self> {
+    pub fn pack(statistics: &Statistics) -> Option<Self> {
         let few = Self {
-            active: tally.active,
-            syn_data: tally.syn_data,
-            bytes_acked: tally.bytes_acked as u32,
-            bytes_received: tally.bytes_received as u32,
-            data_at: tally.data_at,
-            segments_in: tally.segments_in as u16,
-            segments_out: tally.segments_out as u16,
-            data_segments_in: tally.data_segments_in as u16,
-            data_segments_out: tally.data_segments_out as u16,
-            new_segments_out: tally.new_segments_out as u16,
-            busy: tally.busy.total as u16,
+            active: statistics.active,
+            syn_data: statistics.syn_data,
+            bytes_acked: statistics.bytes_acked as u32,
+            bytes_received: statistics.bytes_received as u32,
+            data_at: statistics.data_at,
+            segments_in: statistics.segments_in as u16,
+            segments_out: statistics.segments_out as u16,
+            data_segments_in: statistics.data_segments_in as u16,
+            data_segments_out: statistics.data_segments_out as u16,
+            new_segments_out: statistics.new_segments_out as u16,
+            busy: statistics.busy.total as u16,
         };
-        (few.tally() == *tally).then_some(few)
+        (few.unpack() == *statistics).then_some(few)
     }
 
     /// What it was made from.
-    pub fn tally(&self) -> Tally {
-        Tally {
+    pub fn unpack(&self) -> Statistics {
+        Statistics {
             active: self.active,
             syn_data: self.syn_data,
             bytes_acked: self.bytes_acked.into(),
@@ -193,64 +189,7 @@ impl Few {
                 total: self.busy.into(),
                 ..Watch::STOPPED
             },
-            ..Tally::new(Instant::ZERO)
+            ..Statistics::new(Instant::ZERO)
         }
-    }
-}
-
-impl Conn<'_> {
-    /// A segment came, acceptable or not.
-    pub fn tally_arrival(&mut self, seg: &Segment<'_>) {
-        let tally = &mut self.cold.tally;
-        tally.segments_in = tally.segments_in.saturating_add(1);
-        let data = u32::from(!seg.payload.is_empty());
-        tally.data_segments_in = tally.data_segments_in.saturating_add(data);
-    }
-
-    /// A segment is sent; SND.NXT has not moved yet.
-    pub fn tally_sent(&mut self, plan: &Plan) {
-        if plan.kind == Kind::Ack {
-            return;
-        }
-        let tally = &mut self.cold.tally;
-        if plan.end() > self.hot.snd_nxt && plan.kind != Kind::Syn {
-            tally.new_segments_out = tally.new_segments_out.saturating_add(1);
-        }
-        if plan.len == 0 {
-            return;
-        }
-        tally.data_segments_out = tally.data_segments_out.saturating_add(1);
-        if plan.seq < self.hot.snd_nxt {
-            let again = plan.len.min(self.hot.snd_nxt - plan.seq);
-            tally.bytes_retransmitted += u64::from(again);
-        }
-    }
-
-    /// `transmit` has sent what it may: what holds up the rest?
-    pub fn note_limits(&mut self, now: Instant) {
-        if self.hot.flight() == 0 {
-            return;
-        }
-        let unsent = self.stream_end() > self.hot.snd_nxt;
-        let edge = self.hot.snd_una + self.hot.snd_wnd;
-        let closed = edge < self.hot.snd_nxt + u32::from(self.hot.mss);
-        let starved = !unsent && self.sh.streams.app_is_short(self.slot);
-        self.cold.tally.window.set(unsent && closed, now);
-        self.cold.tally.buffer.set(starved, now);
-    }
-
-    /// `(busy, held up by the window, by the send buffer)`. Nothing is in flight since the last ACK if nothing is now.
-    pub fn busy_times(&self, now: Instant) -> (Duration, Duration, Duration) {
-        let end = if self.hot.flight() == 0 {
-            self.cold.una_since
-        } else {
-            now
-        };
-        let tally = &self.cold.tally;
-        (
-            tally.busy.total(end),
-            tally.window.total(end),
-            tally.buffer.total(end),
-        )
     }
 }

@@ -1,12 +1,14 @@
-//! What is in flight, and when it was sent: what RACK (RFC 8985) knows of every segment, for runs of them.
+//! The log of what is in flight: what RACK (RFC 8985) knows of every segment, for runs of them.
 //!
-//! A connection keeps one of these only while data in flight was sent at more than one time, was sent again, or is taken for lost. Runs
-//! that are alike are one span; when there are too many the two most alike are made one, which only makes RACK slower to judge.
+//! A connection keeps a log only while data in flight was sent at more than one time, was sent
+//! again, or is taken for lost. Runs that are alike are one span. When there are too many spans,
+//! the two most alike are made one, which only makes RACK slower to judge.
 
 #[cfg(test)]
 mod tests;
 
 use wire::seq::SeqNumber;
+use wire::time::Instant;
 
 use crate::tcp::ranges::{Range, Ranges};
 
@@ -21,7 +23,8 @@ enum Mark {
     Sent,
     /// Sent again.
     Resent,
-    /// Taken for lost, and not sent again yet. What is SACKed inside does not count. The time says nothing.
+    /// Taken for lost, and not sent again yet. What is SACKed inside does not count. The time says
+    /// nothing.
     Lost,
 }
 
@@ -55,7 +58,8 @@ pub(crate) struct Arrival {
     pub now: u32,
     /// Shortest round-trip time ever, µs.
     pub min_rtt: u32,
-    /// How long ago the segment was sent whose timestamp is echoed, µs, rounded up; if there is an echo.
+    /// How long ago the segment was sent whose timestamp is echoed, µs, rounded up; if there is an
+    /// echo.
     pub echo_age: Option<u32>,
 }
 
@@ -79,13 +83,20 @@ pub(crate) struct SentLog {
     start: SeqNumber,
     /// RACK.fack: the highest sequence number known to be delivered.
     fack: SeqNumber,
-    /// That before the ACK that is being processed: what one ACK reports was not overtaken by each other.
+    /// That before the ACK that is being processed: what one ACK reports was not overtaken by each
+    /// other.
     fack_before: SeqNumber,
     rack: Option<Rack>,
-    /// Taken for lost and not SACKed. Kept up to date, since it is asked for with each segment sent.
+    /// Taken for lost and not SACKed. Kept up to date, since it is asked for with each segment
+    /// sent.
     lost_bytes: u32,
     len: u8,
     spans: [Span; MAX_SPANS],
+}
+
+/// The clock of the log: µs, low 32 bits.
+pub(crate) fn micros(now: Instant) -> u32 {
+    now.as_micros() as u32
 }
 
 /// Whether `a` is later than `b`: both the low bits of a count of µs.
@@ -153,7 +164,8 @@ impl SentLog {
             .sum()
     }
 
-    /// New data up to `end` was sent at `now`. It joins what was sent less than `quantum` µs before.
+    /// New data up to `end` was sent at `now`. It joins what was sent less than `quantum` µs
+    /// before.
     pub fn extend(&mut self, end: SeqNumber, now: u32, quantum: u32, sacked: Sacked<'_>) {
         if end <= self.end() {
             return;
@@ -189,7 +201,8 @@ impl SentLog {
         self.set(range, 0, Mark::Lost, sacked);
     }
 
-    /// Everything sent at least `age` µs ago is taken for lost, and the first byte's span in any case (RFC 8985 §6.3).
+    /// Everything sent at least `age` µs ago is taken for lost, and the first byte's span in any
+    /// case (RFC 8985 §6.3).
     pub fn lose_older_than(&mut self, age: u32, now: u32, sacked: Sacked<'_>) {
         for (i, span) in self.spans_mut().iter_mut().enumerate() {
             if i == 0 || now.wrapping_sub(span.sent_at) >= age {
@@ -288,8 +301,9 @@ impl SentLog {
         self.len = kept as u8;
     }
 
-    /// Joins the two neighbours that are most alike. The later time is the more careful one, and what is lost together with what is not
-    /// counts as not lost, so that nothing is sent again for ever: RACK looks at it again, or the RTO does.
+    /// Joins the two neighbours that are most alike. The later time is the more careful one, and
+    /// what is lost together with what is not counts as not lost, so that nothing is sent again for
+    /// ever: RACK looks at it again, or the RTO does.
     fn make_room(&mut self, sacked: Sacked<'_>) {
         let difference = |pair: &[Span]| match pair {
             [a, b] if a.mark == b.mark => u64::from(b.sent_at.wrapping_sub(a.sent_at))
@@ -329,8 +343,9 @@ impl SentLog {
         }
     }
 
-    /// RACK_update and RACK_detect_reordering (RFC 8985 §6.2 steps 2 and 3) for bytes that are acknowledged for the first time. Whether
-    /// they came out of order. Their SACK, or their ACK, must be noted next.
+    /// RACK_update and RACK_detect_reordering (RFC 8985 §6.2 steps 2 and 3) for bytes that are
+    /// acknowledged for the first time. Whether they came out of order. Their SACK, or their ACK,
+    /// must be noted next.
     /// RFC 8985 §6.2-2, §6.2-3.
     pub fn deliver(&mut self, range: Range, arrival: &Arrival) -> bool {
         let mut rack = self.rack;
@@ -372,7 +387,8 @@ impl SentLog {
         let Some(rack) = self.rack else {
             return verdict;
         };
-        // What was sent together with the segment that arrived, and lies behind it, was not sent before it.
+        // What was sent together with the segment that arrived, and lies behind it, was not sent
+        // before it.
         self.reserve(1, sacked);
         self.split(rack.end);
         let (mut start, mut lost_bytes) = (self.start, self.lost_bytes);
@@ -417,7 +433,8 @@ impl SentLog {
             })
     }
 
-    /// When the first byte was last sent, µs; `None` if that is unknown because it is taken for lost.
+    /// When the first byte was last sent, µs; `None` if that is unknown because it is taken for
+    /// lost.
     pub fn first_sent_at(&self) -> Option<u32> {
         let first = self.spans().first();
         first

@@ -125,7 +125,8 @@ struct Oracle {
 }
 
 proptest! {
-    /// What is marked as lost is lost and nothing else, unless spans had to be joined: then it may be less. All bytes are there.
+    /// What is marked as lost is lost and nothing else, unless spans had to be joined: then it may
+    /// be less. All bytes are there.
     #[test]
     fn agrees_with_a_log_of_bytes(
         base in any::<u32>(),

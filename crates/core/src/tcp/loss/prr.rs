@@ -1,14 +1,12 @@
-//! Proportional rate reduction (RFC 9937): how much may be sent for what each ACK of a fast recovery delivers, so that the flight falls
-//! smoothly to `ssthresh` and, if losses took it further, comes back to it no faster than in slow start.
-
-use crate::tcp::conn::Conn;
-use crate::tcp::tcb::Flags;
+//! Proportional rate reduction (RFC 9937): how much may be sent for what each ACK of a fast
+//! recovery delivers. The flight falls smoothly to `ssthresh`. If losses took it further, it comes
+//! back to `ssthresh` no faster than in slow start.
 
 /// What is known of a recovery (RFC 9937 §6), bytes. All zeros: the window is not reduced this way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prr {
     /// RecoverFS: outstanding and not SACKed when the recovery began.
-    recover_fs: u32,
+    pub(super) recover_fs: u32,
     /// prr_delivered.
     delivered: u32,
     /// prr_out.
@@ -17,15 +15,15 @@ pub(crate) struct Prr {
 
 /// What an ACK during recovery says, bytes.
 #[derive(Clone, Copy, Debug)]
-struct Delivery {
+pub(crate) struct Delivery {
     /// DeliveredData: newly acknowledged, cumulatively or selectively.
-    delivered: u32,
+    pub delivered: u32,
     /// What is still thought to be in the network.
-    inflight: u32,
-    ssthresh: u32,
-    mss: u32,
+    pub inflight: u32,
+    pub ssthresh: u32,
+    pub mss: u32,
     /// SafeACK: SND.UNA advanced, and no further loss was found.
-    safe: bool,
+    pub safe: bool,
 }
 
 impl Prr {
@@ -46,7 +44,7 @@ impl Prr {
 
     /// sndcnt: bytes that may be sent now.
     /// RFC 9937 §6.2-2.
-    fn on_ack(&mut self, ack: &Delivery) -> u32 {
+    pub fn on_ack(&mut self, ack: &Delivery) -> u32 {
         self.delivered = self.delivered.saturating_add(ack.delivered);
         if ack.inflight > ack.ssthresh {
             return self.proportional(ack);
@@ -60,7 +58,8 @@ impl Prr {
         sndcnt.min(ack.ssthresh - ack.inflight)
     }
 
-    /// CEIL(prr_delivered * ssthresh / RecoverFS) - prr_out, the ceiling in whole segments: less cannot be sent.
+    /// CEIL(prr_delivered * ssthresh / RecoverFS) - prr_out, the ceiling in whole segments: less
+    /// cannot be sent.
     /// RFC 9937 §6.2-1.
     fn proportional(&self, ack: &Delivery) -> u32 {
         let product = u64::from(self.delivered) * u64::from(ack.ssthresh);
@@ -72,65 +71,6 @@ impl Prr {
     }
 }
 
-impl Conn<'_> {
-    /// How far delivery has come: the bytes acknowledged, and those SACKed as if they followed.
-    pub fn delivered_so_far(&self) -> wire::seq::SeqNumber {
-        self.hot.snd_una + self.sacked_bytes()
-    }
-
-    /// A recovery began, or another reduction in the course of it. Until an ACK says more, nothing but the first retransmission goes.
-    /// Algorithms that model the path decide themselves.
-    /// RFC 9937 §6.1-1, §6.2-3; RFC 8985 §9.3-2.
-    pub fn start_prr(&mut self) {
-        if !self.has(Flags::SACK) || self.cold.congestion.models_path() {
-            self.cold.prr = Prr::default();
-            return;
-        }
-        let outstanding = self.hot.snd_nxt - self.delivered_so_far();
-        self.cold.prr = Prr::new(outstanding.max(1));
-        self.hot.window.cwnd = self.pipe().max(u32::from(self.hot.mss));
-    }
-
-    /// An ACK was processed that delivered so many bytes. If it `began` the recovery, they were outstanding before it.
-    pub fn apply_prr(&mut self, began: bool, delivered: u32, safe: bool) {
-        if !self.has(Flags::RECOVERY) || !self.cold.prr.is_active() || delivered == 0 {
-            return;
-        }
-        if began {
-            self.cold.prr.recover_fs = self.cold.prr.recover_fs.saturating_add(delivered);
-        }
-        let inflight = self.pipe();
-        let ack = Delivery {
-            delivered,
-            inflight,
-            ssthresh: self.hot.window.ssthresh,
-            mss: u32::from(self.hot.mss),
-            safe,
-        };
-        let sndcnt = self.cold.prr.on_ack(&ack);
-        self.hot.window.cwnd = inflight.saturating_add(sndcnt).max(ack.mss);
-        self.mark_output();
-    }
-
-    /// More was found to be lost without an ACK: what may be sent stays the same, whatever the flight is now.
-    pub fn keep_sndcnt(&mut self, pipe_before: u32) {
-        if self.has(Flags::RECOVERY) && self.cold.prr.is_active() {
-            let sndcnt = self.hot.window.cwnd.saturating_sub(pipe_before);
-            let mss = u32::from(self.hot.mss);
-            self.hot.window.cwnd = self.pipe().saturating_add(sndcnt).max(mss);
-        }
-    }
-
-    /// The recovery is over: "cwnd = ssthresh".
-    /// RFC 9937 §6.4-1.
-    pub fn end_prr(&mut self) {
-        if self.cold.prr.is_active() {
-            self.hot.window.cwnd = self.hot.window.ssthresh;
-            self.cold.prr = Prr::default();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,8 +78,9 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    /// What each of the ACKs `first..=last` of a flight of 20 segments lets go, the first `lost` of which are lost, with ssthresh 10 and
-    /// two segments of limited transmit (RFC 6937 §4, the examples).
+    /// What each of the ACKs `first..=last` of a flight of 20 segments lets go, the first `lost` of
+    /// which are lost, with ssthresh 10 and two segments of limited transmit (RFC 6937 §4, the
+    /// examples).
     fn sent(lost: u32, acks: std::ops::RangeInclusive<u32>) -> Vec<u32> {
         let mut prr = Prr::new(20 * MSS);
         let mut pipe = (22 - lost - (acks.start() - 1)) * MSS;
@@ -200,7 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// Above ssthresh no more is ever sent than the share of what was delivered, rounded up to a segment.
+        /// Above ssthresh no more is ever sent than the share of what was delivered, rounded up to
+        /// a segment.
         #[test]
         fn nothing_overflows(
             fs in 1u32..,

@@ -1,50 +1,48 @@
 //! Pacing: data leaves at a rate, not as fast as the window allows.
 //!
-//! Each segment moves the time at which the next may leave. The wheel ticks in milliseconds, so what became due since the last tick leaves
-//! together. Acknowledgments that arrive in between release what is due by then. A driver that comes later still, because the machine is
-//! busy, sends all that became due meanwhile, up to a part of a round trip: the rate is what the path carries, however coarse the clock.
+//! Each segment moves the time at which the next may leave. The wheel ticks in milliseconds, so
+//! what became due since the last tick leaves together. Acknowledgments that arrive in between
+//! release what is due by then. A driver that comes later still, because the machine is busy, sends
+//! all that became due meanwhile, up to a part of a round trip: the rate is what the path carries,
+//! however coarse the clock.
 
 use std::time::Duration;
 
 use wire::time::Instant;
 
-use crate::tcp::conn::Conn;
-
-/// A sender that had nothing to send, or no window, may catch up by so much: a tick of the wheel, and as much again.
+/// A sender that had nothing to send, or no window, may catch up by so much: a tick of the wheel,
+/// and as much again.
 const CREDIT: Duration = Duration::from_millis(2);
 /// One that waited for its time and was called late catches up by this part of a round trip.
 const LATE_SHARE: u32 = 4;
 
-/// What loss-based algorithms are paced at if the configuration asks for it, in percent of `cwnd` per round trip: enough to double in
-/// slow start, and to fill the window afterwards.
-const SLOW_START_PERCENT: u64 = 200;
-const AVOIDANCE_PERCENT: u64 = 120;
-
 /// How a connection is paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pacing {
-    /// Bytes per second; 0: not paced.
+    /// Bytes per second. 0: the connection is not paced.
     rate: u64,
+    /// Bytes per second that the application allows (SO_MAX_PACING_RATE). 0: any number.
+    most: u64,
     /// When the next segment may leave.
     next_at: Instant,
-    /// One waits for that.
+    /// A segment waits for `next_at`.
     waits: bool,
-    /// It was called late, and what became due since has not all left yet.
+    /// The sender was called late, and what became due since has not all left yet.
     late: bool,
 }
 
-impl Default for Pacing {
-    fn default() -> Self {
+impl Pacing {
+    /// Not paced; later at most at `most` bytes per second.
+    pub fn new(most: Option<u64>) -> Self {
         Self {
             rate: 0,
+            most: most.unwrap_or(0),
             next_at: Instant::ZERO,
             waits: false,
             late: false,
         }
     }
-}
 
-impl Pacing {
     /// Bytes per second, if there is a limit.
     pub fn rate(&self) -> Option<u64> {
         (self.rate > 0).then_some(self.rate)
@@ -65,15 +63,22 @@ impl Pacing {
     }
 
     /// Whether a segment may leave now. If not, it waits.
-    fn may_depart(&mut self, now: Instant) -> bool {
+    #[inline]
+    pub fn may_depart(&mut self, now: Instant) -> bool {
         let may = self.next_at <= now;
         self.late = may && (self.late || self.waits);
         self.waits |= !may;
         may
     }
 
-    fn set_rate(&mut self, rate: Option<u64>) {
+    /// Segments leave at `rate` bytes per second, or as fast as the application allows.
+    pub fn set_rate(&mut self, wanted: Option<u64>) {
         let was_paced = self.rate > 0;
+        let most = (self.most > 0).then_some(self.most);
+        let rate = match (wanted, most) {
+            (Some(wanted), Some(most)) => Some(wanted.min(most)),
+            (wanted, most) => wanted.or(most),
+        };
         self.rate = rate.map_or(0, |rate| rate.max(1));
         if was_paced && self.rate == 0 {
             self.next_at = Instant::ZERO;
@@ -85,7 +90,22 @@ impl Pacing {
         self.next_at = self.next_at.max(at);
     }
 
-    /// `late_credit`: by how much it may catch up if it was called late.
+    /// What waited may leave: the timer for it has expired.
+    pub fn release(&mut self) {
+        (self.waits, self.late) = (false, true);
+    }
+
+    /// `bytes` have left, after round trips of `srtt`.
+    #[inline(always)]
+    pub fn on_departed(&mut self, now: Instant, bytes: u32, srtt: Duration) {
+        if self.rate == 0 {
+            self.waits = false;
+        } else {
+            self.on_sent(now, bytes, (srtt / LATE_SHARE).max(CREDIT));
+        }
+    }
+
+    /// `late_credit`: by how much a sender may catch up that was called late.
     fn on_sent(&mut self, now: Instant, bytes: u32, late_credit: Duration) {
         self.waits = false;
         if self.rate == 0 {
@@ -100,64 +120,6 @@ impl Pacing {
     }
 }
 
-impl Conn<'_> {
-    /// Whether a data segment may leave now. If not, the connection is looked at again when it may.
-    pub fn may_depart(&mut self, now: Instant) -> bool {
-        let may = self.cold.pacing.may_depart(now);
-        if !may {
-            self.wake_at(self.cold.pacing.release_at());
-        }
-        may
-    }
-
-    /// What waited may leave.
-    pub fn on_release_timer(&mut self) {
-        let pacing = &mut self.cold.pacing;
-        (pacing.waits, pacing.late) = (false, true);
-        self.mark_output();
-    }
-
-    pub fn on_departed(&mut self, now: Instant, bytes: u32) {
-        let pacing = &mut self.cold.pacing;
-        if pacing.rate == 0 {
-            pacing.waits = false;
-            return;
-        }
-        let late_credit = (self.hot.rtt.srtt() / LATE_SHARE).max(CREDIT);
-        pacing.on_sent(now, bytes, late_credit);
-    }
-
-    /// Sets the rate: that of the algorithm, or one that spreads its window, and no more than the application allows (SO_MAX_PACING_RATE).
-    pub fn pace(&mut self) {
-        let wanted = self
-            .cold
-            .congestion
-            .pacing_rate(&mut self.sh.models)
-            .or_else(|| self.window_rate());
-        let most = self.options().max_pacing_rate.filter(|&most| most > 0);
-        let rate = match (wanted, most) {
-            (Some(wanted), Some(most)) => Some(wanted.min(most)),
-            (wanted, most) => wanted.or(most),
-        };
-        self.cold.pacing.set_rate(rate);
-    }
-
-    /// Of an algorithm that has none of its own.
-    fn window_rate(&self) -> Option<u64> {
-        if !self.sh.config.pacing {
-            return None;
-        }
-        let micros = self.hot.rtt.srtt_micros().filter(|&micros| micros > 0)?;
-        let window = &self.hot.window;
-        let percent = if window.cwnd < window.ssthresh / 2 {
-            SLOW_START_PERCENT
-        } else {
-            AVOIDANCE_PERCENT
-        };
-        Some(u64::from(window.cwnd) * percent * 10_000 / u64::from(micros))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,9 +130,10 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// Looks every `step` µs for a second and sends segments of 1000 bytes as long as they may leave. The bytes sent, and the most at once.
+    /// Looks every `step` µs for a second and sends segments of 1000 bytes as long as they may
+    /// leave. The bytes sent, and the most at once.
     fn send(rate: u64, step: u64) -> (u64, u64) {
-        let mut pacing = Pacing::default();
+        let mut pacing = Pacing::new(None);
         pacing.set_rate(Some(rate));
         let (mut bytes, mut most) = (0, 0);
         for i in 1..=1_000_000 / step {
@@ -207,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_silence_earns_no_more_than_the_credit() {
-        let mut pacing = Pacing::default();
+        let mut pacing = Pacing::new(None);
         pacing.set_rate(Some(1_000_000));
         pacing.on_sent(ms(100), 1000, LATE);
         let mut burst = 0;
@@ -222,7 +185,7 @@ mod tests {
     #[test]
     fn one_that_waited_catches_up() {
         let late = |credit| {
-            let mut pacing = Pacing::default();
+            let mut pacing = Pacing::new(None);
             pacing.set_rate(Some(1_000_000));
             pacing.on_sent(ms(100), 3000, CREDIT);
             assert!(!pacing.may_depart(ms(100)));
@@ -239,7 +202,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_nothing_waits() {
-        let mut pacing = Pacing::default();
+        let mut pacing = Pacing::new(None);
         pacing.set_rate(Some(1));
         pacing.on_sent(ms(1), 1000, CREDIT);
         assert!(pacing.next_at > ms(900_000));

@@ -13,7 +13,8 @@ const MIN_RTT_SPAN_MS: u32 = 150_000;
 /// Longest sample that is believed, in µs, so that the scaled sums below cannot overflow.
 const MAX_SAMPLE: u32 = 1 << 28;
 
-/// The estimator. All in µs; `srtt` is scaled by 8 and `rttvar` by 4, so that RFC 6298's alpha and beta are shifts without loss.
+/// The estimator. All in µs; `srtt` is scaled by 8 and `rttvar` by 4, so that RFC 6298's alpha and
+/// beta are shifts without loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rtt {
     srtt_x8: u32,
@@ -65,8 +66,9 @@ impl Rtt {
             self.rttvar_x4 = self.rttvar_x4 - self.rttvar_x4 / 4 + deviation;
             self.srtt_x8 = self.srtt_x8 - self.srtt_x8 / 8 + r;
         }
-        // RTO <- SRTT + max(G, 4 * RTTVAR). On a path so steady that this is hardly more than a round trip, the time-out would come before
-        // the ACK of a fast retransmission, which takes a second one: as long as that is short, it is waited for.
+        // RTO <- SRTT + max(G, 4 * RTTVAR). On a path so steady that this is hardly more than a
+        // round trip, the time-out would come before the ACK of a fast retransmission, which takes
+        // a second one: as long as that is short, it is waited for.
         let srtt = self.srtt_x8 / 8;
         let second = srtt.min(bounds.min);
         let rto = srtt + self.rttvar_x4.max(GRANULARITY).max(second);
@@ -120,10 +122,11 @@ impl Rtt {
     }
 }
 
-/// What eight round trips of nine take longer than, over all connections: who is nearer than this is few.
+/// What eight round trips of nine take longer than, over all connections: who is nearer than this
+/// is few.
 ///
-/// An estimate that costs a comparison: each shorter one takes a 16th of it away, each longer one adds a 128th, which is in balance where
-/// one of nine is shorter.
+/// An estimate that costs a comparison: each shorter one takes a 16th of it away, each longer one
+/// adds a 128th, which is in balance where one of nine is shorter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NearRtt {
     /// µs, times 256.
@@ -149,7 +152,8 @@ impl NearRtt {
     }
 }
 
-/// The shortest round trip of the last few minutes, which a path that has become longer must not keep short for ever.
+/// The shortest round trip of the last few minutes, which a path that has become longer must not
+/// keep short for ever.
 /// RFC 8985 §6.2-1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MinRtt {
@@ -242,7 +246,8 @@ mod tests {
         let mut rtt = Rtt::new(BOUNDS);
         rtt.sample(micros(ms(100)), BOUNDS);
         rtt.sample(micros(ms(200)), BOUNDS);
-        // RTTVAR = 3/4 * 50 + 1/4 * 100 = 62.5; SRTT = 7/8 * 100 + 1/8 * 200 = 112.5; RTO = 112.5 + 250.
+        // RTTVAR = 3/4 * 50 + 1/4 * 100 = 62.5; SRTT = 7/8 * 100 + 1/8 * 200 = 112.5; RTO = 112.5 +
+        // 250.
         assert_eq!(rtt.rttvar(), Duration::from_micros(62_500));
         assert_eq!(rtt.srtt(), Duration::from_micros(112_500));
         assert_eq!(rtt.rto(), Duration::from_micros(362_500));
@@ -291,7 +296,8 @@ mod tests {
             rtt.sample(micros(ms(500)), BOUNDS);
         }
         assert_eq!(rtt.srtt(), ms(500));
-        // The variance is gone; what is left is the time for a second round trip, no longer than the least time-out.
+        // The variance is gone; what is left is the time for a second round trip, no longer than
+        // the least time-out.
         assert_eq!(rtt.rto(), ms(700));
     }
 

@@ -1,0 +1,286 @@
+//! Loss recovery: RACK (RFC 8985) with SACK, RFC 6582 (NewReno) without, limited transmit (RFC
+//! 3042) and go-back after a time-out.
+//!
+//! Recovery consists of a log and an estimate. What the log says is lost, less what is SACKed, is
+//! to be retransmitted. `pipe` is what is still thought to be in the network. Sending anything
+//! needs `pipe` to stay below `cwnd`, which each ACK of a recovery sets by proportional rate
+//! reduction (`prr`). Without SACK, `cwnd` stands at `ssthresh` then, and each duplicate ACK says
+//! that one segment has left the network: that is RFC 6582's inflation of `cwnd`, told from the
+//! other side.
+
+use wire::time::Instant;
+
+use crate::tcp::flags::LossFlags;
+use crate::tcp::loss::part::{Loss, LossActions};
+use crate::tcp::loss::prr::{Delivery, Prr};
+use crate::tcp::loss::sent::micros;
+use crate::tcp::loss::tail::Probe;
+use crate::tcp::loss::undo::Frto;
+use crate::tcp::ranges::Range;
+use crate::tcp::segment::Segment;
+
+impl Loss<'_> {
+    /// RFC 6582 §3.2 step 3, partial acknowledgments: the next segment is lost too. With SACK the
+    /// log knows.
+    /// RFC 6582 §3.2-4, §5-1.
+    pub(super) fn on_partial_ack(&mut self, acked: u32) {
+        if !self.has(LossFlags::SACK) {
+            let deflate = acked.saturating_sub(self.mss());
+            self.cold.departed.bytes = self.cold.departed.bytes.saturating_sub(deflate);
+            self.cold.departed.most = self.flight();
+            self.lose_first();
+        }
+        self.mark_output();
+    }
+
+    /// The first unacknowledged segment is lost, and the next to be sent, whatever `cwnd` says.
+    /// RFC 5681 §3.2-5.
+    fn lose_first(&mut self) {
+        let una = self.snd_una;
+        let end = (una + self.mss()).min(self.snd_nxt);
+        if let Some((log, sacked)) = self.log_and_scoreboard() {
+            log.lose(Range::new(una, end), sacked);
+        }
+        self.bits.insert(LossFlags::FORCE_RETRANSMIT);
+    }
+
+    /// RFC 6582 §3.2 step 3, full acknowledgments.
+    /// RFC 5681 §3.2-8, §4.3-3.
+    /// RFC 6582 §3.2-3.
+    pub(super) fn leave_recovery(&mut self, now: Instant) {
+        let mss = self.mss();
+        if self.has(LossFlags::SACK) {
+            // RFC 8985 §6.2-5.
+            self.cold.reordering.relax();
+            self.end_prr();
+        } else {
+            let flight = self.flight();
+            let window = &mut self.hot.window;
+            window.cwnd = window.ssthresh.min(flight.max(mss) + mss);
+        }
+        self.hot.dup_acks = 0;
+        self.cold.departed.bytes = 0;
+        self.recover_the_rest(now);
+    }
+
+    /// A recovery is over. What was sent after it began may be lost as well: that is the next one.
+    pub(super) fn recover_the_rest(&mut self, now: Instant) {
+        let lost = self.view().has_lost();
+        self.end_recovery();
+        if lost && self.has(LossFlags::SACK) {
+            self.enter_recovery(now);
+        } else if lost && let Some(log) = self.sent_log() {
+            log.forgive(micros(now));
+        }
+    }
+
+    pub(super) fn end_recovery(&mut self) {
+        self.bits
+            .remove(LossFlags::RECOVERY | LossFlags::LOSS | LossFlags::FORCE_RETRANSMIT);
+    }
+
+    /// RFC 6675 §5 (4), RFC 6582 §3.2 step 2: once per window.
+    /// RFC 6675 §5-4, §5-5, §5-6; RFC 5681 §3.2-4, §4.3-1.
+    pub(super) fn enter_recovery(&mut self, now: Instant) {
+        // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2). What ACKs
+        // of the same burst took away does.
+        let flight = self.hot.window.cwnd - self.view().unfilled(self.flight());
+        self.cold.recover = self.snd_nxt;
+        self.cold.departed.most = self.flight();
+        let undo = self.undo_state(Frto::Off);
+        self.reduce_window(now, flight);
+        self.set_undo(undo);
+        self.stop_early_timer();
+        self.forget_tail_probe();
+        self.bits
+            .insert(LossFlags::RECOVERY | LossFlags::FORCE_RETRANSMIT);
+        self.start_prr();
+        if !self.has(LossFlags::SACK) {
+            self.lose_first();
+        }
+        self.counters.fast_retransmits += 1;
+        self.mark_output();
+    }
+
+    /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is
+    /// (RFC 4821 §7.6.2).
+    pub(super) fn recover_probe(&mut self, now: Instant) {
+        let models = &mut self.pools.models;
+        let saved = self.cold.congestion.save(&self.hot.window, models);
+        self.enter_recovery(now);
+        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
+        self.cold.congestion.undo(window, &saved, models);
+        self.cold.prr = Prr::default();
+        self.forget_undo();
+    }
+
+    /// The answer to congestion, with `flight` bytes outstanding.
+    pub(super) fn reduce_window(&mut self, now: Instant, flight: u32) {
+        let mss = self.mss();
+        self.cold.reduced_at = micros(now);
+        self.forget_undo();
+        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
+        self.cold
+            .congestion
+            .on_congestion_event(window, flight, mss, models);
+        self.actions |= LossActions::REDUCED;
+    }
+
+    /// The retransmission timer expired (RFC 5681 §3.1, RFC 6675 §5.1, RFC 8985 §6.3).
+    /// RFC 2018 §5.1-1; RFC 5681 §3.1-10, §3.1-12.
+    /// RFC 5682 §2.1-1.
+    pub fn on_timeout(mut self, now: Instant) -> LossActions {
+        let mss = self.mss();
+        let first = !self.has(LossFlags::LOSS);
+        let flight = self.flight().min(self.hot.window.cwnd.max(mss));
+        let undo = self.undo_state_of_timeout();
+        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
+        self.cold
+            .congestion
+            .on_rto(window, flight, mss, first, models);
+        self.actions |= LossActions::REDUCED;
+        self.mark_lost(now, self.view().age_of_loss());
+        self.set_undo(undo);
+        self.actions
+    }
+
+    /// Everything in flight counts as lost.
+    pub fn go_back(mut self, now: Instant) -> LossActions {
+        self.mark_lost(now, 0);
+        self.actions
+    }
+
+    /// Everything that was sent at least `age` µs ago, and the first segment in any case, counts as
+    /// lost.
+    /// RFC 6298 §5-5, §5-1; RFC 2018 §5-4; RFC 6675 §5.1-1.
+    /// RFC 6582 §3.2-6.
+    fn mark_lost(&mut self, now: Instant, age: u32) {
+        self.detect_reneging();
+        if let Some((log, sacked)) = self.log_and_scoreboard() {
+            log.lose_older_than(age, micros(now), sacked);
+        }
+        self.cold.recover = self.snd_nxt;
+        self.cold.departed.bytes = 0;
+        self.cold.prr = Prr::default();
+        self.forget_undo();
+        self.hot.dup_acks = 0;
+        self.stop_early_timer();
+        self.forget_tail_probe();
+        self.bits.remove(LossFlags::RECOVERY | LossFlags::TIMING);
+        self.bits
+            .insert(LossFlags::LOSS | LossFlags::FORCE_RETRANSMIT);
+        self.mark_output();
+    }
+
+    /// RFC 2018 §8: a receiver may discard what it SACKed. If it acknowledges up to a SACKed range
+    /// and no further, it has.
+    fn detect_reneging(&mut self) {
+        let first = self.view().scoreboard().and_then(|set| set.first());
+        if first.is_some_and(|range| range.start <= self.snd_una) {
+            self.forget_scoreboard();
+        }
+    }
+
+    /// A recovery began, or another reduction in the course of it. Until an ACK says more, nothing
+    /// but the first retransmission goes. Algorithms that model the path decide themselves.
+    /// RFC 9937 §6.1-1, §6.2-3; RFC 8985 §9.3-2.
+    pub(super) fn start_prr(&mut self) {
+        if !self.has(LossFlags::SACK) || self.cold.congestion.models_path() {
+            self.cold.prr = Prr::default();
+            return;
+        }
+        let outstanding = self.snd_nxt - self.view().delivered();
+        self.cold.prr = Prr::new(outstanding.max(1));
+        self.hot.window.cwnd = self.view().pipe().max(self.mss());
+    }
+
+    /// An ACK was processed that delivered so many bytes. If it `began` the recovery, they were
+    /// outstanding before it.
+    pub(super) fn apply_prr(&mut self, began: bool, delivered: u32, safe: bool) {
+        if !self.has(LossFlags::RECOVERY) || !self.cold.prr.is_active() || delivered == 0 {
+            return;
+        }
+        if began {
+            self.cold.prr.recover_fs = self.cold.prr.recover_fs.saturating_add(delivered);
+        }
+        let inflight = self.view().pipe();
+        let ack = Delivery {
+            delivered,
+            inflight,
+            ssthresh: self.hot.window.ssthresh,
+            mss: self.mss(),
+            safe,
+        };
+        let sndcnt = self.cold.prr.on_ack(&ack);
+        self.hot.window.cwnd = inflight.saturating_add(sndcnt).max(ack.mss);
+        self.mark_output();
+    }
+
+    /// More was found to be lost without an ACK: what may be sent stays the same, whatever the
+    /// flight is now.
+    pub(super) fn keep_sndcnt(&mut self, pipe_before: u32) {
+        if self.has(LossFlags::RECOVERY) && self.cold.prr.is_active() {
+            let sndcnt = self.hot.window.cwnd.saturating_sub(pipe_before);
+            let pipe = self.view().pipe();
+            self.hot.window.cwnd = pipe.saturating_add(sndcnt).max(self.mss());
+        }
+    }
+
+    /// The recovery is over: "cwnd = ssthresh".
+    /// RFC 9937 §6.4-1.
+    fn end_prr(&mut self) {
+        if self.cold.prr.is_active() {
+            self.hot.window.cwnd = self.hot.window.ssthresh;
+            self.cold.prr = Prr::default();
+        }
+    }
+
+    /// A segment with `len` bytes of payload was sent: it counts in a fast recovery.
+    #[inline(always)]
+    pub fn on_sent(&mut self, len: u32) {
+        if self.has(LossFlags::RECOVERY) {
+            self.cold.prr.on_sent(len);
+        }
+    }
+
+    /// The ACK of a predicted segment, which reports nothing, resolves the tail loss probe.
+    pub fn on_ack_of_tail_probe(mut self, now: Instant, seg: &Segment<'_>) -> LossActions {
+        self.resolve_tail_probe(now, seg, None);
+        self.actions
+    }
+
+    /// TLP_process_ack (RFC 8985 §7.4.2). `duplicate` is the range that a D-SACK reports.
+    /// RFC 8985 §7.4.2-1, §7.4.2-2.
+    pub(super) fn resolve_tail_probe(
+        &mut self,
+        now: Instant,
+        seg: &Segment<'_>,
+        duplicate: Option<Range>,
+    ) {
+        if !self.view().resolves_tail_probe(seg.ack) {
+            return;
+        }
+        let end = self.cold.tail.end;
+        let is_duplicate =
+            seg.ack == self.snd_una && seg.payload.is_empty() && seg.options.sack.is_empty();
+        let reported = |range: Range| range.end + 1 >= end;
+        if self.cold.tail.probe == Probe::New || duplicate.is_some_and(reported) {
+            self.cold.tail.probe = Probe::None;
+        } else if seg.ack > end {
+            // It repaired a loss that nothing else has noticed.
+            self.cold.tail.probe = Probe::None;
+            let flight = self.flight().min(self.hot.window.cwnd);
+            self.reduce_window(now, flight);
+        } else if is_duplicate {
+            // The peer got both.
+            self.cold.tail.probe = Probe::None;
+        }
+    }
+
+    /// Something else has taken over.
+    /// RFC 8985 §7.1-1.
+    fn forget_tail_probe(&mut self) {
+        self.cold.tail.probe = Probe::None;
+        self.bits.remove(LossFlags::TAIL_PROBE_DUE);
+    }
+}
