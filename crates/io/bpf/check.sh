@@ -54,16 +54,18 @@ compare() {
     echo "check.sh: $name.bpf.o matches $name.bpf.c"
 }
 
-for program in steer:xdp:v2 volley:classifier:v2 letters:classifier:v3; do
+for program in steer:xdp,xdp.frags:v2 volley:classifier:v2 letters:classifier:v3; do
     name=${program%%:*}
     cpu=${program##*:}
-    section=${program#*:}
-    section=${section%:*}
+    sections=${program#*:}
+    sections=$(echo "${sections%:*}" | tr , ' ')
     compile "$name" "$cpu"
     if [ "${1:-}" = --update ]; then
         cp "$work/new.o" "$name.bpf.o"
         echo "check.sh: wrote $name.bpf.o"
     else
-        compare "$name" "$section" .maps license ".rel$section"
+        for section in $sections; do
+            compare "$name" "$section" .maps license ".rel$section"
+        done
     fi
 done

@@ -31,8 +31,7 @@ static __always_inline int frame_is_ours(void *at, void *end)
 	return is_ours(vlan->type, vlan + 1, end);
 }
 
-SEC("xdp")
-int steer(struct xdp_md *ctx)
+static __always_inline int verdict(struct xdp_md *ctx)
 {
 	void *at = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
@@ -41,6 +40,19 @@ int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	// The flags are the verdict when the queue has no socket (Linux 5.3).
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	return verdict(ctx);
+}
+
+// The same for an interface with packets that one buffer does not hold (Linux 5.18): the headers are in the first.
+SEC("xdp.frags")
+int steer_parts(struct xdp_md *ctx)
+{
+	return verdict(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

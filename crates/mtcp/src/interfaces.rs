@@ -8,6 +8,7 @@ pub use ::io::netlink::ethtool::{driver, queues};
 pub use ::io::netlink::{
     Link as Interface, OperState, Route, XdpAttachment, link as find, links as all, route_to,
 };
+pub use ::io::xdp::longest_packet;
 
 use crate::claim;
 

@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use interop::lab::url;
-use interop::{Family, Gate, Kind, Lab, files, sized};
+use interop::{Family, Gate, Kind, Lab, files, process, sized};
 
 const MB: u64 = 1_000_000;
 /// Longest that one transfer may take: at 5% loss a sender without selective acknowledgments waits for timers much of the time.
@@ -159,6 +160,50 @@ fn bad(kind: Kind, loss: &str, length: u64) {
 #[test]
 fn afxdp_without_faults() {
     clean(Kind::Afxdp);
+}
+
+/// Packets of 9000 bytes, in both directions, and with a peer that has short ones.
+fn long_packets(queues: u32) {
+    const MTU: u32 = 9000;
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    let lab = Lab::with(Kind::Afxdp, MTU, queues);
+    let server = lab.serve(&[]);
+    for (family, headers) in [(Family::V4, 40), (Family::V6, 60)] {
+        // What the stack said that it takes, less the timestamps.
+        let _stream = lab.peer().enter(|| {
+            let address = SocketAddr::new(family.ours(), interop::lab::PORT);
+            TcpStream::connect(address).unwrap()
+        });
+        let mut ss = lab.peer().command("ss");
+        ss.args(["--tcp", "--info", "--no-header", "--numeric", "dst"]);
+        ss.arg(SocketAddr::new(family.ours(), interop::lab::PORT).to_string());
+        let said = process::finish(ss, within()).must_succeed().stdout;
+        let mss = format!(" mss:{} ", MTU - headers - 12);
+        assert!(said.contains(&mss), "{mss}: {said}");
+    }
+    server.stop();
+    let each = |lab: &Lab| {
+        for transfer in combinations(sized(100 * MB, 20 * MB)) {
+            if transfer.mode == "inline" {
+                transfer.run(lab);
+            }
+        }
+    };
+    each(&lab);
+    lab.peer().ip("link set peer0 mtu 1500");
+    each(&lab);
+}
+
+#[test]
+fn afxdp_with_packets_of_9000_bytes() {
+    long_packets(1);
+}
+
+#[test]
+fn afxdp_with_packets_of_9000_bytes_and_two_queues() {
+    long_packets(2);
 }
 
 #[test]

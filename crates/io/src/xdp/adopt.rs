@@ -159,7 +159,7 @@ impl Adopter {
         let name = self.link.name.clone();
         let (socket, lanes) = self.make()?;
         socket
-            .bind(self.link.index, number, self.zero_copy)
+            .bind((self.link.index, number), self.zero_copy, self.frames)
             .map_err(|error| explain(&name, BIND, &error))?;
         self.program
             .steer(number, socket.as_fd())
@@ -172,7 +172,7 @@ impl Adopter {
         let frames = Frames {
             receive: self.frames.receive.min(RECEIVE),
             send: self.frames.send.min(SEND),
-            size: self.frames.size,
+            ..self.frames
         };
         let made = XskSocket::new().or_else(|error| self.spare.pop().ok_or(error));
         let socket = made.map_err(|error| explain(name, SOCKET, &error))?;

@@ -10,7 +10,7 @@ use crate::netlink::Link;
 use super::config::{AttachMode, XdpConfig, ZeroCopy};
 use super::error::LOAD;
 use super::prepared::raise_memlock;
-use super::program::Program;
+use super::program::{Program, STEER, STEER_PARTS};
 
 /// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
 fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
@@ -21,11 +21,12 @@ fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
         && queues == 1
 }
 
-/// Attaches the program where frames come soonest. `queues`: that there are, and at most.
+/// Attaches the program where frames come soonest. `queues`: that there are, and at most. `parts`: packets may lie in several frames.
 pub(super) fn attach(
     config: &XdpConfig,
     link: &Link,
     (queues, most): (u32, u32),
+    parts: bool,
 ) -> io::Result<Program> {
     if takes_letters(config, link, queues) {
         match Program::attach_letters(&link.name, link.index, &config.addresses) {
@@ -33,7 +34,7 @@ pub(super) fn attach(
             Err(error) => tell_fall_back(&link.name, &*error),
         }
     }
-    attach_xdp(config, link, most)
+    attach_xdp(config, link, most, parts)
 }
 
 /// Says that frames come by XDP instead of traffic control. That the kernel does not take the program is a fault; that it is too old, or
@@ -57,13 +58,13 @@ fn may_measure() -> bool {
 }
 
 /// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
-fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32) -> io::Result<Program> {
+fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32, parts: bool) -> io::Result<Program> {
     let attach = || {
         Program::attach(
             &link.name,
             link.index,
             &config.addresses,
-            queues,
+            (queues, if parts { STEER_PARTS } else { STEER }),
             config.mode,
         )
     };

@@ -14,6 +14,12 @@ pub(super) const LINK_HEADER: u32 = LINK_HEADERS as u32;
 /// Frame sizes that an aligned UMEM may have on a machine with pages of 4 KiB.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
+/// Where what is to be sent begins in a frame, so that words for the device have room before it: at a cache line. The kernel wants the room in
+/// each frame of a packet.
+pub(super) const FRONT: u32 = 64;
+/// Frames that carry a packet at most, of those that the kernel takes (`MAX_SKB_FRAGS`): enough for 16,000 bytes.
+const MOST_PARTS: u32 = 4;
+
 /// Frames of all queues together to receive into, unless the configuration says otherwise: 32 MiB with the usual MTU.
 const ALL_FRAMES: u32 = 16_384;
 /// There is one frame to send for so many to receive into: what is sent waits for nobody but the device.
@@ -32,6 +38,8 @@ pub(super) struct Frames {
     pub(super) send: u32,
     /// Bytes of each.
     pub(super) size: u32,
+    /// Frames that lie one behind the other and carry a packet to send together: more than one where none holds the longest packet.
+    pub(super) parts: u32,
 }
 
 impl Frames {
@@ -46,8 +54,13 @@ impl Frames {
         is_enough.then_some(Self {
             receive,
             send,
-            size: self.size,
+            ..*self
         })
+    }
+
+    /// Whether a packet may lie in several.
+    pub(super) fn are_parts(&self) -> bool {
+        self.parts > 1
     }
 
     /// Size of all of them in bytes.
@@ -183,13 +196,15 @@ impl XdpConfig {
     ///
     /// A queue holds what arrives while the stack is busy. What it cannot hold is lost, and ten thousand peers that all lost something
     /// send it again at the same moments, so that it is lost again.
-    pub(super) fn frames_per_queue(&self, queues: u32, receives: bool, size: u32) -> Frames {
+    pub(super) fn frames_per_queue(&self, queues: u32, receives: bool, shape: Shape) -> Frames {
+        let Shape { size, parts, .. } = shape;
         if let Some(frames) = self.frames {
             let half = frames / 2;
             return Frames {
                 receive: half,
                 send: half,
                 size,
+                parts,
             };
         }
         let all = if receives { ALL_FRAMES } else { LEAST_FRAMES };
@@ -198,6 +213,7 @@ impl XdpConfig {
             receive,
             send: (receive / RECEIVED_PER_SENT).max(LEAST_FRAMES),
             size,
+            parts,
         }
     }
 }
@@ -206,20 +222,44 @@ impl XdpConfig {
 /// behind the headroom, and that is one.
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
 
-/// The smallest frame that holds an IP packet of `mtu` bytes on an interface with this driver, and the longest packet that it does hold.
-/// That is less than `mtu` where no frame is long enough: peers keep to the largest segment that the stack offers them, and longer packets of
-/// others are lost.
-pub(super) fn frame_size(mtu: u32, driver: &str) -> (u32, u32) {
+/// What the frames of an interface are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Bytes of each.
+    pub(super) size: u32,
+    /// As in [`Frames`].
+    pub(super) parts: u32,
+    /// The longest packet that they hold, bytes.
+    pub(super) mtu: u32,
+}
+
+/// The smallest frames that hold an IP packet of `mtu` bytes on an interface with this driver, several of them if `joins` says that the kernel
+/// knows packets in several (Linux 6.6). The longest packet that they hold is shorter than `mtu` where no frames are long enough: peers keep to
+/// the largest segment that the stack offers them, and longer packets of others are lost.
+pub(super) fn shape(mtu: u32, driver: &str, joins: bool) -> Shape {
     let room = |size: u32| match size - HEADROOM {
         room if WHOLE_KIB.contains(&driver) => room / 1024 * 1024,
         room => room,
     };
     let longest = |size: u32| (room(size) - LINK_HEADER).min(mtu);
     let [short, long] = FRAME_SIZES;
+    let one = |size: u32| Shape {
+        size,
+        parts: 1,
+        mtu: longest(size),
+    };
     if longest(short) == mtu {
-        (short, mtu)
+        one(short)
+    } else if longest(long) == mtu || !joins {
+        one(long)
     } else {
-        (long, longest(long))
+        let part = long - FRONT;
+        let mtu = mtu.min(MOST_PARTS * part - LINK_HEADER);
+        Shape {
+            size: long,
+            parts: (LINK_HEADER + mtu).div_ceil(part).max(2),
+            mtu,
+        }
     }
 }
 
@@ -280,8 +320,9 @@ mod tests {
 
     #[test]
     fn queues_share_the_frames() {
+        let shape = shape(1500, "veth", true);
         let frames = |config: &XdpConfig, queues, receives| {
-            let frames = config.frames_per_queue(queues, receives, 2048);
+            let frames = config.frames_per_queue(queues, receives, shape);
             (frames.receive, frames.send)
         };
         let shares = [0, 1, 2, 3, 8, 64].map(|queues| frames(&config(), queues, true));
@@ -298,7 +339,11 @@ mod tests {
 
     #[test]
     fn frames_are_as_small_as_the_mtu_allows() {
-        let size = |mtu| frame_size(mtu, "virtio_net");
+        let size = |mtu| {
+            let Shape { size, parts, mtu } = shape(mtu, "virtio_net", false);
+            assert_eq!(parts, 1);
+            (size, mtu)
+        };
         assert_eq!(size(1500), (2048, 1500));
         assert_eq!(size(1774), (2048, 1774));
         assert_eq!(size(1775), (4096, 1775));
@@ -309,12 +354,31 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_no_frame_holds_lie_in_several() {
+        let parts = |mtu| {
+            let shape = shape(mtu, "veth", true);
+            (shape.size, shape.parts, shape.mtu)
+        };
+        assert_eq!(parts(1500), (2048, 1, 1500));
+        assert_eq!(parts(3822), (4096, 1, 3822));
+        assert_eq!(parts(3823), (4096, 2, 3823));
+        assert_eq!(parts(9000), (4096, 3, 9000));
+        let most = 4 * (4096 - FRONT) - LINK_HEADER;
+        assert_eq!(parts(most), (4096, 4, most));
+        assert_eq!(parts(u32::MAX), (4096, 4, most));
+    }
+
+    #[test]
     fn devices_that_know_whole_kib_get_frames_that_hold_the_mtu_so() {
         for driver in WHOLE_KIB {
-            assert_eq!(frame_size(1006, driver), (2048, 1006));
-            assert_eq!(frame_size(1500, driver), (4096, 1500));
-            assert_eq!(frame_size(3054, driver), (4096, 3054));
-            assert_eq!(frame_size(9000, driver), (4096, 3054));
+            let size = |mtu| {
+                let shape = shape(mtu, driver, false);
+                (shape.size, shape.mtu)
+            };
+            assert_eq!(size(1006), (2048, 1006));
+            assert_eq!(size(1500), (4096, 1500));
+            assert_eq!(size(3054), (4096, 3054));
+            assert_eq!(size(9000), (4096, 3054));
         }
     }
 }

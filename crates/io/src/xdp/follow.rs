@@ -95,7 +95,7 @@ impl Follower {
         let (socket, lanes) =
             register(self.frames).map_err(|error| explain(name, REGISTER, &error))?;
         socket
-            .bind(self.link.index, number, self.zero_copy)
+            .bind((self.link.index, number), self.zero_copy, self.frames)
             .map_err(|error| explain(name, BIND, &error))?;
         self.program
             .steer(number, socket.as_fd())

@@ -25,7 +25,7 @@ impl XdpInterface {
     ///
     /// # Errors
     /// Each says what failed, on which interface, and what to do: no such interface, it is down, it has an XDP program already,
-    /// its MTU does not fit a frame, more ports than queues, missing capabilities, too little memory.
+    /// its MTU is too large for its driver, more ports than queues, missing capabilities, too little memory.
     pub fn open(config: &XdpConfig) -> io::Result<Self> {
         XdpPrepared::new(config)?.open()
     }

@@ -9,11 +9,11 @@ use libc::xdp_desc;
 use ring::prefetch::prefetch_read;
 use wire::frame::{BURST, RxFrame, RxMeta, TxChecksum, TxMeta};
 
+use super::config::FRONT;
+use super::parts::{Joiner, Whole, XDP_PKT_CONTD};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::{Ledger, Place, Umem};
 
-/// Where a frame to send begins in its place, so that the words have room before it: at a cache line.
-const FRONT: u32 = 64;
 /// What is asked for of a received frame before any of it is looked at, bytes: headers, and data of a short one.
 const HEAD: usize = 128;
 /// In the options of a descriptor: there are words (`linux/if_xdp.h`).
@@ -53,6 +53,10 @@ pub(super) struct Lanes {
     ledger: Ledger,
     /// The kernel reads what stands in front of a frame to send.
     words: bool,
+    /// Where packets may lie in several frames: what puts those together that are received, ...
+    joiner: Option<Box<Joiner>>,
+    /// ... and by the first of the frames that carry a packet to send together, how many of them the kernel has.
+    sending: Vec<u8>,
 }
 
 impl Lanes {
@@ -69,7 +73,14 @@ impl Lanes {
         let mut lanes = Self {
             ledger: Ledger::new(frames.count()),
             // Popped from the end: the lowest address first.
-            free: (frames.receive..frames.count()).rev().collect(),
+            free: (0..frames.send / frames.parts)
+                .rev()
+                .map(|place| frames.receive + place * frames.parts)
+                .collect(),
+            joiner: frames
+                .are_parts()
+                .then(|| Box::new(Joiner::new(frames.size))),
+            sending: vec![0; (frames.send / frames.parts) as usize],
             umem,
             fill,
             rx,
@@ -101,6 +112,9 @@ impl Lanes {
         meta: impl Fn(&[u8]) -> RxMeta,
         each: impl FnOnce(&[RxFrame<'_>]),
     ) -> usize {
+        if self.joiner.is_some() {
+            return self.receive_parts(meta, each);
+        }
         let count = self.rx.available(BURST as u32);
         if count == 0 {
             return 0;
@@ -127,6 +141,56 @@ impl Lanes {
         each(frames);
         self.recycle(count);
         count as usize
+    }
+
+    /// As [`Lanes::receive`], where packets may lie in several frames. Those are copied together.
+    #[inline(never)]
+    fn receive_parts(
+        &mut self,
+        meta: impl Fn(&[u8]) -> RxMeta,
+        each: impl FnOnce(&[RxFrame<'_>]),
+    ) -> usize {
+        let (umem, Some(joiner)) = (&self.umem, &mut self.joiner) else {
+            return 0;
+        };
+        joiner.begin();
+        let count = self.rx.available(BURST as u32);
+        let mut wholes = [const { None }; BURST];
+        for (offset, place) in (0..count).zip(&mut wholes) {
+            let Some(entry) = self.rx.read(offset) else {
+                continue;
+            };
+            // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
+            let part = unsafe { umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default();
+            let whole = joiner.add(part, entry.options & XDP_PKT_CONTD == 0);
+            *place = whole.map(|whole| (part, whole));
+            if let Some(index) = umem.index(entry.addr) {
+                self.ledger.moves(index, Place::Receiving, Place::HandOut);
+            }
+        }
+        let mut frames = [RxFrame {
+            bytes: &[],
+            meta: RxMeta::default(),
+        }; BURST];
+        let mut packets = 0;
+        for ((part, whole), frame) in wholes.into_iter().flatten().zip(&mut frames) {
+            frame.bytes = match whole {
+                Whole::Alone => part,
+                Whole::Joined(at) => joiner.bytes().get(at).unwrap_or_default(),
+            };
+            frame.meta = meta(frame.bytes);
+            packets += 1;
+        }
+        if packets > 0 {
+            each(frames.get(..packets).unwrap_or_default());
+        }
+        self.recycle(count);
+        packets
+    }
+
+    /// Packets that were received and were longer than any is.
+    pub(super) fn lost(&self) -> u64 {
+        self.joiner.as_ref().map_or(0, |joiner| joiner.lost())
     }
 
     /// Gives the first `count` frames of the rx ring back to the fill ring.
@@ -163,8 +227,9 @@ impl Lanes {
         let address = self.umem.address(index) + u64::from(FRONT);
         let words = TxWords::LEN as u32;
         let (from, len) = (address - u64::from(words), room + words);
-        // SAFETY: a frame on the free list is ours alone.
-        let bytes = unsafe { self.umem.bytes_at_mut(from, len) };
+        let parts = self.umem.frames().parts;
+        // SAFETY: a frame on the free list is ours alone, and so are those behind it that carry a packet with it.
+        let bytes = unsafe { self.umem.parts_at_mut(from, len, parts) };
         let Some((words, frame)) = bytes.and_then(|bytes| bytes.split_at_mut_checked(TxWords::LEN))
         else {
             return false;
@@ -175,16 +240,67 @@ impl Lanes {
             .ok()
             .filter(|len| (1..=room).contains(len));
         if let Some(len) = queued {
-            let queued = self.tx.stage(xdp_desc {
-                addr: address,
-                len,
-                options,
-            });
-            debug_assert!(queued, "the tx ring holds every frame that is sent from");
-            self.ledger.moves(index, Place::Free, Place::Sending);
+            if parts > 1 {
+                self.queue_parts(index, len, options);
+            } else {
+                self.queue(index, address, len, options);
+            }
             self.free.pop();
         }
         true
+    }
+
+    /// Queues what a frame holds.
+    #[inline]
+    fn queue(&mut self, index: u32, addr: u64, len: u32, options: u32) {
+        let queued = self.tx.stage(xdp_desc { addr, len, options });
+        debug_assert!(queued, "the tx ring holds every frame that is sent from");
+        self.ledger.moves(index, Place::Free, Place::Sending);
+    }
+
+    /// Queues what lies in the frames from this one on. What is to be done with it stands before the first.
+    #[inline(never)]
+    fn queue_parts(&mut self, first: u32, len: u32, options: u32) {
+        let size = self.umem.frames().size;
+        let part = size - FRONT;
+        let parts = len.div_ceil(part);
+        self.part(first, len, parts);
+        for number in 0..parts {
+            let index = first + number;
+            let address = self.umem.address(index) + u64::from(FRONT);
+            let goes_on = if number + 1 < parts { XDP_PKT_CONTD } else { 0 };
+            let options = if number == 0 { options } else { 0 } | goes_on;
+            let len = (len - number * part).min(part);
+            self.queue(index, address, len, options);
+        }
+        let place = self.place(first);
+        if let Some(sending) = self.sending.get_mut(place) {
+            *sending = parts as u8;
+        }
+    }
+
+    /// Moves what was written as one to where it begins in each frame.
+    fn part(&mut self, first: u32, len: u32, parts: u32) {
+        let frames = self.umem.frames();
+        let (address, all) = (self.umem.address(first), frames.parts);
+        // SAFETY: as in `send`: the frames are on the free list.
+        let bytes = unsafe { self.umem.parts_at_mut(address, frames.size * all, all) };
+        let Some(bytes) = bytes else {
+            return;
+        };
+        let (front, size) = (FRONT as usize, frames.size as usize);
+        let (part, end) = (size - front, front + len as usize);
+        // The last one first: it moves farthest.
+        for number in (1..parts as usize).rev() {
+            let from = front + number * part;
+            bytes.copy_within(from..end.min(from + part), number * size + front);
+        }
+    }
+
+    /// The number of the frames to send together that this one is of.
+    fn place(&self, index: u32) -> usize {
+        let frames = self.umem.frames();
+        (index.saturating_sub(frames.receive) / frames.parts) as usize
     }
 
     /// Takes back the frames that the kernel has sent.
@@ -199,10 +315,27 @@ impl Lanes {
                 && self.free.len() < self.free.capacity()
             {
                 self.ledger.moves(index, Place::Sending, Place::Free);
-                self.free.push(index);
+                if self.joiner.is_some() {
+                    self.free_part(index);
+                } else {
+                    self.free.push(index);
+                }
             }
         }
         self.completion.release(count);
+    }
+
+    /// The kernel gave back one of the frames that carried a packet.
+    #[inline(never)]
+    fn free_part(&mut self, index: u32) {
+        let place = self.place(index);
+        let frames = self.umem.frames();
+        if let Some(sending @ 1..) = self.sending.get_mut(place) {
+            *sending -= 1;
+            if *sending == 0 {
+                self.free.push(frames.receive + place as u32 * frames.parts);
+            }
+        }
     }
 }
 

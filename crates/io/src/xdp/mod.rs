@@ -11,8 +11,8 @@
 //! What is said beside us and concerns us comes through packet sockets (`overhear`).
 //!
 //! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
-//! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer. On links with an MTU
-//! above 3822 bytes packets have that many.
+//! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer. Packets that no
+//! frame holds, of more than 3822 bytes, lie in several (`parts`, Linux 6.6).
 
 mod adopt;
 mod attach;
@@ -27,6 +27,7 @@ mod lanes;
 mod letters;
 mod mapping;
 mod overhear;
+mod parts;
 mod port;
 mod prepared;
 mod probe;
@@ -42,5 +43,5 @@ mod volley;
 pub use config::{AttachMode, ChecksumPolicy, XdpConfig, ZeroCopy};
 pub use interface::XdpInterface;
 pub use port::XdpPort;
-pub use prepared::XdpPrepared;
+pub use prepared::{XdpPrepared, longest_packet};
 pub use program::{Attachment, Mode};

@@ -113,7 +113,7 @@ impl XdpPort {
         let tx_checksum =
             link.is_veth() && !mode.zero_copy && queues.iter().all(Queue::finishes_checksums);
         let bundles = tx_checksum && queues.first().is_some_and(Queue::has_bundles);
-        // `config::frame_size` bounds the MTU well below 64 KiB.
+        // `config::shape` bounds the MTU well below 64 KiB.
         let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
         Self {
             queues,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use aya::util::KernelVersion;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::shm::Exchange;
 use super::adopt::{Adopter, Shares};
 use super::attach::attach;
 use super::bundles::Bundles;
-use super::config::{ChecksumPolicy, Frames, XdpConfig, frame_size};
+use super::config::{ChecksumPolicy, Frames, Shape, XdpConfig, shape};
 use super::error::{ATTACH, BIND, LISTEN, MAP, REGISTER, SOCKET, errno, explain};
 use super::follow::Follower;
 use super::interface::XdpInterface;
@@ -68,17 +69,15 @@ impl XdpPrepared {
             ethtool::queues(name).map_err(|cause| error(format_args!("XDP on {name}"), cause))?;
         let queues = all.rx;
         let driver = ethtool::driver(name).unwrap_or_default();
-        let (size, mtu) = frame_size(link.mtu, &driver);
-        if mtu < link.mtu {
-            log::info!(
-                "XDP on {name}: packets of ours have at most {mtu} bytes, which a frame holds, of the {} that the link carries",
-                link.mtu
-            );
-            link.mtu = mtu;
+        let shape = shape_of(link.mtu, &driver);
+        if shape.mtu < link.mtu {
+            tell_mtu(&link, shape.mtu);
+            link.mtu = shape.mtu;
         }
-        let program = attach(config, &link, (queues, all.rx_max.max(queues)))?;
+        let most = all.rx_max.max(queues);
+        let program = attach(config, &link, (queues, most), shape.parts > 1)?;
         let receives = program.attachment != Attachment::TrafficControl;
-        let frames = config.frames_per_queue(queues, receives, size);
+        let frames = config.frames_per_queue(queues, receives, shape);
         let prepared = Self {
             conflicts: conflicts(config),
             program: Arc::new(program),
@@ -143,7 +142,7 @@ impl XdpPrepared {
             let letters = self.program.letters();
             let extras = Extras {
                 bundles: self.has_bundles().then(|| bundles(&self.link)).flatten(),
-                volley: volley(&self.link, &socket),
+                volley: volley(&self.link, &socket, self.frames),
                 letters: letters.map_err(|error| explain(name, MAP, &*error))?,
             };
             self.armed.push(((socket, lanes), extras));
@@ -187,7 +186,11 @@ impl XdpPrepared {
     /// Binds to these queues. Returns false when another process has them.
     fn bind(&self, queues: &[u32]) -> io::Result<bool> {
         for (at, (number, ((socket, _), _))) in queues.iter().zip(&self.armed).enumerate() {
-            match socket.bind(self.link.index, *number, self.config.zero_copy) {
+            match socket.bind(
+                (self.link.index, *number),
+                self.config.zero_copy,
+                self.frames,
+            ) {
                 Ok(()) => {}
                 Err(error) if at == 0 && errno(&error) == Some(libc::EBUSY) => return Ok(false),
                 Err(error) => return Err(explain(&self.link.name, BIND, &error)),
@@ -279,8 +282,9 @@ pub(super) fn bundles(link: &Link) -> Option<Bundles> {
 }
 
 /// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
-pub(super) fn volley(link: &Link, socket: &XskSocket) -> Option<Volley> {
-    if !link.is_veth() {
+pub(super) fn volley(link: &Link, socket: &XskSocket, frames: Frames) -> Option<Volley> {
+    // What lies in several frames has no room there.
+    if !link.is_veth() || frames.are_parts() {
         return None;
     }
     let netns = socket.netns_cookie().map_err(Into::into);
@@ -350,6 +354,35 @@ impl XdpPrepared {
             due: Instant::ZERO,
         })
     }
+}
+
+/// The longest packet, bytes, that AF_XDP frames hold on an interface with this MTU and driver.
+pub fn longest_packet(mtu: u32, driver: &str) -> u32 {
+    shape_of(mtu, driver).mtu
+}
+
+fn shape_of(mtu: u32, driver: &str) -> Shape {
+    shape(mtu, driver, has_parts())
+}
+
+/// Whether the kernel knows packets that lie in several frames.
+fn has_parts() -> bool {
+    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
+}
+
+/// Says that longer packets are not for this kernel or for any.
+fn tell_mtu(link: &Link, mtu: u32) {
+    let Link { name, .. } = link;
+    let why = if has_parts() {
+        "frames hold no longer ones"
+    } else {
+        "longer ones need Linux 6.6"
+    };
+    log::warn!(
+        "XDP on {name}: packets of ours have at most {mtu} bytes of the {} that the link carries ({why}), and longer ones of peers are lost: \
+         `ip link set {name} mtu {mtu}` says so to all",
+        link.mtu
+    );
 }
 
 fn check_link(link: &Link) -> io::Result<()> {

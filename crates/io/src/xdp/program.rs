@@ -28,6 +28,10 @@ use crate::{netlink, sys};
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
 
+/// The programs of that: for packets that one buffer holds, and for others (Linux 5.18).
+pub(super) const STEER: &str = "steer";
+pub(super) const STEER_PARTS: &str = "steer_parts";
+
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attachment {
@@ -91,17 +95,18 @@ pub(super) struct Program {
     ebpf: Mutex<Ebpf>,
     /// Our IPv4 addresses, in the order of their numbers.
     addresses4: Vec<Ipv4Addr>,
+    name: &'static str,
     /// Where it runs.
     pub(super) attachment: Attachment,
 }
 
 impl Program {
-    /// Loads the program for `addresses` and `queues` queues and attaches it to interface `index`, called `interface`.
+    /// Loads the program `name` for `addresses` and `queues` queues and attaches it to interface `index`, called `interface`.
     pub(super) fn attach(
         interface: &str,
         index: u32,
         addresses: &[IpAddr],
-        queues: u32,
+        (queues, name): (u32, &'static str),
         mode: AttachMode,
     ) -> io::Result<Self> {
         // Older kernels have no link for XDP: the program would outlive a process that is killed.
@@ -113,9 +118,9 @@ impl Program {
             ));
         }
         let mut ebpf =
-            load(addresses, queues).map_err(|error| explain(interface, LOAD, &*error))?;
+            load(addresses, queues, name).map_err(|error| explain(interface, LOAD, &*error))?;
         let groups = groups(interface, index, addresses);
-        let (link, attachment) = attach(&mut ebpf, interface, index, mode)?;
+        let (link, attachment) = attach(&mut ebpf, name, (interface, index), mode)?;
         let hold = Hold {
             index,
             link: Some(Link::Xdp(link)),
@@ -125,6 +130,7 @@ impl Program {
             hold: Mutex::new(hold),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
+            name,
             attachment,
         })
     }
@@ -146,6 +152,7 @@ impl Program {
             hold: Mutex::new(hold),
             ebpf: Mutex::new(ebpf),
             addresses4: addresses4(addresses).collect(),
+            name: STEER,
             attachment: Attachment::TrafficControl,
         })
     }
@@ -261,7 +268,7 @@ impl Program {
                     .map_err(|error| explain(interface, ATTACH, &error));
             }
         };
-        attach(&mut ebpf, interface, index, mode).map(|(link, _)| Link::Xdp(link))
+        attach(&mut ebpf, self.name, (interface, index), mode).map(|(link, _)| Link::Xdp(link))
     }
 }
 
@@ -269,7 +276,11 @@ impl Program {
 const TRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(5);
 
-fn load(addresses: &[IpAddr], queues: u32) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
+fn load(
+    addresses: &[IpAddr],
+    queues: u32,
+    name: &str,
+) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
     let entries = entries(addresses)?;
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("sockets", queues)
@@ -277,7 +288,7 @@ fn load(addresses: &[IpAddr], queues: u32) -> Result<Ebpf, Box<dyn std::error::E
         .map_max_entries("addresses6", entries)
         .load(OBJECT)?;
     fill(&mut ebpf, addresses)?;
-    program(&mut ebpf)?.load()?;
+    program(&mut ebpf, name)?.load()?;
     Ok(ebpf)
 }
 
@@ -321,20 +332,20 @@ fn insert<const N: usize>(
     HashMap::<_, [u8; N], u8>::try_from(map)?.insert(address, number, 0)
 }
 
-fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, ProgramError> {
-    ebpf.program_mut("steer")
+fn program<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Xdp, ProgramError> {
+    ebpf.program_mut(name)
         .ok_or(ProgramError::NotLoaded)?
         .try_into()
 }
 
 fn attach(
     ebpf: &mut Ebpf,
-    interface: &str,
-    index: u32,
+    name: &str,
+    (interface, index): (&str, u32),
     mode: AttachMode,
 ) -> io::Result<(XdpLink, Attachment)> {
     let mut attach = |mode| {
-        let program = program(ebpf)?;
+        let program = program(ebpf, name)?;
         let link = program.attach_to_if_index(index, mode)?;
         program.take_link(link)
     };

@@ -197,7 +197,8 @@ impl Queue {
     pub(super) fn losses(&self) -> (u64, u64) {
         let (dropped, invalid) = self.socket.losses().unwrap_or_default();
         let letters = self.letters.as_ref().map_or(0, Letters::lost);
-        (dropped + letters, invalid + self.unsent())
+        let longer = self.lanes.lost();
+        (dropped + letters + longer, invalid + self.unsent())
     }
 
     /// Frames of volleys, and of several segments, that were lost.

@@ -158,14 +158,14 @@ impl Retaker {
         let made = register(self.frames).map_err(|error| explain(name, REGISTER, &error))?;
         let socket = &made.0;
         socket
-            .bind(link.index, number, self.zero_copy)
+            .bind((link.index, number), self.zero_copy, self.frames)
             .map_err(|error| explain(name, BIND, &error))?;
         self.program
             .steer(number, socket.as_fd())
             .map_err(|error| explain(name, BIND, &error))?;
         let extras = Extras {
             bundles: self.bundles.then(|| bundles(link)).flatten(),
-            volley: volley(link, socket),
+            volley: volley(link, socket, self.frames),
             letters: None,
         };
         if self.bundles && extras.bundles.is_none() {

@@ -21,6 +21,9 @@ const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 /// Descriptors may say that there are words for the device in front of a frame (Linux 6.11, `linux/if_xdp.h`).
 const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
+/// Packets may lie in several frames (Linux 6.6, `linux/if_xdp.h`).
+const XDP_USE_SG: u16 = 1 << 4;
+
 /// What a kick of the transmit side came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
@@ -94,6 +97,7 @@ impl XskSocket {
             receive,
             send,
             size,
+            parts: _,
         } = frames;
         let all = frames.count().next_power_of_two();
         self.tell(&umem, words)?;
@@ -129,8 +133,14 @@ impl XskSocket {
         }
     }
 
-    /// Binds to one queue of an interface.
-    pub(super) fn bind(&self, interface: u32, queue: u32, zero_copy: ZeroCopy) -> io::Result<()> {
+    /// Binds to one queue of an interface, with frames like these.
+    pub(super) fn bind(
+        &self,
+        (interface, queue): (u32, u32),
+        zero_copy: ZeroCopy,
+        frames: Frames,
+    ) -> io::Result<()> {
+        let parts = if frames.are_parts() { XDP_USE_SG } else { 0 };
         // Without either flag the kernel takes zero copy where the driver has it.
         let copy = match zero_copy {
             ZeroCopy::Auto => 0,
@@ -139,7 +149,7 @@ impl XskSocket {
         };
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: libc::XDP_USE_NEED_WAKEUP | copy,
+            sxdp_flags: libc::XDP_USE_NEED_WAKEUP | copy | parts,
             sxdp_ifindex: interface,
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,

@@ -53,7 +53,7 @@ impl Umem {
     /// The frame is in the hands of the caller, who does not write to it meanwhile: not in the fill ring, the tx ring or the
     /// kernel.
     pub(super) unsafe fn bytes_at(&self, address: u64, len: u32) -> Option<&[u8]> {
-        let start = self.span(address, len)?;
+        let start = self.span(address, len, 1)?;
         // SAFETY: `span` checked the bounds, and the caller has the frame.
         Some(unsafe { std::slice::from_raw_parts(self.region.as_ptr().add(start), len as usize) })
     }
@@ -62,19 +62,35 @@ impl Umem {
     ///
     /// # Safety
     /// As there, and nobody else in this process reads the frame either.
+    #[cfg(test)]
     pub(super) unsafe fn bytes_at_mut(&mut self, address: u64, len: u32) -> Option<&mut [u8]> {
-        let start = self.span(address, len)?;
+        // SAFETY: the caller has the frame alone.
+        unsafe { self.parts_at_mut(address, len, 1) }
+    }
+
+    /// The `len` bytes at `address`, to write, if they lie in so many frames that lie one behind the other.
+    ///
+    /// # Safety
+    /// As [`Self::bytes_at`] for each of them, and nobody else in this process reads them either.
+    pub(super) unsafe fn parts_at_mut(
+        &mut self,
+        address: u64,
+        len: u32,
+        parts: u32,
+    ) -> Option<&mut [u8]> {
+        let start = self.span(address, len, parts)?;
         // SAFETY: `span` checked the bounds, and the caller has the frame alone.
         Some(unsafe {
             std::slice::from_raw_parts_mut(self.region.as_ptr().add(start), len as usize)
         })
     }
 
-    /// Offset of `address` in the region when the `len` bytes there lie in one frame.
-    fn span(&self, address: u64, len: u32) -> Option<usize> {
-        self.index(address)?;
-        let within = address % u64::from(self.frames.size);
-        if within + u64::from(len) > u64::from(self.frames.size) {
+    /// Offset of `address` in the region when the `len` bytes there lie in so many frames.
+    fn span(&self, address: u64, len: u32, parts: u32) -> Option<usize> {
+        let last = self.index(address)?.checked_add(parts.checked_sub(1)?)?;
+        let size = u64::from(self.frames.size);
+        let within = address % size;
+        if last >= self.frames.count() || within + u64::from(len) > size * u64::from(parts) {
             return None;
         }
         usize::try_from(address).ok()

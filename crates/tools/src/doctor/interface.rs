@@ -79,7 +79,7 @@ pub(crate) fn check(name: &str) -> Vec<Check> {
         state(&interface),
         xdp_mode(name, &driver),
         queues(name),
-        mtu(&interface),
+        mtu(&interface, &driver),
         attached(&interface, &details(name)),
     ];
     if !interface.ethernet {
@@ -180,17 +180,17 @@ fn queues(name: &str) -> Check {
     Check::warn(what, finding, all.command(name, wanted))
 }
 
-fn mtu(interface: &Interface) -> Check {
-    /// What an AF_XDP frame of a page holds beside its headroom.
-    const MOST: u32 = 3822;
+fn mtu(interface: &Interface, driver: &str) -> Check {
+    let most = interfaces::longest_packet(interface.mtu, driver);
     let Interface { name, mtu, .. } = interface;
     let what = format!("{name} MTU");
-    if *mtu <= MOST {
+    if *mtu <= most {
         return Check::ok(what, mtu.to_string());
     }
-    Check::ok(
+    Check::warn(
         what,
-        format!("{mtu}; packets of ours have {MOST}, which an AF_XDP frame holds"),
+        format!("{mtu}; packets of ours have at most {most}, and longer ones of peers are lost"),
+        format!("'ip link set {name} mtu {most}'"),
     )
 }
 

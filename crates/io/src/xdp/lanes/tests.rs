@@ -38,6 +38,11 @@ struct Kernel {
 }
 
 fn pair() -> (Lanes, Kernel) {
+    pair_with(1)
+}
+
+/// Packets to send lie in so many frames at most.
+fn pair_with(parts: u32) -> (Lanes, Kernel) {
     let file: File = tempfile::tempfile().unwrap();
     file.set_len(64 << 10).unwrap();
     let fd = file.as_fd();
@@ -53,6 +58,7 @@ fn pair() -> (Lanes, Kernel) {
         receive: HALF,
         send: HALF,
         size: FRAME_SIZE,
+        parts,
     };
     let lanes = Lanes::new(
         Umem::new(frames).unwrap(),
@@ -357,4 +363,126 @@ fn a_checksum_that_is_left_to_the_device_is_said_before_the_frame() {
     assert_eq!(words[10..12], 16u16.to_ne_bytes());
     assert_eq!(words[12..], [0; 12]);
     assert_eq!(complete.options, 0);
+}
+
+/// Hands on packets in several frames, of these lengths.
+fn hand_on_parts(kernel: &mut Kernel, lanes: &mut Lanes, lens: &[u32]) {
+    let taken = kernel.take();
+    kernel.fill.release(taken);
+    let room = FRAME_SIZE - HEADROOM as u32;
+    for (byte, &len) in (1..).zip(lens) {
+        let mut left = len;
+        while left > 0 {
+            let part = left.min(room);
+            left -= part;
+            let addr = kernel.empty.pop_front().unwrap() + HEADROOM;
+            // SAFETY: as in `hand_on`.
+            let frame = unsafe { lanes.umem.bytes_at_mut(addr, part) }.unwrap();
+            frame.fill(byte);
+            let options = if left > 0 { XDP_PKT_CONTD } else { 0 };
+            assert!(kernel.rx.stage(xdp_desc {
+                addr,
+                len: part,
+                options
+            }));
+        }
+    }
+    kernel.rx.publish();
+}
+
+#[test]
+fn packets_in_several_frames_come_whole() {
+    let (mut lanes, mut kernel) = pair_with(3);
+    for _ in 0..20 {
+        let lens = [60, 9000, 1792, 1793, 60, 5000, 3584];
+        hand_on_parts(&mut kernel, &mut lanes, &lens);
+        let mut came = Vec::new();
+        let packets = lanes.receive(
+            |_| RxMeta::default(),
+            |frames| {
+                for (byte, frame) in (1..).zip(frames) {
+                    assert!(frame.bytes.iter().all(|at| *at == byte));
+                    came.push(frame.bytes.len() as u32);
+                }
+            },
+        );
+        assert_eq!((packets, &came[..]), (lens.len(), &lens[..]));
+        assert_eq!(lanes.lost(), 0);
+    }
+}
+
+#[test]
+fn packets_to_send_lie_in_as_many_frames_as_they_need() {
+    let (mut lanes, mut kernel) = pair_with(3);
+    let part = FRAME_SIZE - FRONT;
+    let most = 3 * part;
+    let mut sent = 0;
+    for len in [60, part, part + 1, 2 * part, most - 1, most].repeat(40) {
+        let data: Vec<u8> = (0..len).map(|at| ((at + sent) % 251) as u8).collect();
+        assert!(lanes.send(most, |frame| {
+            frame[..data.len()].copy_from_slice(&data);
+            TxMeta {
+                len: data.len(),
+                checksum: TxChecksum::Partial {
+                    start: 34,
+                    offset: 6,
+                },
+                ..TxMeta::default()
+            }
+        }));
+        sent += 1;
+        lanes.tx.publish();
+        let ready = kernel.tx.available(HALF);
+        let mut came = Vec::new();
+        for offset in 0..ready {
+            let entry = kernel.tx.read(offset).unwrap();
+            // As the kernel checks it, words before it included, in each frame.
+            assert!(entry.addr % u64::from(FRAME_SIZE) >= TxWords::LEN as u64);
+            // SAFETY: as in `send` of the kernel.
+            let bytes = unsafe { lanes.umem.bytes_at(entry.addr, entry.len) }.unwrap();
+            came.extend_from_slice(bytes);
+            assert_eq!(entry.options & XDP_TX_METADATA != 0, offset == 0);
+            assert_eq!(entry.options & XDP_PKT_CONTD != 0, offset + 1 < ready);
+            kernel.sending.push_back(entry);
+        }
+        kernel.tx.release(ready);
+        assert!(came == data, "{len} bytes");
+        assert_eq!(ready, len.div_ceil(part));
+        // Completed in no order.
+        if sent % 8 == 0 {
+            let mut entries: Vec<_> = kernel.sending.drain(..).collect();
+            entries.reverse();
+            for entry in entries {
+                assert!(kernel.completion.stage(entry.addr));
+            }
+            kernel.completion.publish();
+        }
+    }
+}
+
+#[test]
+fn packets_to_send_wait_for_all_their_frames() {
+    let (mut lanes, mut kernel) = pair_with(3);
+    let long = |frame: &mut [u8]| TxMeta {
+        len: frame.len(),
+        ..TxMeta::default()
+    };
+    let room = 3 * (FRAME_SIZE - FRONT);
+    let places = HALF / 3;
+    assert_eq!(
+        (0..HALF).filter(|_| lanes.send(room, long)).count() as u32,
+        places
+    );
+    lanes.tx.publish();
+    assert!(kernel.tx.available(HALF) >= 3);
+    let first: Vec<u64> = (0..3).map(|at| kernel.tx.read(at).unwrap().addr).collect();
+    let ready = kernel.tx.available(HALF);
+    kernel.tx.release(ready);
+    for address in first {
+        assert!(!lanes.send(room, long), "not all of its frames are back");
+        assert!(kernel.completion.stage(address));
+        kernel.completion.publish();
+    }
+    assert!(lanes.send(room, long));
+    assert!(!lanes.send(room, long));
 }
