@@ -79,6 +79,8 @@ fn what_runs_out_at_the_start_is_named_with_its_limit() {
     let lab = Lab::new(Kind::Afxdp);
     for (limit, remedy) in [
         ("-n 7", "ulimit -n"),
+        ("-n 8", "ulimit -n"),
+        ("-n 9", "ulimit -n"),
         ("-n 12", "ulimit -n"),
         ("-n 16", "ulimit -n"),
         ("-v 40000", "ulimit -v"),

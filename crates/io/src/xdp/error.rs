@@ -42,6 +42,7 @@ pub(super) fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
     None
 }
 
+pub(super) const QUEUES: &str = "count its queues";
 pub(super) const LOAD: &str = "load the steering program";
 pub(super) const ATTACH: &str = "attach the steering program";
 pub(super) const SOCKET: &str = "make an AF_XDP socket";
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_runs_out_is_named_with_its_limit_whatever_was_done() {
-        for step in [LOAD, ATTACH, SOCKET, REGISTER, BIND, MAP] {
+        for step in [QUEUES, LOAD, ATTACH, SOCKET, REGISTER, BIND, MAP] {
             for (errno, limit) in [(libc::EMFILE, "ulimit -n"), (libc::ENOMEM, "ulimit -v")] {
                 let text = explain("eth7", step, &io::Error::from_raw_os_error(errno)).to_string();
                 assert!(text.contains(limit), "{text}");

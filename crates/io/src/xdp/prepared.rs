@@ -12,7 +12,7 @@ use wire::time::Instant;
 
 use crate::Port as _;
 use crate::claim;
-use crate::context::{error, invalid};
+use crate::context::invalid;
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 use crate::shm::Exchange;
 
@@ -20,7 +20,7 @@ use super::adopt::{Adopter, Shares};
 use super::attach::attach;
 use super::bundles::Bundles;
 use super::config::{ChecksumPolicy, Frames, Shape, XdpConfig, shape};
-use super::error::{ATTACH, BIND, LISTEN, MAP, REGISTER, SOCKET, errno, explain};
+use super::error::{ATTACH, BIND, LISTEN, MAP, QUEUES, REGISTER, SOCKET, errno, explain};
 use super::follow::Follower;
 use super::interface::XdpInterface;
 use super::lanes::Lanes;
@@ -65,8 +65,7 @@ impl XdpPrepared {
         let mut link = netlink::link(name)?;
         check_link(&link)?;
         let probe = probe(config, &link);
-        let all =
-            ethtool::queues(name).map_err(|cause| error(format_args!("XDP on {name}"), cause))?;
+        let all = ethtool::queues(name).map_err(|cause| explain(name, QUEUES, &cause))?;
         let queues = all.rx;
         let driver = ethtool::driver(name).unwrap_or_default();
         let shape = shape_of(link.mtu, &driver);
