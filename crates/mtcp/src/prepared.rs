@@ -222,6 +222,13 @@ impl Prepared {
         }
     }
 
+    /// The process whose stack uses the interface ends, and others keep it prepared: who prepared it after them receives from now on.
+    pub fn retire(&self) {
+        if let link::Prepared::Xdp(prepared, _) = &self.link {
+            prepared.retire();
+        }
+    }
+
     /// In a forked child: gives up what [`Prepared::arm`] did for the parent.
     pub fn disarm(&mut self) {
         if let link::Prepared::Xdp(prepared, _) = &mut self.link {

@@ -47,19 +47,22 @@ impl Engine {
             // What children have written goes out, too.
             self.turn();
         }
-        let Some(left) = self
-            .context()
-            .and_then(|context| context.deliver(PATIENCE).ok())
-        else {
-            return;
-        };
-        let Undelivered { connections, bytes } = left;
-        if connections > 0 {
-            log::line(format_args!(
-                "the program ends, and {connections} of its connections with it: their peers have not acknowledged {bytes} bytes and the end \
-                 within {} s",
-                PATIENCE.as_secs()
-            ));
+        let deliver = |context: &mut mtcp::Context| context.deliver(PATIENCE).ok();
+        if let Some(left) = self.context().and_then(deliver) {
+            tell(left);
         }
+        if let (true, Some(prepared)) = (self.context().is_some(), &self.prepared) {
+            prepared.retire();
+        }
+    }
+}
+
+fn tell(Undelivered { connections, bytes }: Undelivered) {
+    if connections > 0 {
+        log::line(format_args!(
+            "the program ends, and {connections} of its connections with it: their peers have not acknowledged {bytes} bytes and the end \
+             within {} s",
+            PATIENCE.as_secs()
+        ));
     }
 }

@@ -195,13 +195,9 @@ impl Letters {
     /// The memory of a loaded program. What comes still goes to the kernel.
     pub(super) fn new(ebpf: &Ebpf) -> Result<Self, Box<dyn Error>> {
         let count = processors().ok_or("too many processors")?;
-        let array = |name| match ebpf.map(name) {
-            Some(Map::Array(map)) => Ok(map),
-            _ => Err(MapError::ElementNotFound),
-        };
         let far_bytes = chunks(count) * CHUNK;
-        let boxes = Mapping::of(array("boxes")?.fd().as_fd(), 0, size_of::<Shared>() * count)?;
-        let chunks = Mapping::of(array("chunks")?.fd().as_fd(), 0, far_bytes * count)?;
+        let boxes = map(ebpf, "boxes", size_of::<Shared>() * count)?;
+        let chunks = map(ebpf, "chunks", far_bytes * count)?;
         let reader = |processor| {
             Some(Reader {
                 shared: boxes.at(processor * size_of::<Shared>(), 1)?,
@@ -339,6 +335,28 @@ impl Drop for Letters {
             }
         }
     }
+}
+
+/// The memory of an array of a loaded program.
+fn map(ebpf: &Ebpf, name: &str, bytes: usize) -> Result<Mapping, Box<dyn Error>> {
+    match ebpf.map(name) {
+        Some(Map::Array(map)) => Ok(Mapping::of(map.fd().as_fd(), 0, bytes)?),
+        _ => Err(MapError::ElementNotFound.into()),
+    }
+}
+
+/// Has what comes go on to the kernel, and to programs that were attached later: who received it ends.
+pub(super) fn close(ebpf: &Ebpf) -> Result<(), Box<dyn Error>> {
+    let count = processors().ok_or("too many processors")?;
+    let boxes = map(ebpf, "boxes", size_of::<Shared>() * count)?;
+    for at in 0..count {
+        if let Some(shared) = boxes.at::<Shared>(at * size_of::<Shared>(), 1) {
+            // SAFETY: it lies in the mapping and holds a whole box; all that changes in its head is atomic.
+            let head = unsafe { &(*shared.as_ptr()).head };
+            head.open.store(0, Ordering::Relaxed);
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Letters {

@@ -158,6 +158,11 @@ impl XdpPrepared {
         Ok(())
     }
 
+    /// This process, which has opened the interface, ends, and others keep it prepared. Who attached a program after ours has it from now on.
+    pub fn retire(&self) {
+        self.program.close();
+    }
+
     /// Gives up sockets that were made by another process: their memory is not this one's.
     pub fn disarm(&mut self) {
         self.armed.clear();

@@ -166,6 +166,16 @@ impl Program {
         Letters::new(&ebpf).map(Some)
     }
 
+    /// The process that received in traffic control ends: another program on the interface has what comes from now on.
+    pub(super) fn close(&self) {
+        if self.attachment != Attachment::TrafficControl {
+            return;
+        }
+        let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who cannot close it leaves it to the last process that has the program.
+        let _ = letters::close(&ebpf);
+    }
+
     /// What answers SYNs, if it is in traffic control.
     pub(super) fn syn_offload(&self) -> Option<(Offload, Clock)> {
         if self.attachment != Attachment::TrafficControl {
