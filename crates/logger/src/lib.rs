@@ -30,10 +30,14 @@ const QUIET: &str = "MTCP_QUIET";
 /// Longest line, bytes.
 const LONGEST: usize = 2_000;
 
+/// Writes a line, which ends with a newline.
+pub type Sink = fn(&[u8]);
+
 #[derive(Debug)]
 struct Logger {
     filter: Filter,
     once: Once,
+    sink: Sink,
 }
 
 /// Installs the logger of this process, unless there is one. `choice` comes before the environment.
@@ -41,6 +45,14 @@ struct Logger {
 /// # Errors
 /// `choice` is not in the words of `RUST_LOG`; the text says how it is written.
 pub fn install(choice: Option<&str>) -> Result<(), String> {
+    install_with(choice, write)
+}
+
+/// The same, where lines go to `sink` instead of stderr.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_with(choice: Option<&str>, sink: Sink) -> Result<(), String> {
     let (filter, misread) = match choice {
         Some(choice) => (parse(choice)?, None),
         None => from_environment(|name| std::env::var_os(name)),
@@ -49,6 +61,7 @@ pub fn install(choice: Option<&str>) -> Result<(), String> {
     let logger = Logger {
         filter,
         once: Once::new(),
+        sink,
     };
     // There is one: somebody else's, or ours, when a library is started again.
     if log::set_boxed_logger(Box::new(logger)).is_ok() {
@@ -127,10 +140,10 @@ impl Log for Logger {
             _ => Telling::New,
         };
         match telling {
-            Telling::New => write(&said),
+            Telling::New => (self.sink)(&said),
             Telling::Last => {
-                write(&said);
-                write(&line(
+                (self.sink)(&said);
+                (self.sink)(&line(
                     Level::Warn,
                     format_args!("there were many different warnings: no more are shown"),
                 ));

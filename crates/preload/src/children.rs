@@ -9,13 +9,15 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use ::log::LevelFilter;
 use mtcp::Events;
 
+use crate::diagnostics::Carried;
 use crate::engine::{self, Engine};
 use crate::rules::{self, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{inside, lent, real};
+use crate::{diagnostics, inside, real};
 
 /// What has been told, by hash: a page that the children of this process share.
 const TOLD: usize = 4096 / size_of::<u64>();
@@ -36,7 +38,7 @@ pub(crate) fn prepare() {
     }
 }
 
-/// Whether this is to be told, which nobody has yet.
+/// Whether this is to be told, which nobody has yet. Of too many different texts the last are not.
 fn is_new(text: &str) -> bool {
     let page = SHARED.load(Ordering::Acquire);
     if page.is_null() {
@@ -54,25 +56,31 @@ fn is_new(text: &str) -> bool {
             Err(_) => {}
         }
     }
-    true
+    false
 }
 
-/// Tells, without the logger: a thread of the parent may have had its lock when this child was made.
+/// Tells what `--fallback kernel` allows.
 fn tell(rules: &Rules, text: &str) {
-    let (level, word) = if rules.falls_back {
-        (::log::LevelFilter::Info, "info")
+    if rules.falls_back {
+        say((LevelFilter::Info, "info"), text, text);
     } else {
-        (::log::LevelFilter::Warn, "warning")
-    };
-    // What a client reads there is no place for it.
-    let is_clients = lent::is_lent(2) || slots::is_socket(2);
-    if ::log::max_level() < level || is_clients || !is_new(text) {
+        warn(text, text);
+    }
+}
+
+/// Warns, once of each `what` for this process and its children.
+pub(crate) fn warn(what: &str, text: &str) {
+    say((LevelFilter::Warn, "warning"), what, text);
+}
+
+/// Without the logger: a thread of the parent may have had its lock when this child was made.
+fn say((level, word): (LevelFilter, &str), what: &str, text: &str) {
+    if ::log::max_level() < level || diagnostics::place().is_none() || !is_new(what) {
         return;
     }
     let mut line = String::new();
     let _ = writeln!(line, "mtcp: {word}: {text}");
-    // SAFETY: the bytes of the line.
-    unsafe { real::write(2, line.as_ptr().cast(), line.len()) };
+    diagnostics::write(line.as_bytes());
 }
 
 /// Tells what a child has to tell, whatever the parent's threads were at.
@@ -88,6 +96,7 @@ pub(crate) struct Environment {
     _values: Vec<CString>,
     pointers: Vec<*const c_char>,
     said: *const *const c_char,
+    _stderr: Option<Carried>,
 }
 
 impl Environment {
@@ -96,12 +105,20 @@ impl Environment {
             _values: Vec::new(),
             pointers: Vec::new(),
             said,
+            _stderr: None,
         }
     }
 
-    /// With these in front, and none of the same names behind.
-    fn with(values: Vec<CString>, said: *const *const c_char) -> Self {
-        let own = |value: &&CStr| !values.iter().any(|one| name(one) == name(value));
+    /// That of a program which loads this library: with these in front, and none of the same names behind.
+    fn with(mut values: Vec<CString>, said: *const *const c_char) -> Self {
+        let (stderr, value) = Carried::new().unzip();
+        if values.is_empty() && value.is_none() && !each(said).any(diagnostics::is_variable) {
+            return Self::as_said(said);
+        }
+        values.extend(value);
+        let own = |value: &&CStr| {
+            !diagnostics::is_variable(value) && !values.iter().any(|one| name(one) == name(value))
+        };
         let rest = each(said).filter(own).map(CStr::as_ptr);
         let mut pointers: Vec<_> = values
             .iter()
@@ -113,6 +130,7 @@ impl Environment {
             _values: values,
             pointers,
             said,
+            _stderr: stderr,
         }
     }
 
@@ -186,7 +204,7 @@ pub(crate) unsafe fn examine(
             return Environment::as_said(said);
         }
         if names_us(said) {
-            return Environment::as_said(said);
+            return Environment::with(Vec::new(), said);
         }
         if passes_listener() {
             return Environment::with(rules.carried(each(said)), said);

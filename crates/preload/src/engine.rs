@@ -17,7 +17,7 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{away, executor, exit, fork, keeper, log, passed, private, real, wait};
+use crate::{away, executor, exit, fork, keeper, passed, private, real, wait};
 
 /// How often to ask for a queue that another process has.
 pub(crate) const RETRY: Duration = Duration::from_millis(50);
@@ -58,6 +58,8 @@ pub(crate) struct Engine {
     pub(crate) turns: u64,
     /// It has forked: its children may be those that serve.
     pub(crate) has_children: bool,
+    /// It is a child, and the process that forked it had the stack.
+    pub(crate) parent_serves: bool,
     /// A thread is about to start the stack.
     pub(crate) starts_soon: bool,
     pub(crate) sharing: Sharing,
@@ -117,6 +119,7 @@ impl Engine {
             lent: Vec::new(),
             turns: 0,
             has_children: false,
+            parent_serves: false,
             starts_soon: false,
             sharing: Sharing::new(),
             owed: 0,
@@ -204,7 +207,7 @@ impl Engine {
         {
             self.next_try = wait::now() + RETRY_NANOS;
             if self.ask_for_queue() {
-                log::line(format_args!("{error}: waiting until its owner ends"));
+                self.tell_refused(error, "waiting until its owner ends");
             }
             return Stage::Idle;
         }
@@ -213,7 +216,7 @@ impl Engine {
         } else {
             "connections through the stack fail with ENETDOWN (--fallback kernel: they are the kernel's)"
         };
-        log::line(format_args!("{error}: {then}"));
+        self.tell_refused(error, then);
         Stage::Failed
     }
 
@@ -276,26 +279,6 @@ impl Engine {
         match (&self.prepared, local) {
             (Some(prepared), Some(local)) => prepared.admits(local, only_v6),
             _ => Ok(()),
-        }
-    }
-
-    /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
-    pub(crate) fn arm(&mut self) {
-        if self.has_listener() {
-            self.arm_early();
-        }
-    }
-
-    /// The same for a program that gives up what opening the link takes and keeps what listening takes: it is about to.
-    pub(crate) fn arm_early(&mut self) {
-        if self.is_borrowed() || rules().is_none() || !matches!(self.stage, Stage::Idle) {
-            return;
-        }
-        // What fails here fails again when the stack starts, which tells.
-        if self.prepare().is_ok()
-            && let Some(prepared) = &mut self.prepared
-        {
-            let _ = private::make(|| prepared.arm());
         }
     }
 
@@ -540,6 +523,7 @@ impl Engine {
             // Its rings and its memory are the parent's: nothing of it may run here, not even its end.
             Box::leak(context);
             Box::leak(_mtcp);
+            self.parent_serves = true;
         }
         if let Some(prepared) = &mut self.prepared {
             prepared.disarm();

@@ -13,7 +13,7 @@ use crate::pump::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{children, lent, real};
+use crate::{children, diagnostics, lent, real};
 
 /// How long connections that the program has closed may take to end before it forks.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -234,7 +234,8 @@ impl Engine {
         let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
         let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
         for fd in private.map(|(fd, _)| fd) {
-            if !self.inherited.contains(&fd) && !lent(fd) {
+            let is_kept = self.inherited.contains(&fd) || diagnostics::kept() == Some(fd);
+            if !is_kept && !lent(fd) {
                 // SAFETY: a descriptor of the library's own, which nothing here uses any more.
                 unsafe { real::close(fd) };
             }

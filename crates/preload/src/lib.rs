@@ -14,6 +14,7 @@
 mod away;
 mod carry;
 mod children;
+mod diagnostics;
 mod engine;
 mod executor;
 mod exit;

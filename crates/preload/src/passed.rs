@@ -40,6 +40,11 @@ fn ask<T: Copy>(fd: c_int, (level, name): (c_int, c_int), blank: T) -> Option<T>
     (told == 0).then_some(value)
 }
 
+/// The family of a socket; `None`: it is none.
+pub(crate) fn domain(fd: c_int) -> Option<c_int> {
+    ask(fd, (SOL_SOCKET, libc::SO_DOMAIN), 0)
+}
+
 fn has(fd: c_int, option: (c_int, c_int)) -> bool {
     ask(fd, option, 0).is_some_and(|value| value != 0)
 }
@@ -104,7 +109,7 @@ pub(crate) fn take_inherited() {
 /// A descriptor has come.
 pub(crate) fn take(fd: c_int) {
     let tcp = ask(fd, (SOL_SOCKET, libc::SO_PROTOCOL), 0) == Some(IPPROTO_TCP);
-    let domain = match ask(fd, (SOL_SOCKET, libc::SO_DOMAIN), 0) {
+    let domain = match domain(fd) {
         Some(libc::AF_INET) if tcp => Domain::V4,
         Some(libc::AF_INET6) if tcp => Domain::V6,
         _ => return,

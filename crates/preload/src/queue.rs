@@ -1,7 +1,9 @@
 //! Queues are few. A process that serves no more, but has answers to finish, leaves its queue to one that waits for it, and has that one
 //! carry its frames.
 
+use crate::children;
 use crate::engine::Engine;
+use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 
@@ -39,7 +41,29 @@ impl Engine {
             prepared.stop_asking();
         }
         prepared.ask_for_queue();
-        self.sharing.refusals == TOLD
+        // The only one is the parent's.
+        let is_certain = self.parent_serves && !prepared.is_shared();
+        self.sharing.refusals == if is_certain { 1 } else { TOLD }
+    }
+
+    /// Names the program that has no stack, and the peers that it keeps waiting.
+    pub(crate) fn tell_refused(&self, error: &str, then: &str) {
+        let Some(rules) = rules() else {
+            return;
+        };
+        let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
+        let places = self.sockets.iter().filter(|(_, socket)| listens(socket));
+        let places = places.filter_map(|(_, socket)| Some(socket.local?.to_string()));
+        let mut places: Vec<String> = places.collect();
+        places.dedup();
+        let listening = if places.is_empty() {
+            String::new()
+        } else {
+            format!(", which listens at {}", places.join(" "))
+        };
+        let program = &rules.program;
+        let reason = format!("{program}: {error}");
+        children::warn(&reason, &format!("{program}{listening}: {error}: {then}"));
     }
 
     /// There is one.

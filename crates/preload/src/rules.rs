@@ -1,6 +1,6 @@
 //! Which sockets are ours: what `mtcp run` put into the environment, and what it says of addresses and ports.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
@@ -34,6 +34,8 @@ pub(crate) struct Rules {
     pub(crate) falls_back: bool,
     only: Vec<(u16, u16)>,
     except: Vec<(u16, u16)>,
+    /// The program, as it was called.
+    pub(crate) program: String,
     /// What the environment said of all this, for that of another program.
     said: Vec<CString>,
 }
@@ -61,6 +63,7 @@ static LOAD: extern "C" fn() = load;
 extern "C" fn load() {
     crate::inside::run(|| {
         if rules().is_some() {
+            crate::diagnostics::take_over();
             crate::children::prepare();
             crate::passed::take_inherited();
         }
@@ -70,7 +73,7 @@ extern "C" fn load() {
 fn read() -> Option<Rules> {
     let settings = std::env::var(SETTINGS).ok()?;
     // Without a choice of ours it never fails.
-    let _ = logger::install(None);
+    let _ = logger::install_with(None, crate::diagnostics::write);
     let executor = std::env::var_os(EXECUTOR);
     let executor = executor.and_then(|path| CString::new(path.into_encoded_bytes()).ok());
     let mut config = Config::default();
@@ -92,8 +95,26 @@ fn read() -> Option<Rules> {
         falls_back: std::env::var_os(FALLBACK).is_some(),
         only: ports(ONLY),
         except: ports(EXCEPT),
+        program: program(),
         said: said(),
     })
+}
+
+unsafe extern "C" {
+    /// Of the C library: the last part of the path that the program was called by. Programs write over it later.
+    static program_invocation_short_name: *const c_char;
+}
+
+fn program() -> String {
+    // SAFETY: a text that the C library set before it loaded this library, or NULL.
+    let name = unsafe {
+        let name = program_invocation_short_name;
+        if name.is_null() {
+            return String::new();
+        }
+        CStr::from_ptr(name)
+    };
+    name.to_string_lossy().into_owned()
 }
 
 /// What names this library and its settings in the environment.
@@ -265,6 +286,7 @@ mod tests {
             falls_back: false,
             only: list(only),
             except: list(except),
+            program: String::new(),
             said: Vec::new(),
         }
     }

@@ -245,7 +245,76 @@ static void sent(void)
     waits_for(child);
 }
 
+/* --- upgraded: a program that is executed beside the old one has the interface when the process that served ends, while the one that forked
+ * both stays --- */
+
+static void upgraded(void)
+{
+    int fd = listener(8), ends[2];
+    need(fd == 3 && pipe(ends) == 0 && ends[1] == 5, "pipe");
+    pid_t old = fork();
+    if (old == 0) {
+        char over;
+        say("ready");
+        echo(accepted(fd));
+        need(read(ends[0], &over, 1) == 1, "the word of the new one");
+        exit(0);
+    }
+    pid_t new = fork();
+    if (new == 0)
+        execute("upgrade");
+    waits_for(old);
+    say("alone");
+    waits_for(new);
+}
+
+static void upgrade(void)
+{
+    struct pollfd wait = {3, POLLIN, 0};
+    /* The other one serves. */
+    poll(&wait, 1, 500);
+    need(write(5, "x", 1) == 1, "a word to the old one");
+    echo(accepted(3));
+    _exit(0);
+}
+
+/* --- said: a client reads what is written to stderr, and nothing that is not its --- */
+
+static int another_listener(int further)
+{
+    ours.sin_port = htons(ntohs(ours.sin_port) + further);
+    return listener(8);
+}
+
+static void said(void)
+{
+    int fd = listener(8);
+    say("ready");
+    int made = accepted(fd);
+    pid_t child = fork();
+    if (child == 0) {
+        need(dup2(made, 1) == 1 && dup2(made, 2) == 2, "dup2");
+        another_listener(1);
+        need(write(2, "hello", 5) == 5, "write");
+        execute("said_too");
+    }
+    close(made);
+    waits_for(child);
+}
+
+static void said_too(void)
+{
+    struct pollfd wait = {another_listener(2), POLLIN, 0};
+    need(poll(&wait, 1, 2000) == 0, "nobody comes");
+    need(write(2, "hello", 5) == 5, "write");
+    _exit(0);
+}
+
 static const struct named cases[] = {
+    {"upgraded", upgraded},
+    {"upgrade", upgrade},
+    {"said", said},
+    {"said_too", said_too},
     {"peers", peers},
     {"asks", asks},
     {"executed", executed},

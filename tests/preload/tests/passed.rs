@@ -122,6 +122,52 @@ fn a_connection_of_the_program_before_is_told_when_it_is_used() {
     assert_eq!(told.count(), 1, "{finished:?}");
 }
 
+/// An interface is its next user's when a process ends, also where others that hold it live on (the upgrade of a binary).
+#[test]
+fn a_new_program_serves_when_the_old_one_ends() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let mut server = Process::start(case(&site, "upgraded"));
+    server.wait_for("ready", PROMPT);
+    exchange(&site);
+    server.wait_for("alone", PROMPT);
+    exchange(&site);
+    let finished = server.finish(WITHIN).must_succeed();
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+}
+
+/// Lines are for who runs the program: a connection that becomes its stderr carries none, and the stderr from before gets them, after an `exec`,
+/// too. They name the program that waits, its place and the cause.
+#[test]
+fn a_client_reads_no_lines_of_the_library() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let mut server = Process::start(case(&site, "said"));
+    server.wait_for("ready", PROMPT);
+    let mut read = String::new();
+    connect(&site).read_to_string(&mut read).unwrap();
+    assert_eq!(read, "hellohello");
+    let finished = server.finish(WITHIN).must_succeed();
+    for port in [PORT + 1, PORT + 2] {
+        // The last of those where it listens.
+        let place = format!("{}: XDP on", SocketAddr::new(at().ip(), port));
+        let wanted = [
+            "passed, which listens at",
+            &place,
+            "waiting until its owner ends",
+        ];
+        let is_told = |line: &&str| wanted.iter().all(|part| line.contains(part));
+        let told = finished.stderr.lines().filter(is_told);
+        assert_eq!(
+            told.count(),
+            usize::from(!baseline()),
+            "{port}: {finished:?}"
+        );
+    }
+}
+
 /// Who keeps a connection that its child reads does not take it away from that one.
 #[test]
 fn a_child_reads_where_its_parent_does_not() {

@@ -12,9 +12,10 @@ use super::{hooks, stdio, urgent};
 use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
+use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{linger, passed, private, real, uring};
+use crate::{diagnostics, inside, linger, passed, private, real, uring};
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
@@ -165,6 +166,9 @@ fn copy(fd: c_int, new: c_int) {
 
 /// A descriptor takes the number of another.
 fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    if to == libc::STDERR_FILENO && fd != to && rules().is_some() {
+        inside::run(|| diagnostics::about_to_be(fd));
+    }
     match (slots::look(fd), slots::look(to)) {
         (Slot::Kernel, Slot::Kernel) => kernel(),
         // As without the library: the number is beyond the limit of the program.

@@ -60,6 +60,10 @@ fn backlog_of(asked: c_int) -> u32 {
 fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
     engine.listen(index)?;
     engine.get_ready();
+    if engine.parent_serves {
+        // It is no master whose children will have the stack, and whoever connects to it now is told by its parent's that nobody listens.
+        engine.start();
+    }
     if engine.is_down() {
         return Err(Errno::ENETDOWN);
     }

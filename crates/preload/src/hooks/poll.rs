@@ -100,7 +100,10 @@ pub(super) fn poll_all(
 ) -> Result<c_int> {
     let mut left = timeout;
     loop {
-        let engine = engine::lock()?;
+        let mut engine = engine::lock()?;
+        if fds.iter().any(|entry| engine.poll_needs_stack(entry.fd)) {
+            engine.start();
+        }
         // While the stack waits for a queue, it asks again from time to time.
         let step = if engine.is_starved() {
             Some(left.map_or(RETRY, |left| left.min(RETRY)))
@@ -121,9 +124,6 @@ fn poll_once(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<usize> {
-    if fds.iter().any(|entry| engine.poll_needs_stack(entry.fd)) {
-        engine.start();
-    }
     let sides: Vec<Side> = fds.iter().map(|entry| engine.side(entry.fd)).collect();
     if sides.iter().all(|side| matches!(side, Side::Kernel)) {
         drop(engine);
