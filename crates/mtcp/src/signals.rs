@@ -28,6 +28,15 @@ impl Held {
     }
 }
 
+impl Held {
+    /// They are blocked already, all that [`hold`] blocks; `before` is the mask from before that.
+    pub fn since(before: libc::sigset_t) -> Self {
+        Self {
+            before: Some(before),
+        }
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
@@ -35,6 +44,11 @@ impl Drop for Held {
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
         }
     }
+}
+
+/// Whether `signal` is one that [`hold`] leaves alone.
+pub fn is_synchronous(signal: i32) -> bool {
+    SYNCHRONOUS.contains(&signal)
 }
 
 /// Blocks signals on this thread.
@@ -66,7 +80,7 @@ pub fn without<T>(body: impl FnOnce() -> T) -> T {
 /// case when all that the program has installed say it.
 pub fn restart() -> bool {
     (1..=libc::SIGRTMAX())
-        .filter(|signal| !SYNCHRONOUS.contains(signal))
+        .filter(|signal| !is_synchronous(*signal))
         .all(|signal| {
             let mut action = MaybeUninit::<libc::sigaction>::uninit();
             // SAFETY: it only tells the action, into room for one.

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::{AF_INET, AF_INET6, AF_UNIX, F_DUPFD_CLOEXEC, F_SETFD, FD_CLOEXEC, STDERR_FILENO};
 
-use crate::passed::domain;
 use crate::slots;
-use crate::{engine, lent, private, real};
+use crate::{lent, private, real};
 
 /// What names the descriptor, and the file behind it, for a program that is executed: `15360:5:1234`.
 pub(crate) const VARIABLE: &str = "MTCP_RUN_STDERR";
@@ -25,7 +24,7 @@ pub(crate) fn kept() -> Option<c_int> {
 /// Whether a peer reads what is written there.
 fn is_clients(fd: c_int) -> bool {
     slots::is_socket(fd)
-        || match domain(fd) {
+        || match lent::domain(fd) {
             Some(AF_INET | AF_INET6) => true,
             Some(AF_UNIX) => lent::is_lent(fd),
             _ => false,
@@ -52,10 +51,6 @@ pub(crate) fn write(line: &[u8]) {
 
 /// Another file is about to take the place of stderr: it is kept if that one is a client's, and as long as one is.
 pub(crate) fn about_to_be(with: c_int) {
-    // Who shares the memory of its parent, and soon executes a program, must leave this as it is.
-    if engine::lock().is_ok_and(|engine| engine.is_borrowed()) {
-        return;
-    }
     match (is_clients(with), is_clients(STDERR_FILENO)) {
         (true, false) => {
             // SAFETY: duplicates a descriptor; no memory is involved.

@@ -11,7 +11,7 @@ use crate::keeper::Keeper;
 use crate::lent::Pair;
 use crate::lock::{Guard, Lock};
 use crate::pump::Pumps;
-use crate::queue::Sharing;
+use crate::queue::{Sharing, tell_refused};
 use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
@@ -79,7 +79,8 @@ static ENGINE: Lock<Engine> = Lock::new(Engine::new());
 /// # Errors
 /// `EDEADLK`: this thread has it already, below a signal handler.
 pub(crate) fn lock() -> Result<Guard<'static, Engine>> {
-    if fork::is_copy() {
+    // A handler that the kernel calls in the midst of a call leaves this to the next one.
+    if fork::is_copy() && !ENGINE.is_mine() {
         fork::become_child();
     }
     ENGINE.lock()
@@ -207,7 +208,7 @@ impl Engine {
         {
             self.next_try = wait::now() + RETRY_NANOS;
             if self.ask_for_queue() {
-                self.tell_refused(error, "waiting until its owner ends");
+                tell_refused(self, error, "waiting until its owner ends");
             }
             return Stage::Idle;
         }
@@ -216,7 +217,7 @@ impl Engine {
         } else {
             "connections through the stack fail with ENETDOWN (--fallback kernel: they are the kernel's)"
         };
-        self.tell_refused(error, then);
+        tell_refused(self, error, then);
         Stage::Failed
     }
 

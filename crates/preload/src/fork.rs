@@ -13,7 +13,7 @@ use crate::pump::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{children, diagnostics, lent, real};
+use crate::{children, diagnostics, lent, real, streams};
 
 /// How long connections that the program has closed may take to end before it forks.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -37,7 +37,12 @@ pub(crate) fn register() {
 }
 
 extern "C" fn before() {
+    // A handler that the kernel called in the midst of a call: what holds there nobody knows.
+    if inside::side() != Side::Program {
+        return;
+    }
     if let Ok(mut engine) = engine::lock() {
+        streams::before_fork();
         engine.vacate();
         engine.has_children = true;
         engine.share_listeners();
@@ -55,6 +60,7 @@ fn forks() -> bool {
 
 extern "C" fn parent() {
     if forks() {
+        streams::after_fork();
         // SAFETY: `before` took it in this thread.
         unsafe { engine::raw().held() }.keep_lent();
     }
@@ -64,10 +70,12 @@ extern "C" fn child() {
     if !forks() {
         return;
     }
-    inside::go(Side::Program);
+    streams::after_fork();
+    inside::is_child();
     is_no_copy();
     // SAFETY: a child has one thread, this one.
     unsafe { engine::raw().renew() };
+    inside::go(Side::Program);
     if let Ok(mut engine) = engine::lock() {
         engine.orphan();
         engine.take_lent();

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_uint};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mtcp::posix::call::{errno, set_errno};
 
+use crate::put_off;
 use crate::slots::{self, Slot};
 
 /// Where a thread is.
@@ -35,10 +37,14 @@ pub(crate) fn name() -> usize {
     SIDE.with(|side| std::ptr::from_ref(side).addr())
 }
 
-/// This thread is elsewhere from now on. Returns where it was.
+/// This thread is elsewhere from now on. Returns where it was. Signals that were put off come when that is the program.
 #[inline]
 pub(crate) fn go(to: Side) -> Side {
-    SIDE.replace(to)
+    let from = SIDE.replace(to);
+    if to == Side::Program {
+        put_off::let_in();
+    }
+    from
 }
 
 /// Runs `body` as the library's.
@@ -102,6 +108,12 @@ impl Outcome for isize {
     }
 }
 
+impl Outcome for usize {
+    fn failed(&self) -> bool {
+        *self == libc::SIG_ERR
+    }
+}
+
 impl Outcome for c_long {
     #[inline]
     fn failed(&self) -> bool {
@@ -119,6 +131,25 @@ impl<T> Outcome for *mut T {
     fn failed(&self) -> bool {
         self.is_null()
     }
+}
+
+/// How many forks this process is away from the first: a call may begin in a parent and end in a child.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+#[inline]
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// This process is a child now.
+pub(crate) fn is_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether a call that began in that generation is in a child of it now, where the socket is another.
+#[inline]
+pub(crate) fn is_lost(began: u32, result: &impl Outcome) -> bool {
+    began != generation() && result.failed() && errno() == libc::EBADF
 }
 
 /// Runs the body of a hook. A call that succeeds leaves errno as it was, as the kernel's do.

@@ -11,7 +11,7 @@ use libc::{AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, sockaddr, sockaddr_un, socklen_t}
 use mtcp::posix::{address, memory};
 use mtcp::{Domain, Result};
 
-use crate::{fork, private, real};
+use crate::{private, real};
 
 /// What the name begins with: the first byte says that it is no file's (unix(7)).
 const MARK: [u8; 6] = *b"\0mtcp:";
@@ -69,7 +69,7 @@ fn name(fd: c_int, domain: Domain, ends: [SocketAddr; 2]) {
         bytes.push(end.len() as u8);
         bytes.extend(end);
     }
-    bytes.extend(fork::pid().to_ne_bytes());
+    bytes.extend(std::process::id().to_ne_bytes());
     bytes.extend(SERIAL.fetch_add(1, Ordering::Relaxed).to_ne_bytes());
     let mut name = blank();
     for (to, from) in name.sun_path.iter_mut().zip(&bytes) {
@@ -85,6 +85,16 @@ fn blank() -> sockaddr_un {
         sun_family: AF_UNIX as libc::sa_family_t,
         sun_path: [0; 108],
     }
+}
+
+/// The family of a socket; `None`: it is none.
+pub(crate) fn domain(fd: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of_val(&value) as socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_DOMAIN);
+    // SAFETY: room for a number.
+    let told = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    (told == 0).then_some(value)
 }
 
 /// Whether a connection of another process is behind this socket of the kernel.

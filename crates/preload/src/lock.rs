@@ -56,15 +56,13 @@ impl<T: Shared> Lock<T> {
     /// # Errors
     /// `EDEADLK`: this thread has it, below a signal handler.
     pub(crate) fn lock(&self) -> Result<Guard<'_, T>> {
-        // Only this thread writes its own name there, so it reads the truth about itself.
-        if self.owner.load(Ordering::Relaxed) == inside::name() {
+        if self.is_mine() {
             return Err(Errno(libc::EDEADLK));
         }
+        // Before it has it: handlers wait from now on.
+        let from = inside::go(Side::Library);
         self.take();
-        Ok(Guard {
-            lock: self,
-            from: inside::go(Side::Library),
-        })
+        Ok(Guard { lock: self, from })
     }
 
     fn take(&self) {
@@ -110,6 +108,12 @@ impl<T: Shared> Lock<T> {
                 none,
             );
         }
+    }
+
+    /// Whether this thread has it.
+    pub(crate) fn is_mine(&self) -> bool {
+        // Only this thread writes its own name there, so it reads the truth about itself.
+        self.owner.load(Ordering::Relaxed) == inside::name()
     }
 
     /// Whether another thread waits for it. It will have the lock after this one.

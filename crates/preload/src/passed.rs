@@ -16,7 +16,7 @@ use crate::hooks::socket::note_local;
 use crate::rules::{Place, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{children, inside, real};
+use crate::{children, inside, lent, real};
 
 /// TCP_CLOSE of the kernel: no connection, and none before.
 const CLOSED: u8 = 7;
@@ -38,11 +38,6 @@ fn ask<T: Copy>(fd: c_int, (level, name): (c_int, c_int), blank: T) -> Option<T>
     // SAFETY: room for a value of that size, of any bits.
     let told = unsafe { real::getsockopt(fd, level, name, at, &raw mut len) };
     (told == 0).then_some(value)
-}
-
-/// The family of a socket; `None`: it is none.
-pub(crate) fn domain(fd: c_int) -> Option<c_int> {
-    ask(fd, (SOL_SOCKET, libc::SO_DOMAIN), 0)
 }
 
 fn has(fd: c_int, option: (c_int, c_int)) -> bool {
@@ -109,7 +104,7 @@ pub(crate) fn take_inherited() {
 /// A descriptor has come.
 pub(crate) fn take(fd: c_int) {
     let tcp = ask(fd, (SOL_SOCKET, libc::SO_PROTOCOL), 0) == Some(IPPROTO_TCP);
-    let domain = match domain(fd) {
+    let domain = match lent::domain(fd) {
         Some(libc::AF_INET) if tcp => Domain::V4,
         Some(libc::AF_INET6) if tcp => Domain::V6,
         _ => return,

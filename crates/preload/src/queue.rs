@@ -30,6 +30,26 @@ impl Sharing {
     }
 }
 
+/// Names the program that has no stack, and the peers that it keeps waiting.
+pub(crate) fn tell_refused(engine: &Engine, error: &str, then: &str) {
+    let Some(rules) = rules() else {
+        return;
+    };
+    let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
+    let places = engine.sockets.iter().filter(|(_, socket)| listens(socket));
+    let places = places.filter_map(|(_, socket)| Some(socket.local?.to_string()));
+    let mut places: Vec<String> = places.collect();
+    places.dedup();
+    let listening = if places.is_empty() {
+        String::new()
+    } else {
+        format!(", which listens at {}", places.join(" "))
+    };
+    let program = &rules.program;
+    let reason = format!("{program}: {error}");
+    children::warn(&reason, &format!("{program}{listening}: {error}: {then}"));
+}
+
 impl Engine {
     /// There is no queue for this process. Returns whether it is time to tell.
     pub(crate) fn ask_for_queue(&mut self) -> bool {
@@ -44,26 +64,6 @@ impl Engine {
         // The only one is the parent's.
         let is_certain = self.parent_serves && !prepared.is_shared();
         self.sharing.refusals == if is_certain { 1 } else { TOLD }
-    }
-
-    /// Names the program that has no stack, and the peers that it keeps waiting.
-    pub(crate) fn tell_refused(&self, error: &str, then: &str) {
-        let Some(rules) = rules() else {
-            return;
-        };
-        let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
-        let places = self.sockets.iter().filter(|(_, socket)| listens(socket));
-        let places = places.filter_map(|(_, socket)| Some(socket.local?.to_string()));
-        let mut places: Vec<String> = places.collect();
-        places.dedup();
-        let listening = if places.is_empty() {
-            String::new()
-        } else {
-            format!(", which listens at {}", places.join(" "))
-        };
-        let program = &rules.program;
-        let reason = format!("{program}: {error}");
-        children::warn(&reason, &format!("{program}{listening}: {error}: {then}"));
     }
 
     /// There is one.

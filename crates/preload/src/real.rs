@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, id_t, idtype_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr,
-    nfds_t, off_t, pid_t, pollfd, rlimit, rusage, siginfo_t, sigset_t, sockaddr, socklen_t,
-    timespec, timeval, uid_t,
+    nfds_t, off_t, pid_t, pollfd, rlimit, rusage, sighandler_t, siginfo_t, sigset_t, sockaddr,
+    socklen_t, timespec, timeval, uid_t,
 };
 
 use crate::inside::{self, Side};
@@ -141,6 +141,15 @@ real! {
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: usize) -> c_int;
     fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: usize) -> c_int;
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn daemon(keeps_folder: c_int, keeps_files: c_int) -> c_int;
+    fn setsid() -> pid_t;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn epoll_create(size: c_int) -> c_int;

@@ -2,10 +2,6 @@
 
 use std::ffi::c_int;
 
-use crate::engine::Engine;
-use crate::private;
-use crate::rules::rules;
-
 /// `__user_cap_header_struct` of linux/capability.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -83,28 +79,6 @@ pub(crate) fn take() {
     // What it may not have, opening the link says.
     // SAFETY: a header, and the sets of its version.
     unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) };
-}
-
-impl Engine {
-    /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
-    pub(crate) fn arm(&mut self) {
-        if self.has_listener() {
-            self.arm_early();
-        }
-    }
-
-    /// The same for a program that gives up what opening the link takes and keeps what listening takes: it is about to.
-    pub(crate) fn arm_early(&mut self) {
-        if self.is_borrowed() || rules().is_none() || !self.is_idle() {
-            return;
-        }
-        // What fails here fails again when the stack starts, which tells.
-        if self.prepare().is_ok()
-            && let Some(prepared) = &mut self.prepared
-        {
-            let _ = private::make(|| prepared.arm());
-        }
-    }
 }
 
 #[cfg(test)]

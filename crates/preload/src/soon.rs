@@ -8,8 +8,9 @@ use mtcp::signals;
 
 use crate::engine::{self, Engine};
 use crate::inside::{self, Side};
-use crate::log;
+use crate::rules::rules;
 use crate::socket::{Body, Socket};
+use crate::{log, private};
 
 /// How long a server may listen without a stack.
 const SOON: Duration = Duration::from_millis(500);
@@ -44,6 +45,28 @@ impl Engine {
         let starter = thread::Builder::new().name("mtcp-starter".into());
         // Without it, peers wait for the program.
         self.starts_soon = signals::without(|| starter.spawn(run)).is_ok();
+    }
+}
+
+impl Engine {
+    /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
+    pub(crate) fn arm(&mut self) {
+        if self.has_listener() {
+            self.arm_early();
+        }
+    }
+
+    /// The same for a program that gives up what opening the link takes and keeps what listening takes: it is about to.
+    pub(crate) fn arm_early(&mut self) {
+        if self.is_borrowed() || rules().is_none() || !self.is_idle() {
+            return;
+        }
+        // What fails here fails again when the stack starts, which tells.
+        if self.prepare().is_ok()
+            && let Some(prepared) = &mut self.prepared
+        {
+            let _ = private::make(|| prepared.arm());
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use mtcp::{Context, Errno, Events, Result, SocketId};
 
 use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
-use crate::private;
+use crate::{private, put_off};
 
 /// What a sleeper sleeps for, besides descriptors of the kernel.
 #[derive(Debug)]
@@ -243,15 +243,16 @@ impl Waiters {
 
     /// `rang`: the bell did, for this sleep or, late, for the one before in this bed.
     fn get_up(&mut self, at: usize, rang: bool) {
+        // A handler has made a child of this thread meanwhile, and this is the child: it lay down in a bed of its parent.
+        let Some(bed) = self.beds.get_mut(at).filter(|bed| bed.want.is_some()) else {
+            return;
+        };
         self.asleep -= 1;
         if let Driver::Program(bed) | Driver::Keeper(bed) = self.driver
             && bed == at
         {
             self.driver = Driver::Nobody;
         }
-        let Some(bed) = self.beds.get_mut(at) else {
-            return;
-        };
         bed.want = None;
         if rang {
             let mut count = 0u64;
@@ -455,7 +456,7 @@ pub(crate) fn wait_until<T>(
         }
         let mut mask = pause.mask;
         if mask.is_null() {
-            mask = held.get_or_insert_with(signals::hold).before();
+            mask = held.get_or_insert_with(put_off::hold).before();
         }
         match sleep(engine, want, kernel, (left, mask), false) {
             Err(Errno::EINTR) if pause.restarts && signals::restart() => {}

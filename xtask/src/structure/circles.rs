@@ -13,7 +13,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("io", 11),
     ("mtcp", 14),
     ("mtcp-core", 51),
-    ("preload", 28),
+    ("preload", 27),
     ("sim", 6),
     ("xtask", 3),
 ];

@@ -167,7 +167,7 @@ fn copy(fd: c_int, new: c_int) {
 /// A descriptor takes the number of another.
 fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if to == libc::STDERR_FILENO && fd != to && rules().is_some() {
-        inside::run(|| diagnostics::about_to_be(fd));
+        inside::run(|| keep_stderr(fd));
     }
     match (slots::look(fd), slots::look(to)) {
         (Slot::Kernel, Slot::Kernel) => kernel(),
@@ -189,6 +189,14 @@ fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
             stdio::follow(to);
             result
         }
+    }
+}
+
+/// `fd` is about to take the place of stderr.
+fn keep_stderr(fd: c_int) {
+    // Who shares the memory of its parent, and soon executes a program, must leave this as it is.
+    if engine::lock().is_ok_and(|engine| !engine.is_borrowed()) {
+        diagnostics::about_to_be(fd);
     }
 }
 

@@ -16,6 +16,7 @@ pub mod printed;
 pub mod process;
 pub mod select;
 pub mod sendfile;
+pub mod signal;
 pub mod socket;
 pub mod splice;
 pub mod stdio;
@@ -29,7 +30,7 @@ use libc::{timespec, timeval};
 use mtcp::{Errno, Result};
 
 /// Exports a C function of this name. Calls of the library itself go on to the C library's function. In the library's own tests it keeps its
-/// Rust name only.
+/// Rust name only. A call that goes on in a child, which a handler of a signal has made meanwhile, is made once more if it has lost its socket.
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?) -> $result:ty $body:block)*) => {
         $(
@@ -40,7 +41,13 @@ macro_rules! hooks {
                     // SAFETY: the same arguments.
                     return unsafe { crate::real::$name($first $(, $argument)*) };
                 }
-                crate::inside::keep_errno(move || $body)
+                let generation = crate::inside::generation();
+                let result = crate::inside::keep_errno(move || $body);
+                if crate::inside::is_lost(generation, &result) {
+                    // SAFETY: the same promises.
+                    return unsafe { $name($first $(, $argument)*) };
+                }
+                result
             }
         )*
     };

@@ -8,8 +8,9 @@ use mtcp::posix::call::{errno, set_errno};
 
 use super::hooks;
 use crate::engine::{self, Engine};
+use crate::inside::keep_errno;
 use crate::rights::{self, Header, Sets};
-use crate::{exit, real};
+use crate::{exit, real, uring};
 
 hooks! {
     /// setuid(2).
@@ -80,6 +81,16 @@ hooks! {
         unsafe { real::capset(header, data) }
     }
 
+    /// daemon(3), whose own calls pass no hook.
+    fn daemon(keeps_folder: c_int, keeps_files: c_int) -> c_int {
+        // SAFETY: the same arguments.
+        let result = unsafe { real::daemon(keeps_folder, keeps_files) };
+        if result == 0 {
+            uring::tell_lost();
+        }
+        result
+    }
+
     /// wait(2).
     fn wait(status: *mut c_int) -> pid_t {
         // SAFETY: the same argument.
@@ -122,6 +133,20 @@ hooks! {
         exit::finish();
         real::exit_group(status)
     }
+}
+
+/// setsid(2).
+///
+/// # Safety
+/// None.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsid() -> pid_t {
+    // SAFETY: no memory is involved.
+    let session = unsafe { real::setsid() };
+    if session >= 0 {
+        keep_errno(uring::tell_lost);
+    }
+    session
 }
 
 /// Waits for a child, if the call `blocks`: meanwhile it may read what the program here does not.

@@ -1,17 +1,16 @@
 //! `FILE*` over a socket: the C library reads and writes descriptors of a `FILE` by itself, so ours get one that calls us. So do stdin, stdout
 //! and stderr while their numbers name sockets (shells, inetd).
 
-use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::FILE;
 
 use super::descriptor::close;
 use super::hooks;
 use super::stream::{read, write};
-use crate::{real, slots};
+use crate::streams::{Standard, files, standard};
+use crate::{inside, real, slots};
 
 /// `cookie_io_functions_t` of the C library.
 #[repr(C)]
@@ -30,16 +29,6 @@ unsafe extern "C" {
     static mut stderr: *mut FILE;
 }
 
-/// A standard stream: the program's own file, and the one over a socket, made when it is first needed.
-#[derive(Clone, Copy, Debug)]
-struct Standard {
-    own: usize,
-    over_socket: usize,
-}
-
-/// Those whose numbers were sockets' once.
-static STANDARD: Mutex<[Option<Standard>; 3]> = Mutex::new([None; 3]);
-
 /// A number may name a socket now, or no socket any more: the C library's standard stream of that number follows.
 pub(super) fn follow(fd: c_int) {
     let at = match fd {
@@ -48,7 +37,11 @@ pub(super) fn follow(fd: c_int) {
         2 => &raw mut stderr,
         _ => return,
     };
-    let mut all = STANDARD.lock().unwrap_or_else(PoisonError::into_inner);
+    inside::run(|| follow_at(fd, at));
+}
+
+fn follow_at(fd: c_int, at: *mut *mut FILE) {
+    let mut all = standard();
     let Some(known) = all.get_mut(fd.unsigned_abs() as usize) else {
         return;
     };
@@ -95,13 +88,6 @@ fn over_socket(fd: c_int, mode: *const c_char) -> *mut FILE {
     file
 }
 
-/// The descriptor of each file made here, which `fileno` is to tell.
-static FILES: Mutex<Option<HashMap<usize, c_int>>> = Mutex::new(None);
-
-fn files() -> MutexGuard<'static, Option<HashMap<usize, c_int>>> {
-    FILES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 hooks! {
     /// fdopen(3).
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
@@ -109,12 +95,12 @@ hooks! {
             // SAFETY: the same arguments.
             return unsafe { real::fdopen(fd, mode) };
         }
-        over_socket(fd, mode)
+        inside::run(|| over_socket(fd, mode))
     }
 
     /// fileno(3).
     fn fileno(file: *mut FILE) -> c_int {
-        let known = files().as_ref().and_then(|files| files.get(&file.addr()).copied());
+        let known = inside::run(|| files().as_ref().and_then(|files| files.get(&file.addr()).copied()));
         // SAFETY: the same argument.
         known.unwrap_or_else(|| unsafe { real::fileno(file) })
     }
@@ -144,14 +130,14 @@ extern "C" fn transmit(cookie: *mut c_void, buffer: *const c_char, len: usize) -
 
 extern "C" fn end(cookie: *mut c_void) -> c_int {
     let fd = number(cookie);
-    if let Some(files) = files().as_mut() {
-        files.retain(|_, other| *other != fd);
-    }
-    let mut all = STANDARD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = all.get_mut(fd.unsigned_abs() as usize) {
-        *known = None;
-    }
-    drop(all);
+    inside::run(|| {
+        if let Some(files) = files().as_mut() {
+            files.retain(|_, other| *other != fd);
+        }
+        if let Some(known) = standard().get_mut(fd.unsigned_abs() as usize) {
+            *known = None;
+        }
+    });
     // SAFETY: no memory is involved.
     unsafe { close(fd) }
 }

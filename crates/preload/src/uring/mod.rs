@@ -30,7 +30,8 @@ use std::thread;
 use mtcp::{filter, signals};
 
 use crate::rules::rules;
-use crate::{engine, fork, inside, log};
+use crate::slots::{self, Slot};
+use crate::{children, engine, fork, inside, log};
 use helper::Helper;
 use notice::Listener;
 use serve::Server;
@@ -67,6 +68,16 @@ pub(crate) fn arm() {
         }
     }
     ARMED.store(fork::pid(), Ordering::Relaxed);
+}
+
+/// The program has become a daemon, perhaps: a ring that its parent made does nothing here.
+pub(crate) fn tell_lost() {
+    let armed = ARMED.load(Ordering::Relaxed);
+    let has_ring = || slots::used(0, u32::MAX).any(|(_, slot)| slot == Slot::Ring);
+    if armed != 0 && !is_armed() && has_ring() {
+        let text = "io_uring is not there for a child of the process that made the ring (ENOSYS): make it after the fork";
+        inside::run(|| children::warn(text, text));
+    }
 }
 
 /// Whether `mtcp run` has set its filter, and nobody hears what it forbids.
