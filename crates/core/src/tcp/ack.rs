@@ -160,7 +160,7 @@ impl Conn<'_> {
 
     #[inline(never)]
     fn repace(&mut self) {
-        self.loss().repace();
+        self.loss().congestion().pace();
     }
 
     #[inline(never)]
@@ -286,6 +286,6 @@ impl Conn<'_> {
         let syn_lost = self.has(Flags::SYN_RETRANSMITTED);
         self.hot.retries = 0;
         self.cold.statistics.end_timeouts(now);
-        self.loss().start_windows(now, syn_lost);
+        self.loss().congestion().start_windows(now, syn_lost);
     }
 }

@@ -426,7 +426,7 @@ impl Conn<'_> {
             return;
         }
         let (seed, is_open) = (self.cold.iss.0, self.hot.state.is_synchronized());
-        self.loss().change_congestion(now, kind, seed, is_open);
+        self.loss().congestion().change(now, kind, seed, is_open);
     }
 
     /// RFC 9293 MUST-24, MUST-17, SHLD-21.
@@ -442,7 +442,7 @@ impl Conn<'_> {
         self.fit_congestion(now, &before);
         self.cold.path = marked(&self.cold.path, &options);
         self.hot.set(Flags::NODELAY, options.nodelay);
-        self.loss().limit_rate(options.max_pacing_rate);
+        self.loss().congestion().limit_rate(options.max_pacing_rate);
         self.fit_buffers(&before);
         self.bound_unsent();
         if self.sh.streams.app_wants_space(self.slot) {

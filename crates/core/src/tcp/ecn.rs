@@ -477,7 +477,8 @@ impl Conn<'_> {
         {
             return;
         }
-        let is_least = self.loss().on_congestion_marks();
+        let flight = self.hot.flight();
+        let is_least = self.loss().congestion().on_marks(flight);
         self.sh.counters.congestion_marks_obeyed += 1;
         self.note_reduction();
         if is_least {

@@ -344,7 +344,7 @@ impl Conn<'_> {
         if self.hot.flight() > 0 || now <= self.cold.last_sent.after_micros(rto) {
             return;
         }
-        self.loss().restart_after_idle();
+        self.loss().congestion().restart_after_idle();
     }
 
     /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.

@@ -96,7 +96,7 @@ impl Loss<'_> {
         self.on_delivered(now, seg, self.snd_una, seg.ack);
         if seg.ack == self.snd_nxt {
             self.forget_sent_log();
-        } else if let Some(log) = self.sent_log() {
+        } else if let Some(log) = self.in_flight().sent_log() {
             log.trim(seg.ack);
         }
     }
@@ -110,7 +110,7 @@ impl Loss<'_> {
         self.snd_una = una;
         self.stop_rtx_timer();
         if self.has(LossFlags::SENT_LOG)
-            && let Some(log) = self.sent_log()
+            && let Some(log) = self.in_flight().sent_log()
         {
             log.trim(una);
         }
@@ -119,9 +119,7 @@ impl Loss<'_> {
     /// SND.UNA advanced over `acked` sequence numbers.
     /// RFC 6675 §5-7, §5-8, §5-9.
     fn on_progress(&mut self, now: Instant, acked: u32) {
-        if self.has(LossFlags::SACKED) {
-            self.trim_scoreboard();
-        }
+        self.in_flight().trim_scoreboard();
         let una = self.snd_una;
         if self.has(LossFlags::RECOVERY) {
             if una >= self.cold.recover {
@@ -254,15 +252,11 @@ impl Loss<'_> {
             return false;
         }
         self.on_delivered(now, seg, start, end);
-        let before = self.view().sacked_bytes();
-        let sacked = &mut self.cold.sacked;
-        let news = self.ranges.insert(sacked, start, end, most).is_ok();
-        if news {
-            self.bits.insert(LossFlags::SACKED);
-            let bytes = self.view().sacked_bytes() - before;
-            self.note_delivered(now, bytes);
-        }
-        news
+        let Some(bytes) = self.in_flight().insert(block, most) else {
+            return false;
+        };
+        self.note_delivered(now, bytes);
+        true
     }
 
     /// SEG.ACK = SND.UNA. Is it a duplicate as RFC 5681 §2 defines one, or as RFC 6675 §2 does if

@@ -4,14 +4,15 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::cc::initial_window;
 use crate::tcp::flags::LossFlags;
+use crate::tcp::loss::congestion::Congestion;
+use crate::tcp::loss::log::InFlight;
 use crate::tcp::loss::part::{Loss, LossActions};
-use crate::tcp::loss::sent::{SentLog, micros};
+use crate::tcp::loss::sent::micros;
 use crate::tcp::loss::state::Fill;
 use crate::tcp::loss::tail::{Probe, probe_timeout};
 use crate::tcp::loss::view::LossView;
-use crate::tcp::ranges::{Range, Ranges};
+use crate::tcp::ranges::Range;
 
 /// rrthresh of RFC 7765 §4, segments.
 const RESTART_THRESHOLD: u32 = 4;
@@ -59,6 +60,29 @@ impl Loss<'_> {
         }
     }
 
+    /// The log and the scoreboard.
+    #[inline(always)]
+    pub(super) fn in_flight(&mut self) -> InFlight<'_> {
+        InFlight {
+            cold: self.cold,
+            bits: self.bits.reborrow(),
+            sent: &mut self.pools.sent,
+            ranges: self.ranges,
+            snd_una: self.snd_una,
+            snd_nxt: self.snd_nxt,
+        }
+    }
+
+    /// Congestion control.
+    #[inline(always)]
+    pub fn congestion(&mut self) -> Congestion<'_> {
+        Congestion {
+            hot: self.hot,
+            cold: self.cold,
+            pools: self.pools,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn has(&self, flags: LossFlags) -> bool {
         self.bits.has(flags)
@@ -78,70 +102,20 @@ impl Loss<'_> {
         self.actions |= LossActions::OUTPUT;
     }
 
-    /// The log, from now on.
-    pub(super) fn sent_log(&mut self) -> Option<&mut SentLog> {
-        self.log_and_scoreboard().map(|(log, _)| log)
-    }
-
-    /// The log, from now on, and what the scoreboard says to it.
-    pub(super) fn log_and_scoreboard(&mut self) -> Option<(&mut SentLog, Option<Ranges<'_>>)> {
-        if !self.has(LossFlags::SENT_LOG) {
-            let flight = Range::new(self.snd_una, self.snd_nxt);
-            let log = SentLog::new(flight, self.cold.flight_at);
-            self.cold.sent = self.pools.sent.insert(log)?;
-            self.bits.insert(LossFlags::SENT_LOG);
-        }
-        let is_sacked = self.has(LossFlags::SACKED);
-        let sacked = is_sacked.then(|| self.ranges.view(&self.cold.sacked));
-        Some((self.pools.sent.at_mut(self.cold.sent)?, sacked))
-    }
-
     #[inline(always)]
     pub(super) fn forget_sent_log(&mut self) {
         if self.has(LossFlags::SENT_LOG) {
-            self.apart().free_sent_log();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn free_sent_log(mut self) {
-        self.pools.sent.free(self.cold.sent);
-        self.bits.remove(LossFlags::SENT_LOG);
-    }
-
-    /// SND.UNA moved: what was SACKed below it is forgotten.
-    pub(super) fn trim_scoreboard(&mut self) {
-        let (una, sacked) = (self.snd_una, &mut self.cold.sacked);
-        self.ranges.remove_below(sacked, una);
-        if self.ranges.view(sacked).is_empty() {
-            self.bits.remove(LossFlags::SACKED);
-        }
-    }
-
-    pub(super) fn forget_scoreboard(&mut self) {
-        if self.has(LossFlags::SACKED) {
-            self.ranges.clear(&mut self.cold.sacked);
-            self.bits.remove(LossFlags::SACKED);
+            self.in_flight().free_sent_log();
         }
     }
 
     /// Gives back everything that the pools hold for this connection.
     pub fn forget(mut self) {
-        self.forget_scoreboard();
+        self.in_flight().forget_scoreboard();
         self.forget_sent_log();
-        self.forget_rates();
-        self.forget_undo();
-    }
-
-    /// New data is about to be sent after a silence of an RTO: the ACK clock has stopped (RFC 5681
-    /// §4.1).
-    /// RFC 5681 §4.1-1.
-    /// RFC 6928 §2-3.
-    #[inline(never)]
-    pub fn restart_after_idle(self) {
-        let initial = initial_window(self.pools.initial_window, self.mss());
-        self.cold.congestion.on_idle(&mut self.hot.window, initial);
+        let mut congestion = self.congestion();
+        congestion.forget_rates();
+        congestion.forget_undo();
     }
 
     /// New data was sent: SND.NXT has not moved yet.
@@ -194,7 +168,7 @@ impl Loss<'_> {
         if self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
             self.on_sent_again(now, range.len());
         }
-        self.log_again(now, range);
+        self.in_flight().log_again(micros(now), range);
         self.snd_nxt = self.snd_nxt.max(range.end);
         self.note_sent(now, false);
         let srtt = self.hot.rtt.srtt();
@@ -214,7 +188,7 @@ impl Loss<'_> {
     pub fn on_window_probe_sent(mut self, now: Instant, range: Range) -> LossActions {
         self.bits.remove(LossFlags::PROBE_DUE | LossFlags::TIMING);
         if range.start < self.snd_nxt {
-            self.log_again(now, range);
+            self.in_flight().log_again(micros(now), range);
         } else {
             self.log_new(now, range.end);
         }
@@ -244,37 +218,8 @@ impl Loss<'_> {
             self.forget_sent_log();
             self.cold.flight_at = micros(now);
         } else {
-            self.apart().log_behind(micros(now), end);
-        }
-    }
-
-    /// The same behind what is in flight.
-    #[inline(never)]
-    fn log_behind(mut self, now: u32, end: SeqNumber) {
-        // What is sent within a small part of the round trip is one: it is judged together anyway.
-        let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
-        let is_one = now.wrapping_sub(self.cold.flight_at) <= quantum;
-        if (self.has(LossFlags::SENT_LOG) || !is_one)
-            && let Some((log, sacked)) = self.log_and_scoreboard()
-        {
-            log.extend(end, now, quantum, sacked);
-        }
-    }
-
-    /// `range` is being sent again. What is SACKed around it is taken along, so that neighbours
-    /// become one span.
-    /// RFC 8985 §6.1-1.
-    fn log_again(&mut self, now: Instant, range: Range) {
-        let range = self.view().scoreboard().map_or(range, |set| {
-            let before = set.containing(range.start - 1);
-            let behind = set.containing(range.end);
-            Range::new(
-                before.map_or(range.start, |before| before.start),
-                behind.map_or(range.end, |behind| behind.end),
-            )
-        });
-        if let Some((log, sacked)) = self.log_and_scoreboard() {
-            log.resend(range, micros(now), sacked);
+            let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
+            self.in_flight().log_behind(micros(now), end, quantum);
         }
     }
 

@@ -8,7 +8,8 @@
 //! Entry points: the connection borrows the part as [`Loss`] for one step (`begin_ack`, `review`,
 //! `on_advance`, `finish_ack`, `on_new_sent`, `on_retransmitted`, `on_timeout`, `on_early_timer` …)
 //! and carries out the [`LossActions`] that come back. [`LossView`] answers questions (`pipe`,
-//! `next_lost`, `cwnd_allows` …) and changes nothing.
+//! `next_lost`, `cwnd_allows` …) and changes nothing. [`Loss::congestion`] is what other parts say
+//! to congestion control.
 //!
 //! Invariants: [`LossView::check`] asserts them. At most one of RECOVERY and LOSS is set; the log
 //! spans SND.UNA to SND.NXT; the scoreboard lies within it; a timer runs while anything is in
@@ -18,7 +19,9 @@
 //! how it is cut.
 
 mod ack;
+mod congestion;
 mod flight;
+mod log;
 mod pacing;
 mod part;
 mod prr;

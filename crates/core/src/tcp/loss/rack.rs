@@ -33,7 +33,7 @@ impl Loss<'_> {
         let arrival = self.arrival(now, seg, from);
         let mut from = from;
         while let Some(gap) = self.view().first_unsacked(from, to) {
-            let Some(log) = self.sent_log() else {
+            let Some(log) = self.in_flight().sent_log() else {
                 return;
             };
             let reordered = log.deliver(gap, &arrival);
@@ -87,7 +87,7 @@ impl Loss<'_> {
         }
         let reo_wnd = self.view().reordering_window();
         let pipe = self.view().pipe();
-        let Some((log, sacked)) = self.log_and_scoreboard() else {
+        let Some((log, sacked)) = self.in_flight().log_and_scoreboard() else {
             return false;
         };
         let verdict = log.detect(micros(now), reo_wnd, sacked);

@@ -1,21 +1,13 @@
-//! Rate samples for algorithms that model the path, congestion control and pacing.
-
-use std::time::Duration;
+//! What congestion control is told of each ACK, and rate samples for algorithms that model the
+//! path.
 
 use wire::time::Instant;
 
 use crate::cc::{self, AckSample, RateSample};
-use crate::config::CongestionControl;
 use crate::tcp::flags::LossFlags;
-use crate::tcp::loss::pacing::Pacing;
 use crate::tcp::loss::part::{Loss, LossActions};
-use crate::tcp::loss::rates::{Before, NONE, Rates};
+use crate::tcp::loss::rates::Before;
 use crate::tcp::loss::sent::micros;
-
-/// What loss-based algorithms are paced at if the configuration asks for it, in percent of `cwnd`
-/// per round trip: enough to double in slow start, and to fill the window afterwards.
-const SLOW_START_PERCENT: u64 = 200;
-const AVOIDANCE_PERCENT: u64 = 120;
 
 /// What an ACK of new data says to congestion control, besides what the loss part knows.
 #[derive(Clone, Copy, Debug)]
@@ -31,82 +23,12 @@ pub(crate) struct Acked {
 }
 
 impl Loss<'_> {
-    fn rates(&mut self) -> Option<&mut Rates> {
-        self.pools.rates.at_mut(self.cold.rate.log.get()?)
-    }
-
-    /// Begins to keep rates, if the algorithm wants them.
-    #[inline]
-    fn start_rates(&mut self) {
-        if self.cold.congestion.models_path() && !self.cold.rate.log.is_some() {
-            self.cold.rate.log = self.pools.rates.insert_copy(&NONE).into();
-        }
-    }
-
-    /// Another algorithm takes over with the window that there is (Linux tcp(7): TCP_CONGESTION).
-    /// `seed` differs between connections.
-    pub fn change_congestion(
-        mut self,
-        now: Instant,
-        kind: CongestionControl,
-        seed: u32,
-        open: bool,
-    ) {
-        self.forget_undo();
-        self.forget_rates();
-        self.cold
-            .congestion
-            .begin(kind, seed, &mut self.pools.models);
-        if open {
-            self.start_model(now);
-        }
-    }
-
-    /// The connection is open: its algorithm hears of what was measured so far.
-    #[inline(always)]
-    fn start_model(&mut self, now: Instant) {
-        self.start_rates();
-        let srtt = self.hot.rtt.srtt_micros().unwrap_or(0);
-        let (window, models) = (&self.hot.window, &mut self.pools.models);
-        self.cold
-            .congestion
-            .on_established(now, window, srtt, models);
-    }
-
-    /// The handshake is complete. RFC 5681 §3.1: the window is one segment if a SYN was lost, the
-    /// initial window otherwise. RFC 6298 §5.7: the RTO is 3 s if a SYN was lost and nothing could
-    /// be measured.
-    /// RFC 6298 §5-8; RFC 5681 §3.1-2, §3.1-3.
-    /// RFC 7413 §4.2.2-7.
-    #[inline(always)]
-    pub fn start_windows(&mut self, now: Instant, syn_lost: bool) {
-        let mss = self.mss();
-        self.hot.window.cwnd = cc::initial_window(self.pools.initial_window, mss);
-        if syn_lost {
-            self.hot.window.cwnd = mss;
-            if !self.hot.rtt.is_known() {
-                self.hot.rtt.set_rto(Duration::from_secs(3));
-            }
-        }
-        self.hot.backoff = 0;
-        self.start_model(now);
-        self.pace();
-    }
-
-    #[inline(always)]
-    pub(super) fn forget_rates(&mut self) {
-        if let Some(index) = self.cold.rate.log.take() {
-            self.pools.rates.free(index);
-        }
-        self.cold.congestion.forget(&mut self.pools.models);
-    }
-
     /// An ACK is about to be processed, and the algorithm models the path. `unsent`: there is data
     /// that was never sent.
     pub fn begin_rate_sample(mut self, unsent: bool) -> Option<Before> {
         self.check_application_limited(unsent);
         let in_flight = self.view().in_network();
-        self.rates().map(|rates| Before {
+        self.congestion().rates().map(|rates| Before {
             delivered: rates.delivered,
             in_flight,
         })
@@ -115,7 +37,7 @@ impl Loss<'_> {
     /// Bytes are acknowledged for the first time.
     #[inline]
     pub(super) fn note_delivered(&mut self, now: Instant, bytes: u32) {
-        if let Some(rates) = self.rates() {
+        if let Some(rates) = self.congestion().rates() {
             rates.delivered += u64::from(bytes);
             rates.delivered_at = micros(now);
         }
@@ -136,7 +58,7 @@ impl Loss<'_> {
         }
         let in_flight = self.view().in_network();
         let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
-        if let Some(rates) = self.rates() {
+        if let Some(rates) = self.congestion().rates() {
             rates.push(micros(now), in_flight, quantum);
         }
     }
@@ -146,12 +68,10 @@ impl Loss<'_> {
         if !self.has(LossFlags::PERSIST) {
             self.mark_application_limited();
         }
-        if let Some(rates) = self.rates() {
+        if let Some(rates) = self.congestion().rates() {
             rates.restart(micros(now));
         }
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold.congestion.on_restart(window, now, models);
-        self.pace();
+        self.congestion().restart_model(now);
     }
 
     /// CheckIfApplicationLimited (§4.1.2.4).
@@ -165,7 +85,7 @@ impl Loss<'_> {
 
     fn mark_application_limited(&mut self) {
         let in_flight = self.view().in_network();
-        if let Some(rates) = self.rates() {
+        if let Some(rates) = self.congestion().rates() {
             rates.mark_application_limited(in_flight);
         }
     }
@@ -173,7 +93,7 @@ impl Loss<'_> {
     /// What was in flight before a timer expired, and is no more, counts as lost.
     pub fn note_flight_lost(mut self, before: u32) {
         let after = self.view().modelled_flight();
-        if let (Some(after), Some(rates)) = (after, self.rates()) {
+        if let (Some(after), Some(rates)) = (after, self.congestion().rates()) {
             rates.lost += u64::from(before.saturating_sub(after));
         }
     }
@@ -183,12 +103,10 @@ impl Loss<'_> {
         let Some(sample) = self.rate_sample(now, before) else {
             return;
         };
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold.congestion.on_rate(window, &sample, models);
-        if self.cold.congestion.ignores_rate(models) {
+        if self.congestion().on_rate(&sample) {
             self.mark_application_limited();
         }
-        self.pace();
+        self.congestion().pace();
     }
 
     fn rate_sample(&mut self, now: Instant, before: Before) -> Option<RateSample> {
@@ -214,7 +132,7 @@ impl Loss<'_> {
             of_lost: cc::Loss::default(),
         };
         let newest = self.cold.rate.newest;
-        let rates = self.rates()?;
+        let rates = self.congestion().rates()?;
         rates.on_ack(micros(now), before, newest, min_rtt, &mut sample);
         Some(sample)
     }
@@ -234,7 +152,7 @@ impl Loss<'_> {
             round_start: self.begins_round(),
             after_timeout: ack.after_timeout,
         };
-        self.cold.congestion.on_ack(&mut self.hot.window, &sample);
+        self.congestion().on_ack(&sample);
     }
 
     /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight
@@ -246,53 +164,6 @@ impl Loss<'_> {
             self.cold.round_end = self.snd_nxt;
         }
         begins
-    }
-
-    /// The peer says that data met congestion (RFC 3168 §6.1.2). Returns whether the window was as
-    /// small as it can be.
-    pub fn on_congestion_marks(&mut self) -> bool {
-        let flight = self.flight().min(self.hot.window.cwnd);
-        let mss = self.mss();
-        let is_least = self.hot.window.cwnd <= mss;
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold.congestion.on_ecn(window, flight, mss, models);
-        // What was saved before a loss must not take this reduction back.
-        self.forget_undo();
-        is_least
-    }
-
-    /// The window of an algorithm that has no rate of its own has changed.
-    pub fn repace(mut self) {
-        self.pace();
-    }
-
-    /// Sets the rate: that of the algorithm, or one that spreads its window, and no more than the
-    /// application allows (SO_MAX_PACING_RATE).
-    pub(super) fn pace(&mut self) {
-        let rate = self.cold.congestion.pacing_rate(&mut self.pools.models);
-        let rate = rate.or_else(|| self.window_rate());
-        self.cold.pacing.set_rate(rate);
-    }
-
-    /// The application allows `most` bytes per second from now on.
-    pub fn limit_rate(mut self, most: Option<u64>) {
-        self.cold.pacing = Pacing::new(most);
-        self.pace();
-    }
-
-    /// The rate of an algorithm that has none of its own.
-    fn window_rate(&self) -> Option<u64> {
-        if !self.pools.pacing {
-            return None;
-        }
-        let micros = self.hot.rtt.srtt_micros().filter(|&micros| micros > 0)?;
-        let window = &self.hot.window;
-        let percent = if window.cwnd < window.ssthresh / 2 {
-            SLOW_START_PERCENT
-        } else {
-            AVOIDANCE_PERCENT
-        };
-        Some(u64::from(window.cwnd) * percent * 10_000 / u64::from(micros))
     }
 
     /// Whether a data segment may leave now. If not, the connection is looked at again when it may.

@@ -38,9 +38,7 @@ impl Loss<'_> {
     fn lose_first(&mut self) {
         let una = self.snd_una;
         let end = (una + self.mss()).min(self.snd_nxt);
-        if let Some((log, sacked)) = self.log_and_scoreboard() {
-            log.lose(Range::new(una, end), sacked);
-        }
+        self.in_flight().lose(Range::new(una, end));
         self.bits.insert(LossFlags::FORCE_RETRANSMIT);
     }
 
@@ -69,7 +67,7 @@ impl Loss<'_> {
         self.end_recovery();
         if lost && self.has(LossFlags::SACK) {
             self.enter_recovery(now);
-        } else if lost && let Some(log) = self.sent_log() {
+        } else if lost && let Some(log) = self.in_flight().sent_log() {
             log.forgive(micros(now));
         }
     }
@@ -89,7 +87,7 @@ impl Loss<'_> {
         self.cold.departed.most = self.flight();
         let undo = self.undo_state(Frto::Off);
         self.reduce_window(now, flight);
-        self.set_undo(undo);
+        self.congestion().set_undo(undo);
         self.stop_early_timer();
         self.forget_tail_probe();
         self.bits
@@ -105,24 +103,16 @@ impl Loss<'_> {
     /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is
     /// (RFC 4821 §7.6.2).
     pub(super) fn recover_probe(&mut self, now: Instant) {
-        let models = &mut self.pools.models;
-        let saved = self.cold.congestion.save(&self.hot.window, models);
+        let saved = self.congestion().save();
         self.enter_recovery(now);
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold.congestion.undo(window, &saved, models);
+        self.congestion().restore(&saved);
         self.cold.prr = Prr::default();
-        self.forget_undo();
+        self.congestion().forget_undo();
     }
 
     /// The answer to congestion, with `flight` bytes outstanding.
     pub(super) fn reduce_window(&mut self, now: Instant, flight: u32) {
-        let mss = self.mss();
-        self.cold.reduced_at = micros(now);
-        self.forget_undo();
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold
-            .congestion
-            .on_congestion_event(window, flight, mss, models);
+        self.congestion().reduce(now, flight);
         self.actions |= LossActions::REDUCED;
     }
 
@@ -134,13 +124,10 @@ impl Loss<'_> {
         let first = !self.has(LossFlags::LOSS);
         let flight = self.flight().min(self.hot.window.cwnd.max(mss));
         let undo = self.undo_state_of_timeout();
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold
-            .congestion
-            .on_rto(window, flight, mss, first, models);
+        self.congestion().on_timeout(flight, first);
         self.actions |= LossActions::REDUCED;
         self.mark_lost(now, self.view().age_of_loss());
-        self.set_undo(undo);
+        self.congestion().set_undo(undo);
         self.actions
     }
 
@@ -155,14 +142,14 @@ impl Loss<'_> {
     /// RFC 6298 §5-5, §5-1; RFC 2018 §5-4; RFC 6675 §5.1-1.
     /// RFC 6582 §3.2-6.
     fn mark_lost(&mut self, now: Instant, age: u32) {
-        self.detect_reneging();
-        if let Some((log, sacked)) = self.log_and_scoreboard() {
+        self.in_flight().detect_reneging();
+        if let Some((log, sacked)) = self.in_flight().log_and_scoreboard() {
             log.lose_older_than(age, micros(now), sacked);
         }
         self.cold.recover = self.snd_nxt;
         self.cold.departed.bytes = 0;
         self.cold.prr = Prr::default();
-        self.forget_undo();
+        self.congestion().forget_undo();
         self.hot.dup_acks = 0;
         self.stop_early_timer();
         self.forget_tail_probe();
@@ -170,15 +157,6 @@ impl Loss<'_> {
         self.bits
             .insert(LossFlags::LOSS | LossFlags::FORCE_RETRANSMIT);
         self.mark_output();
-    }
-
-    /// RFC 2018 §8: a receiver may discard what it SACKed. If it acknowledges up to a SACKed range
-    /// and no further, it has.
-    fn detect_reneging(&mut self) {
-        let first = self.view().scoreboard().and_then(|set| set.first());
-        if first.is_some_and(|range| range.start <= self.snd_una) {
-            self.forget_scoreboard();
-        }
     }
 
     /// A recovery began, or another reduction in the course of it. Until an ACK says more, nothing

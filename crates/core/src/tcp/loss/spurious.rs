@@ -19,29 +19,9 @@ use crate::tcp::ranges::Range;
 use crate::tcp::segment::Segment;
 
 impl Loss<'_> {
-    fn undo(&mut self) -> Option<&mut Undo> {
-        self.pools.undos.at_mut(self.cold.undo.get()?)
-    }
-
-    /// From here on `undo` is what it takes to undo the last reaction.
-    pub(super) fn set_undo(&mut self, undo: Undo) {
-        self.forget_undo();
-        if undo.saved.is_some() {
-            self.cold.undo = self.pools.undos.insert(undo).into();
-        }
-    }
-
-    /// There is nothing to undo any more.
-    pub(super) fn forget_undo(&mut self) {
-        if let Some(index) = self.cold.undo.take() {
-            self.pools.undos.free(index);
-        }
-    }
-
     /// The undo state of this moment. Call it before the window is reduced.
     pub(super) fn undo_state(&mut self, frto: Frto) -> Undo {
-        let models = &mut self.pools.models;
-        let saved = self.cold.congestion.save(&self.hot.window, models);
+        let saved = self.congestion().save();
         let flight = Range::new(self.snd_una, self.snd_nxt);
         Undo::new(saved, flight, frto, self.view().first_sent_at())
     }
@@ -64,7 +44,7 @@ impl Loss<'_> {
     /// A segment was sent again, of so many sequence numbers.
     pub(super) fn on_sent_again(&mut self, now: Instant, len: u32) {
         let stamp = self.tsval(now);
-        if let Some(undo) = self.undo() {
+        if let Some(undo) = self.congestion().undo() {
             undo.on_resent(micros(now), stamp, len);
         }
     }
@@ -94,7 +74,7 @@ impl Loss<'_> {
         if seg.ack <= self.snd_una {
             return false;
         }
-        let Some(stamp) = self.undo().and_then(Undo::take_stamp) else {
+        let Some(stamp) = self.congestion().undo().and_then(Undo::take_stamp) else {
             return false;
         };
         let stamps = seg
@@ -117,7 +97,7 @@ impl Loss<'_> {
             // Step 2a: everything at once says nothing.
             Frto::First if is_duplicate || seg.ack >= recover => self.give_frto_up(),
             Frto::First => {
-                if let Some(undo) = self.undo().filter(|_| advances) {
+                if let Some(undo) = self.congestion().undo().filter(|_| advances) {
                     undo.on_first_ack(micros(now));
                 }
                 false
@@ -140,7 +120,7 @@ impl Loss<'_> {
 
     /// Conventional recovery from here on. Returns false: the time-out is not known to be spurious.
     pub(super) fn give_frto_up(&mut self) -> bool {
-        if let Some(undo) = self.undo() {
+        if let Some(undo) = self.congestion().undo() {
             undo.frto = Frto::Off;
         }
         self.mark_output();
@@ -157,9 +137,8 @@ impl Loss<'_> {
     pub(super) fn on_duplicate_report(&mut self, now: Instant, seg: &Segment<'_>, report: Range) {
         self.cold.reordering.dsack_seen = true;
         let rto = self.view().rto_micros();
-        let is_complete = self
-            .undo()
-            .is_some_and(|undo| undo.take_report(micros(now), report, rto));
+        let undo = self.congestion().undo();
+        let is_complete = undo.is_some_and(|undo| undo.take_report(micros(now), report, rto));
         if is_complete {
             self.take_back(now, seg);
         }
@@ -169,7 +148,7 @@ impl Loss<'_> {
     /// RFC 9438 §4.9.2-1.
     fn take_back(&mut self, now: Instant, seg: &Segment<'_>) {
         let undo = self.view().undo_copy();
-        self.forget_undo();
+        self.congestion().forget_undo();
         let was_timeout = self.has(LossFlags::LOSS);
         self.resume(now);
         let Some(saved) = undo.saved.filter(|_| !seg.has(TcpFlags::ECE)) else {
@@ -177,13 +156,13 @@ impl Loss<'_> {
         };
         self.counters.spurious_losses += 1;
         let in_flight_then = undo.range.len();
-        let (window, models) = (&mut self.hot.window, &mut self.pools.models);
-        self.cold.congestion.undo(window, &saved, models);
+        self.congestion().restore(&saved);
         if was_timeout {
             // The flight may have drained meanwhile: back to pipe_prev in slow start, not in one
             // burst.
             let initial = initial_window(self.pools.initial_window, u32::from(self.hot.mss));
             let left = self.snd_nxt - self.snd_una.max(seg.ack);
+            let window = &mut self.hot.window;
             window.ssthresh = window.ssthresh.max(in_flight_then);
             window.cwnd = window.cwnd.min(left.saturating_add(initial));
             self.learn_from(&undo, now);
@@ -193,7 +172,7 @@ impl Loss<'_> {
     /// What was taken for lost is in flight.
     fn resume(&mut self, now: Instant) {
         if self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
-            if let Some(log) = self.sent_log() {
+            if let Some(log) = self.in_flight().sent_log() {
                 log.forgive(micros(now));
             }
             self.end_recovery();
@@ -217,7 +196,7 @@ impl Loss<'_> {
     /// New data went out.
     #[inline(never)]
     pub(super) fn on_new_data_of_frto(mut self) {
-        if let Some(undo) = self.undo()
+        if let Some(undo) = self.congestion().undo()
             && let Frto::Second(left) = &mut undo.frto
         {
             *left = left.saturating_sub(1);

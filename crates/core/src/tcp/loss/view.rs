@@ -86,7 +86,8 @@ impl<'a> LossView<'a> {
     }
 
     /// Whether the echo of a timestamp is needed where the segment that is being timed is not
-    /// acknowledged: while the RTO is backed off, or if nothing is being timed and nothing is known.
+    /// acknowledged: while the RTO is backed off, or if nothing is being timed and nothing is
+    /// known.
     #[inline(always)]
     pub fn needs_echo(self) -> bool {
         let knows = self.has(LossFlags::TIMING) || self.hot.rtt.is_known();
