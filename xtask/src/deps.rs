@@ -63,6 +63,7 @@ pub fn check(root: &Path) -> Result<()> {
             wrong.push(format!("{name}: not in the table of xtask/src/deps.rs"));
             continue;
         };
+        wrong.extend(homes(package));
         for (dependency, is_ours) in normal_dependencies(package) {
             let allowed = if is_ours {
                 known.inside.contains(&dependency.as_str())
@@ -105,6 +106,32 @@ fn normal_dependencies(package: &Value) -> Vec<(String, bool)> {
         .collect()
 }
 
+/// What a manifest names as the project's place. It has none yet, so that each would be somebody else's.
+fn homes(package: &Value) -> Vec<String> {
+    ["repository", "homepage"]
+        .iter()
+        .filter_map(|key| package[*key].as_str())
+        .map(|home| format!("{}: {home} is not this project's", text(package, "name")))
+        .collect()
+}
+
 fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_names_no_other_project() {
+        let package = serde_json::json!({ "name": "wire", "repository": null, "homepage": null });
+        assert!(homes(&package).is_empty());
+        let package =
+            serde_json::json!({ "name": "wire", "repository": "https://example.org/other" });
+        assert_eq!(
+            homes(&package),
+            ["wire: https://example.org/other is not this project's"]
+        );
+    }
 }
