@@ -2,6 +2,7 @@
 # Installs what the build, the tests and the demonstration need beyond a Rust toolchain.
 # As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install and goes on.
 # WITH_CLANG=1: also what changes the XDP program. WITH_PROGRAMS=1: also the programs that tests/preload runs, whose services stay off.
+# WITH_DENY=1: also cargo-deny, which is compiled.
 set -eu
 
 # program:package
@@ -25,6 +26,11 @@ fi
 python_tests=
 if [ "${WITH_PROGRAMS:-0}" = 1 ] && ! ls /usr/lib/python3.*/test/test_socket.py >/dev/null 2>&1; then
     python_tests=1
+fi
+if [ "${WITH_DENY:-0}" = 1 ] && ! cargo deny --version >/dev/null 2>&1; then
+    # Unoptimised: it runs for seconds.
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug cargo-deny --version 0.20.2 ||
+        echo "cargo-deny cannot be installed; what needs it is skipped" >&2
 fi
 [ -n "$missing$python_tests" ] || exit 0
 

@@ -13,6 +13,7 @@ mod security;
 mod structure;
 mod style;
 mod suites;
+mod supply;
 mod toolchains;
 mod xdp;
 
@@ -32,6 +33,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above
   instructions  a short transaction takes as many on the server as SPECIFICATION says (needs valgrind)
+  supply   dependencies have the licences and sources that deny.toml allows, and no known holes (needs cargo-deny)
   toolchains  the minimum version of Rust and another processor compile everything (needs rustup)
   test     every test suite, summed up as `N passed, N failed`
   compare  two builds of mtcp in turn: medians, their ratio, its bounds [BEFORE AFTER [--runs N] [--seconds S] [--link shm|afxdp]]
@@ -69,6 +71,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
             xdp::check(&root)
         }
         "instructions" => instructions::check(&root),
+        "supply" => supply::check(&root),
         "toolchains" => toolchains::check(&root),
         "test" => suites::run(&root),
         "pgo" => pgo::run(&root),
