@@ -1,11 +1,14 @@
 # mTCP: the commands a person needs. `make help` lists them.
 CARGO  ?= cargo
 CC     ?= cc
+STRIP  ?= strip
 PREFIX ?= /usr/local
 DESTDIR ?=
-# What goes before whatever uses target/release: build, or pgo.
+# What goes before whatever uses the built programs: build, or pgo.
 BUILD   = build
-RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
+# Where they are. Cargo is asked once, and only by targets that want to know. ($(shell) sees no variables of make.)
+ASK     = CARGO="$(CARGO)" $(if $(CARGO_TARGET_DIR),CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)") sh scripts/release.sh
+RELEASE = $(eval RELEASE := $$(shell $(ASK)))$(or $(RELEASE),$(error no release directory))
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .PHONY: help build pgo demo test bench install examples check setup clean
@@ -42,16 +45,18 @@ bench: setup $(BUILD)
 	$(CARGO) bench -p ring --bench ring
 	$(CARGO) bench -p mtcp-core --features testing --bench tables --bench segments
 	$(CARGO) bench -p io --bench shm
-	sh scripts/compare.sh
+	MTCP_BIN="$(RELEASE)/mtcp" sh scripts/compare.sh
 
 install: $(BUILD)
-	sh crates/capi/install.sh "$(PREFIX)" "$(DESTDIR)"
+	MTCP_LIB_DIR="$(RELEASE)" STRIP="$(STRIP)" sh crates/capi/install.sh "$(PREFIX)" "$(DESTDIR)"
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 "$(RELEASE)/mtcp" "$(DESTDIR)$(PREFIX)/bin/mtcp"
 	install -m 755 "$(RELEASE)/libmtcp_preload.so" "$(DESTDIR)$(PREFIX)/lib/libmtcp_preload.so"
+	$(STRIP) "$(DESTDIR)$(PREFIX)/bin/mtcp"
+	$(STRIP) --strip-unneeded "$(DESTDIR)$(PREFIX)/lib/libmtcp_preload.so"
 
 examples: $(BUILD)
-	sh crates/capi/install.sh "$(CURDIR)/build/prefix" ""
+	MTCP_LIB_DIR="$(RELEASE)" STRIP="$(STRIP)" sh crates/capi/install.sh "$(CURDIR)/build/prefix" ""
 	mkdir -p build/examples
 	for program in epserver epwget echo; do \
 		PKG_CONFIG_PATH="$(CURDIR)/build/prefix/lib/pkgconfig" sh -c \

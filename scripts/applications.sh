@@ -10,7 +10,7 @@
 set -euo pipefail
 seconds=${1:-5} pairs=${2:-5}
 export PATH="$PATH:/usr/sbin:/sbin"
-mtcp=${MTCP_BIN:-${CARGO_TARGET_DIR:-target}/release/mtcp}
+mtcp=${MTCP_BIN:-$(sh "$(dirname "$0")/release.sh")/mtcp}
 work=$(mktemp -d)
 server=apps-s-$$ client=apps-c-$$ ours=o$$ peers=p$$ running=
 

@@ -5,7 +5,7 @@
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-mtcp=${MTCP_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/mtcp}
+mtcp=${MTCP_BIN:-$(sh "$root/scripts/release.sh")/mtcp}
 rounds=${ROUNDS:-5}
 seconds=${SECONDS_EACH:-3}
 connections=${CONNECTIONS:-1000}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the built library: install.sh PREFIX [DESTDIR]
 # PREFIX must be absolute; DESTDIR is put before it, for packages. MTCP_LIB_DIR says where cargo left libmtcp_capi.so and
-# libmtcp_capi.a (default: the release directory of the target directory).
+# libmtcp_capi.a (default: where `make build` leaves them). STRIP names another strip.
 set -eu
 
 usage="usage: install.sh PREFIX [DESTDIR]"
@@ -13,7 +13,7 @@ case $prefix in
 esac
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-built=${MTCP_LIB_DIR:-${CARGO_TARGET_DIR:-$root/target}/release}
+built=${MTCP_LIB_DIR:-$(sh "$root/scripts/release.sh")}
 for file in "$built/libmtcp_capi.so" "$built/libmtcp_capi.a"; do
 	[ -f "$file" ] || { echo "install.sh: $file is not there: run make build" >&2; exit 2; }
 done
@@ -27,6 +27,7 @@ install -d "$libdir/pkgconfig" "$includedir"
 
 # Shared.
 install -m 755 "$built/libmtcp_capi.so" "$libdir/libmtcp.so.$full"
+${STRIP:-strip} --strip-unneeded "$libdir/libmtcp.so.$full"
 ln -sf "libmtcp.so.$full" "$libdir/libmtcp.so.$major"
 ln -sf "libmtcp.so.$major" "$libdir/libmtcp.so"
 
@@ -68,6 +69,6 @@ Description: User-level TCP/IP stack
 Version: $version
 Cflags: -I\${includedir}$common
 Libs: -L\${libdir} -lmtcp
-Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+Libs.private: -lgcc_eh -lutil -lrt -lpthread -lm -ldl -lc
 END
 install -m 644 "$work/libmtcp.pc" "$libdir/pkgconfig/libmtcp.pc"

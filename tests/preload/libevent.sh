@@ -4,7 +4,7 @@
 set -euo pipefail
 work=$(realpath "${1:-$(mktemp -d)}")
 root=$(cd "$(dirname "$0")/../.." && pwd)
-mtcp=${MTCP_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/mtcp}
+mtcp=${MTCP_BIN:-$(sh "$root/scripts/release.sh")/mtcp}
 groups="bufferevent/.. et/.. evbuffer/.. finalize/.. http/.. listener/.. main/.. rpc/.. signal/.. thread/.. util/.."
 
 fetch() {

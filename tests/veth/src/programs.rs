@@ -1,6 +1,8 @@
 //! Where the programs are.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 /// The repository.
 pub fn repository() -> PathBuf {
@@ -10,9 +12,14 @@ pub fn repository() -> PathBuf {
 
 /// Where `cargo build --release` puts programs and libraries.
 pub fn release() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| repository().join("target"), PathBuf::from);
-    target.join("release")
+    static RELEASE: OnceLock<PathBuf> = OnceLock::new();
+    let ask = || {
+        let script = repository().join("scripts/release.sh");
+        let output = Command::new("sh").arg(script).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
+    };
+    RELEASE.get_or_init(ask).clone()
 }
 
 /// The program under test.

@@ -78,28 +78,32 @@ fn the_shared_library_has_its_name() {
     assert!(prefix().join("lib/libmtcp.so.1").exists());
 }
 
+/// With libmtcp.a beside the shared libraries of the system, and with nothing shared at all.
 #[test]
 fn programs_link_statically() {
     let lab = Lab::new();
-    let program = lab.dir.path().join("alone");
-    let mut command = Command::new("cc");
-    command
-        .arg("-o")
-        .arg(&program)
-        .arg(root().join("tests/c/alone.c"));
     let is_ours = |flag: &String| flag == "-lmtcp";
     let flags = pkg_config(&["--cflags", "--libs", "--static"]);
     assert!(flags.iter().any(is_ours));
-    command.args(
-        flags
-            .iter()
-            .map(|flag| if is_ours(flag) { "-l:libmtcp.a" } else { flag }),
-    );
-    succeed(&mut command);
-    let needed = succeed(Command::new("readelf").arg("-d").arg(&program)).stdout;
-    assert!(!words(&needed).iter().any(|word| word.contains("libmtcp")));
-    let conf = lab.conf("alone.conf", 2, "");
-    run(lab.command(&program).arg(conf));
+    for (name, all) in [("ours", false), ("all", true)] {
+        let program = lab.dir.path().join(name);
+        let mut command = Command::new("cc");
+        let source = root().join("tests/c/alone.c");
+        command.arg("-o").arg(&program).arg(source);
+        if all {
+            command.arg("-static").args(&flags);
+        } else {
+            let ours = |flag| if is_ours(flag) { "-l:libmtcp.a" } else { flag };
+            command.args(flags.iter().map(ours));
+        }
+        succeed(&mut command);
+        let needed = words(&succeed(Command::new("readelf").arg("-d").arg(&program)).stdout);
+        let has = |what: &str| needed.iter().any(|word| word.contains(what));
+        assert!(!has("libmtcp"), "{needed:?}");
+        assert_eq!(has("NEEDED"), !all, "{needed:?}");
+        let conf = lab.conf("alone.conf", 2, "");
+        run(lab.command(&program).arg(conf));
+    }
 }
 
 /// A program for the original is several files that define the same variables in a header, and has GetNumCPUs or takes ours; with our
