@@ -3,6 +3,12 @@ use proptest::prelude::*;
 use super::*;
 
 const KIB: usize = 1 << 10;
+/// A largest block. Miri takes a thousand times as long.
+const LARGEST: usize = if cfg!(miri) { 32 * KIB } else { 8 << 20 };
+/// Blocks of 2 KiB in it.
+const SMALL: usize = LARGEST / (2 * KIB);
+/// Pools of the random test, KiB.
+const POOLS: usize = if cfg!(miri) { 64 } else { 3000 };
 
 #[test]
 fn classes_are_the_documented_ones() {
@@ -19,9 +25,9 @@ fn classes_are_the_documented_ones() {
 
 #[test]
 fn hands_out_all_of_it_and_no_more() {
-    // 8 MiB + 2 MiB + 2 * 8 KiB + 2 KiB + 512: the last, incomplete block is used too.
-    let bytes = (8 << 20) + (2 << 20) + 18 * KIB + 512;
-    let mut pool = Pool::new(bytes, 8 << 20, PagePolicy::Small).unwrap();
+    // Blocks of 8 and 2 MiB, two of 8 KiB, one of 2 KiB, one of 512: the last, incomplete block is used too.
+    let bytes = LARGEST + LARGEST / 4 + 18 * KIB + 512;
+    let mut pool = Pool::new(bytes, LARGEST as u32, PagePolicy::Small).unwrap();
     let mut blocks = Vec::new();
     while let Some(block) = pool.allocate(1) {
         blocks.push(block);
@@ -57,16 +63,16 @@ fn a_descriptor_says_where_a_block_is_and_how_large() {
 
 #[test]
 fn memory_moves_between_the_classes() {
-    let mut pool = Pool::new(8 << 20, 8 << 20, PagePolicy::Small).unwrap();
+    let mut pool = Pool::new(LARGEST, LARGEST as u32, PagePolicy::Small).unwrap();
     for _ in 0..3 {
-        let small: Vec<_> = (0..4096).map(|_| pool.allocate(2048).unwrap()).collect();
+        let small: Vec<_> = (0..SMALL).map(|_| pool.allocate(2048).unwrap()).collect();
         assert!(pool.allocate(1).is_none());
         small.into_iter().for_each(|block| pool.free(block));
-        let all = pool.allocate(8 << 20).unwrap();
+        let all = pool.allocate(LARGEST as u32).unwrap();
         assert!(pool.allocate(1).is_none());
         pool.free(all);
     }
-    assert_eq!(pool.high_water(), 8 << 20);
+    assert_eq!(pool.high_water(), LARGEST);
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn odd_sizes_and_foreign_blocks_do_no_harm() {
 proptest! {
     /// Blocks never overlap, bytes stay what their owner wrote, accounts are right, and nothing leaks.
     #[test]
-    fn blocks_are_disjoint(kib in 1usize..3000, max_class in 0usize..7,
+    fn blocks_are_disjoint(kib in 1usize..POOLS, max_class in 0usize..7,
                            ops in prop::collection::vec((any::<prop::sample::Index>(), 0u32..23, any::<bool>()), 1..120)) {
         let mut pool = Pool::new(kib * KIB, class_bytes(max_class), PagePolicy::Small).unwrap();
         let mut held: Vec<(Block, u8)> = Vec::new();
