@@ -28,7 +28,7 @@ const fn arrows(
 }
 
 const ARROWS: &[Arrows] = &[
-    arrows("wire", &[], Some(&["bitflags", "zerocopy"])),
+    arrows("wire", &[], Some(&["bitflags", "rand_xoshiro", "zerocopy"])),
     arrows("ring", &[], Some(&["bitflags", "libc", "loom", "rustix"])),
     arrows(
         "mtcp-core",

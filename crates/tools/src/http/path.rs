@@ -1,5 +1,7 @@
 //! From a request target to a relative path that cannot leave its directory.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
 use super::Refusal;
 
 /// Decodes `target` (origin or absolute form, RFC 9112 §3.2) into `path`: percent-decoded, relative, without empty or `.` segments.
@@ -9,8 +11,7 @@ use super::Refusal;
 /// 400 for a target that is not a path, a bad escape, a NUL or a `..` segment however it is written.
 pub(crate) fn decode(target: &[u8], path: &mut Vec<u8>) -> Result<(), Refusal> {
     path.clear();
-    let mut raw = Vec::with_capacity(target.len());
-    percent_decode(origin(target)?, &mut raw)?;
+    let raw = percent_decode(origin(target)?)?;
     if raw.contains(&0) {
         return Err(Refusal(400));
     }
@@ -60,39 +61,31 @@ fn origin(target: &[u8]) -> Result<&[u8], Refusal> {
     }
 }
 
-fn percent_decode(text: &[u8], decoded: &mut Vec<u8>) -> Result<(), Refusal> {
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        if *byte == b'%' {
-            let high = bytes.next().copied().and_then(hex).ok_or(Refusal(400))?;
-            let low = bytes.next().copied().and_then(hex).ok_or(Refusal(400))?;
-            decoded.push(high << 4 | low);
-        } else {
-            decoded.push(*byte);
-        }
+/// Decodes escapes.
+///
+/// # Errors
+/// 400 for a `%` that two hexadecimal digits do not follow: the crate leaves it as it is, which another server may read otherwise.
+fn percent_decode(text: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut escapes = text.split(|byte| *byte == b'%').skip(1);
+    let is_whole = |digits: &[u8; 2]| digits.iter().all(u8::is_ascii_hexdigit);
+    if !escapes.all(|rest| rest.first_chunk().is_some_and(is_whole)) {
+        return Err(Refusal(400));
     }
-    Ok(())
+    Ok(percent_encoding::percent_decode(text).collect())
 }
 
-fn hex(byte: u8) -> Option<u8> {
-    char::from(byte)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
-}
+/// What is escaped in a URL: all but unreserved characters (RFC 3986 §2.3) and slashes.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
 
 /// Percent-encodes `path` for a URL: everything but unreserved characters and slashes.
 pub(crate) fn encode(path: &[u8], url: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in path {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
-            url.push(*byte);
-        } else {
-            url.extend_from_slice(&[
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
-        }
+    for piece in percent_encoding::percent_encode(path, ESCAPED) {
+        url.extend_from_slice(piece.as_bytes());
     }
 }
 

@@ -173,7 +173,7 @@ impl Web {
     ) {
         self.begin(status, keep, http11, now);
         let out = &mut self.outbox.out;
-        push_version(out, version, media::content_type(&self.path));
+        push_version(out, version, &media::content_type(&self.path));
         if status == 206 {
             let part = format!(
                 "bytes {}-{}/{}",
@@ -209,7 +209,7 @@ impl Web {
         read_exactly(file, &mut body, 0).map_err(|_| Refusal(500))?;
         let mut head = Vec::with_capacity(256);
         response::push_status(&mut head, 200);
-        push_version(&mut head, &version, media::content_type(&self.path));
+        push_version(&mut head, &version, &media::content_type(&self.path));
         response::push_length(&mut head, version.length);
         let out = &mut self.outbox.out;
         out.extend_from_slice(&head);
