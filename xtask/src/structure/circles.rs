@@ -12,7 +12,7 @@ use super::modules::Crate;
 const KNOWN: &[(&str, usize)] = &[
     ("io", 11),
     ("mtcp", 14),
-    ("mtcp-core", 51),
+    ("mtcp-core", 44),
     ("preload", 27),
     ("sim", 6),
     ("xtask", 3),

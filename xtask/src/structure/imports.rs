@@ -152,6 +152,9 @@ impl<'ast> Visit<'ast> for Finder {
         visit::visit_macro(self, invocation);
     }
 
+    /// Who may see something is no import either.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
     /// Documentation is no import.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use wire::time::Instant;
 
 use super::growth::{echoed, is_cwnd_limited};
+use super::sample::{AckSample, Window};
 use super::slow_start::SlowStart;
-use super::{AckSample, Window};
 
 /// beta_cubic = 0.7 (RFC 9438 §4.6).
 /// RFC 9438 §4.6-2.

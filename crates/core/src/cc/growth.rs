@@ -1,6 +1,6 @@
 //! What loss-based algorithms have in common: when a window may grow, and by how much it shrinks.
 
-use super::{AckSample, Window};
+use super::sample::{AckSample, Window};
 
 /// A window that the application does not fill says nothing about the network (RFC 7661 §1): it must have been full, or half full in
 /// slow start, where it may double in a round trip. It need not be full now: ACKs come in bursts, and nothing is sent between them.

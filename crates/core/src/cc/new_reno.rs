@@ -1,8 +1,8 @@
 //! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that RFC 6582 adds is `tcp/recovery.rs`.)
 
 use super::growth::{echoed, half, is_cwnd_limited};
+use super::sample::{AckSample, Window};
 use super::slow_start::SlowStart;
-use super::{AckSample, Window};
 
 /// The state of RFC 5681 beyond `cwnd` and `ssthresh`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Slow start with HyStart++ (RFC 9406): it ends when the round-trip time grows, before the queue overflows.
 
-use super::{AckSample, Window};
+use super::sample::{AckSample, Window};
 
 /// RFC 9406 §4.3, µs.
 const MIN_RTT_THRESH: u32 = 4_000;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use super::AckSample;
+use super::sample::AckSample;
 
 /// The ACK of one segment of 1000 bytes of a full window, 10 s after the start.
 pub(crate) fn sample() -> AckSample {

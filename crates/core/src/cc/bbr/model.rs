@@ -2,62 +2,17 @@
 
 use std::time::Duration;
 
-use wire::time::Instant;
+use super::state::{
+    Bbr, GAIN_ONE, LOSS_THRESH, NO_LIMIT, NO_RATE, State, is_inflight_too_high, min_pipe_cwnd,
+    reduced,
+};
+use crate::cc::sample::{Loss, RateSample, Window};
 
-use super::{Bbr, LOSS_THRESH, Loss, NO_LIMIT, NO_RATE, RateSample, State, Window, reduced};
-
-/// ExtraAckedFilterLen is 10 rounds: two slots of five.
-const EXTRA_ACKED_SLOT: u32 = 5;
 /// BBRStartupFullLossCnt.
 const STARTUP_FULL_LOSS_COUNT: u8 = 6;
-/// Rounds without growth after which the pipe is full.
-const FULL_BW_COUNT: u8 = 3;
 /// MinRTTFilterLen and ProbeRTTInterval.
 const MIN_RTT_FILTER_LEN: Duration = Duration::from_secs(10);
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
-
-/// BBR.max_bw_filter: the maximum of this cycle and of the one before.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MaxFilter {
-    cycles: [u64; 2],
-}
-
-impl MaxFilter {
-    pub fn max(&self) -> u64 {
-        self.cycles[0].max(self.cycles[1])
-    }
-
-    fn update(&mut self, rate: u64) {
-        self.cycles[1] = self.cycles[1].max(rate);
-    }
-
-    /// AdvanceMaxBwFilter. A cycle without a sample does not count.
-    pub fn advance(&mut self) {
-        if self.cycles[1] > 0 {
-            self.cycles = [self.cycles[1], 0];
-        }
-    }
-}
-
-/// BBR.extra_acked: what is acknowledged at once beyond what the rate explains.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AckAggregation {
-    start: Instant,
-    delivered: u64,
-    slots: [u32; 2],
-    slot_round: u32,
-}
-
-impl AckAggregation {
-    pub fn restart(&mut self, now: Instant) {
-        self.start = now;
-        self.delivered = 0;
-    }
-
-    pub fn extra_acked(&self) -> u32 {
-        self.slots[0].max(self.slots[1])
-    }
-}
 
 impl Bbr {
     /// BBR.bw.
@@ -155,51 +110,7 @@ impl Bbr {
         self.inflight_shortterm = self.inflight_latest.max(volume);
     }
 
-    pub(super) fn update_ack_aggregation(&mut self, window: &Window, rs: &RateSample) {
-        let bw = self.bw();
-        let filter = &mut self.aggregation;
-        let micros = (rs.now - filter.start).as_micros() as u64;
-        let mut expected = bw.saturating_mul(micros) / 1_000_000;
-        if filter.delivered <= expected {
-            filter.restart(rs.now);
-            expected = 0;
-        }
-        filter.delivered += u64::from(rs.newly_acked);
-        let extra = filter.delivered.saturating_sub(expected);
-        let extra = extra.min(u64::from(window.cwnd)) as u32;
-        let slot = if self.full_bw_reached {
-            EXTRA_ACKED_SLOT
-        } else {
-            1
-        };
-        if self.round_start && self.round_count.wrapping_sub(filter.slot_round) >= slot {
-            filter.slot_round = self.round_count;
-            filter.slots = [filter.slots[1], 0];
-        }
-        filter.slots[1] = filter.slots[1].max(extra);
-    }
-
     // ---- is the pipe full? ----------------------------------------------------------------------------------------------------------
-
-    pub(super) fn reset_full_bw(&mut self) {
-        self.full_bw = 0;
-        self.full_bw_count = 0;
-        self.full_bw_now = false;
-    }
-
-    pub(super) fn check_full_bw_reached(&mut self, rs: &RateSample) {
-        if self.full_bw_now || !self.round_start || rs.at_send.is_app_limited {
-            return;
-        }
-        if rs.delivery_rate >= self.full_bw.saturating_add(self.full_bw / 4) {
-            self.reset_full_bw();
-            self.full_bw = rs.delivery_rate;
-            return;
-        }
-        self.full_bw_count += 1;
-        self.full_bw_now = self.full_bw_count >= FULL_BW_COUNT;
-        self.full_bw_reached |= self.full_bw_now;
-    }
 
     /// CheckStartupHighLoss.
     pub(super) fn check_startup_high_loss(&mut self, rs: &RateSample) {
@@ -209,7 +120,7 @@ impl Bbr {
             1
         };
         let lasting = self.loss_round_start && rs.in_recovery;
-        if self.full_bw_reached
+        if self.full.is_reached
             || !lasting
             || self.loss_events_in_round < events
             || !is_inflight_too_high(&rs.at_send, rs.has_sack)
@@ -217,8 +128,8 @@ impl Bbr {
             return;
         }
         self.undo_state = Some(State::Startup);
-        self.full_bw_reached = true;
-        let bdp = self.bdp(self.max_bw.max(), super::GAIN_ONE);
+        self.full.is_reached = true;
+        let bdp = self.bdp(self.max_bw.max(), GAIN_ONE);
         self.inflight_longterm = bdp.max(self.inflight_latest);
     }
 
@@ -257,7 +168,7 @@ impl Bbr {
         self.is_bw_probe_sample = false;
         if !loss.is_app_limited {
             let least = reduced(u64::from(self.target_inflight(window))) as u32;
-            self.inflight_longterm = loss.in_flight.max(least).max(super::min_pipe_cwnd(mss));
+            self.inflight_longterm = loss.in_flight.max(least).max(min_pipe_cwnd(mss));
         }
         if self.state == State::Up {
             self.undo_state = Some(State::Up);
@@ -267,7 +178,7 @@ impl Bbr {
 
     /// TargetInflight.
     pub(super) fn target_inflight(&self, window: &Window) -> u32 {
-        self.bdp(self.bw(), super::GAIN_ONE).min(window.cwnd)
+        self.bdp(self.bw(), GAIN_ONE).min(window.cwnd)
     }
 
     // ---- round-trip time ------------------------------------------------------------------------------------------------------------
@@ -288,12 +199,6 @@ impl Bbr {
     }
 }
 
-/// IsInflightTooHigh.
-pub(super) fn is_inflight_too_high(loss: &Loss, has_sack: bool) -> bool {
-    let allowed = u64::from(loss.in_flight) * LOSS_THRESH.0 / LOSS_THRESH.1;
-    u64::from(loss.lost) > allowed || (loss.lost > 0 && !has_sack)
-}
-
 /// InflightAtLoss: where in the `size` bytes that were lost together losses became too many.
 fn inflight_at_loss(loss: &Loss, size: u32) -> u32 {
     let before = u64::from(loss.in_flight.saturating_sub(size));
@@ -307,6 +212,7 @@ fn inflight_at_loss(loss: &Loss, size: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::bbr::filter::MaxFilter;
 
     #[test]
     fn two_percent_is_the_limit() {

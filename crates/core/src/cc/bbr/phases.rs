@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::model::is_inflight_too_high;
-use super::{Bbr, GAIN_ONE, NO_LIMIT, RateSample, STARTUP_PACING_GAIN, Window, min_pipe_cwnd};
+use super::state::{AckPhase, Bbr, GAIN_ONE, NO_LIMIT, State, is_inflight_too_high, min_pipe_cwnd};
+use crate::cc::sample::{RateSample, Window};
 
 /// ProbeRTTDuration.
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
@@ -11,55 +11,6 @@ const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 const DRAIN_ROUNDS: u32 = 3;
 /// Rounds after which a Reno flow would have probed, at most.
 const MAX_RENO_ROUNDS: u32 = 63;
-
-/// BBR.state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cc) enum State {
-    Startup,
-    Drain,
-    /// ProbeBW_DOWN and the other phases of ProbeBW.
-    Down,
-    Cruise,
-    Refill,
-    Up,
-    ProbeRtt,
-}
-
-/// BBR.ack_phase: what ACKs say about probing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AckPhase {
-    Init,
-    Refilling,
-    ProbeStarting,
-    ProbeFeedback,
-    ProbeStopping,
-}
-
-impl State {
-    pub fn is_probe_bw(self) -> bool {
-        matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
-    }
-
-    /// In units of 1/256, as the next.
-    pub fn pacing_gain(self) -> u64 {
-        match self {
-            Self::Startup => STARTUP_PACING_GAIN,
-            Self::Drain => GAIN_ONE / 2,
-            // 0.90.
-            Self::Down => 230,
-            Self::Cruise | Self::Refill | Self::ProbeRtt => GAIN_ONE,
-            Self::Up => GAIN_ONE * 5 / 4,
-        }
-    }
-
-    pub fn cwnd_gain(self) -> u64 {
-        match self {
-            Self::Up => GAIN_ONE * 9 / 4,
-            Self::ProbeRtt => GAIN_ONE / 2,
-            _ => GAIN_ONE * 2,
-        }
-    }
-}
 
 impl Bbr {
     /// IsProbingBW.
@@ -72,7 +23,7 @@ impl Bbr {
             return;
         }
         self.check_startup_high_loss(rs);
-        if self.full_bw_reached {
+        if self.full.is_reached {
             self.state = State::Drain;
             self.drain_start_round = self.round_count;
         }
@@ -114,14 +65,13 @@ impl Bbr {
     fn start_probe_bw_up(&mut self, window: &Window, rs: &RateSample) {
         self.ack_phase = AckPhase::ProbeStarting;
         self.start_round();
-        self.reset_full_bw();
-        self.full_bw = rs.delivery_rate;
+        self.full.restart(rs);
         self.state = State::Up;
         self.raise_inflight_longterm_slope(window, rs.mss);
     }
 
     pub(super) fn update_probe_bw_cycle_phase(&mut self, window: &Window, rs: &RateSample) {
-        if !self.full_bw_reached || self.adapt_long_term_model(window, rs) {
+        if !self.full.is_reached || self.adapt_long_term_model(window, rs) {
             return;
         }
         match self.state {
@@ -159,11 +109,10 @@ impl Bbr {
             return true;
         }
         if self.uses_window() && window.cwnd >= self.inflight_longterm {
-            self.reset_full_bw();
-            self.full_bw = rs.delivery_rate;
+            self.full.restart(rs);
             return false;
         }
-        self.full_bw_now
+        self.full.is_now
     }
 
     /// C.is_cwnd_limited.
@@ -180,17 +129,8 @@ impl Bbr {
 
     /// PickProbeWait: 0 or 1 rounds, 2 to 3 s.
     fn pick_probe_wait(&mut self) {
-        self.rounds_since_probe_up = self.random() & 1;
-        self.bw_probe_wait = 2000 + self.random() % 1000;
-    }
-
-    /// A linear congruential step; its upper half.
-    fn random(&mut self) -> u32 {
-        self.seed = self
-            .seed
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
-        self.seed >> 16
+        self.rounds_since_probe_up = self.dice.throw() & 1;
+        self.bw_probe_wait = 2000 + self.dice.throw() % 1000;
     }
 
     pub(super) fn inflight_with_headroom(&self, mss: u32) -> u32 {
@@ -295,7 +235,7 @@ impl Bbr {
 
     fn exit_probe_rtt(&mut self) {
         self.reset_short_term_model();
-        if self.full_bw_reached {
+        if self.full.is_reached {
             self.start_probe_bw_down();
             self.state = State::Cruise;
         } else {
@@ -307,7 +247,7 @@ impl Bbr {
     pub(super) fn return_to_undone_state(&mut self) {
         let undone = self.undo_state.take();
         if undone == Some(State::Startup) && self.state != State::Startup {
-            self.full_bw_reached = false;
+            self.full.is_reached = false;
             if self.state != State::ProbeRtt {
                 self.state = State::Startup;
             }
