@@ -72,6 +72,31 @@ fn timespec(timeout: Duration) -> Timespec {
     }
 }
 
+/// For tests: a thread that does this, from when it waits in ppoll(2) on.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn asleep<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        work()
+    });
+    let thread = told.recv().unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let file = format!("/proc/self/task/{thread}/syscall");
+    loop {
+        let call = std::fs::read_to_string(&file).unwrap();
+        let number = call.split(' ').next().and_then(|word| word.parse().ok());
+        if number == Some(libc::SYS_ppoll) {
+            return sleeper;
+        }
+        assert!(std::time::Instant::now() < deadline, "{call}");
+        std::thread::yield_now();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;

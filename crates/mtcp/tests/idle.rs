@@ -14,6 +14,14 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// How often this thread has slept.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let mut lines = status.lines();
+    let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.unwrap().trim().parse().unwrap()
+}
+
 #[test]
 fn an_idle_wait_sleeps() {
     for mode in [Mode::Inline, Mode::Paired] {
@@ -41,19 +49,20 @@ fn an_idle_wait_sleeps() {
                 Some(Duration::from_millis(20)),
             )
             .unwrap();
-        let (start, before) = (Instant::now(), cpu_time());
-        client
-            .epoll_wait(
-                ep,
-                &mut [EpollEvent::default()],
-                Some(Duration::from_millis(300)),
-            )
-            .unwrap();
-        let used = cpu_time() - before;
-        assert!(start.elapsed() >= Duration::from_millis(300));
+        let (start, before, slept) = (Instant::now(), cpu_time(), sleeps());
+        let told = client.epoll_wait(
+            ep,
+            &mut [EpollEvent::default()],
+            Some(Duration::from_millis(300)),
+        );
+        let (used, passed) = (cpu_time() - before, start.elapsed());
+        assert_eq!(told, Ok(0), "nothing came");
+        assert!(passed >= Duration::from_millis(300));
+        assert!(sleeps() > slept, "{mode:?}: this thread slept");
+        // However long it took on this machine.
         assert!(
-            used < Duration::from_millis(15),
-            "{mode:?}: {used:?} of processor time in 300 ms"
+            used < passed / 20,
+            "{mode:?}: {used:?} of processor time in {passed:?}"
         );
     }
 }

@@ -49,6 +49,23 @@ pub fn wait(child: Child) -> Output {
     }
 }
 
+/// What the kernel says of a process's memory, kB: `VmHWM:` the most that it had.
+pub fn status_kb(process: rustix::process::Pid, what: &str) -> u64 {
+    let file = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = std::fs::read_to_string(file).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    let number = line.unwrap().trim().trim_end_matches(" kB");
+    number.parse().unwrap()
+}
+
+/// Processor time that the first thread of a process has had.
+pub fn processor_time(process: rustix::process::Pid) -> Duration {
+    let file = format!("/proc/{}/schedstat", process.as_raw_nonzero());
+    let text = std::fs::read_to_string(file).unwrap();
+    let nanos = text.split(' ').next().unwrap();
+    Duration::from_nanos(nanos.parse().unwrap())
+}
+
 /// A server that ends with its owner.
 pub struct Server {
     child: Child,
