@@ -14,6 +14,7 @@ pub mod netlink;
 pub mod pcap;
 pub mod poll;
 pub mod port;
+pub mod privileges;
 pub mod shm;
 pub mod sim;
 mod sys;

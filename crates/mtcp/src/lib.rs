@@ -33,6 +33,7 @@ mod turn;
 mod wake;
 mod wall;
 
+pub use ::io::privileges;
 pub use config::{Config, IoSpec, Mode};
 pub use context::Context;
 pub use epoll::{Ctl, EpollEvent, Events, Interest};

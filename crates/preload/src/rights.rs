@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use mtcp::privileges;
+
 /// `__user_cap_header_struct` of linux/capability.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +23,8 @@ pub struct Sets {
 
 /// `_LINUX_CAPABILITY_VERSION_3`: of 64 capabilities.
 const VERSION: u32 = 0x2008_0522;
-/// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
-const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 39;
-/// CAP_IPC_LOCK and CAP_PERFMON, too: more memory than `ulimit -l` says, and the faster program.
-const USEFUL: u64 = NEEDED | 1 << 14 | 1 << 38;
+const NEEDED: u64 = privileges::NEEDED.bits();
+const USEFUL: u64 = privileges::USEFUL.bits();
 
 impl Header {
     /// About this thread.

@@ -6,6 +6,7 @@ use aya::programs::ProgramError;
 use rustix::thread::CapabilitySet;
 
 use crate::netlink::Link;
+use crate::privileges;
 
 use super::config::{AttachMode, XdpConfig, ZeroCopy};
 use super::error::LOAD;
@@ -51,10 +52,9 @@ fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
     }
 }
 
-/// Whether this thread has CAP_PERFMON, or CAP_SYS_ADMIN, which the kernel takes for it. Without, it lets no program compare pointers.
+/// Without this the kernel lets no program compare pointers.
 fn may_measure() -> bool {
-    let enough = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
-    rustix::thread::capabilities(None).is_ok_and(|own| own.effective.intersects(enough))
+    privileges::allows(privileges::own(), CapabilitySet::PERFMON)
 }
 
 /// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::io::poll::{self, PollFd, PollFlags};
+use ::io::privileges;
 use mtcp_core::{Acks, Command};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
@@ -40,12 +41,7 @@ const DYING: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(20);
 
 /// What it takes to open the interface and its queues.
-const PRIVILEGES: CapabilitySet = CapabilitySet::NET_ADMIN
-    .union(CapabilitySet::NET_RAW)
-    .union(CapabilitySet::BPF)
-    .union(CapabilitySet::PERFMON)
-    .union(CapabilitySet::IPC_LOCK)
-    .union(CapabilitySet::SYS_RESOURCE);
+const PRIVILEGES: CapabilitySet = privileges::USEFUL.union(CapabilitySet::SYS_RESOURCE);
 
 /// See the module.
 #[derive(Debug)]

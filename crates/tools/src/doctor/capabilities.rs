@@ -1,44 +1,19 @@
 //! Which capabilities this process has.
 
+use mtcp::privileges::{PRIVILEGES, Privilege, allows, own};
+use rustix::thread::CapabilitySet;
+
 use super::check::Check;
-
-/// `(bit, name, what needs it)` of capabilities(7).
-const NEEDED: [(u32, &str, &str); 3] = [
-    (NET_ADMIN, "CAP_NET_ADMIN", "AF_XDP and TAP"),
-    (13, "CAP_NET_RAW", "AF_XDP"),
-    (39, "CAP_BPF", "AF_XDP"),
-];
-const NET_ADMIN: u32 = 12;
-const IPC_LOCK: u32 = 14;
-const SYS_RESOURCE: u32 = 24;
-const PERFMON: u32 = 38;
-const SYS_ADMIN: u32 = 21;
-const BPF: u32 = 39;
-
-/// The effective set in the text of `/proc/PID/status`.
-fn effective(status: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or_default()
-}
-
-fn own() -> u64 {
-    effective(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
-}
-
-fn has(set: u64, bit: u32) -> bool {
-    set >> bit & 1 == 1 || ([BPF, PERFMON].contains(&bit) && set >> SYS_ADMIN & 1 == 1)
-}
 
 /// Whether this process may configure interfaces.
 pub(crate) fn has_net_admin() -> bool {
-    has(own(), NET_ADMIN)
+    allows(own(), CapabilitySet::NET_ADMIN)
 }
 
 /// Whether the limit on locked memory does not hold for this process, or can be raised by it.
 pub(crate) fn may_lock() -> bool {
-    let set = own();
-    is_initial(&user_namespace()) && (has(set, IPC_LOCK) || has(set, SYS_RESOURCE))
+    let enough = CapabilitySet::IPC_LOCK | CapabilitySet::SYS_RESOURCE;
+    is_initial(&user_namespace()) && own().intersects(enough)
 }
 
 fn user_namespace() -> String {
@@ -61,7 +36,7 @@ pub(crate) fn programs() -> Vec<Check> {
             "start it outside, as a service with AmbientCapabilities or by setpriv; or shm:PATH",
         ));
     }
-    checks.push(if has(own(), PERFMON) {
+    checks.push(if allows(own(), CapabilitySet::PERFMON) {
         Check::ok("CAP_PERFMON", "yes: veth pairs of one queue go through traffic control")
     } else {
         Check::warn(
@@ -75,18 +50,21 @@ pub(crate) fn programs() -> Vec<Check> {
 
 /// The capabilities of which `uses` names a use (`None`: all).
 pub(crate) fn check(uses: Option<&str>) -> Check {
-    let set = own();
-    let needed = NEEDED
-        .iter()
-        .filter(|(_, _, use_of)| uses.is_none_or(|wanted| use_of.contains(wanted)));
-    let (present, missing): (Vec<_>, Vec<_>) = needed.partition(|(bit, ..)| has(set, *bit));
+    let own = own();
+    let is_needed = |one: &&Privilege| match uses {
+        Some(wanted) => one.links.contains(wanted),
+        None => !one.links.is_empty(),
+    };
+    let needed = PRIVILEGES.iter().filter(is_needed);
+    let (present, missing): (Vec<&Privilege>, Vec<&Privilege>) =
+        needed.partition(|one| allows(own, one.set));
     if missing.is_empty() {
-        let names: Vec<&str> = present.iter().map(|(_, name, _)| *name).collect();
+        let names: Vec<&str> = present.iter().map(|one| one.name).collect();
         return Check::ok("capabilities", names.join(", "));
     }
     let names: Vec<String> = missing
         .iter()
-        .map(|(_, name, use_of)| format!("no {name} ({use_of})"))
+        .map(|one| format!("no {} ({})", one.name, one.links))
         .collect();
     Check::fail(
         "capabilities",
@@ -100,14 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_effective_set_is_read() {
-        assert_eq!(
-            effective("Name:\tx\nCapInh:\t0\nCapEff:\t000001ffffffffff\n"),
-            0x1ff_ffff_ffff
-        );
-        assert_eq!(effective("nonsense"), 0);
+    fn the_first_user_namespace_has_all_users() {
         assert!(is_initial("         0          0 4294967295\n"));
         assert!(!is_initial("         0       1000          1\n"));
-        assert!(has(1 << SYS_ADMIN, BPF) && !has(1 << SYS_ADMIN, NET_ADMIN));
     }
 }

@@ -1,18 +1,10 @@
 //! Capabilities that `mtcp` has by its file, which the program is to have too.
 
+use mtcp::privileges;
 use rustix::process::geteuid;
 use rustix::thread::{
     CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
 };
-
-/// What opening a link takes, and what it is better with.
-const PASSED: [CapabilitySet; 5] = [
-    CapabilitySet::NET_ADMIN,
-    CapabilitySet::NET_RAW,
-    CapabilitySet::BPF,
-    CapabilitySet::IPC_LOCK,
-    CapabilitySet::PERFMON,
-];
 
 /// Makes those that this process is permitted ambient: who is not root loses all others by exec(2). What this process may not pass on, opening
 /// the link says.
@@ -23,8 +15,8 @@ pub(super) fn pass_on() {
     let Ok(mut sets) = capabilities(None) else {
         return;
     };
-    let passed = PASSED
-        .into_iter()
+    let passed = privileges::USEFUL
+        .iter()
         .filter(|one| sets.permitted.contains(*one));
     let passed: Vec<CapabilitySet> = passed.collect();
     sets.inheritable |= passed.iter().copied().collect();
