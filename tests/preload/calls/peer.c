@@ -275,6 +275,13 @@ int run_peer(const char *control, const char *address, const char *others)
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	if (bind(fd, (struct sockaddr *)&name, sizeof name) == -1 || listen(fd, 4) == -1)
 		fail("bind: %m");
+	/* A host that answers from now on, where that is a stack: one that waits has begun. */
+	struct pollfd begun = {.events = POLLIN};
+	if (listen_at(1999) < 0)
+		fail("listen: %m");
+	begun.fd = listening;
+	poll(&begun, 1, 0);
+	drop(&listening);
 	printf("ready\n");
 	fflush(stdout);
 	for (;;)

@@ -8,6 +8,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
+pub mod calls;
 pub mod nginx;
 pub mod resp;
 pub mod site;

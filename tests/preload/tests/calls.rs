@@ -7,27 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use applications::site::{WITHIN, spell, succeed};
-use applications::{Family, Process, Site, process};
+use applications::site::{WITHIN, spell};
+use applications::{Family, Process, Site, calls, process};
 use interop::process::PROMPT;
-use interop::programs;
 
-/// The program, compiled once. Checked variants of calls (`_FORTIFY_SOURCE`) are calls too.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("calls");
-        let sources = programs::repository().join("tests/preload/calls");
-        let mut cc = Command::new("sh");
-        cc.args([
-            "-ec",
-            "cc -O2 -D_FORTIFY_SOURCE=2 -Wall -Wextra -Werror -pthread -o \"$1\" \"$2\"/*.c",
-            "sh",
-        ]);
-        cc.arg(&program).arg(sources);
-        succeed(cc);
-        program
-    })
+    PROGRAM.get_or_init(|| calls::compile(env!("CARGO_TARGET_TMPDIR")))
 }
 
 /// What a group prints, run at this address of ours.
@@ -51,15 +37,7 @@ fn run(
         group.to_owned(),
     ]);
     command.args(skipped);
-    let finished = process::finish(command, WITHIN);
-    let mut lines: Vec<_> = finished.stdout.lines().map(str::to_owned).collect();
-    if !finished.status.success() {
-        lines.push(format!(
-            "ended with {}: {}",
-            finished.status, finished.stderr
-        ));
-    }
-    lines
+    calls::lines(&process::finish(command, WITHIN))
 }
 
 /// `different`: cases that docs/applications.md lists as not the same.
@@ -71,23 +49,12 @@ fn compare(group: &str, different: &[&str]) {
     for family in Family::BOTH {
         let plain = site.lab().ours().command(program());
         let kernel = run(&site, (group, different), family, family.kernel(), plain);
-        let end = kernel.last().map(String::as_str);
-        assert_eq!(end, Some("done"), "{kernel:#?}");
         let ours = site.ours(&spell(program()));
         let ours = run(&site, (group, different), family, family.ours(), ours);
-        differences.extend(difference(&kernel, &ours).map(|text| format!("{family:?}: {text}")));
+        differences
+            .extend(calls::differences(&kernel, &ours).map(|text| format!("{family:?}: {text}")));
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-}
-
-/// Lines that are not the same, each beside its counterpart.
-fn difference<'a>(kernel: &'a [String], ours: &'a [String]) -> impl Iterator<Item = String> + 'a {
-    let longest = kernel.len().max(ours.len());
-    let line = |lines: &'a [String], at: usize| lines.get(at).map_or("nothing", String::as_str);
-    (0..longest)
-        .map(move |at| (line(kernel, at), line(ours, at)))
-        .filter(|(kernel, ours)| kernel != ours)
-        .map(|(kernel, ours)| format!("kernel: {kernel}\n      ours: {ours}"))
 }
 
 macro_rules! groups {
