@@ -71,7 +71,8 @@ impl Conn<'_> {
     #[inline(never)]
     fn look_before(&mut self) -> Option<Before> {
         let unsent = self.stream_end() > self.hot.snd_nxt;
-        self.loss().begin_rate_sample(unsent)
+        let has_more = unsent || self.loss_view().has_lost();
+        self.loss().sampler().begin(has_more)
     }
 
     /// An ACK has been processed: what it says about the path.
@@ -84,7 +85,8 @@ impl Conn<'_> {
 
     #[inline(never)]
     fn tell_rate(&mut self, now: Instant, before: Before) {
-        self.loss().finish_rate_sample(now, before);
+        let rtt = self.loss_view().rtt_of_newest(now);
+        self.loss().sampler().finish(now, before, rtt);
     }
 
     /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT. On a young connection the window reaches back beyond the

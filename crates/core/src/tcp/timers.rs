@@ -81,7 +81,7 @@ impl Conn<'_> {
             self.on_rtx_timer(now);
         }
         if let Some(before) = in_flight {
-            self.loss().note_flight_lost(before);
+            self.loss().sampler().note_flight_lost(before);
         }
         if self.has(Flags::ACK_DELAYED) && near(now, self.hot.ack_at) <= now {
             self.clear(Flags::ACK_DELAYED);

@@ -66,7 +66,8 @@ impl Loss<'_> {
         let una = self.snd_una;
         let sacked = self.view().scoreboard();
         let sacked = sacked.map_or(0, |set| set.covered(una, seg.ack));
-        self.note_delivered(now, (seg.ack - una).saturating_sub(sacked));
+        self.congestion()
+            .note_delivered(now, (seg.ack - una).saturating_sub(sacked));
         if self.has(LossFlags::SENT_LOG) {
             self.advance_log(now, seg);
         } else {
@@ -255,7 +256,7 @@ impl Loss<'_> {
         let Some(bytes) = self.in_flight().insert(block, most) else {
             return false;
         };
-        self.note_delivered(now, bytes);
+        self.congestion().note_delivered(now, bytes);
         true
     }
 
@@ -326,7 +327,13 @@ impl Loss<'_> {
     ) -> LossActions {
         let found_lost = self.detect_losses(now, path_probe);
         let delivered = self.view().delivered() - report.delivered;
-        self.apply_prr(report.began, delivered, advances && !found_lost);
+        if self.has(LossFlags::RECOVERY) {
+            let (began, safe) = (report.began, advances && !found_lost);
+            let pipe = self.view().pipe();
+            if self.congestion().apply_prr(began, delivered, pipe, safe) {
+                self.mark_output();
+            }
+        }
         self.actions
     }
 }

@@ -8,6 +8,7 @@ use wire::time::Instant;
 use crate::cc::{self, RateSample, Saved, initial_window};
 use crate::config::CongestionControl;
 use crate::tcp::loss::pacing::Pacing;
+use crate::tcp::loss::prr::{Delivery, Prr};
 use crate::tcp::loss::rates::{NONE, Rates};
 use crate::tcp::loss::sent::micros;
 use crate::tcp::loss::state::{Cold, Hot, Pools};
@@ -27,16 +28,16 @@ pub(crate) struct Congestion<'a> {
 }
 
 impl<'a> Congestion<'a> {
-    pub(super) fn rates(self) -> Option<&'a mut Rates> {
-        self.pools.rates.at_mut(self.cold.rate.log.get()?)
-    }
-
     pub(super) fn undo(self) -> Option<&'a mut Undo> {
         self.pools.undos.at_mut(self.cold.undo.get()?)
     }
 }
 
 impl Congestion<'_> {
+    pub(super) fn rates(&mut self) -> Option<&mut Rates> {
+        self.pools.rates.at_mut(self.cold.rate.log.get()?)
+    }
+
     /// Begins to keep rates, if the algorithm wants them.
     #[inline]
     fn start_rates(&mut self) {
@@ -106,6 +107,15 @@ impl Congestion<'_> {
             self.pools.rates.free(index);
         }
         self.cold.congestion.forget(&mut self.pools.models);
+    }
+
+    /// Bytes are acknowledged for the first time.
+    #[inline]
+    pub(super) fn note_delivered(mut self, now: Instant, bytes: u32) {
+        if let Some(rates) = self.rates() {
+            rates.delivered += u64::from(bytes);
+            rates.delivered_at = micros(now);
+        }
     }
 
     /// Data is sent after nothing had been in flight.
@@ -185,6 +195,54 @@ impl Congestion<'_> {
     #[inline(always)]
     pub(super) fn on_ack(&mut self, sample: &cc::AckSample) {
         self.cold.congestion.on_ack(&mut self.hot.window, sample);
+    }
+
+    /// An ACK of a recovery delivered so many bytes, with `inflight` bytes still thought to be in
+    /// the network. If it `began` the recovery, they were outstanding before it. Whether more may
+    /// be sent now.
+    pub(super) fn apply_prr(
+        &mut self,
+        began: bool,
+        delivered: u32,
+        inflight: u32,
+        safe: bool,
+    ) -> bool {
+        let prr = &mut self.cold.prr;
+        if !prr.is_active() || delivered == 0 {
+            return false;
+        }
+        if began {
+            prr.recover_fs = prr.recover_fs.saturating_add(delivered);
+        }
+        let ack = Delivery {
+            delivered,
+            inflight,
+            ssthresh: self.hot.window.ssthresh,
+            mss: u32::from(self.hot.mss),
+            safe,
+        };
+        let sndcnt = prr.on_ack(&ack);
+        self.hot.window.cwnd = inflight.saturating_add(sndcnt).max(ack.mss);
+        true
+    }
+
+    /// More was found to be lost in a recovery without an ACK: what may be sent stays the same,
+    /// whatever is in flight now.
+    pub(super) fn keep_sndcnt(&mut self, pipe_before: u32, pipe: u32) {
+        if self.cold.prr.is_active() {
+            let sndcnt = self.hot.window.cwnd.saturating_sub(pipe_before);
+            let mss = u32::from(self.hot.mss);
+            self.hot.window.cwnd = pipe.saturating_add(sndcnt).max(mss);
+        }
+    }
+
+    /// The recovery is over: "cwnd = ssthresh".
+    /// RFC 9937 §6.4-1.
+    pub(super) fn end_prr(&mut self) {
+        if self.cold.prr.is_active() {
+            self.hot.window.cwnd = self.hot.window.ssthresh;
+            self.cold.prr = Prr::default();
+        }
     }
 
     /// Sets the rate: that of the algorithm, or one that spreads its window, and no more than the

@@ -166,7 +166,10 @@ impl Loss<'_> {
         }
         self.bits.remove(LossFlags::FORCE_RETRANSMIT);
         if self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
-            self.on_sent_again(now, range.len());
+            let stamp = self.tsval(now);
+            if let Some(undo) = self.congestion().undo() {
+                undo.on_resent(micros(now), stamp, range.len());
+            }
         }
         self.in_flight().log_again(micros(now), range);
         self.snd_nxt = self.snd_nxt.max(range.end);

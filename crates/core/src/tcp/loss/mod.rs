@@ -31,6 +31,7 @@ mod rates;
 mod recovery;
 mod reordering;
 mod rtt;
+mod sampler;
 mod scoreboard;
 mod sent;
 mod spurious;

@@ -110,7 +110,10 @@ impl Loss<'_> {
             self.counters.lost_retransmissions += 1;
             self.give_frto_up();
         }
-        self.keep_sndcnt(pipe_before);
+        if self.has(LossFlags::RECOVERY) {
+            let pipe = self.view().pipe();
+            self.congestion().keep_sndcnt(pipe_before, pipe);
+        }
         if !self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
             if path_probe.is_some_and(|probe| self.view().is_only_lost(probe)) {
                 self.recover_probe(now);

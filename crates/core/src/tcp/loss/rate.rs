@@ -3,11 +3,10 @@
 
 use wire::time::Instant;
 
-use crate::cc::{self, AckSample, RateSample};
+use crate::cc::AckSample;
 use crate::tcp::flags::LossFlags;
 use crate::tcp::loss::part::{Loss, LossActions};
-use crate::tcp::loss::rates::Before;
-use crate::tcp::loss::sent::micros;
+use crate::tcp::loss::sampler::Sampler;
 
 /// What an ACK of new data says to congestion control, besides what the loss part knows.
 #[derive(Clone, Copy, Debug)]
@@ -23,26 +22,6 @@ pub(crate) struct Acked {
 }
 
 impl Loss<'_> {
-    /// An ACK is about to be processed, and the algorithm models the path. `unsent`: there is data
-    /// that was never sent.
-    pub fn begin_rate_sample(mut self, unsent: bool) -> Option<Before> {
-        self.check_application_limited(unsent);
-        let in_flight = self.view().in_network();
-        self.congestion().rates().map(|rates| Before {
-            delivered: rates.delivered,
-            in_flight,
-        })
-    }
-
-    /// Bytes are acknowledged for the first time.
-    #[inline]
-    pub(super) fn note_delivered(&mut self, now: Instant, bytes: u32) {
-        if let Some(rates) = self.congestion().rates() {
-            rates.delivered += u64::from(bytes);
-            rates.delivered_at = micros(now);
-        }
-    }
-
     /// OnPacketSent (§4.1.2.2). `was_idle`: nothing was in flight.
     #[inline(always)]
     pub(super) fn note_sent(&mut self, now: Instant, was_idle: bool) {
@@ -53,88 +32,17 @@ impl Loss<'_> {
 
     #[inline(never)]
     fn keep_rate(mut self, now: Instant, was_idle: bool) {
-        if was_idle {
-            self.restart_model(now);
-        }
-        let in_flight = self.view().in_network();
-        let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;
-        if let Some(rates) = self.congestion().rates() {
-            rates.push(micros(now), in_flight, quantum);
-        }
+        self.sampler().on_sent(now, was_idle);
     }
 
-    /// Data after a silence: the application had none, unless the peer had no room.
-    fn restart_model(&mut self, now: Instant) {
-        if !self.has(LossFlags::PERSIST) {
-            self.mark_application_limited();
+    /// Rate samples, for a connection that has a log of rates.
+    pub fn sampler(&mut self) -> Sampler<'_> {
+        let (pipe, flags) = (self.view().pipe(), LossFlags::of(self.bits.word()));
+        Sampler {
+            congestion: self.congestion(),
+            flags,
+            pipe,
         }
-        if let Some(rates) = self.congestion().rates() {
-            rates.restart(micros(now));
-        }
-        self.congestion().restart_model(now);
-    }
-
-    /// CheckIfApplicationLimited (§4.1.2.4).
-    fn check_application_limited(&mut self, unsent: bool) {
-        let view = self.view();
-        let has_more = unsent || view.has_lost();
-        if !has_more && view.pipe() < self.hot.window.cwnd {
-            self.mark_application_limited();
-        }
-    }
-
-    fn mark_application_limited(&mut self) {
-        let in_flight = self.view().in_network();
-        if let Some(rates) = self.congestion().rates() {
-            rates.mark_application_limited(in_flight);
-        }
-    }
-
-    /// What was in flight before a timer expired, and is no more, counts as lost.
-    pub fn note_flight_lost(mut self, before: u32) {
-        let after = self.view().modelled_flight();
-        if let (Some(after), Some(rates)) = (after, self.congestion().rates()) {
-            rates.lost += u64::from(before.saturating_sub(after));
-        }
-    }
-
-    /// An ACK has been processed: what it says about the path.
-    pub fn finish_rate_sample(mut self, now: Instant, before: Before) {
-        let Some(sample) = self.rate_sample(now, before) else {
-            return;
-        };
-        if self.congestion().on_rate(&sample) {
-            self.mark_application_limited();
-        }
-        self.congestion().pace();
-    }
-
-    fn rate_sample(&mut self, now: Instant, before: Before) -> Option<RateSample> {
-        let (mss, min_rtt) = (self.mss(), self.cold.min_rtt.micros());
-        let mut sample = RateSample {
-            now,
-            mss,
-            srtt: self.hot.rtt.srtt().as_micros() as u32,
-            rtt: self.view().rtt_of_newest(now),
-            total_delivered: 0,
-            total_lost: 0,
-            newly_acked: 0,
-            in_flight: self.view().in_network(),
-            is_cwnd_limited: before.in_flight.saturating_add(mss) > self.hot.window.cwnd,
-            in_recovery: self.has(LossFlags::RECOVERY | LossFlags::LOSS),
-            has_sack: self.has(LossFlags::SACK),
-            delivery_rate: 0,
-            send_elapsed: 0,
-            interval: 0,
-            delivered: 0,
-            prior_delivered: 0,
-            at_send: cc::Loss::default(),
-            of_lost: cc::Loss::default(),
-        };
-        let newest = self.cold.rate.newest;
-        let rates = self.congestion().rates()?;
-        rates.on_ack(micros(now), before, newest, min_rtt, &mut sample);
-        Some(sample)
     }
 
     /// An ACK acknowledged new data outside of fast recovery.

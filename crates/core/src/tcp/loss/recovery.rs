@@ -12,7 +12,7 @@ use wire::time::Instant;
 
 use crate::tcp::flags::LossFlags;
 use crate::tcp::loss::part::{Loss, LossActions};
-use crate::tcp::loss::prr::{Delivery, Prr};
+use crate::tcp::loss::prr::Prr;
 use crate::tcp::loss::sent::micros;
 use crate::tcp::loss::tail::Probe;
 use crate::tcp::loss::undo::Frto;
@@ -50,7 +50,7 @@ impl Loss<'_> {
         if self.has(LossFlags::SACK) {
             // RFC 8985 §6.2-5.
             self.cold.reordering.relax();
-            self.end_prr();
+            self.congestion().end_prr();
         } else {
             let flight = self.flight();
             let window = &mut self.hot.window;
@@ -170,47 +170,6 @@ impl Loss<'_> {
         let outstanding = self.snd_nxt - self.view().delivered();
         self.cold.prr = Prr::new(outstanding.max(1));
         self.hot.window.cwnd = self.view().pipe().max(self.mss());
-    }
-
-    /// An ACK was processed that delivered so many bytes. If it `began` the recovery, they were
-    /// outstanding before it.
-    pub(super) fn apply_prr(&mut self, began: bool, delivered: u32, safe: bool) {
-        if !self.has(LossFlags::RECOVERY) || !self.cold.prr.is_active() || delivered == 0 {
-            return;
-        }
-        if began {
-            self.cold.prr.recover_fs = self.cold.prr.recover_fs.saturating_add(delivered);
-        }
-        let inflight = self.view().pipe();
-        let ack = Delivery {
-            delivered,
-            inflight,
-            ssthresh: self.hot.window.ssthresh,
-            mss: self.mss(),
-            safe,
-        };
-        let sndcnt = self.cold.prr.on_ack(&ack);
-        self.hot.window.cwnd = inflight.saturating_add(sndcnt).max(ack.mss);
-        self.mark_output();
-    }
-
-    /// More was found to be lost without an ACK: what may be sent stays the same, whatever the
-    /// flight is now.
-    pub(super) fn keep_sndcnt(&mut self, pipe_before: u32) {
-        if self.has(LossFlags::RECOVERY) && self.cold.prr.is_active() {
-            let sndcnt = self.hot.window.cwnd.saturating_sub(pipe_before);
-            let pipe = self.view().pipe();
-            self.hot.window.cwnd = pipe.saturating_add(sndcnt).max(self.mss());
-        }
-    }
-
-    /// The recovery is over: "cwnd = ssthresh".
-    /// RFC 9937 §6.4-1.
-    fn end_prr(&mut self) {
-        if self.cold.prr.is_active() {
-            self.hot.window.cwnd = self.hot.window.ssthresh;
-            self.cold.prr = Prr::default();
-        }
     }
 
     /// A segment with `len` bytes of payload was sent: it counts in a fast recovery.

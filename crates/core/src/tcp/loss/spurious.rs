@@ -41,14 +41,6 @@ impl Loss<'_> {
         }
     }
 
-    /// A segment was sent again, of so many sequence numbers.
-    pub(super) fn on_sent_again(&mut self, now: Instant, len: u32) {
-        let stamp = self.tsval(now);
-        if let Some(undo) = self.congestion().undo() {
-            undo.on_resent(micros(now), stamp, len);
-        }
-    }
-
     /// An acceptable ACK, before it is processed: does it show that the reaction was spurious?
     /// `news`: it SACKs something new; `duplicate`: the range that it reports to have arrived
     /// twice.
