@@ -21,7 +21,9 @@ pub fn check(root: &Path) -> Result<()> {
             Ok(())
         }
         Some(SKIPPED) => {
-            println!("xdp: skipped (see above)");
+            println!(
+                "xdp: sources and objects belong together; compiling them again was skipped (see above)"
+            );
             Ok(())
         }
         _ => {

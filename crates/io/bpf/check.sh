@@ -1,7 +1,8 @@
 #!/bin/sh
-# Compiles the programs and compares each and its maps with the committed object.
-# Exit: 0 the same, 1 different or does not compile, 77 cannot tell here (says why).
-# `check.sh --update` writes the objects instead.
+# Compares the programs with the committed objects: sources and objects are those that were written down together when the
+# objects were made (`sums`), which needs no compiler; and, where clang is the one that made them, each is compiled again.
+# Exit: 0 the same, 1 different or does not compile, 77 the sums are right and the rest cannot be told here (says why).
+# `check.sh --update` writes the objects, and the sums, instead.
 set -eu
 
 # Another compiler orders instructions differently: only this one can tell.
@@ -17,6 +18,12 @@ tool() {
 }
 
 cd "$(dirname "$0")"
+if [ "${1:-}" != --update ]; then
+    sha256sum --check --quiet sums || {
+        echo "check.sh: an object or its source was changed without the other; run crates/io/bpf/check.sh --update" >&2
+        exit 1
+    }
+fi
 clang=$(tool clang)
 objcopy=$(tool llvm-objcopy)
 strip=$(tool llvm-strip)
@@ -69,3 +76,8 @@ for program in steer:xdp,xdp.frags:v2 volley:classifier:v2 letters:classifier:v3
         done
     fi
 done
+
+if [ "${1:-}" = --update ]; then
+    sha256sum -- *.bpf.c *.h *.bpf.o >sums
+    echo "check.sh: wrote sums"
+fi
