@@ -7,8 +7,9 @@ use std::net::IpAddr;
 
 use crate::ip::Protocol;
 
-/// Bytes per step of the wide loop.
-const STEP: usize = 64;
+mod wide;
+
+use wide::STEP;
 
 /// Folds the carries of a wide sum of 16-bit words back into 16 bits.
 pub const fn fold(sum: u64) -> u16 {
@@ -25,24 +26,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
         return u16::from_be(fold(sum_short(bytes)));
     }
     let (steps, rest) = bytes.as_chunks::<STEP>();
-    u16::from_be(fold(sum_steps(steps) + sum_short(rest)))
-}
-
-/// The native-endian sum of whole steps: eight independent lanes, which the compiler puts into vector registers. A lane
-/// overflows after 2^31 steps, which no slice of packets reaches.
-fn sum_steps(steps: &[[u8; STEP]]) -> u64 {
-    let mut lanes = [0u64; 8];
-    for step in steps {
-        let (words, _) = step.as_chunks::<4>();
-        let (first, second) = words.split_at(8);
-        for (lane, (a, b)) in lanes.iter_mut().zip(first.iter().zip(second)) {
-            *lane += u64::from(u32::from_ne_bytes(*a)) + u64::from(u32::from_ne_bytes(*b));
-        }
-    }
-    lanes
-        .iter()
-        .map(|lane| (lane >> 32) + (lane & 0xffff_ffff))
-        .sum()
+    u16::from_be(fold(wide::sum(steps) + sum_short(rest)))
 }
 
 /// The sum of a header of exactly 20 bytes: an IPv4 header without options, which every packet has.
