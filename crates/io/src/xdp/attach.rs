@@ -10,8 +10,8 @@ use crate::privileges;
 
 use super::config::{AttachMode, XdpConfig, ZeroCopy};
 use super::error::LOAD;
-use super::prepared::raise_memlock;
 use super::program::{Program, STEER, STEER_PARTS};
+use super::resources::raise_memlock;
 
 /// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
 fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {

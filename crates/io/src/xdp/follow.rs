@@ -12,9 +12,9 @@ use crate::netlink::{Link, ethtool};
 
 use super::config::{Frames, ZeroCopy};
 use super::error::{BIND, REGISTER, explain};
-use super::prepared::register;
 use super::program::Program;
 use super::queue::{Extras, Queue};
+use super::resources::register;
 
 /// How often the interface is asked, as no event tells.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,13 +1,10 @@
-//! Opening an interface: program, sockets, ports.
+//! An interface that is open: ports, and what it is like.
 
-use std::io;
 use std::net::IpAddr;
 
 use crate::netlink::Link;
 
-use super::config::XdpConfig;
 use super::port::XdpPort;
-use super::prepared::XdpPrepared;
 use super::program::Mode;
 
 /// An interface with our steering program on it and a socket on each of its queues.
@@ -21,15 +18,6 @@ pub struct XdpInterface {
 }
 
 impl XdpInterface {
-    /// Attaches the program and binds all receive queues.
-    ///
-    /// # Errors
-    /// Each says what failed, on which interface, and what to do: no such interface, it is down, it has an XDP program already,
-    /// its MTU is too large for its driver, more ports than queues, missing capabilities, too little memory.
-    pub fn open(config: &XdpConfig) -> io::Result<Self> {
-        XdpPrepared::new(config)?.open()
-    }
-
     /// The ports: as many as were asked for, or one per queue. Port `i` of `n` serves the queues `i`, `i + n`, …
     pub fn ports(self) -> Vec<XdpPort> {
         self.ports

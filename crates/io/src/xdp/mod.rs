@@ -33,6 +33,7 @@ mod prepared;
 mod probe;
 mod program;
 mod queue;
+mod resources;
 mod retake;
 mod rings;
 mod socket;

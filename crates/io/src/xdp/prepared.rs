@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use aya::util::KernelVersion;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::time::Instant;
 
 use crate::Port as _;
@@ -18,20 +17,18 @@ use crate::shm::Exchange;
 
 use super::adopt::{Adopter, Shares};
 use super::attach::attach;
-use super::bundles::Bundles;
 use super::config::{ChecksumPolicy, Frames, Shape, XdpConfig, shape};
 use super::error::{ATTACH, BIND, LISTEN, MAP, QUEUES, REGISTER, SOCKET, errno, explain};
 use super::follow::Follower;
 use super::interface::XdpInterface;
-use super::lanes::Lanes;
 use super::overhear::Overheard;
 use super::port::{Trust, XdpPort};
 use super::probe::Probe;
 use super::program::{Attachment, Mode, Program};
 use super::queue::{Extras, Queue};
+use super::resources::{Made, bundles, overhear, register, volley};
 use super::retake::Retaker;
 use super::socket::XskSocket;
-use super::volley::Volley;
 
 /// An interface with the steering program on it and none of its queues open. The program stays attached while this or any port of it
 /// lives, in any process.
@@ -52,6 +49,17 @@ pub struct XdpPrepared {
     exchange: Option<Arc<Exchange>>,
     /// What listens beside them, where it can be had.
     overheard: Option<Overheard>,
+}
+
+impl XdpInterface {
+    /// Attaches the program and binds all receive queues.
+    ///
+    /// # Errors
+    /// Each says what failed, on which interface, and what to do: no such interface, it is down, it has an XDP program already,
+    /// its MTU is too large for its driver, more ports than queues, missing capabilities, too little memory.
+    pub fn open(config: &XdpConfig) -> io::Result<Self> {
+        XdpPrepared::new(config)?.open()
+    }
 }
 
 impl XdpPrepared {
@@ -255,47 +263,6 @@ impl XdpPrepared {
             conflicts: self.conflicts.clone(),
         })
     }
-}
-
-/// A socket with its frames.
-pub(super) type Made = (XskSocket, Lanes);
-
-/// What listens beside the stack. Without it, neighbours that move are found when they stop answering.
-pub(super) fn overhear(link: &Link, addresses: &[IpAddr]) -> Option<Overheard> {
-    Overheard::new(link.index, addresses)
-        .map_err(|error| {
-            log::warn!(
-                "{}: going on without: neighbours that move are noticed later",
-                explain(&link.name, LISTEN, &error)
-            );
-        })
-        .ok()
-}
-
-/// What takes frames of several segments.
-pub(super) fn bundles(link: &Link) -> Option<Bundles> {
-    let bundles = Bundles::new(link.index);
-    bundles
-        .inspect_err(|error| {
-            log::debug!(
-                "XDP on {}: no frames of several segments: {error}",
-                link.name
-            );
-        })
-        .ok()
-}
-
-/// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
-pub(super) fn volley(link: &Link, socket: &XskSocket, frames: Frames) -> Option<Volley> {
-    // What lies in several frames has no room there.
-    if !link.is_veth() || frames.are_parts() {
-        return None;
-    }
-    let netns = socket.netns_cookie().map_err(Into::into);
-    let volley = netns.and_then(|netns| Volley::new(link.index, netns));
-    volley
-        .inspect_err(|error| log::debug!("XDP on {}: no volleys: {error}", link.name))
-        .ok()
 }
 
 impl XdpPrepared {
@@ -504,53 +471,9 @@ fn trim_heap() {
     }
 }
 
-/// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.
-pub(super) fn register(frames: Frames) -> io::Result<Made> {
-    let is_limit = |made: &io::Result<_>| {
-        let error = made.as_ref().err().and_then(|error| errno(error));
-        error == Some(libc::ENOBUFS)
-    };
-    let mut made = XskSocket::with_memory(frames);
-    if is_limit(&made) && raise_memlock() {
-        made = XskSocket::with_memory(frames);
-    }
-    let mut fewer = frames;
-    while is_limit(&made)
-        && let Some(half) = fewer.half()
-    {
-        fewer = half;
-        made = XskSocket::with_memory(fewer);
-        if made.is_ok() {
-            log::warn!(
-                "XDP: the limit on locked memory leaves room for {} of {} frames per queue: `ulimit -l unlimited` or CAP_IPC_LOCK for all",
-                fewer.count(),
-                frames.count()
-            );
-        }
-    }
-    made
-}
-
 /// Whether there are no such sockets here, or none for this process.
 fn is_refused(error: &io::Error) -> bool {
     matches!(errno(error), Some(libc::EPERM | libc::EAFNOSUPPORT))
-}
-
-/// Lifts the limit on locked memory of this process, or raises it as far as is allowed. Returns whether it is higher now.
-pub(super) fn raise_memlock() -> bool {
-    let before = getrlimit(Resource::Memlock);
-    let none = Rlimit {
-        current: None,
-        maximum: None,
-    };
-    let most = Rlimit {
-        current: before.maximum,
-        maximum: before.maximum,
-    };
-    [none, most]
-        .into_iter()
-        .any(|limit| setrlimit(Resource::Memlock, limit).is_ok())
-        && getrlimit(Resource::Memlock).current != before.current
 }
 
 /// Whether all queues are zero copy.

@@ -8,7 +8,6 @@ use wire::frame::{RxFrame, RxMeta, TxMeta};
 use super::bundles::Bundles;
 use super::lanes::Lanes;
 use super::letters::Letters;
-use super::retake::Lost;
 use super::socket::{Kick, XskSocket};
 use super::volley::{Fired, Volley};
 
@@ -40,6 +39,14 @@ pub(super) struct Queue {
     rests: bool,
     /// Frames of volleys that are no more, or had no place in the tx ring, that were lost.
     lost: u64,
+}
+
+/// What is left of a queue of an interface that is gone.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) number: u32,
+    /// Memory of the program, which stays.
+    pub(super) letters: Option<Letters>,
 }
 
 impl Queue {

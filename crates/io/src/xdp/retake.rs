@@ -14,11 +14,10 @@ use crate::netlink::{self, Link};
 
 use super::config::{Frames, ZeroCopy};
 use super::error::{BIND, REGISTER, explain};
-use super::letters::Letters;
 use super::overhear::Overheard;
-use super::prepared::{Made, bundles, overhear, register, volley};
 use super::program::Program;
-use super::queue::{Extras, Queue};
+use super::queue::{Extras, Lost, Queue};
+use super::resources::{Made, bundles, overhear, register, volley};
 
 /// How often to look whether the interface is there again.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
@@ -43,14 +42,6 @@ pub(super) struct Retaker {
     pub(super) due: Instant,
     /// The interface that could not be taken, and why: told once.
     pub(super) told: Option<(u32, String)>,
-}
-
-/// What is left of a queue of an interface that is gone.
-#[derive(Debug)]
-pub(super) struct Lost {
-    pub(super) number: u32,
-    /// Memory of the program, which stays.
-    pub(super) letters: Option<Letters>,
 }
 
 /// A port's part of the interface that is there again.

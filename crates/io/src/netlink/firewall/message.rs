@@ -1,8 +1,13 @@
 //! Messages of nftables: `nfgenmsg` and attributes.
 
+use std::io;
+
 use netlink_packet_core::{
     DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator,
 };
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use crate::netlink::request;
 
 /// `NFNL_SUBSYS_NFTABLES`, the upper byte of a message type.
 const NFTABLES: u16 = 10 << 8;
@@ -61,6 +66,11 @@ impl NetlinkDeserializable for Message {
             kind: header.message_type,
         })
     }
+}
+
+/// Asks, and returns all answers.
+pub(super) fn dump(question: Message) -> io::Result<Vec<Message>> {
+    request::dump(NETLINK_NETFILTER, question)
 }
 
 /// One attribute with `value`.

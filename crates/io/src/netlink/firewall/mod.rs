@@ -6,17 +6,17 @@
 mod message;
 mod rule;
 mod set;
+mod verdict;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
-use netlink_sys::protocols::NETLINK_NETFILTER;
-
-use self::message::{Message, elements, number, text, value};
-use self::rule::{Expression, Packet, Verdict};
+use self::message::{Message, dump, elements, number, text, value};
+use self::rule::{Expression, Packet};
 use self::set::Sets;
-use super::{Link, request};
+use self::verdict::Verdict;
+use super::Link;
 
 const NFT_MSG_NEWCHAIN: u8 = 3;
 const NFT_MSG_GETCHAIN: u8 = 4;
@@ -185,10 +185,6 @@ fn name((family, table, chain): &Chain) -> String {
         _ => "inet",
     };
     format!("{family} {table} {chain}")
-}
-
-fn dump(question: Message) -> io::Result<Vec<Message>> {
-    request::dump(NETLINK_NETFILTER, question)
 }
 
 fn has_no_tables(error: &io::Error) -> bool {

@@ -5,13 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::message::{number, text, value};
 use super::set::Sets;
+use super::verdict::{NFTA_DATA_VALUE, Verdict, data};
 
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
-const NFTA_DATA_VALUE: u16 = 1;
-const NFTA_DATA_VERDICT: u16 = 2;
-const NFTA_VERDICT_CODE: u16 = 1;
-const NFTA_VERDICT_CHAIN: u16 = 2;
 
 /// Attributes that several expressions have under the same number.
 const FIRST: u16 = 1;
@@ -45,18 +42,6 @@ pub(super) struct Packet<'a> {
     pub(super) index: u32,
 }
 
-/// What a rule says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Accept,
-    Drop,
-    /// To the next rule.
-    Continue,
-    Jump(String),
-    Goto(String),
-    Return,
-}
-
 /// A part of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct Expression {
@@ -83,24 +68,6 @@ impl From<bool> for Says {
     }
 }
 
-impl Verdict {
-    /// Of `NFTA_IMMEDIATE_DATA` and its like.
-    pub(super) fn of(data: &[u8]) -> Option<Self> {
-        let verdict = value(data, NFTA_DATA_VERDICT)?;
-        let chain = || text(&verdict, NFTA_VERDICT_CHAIN);
-        let code = number(&verdict, NFTA_VERDICT_CODE)?.cast_signed();
-        Some(match code {
-            1 => Self::Accept,
-            -1 | -2 => Self::Continue,
-            -3 => Self::Jump(chain()?),
-            -4 => Self::Goto(chain()?),
-            -5 => Self::Return,
-            // Dropped, stolen, or queued for a program that may do so.
-            _ => Self::Drop,
-        })
-    }
-}
-
 impl Expression {
     pub(super) fn new(attributes: &[u8]) -> Self {
         Self {
@@ -108,11 +75,6 @@ impl Expression {
             data: value(attributes, NFTA_EXPR_DATA).unwrap_or_default(),
         }
     }
-}
-
-/// The value in an attribute that has one.
-pub(super) fn data(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
-    value(&value(attributes, kind)?, NFTA_DATA_VALUE)
 }
 
 /// What `rule` of `table` says of `packet`, and whether it surely does.

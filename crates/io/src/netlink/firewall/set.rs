@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::dump;
-use super::message::{Message, attribute, elements, number, text, value};
-use super::rule::{Verdict, data};
+use super::message::{Message, attribute, dump, elements, number, text, value};
+use super::verdict::{Verdict, data};
 
 const NFT_MSG_NEWSET: u8 = 9;
 const NFT_MSG_GETSET: u8 = 10;

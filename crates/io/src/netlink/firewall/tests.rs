@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 
 use super::message::attribute;
-use super::rule::{Expression, Verdict};
+use super::rule::Expression;
 use super::set::{Element, Set, Sets};
+use super::verdict::Verdict;
 use super::*;
 
 const TABLE: &str = "t";

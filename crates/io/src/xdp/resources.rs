@@ -1,0 +1,101 @@
+//! What a queue takes from the kernel: a socket with its memory, and what there is besides where the link allows it.
+
+use std::io;
+use std::net::IpAddr;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::netlink::Link;
+
+use super::bundles::Bundles;
+use super::config::Frames;
+use super::error::{LISTEN, errno, explain};
+use super::lanes::Lanes;
+use super::overhear::Overheard;
+use super::socket::XskSocket;
+use super::volley::Volley;
+
+/// A socket with its frames.
+pub(super) type Made = (XskSocket, Lanes);
+
+/// What listens beside the stack. Without it, neighbours that move are found when they stop answering.
+pub(super) fn overhear(link: &Link, addresses: &[IpAddr]) -> Option<Overheard> {
+    Overheard::new(link.index, addresses)
+        .map_err(|error| {
+            log::warn!(
+                "{}: going on without: neighbours that move are noticed later",
+                explain(&link.name, LISTEN, &error)
+            );
+        })
+        .ok()
+}
+
+/// What takes frames of several segments.
+pub(super) fn bundles(link: &Link) -> Option<Bundles> {
+    let bundles = Bundles::new(link.index);
+    bundles
+        .inspect_err(|error| {
+            log::debug!(
+                "XDP on {}: no frames of several segments: {error}",
+                link.name
+            );
+        })
+        .ok()
+}
+
+/// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
+pub(super) fn volley(link: &Link, socket: &XskSocket, frames: Frames) -> Option<Volley> {
+    // What lies in several frames has no room there.
+    if !link.is_veth() || frames.are_parts() {
+        return None;
+    }
+    let netns = socket.netns_cookie().map_err(Into::into);
+    let volley = netns.and_then(|netns| Volley::new(link.index, netns));
+    volley
+        .inspect_err(|error| log::debug!("XDP on {}: no volleys: {error}", link.name))
+        .ok()
+}
+
+/// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.
+pub(super) fn register(frames: Frames) -> io::Result<Made> {
+    let is_limit = |made: &io::Result<_>| {
+        let error = made.as_ref().err().and_then(|error| errno(error));
+        error == Some(libc::ENOBUFS)
+    };
+    let mut made = XskSocket::with_memory(frames);
+    if is_limit(&made) && raise_memlock() {
+        made = XskSocket::with_memory(frames);
+    }
+    let mut fewer = frames;
+    while is_limit(&made)
+        && let Some(half) = fewer.half()
+    {
+        fewer = half;
+        made = XskSocket::with_memory(fewer);
+        if made.is_ok() {
+            log::warn!(
+                "XDP: the limit on locked memory leaves room for {} of {} frames per queue: `ulimit -l unlimited` or CAP_IPC_LOCK for all",
+                fewer.count(),
+                frames.count()
+            );
+        }
+    }
+    made
+}
+
+/// Lifts the limit on locked memory of this process, or raises it as far as is allowed. Returns whether it is higher now.
+pub(super) fn raise_memlock() -> bool {
+    let before = getrlimit(Resource::Memlock);
+    let none = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let most = Rlimit {
+        current: before.maximum,
+        maximum: before.maximum,
+    };
+    [none, most]
+        .into_iter()
+        .any(|limit| setrlimit(Resource::Memlock, limit).is_ok())
+        && getrlimit(Resource::Memlock).current != before.current
+}
