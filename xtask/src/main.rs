@@ -15,6 +15,7 @@ mod style;
 mod suites;
 mod supply;
 mod toolchains;
+mod words;
 mod xdp;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   deps     crate dependencies point the way DESIGN allows
   cycles   no circles of imports between modules of a crate
   methods  no type with too many methods, or methods in too many files
+  words    words that the field does not know do not come back
   style    files under 600 lines, unsafe only where it may be, names of the house
   rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write] [--check]
   security every attack in docs/security.md has a test that exists
@@ -59,6 +61,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "cycles" => structure::check_circles(&root),
         "methods" => structure::check_methods(&root),
         "style" => style::check(&root),
+        "words" => words::check(&root),
         "rfc" => rfc::run(&root, arguments),
         "security" => security::check(&root),
         "xdp" => xdp::check(&root),
@@ -67,6 +70,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
             style::check(&root)?;
             structure::check_circles(&root)?;
             structure::check_methods(&root)?;
+            words::check(&root)?;
             security::check(&root)?;
             xdp::check(&root)
         }
