@@ -32,8 +32,8 @@ const fn retired(word: &'static str, instead: &'static str, known: usize) -> Ret
 const RETIRED: &[Retired] = &[
     retired("asleep", "compact TCB", 64),
     retired("awake", "full TCB", 31),
-    retired("bell", "wake-up, doorbell", 123),
-    retired("bells", "wake-ups, doorbells", 108),
+    retired("bell", "wake-up, doorbell", 121),
+    retired("bells", "wake-ups, doorbells", 104),
     retired("bundle", "GSO or GRO segment", 81),
     retired("bundles", "GSO or GRO segments", 55),
     retired("doubt", "undo state", 12),

@@ -291,3 +291,13 @@ impl Prepared {
         self.busy
     }
 }
+
+impl Mtcp {
+    /// Opens all queues of the configured interface.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub fn init(config: Config) -> Result<Self, SetupError> {
+        Prepared::new(config)?.open()
+    }
+}

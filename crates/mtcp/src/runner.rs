@@ -15,7 +15,6 @@ use wire::handed::Handed;
 use wire::time::Instant;
 
 use crate::clock;
-use crate::driver::Wake;
 use crate::lent::Lent;
 use crate::moderation::Moderation;
 use crate::stats::{Reporter, Snapshot};
@@ -33,6 +32,15 @@ const REST: usize = 1024;
 const PORT: PortId = PortId(0);
 /// What is sent to our own addresses, which comes back.
 const OWN: PortId = PortId(1);
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Something may be ready, or the time is up: look.
+    Look,
+    /// A signal handler ran meanwhile. Look first.
+    Signal,
+}
 
 /// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
 /// [`transmit`](Self::transmit), events; the clock is read once in it.
@@ -145,7 +153,7 @@ impl Runner {
     }
 
     fn report(&mut self) {
-        let snapshot = Snapshot::of(self);
+        let snapshot = self.snapshot();
         if let Some(reporter) = &mut self.reporter {
             reporter.report(snapshot, self.now);
         }
@@ -436,6 +444,20 @@ impl Runner {
 
     pub(crate) fn stack(&self) -> &Stack {
         &self.stack
+    }
+
+    /// Numbers of this moment.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let (link_dropped, link_unsent) = self.losses();
+        let usage = self.stack.usage();
+        Snapshot {
+            at_ns: self.now.as_nanos(),
+            counters: self.stack.counters().clone(),
+            connections: usage.connections,
+            untold: usage.survivors,
+            link_dropped,
+            link_unsent,
+        }
     }
 
     pub(crate) fn losses(&self) -> (u64, u64) {

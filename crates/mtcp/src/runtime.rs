@@ -16,7 +16,6 @@ use crate::config::{Config, ConfigError, IoSpec, Mode};
 use crate::context::{Context, Settings};
 use crate::driver::{Driver, Inline, Paired};
 use crate::lent::{Lent, Ports};
-use crate::prepared::Prepared;
 use crate::runner::Runner;
 use crate::stats::{Board, Reporter};
 use crate::testaments::Testaments;
@@ -92,14 +91,6 @@ pub(crate) struct Common {
 }
 
 impl Mtcp {
-    /// Opens all queues of the configured interface.
-    ///
-    /// # Errors
-    /// One line with cause and remedy.
-    pub fn init(config: Config) -> Result<Self, SetupError> {
-        Prepared::new(config)?.open()
-    }
-
     /// Puts an opened link together.
     pub(crate) fn assemble(
         config: Config,

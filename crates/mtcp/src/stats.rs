@@ -8,8 +8,6 @@ use std::time::Duration;
 use mtcp_core::counters::Counters;
 use wire::time::Instant;
 
-use crate::runner::Runner;
-
 /// Time between lines.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -28,22 +26,6 @@ pub struct Snapshot {
     pub link_dropped: u64,
     /// Frames that the link did not send.
     pub link_unsent: u64,
-}
-
-impl Snapshot {
-    pub(crate) fn of(runner: &Runner) -> Self {
-        let stack = runner.stack();
-        let (link_dropped, link_unsent) = runner.losses();
-        let usage = stack.usage();
-        Self {
-            at_ns: runner.now().as_nanos(),
-            counters: stack.counters().clone(),
-            connections: usage.connections,
-            untold: usage.survivors,
-            link_dropped,
-            link_unsent,
-        }
-    }
 }
 
 /// One second of one context.

@@ -248,7 +248,7 @@ impl Inline {
     }
 
     pub(super) fn snapshot(&mut self) -> Result<Snapshot> {
-        Ok(Snapshot::of(&self.runner))
+        Ok(self.runner.snapshot())
     }
 
     pub(super) fn undelivered(&mut self) -> Result<Undelivered> {

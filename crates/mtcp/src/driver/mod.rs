@@ -4,6 +4,7 @@ mod doorbell;
 mod inline;
 mod paired;
 mod rest;
+mod shared;
 mod stand_in;
 
 use std::os::fd::RawFd;
@@ -17,20 +18,13 @@ pub(crate) use doorbell::{Doorbell, Staged};
 pub(crate) use inline::{Inline, REPORTS};
 pub(crate) use paired::Paired;
 
+pub(crate) use crate::runner::Wake;
+
 use crate::stats::Snapshot;
 use crate::{Errno, Result};
 
 /// Doorbells staged at most before they are handed over.
 const STAGED: usize = 1024;
-
-/// How a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
-    /// Something may be ready, or the time is up: look.
-    Look,
-    /// A signal handler ran meanwhile. Look first.
-    Signal,
-}
 
 /// The two modes. Every operation fails with `ENETDOWN` once the link is gone.
 #[derive(Debug)]

@@ -5,104 +5,21 @@
 //! answer of a call has to be waited for. The lock is free when the application comes, unless it was away for a while.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply, Undelivered};
 use ring::park::FdWaker;
-use ring::spsc::{Consumer, Producer, channel};
+use ring::spsc::{Producer, channel};
 use wire::time::Instant;
 
 use super::inline::is_fresh;
-use super::rest::Rest;
+use super::shared::{Held, Shared};
 use super::stand_in::{LOOK, StandIn};
 use super::{Inline, STAGED, Staged, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::{Errno, Result, signals};
-
-/// The stack, and what the application told it since it last ran.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) inline: Inline,
-    bells: Consumer<Staged>,
-    /// It ran while the application was elsewhere, which may not have seen what came of that.
-    pub(super) stood_in: bool,
-}
-
-impl Held {
-    pub(super) fn take_bells(&mut self) {
-        while let Some(bell) = self.bells.pop() {
-            self.inline.ring(bell);
-        }
-    }
-
-    pub(super) fn has_bells(&mut self) -> bool {
-        !self.bells.is_empty()
-    }
-}
-
-/// What both threads see.
-#[derive(Debug)]
-pub(super) struct Shared {
-    held: Mutex<Held>,
-    /// Of the application, so far.
-    calls: AtomicU64,
-    /// The application sleeps in a call, and wakes when the stack has something to do.
-    waits: AtomicBool,
-    /// The stand-in's sleep meanwhile.
-    pub(super) rest: Rest,
-    /// The application waits for the stack.
-    wanted: AtomicBool,
-    stop: AtomicBool,
-}
-
-impl Shared {
-    pub(super) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Acquire)
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        // Sequentially consistent with what `Rest` does.
-        self.waits.load(Ordering::SeqCst)
-    }
-
-    /// Whether a stand-in, to which there had been `seen` calls, has to go on.
-    pub(super) fn is_away(&self, seen: u64) -> bool {
-        self.calls() == seen && !self.wanted.load(Ordering::Acquire) && !self.stopped()
-    }
-
-    pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
-    /// The stack, for the application: who stands in and sleeps is woken. `None` after a panic.
-    #[inline]
-    fn hold(&self, standing: &FdWaker) -> Option<MutexGuard<'_, Held>> {
-        let held = self.held.try_lock();
-        // Only the application writes it.
-        let calls = self.calls.load(Ordering::Relaxed);
-        self.calls.store(calls + 1, Ordering::Release);
-        match held {
-            Ok(held) => Some(held),
-            Err(TryLockError::WouldBlock) => {
-                // Until we have it: who gave it back could take it again before we run.
-                self.wanted.store(true, Ordering::Release);
-                standing.wake();
-                let held = self.held.lock().ok();
-                self.wanted.store(false, Ordering::Relaxed);
-                held
-            }
-            Err(TryLockError::Poisoned(_)) => None,
-        }
-    }
-
-    /// The stack, unless the application has it.
-    pub(super) fn try_hold(&self) -> Option<MutexGuard<'_, Held>> {
-        self.held.try_lock().ok()
-    }
-}
 
 /// A stack that two threads may run.
 #[derive(Debug)]
@@ -126,18 +43,7 @@ impl Paired {
         let (sleeper, standing) = ring::park::wake_fd()?;
         let inline = Inline::new(runner)?;
         let bell = inline.bell();
-        let shared = Arc::new(Shared {
-            held: Mutex::new(Held {
-                inline,
-                bells: bell_queue,
-                stood_in: false,
-            }),
-            calls: AtomicU64::new(0),
-            waits: AtomicBool::new(false),
-            rest: Rest::new()?,
-            wanted: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(inline, bell_queue)?);
         let stand_in = StandIn::new(Arc::clone(&shared), sleeper, cpu);
         let builder = thread::Builder::new().name(name);
         let thread = signals::without(|| builder.spawn(move || stand_in.run()))?;
@@ -214,12 +120,12 @@ impl Paired {
         deadline: Option<Instant>,
         asked: impl Fn() -> bool,
     ) -> Result<Wake> {
-        self.shared.waits.store(true, Ordering::Relaxed);
+        self.shared.begin_wait();
         let wake = self.with_held(|held| match mem::take(&mut held.stood_in) {
             true => Ok(Wake::Look),
             false => held.inline.idle(deadline, asked),
         });
-        self.shared.waits.store(false, Ordering::SeqCst);
+        self.shared.end_wait();
         self.shared.rest.wake_after(LOOK);
         wake
     }
@@ -261,7 +167,7 @@ impl Drop for Paired {
     fn drop(&mut self) {
         // What the application said last still leaves.
         let _ = self.submit();
-        self.shared.stop.store(true, Ordering::Release);
+        self.shared.stop();
         self.shared.rest.wake();
         self.standing.wake();
         if let Some(thread) = self.thread.take() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ring::park::FdSleeper;
 
-use super::paired::Shared;
+use super::shared::Shared;
 use crate::{Result, affinity};
 
 /// Between looks: ACKs and timers of an application that computes are late by two at most, and looking takes less than 1% of a processor.

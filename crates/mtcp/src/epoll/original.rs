@@ -5,7 +5,7 @@
 
 use mtcp_core::Status;
 
-use super::Events;
+use super::events::Events;
 use crate::socket::table::Body;
 use crate::{Context, Errno, SocketId};
 

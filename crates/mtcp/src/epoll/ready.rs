@@ -2,7 +2,7 @@
 
 use mtcp_core::{AppStreams, ConnId, Status, Urgent};
 
-use super::Events;
+use super::events::Events;
 use crate::socket::table::{Body, Flags, Socket};
 use crate::{Context, SocketId};
 

@@ -3,7 +3,7 @@
 //! As in Linux, an entry is queued in its instance when something it is interested in may have become true. Whether it is true is looked
 //! up only when the application waits. A level-triggered entry that is true is queued again at the end, so that all get their turn.
 
-use super::{Events, Interest};
+use super::events::{Events, Interest};
 use crate::SocketId;
 use crate::slab::Slab;
 use crate::socket::table::NONE;

@@ -4,36 +4,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use mtcp_core::command::Options;
-use mtcp_core::{Acks, Command, ConnId, FlowKey, ListenerId, Reply, Token};
+use mtcp_core::{Acks, Command, ListenerId, Reply, Token};
 
 use super::bindings::Binding;
 use super::choices::ChoicesId;
 use super::ends::Ends;
+use super::listener::{Listener, Waiting};
 use super::table::{Body, Details, Flags};
 use super::{Domain, SocketId};
 use crate::driver::Doorbell;
 use crate::{Context, Errno, Result};
 
-/// A connection that nobody has accepted yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub(crate) conn: ConnId,
-    pub(crate) key: FlowKey,
-}
-
-/// A listening socket.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) id: ListenerId,
-    /// Its index and how often listeners were made, so that news of a closed one is not taken for its successor's.
-    pub(crate) token: Token,
-    pub(crate) socket: SocketId,
-    /// At most as many as its backlog: the stack lets no more in before one leaves.
-    pub(crate) queue: VecDeque<Waiting>,
-}
-
-/// Bits of a token that are the index.
-const INDEX_BITS: u32 = 16;
 /// What a connection has of its listener, as on Linux.
 const INHERITED: Flags = Flags::V6
     .union(Flags::ONLY_V6)
@@ -42,17 +23,6 @@ const INHERITED: Flags = Flags::V6
     .union(Flags::KEEPALIVE)
     .union(Flags::LOW_WATER)
     .union(Flags::OOB_INLINE);
-
-impl Listener {
-    /// Where the listener with this token is, if it still is.
-    pub(crate) fn index(token: Token) -> u32 {
-        token.0 & ((1 << INDEX_BITS) - 1)
-    }
-
-    fn token(index: u32, serial: u32) -> Token {
-        Token(serial << INDEX_BITS | index)
-    }
-}
 
 impl Context {
     /// A new stream socket, blocking.
