@@ -143,7 +143,7 @@ impl Conn<'_> {
             self.tune_send_buffer();
         }
         if self.hot.snd_una == self.hot.snd_nxt {
-            self.loss().stop_rtx_timer();
+            self.loss().timers().stop_rtx_timer();
         } else {
             let to_send = self.sh.streams.send_len(self.slot);
             let mut loss = self.loss();
@@ -220,7 +220,7 @@ impl Conn<'_> {
 
     /// The window opened: what probes carried was never taken, so it counts as lost.
     fn leave_persist(&mut self, now: Instant) {
-        self.loss().stop_rtx_timer();
+        self.loss().timers().stop_rtx_timer();
         self.hot.loss.backoff = 0;
         if self.hot.flight() > 0 {
             self.go_back(now);

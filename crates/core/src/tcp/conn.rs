@@ -307,6 +307,7 @@ impl Conn<'_> {
             ranges: &self.sh.ranges,
             snd_una: self.hot.snd_una,
             snd_nxt: self.hot.snd_nxt,
+            ts_offset: self.hot.ts_offset,
         }
     }
 
@@ -337,7 +338,7 @@ impl Conn<'_> {
     /// Starts (or restarts) the retransmission timer.
     pub fn start_rtx_timer(&mut self, now: Instant) {
         let mut loss = self.loss();
-        loss.start_rtx_timer(now);
+        loss.timers().start_rtx_timer(now);
         let actions = loss.actions;
         self.carry_out(actions);
     }

@@ -92,7 +92,9 @@ impl Conn<'_> {
         };
         let plan = if left > 0 { self.plan_new(now) } else { None };
         if plan.is_none() && left == FRTO_SEGMENTS {
-            let actions = self.loss().leave_frto();
+            let mut loss = self.loss();
+            loss.leave_frto();
+            let actions = loss.actions;
             self.carry_out(actions);
             return self.plan_lost();
         }

@@ -156,7 +156,8 @@ impl Conn<'_> {
         self.cold.statistics.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
         self.cold.ecn.on_syn_lost(self.hot.retries);
-        self.loss().back_off(now);
+        let stamp = self.tsval(now);
+        self.loss().timers().back_off(stamp);
         self.set(Flags::SYN_DUE);
         self.start_rtx_timer(now);
         self.mark_output();
@@ -177,7 +178,8 @@ impl Conn<'_> {
         self.cold.statistics.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
         self.on_loss_timeout(now);
-        self.loss().back_off(now);
+        let stamp = self.tsval(now);
+        self.loss().timers().back_off(stamp);
         self.start_rtx_timer(now);
     }
 

@@ -493,7 +493,7 @@ impl Conn<'_> {
             self.cold.una_since = now;
         }
         if self.has(Flags::PERSIST) {
-            self.loss().stop_rtx_timer();
+            self.loss().timers().stop_rtx_timer();
         }
         if plan.len >= u32::from(self.hot.loss.mss) {
             self.on_full_segment_sent(now, plan);
@@ -531,7 +531,9 @@ impl Conn<'_> {
     fn on_tail_probe_sent(&mut self, now: Instant, plan: &Plan) {
         let nxt = self.hot.snd_nxt;
         let is_new = plan.seq >= nxt;
-        self.loss().on_tail_probe(is_new, plan.end().max(nxt));
+        self.sh.counters.tail_probes += 1;
+        let end = plan.end().max(nxt);
+        self.loss().timers().on_tail_probe(is_new, end);
         if is_new {
             self.on_new_sent(now, plan);
         } else {

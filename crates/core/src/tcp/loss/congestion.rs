@@ -184,6 +184,14 @@ impl Congestion<'_> {
         }
     }
 
+    /// New data goes out after a time-out.
+    #[inline(never)]
+    pub(super) fn on_new_data_of_frto(self) {
+        if let Some(undo) = self.undo() {
+            undo.on_new_data();
+        }
+    }
+
     /// There is nothing to undo any more.
     pub(super) fn forget_undo(&mut self) {
         if let Some(index) = self.cold.undo.take() {

@@ -19,6 +19,7 @@
 //! how it is cut.
 
 mod ack;
+mod actions;
 mod congestion;
 mod flight;
 mod log;
@@ -37,11 +38,13 @@ mod sent;
 mod spurious;
 mod state;
 mod tail;
+mod timers;
 mod undo;
 mod view;
 
+pub(crate) use actions::LossActions;
 pub(crate) use flight::NewData;
-pub(crate) use part::{Loss, LossActions};
+pub(crate) use part::Loss;
 pub(crate) use rate::Acked;
 pub(crate) use rates::Before;
 pub(crate) use rtt::{Bounds, Rtt};

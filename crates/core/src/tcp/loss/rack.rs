@@ -2,66 +2,16 @@
 //! has passed for reordering. RACK finds lost retransmissions and lost tails, which counting
 //! duplicates cannot. It is used when SACK was agreed on.
 
-use std::time::Duration;
-
-use wire::seq::SeqNumber;
 use wire::time::Instant;
 
 use crate::tcp::flags::LossFlags;
-use crate::tcp::loss::part::{Loss, LossActions};
-use crate::tcp::loss::sent::{Arrival, Verdict, micros};
+use crate::tcp::loss::actions::LossActions;
+use crate::tcp::loss::part::Loss;
+use crate::tcp::loss::sent::{Verdict, micros};
 use crate::tcp::loss::tail::Probe;
 use crate::tcp::ranges::Range;
-use crate::tcp::segment::Segment;
-
-/// Timestamps that claim to be older say nothing.
-const MAX_ECHO_AGE_MS: u32 = 60_000;
 
 impl Loss<'_> {
-    /// Bytes `[from, to)` are acknowledged, cumulatively or selectively. Called before they are
-    /// noted anywhere else.
-    pub(super) fn on_delivered(
-        &mut self,
-        now: Instant,
-        seg: &Segment<'_>,
-        from: SeqNumber,
-        to: SeqNumber,
-    ) {
-        if !self.has(LossFlags::SACK | LossFlags::SENT_LOG) {
-            return;
-        }
-        let arrival = self.arrival(now, seg, from);
-        let mut from = from;
-        while let Some(gap) = self.view().first_unsacked(from, to) {
-            let Some(log) = self.in_flight().sent_log() else {
-                return;
-            };
-            let reordered = log.deliver(gap, &arrival);
-            let newest = log.newest();
-            self.cold.reordering.seen |= reordered;
-            self.cold.rate.newest = newest.or(self.cold.rate.newest);
-            let seen = &mut self.statistics.reorderings;
-            *seen = seen.saturating_add(u32::from(reordered));
-            from = gap.end;
-        }
-    }
-
-    /// RFC 7323 §4.3: the echo is of the segment that moved the left edge of the window, as long as
-    /// there is a hole behind that also in ACKs of segments that came much later. So it says
-    /// nothing about those, which a SACK reports, but what it says about the edge.
-    fn arrival(&self, now: Instant, seg: &Segment<'_>, from: SeqNumber) -> Arrival {
-        let tells = self.has(LossFlags::TIMESTAMPS) && from == self.snd_una;
-        let stamps = seg.options.timestamps.filter(|_| tells);
-        let echo_age = stamps.map(|stamps| self.tsval(now).wrapping_sub(stamps.tsecr));
-        Arrival {
-            now: micros(now),
-            min_rtt: self.cold.min_rtt.micros(),
-            echo_age: echo_age
-                .filter(|&age| age < MAX_ECHO_AGE_MS)
-                .map(|age| age * 1000),
-        }
-    }
-
     /// A duplicate was reported (RFC 2883): what was sent again was not lost, so the window for
     /// reordering is too small.
     /// RFC 8985 §4-4, §6.2-5.
@@ -72,7 +22,7 @@ impl Loss<'_> {
         // What a recovery sends again and arrives twice had been overtaken. A probe, or what a
         // time-out repeats, may have missed its ACK only.
         let is_probe = self.cold.tail.probe != Probe::None;
-        self.cold.reordering.seen |= !is_probe && !self.has(LossFlags::LOSS);
+        self.cold.reordering.seen |= !is_probe && !self.bits.has(LossFlags::LOSS);
         self.cold.reordering.widen(self.snd_una, self.snd_nxt);
     }
 
@@ -81,8 +31,8 @@ impl Loss<'_> {
     /// RFC 6675 §5.1-3; RFC 5681 §4.3-5.
     pub(super) fn detect_losses(&mut self, now: Instant, path_probe: Option<Range>) -> bool {
         let unusual = LossFlags::SACKED | LossFlags::RECOVERY | LossFlags::LOSS;
-        let uses_rack = self.has(LossFlags::SACK) && self.has(LossFlags::SENT_LOG);
-        if !uses_rack || !self.has(unusual) {
+        let uses_rack = self.bits.has(LossFlags::SACK) && self.bits.has(LossFlags::SENT_LOG);
+        if !uses_rack || !self.bits.has(unusual) {
             return false;
         }
         let reo_wnd = self.view().reordering_window();
@@ -94,7 +44,7 @@ impl Loss<'_> {
         if verdict.lost {
             self.on_losses(now, verdict, pipe, path_probe);
         }
-        self.set_reordering_timer(now, verdict.wait);
+        self.timers().set_reordering_timer(now, verdict.wait);
         verdict.lost
     }
 
@@ -108,22 +58,22 @@ impl Loss<'_> {
     ) {
         if verdict.resent_lost {
             self.counters.lost_retransmissions += 1;
-            self.give_frto_up();
+            self.leave_frto();
         }
-        if self.has(LossFlags::RECOVERY) {
+        if self.bits.has(LossFlags::RECOVERY) {
             let pipe = self.view().pipe();
             self.congestion().keep_sndcnt(pipe_before, pipe);
         }
-        if !self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
+        if !self.bits.has(LossFlags::RECOVERY | LossFlags::LOSS) {
             if path_probe.is_some_and(|probe| self.view().is_only_lost(probe)) {
                 self.recover_probe(now);
             } else {
                 self.enter_recovery(now);
             }
-        } else if verdict.resent_lost && self.has(LossFlags::RECOVERY) {
+        } else if verdict.resent_lost && self.bits.has(LossFlags::RECOVERY) {
             self.reduce_again(now);
         }
-        self.mark_output();
+        self.actions |= LossActions::OUTPUT;
     }
 
     /// RFC 5681 §4.3: the loss of a retransmission is a second sign of congestion. It counts at
@@ -138,19 +88,6 @@ impl Loss<'_> {
         }
     }
 
-    /// The reordering timer shares its place with the probe time-out: neither runs when the other
-    /// may.
-    /// RFC 8985 §6.2-7.
-    fn set_reordering_timer(&mut self, now: Instant, wait: Option<u32>) {
-        if let Some(wait) = wait {
-            self.hot.early_at = now + Duration::from_micros(u64::from(wait));
-            self.bits.insert(LossFlags::REORDER_TIMER);
-            self.actions |= LossActions::TIMER;
-        } else if self.has(LossFlags::REORDER_TIMER) {
-            self.stop_early_timer();
-        }
-    }
-
     /// The reordering timer or the probe timer expired. `may_send`: the state and the peer's window
     /// allow it.
     /// RFC 8985 §7.3-7.
@@ -160,15 +97,15 @@ impl Loss<'_> {
         may_send: bool,
         path_probe: Option<Range>,
     ) -> LossActions {
-        let reordering = self.has(LossFlags::REORDER_TIMER);
-        self.stop_early_timer();
+        let reordering = self.bits.has(LossFlags::REORDER_TIMER);
+        self.timers().stop_early_timer();
         if reordering {
             self.detect_losses(now, path_probe);
-        } else if self.flight() > 0 && may_send {
+        } else if self.view().flight() > 0 && may_send {
             self.bits.insert(LossFlags::TAIL_PROBE_DUE);
             // RFC 8985 §7.3: the RTO counts from the probe.
-            self.start_rtx_timer(now);
-            self.mark_output();
+            self.timers().start_rtx_timer(now);
+            self.actions |= LossActions::OUTPUT;
         }
         self.actions
     }

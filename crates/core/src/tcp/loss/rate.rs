@@ -5,7 +5,8 @@ use wire::time::Instant;
 
 use crate::cc::AckSample;
 use crate::tcp::flags::LossFlags;
-use crate::tcp::loss::part::{Loss, LossActions};
+use crate::tcp::loss::actions::LossActions;
+use crate::tcp::loss::part::Loss;
 use crate::tcp::loss::sampler::Sampler;
 
 /// What an ACK of new data says to congestion control, besides what the loss part knows.
@@ -54,24 +55,13 @@ impl Loss<'_> {
             marked: ack.marked,
             flight: self.cold.fill.flight.max(ack.flight),
             unfilled: self.view().unfilled(ack.flight),
-            mss: self.mss(),
+            mss: self.view().mss(),
             srtt: self.hot.rtt.srtt(),
             rtt: self.view().rtt_of_newest(now),
-            round_start: self.begins_round(),
+            round_start: self.cold.begins_round(self.snd_una, self.snd_nxt),
             after_timeout: ack.after_timeout,
         };
         self.congestion().on_ack(&sample);
-    }
-
-    /// Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count them: each lasts until what was in flight
-    /// when it began is acknowledged.
-    #[inline(always)]
-    fn begins_round(&mut self) -> bool {
-        let begins = self.snd_una >= self.cold.round_end;
-        if begins {
-            self.cold.round_end = self.snd_nxt;
-        }
-        begins
     }
 
     /// Whether a data segment may leave now. If not, the connection is looked at again when it may.
@@ -87,7 +77,7 @@ impl Loss<'_> {
     /// What waited may leave.
     pub fn on_release_timer(mut self) -> LossActions {
         self.cold.pacing.release();
-        self.mark_output();
+        self.actions |= LossActions::OUTPUT;
         self.actions
     }
 }

@@ -11,7 +11,8 @@
 use wire::time::Instant;
 
 use crate::tcp::flags::LossFlags;
-use crate::tcp::loss::part::{Loss, LossActions};
+use crate::tcp::loss::actions::LossActions;
+use crate::tcp::loss::part::Loss;
 use crate::tcp::loss::prr::Prr;
 use crate::tcp::loss::sent::micros;
 use crate::tcp::loss::tail::Probe;
@@ -24,35 +25,27 @@ impl Loss<'_> {
     /// log knows.
     /// RFC 6582 §3.2-4, §5-1.
     pub(super) fn on_partial_ack(&mut self, acked: u32) {
-        if !self.has(LossFlags::SACK) {
-            let deflate = acked.saturating_sub(self.mss());
+        if !self.bits.has(LossFlags::SACK) {
+            let deflate = acked.saturating_sub(self.view().mss());
             self.cold.departed.bytes = self.cold.departed.bytes.saturating_sub(deflate);
-            self.cold.departed.most = self.flight();
-            self.lose_first();
+            self.cold.departed.most = self.view().flight();
+            let mss = self.view().mss();
+            self.in_flight().lose_first(mss);
         }
-        self.mark_output();
-    }
-
-    /// The first unacknowledged segment is lost, and the next to be sent, whatever `cwnd` says.
-    /// RFC 5681 §3.2-5.
-    fn lose_first(&mut self) {
-        let una = self.snd_una;
-        let end = (una + self.mss()).min(self.snd_nxt);
-        self.in_flight().lose(Range::new(una, end));
-        self.bits.insert(LossFlags::FORCE_RETRANSMIT);
+        self.actions |= LossActions::OUTPUT;
     }
 
     /// RFC 6582 §3.2 step 3, full acknowledgments.
     /// RFC 5681 §3.2-8, §4.3-3.
     /// RFC 6582 §3.2-3.
     pub(super) fn leave_recovery(&mut self, now: Instant) {
-        let mss = self.mss();
-        if self.has(LossFlags::SACK) {
+        let mss = self.view().mss();
+        if self.bits.has(LossFlags::SACK) {
             // RFC 8985 §6.2-5.
             self.cold.reordering.relax();
             self.congestion().end_prr();
         } else {
-            let flight = self.flight();
+            let flight = self.view().flight();
             let window = &mut self.hot.window;
             window.cwnd = window.ssthresh.min(flight.max(mss) + mss);
         }
@@ -65,7 +58,7 @@ impl Loss<'_> {
     pub(super) fn recover_the_rest(&mut self, now: Instant) {
         let lost = self.view().has_lost();
         self.end_recovery();
-        if lost && self.has(LossFlags::SACK) {
+        if lost && self.bits.has(LossFlags::SACK) {
             self.enter_recovery(now);
         } else if lost && let Some(log) = self.in_flight().sent_log() {
             log.forgive(micros(now));
@@ -82,22 +75,23 @@ impl Loss<'_> {
     pub(super) fn enter_recovery(&mut self, now: Instant) {
         // What limited transmit sent beyond `cwnd` does not count (RFC 5681 §3.2 step 2). What ACKs
         // of the same burst took away does.
-        let flight = self.hot.window.cwnd - self.view().unfilled(self.flight());
+        let flight = self.hot.window.cwnd - self.view().unfilled(self.view().flight());
         self.cold.recover = self.snd_nxt;
-        self.cold.departed.most = self.flight();
+        self.cold.departed.most = self.view().flight();
         let undo = self.undo_state(Frto::Off);
         self.reduce_window(now, flight);
         self.congestion().set_undo(undo);
-        self.stop_early_timer();
-        self.forget_tail_probe();
+        self.timers().stop_early_timer();
+        self.timers().forget_tail_probe();
         self.bits
             .insert(LossFlags::RECOVERY | LossFlags::FORCE_RETRANSMIT);
         self.start_prr();
-        if !self.has(LossFlags::SACK) {
-            self.lose_first();
+        if !self.bits.has(LossFlags::SACK) {
+            let mss = self.view().mss();
+            self.in_flight().lose_first(mss);
         }
         self.counters.fast_retransmits += 1;
-        self.mark_output();
+        self.actions |= LossActions::OUTPUT;
     }
 
     /// Only the probe of a larger size was lost: it is repaired, and the window stays as it is
@@ -120,9 +114,9 @@ impl Loss<'_> {
     /// RFC 2018 §5.1-1; RFC 5681 §3.1-10, §3.1-12.
     /// RFC 5682 §2.1-1.
     pub fn on_timeout(mut self, now: Instant) -> LossActions {
-        let mss = self.mss();
-        let first = !self.has(LossFlags::LOSS);
-        let flight = self.flight().min(self.hot.window.cwnd.max(mss));
+        let mss = self.view().mss();
+        let first = !self.bits.has(LossFlags::LOSS);
+        let flight = self.view().flight().min(self.hot.window.cwnd.max(mss));
         let undo = self.undo_state_of_timeout();
         self.congestion().on_timeout(flight, first);
         self.actions |= LossActions::REDUCED;
@@ -151,31 +145,31 @@ impl Loss<'_> {
         self.cold.prr = Prr::default();
         self.congestion().forget_undo();
         self.hot.dup_acks = 0;
-        self.stop_early_timer();
-        self.forget_tail_probe();
+        self.timers().stop_early_timer();
+        self.timers().forget_tail_probe();
         self.bits.remove(LossFlags::RECOVERY | LossFlags::TIMING);
         self.bits
             .insert(LossFlags::LOSS | LossFlags::FORCE_RETRANSMIT);
-        self.mark_output();
+        self.actions |= LossActions::OUTPUT;
     }
 
     /// A recovery began, or another reduction in the course of it. Until an ACK says more, nothing
     /// but the first retransmission goes. Algorithms that model the path decide themselves.
     /// RFC 9937 §6.1-1, §6.2-3; RFC 8985 §9.3-2.
     pub(super) fn start_prr(&mut self) {
-        if !self.has(LossFlags::SACK) || self.cold.congestion.models_path() {
+        if !self.bits.has(LossFlags::SACK) || self.cold.congestion.models_path() {
             self.cold.prr = Prr::default();
             return;
         }
         let outstanding = self.snd_nxt - self.view().delivered();
         self.cold.prr = Prr::new(outstanding.max(1));
-        self.hot.window.cwnd = self.view().pipe().max(self.mss());
+        self.hot.window.cwnd = self.view().pipe().max(self.view().mss());
     }
 
     /// A segment with `len` bytes of payload was sent: it counts in a fast recovery.
     #[inline(always)]
     pub fn on_sent(&mut self, len: u32) {
-        if self.has(LossFlags::RECOVERY) {
+        if self.bits.has(LossFlags::RECOVERY) {
             self.cold.prr.on_sent(len);
         }
     }
@@ -206,18 +200,11 @@ impl Loss<'_> {
         } else if seg.ack > end {
             // It repaired a loss that nothing else has noticed.
             self.cold.tail.probe = Probe::None;
-            let flight = self.flight().min(self.hot.window.cwnd);
+            let flight = self.view().flight().min(self.hot.window.cwnd);
             self.reduce_window(now, flight);
         } else if is_duplicate {
             // The peer got both.
             self.cold.tail.probe = Probe::None;
         }
-    }
-
-    /// Something else has taken over.
-    /// RFC 8985 §7.1-1.
-    fn forget_tail_probe(&mut self) {
-        self.cold.tail.probe = Probe::None;
-        self.bits.remove(LossFlags::TAIL_PROBE_DUE);
     }
 }

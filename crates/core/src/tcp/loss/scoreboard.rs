@@ -1,6 +1,8 @@
 //! When the scoreboard (RFC 2018 §5, RFC 6675 §3, §4) says that enough segments are missing.
 
-use crate::tcp::ranges::Ranges;
+use wire::seq::SeqNumber;
+
+use crate::tcp::ranges::{Range, Ranges};
 
 /// RFC 6675 §2: DupThresh.
 pub(crate) const DUP_THRESH: u8 = 3;
@@ -13,11 +15,22 @@ pub(crate) fn has_dup_thresh(sacked: Ranges<'_>, mss: u32) -> bool {
     ranges >= u32::from(DUP_THRESH) || bytes > u32::from(DUP_THRESH - 1) * mss
 }
 
+/// The first bytes of `[from, to)` that are not SACKed.
+pub(crate) fn first_unsacked(
+    sacked: Option<Ranges<'_>>,
+    from: SeqNumber,
+    to: SeqNumber,
+) -> Option<Range> {
+    match sacked {
+        Some(set) => set.first_gap(from, to),
+        None => (from < to).then(|| Range::new(from, to)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tcp::ranges::{RangePool, RangeSet};
-    use wire::seq::SeqNumber;
 
     fn is_enough(ranges: &[(u32, u32)]) -> bool {
         let mut pool = RangePool::new(1, 1).unwrap();

@@ -11,7 +11,8 @@ use wire::time::Instant;
 
 use crate::cc::initial_window;
 use crate::tcp::flags::LossFlags;
-use crate::tcp::loss::part::{Loss, LossActions};
+use crate::tcp::loss::actions::LossActions;
+use crate::tcp::loss::part::Loss;
 use crate::tcp::loss::prr::Prr;
 use crate::tcp::loss::sent::micros;
 use crate::tcp::loss::undo::{Frto, Undo};
@@ -32,9 +33,9 @@ impl Loss<'_> {
     /// RFC 5682 §2.1-6.
     pub(super) fn undo_state_of_timeout(&mut self) -> Undo {
         let before = self.view().undo_copy();
-        if !self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
+        if !self.bits.has(LossFlags::RECOVERY | LossFlags::LOSS) {
             self.undo_state(Frto::First)
-        } else if self.has(LossFlags::LOSS) && before.frto == Frto::First {
+        } else if self.bits.has(LossFlags::LOSS) && before.frto == Frto::First {
             before
         } else {
             Undo::default()
@@ -51,7 +52,7 @@ impl Loss<'_> {
         news: bool,
         duplicate: Option<Range>,
     ) {
-        if !self.has(LossFlags::RECOVERY | LossFlags::LOSS) || !self.cold.undo.is_some() {
+        if !self.bits.has(LossFlags::RECOVERY | LossFlags::LOSS) || !self.cold.undo.is_some() {
             return;
         }
         if self.shows_late_original(seg, duplicate) || self.step_of_frto(now, seg, news) {
@@ -72,7 +73,7 @@ impl Loss<'_> {
         let stamps = seg
             .options
             .timestamps
-            .filter(|_| self.has(LossFlags::TIMESTAMPS));
+            .filter(|_| self.bits.has(LossFlags::TIMESTAMPS));
         let is_older = stamps.is_some_and(|s| (s.tsecr.wrapping_sub(stamp) as i32) < 0);
         let is_clear = self.cold.reordering.dsack_seen || seg.ack < self.snd_nxt;
         is_older && duplicate.is_none() && is_clear
@@ -82,12 +83,15 @@ impl Loss<'_> {
     /// RFC 5682 §2.1-2, §2.1-3, §2.1-4, §2.1-5, §3.1-1, §3.1-2.
     fn step_of_frto(&mut self, now: Instant, seg: &Segment<'_>, news: bool) -> bool {
         let advances = seg.ack > self.snd_una;
-        let is_duplicate = !advances && seg.payload.is_empty() && !self.has(LossFlags::SACK);
+        let is_duplicate = !advances && seg.payload.is_empty() && !self.bits.has(LossFlags::SACK);
         let recover = self.cold.recover;
         match self.view().frto() {
             Frto::Off => false,
             // Step 2a: everything at once says nothing.
-            Frto::First if is_duplicate || seg.ack >= recover => self.give_frto_up(),
+            Frto::First if is_duplicate || seg.ack >= recover => {
+                self.leave_frto();
+                false
+            }
             Frto::First => {
                 if let Some(undo) = self.congestion().undo().filter(|_| advances) {
                     undo.on_first_ack(micros(now));
@@ -95,34 +99,23 @@ impl Loss<'_> {
                 false
             }
             // Step 3a: the new data arrived, and what was sent before it did not.
-            Frto::Second(_) if is_duplicate || self.reaches_beyond(seg) => {
-                self.hot.window.cwnd = 3 * self.mss();
-                self.give_frto_up()
+            Frto::Second(_) if is_duplicate || self.view().reaches_beyond(seg) => {
+                self.hot.window.cwnd = 3 * self.view().mss();
+                self.leave_frto();
+                false
             }
             // Step 3b: something arrived that was sent before the time-out, and never again.
             Frto::Second(_) => advances || news,
         }
     }
 
-    fn reaches_beyond(&self, seg: &Segment<'_>) -> bool {
-        let recover = self.cold.recover;
-        let sacks_beyond = || seg.options.sack.iter().any(|(_, right)| right > recover);
-        self.has(LossFlags::SACK) && (seg.ack > recover || sacks_beyond())
-    }
-
-    /// Conventional recovery from here on. Returns false: the time-out is not known to be spurious.
-    pub(super) fn give_frto_up(&mut self) -> bool {
+    /// Conventional recovery from here on: the time-out is not known to be spurious, or there is no
+    /// new data to send while F-RTO waits for the ACK of some.
+    pub fn leave_frto(&mut self) {
         if let Some(undo) = self.congestion().undo() {
             undo.frto = Frto::Off;
         }
-        self.mark_output();
-        false
-    }
-
-    /// There is no new data to send while F-RTO waits for the ACK of some.
-    pub fn leave_frto(mut self) -> LossActions {
-        self.give_frto_up();
-        self.actions
+        self.actions |= LossActions::OUTPUT;
     }
 
     /// RFC 3708: once all that was sent again is reported to have arrived twice, nothing was lost.
@@ -141,7 +134,7 @@ impl Loss<'_> {
     fn take_back(&mut self, now: Instant, seg: &Segment<'_>) {
         let undo = self.view().undo_copy();
         self.congestion().forget_undo();
-        let was_timeout = self.has(LossFlags::LOSS);
+        let was_timeout = self.bits.has(LossFlags::LOSS);
         self.resume(now);
         let Some(saved) = undo.saved.filter(|_| !seg.has(TcpFlags::ECE)) else {
             return;
@@ -157,13 +150,17 @@ impl Loss<'_> {
             let window = &mut self.hot.window;
             window.ssthresh = window.ssthresh.max(in_flight_then);
             window.cwnd = window.cwnd.min(left.saturating_add(initial));
-            self.learn_from(&undo, now);
+            // RFC 4015 §3.3: the time-out came too early. It is clear now which transmission was
+            // acknowledged, so it is a measurement.
+            if let Some(took) = undo.first_took(micros(now)) {
+                self.timers().take_measurement(now, took);
+            }
         }
     }
 
     /// What was taken for lost is in flight.
     fn resume(&mut self, now: Instant) {
-        if self.has(LossFlags::RECOVERY | LossFlags::LOSS) {
+        if self.bits.has(LossFlags::RECOVERY | LossFlags::LOSS) {
             if let Some(log) = self.in_flight().sent_log() {
                 log.forgive(micros(now));
             }
@@ -173,25 +170,6 @@ impl Loss<'_> {
             self.cold.prr = Prr::default();
             self.hot.backoff = 0;
         }
-        self.mark_output();
-    }
-
-    /// RFC 4015 §3.3: the time-out came too early. It is clear now which transmission was
-    /// acknowledged, so it is a measurement.
-    fn learn_from(&mut self, undo: &Undo, now: Instant) {
-        let since_sent = || undo.sent_at.map(|at| micros(now).wrapping_sub(at));
-        if let Some(took) = undo.took.or_else(since_sent) {
-            self.take_measurement(now, took);
-        }
-    }
-
-    /// New data went out.
-    #[inline(never)]
-    pub(super) fn on_new_data_of_frto(mut self) {
-        if let Some(undo) = self.congestion().undo()
-            && let Frto::Second(left) = &mut undo.frto
-        {
-            *left = left.saturating_sub(1);
-        }
+        self.actions |= LossActions::OUTPUT;
     }
 }

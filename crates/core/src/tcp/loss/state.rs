@@ -183,6 +183,25 @@ impl Cold {
         }
     }
 
+    /// `recover` stays below SND.UNA, although sequence numbers wrap around.
+    #[inline(always)]
+    pub(super) fn keep_recover_below(&mut self, una: SeqNumber) {
+        if una > self.recover {
+            self.recover = una - 1;
+        }
+    }
+
+    /// Whether an ACK up to `una` begins a round. Rounds as RFC 9406 §4.2 and RFC 8257 §3.3 count
+    /// them: each lasts until what was in flight when it began is acknowledged.
+    #[inline(always)]
+    pub(super) fn begins_round(&mut self, una: SeqNumber, nxt: SeqNumber) -> bool {
+        let begins = una >= self.round_end;
+        if begins {
+            self.round_end = nxt;
+        }
+        begins
+    }
+
     /// Sets what means nothing while nothing is in flight, or after a silence of an RTO, to what it
     /// is after unpacking.
     pub fn forget_flight(&mut self, iss: SeqNumber, una: SeqNumber) {

@@ -80,6 +80,19 @@ impl Undo {
         self.frto = Frto::Second(FRTO_SEGMENTS);
     }
 
+    /// New data goes out, which F-RTO counts.
+    pub fn on_new_data(&mut self) {
+        if let Frto::Second(left) = &mut self.frto {
+            *left = left.saturating_sub(1);
+        }
+    }
+
+    /// How long the ACK of the first segment in flight took, µs, if it came by `now`.
+    pub fn first_took(&self, now: u32) -> Option<u32> {
+        let since_sent = || self.sent_at.map(|at| now.wrapping_sub(at));
+        self.took.or_else(since_sent)
+    }
+
     /// A D-SACK reports `report`. Whether everything that was sent again is now reported (RFC
     /// 3708).
     pub fn take_report(&mut self, now: u32, report: Range, rto: u64) -> bool {

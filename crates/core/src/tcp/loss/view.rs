@@ -6,12 +6,20 @@ use wire::time::Instant;
 use crate::info::RateInfo;
 use crate::tcp::flags::LossFlags;
 use crate::tcp::loss::rates::Rates;
-use crate::tcp::loss::scoreboard::{DUP_THRESH, has_dup_thresh};
-use crate::tcp::loss::sent::{SentLog, micros};
+use crate::tcp::loss::scoreboard::{DUP_THRESH, first_unsacked, has_dup_thresh};
+use crate::tcp::loss::sent::{Arrival, SentLog, micros};
 use crate::tcp::loss::state::{Cold, Hot, Pools};
-use crate::tcp::loss::tail::Probe;
+use crate::tcp::loss::tail::{Probe, probe_timeout};
 use crate::tcp::loss::undo::{Frto, Undo};
 use crate::tcp::ranges::{Range, RangePool, Ranges};
+use crate::tcp::segment::Segment;
+
+/// A timestamp echo that claims a longer round trip is not ours.
+const MAX_ECHO_AGE_MS: u32 = 60 * 60 * 1000;
+/// The log learns nothing of one that claims to be older than this.
+const MAX_ARRIVAL_AGE_MS: u32 = 60_000;
+/// rrthresh of RFC 7765 §4, segments.
+const RESTART_THRESHOLD: u32 = 4;
 
 /// With any of these, `pipe` is not simply what is in flight.
 const IN_DOUBT: LossFlags = LossFlags::RECOVERY
@@ -31,6 +39,8 @@ pub(crate) struct LossView<'a> {
     pub ranges: &'a RangePool,
     pub snd_una: SeqNumber,
     pub snd_nxt: SeqNumber,
+    /// Our timestamps are the millisecond clock plus this.
+    pub ts_offset: u32,
 }
 
 /// What is in flight, less what is SACKed, taken for lost, or has left otherwise. A function of its
@@ -139,10 +149,7 @@ impl<'a> LossView<'a> {
 
     /// The first bytes of `[from, to)` that are not SACKed.
     pub fn first_unsacked(self, from: SeqNumber, to: SeqNumber) -> Option<Range> {
-        match self.scoreboard() {
-            Some(set) => set.first_gap(from, to),
-            None => (from < to).then(|| Range::new(from, to)),
-        }
+        first_unsacked(self.scoreboard(), from, to)
     }
 
     /// SetPipe (RFC 6675 §4): bytes thought to be in the network.
@@ -258,10 +265,99 @@ impl<'a> LossView<'a> {
     /// in any case.
     /// RFC 8985 §7.3-1, §7.3-2, §7.3-3.
     #[inline(always)]
-    pub fn may_probe(self) -> bool {
+    fn may_probe(self) -> bool {
         let unfit = IN_DOUBT.union(LossFlags::PERSIST);
         let tail = &self.cold.tail;
         self.has(LossFlags::SACK) && !self.has(unfit) && tail.probe == Probe::None && tail.measured
+    }
+
+    /// PTO (RFC 8985 §7.2), µs, if a tail loss probe may be sent.
+    #[inline(always)]
+    pub fn pto(self) -> Option<u64> {
+        if !self.may_probe() {
+            return None;
+        }
+        let single = self.flight() <= self.mss();
+        Some(probe_timeout(self.hot.rtt.srtt_micros(), single))
+    }
+
+    /// RFC 7765 §4: when fewer segments are in flight than DupThresh needs to find a loss, and no
+    /// more wait to be sent, the RTO counts from when the first of them was sent (µs, low 32 bits),
+    /// not from this ACK. There is no setting for it: it costs nothing, it helps most where there
+    /// are no tail loss probes, and if it was too early F-RTO says so.
+    #[inline(always)]
+    pub fn tail_sent_at(self, to_send: u32) -> Option<u32> {
+        let few = RESTART_THRESHOLD * self.mss();
+        let is_tail = self.hot.backoff == 0 && self.flight() < few && to_send < few;
+        if is_tail { self.first_sent_at() } else { None }
+    }
+
+    /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).
+    #[inline(always)]
+    pub fn tsval(self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// The age of the timestamp echoed in µs. The clock ticks in milliseconds, so it is the poorer
+    /// measure.
+    /// RFC 7323 §3.2-3, §4.2-1.
+    pub fn echoed(self, now: Instant, seg: &Segment<'_>) -> Option<u32> {
+        let stamps = seg
+            .options
+            .timestamps
+            .filter(|_| self.has(LossFlags::TIMESTAMPS))?;
+        // An echo from before the time-out is no measure: perhaps the data arrived in time and its
+        // ACK was lost, and what is answered now is the copy (Karn).
+        let since_timeout = stamps.tsecr.wrapping_sub(self.cold.timeout_stamp) as i32;
+        if self.hot.backoff > 0 && since_timeout < 0 {
+            return None;
+        }
+        let age = self.tsval(now).wrapping_sub(stamps.tsecr);
+        (age < MAX_ECHO_AGE_MS).then(|| age * 1000)
+    }
+
+    /// What an ACK says to the log of what arrived at the left edge of the window.
+    pub fn arrival(self, now: Instant, seg: &Segment<'_>) -> Arrival {
+        let stamps = seg
+            .options
+            .timestamps
+            .filter(|_| self.has(LossFlags::TIMESTAMPS));
+        let echo_age = stamps.map(|stamps| self.tsval(now).wrapping_sub(stamps.tsecr));
+        Arrival {
+            echo_age: echo_age
+                .filter(|&age| age < MAX_ARRIVAL_AGE_MS)
+                .map(|age| age * 1000),
+            ..self.arrival_behind(now)
+        }
+    }
+
+    /// What a SACK says of what arrived behind that. RFC 7323 §4.3: as long as there is a hole, the
+    /// echo is of the segment that moved the left edge of the window also in ACKs of segments that
+    /// came much later. So it says nothing about those.
+    pub fn arrival_behind(self, now: Instant) -> Arrival {
+        Arrival {
+            now: micros(now),
+            min_rtt: self.cold.min_rtt.micros(),
+            echo_age: None,
+        }
+    }
+
+    /// RFC 2883 §4: the first block reports a duplicate if it lies below the ACK, or inside the
+    /// second.
+    /// RFC 2883 §5-1.
+    pub fn reported_duplicate(self, seg: &Segment<'_>) -> Option<Range> {
+        let mut blocks = seg.options.sack.iter();
+        let (left, right) = blocks.next().filter(|_| self.has(LossFlags::SACK))?;
+        let inside = blocks.next().is_some_and(|(l, r)| l <= left && right <= r);
+        let is_report = left < right && (right <= seg.ack || inside);
+        is_report.then(|| Range::new(left, right))
+    }
+
+    /// Whether an ACK says that data has arrived which was sent after the last reaction to loss.
+    pub fn reaches_beyond(self, seg: &Segment<'_>) -> bool {
+        let recover = self.cold.recover;
+        let sacks_beyond = || seg.options.sack.iter().any(|(_, right)| right > recover);
+        self.has(LossFlags::SACK) && (seg.ack > recover || sacks_beyond())
     }
 
     /// The undo state, or that of no reaction.
