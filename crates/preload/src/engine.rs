@@ -130,6 +130,18 @@ impl Engine {
         }
     }
 
+    /// One whose stack runs already.
+    #[cfg(test)]
+    pub(crate) fn running(mtcp: Mtcp, context: Context) -> Self {
+        Self {
+            stage: Stage::Running {
+                context: Box::new(context),
+                _mtcp: Box::new(mtcp),
+            },
+            ..Self::new()
+        }
+    }
+
     /// The stack, if it runs.
     pub(crate) fn context(&mut self) -> Option<&mut Context> {
         match &mut self.stage {

@@ -14,6 +14,9 @@ use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
 use crate::{private, put_off};
 
+#[cfg(test)]
+mod tests;
+
 /// What a sleeper sleeps for, besides descriptors of the kernel.
 #[derive(Debug)]
 pub(crate) enum Want {
@@ -241,16 +244,17 @@ impl Waiters {
         std::mem::replace(&mut self.rings, Rings::new())
     }
 
-    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed.
-    fn get_up(&mut self, at: usize, rang: bool) {
+    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns whether it was still the driver's: the keeper
+    /// may have been relieved, and the sleep on the link is another's then.
+    #[must_use]
+    fn get_up(&mut self, at: usize, rang: bool) -> bool {
         // A handler has made a child of this thread meanwhile, and this is the child: it lay down in a bed of its parent.
         let Some(bed) = self.beds.get_mut(at).filter(|bed| bed.want.is_some()) else {
-            return;
+            return false;
         };
         self.asleep -= 1;
-        if let Driver::Program(bed) | Driver::Keeper(bed) = self.driver
-            && bed == at
-        {
+        let drove = matches!(self.driver, Driver::Program(bed) | Driver::Keeper(bed) if bed == at);
+        if drove {
             self.driver = Driver::Nobody;
         }
         bed.want = None;
@@ -259,6 +263,7 @@ impl Waiters {
             // SAFETY: room for the count.
             unsafe { libc::syscall(libc::SYS_read, bed.bell, &raw mut count, 8usize) };
         }
+        drove
     }
 
     /// Takes the driver's place, if it is free or the keeper's.
@@ -385,8 +390,8 @@ pub(crate) fn sleep(
     fds.extend(links.into_iter().map(poll_in));
     let slept = engine.unlocked(|| ppoll(&mut fds, timeout, mask));
     let rang = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
-    engine.waiters.get_up(at, rang);
-    if drives && let Some(context) = engine.context() {
+    let drove = engine.waiters.get_up(at, rang);
+    if drove && let Some(context) = engine.context() {
         // The next turn says what became of the link.
         let _ = context.end_sleep();
         context.set_attended(false);

@@ -48,8 +48,7 @@ fn run(
 }
 
 /// `skipped`: cases of hosts that are not there, of addresses that are no host's and of segments of the loopback; of a peer that takes no more,
-/// which one on the stack does a little later; of many connections, which take long; of what the kernel lets root do; and
-/// "several wait", where a wake-up is lost at times, which is a fault to be found.
+/// which one on the stack does a little later; of many connections, which take long; and of what the kernel lets root do.
 fn compare(group: &str, number: u8, skipped: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = [1, 2].map(|end| format!("127.77.{number}.{end}"));
@@ -79,7 +78,7 @@ groups! {
     waiting 8 but [];
     epolling 9 but [];
     options 10 but ["structures", "congestion"];
-    threads 11 but ["connect ended by shutdown", "several wait"];
+    threads 11 but ["connect ended by shutdown"];
     rings 12 but [];
     urgent 13 but [];
 }
