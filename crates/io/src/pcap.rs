@@ -22,7 +22,8 @@ use pcap_file::{DataLink, Endianness, PcapError};
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxChecksum, RxFrame, TxMeta};
 use wire::time::Instant;
 
-use crate::{Gathers, Port, checksum, context};
+use crate::port::leave_to_inner;
+use crate::{Port, checksum, context};
 
 /// Bytes between the file and us.
 const BUFFER: usize = 256 * 1024;
@@ -285,6 +286,8 @@ impl<P: Port> FrameSink for Pcap<P> {
 }
 
 impl<P: Port> Port for Pcap<P> {
+    leave_to_inner!();
+
     fn begin(&mut self, now: Instant) {
         self.now = now;
         if self.origin.is_none() {
@@ -323,26 +326,6 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.rouse();
     }
 
-    fn gathers(&self) -> Gathers {
-        self.inner.gathers()
-    }
-
-    fn is_away(&self) -> bool {
-        self.inner.is_away()
-    }
-
-    fn look_when_asked(&mut self) {
-        self.inner.look_when_asked();
-    }
-
-    fn wants_look(&self) -> bool {
-        self.inner.wants_look()
-    }
-
-    fn look_again(&mut self, now: Instant) {
-        self.inner.look_again(now);
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }
@@ -363,10 +346,6 @@ impl<P: Port> Port for Pcap<P> {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
-    }
-
-    fn mac(&self) -> MacAddr {
-        self.inner.mac()
     }
 
     fn losses(&self) -> (u64, u64) {

@@ -113,3 +113,35 @@ pub trait Port: FrameSink {
         (0, 0)
     }
 }
+
+/// In the `Port` of a wrapper: what it leaves to the port within, `inner`, whatever it does to frames. A wrapper that forgets one of these would
+/// hide from the stack that the link is gone, or that there is more of it.
+macro_rules! leave_to_inner {
+    () => {
+        fn gathers(&self) -> $crate::Gathers {
+            self.inner.gathers()
+        }
+
+        fn is_away(&self) -> bool {
+            self.inner.is_away()
+        }
+
+        fn look_when_asked(&mut self) {
+            self.inner.look_when_asked();
+        }
+
+        fn wants_look(&self) -> bool {
+            self.inner.wants_look()
+        }
+
+        fn look_again(&mut self, now: ::wire::time::Instant) {
+            self.inner.look_again(now);
+        }
+
+        fn mac(&self) -> ::wire::frame::MacAddr {
+            self.inner.mac()
+        }
+    };
+}
+
+pub(crate) use leave_to_inner;

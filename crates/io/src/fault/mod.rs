@@ -12,15 +12,15 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{
-    BURST, Capabilities, FrameSink, LINK_HEADERS, LONGEST, MacAddr, RxChecksum, RxFrame, RxMeta,
-    TxMeta,
+    BURST, Capabilities, FrameSink, LINK_HEADERS, LONGEST, RxChecksum, RxFrame, RxMeta, TxMeta,
 };
 use wire::time::Instant;
 
 pub use self::lane::Injected;
 use self::lane::Lane;
 pub use self::spec::FaultSpec;
-use crate::{Gathers, Port, checksum};
+use crate::port::leave_to_inner;
+use crate::{Port, checksum};
 
 /// Frames held back in each direction, at most; more are lost, as in a router with a queue of this length.
 const SLOTS: u32 = 8192;
@@ -182,6 +182,8 @@ impl<P: Port> FrameSink for Fault<P> {
 }
 
 impl<P: Port> Port for Fault<P> {
+    leave_to_inner!();
+
     fn begin(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.inner.begin(now);
@@ -198,26 +200,6 @@ impl<P: Port> Port for Fault<P> {
         } else {
             0
         }
-    }
-
-    fn gathers(&self) -> Gathers {
-        self.inner.gathers()
-    }
-
-    fn is_away(&self) -> bool {
-        self.inner.is_away()
-    }
-
-    fn look_when_asked(&mut self) {
-        self.inner.look_when_asked();
-    }
-
-    fn wants_look(&self) -> bool {
-        self.inner.wants_look()
-    }
-
-    fn look_again(&mut self, now: Instant) {
-        self.inner.look_again(now);
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -257,10 +239,6 @@ impl<P: Port> Port for Fault<P> {
             },
             ..inner
         }
-    }
-
-    fn mac(&self) -> MacAddr {
-        self.inner.mac()
     }
 
     fn losses(&self) -> (u64, u64) {

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use wire::checksum::{pseudo_header, verify_transport};
 use wire::ethernet::{EtherType, EthernetHeader};
+use wire::frame::MacAddr;
 use wire::frame::TxChecksum;
 use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
