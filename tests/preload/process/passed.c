@@ -310,6 +310,30 @@ static void said_too(void)
     _exit(0);
 }
 
+/* --- crowded: a child connects to a host while its parent has the only queue --- */
+
+static void refused_at_once(int kind)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | kind, 0);
+    need(connect(fd, (struct sockaddr *)&ours, sizeof ours) < 0 && errno == ENETDOWN,
+         "a connect without a queue");
+    close(fd);
+}
+
+static void crowded(void)
+{
+    int mine = socket(AF_INET, SOCK_STREAM, 0);
+    need(connect(mine, (struct sockaddr *)&ours, sizeof ours) == 0, "connect");
+    pid_t child = fork();
+    if (child == 0) {
+        refused_at_once(0);
+        refused_at_once(SOCK_NONBLOCK);
+        _exit(0);
+    }
+    waits_for(child);
+    need(write(mine, "hello", 5) == 5, "write");
+}
+
 static const struct named cases[] = {
     {"upgraded", upgraded},
     {"upgrade", upgrade},
@@ -332,6 +356,7 @@ static const struct named cases[] = {
     {"kept", kept},
     {"lost", lost},
     {"sent", sent},
+    {"crowded", crowded},
 };
 
 int main(int count, char **words)

@@ -254,3 +254,28 @@ fn a_shell_and_its_children_talk_over_one_connection() {
     assert_eq!(server.join().unwrap(), ["shell", "child", "again"]);
     assert_eq!(finished.stdout, "read first\nsecond\nend\n");
 }
+
+/// A child connects while its parent has the only queue. The kernel beside the stack has an address on the interface, and could connect.
+#[test]
+fn a_connection_that_finds_the_stack_busy_elsewhere_fails_and_is_not_the_kernels() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let peer = SocketAddr::new(Family::V4.peer(), PORT);
+    let listen = || TcpListener::bind(peer).unwrap();
+    let listener = site.lab().peer().enter(listen);
+    listener.set_nonblocking(true).unwrap();
+    let mut command = site.ours(&spell(program()));
+    command.args(["crowded", &peer.ip().to_string(), &PORT.to_string()]);
+    let finished = succeed(command);
+    assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
+    let told = "waiting until its owner ends";
+    assert!(finished.stderr.contains(told), "{finished:?}");
+    let came: Vec<_> = std::iter::from_fn(|| listener.accept().ok())
+        .map(|(_, from)| from.ip())
+        .collect();
+    assert_eq!(came, [Family::V4.ours()]);
+}
