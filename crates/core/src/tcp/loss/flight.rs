@@ -98,7 +98,9 @@ impl Loss<'_> {
     /// Gives back everything that the pools hold for this connection.
     pub fn forget(mut self) {
         self.in_flight().forget_scoreboard();
-        self.in_flight().forget_sent_log();
+        if self.bits.has(LossFlags::SENT_LOG) {
+            self.in_flight().free_sent_log();
+        }
         let mut congestion = self.congestion();
         congestion.forget_rates();
         congestion.forget_undo();
@@ -196,7 +198,9 @@ impl Loss<'_> {
     #[inline(always)]
     fn log_new(&mut self, now: Instant, end: SeqNumber) {
         if self.view().flight() == 0 {
-            self.in_flight().forget_sent_log();
+            if self.bits.has(LossFlags::SENT_LOG) {
+                self.in_flight().free_sent_log();
+            }
             self.cold.flight_at = micros(now);
         } else {
             let quantum = self.hot.rtt.srtt().as_micros() as u32 / 16;

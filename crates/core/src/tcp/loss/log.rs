@@ -43,16 +43,10 @@ impl<'a> InFlight<'a> {
         Some((self.sent.at_mut(cold.sent)?, sacked))
     }
 
-    #[inline(always)]
-    pub fn forget_sent_log(self) {
-        if self.bits.has(LossFlags::SENT_LOG) {
-            self.free_sent_log();
-        }
-    }
-
+    /// Call it only where there is a log: this borrow would have to be in memory to be passed on.
     #[cold]
     #[inline(never)]
-    fn free_sent_log(mut self) {
+    pub fn free_sent_log(mut self) {
         self.sent.free(self.cold.sent);
         self.bits.remove(LossFlags::SENT_LOG);
     }
@@ -79,7 +73,7 @@ impl<'a> InFlight<'a> {
     pub fn advance(mut self, ack: SeqNumber, arrival: &Arrival) {
         self.deliver(self.snd_una, ack, arrival);
         if ack == self.snd_nxt {
-            self.forget_sent_log();
+            self.free_sent_log();
         } else if let Some(log) = self.sent_log() {
             log.trim(ack);
         }
