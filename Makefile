@@ -4,21 +4,22 @@ CC     ?= cc
 STRIP  ?= strip
 PREFIX ?= /usr/local
 DESTDIR ?=
-# What goes before whatever uses the built programs: build, or pgo.
+# What goes before whatever uses the built programs: build, native or pgo.
 BUILD   = build
 # Where they are. Cargo is asked once, and only by targets that want to know. ($(shell) sees no variables of make.)
 ASK     = CARGO="$(CARGO)" $(if $(CARGO_TARGET_DIR),CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)") sh scripts/release.sh
 RELEASE = $(eval RELEASE := $$(shell $(ASK)))$(or $(RELEASE),$(error no release directory))
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: help build pgo demo test bench install examples check setup clean
+.PHONY: help build native pgo demo test bench install examples check setup clean
 
 help:
 	@echo "make demo      show the main job on real traffic (root: AF_XDP on a veth pair; else shared memory)"
 	@echo "make test      run every test; ends with 'N passed, N failed'"
 	@echo "make bench     run the micro-benchmarks and the comparison with the kernel"
-	@echo "make build     build the library and the mtcp command (target/release)"
-	@echo "make pgo       the same, faster: with a profile of what the stack does most (needs llvm-tools of the toolchain)"
+	@echo "make build     build the library and the mtcp command (target/release), for every x86-64-v2 machine"
+	@echo "make native    the same, for the processor of this machine"
+	@echo "make pgo       faster still: with a profile of what the stack does most (needs llvm-tools of the toolchain)"
 	@echo "               'make TARGET BUILD=pgo' does TARGET, such as install, with it"
 	@echo "make install   install library, headers, pkg-config file and mtcp below PREFIX ($(PREFIX))"
 	@echo "make examples  build the C examples against the library (build/examples)"
@@ -29,6 +30,9 @@ setup:
 
 build:
 	$(CARGO) build --release -p tools -p capi -p preload
+
+native:
+	RUSTFLAGS="$$RUSTFLAGS -Ctarget-cpu=native" $(CARGO) build --release -p tools -p capi -p preload
 
 pgo:
 	$(CARGO) xtask pgo

@@ -82,8 +82,9 @@ fn build(root: &Path) -> Result<String> {
     let output = Command::new("cargo")
         .args(["build", "--release", "-p", "sim", "--bin", "transactions"])
         .args(["--message-format", "json-render-diagnostics"])
-        // For any processor: the count is not to depend on this one, and valgrind does not know all that the newest can.
-        .env("RUSTFLAGS", "")
+        // As `make build` has it: the count is not to depend on this processor, of which valgrind may not know all.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()

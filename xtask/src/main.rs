@@ -4,6 +4,7 @@
 mod child;
 mod compare;
 mod deps;
+mod elsewhere;
 mod end;
 mod instructions;
 mod metadata;
@@ -35,6 +36,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   xdp      the committed XDP object matches its source (needs clang)
   check    all of the above
   instructions  a short transaction takes as many on the server as SPECIFICATION says (needs valgrind)
+  elsewhere  what is built here runs on the oldest processor that it is for (needs qemu-user)
   supply   dependencies have the licences and sources that deny.toml allows, and no known holes (needs cargo-deny)
   toolchains  the minimum version of Rust and another processor compile everything (needs rustup)
   test     every test suite, summed up as `N passed, N failed`
@@ -75,6 +77,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
             xdp::check(&root)
         }
         "instructions" => instructions::check(&root),
+        "elsewhere" => elsewhere::check(&root),
         "supply" => supply::check(&root),
         "toolchains" => toolchains::check(&root),
         "test" => suites::run(&root),

@@ -27,6 +27,9 @@ const WHOLE: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
 ];
 
+/// A build with a profile is for the machine that makes it, unless the user's flags say something else.
+const NATIVE: &str = "-Ctarget-cpu=native";
+
 /// Where things are while this runs, all below the target directory.
 struct Places {
     /// The usual target directory.
@@ -115,7 +118,7 @@ fn cargo(root: &Path, flag: &str, target: &Path) -> Command {
     let mut command = Command::new(env!("CARGO"));
     match flags(encoded.as_deref(), plain.as_deref(), flag) {
         Some(flags) => command.env("CARGO_ENCODED_RUSTFLAGS", flags),
-        None => command.args(["--config", &format!("build.rustflags=[{flag:?}]")]),
+        None => command.args(["--config", &config(flag)]),
     };
     command
         .args(BUILD)
@@ -125,6 +128,12 @@ fn cargo(root: &Path, flag: &str, target: &Path) -> Command {
         .env_remove("LLVM_PROFILE_FILE")
         .current_dir(root);
     command
+}
+
+/// Flags behind those of `.cargo/config.toml`, of which the last counts: the key has to be the same.
+fn config(flag: &str) -> String {
+    let arch = std::env::consts::ARCH;
+    format!("target.'cfg(target_arch = \"{arch}\")'.rustflags=[{NATIVE:?}, {flag:?}]")
 }
 
 fn build(mut command: Command, stop: &Stop) -> Result<()> {
@@ -173,6 +182,18 @@ mod tests {
         assert_eq!(both, "-Ctarget-cpu=native\u{1f}-g\u{1f}-Cprofile-use=/a b");
         let encoded = with(Some("--cfg\u{1f}x y"), Some("-g"));
         assert_eq!(encoded, "--cfg\u{1f}x y\u{1f}-Cprofile-use=/a b");
+    }
+
+    #[test]
+    fn flags_stand_behind_those_of_the_tree() {
+        let tree = include_str!("../../../.cargo/config.toml");
+        let tree: toml::Table = tree.parse().unwrap();
+        let ours: toml::Table = config("-Cx=/a b").parse().unwrap();
+        let flags = &ours["target"]["cfg(target_arch = \"x86_64\")"]["rustflags"];
+        assert_eq!(flags[1].as_str(), Some("-Cx=/a b"));
+        let same = &tree["target"]["cfg(target_arch = \"x86_64\")"]["rustflags"];
+        assert_eq!(same[0].as_str(), Some("-Ctarget-cpu=x86-64-v2"));
+        assert!(tree.get("build").is_none(), "cargo would not look there");
     }
 
     #[test]
