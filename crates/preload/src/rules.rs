@@ -50,7 +50,20 @@ pub(crate) enum Place {
 /// What `mtcp run` said; `None`: nothing, and everything is the kernel's.
 pub(crate) fn rules() -> Option<&'static Rules> {
     static RULES: OnceLock<Option<Rules>> = OnceLock::new();
+    if let Some(known) = RULES.get() {
+        return known.as_ref();
+    }
+    // What a program has run before the C library is ready (AddressSanitizer installs its handlers there) finds no environment yet, which says
+    // nothing about what comes.
+    if !has_environment() {
+        return None;
+    }
     RULES.get_or_init(read).as_ref()
+}
+
+fn has_environment() -> bool {
+    // SAFETY: a pointer that the C library sets before it calls the constructors of any library.
+    unsafe { !environ.is_null() }
 }
 
 /// The environment is read when the library is loaded: programs may empty it before their first socket.
@@ -101,6 +114,8 @@ fn read() -> Option<Rules> {
 }
 
 unsafe extern "C" {
+    /// Of the C library, NULL until that is ready.
+    static environ: *const *const c_char;
     /// Of the C library: the last part of the path that the program was called by. Programs write over it later.
     static program_invocation_short_name: *const c_char;
 }
