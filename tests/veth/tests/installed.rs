@@ -25,8 +25,8 @@ fn built() -> PathBuf {
     programs::mtcp().parent().unwrap().to_owned()
 }
 
-/// Installs what is built already, which `variable` tells cargo of; where it is installed.
-fn install(scratch: &Path, variable: &str) -> PathBuf {
+/// Installs what is built already, which `variable` tells `cargo` of; where it is installed.
+fn install(scratch: &Path, variable: &str, cargo: &str) -> PathBuf {
     let target = scratch.join("built elsewhere");
     fs::create_dir(&target).unwrap();
     symlink(built(), target.join("release")).unwrap();
@@ -34,6 +34,7 @@ fn install(scratch: &Path, variable: &str) -> PathBuf {
     let mut make = Command::new("make");
     make.args(["-s", "install", "BUILD=", &format!("PREFIX={PREFIX}")])
         .arg(format!("DESTDIR={}", root.display()))
+        .arg(format!("CARGO={cargo}"))
         .current_dir(programs::repository());
     for name in VARIABLES {
         make.env_remove(name);
@@ -55,7 +56,7 @@ fn it_is_found_wherever_cargo_builds_and_stripped() {
     programs::require(&["make", "readelf", "strip"]);
     for variable in VARIABLES {
         let scratch = tempfile::tempdir().unwrap();
-        let installed = install(scratch.path(), variable);
+        let installed = install(scratch.path(), variable, "cargo");
         for file in ["bin/mtcp", "lib/libmtcp.so.1.0.0", "lib/libmtcp_preload.so"] {
             let file = installed.join(file);
             let mut readelf = Command::new("readelf");
@@ -75,13 +76,24 @@ fn it_is_found_wherever_cargo_builds_and_stripped() {
     }
 }
 
+/// As packagers do it whose build is another step: no cargo is asked for anything.
+#[test]
+fn what_is_built_is_installed_as_it_is() {
+    programs::require(&["make", "strip"]);
+    let scratch = tempfile::tempdir().unwrap();
+    let installed = install(scratch.path(), "CARGO_TARGET_DIR", "true");
+    assert!(
+        installed.join("lib/pkgconfig/libmtcp.pc").exists() && installed.join("bin/mtcp").exists()
+    );
+}
+
 #[test]
 fn it_runs_where_the_tree_is_not() {
     let Some(_gate) = Gate::beside_others() else {
         return;
     };
     let scratch = tempfile::tempdir().unwrap();
-    let installed = install(scratch.path(), VARIABLES[0]);
+    let installed = install(scratch.path(), VARIABLES[0], "cargo");
     let script = "mount -t tmpfs none \"$1\"; mount -t tmpfs none \"$2\"; shift 2; exec \"$@\"";
     let mut run = Command::new("unshare");
     run.args(["--mount", "sh", "-ec", script, "sh"])
