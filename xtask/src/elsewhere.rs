@@ -29,10 +29,7 @@ pub fn check(root: &Path) -> Result<()> {
     build.args(BUILD).current_dir(root);
     let built = build.status().context("cannot run cargo")?;
     ensure!(built.success(), "the build failed (see above)");
-    let metadata = metadata::read(root)?;
-    let target = metadata["target_directory"].as_str();
-    let target = Path::new(target.context("cargo names no target directory")?);
-    let program = target.join("release/mtcp");
+    let program = metadata::target(root)?.join("release/mtcp");
     let said = talk(&program, &Stop::watch()?)?;
     ensure!(is_served(&said)?, "not all requests were answered: {said}");
     println!(

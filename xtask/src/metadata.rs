@@ -1,6 +1,6 @@
 //! What cargo knows of the workspace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -19,4 +19,11 @@ pub fn read(root: &Path) -> Result<Value> {
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The target directory, however it was chosen.
+pub fn target(root: &Path) -> Result<PathBuf> {
+    let metadata = read(root)?;
+    let target = metadata["target_directory"].as_str();
+    Ok(target.context("cargo names no target directory")?.into())
 }

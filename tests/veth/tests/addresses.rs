@@ -268,6 +268,19 @@ fn a_router_that_the_kernel_is_told_of_is_followed() {
     });
 }
 
+/// Words of a client that goes through the gateway `fe80::1` to what is behind it.
+const BEHIND: [&str; 5] = ["http://[fd88::1]/small", "-n", "3", "--gateway", "fe80::1"];
+
+/// A gateway with that address, and a server behind it.
+fn behind_a_link_local_gateway(lab: &Lab) -> Process {
+    lab.peer().ip("address add fe80::1/64 dev peer0 nodad");
+    lab.peer().ip("address add fd88::1/128 dev lo nodad");
+    let mut server = lab.peer().command(programs::mtcp());
+    server.arg("serve").arg(lab.www());
+    server.args(["--io", "kernel", "--addr", "fd88::1"]);
+    listening(server)
+}
+
 #[test]
 fn a_link_local_address_that_another_host_has_is_given_up_for_another() {
     let Some(_gate) = Gate::beside_others() else {
@@ -278,13 +291,7 @@ fn a_link_local_address_that_another_host_has_is_given_up_for_another() {
     }
     let lab = lab();
     lab.ours().ip("link set ours0 address 02:00:00:00:00:91");
-    lab.peer().ip("address add fe80::1/64 dev peer0 nodad");
-    lab.peer().ip("address add fd88::1/128 dev lo nodad");
-    let mut server = lab.peer().command(programs::mtcp());
-    server.arg("serve").arg(lab.www());
-    server.args(["--io", "kernel", "--addr", "fd88::1"]);
-    let server = listening(server);
-    let words = ["http://[fd88::1]/small", "-n", "3", "--gateway", "fe80::1"];
+    let server = behind_a_link_local_gateway(&lab);
     // What the stack calls itself when it asks for the gateway.
     let own = || -> Vec<String> {
         let known = lab.peer().ip("-6 neighbour show dev peer0");
@@ -295,14 +302,14 @@ fn a_link_local_address_that_another_host_has_is_given_up_for_another() {
         let own = addresses.filter(|address| address.starts_with("fe80::"));
         own.map(ToOwned::to_owned).collect()
     };
-    assert_eq!(lab.load(&words, SOON)["succeeded"], 3);
+    assert_eq!(lab.load(&BEHIND, SOON)["succeeded"], 3);
     let before = own();
     assert_eq!(before.len(), 1, "{before:?}");
     let taken = &before[0];
     lab.peer().ip(&format!("neighbour del {taken} dev peer0"));
     lab.peer()
         .ip(&format!("address add {taken}/64 dev peer0 nodad"));
-    assert_eq!(lab.load(&words, SOON)["succeeded"], 3);
+    assert_eq!(lab.load(&BEHIND, SOON)["succeeded"], 3);
     let after = own();
     assert!(after.len() == 1 && after != before, "{before:?} {after:?}");
     server.stop();
@@ -317,14 +324,8 @@ fn a_gateway_with_a_link_local_address_is_reached() {
         return;
     }
     let lab = lab();
-    lab.peer().ip("address add fe80::1/64 dev peer0 nodad");
-    lab.peer().ip("address add fd88::1/128 dev lo nodad");
-    let mut server = lab.peer().command(programs::mtcp());
-    server.arg("serve").arg(lab.www());
-    server.args(["--io", "kernel", "--addr", "fd88::1"]);
-    let server = listening(server);
-    let words = ["http://[fd88::1]/small", "-n", "3", "--gateway", "fe80::1"];
-    let report = lab.load(&words, SOON);
+    let server = behind_a_link_local_gateway(&lab);
+    let report = lab.load(&BEHIND, SOON);
     assert_eq!(report["succeeded"], 3, "{report}");
     server.stop();
 }

@@ -47,11 +47,7 @@ struct Places {
 /// Builds `target/release` with a profile.
 pub fn run(root: &Path) -> Result<()> {
     let tools = Tools::find(root)?;
-    let metadata = metadata::read(root)?;
-    let target = metadata["target_directory"].as_str();
-    let places = Places::new(Path::new(
-        target.context("cargo names no target directory")?,
-    ));
+    let places = Places::new(&metadata::target(root)?);
     let stop = Stop::watch()?;
     println!("==> building mtcp so that it counts what it does");
     let program = places.build_counting(root, &stop)?;
