@@ -14,7 +14,7 @@ use super::program::{Program, STEER, STEER_PARTS};
 use super::resources::raise_memlock;
 
 /// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
-fn takes_letters(config: &XdpConfig, link: &Link, queues: u32) -> bool {
+fn can_use_tc_ring(config: &XdpConfig, link: &Link, queues: u32) -> bool {
     link.is_veth()
         && config.mode == AttachMode::Auto
         && config.zero_copy != ZeroCopy::ZeroCopy
@@ -29,8 +29,8 @@ pub(super) fn attach(
     (queues, most): (u32, u32),
     parts: bool,
 ) -> io::Result<Program> {
-    if takes_letters(config, link, queues) {
-        match Program::attach_letters(&link.name, link.index, &config.addresses) {
+    if can_use_tc_ring(config, link, queues) {
+        match Program::attach_tc_ring(&link.name, link.index, &config.addresses) {
             Ok(program) => return Ok(program),
             Err(error) => tell_fall_back(&link.name, &*error),
         }

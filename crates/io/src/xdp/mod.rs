@@ -3,10 +3,11 @@
 //! A small XDP program (`bpf/steer.bpf.c`) sends frames for our addresses to the AF_XDP socket of the queue they arrived on and
 //! leaves all others to the kernel. It is attached through a link that ends with the process, however that ends.
 //!
-//! On a veth pair of one queue another (`bpf/letters.bpf.c`) copies them into our memory in traffic control, where the kernel is Linux 6.6 or
-//! newer and hands none on to another processor before that (`rps_cpus`): that is less work for the kernel, and the other end keeps its segmentation.
+//! On a veth pair with one queue, a program in traffic control (`bpf/tc_ring.bpf.c`, Linux 6.6) copies frames into a ring of ours instead:
+//! the kernel then does less, and the other end keeps its segmentation. It is not used where the kernel spreads received frames over
+//! processors (`rps_cpus`), since that happens before traffic control.
 //!
-//! On a veth pair a third (`bpf/volley.bpf.c`) sends the frames of a turn in one call, where the kernel is Linux 6.15 or newer.
+//! On a veth pair a third program (`bpf/tx_batch.bpf.c`, Linux 6.15) sends the frames of a turn in one system call.
 //!
 //! What is said beside us and concerns us comes through packet sockets (`overhear`).
 //!
@@ -16,15 +17,14 @@
 
 mod adopt;
 mod attach;
-mod bundles;
 mod checksum;
 mod config;
 mod error;
 mod filter;
 mod follow;
+mod gso;
 mod interface;
 mod lanes;
-mod letters;
 mod mapping;
 mod overhear;
 mod parts;
@@ -38,8 +38,9 @@ mod retake;
 mod rings;
 mod socket;
 mod syn_offload;
+mod tc_ring;
+mod tx_batch;
 mod umem;
-mod volley;
 
 pub use config::{AttachMode, ChecksumPolicy, XdpConfig, ZeroCopy};
 pub use interface::XdpInterface;

@@ -69,7 +69,7 @@ impl Overheard {
     }
 
     /// What becomes readable when something is said.
-    pub(super) fn bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(super) fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().chain(&self.kernel).map(AsFd::as_fd)
     }
 

@@ -112,7 +112,7 @@ impl XdpPort {
         // another matter.
         let tx_checksum =
             link.is_veth() && !mode.zero_copy && queues.iter().all(Queue::finishes_checksums);
-        let bundles = tx_checksum && queues.first().is_some_and(Queue::has_bundles);
+        let gso = tx_checksum && queues.first().is_some_and(Queue::has_gso);
         // `config::shape` bounds the MTU well below 64 KiB.
         let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
         Self {
@@ -123,7 +123,7 @@ impl XdpPort {
                 mtu,
                 queues: ports,
                 tx_checksum,
-                tx_bundle: if bundles { virtio::BUNDLE } else { 0 },
+                tx_bundle: if gso { virtio::BUNDLE } else { 0 },
                 loops: false,
             },
             mac: link.mac,
@@ -211,9 +211,9 @@ impl XdpPort {
     }
 
     /// What ends a sleep.
-    fn bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let beside = self.overheard.iter().flat_map(Overheard::bells);
-        self.queues.iter().map(Queue::bell).chain(beside)
+    fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let beside = self.overheard.iter().flat_map(Overheard::doorbells);
+        self.queues.iter().map(Queue::doorbell).chain(beside)
     }
 
     /// Receives from queues that the interface gets later, too.
@@ -280,18 +280,18 @@ impl XdpPort {
         self.queues.iter().map(Queue::number)
     }
 
-    /// Says that we sleep. Returns false, and does not say it, when a received frame is waiting in any queue.
-    fn lie_down(&mut self) -> bool {
-        let sleeps = self.queues.iter_mut().all(Queue::lie_down);
+    /// Arms the wake-up on all queues. Returns false, with none armed, if a frame is already waiting in any of them.
+    fn arm(&mut self) -> bool {
+        let sleeps = self.queues.iter_mut().all(Queue::arm);
         if !sleeps {
-            self.get_up();
+            self.disarm();
         }
         sleeps
     }
 
-    /// Ends a sleep.
-    fn get_up(&mut self) {
-        self.queues.iter_mut().for_each(Queue::get_up);
+    /// Disarms the wake-up on all queues.
+    fn disarm(&mut self) {
+        self.queues.iter_mut().for_each(Queue::disarm);
     }
 
     fn sleep_at_most(&mut self) -> Duration {
@@ -347,7 +347,7 @@ impl FrameSink for XdpPort {
 
     fn send_bundle(&mut self, _: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         match self.queues.first_mut() {
-            Some(queue) => queue.send_bundle(fill),
+            Some(queue) => queue.send_gso(fill),
             None => self.send_into_void(LONGEST, fill),
         }
     }
@@ -453,14 +453,14 @@ impl Port for XdpPort {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        if !self.lie_down() {
+        if !self.arm() {
             return Ok(());
         }
         let most = self.sleep_at_most();
         let timeout = timeout.map_or(most, |timeout| timeout.min(most));
         let mut fds: Vec<PollFd<'_>> = self
-            .bells()
-            .map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN))
+            .doorbells()
+            .map(|doorbell| PollFd::from_borrowed_fd(doorbell, PollFlags::IN))
             .collect();
         let beside = self.queues.len()..fds.len();
         fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
@@ -471,7 +471,7 @@ impl Port for XdpPort {
             .any(|fd| fd.revents() == PollFlags::IN);
         let said = fds.get(beside).unwrap_or_default();
         let heard = said.iter().any(|fd| !fd.revents().is_empty());
-        self.get_up();
+        self.disarm();
         slept?;
         if heard && self.listen() || received {
             Ok(())
@@ -482,10 +482,10 @@ impl Port for XdpPort {
 
     fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
         // Whoever sleeps does not say on which of them.
-        if self.listen() || !self.lie_down() {
+        if self.listen() || !self.arm() {
             return Ok(Some(Duration::ZERO));
         }
-        fds.extend(self.bells().map(|bell| bell.as_raw_fd()));
+        fds.extend(self.doorbells().map(|doorbell| doorbell.as_raw_fd()));
         Ok(Some(self.sleep_at_most()))
     }
 

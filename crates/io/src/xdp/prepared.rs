@@ -26,7 +26,7 @@ use super::port::{Trust, XdpPort};
 use super::probe::Probe;
 use super::program::{Attachment, Mode, Program};
 use super::queue::{Extras, Queue};
-use super::resources::{Made, bundles, overhear, register, volley};
+use super::resources::{Made, gso, overhear, register, tx};
 use super::retake::Retaker;
 use super::socket::XskSocket;
 
@@ -146,11 +146,11 @@ impl XdpPrepared {
                 let step = if is_refused(&error) { SOCKET } else { REGISTER };
                 explain(name, step, &error)
             })?;
-            let letters = self.program.letters();
+            let rx = self.program.rx();
             let extras = Extras {
-                bundles: self.has_bundles().then(|| bundles(&self.link)).flatten(),
-                volley: volley(&self.link, &socket, self.frames),
-                letters: letters.map_err(|error| explain(name, MAP, &*error))?,
+                gso: self.has_gso().then(|| gso(&self.link)).flatten(),
+                tx: tx(&self.link, &socket, self.frames),
+                rx: rx.map_err(|error| explain(name, MAP, &*error))?,
             };
             self.armed.push(((socket, lanes), extras));
         }
@@ -267,7 +267,7 @@ impl XdpPrepared {
 
 impl XdpPrepared {
     /// Whether the link is known to take frames of several segments. Not where other processes carry the frames of a stack: they carry packets.
-    fn has_bundles(&self) -> bool {
+    fn has_gso(&self) -> bool {
         self.link.is_veth() && self.processes() == 1
     }
 
@@ -279,7 +279,7 @@ impl XdpPrepared {
             frames: self.frames,
             zero_copy: self.config.zero_copy,
             addresses: self.config.addresses.clone(),
-            bundles: port.capabilities().tx_bundle > 0,
+            gso: port.capabilities().tx_bundle > 0,
             shared: self.processes() > 1,
             lost: Vec::new(),
             listens: false,

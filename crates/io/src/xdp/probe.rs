@@ -75,8 +75,8 @@ impl Probe {
             if left.is_zero() {
                 return Ok(None);
             }
-            let bells = self.overheard.bells();
-            let mut fds: Vec<_> = bells
+            let doorbells = self.overheard.doorbells();
+            let mut fds: Vec<_> = doorbells
                 .map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN))
                 .collect();
             poll::sleep(&mut fds, Some(left))?;

@@ -21,8 +21,9 @@ use wire::ndp::{multicast_mac, solicited_node};
 
 use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
-use super::letters::{self, Letters};
+use super::queue::Rx;
 use super::syn_offload::{Clock, Offload};
+use super::tc_ring::{self, TcRing};
 use crate::{netlink, sys};
 
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
@@ -136,13 +137,13 @@ impl Program {
     }
 
     /// As [`Program::attach`], in traffic control.
-    pub(super) fn attach_letters(
+    pub(super) fn attach_tc_ring(
         interface: &str,
         index: u32,
         addresses: &[IpAddr],
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let entries = entries(addresses)?;
-        let (ebpf, link) = letters::attach(interface, entries, |ebpf| fill(ebpf, addresses))?;
+        let (ebpf, link) = tc_ring::attach(interface, entries, |ebpf| fill(ebpf, addresses))?;
         let hold = Hold {
             index,
             link: Some(Link::TrafficControl(link)),
@@ -157,13 +158,13 @@ impl Program {
         })
     }
 
-    /// What it receives into, if it is in traffic control.
-    pub(super) fn letters(&self) -> Result<Option<Letters>, Box<dyn std::error::Error>> {
+    /// Where queues receive from.
+    pub(super) fn rx(&self) -> Result<Rx, Box<dyn std::error::Error>> {
         if self.attachment != Attachment::TrafficControl {
-            return Ok(None);
+            return Ok(Rx::Socket);
         }
         let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
-        Letters::new(&ebpf).map(Some)
+        TcRing::new(&ebpf).map(Rx::TrafficControl)
     }
 
     /// The process that received in traffic control ends: another program on the interface has what comes from now on.
@@ -173,7 +174,7 @@ impl Program {
         }
         let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
         // Who cannot close it leaves it to the last process that has the program.
-        let _ = letters::close(&ebpf);
+        let _ = tc_ring::close(&ebpf);
     }
 
     /// What answers SYNs, if it is in traffic control.
@@ -272,7 +273,7 @@ impl Program {
             Attachment::Native => AttachMode::Native,
             Attachment::Generic => AttachMode::Generic,
             Attachment::TrafficControl => {
-                let attached = letters::attach_again(&mut ebpf, interface);
+                let attached = tc_ring::attach_again(&mut ebpf, interface);
                 return attached
                     .map(Link::TrafficControl)
                     .map_err(|error| explain(interface, ATTACH, &error));

@@ -5,24 +5,46 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use wire::frame::{RxFrame, RxMeta, TxMeta};
 
-use super::bundles::Bundles;
+use super::gso::GsoSocket;
 use super::lanes::Lanes;
-use super::letters::Letters;
 use super::socket::{Kick, XskSocket};
-use super::volley::{Fired, Volley};
+use super::tc_ring::TcRing;
+use super::tx_batch::{Submitted, TxBatch};
 
 /// Frames that one send call takes at least in copy mode (`TX_BATCH_SIZE` of the kernel).
 const KICK_FRAMES: u32 = 32;
 
+/// Where a queue receives from.
+#[derive(Debug, Default)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of it per queue, which is looked at with each burst"
+)]
+pub(super) enum Rx {
+    /// The rx ring of the AF_XDP socket.
+    #[default]
+    Socket,
+    /// The ring that a program in traffic control fills.
+    TrafficControl(TcRing),
+}
+
+/// Where a queue sends to.
+#[derive(Debug, Default)]
+pub(super) enum Tx {
+    /// The tx ring of the AF_XDP socket.
+    #[default]
+    Socket,
+    /// A batch that one system call sends. What the kernel does not take goes through the tx ring.
+    Batch(TxBatch),
+}
+
 /// What a queue has besides its socket, where the link is known to allow it.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
-    /// What frames of several segments are sent by.
-    pub(super) bundles: Option<Bundles>,
-    /// What takes the frames to send instead of the tx ring, while it can.
-    pub(super) volley: Option<Volley>,
-    /// What frames are received from instead of the rx ring.
-    pub(super) letters: Option<Letters>,
+    /// What sends frames of several segments.
+    pub(super) gso: Option<GsoSocket>,
+    pub(super) tx: Tx,
+    pub(super) rx: Rx,
 }
 
 /// One bound queue.
@@ -32,12 +54,12 @@ pub(super) struct Queue {
     lanes: Lanes,
     socket: XskSocket,
     number: u32,
-    bundles: Option<Bundles>,
-    volley: Option<Volley>,
-    letters: Option<Letters>,
-    /// What the kernel did not take of a volley is still in the tx ring.
-    rests: bool,
-    /// Frames of volleys that are no more, or had no place in the tx ring, that were lost.
+    gso: Option<GsoSocket>,
+    tx: Tx,
+    rx: Rx,
+    /// True while frames that the kernel did not take of a batch are in the tx ring: later frames go behind them.
+    is_behind: bool,
+    /// Frames that were lost with batches that are no more, or that found no place in the tx ring.
     lost: u64,
 }
 
@@ -45,29 +67,25 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) number: u32,
-    /// Memory of the program, which stays.
-    pub(super) letters: Option<Letters>,
+    /// The memory of a program in traffic control outlives the interface.
+    pub(super) rx: Rx,
 }
 
 impl Queue {
     /// Puts together a bound socket, the lanes it registered, and what there is besides.
     pub(super) fn new(number: u32, (socket, lanes): (XskSocket, Lanes), extras: Extras) -> Self {
-        let Extras {
-            bundles,
-            volley,
-            mut letters,
-        } = extras;
-        if let Some(letters) = &mut letters {
-            letters.open();
+        let Extras { gso, tx, mut rx } = extras;
+        if let Rx::TrafficControl(ring) = &mut rx {
+            ring.open();
         }
         Self {
             lanes,
             socket,
             number,
-            bundles,
-            volley,
-            letters,
-            rests: false,
+            gso,
+            tx,
+            rx,
+            is_behind: false,
             lost: 0,
         }
     }
@@ -76,7 +94,7 @@ impl Queue {
     pub(super) fn into_lost(self) -> Lost {
         Lost {
             number: self.number,
-            letters: self.letters,
+            rx: self.rx,
         }
     }
 
@@ -97,9 +115,9 @@ impl Queue {
 
     /// Whether a frame has been received and not lent yet.
     pub(super) fn has_received(&mut self) -> bool {
-        match &self.letters {
-            Some(letters) => letters.has_received(),
-            None => self.lanes.has_received(),
+        match &self.rx {
+            Rx::Socket => self.lanes.has_received(),
+            Rx::TrafficControl(ring) => ring.has_received(),
         }
     }
 
@@ -109,32 +127,33 @@ impl Queue {
         meta: impl Fn(&[u8]) -> RxMeta,
         each: impl FnOnce(&[RxFrame<'_>]),
     ) -> usize {
-        match &mut self.letters {
-            Some(letters) => letters.receive(meta, each),
-            None => self.lanes.receive(meta, each),
+        match &mut self.rx {
+            Rx::Socket => self.lanes.receive(meta, each),
+            Rx::TrafficControl(ring) => ring.receive(meta, each),
         }
     }
 
-    /// Says that we sleep until what [`Queue::bell`] lends is readable. Returns false, and does not say it, when a frame is there.
-    pub(super) fn lie_down(&mut self) -> bool {
-        match &mut self.letters {
-            Some(letters) => letters.lie_down(),
-            None => !self.lanes.has_received(),
+    /// Arms the wake-up: [`Queue::doorbell`] becomes readable with the next frame. Returns false, with nothing armed, if a frame is already
+    /// waiting.
+    pub(super) fn arm(&mut self) -> bool {
+        match &mut self.rx {
+            Rx::Socket => !self.lanes.has_received(),
+            Rx::TrafficControl(ring) => ring.arm(),
         }
     }
 
-    /// Ends a sleep.
-    pub(super) fn get_up(&mut self) {
-        if let Some(letters) = &mut self.letters {
-            letters.get_up();
+    /// Disarms the wake-up.
+    pub(super) fn disarm(&mut self) {
+        if let Rx::TrafficControl(ring) = &mut self.rx {
+            ring.disarm();
         }
     }
 
-    /// What becomes readable when a frame came after [`Queue::lie_down`].
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        match &self.letters {
-            Some(letters) => letters.as_fd(),
-            None => self.socket.as_fd(),
+    /// What becomes readable with the next frame after [`Queue::arm`].
+    pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
+        match &self.rx {
+            Rx::Socket => self.socket.as_fd(),
+            Rx::TrafficControl(ring) => ring.as_fd(),
         }
     }
 
@@ -142,28 +161,32 @@ impl Queue {
     #[inline]
     pub(super) fn send(&mut self, room: u32, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let bytes = room as usize;
-        match &self.volley {
-            Some(volley) if !volley.has_room(bytes) => self.fire(),
+        match &self.tx {
+            Tx::Batch(batch) if !batch.has_room(bytes) => self.submit(),
             _ => {}
         }
-        match &mut self.volley {
-            Some(volley) if !self.rests => volley.add(bytes, write),
+        match &mut self.tx {
+            Tx::Batch(batch) if !self.is_behind => batch.add(bytes, write),
             _ => self.lanes.send(room, write),
         }
     }
 
-    /// Sends the volley. What the kernel does not take of it goes into the tx ring, and so do the frames behind it, until that is empty.
-    fn fire(&mut self) {
-        let Some(volley) = self.volley.as_mut().filter(|volley| volley.waits()) else {
+    /// Submits the batch, if frames are in one. What the kernel does not take of it goes into the tx ring, and so do later frames until that
+    /// is empty.
+    fn submit(&mut self) {
+        let Tx::Batch(batch) = &mut self.tx else {
             return;
         };
-        let fired = volley.fire();
-        let taken = match &fired {
-            Fired::All => return volley.clear(),
-            Fired::Part(taken) => *taken,
-            Fired::Never(_) => 0,
+        if !batch.waits() {
+            return;
+        }
+        let submitted = batch.submit();
+        let taken = match &submitted {
+            Submitted::All => return batch.clear(),
+            Submitted::Part(taken) => *taken,
+            Submitted::Never(_) => 0,
         };
-        for frame in volley.frames().skip(taken) {
+        for frame in batch.frames().skip(taken) {
             let sent = self.lanes.send(frame.len() as u32, |room| {
                 room.copy_from_slice(frame);
                 TxMeta {
@@ -173,60 +196,65 @@ impl Queue {
             });
             self.lost += u64::from(!sent);
         }
-        volley.clear();
-        self.rests = true;
-        if let Fired::Never(why) = fired {
-            log::info!("queue {}: no volleys any more: {why}", self.number);
-            self.lost += volley.lost();
-            self.volley = None;
+        batch.clear();
+        self.is_behind = true;
+        if let Submitted::Never(why) = submitted {
+            log::info!("queue {}: no transmit batches any more: {why}", self.number);
+            self.lost += batch.lost();
+            self.tx = Tx::Socket;
         }
     }
 
     /// Whether there is what takes frames of several segments.
-    pub(super) fn has_bundles(&self) -> bool {
-        self.bundles.is_some()
+    pub(super) fn has_gso(&self) -> bool {
+        self.gso.is_some()
     }
 
-    /// As [`Bundles::send`], behind the frames that were sent before.
-    pub(super) fn send_bundle(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-        self.fire();
-        // What is wrong with the link the next flush says.
+    /// As [`GsoSocket::send`], behind the frames that were sent before.
+    pub(super) fn send_gso(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        self.submit();
+        // The next flush says what is wrong with the link.
         self.lanes.tx.publish();
         if self.lanes.tx.unread() > 0 && self.kick().is_err() {
             return false;
         }
-        self.bundles
-            .as_mut()
-            .is_some_and(|bundles| bundles.send(write))
+        self.gso.as_mut().is_some_and(|socket| socket.send(write))
     }
 
     /// Frames that came and were lost, and frames of ours that were.
     pub(super) fn losses(&self) -> (u64, u64) {
         let (dropped, invalid) = self.socket.losses().unwrap_or_default();
-        let letters = self.letters.as_ref().map_or(0, Letters::lost);
+        let unread = match &self.rx {
+            Rx::Socket => 0,
+            Rx::TrafficControl(ring) => ring.lost(),
+        };
         let longer = self.lanes.lost();
-        (dropped + letters + longer, invalid + self.unsent())
+        (dropped + unread + longer, invalid + self.unsent())
     }
 
-    /// Frames of volleys, and of several segments, that were lost.
+    /// Frames of batches, and of several segments, that were lost.
     fn unsent(&self) -> u64 {
-        let bundles = self.bundles.as_ref().map_or(0, Bundles::lost);
-        bundles + self.volley.as_ref().map_or(0, Volley::lost) + self.lost
+        let gso = self.gso.as_ref().map_or(0, GsoSocket::lost);
+        let batch = match &self.tx {
+            Tx::Socket => 0,
+            Tx::Batch(batch) => batch.lost(),
+        };
+        gso + batch + self.lost
     }
 
     /// Publishes what was sent and wakes the kernel if it asks for it, at most once for either ring.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.fire();
+        self.submit();
         self.lanes.tx.publish();
         if self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup() {
             self.kick()?;
         }
-        self.rests = self.rests && self.lanes.tx.unread() > 0;
+        self.is_behind = self.is_behind && self.lanes.tx.unread() > 0;
         if self.lanes.fill.needs_wakeup() {
             self.socket.kick_fill()?;
         }
-        if let Some(bundles) = &mut self.bundles {
-            bundles.flush();
+        if let Some(socket) = &mut self.gso {
+            socket.flush();
         }
         self.lanes.reap();
         Ok(())
@@ -235,7 +263,7 @@ impl Queue {
     /// Whether published frames wait for another kick.
     pub(super) fn is_stuck(&mut self) -> bool {
         self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup()
-            || self.bundles.as_ref().is_some_and(Bundles::waits)
+            || self.gso.as_ref().is_some_and(GsoSocket::waits)
     }
 
     /// Makes the kernel take the tx ring. In copy mode a call takes a limited number of frames and says EAGAIN when there are

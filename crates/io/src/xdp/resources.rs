@@ -7,13 +7,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::netlink::Link;
 
-use super::bundles::Bundles;
 use super::config::Frames;
 use super::error::{LISTEN, errno, explain};
+use super::gso::GsoSocket;
 use super::lanes::Lanes;
 use super::overhear::Overheard;
+use super::queue::Tx;
 use super::socket::XskSocket;
-use super::volley::Volley;
+use super::tx_batch::TxBatch;
 
 /// A socket with its frames.
 pub(super) type Made = (XskSocket, Lanes);
@@ -30,10 +31,10 @@ pub(super) fn overhear(link: &Link, addresses: &[IpAddr]) -> Option<Overheard> {
         .ok()
 }
 
-/// What takes frames of several segments.
-pub(super) fn bundles(link: &Link) -> Option<Bundles> {
-    let bundles = Bundles::new(link.index);
-    bundles
+/// What sends frames of several segments.
+pub(super) fn gso(link: &Link) -> Option<GsoSocket> {
+    let socket = GsoSocket::new(link.index);
+    socket
         .inspect_err(|error| {
             log::debug!(
                 "XDP on {}: no frames of several segments: {error}",
@@ -43,17 +44,22 @@ pub(super) fn bundles(link: &Link) -> Option<Bundles> {
         .ok()
 }
 
-/// What takes many frames in a call, where the link does at once what they cause: the driver of a card has its queue for that.
-pub(super) fn volley(link: &Link, socket: &XskSocket, frames: Frames) -> Option<Volley> {
-    // What lies in several frames has no room there.
+/// Where frames are sent to: batches where the link does at once what frames cause, as a veth pair does; the driver of a card has its queue for
+/// that.
+pub(super) fn tx(link: &Link, socket: &XskSocket, frames: Frames) -> Tx {
+    // A batch has no room for packets that lie in several frames.
     if !link.is_veth() || frames.are_parts() {
-        return None;
+        return Tx::Socket;
     }
     let netns = socket.netns_cookie().map_err(Into::into);
-    let volley = netns.and_then(|netns| Volley::new(link.index, netns));
-    volley
-        .inspect_err(|error| log::debug!("XDP on {}: no volleys: {error}", link.name))
-        .ok()
+    let batch = netns.and_then(|netns| TxBatch::new(link.index, netns));
+    batch.map_or_else(
+        |error| {
+            log::debug!("XDP on {}: no transmit batches: {error}", link.name);
+            Tx::Socket
+        },
+        Tx::Batch,
+    )
 }
 
 /// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.

@@ -2,6 +2,7 @@
 //! meanwhile, as the kernel would, and sends into nothing; its queues are opened anew on the new interface, as soon as that is there and up.
 
 use std::io;
+use std::mem;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use super::config::{Frames, ZeroCopy};
 use super::error::{BIND, REGISTER, explain};
 use super::overhear::Overheard;
 use super::program::Program;
-use super::queue::{Extras, Lost, Queue};
-use super::resources::{Made, bundles, overhear, register, volley};
+use super::queue::{Extras, Lost, Queue, Rx};
+use super::resources::{Made, gso, overhear, register, tx};
 
 /// How often to look whether the interface is there again.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
@@ -32,7 +33,7 @@ pub(super) struct Retaker {
     pub(super) zero_copy: ZeroCopy,
     pub(super) addresses: Vec<IpAddr>,
     /// Whether frames of several segments go out.
-    pub(super) bundles: bool,
+    pub(super) gso: bool,
     /// Whether other processes have queues of the interface, too.
     pub(super) shared: bool,
     /// What has to come back. Empty: the interface is there.
@@ -138,8 +139,8 @@ impl Retaker {
             .flatten();
         let mut queues = Vec::new();
         for ((bound, extras), lost) in sockets?.into_iter().zip(&mut self.lost) {
-            let letters = lost.letters.take();
-            queues.push(Queue::new(lost.number, bound, Extras { letters, ..extras }));
+            let rx = mem::take(&mut lost.rx);
+            queues.push(Queue::new(lost.number, bound, Extras { rx, ..extras }));
         }
         Ok((queues, overheard))
     }
@@ -155,11 +156,11 @@ impl Retaker {
             .steer(number, socket.as_fd())
             .map_err(|error| explain(name, BIND, &error))?;
         let extras = Extras {
-            bundles: self.bundles.then(|| bundles(link)).flatten(),
-            volley: volley(link, socket, self.frames),
-            letters: None,
+            gso: self.gso.then(|| gso(link)).flatten(),
+            tx: tx(link, socket, self.frames),
+            rx: Rx::Socket,
         };
-        if self.bundles && extras.bundles.is_none() {
+        if self.gso && extras.gso.is_none() {
             let cause = io::Error::from(io::ErrorKind::Unsupported);
             return Err(error("frames of several segments", cause));
         }

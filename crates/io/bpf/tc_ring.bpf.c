@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 //
-// Copies frames for the addresses of a user-level stack (`ours.h`) into memory that the stack reads, at the ingress of an interface. Everything
-// else goes on to the kernel, and so does everything while nobody reads. For interfaces whose frames are made on this machine: they come as
-// what the kernel made, of several segments where the sender had them, on the processor that sent them.
+// Copies frames for the addresses of a user-level stack (`ours.h`) into rings that the stack reads, at the ingress of an interface. All other
+// frames go on to the kernel, and so do all frames while nobody reads. This is for interfaces whose frames are made on this machine: frames
+// arrive as the kernel made them, of several segments where the sender had them, on the processor that sent them.
 //
-// Every processor has a box of its own, and so needs no lock (not on PREEMPT_RT, where two of these can run on one).
+// Every processor has a ring of its own and needs no lock. (On PREEMPT_RT two of these programs can run on one processor: not used there.)
 //
-// One 802.1Q tag is looked through: the kernel took it out of the frame, here it is put back.
+// The kernel takes one 802.1Q tag out of a frame; the program puts it back.
 //
 // Rebuild with `check.sh --update`.
 
@@ -15,48 +15,48 @@
 #define TCX_NEXT -1
 #define TCX_DROP 2
 
-// `xdp/letters.rs` has the same.
-#define LETTERS 16384
+// `xdp/tc_ring.rs` has the same.
+#define RECORDS 16384
 #define LINE 64
 #define SHORTEST 14
 #define LONGEST 65553
 #define ROOM ((LONGEST + LINE - 1) / LINE * LINE)
-#define NEAR (64 << 10)
-#define NEAR_LONGEST 4096
+#define CACHED (64 << 10)
+#define CACHED_LONGEST 4096
 #define CHUNK (256 << 10)
-#define FAR (1U << 31)
+#define OVERFLOW (1U << 31)
 #define ANSWERED (1U << 31)
 
 #define FULL (~0U)
 #define HEADERS (sizeof(struct ethernet) + sizeof(struct ipv6) + sizeof(struct solicitation))
 
-// Where a frame lies, in NEAR bytes of the box or (with FAR) in the chunks of its processor; its length, with ANSWERED if it is a SYN that was
-// answered; and when it came, nanoseconds.
-struct letter {
+// One frame. `at`: its offset in the bytes of the ring or, with OVERFLOW, in the chunks of the processor. `len`: its length, with ANSWERED
+// for a SYN that was answered. `when`: when it came, nanoseconds.
+struct record {
 	__u32 at;
 	__u32 len;
 	__u64 when;
 };
 
-struct box {
-	// This program's. How many letters it wrote; where the next frame goes, in either kind of memory.
+struct ring {
+	// Written by this program: records written, and where the next frame goes in either kind of memory.
 	__u32 written;
-	__u32 near;
-	__u32 far;
+	__u32 cached;
+	__u32 overflow;
 	__u32 reserved;
 	__u64 lost;
 	__u64 reserved_too[5];
-	// The reader's. How many it read; how far it read in either kind of memory; bytes of the far kind; whether it is there; and whether it
-	// sleeps, which whoever wakes it takes back.
+	// Written by the reader: records read, bytes read in either kind of memory, the size of the overflow memory, whether there is a reader,
+	// and whether its wake-up is armed. The program that wakes it disarms it.
 	__u32 read;
-	__u32 near_read;
-	__u32 far_read;
-	__u32 far_bytes;
+	__u32 cached_read;
+	__u32 overflow_read;
+	__u32 overflow_bytes;
 	__u32 open;
-	__u32 asleep;
+	__u32 armed;
 	__u32 reserved_three[10];
-	struct letter letters[LETTERS];
-	__u8 bytes[NEAR + NEAR_LONGEST];
+	struct record records[RECORDS];
+	__u8 bytes[CACHED + CACHED_LONGEST];
 };
 
 // The loader sizes it to the processors.
@@ -65,14 +65,14 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct box);
-} boxes SEC(".maps");
+	__type(value, struct ring);
+} rings SEC(".maps");
 
 struct chunk {
 	__u8 bytes[CHUNK];
 };
 
-// What has no room in the box, as many for each processor. The loader sizes it.
+// Memory for frames that have no room in the ring, as many chunks for each processor. The loader sizes it.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -85,7 +85,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
-} bell SEC(".maps");
+} doorbell SEC(".maps");
 
 static __always_inline int skb_is_ours(struct __sk_buff *skb)
 {
@@ -150,21 +150,21 @@ static __always_inline int copy(struct __sk_buff *skb, __u8 *to, __u32 len, __u3
 }
 
 // Returns where the frame lies, FULL if it found no room.
-static __always_inline __u32 put_near(struct __sk_buff *skb, struct box *box, __u32 len, __u32 size)
+static __always_inline __u32 put_cached(struct __sk_buff *skb, struct ring *ring, __u32 len, __u32 size)
 {
-	__u32 at = place(box->near, *(volatile __u32 *)&box->near_read, size, NEAR);
+	__u32 at = place(ring->cached, *(volatile __u32 *)&ring->cached_read, size, CACHED);
 
-	if (at >= NEAR || copy(skb, box->bytes + at, len, NEAR_LONGEST))
+	if (at >= CACHED || copy(skb, ring->bytes + at, len, CACHED_LONGEST))
 		return FULL;
-	box->near = at + size;
+	ring->cached = at + size;
 	return at;
 }
 
-// As put_near.
-static __always_inline __u32 put_far(struct __sk_buff *skb, struct box *box, __u32 cpu, __u32 len, __u32 size)
+// As put_cached.
+static __always_inline __u32 put_overflow(struct __sk_buff *skb, struct ring *ring, __u32 cpu, __u32 len, __u32 size)
 {
-	__u32 end = *(volatile __u32 *)&box->far_bytes;
-	__u32 at = place(box->far, *(volatile __u32 *)&box->far_read, size, end);
+	__u32 end = *(volatile __u32 *)&ring->overflow_bytes;
+	__u32 at = place(ring->overflow, *(volatile __u32 *)&ring->overflow_read, size, end);
 
 	if (at >= end)
 		return FULL;
@@ -176,45 +176,45 @@ static __always_inline __u32 put_far(struct __sk_buff *skb, struct box *box, __u
 		return FULL;
 	in += size;
 	// The next begins where the longest has room before the end of the chunk.
-	box->far = in > CHUNK - ROOM ? (at | (CHUNK - 1)) + 1 : at + size;
-	return FAR | at;
+	ring->overflow = in > CHUNK - ROOM ? (at | (CHUNK - 1)) + 1 : at + size;
+	return OVERFLOW | at;
 }
 
 SEC("classifier")
-int letters(struct __sk_buff *skb)
+int tc_ring(struct __sk_buff *skb)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
-	struct box *box = bpf_map_lookup_elem(&boxes, &cpu);
+	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
 
-	if (!box || !*(volatile __u32 *)&box->open || !skb_is_ours(skb))
+	if (!ring || !*(volatile __u32 *)&ring->open || !skb_is_ours(skb))
 		return TCX_NEXT;
-	__u32 written = box->written;
+	__u32 written = ring->written;
 	__u32 len = skb->len + (skb->vlan_present ? sizeof(struct vlan) : 0);
 	__u32 size = (len + LINE - 1) & ~(LINE - 1);
 	__u32 at = FULL;
 
-	if (written - *(volatile __u32 *)&box->read < LETTERS) {
-		if (size <= NEAR_LONGEST)
-			at = put_near(skb, box, len, size);
+	if (written - *(volatile __u32 *)&ring->read < RECORDS) {
+		if (size <= CACHED_LONGEST)
+			at = put_cached(skb, ring, len, size);
 		if (at == FULL)
-			at = put_far(skb, box, cpu, len, size);
+			at = put_overflow(skb, ring, cpu, len, size);
 	}
 	if (at == FULL) {
-		box->lost++;
+		ring->lost++;
 		return TCX_DROP;
 	}
-	struct letter *letter = &box->letters[written & (LETTERS - 1)];
+	struct record *record = &ring->records[written & (RECORDS - 1)];
 	int answered = len == SYN_LEN && answer_syn(skb);
 
-	letter->at = at;
-	letter->len = answered ? len | ANSWERED : len;
-	letter->when = bpf_ktime_get_ns();
-	// Written first, then looked whether the reader sleeps; the reader says that it sleeps, then looks whether something was written.
-	__sync_lock_test_and_set(&box->written, written + 1);
-	if (*(volatile __u32 *)&box->asleep && __sync_lock_test_and_set(&box->asleep, 0)) {
+	record->at = at;
+	record->len = answered ? len | ANSWERED : len;
+	record->when = bpf_ktime_get_ns();
+	// The program writes, then looks whether the wake-up is armed; the reader arms it, then looks whether something was written.
+	__sync_lock_test_and_set(&ring->written, written + 1);
+	if (*(volatile __u32 *)&ring->armed && __sync_lock_test_and_set(&ring->armed, 0)) {
 		__u8 once = 1;
 
-		bpf_ringbuf_output(&bell, &once, sizeof(once), BPF_RB_FORCE_WAKEUP);
+		bpf_ringbuf_output(&doorbell, &once, sizeof(once), BPF_RB_FORCE_WAKEUP);
 	}
 	return answered ? bpf_redirect(skb->ifindex, 0) : TCX_DROP;
 }

@@ -27,8 +27,8 @@ use wire::ip::Protocol;
 use xdp_support::frames::{self, carries, udp_to_us};
 use xdp_support::{DEADLINE, OURS, PEER, Pair, Station, has_traffic_control, is_root, peer_socket};
 
-/// Letters that a box holds.
-const LETTERS: usize = 16_384;
+/// Records of a ring.
+const RECORDS: usize = 16_384;
 /// Bytes of a datagram that a frame of several carries.
 const CUT: usize = 1400;
 /// Bytes that such a frame carries.
@@ -192,11 +192,11 @@ fn what_finds_no_room_is_counted_and_more_comes_afterwards() {
         }
     };
     for _ in 0..3 {
-        for _ in 0..LETTERS + 1000 {
+        for _ in 0..RECORDS + 1000 {
             raw.send(&short);
         }
-        let (came, more) = settle(&mut station, lost, LETTERS + 1000);
-        assert!(came.len() >= LETTERS, "{more} lost");
+        let (came, more) = settle(&mut station, lost, RECORDS + 1000);
+        assert!(came.len() >= RECORDS, "{more} lost");
         lost += more;
 
         for _ in 0..500 {
@@ -207,7 +207,7 @@ fn what_finds_no_room_is_counted_and_more_comes_afterwards() {
         assert!(came.len() > 50, "only {} came", came.len());
         lost += more;
     }
-    assert!(lost > 0, "room for {LETTERS} frames and 1000 more");
+    assert!(lost > 0, "room for {RECORDS} frames and 1000 more");
     assert_eq!(station.port.losses(), (lost, 0));
 }
 

@@ -1,5 +1,5 @@
-//! Frames that hold several segments. AF_XDP carries packets only; a packet socket takes the others, with words that say how to cut them
-//! (`PACKET_VNET_HDR` of packet(7)). The kernel cuts them as late as it can, on a veth pair not at all.
+//! Segmentation offload beside AF_XDP. AF_XDP carries packets only, so frames of several segments go through a packet socket, each behind a
+//! `virtio_net_hdr` that gives its `gso_size` (`PACKET_VNET_HDR` of packet(7)). The kernel cuts them as late as it can, on a veth pair not at all.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,22 +11,22 @@ use wire::frame::{LONGEST, TxMeta};
 
 use crate::{sys, virtio};
 
-/// Bytes that may be on their way through the kernel.
+/// Bytes that the kernel may hold of frames sent.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// Where bundles go, for one queue.
+/// The packet socket for frames of several segments, for one queue.
 #[derive(Debug)]
-pub(super) struct Bundles {
+pub(super) struct GsoSocket {
     socket: OwnedFd,
-    /// One frame with the words before it.
+    /// One frame behind its `virtio_net_hdr`.
     memory: Box<[u8]>,
-    /// Bytes of it that the kernel had no room for yet.
+    /// Bytes in it that the kernel had no room for yet.
     waiting: usize,
     lost: u64,
 }
 
-impl Bundles {
-    /// On the interface with this index.
+impl GsoSocket {
+    /// A socket on the interface with this index.
     ///
     /// # Errors
     /// No right to (CAP_NET_RAW), or no packet sockets in this kernel.
@@ -58,7 +58,7 @@ impl Bundles {
         })
     }
 
-    /// Lends room to `write`, and sends what it wrote. Returns false, and does not call `write`, while the last one waits.
+    /// Lends room to `write` and sends what it wrote. Returns false, without a call of `write`, while the last frame still waits.
     pub(super) fn send(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if !self.flush() {
             return false;
@@ -75,7 +75,7 @@ impl Bundles {
         true
     }
 
-    /// Offers what waits to the kernel. Returns whether nothing waits any more.
+    /// Offers the waiting frame to the kernel once more. Returns whether none waits afterwards.
     pub(super) fn flush(&mut self) -> bool {
         let bytes = self.memory.get(..self.waiting).unwrap_or_default();
         if bytes.is_empty() {
@@ -91,12 +91,12 @@ impl Bundles {
         true
     }
 
-    /// Whether one waits for room in the kernel.
+    /// Whether a frame waits for room in the kernel.
     pub(super) fn waits(&self) -> bool {
         self.waiting > 0
     }
 
-    /// How many the kernel did not take.
+    /// Frames that the kernel did not take.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }

@@ -1,5 +1,5 @@
-//! Frames that one system call sends, in copy mode. AF_XDP takes many in a call as well, but for each the kernel then does at once what it
-//! causes on this processor, as the receiver's work on a veth pair. `bpf/volley.bpf.c` sends them all before any of that.
+//! Transmit batches: one system call sends all frames of a turn, in copy mode. A send call of AF_XDP takes many frames as well, but on a veth
+//! pair the kernel then does the receiver's work after each. `bpf/tx_batch.bpf.c` sends all frames before any of that work begins.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,32 +13,32 @@ use wire::frame::{BURST, TxMeta};
 use super::mapping::Mapping;
 use crate::checksum::finish;
 
-/// `bpf/volley.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/volley.bpf.o");
+/// `bpf/tx_batch.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
+static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/tx_batch.bpf.o");
 
-/// What a frame has at most, bytes.
+/// Bytes of the longest frame.
 const LONGEST: usize = 4096;
-/// What all frames of a volley have at most, bytes.
+/// Bytes of all frames of a batch.
 const BYTES: usize = BURST * 2048;
-/// Frames begin at a cache line.
+/// Frames begin at cache lines of so many bytes.
 const LINE: usize = 64;
-/// The packet that the program runs on: of IPv4, so short that what frames are made of has the size of small ones until there is a long one.
-const MOULD: [u8; LINE] = {
-    let mut mould = [0; LINE];
-    mould[12] = 0x08;
-    mould[14] = 0x45;
-    mould
+/// The template packet that the program runs on. It is short, so that the kernel allocates buffers for short frames until a long one comes.
+const TEMPLATE: [u8; LINE] = {
+    let mut template = [0; LINE];
+    template[12] = 0x08;
+    template[14] = 0x45;
+    template
 };
 
 /// Where a frame lies.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Place {
+struct Slice {
     at: u32,
     len: u32,
 }
 
-/// What we and the program share, as in `bpf/volley.bpf.c`.
+/// The memory that the program reads, as in `bpf/tx_batch.bpf.c`.
 #[repr(C)]
 struct Shared {
     netns: u64,
@@ -46,62 +46,62 @@ struct Shared {
     count: u32,
     lost: u64,
     reserved: [u64; 5],
-    frames: [Place; BURST],
+    frames: [Slice; BURST],
     bytes: [u8; BYTES],
 }
 
-/// What became of a volley.
-pub(super) enum Fired {
-    /// All its frames are on their way.
+/// What happened to a submitted batch.
+pub(super) enum Submitted {
+    /// The kernel took all frames.
     All,
-    /// So many are; the interface is down or gone.
+    /// The kernel took so many of its frames: the interface is down or gone.
     Part(usize),
-    /// None is, and none will ever be: why.
+    /// The kernel took none and will take none, for this reason.
     Never(Box<dyn std::error::Error>),
 }
 
-/// The frames of one queue that are to go out next.
+/// The frames of one queue that the next call sends.
 #[derive(Debug)]
-pub(super) struct Volley {
+pub(super) struct TxBatch {
     ebpf: Ebpf,
     shared: NonNull<Shared>,
     count: usize,
-    /// Bytes that those have.
+    /// Bytes of those frames.
     used: usize,
     _mapping: Mapping,
 }
 
-// SAFETY: `shared` points into the mapping, which belongs to the process; nobody else has it, and the kernel uses it during our calls only.
-unsafe impl Send for Volley {}
+// SAFETY: `shared` points into the mapping, which this value owns; the kernel uses it during the calls of `submit` only.
+unsafe impl Send for TxBatch {}
 
-impl Volley {
-    /// On `interface` of the network namespace with the cookie `netns`.
+impl TxBatch {
+    /// A batch for the interface with this index, of the network namespace with the cookie `netns`.
     ///
     /// # Errors
     /// The kernel is older than Linux 6.15, or there is no right to (CAP_BPF and CAP_NET_ADMIN).
     pub(super) fn new(interface: u32, netns: u64) -> Result<Self, Box<dyn std::error::Error>> {
         let mut ebpf = Ebpf::load(OBJECT)?;
         program(&mut ebpf)?.load()?;
-        let Some(Map::Array(map)) = ebpf.map("volleys") else {
+        let Some(Map::Array(map)) = ebpf.map("batches") else {
             return Err(MapError::ElementNotFound.into());
         };
         let mapping = Mapping::of(map.fd().as_fd(), 0, size_of::<Shared>())?;
         let missing = || io::Error::other("a map of another size");
         let shared: NonNull<Shared> = mapping.at(0, 1).ok_or_else(missing)?;
-        let mut volley = Self {
+        let mut batch = Self {
             ebpf,
             shared,
             count: 0,
             used: 0,
             _mapping: mapping,
         };
-        let shared = volley.shared();
+        let shared = batch.shared();
         (shared.interface, shared.netns) = (interface, netns);
-        Ok(volley)
+        Ok(batch)
     }
 
     fn shared(&mut self) -> &mut Shared {
-        // SAFETY: the mapping is that large and aligned, any bytes are a `Shared`, and only the calls of `fire` let the kernel use it.
+        // SAFETY: the mapping is that large and aligned, any bytes are a `Shared`, and only the calls of `submit` let the kernel use it.
         unsafe { self.shared.as_mut() }
     }
 
@@ -110,12 +110,12 @@ impl Volley {
         self.count < BURST && self.used + room.max(LONGEST) <= BYTES
     }
 
-    /// Whether a frame waits.
+    /// Whether the batch has a frame.
     pub(super) fn waits(&self) -> bool {
         self.count > 0
     }
 
-    /// How many frames the kernel did not take.
+    /// Frames that were lost inside batches.
     pub(super) fn lost(&self) -> u64 {
         // SAFETY: as in `shared`.
         unsafe { self.shared.as_ref() }.lost
@@ -128,7 +128,7 @@ impl Volley {
         }
         let (at, count) = (self.used, self.count);
         let shared = self.shared();
-        let (Some(bytes), Some(place)) = (
+        let (Some(bytes), Some(slice)) = (
             shared.bytes.get_mut(at..at + room),
             shared.frames.get_mut(count),
         ) else {
@@ -139,49 +139,49 @@ impl Volley {
             && !frame.is_empty()
         {
             finish(frame, meta.checksum);
-            (place.at, place.len) = (at as u32, meta.len as u32);
+            (slice.at, slice.len) = (at as u32, meta.len as u32);
             self.count += 1;
             self.used += meta.len.next_multiple_of(LINE);
         }
         true
     }
 
-    /// Sends all that it can.
-    pub(super) fn fire(&mut self) -> Fired {
+    /// Sends as many frames as the kernel takes.
+    pub(super) fn submit(&mut self) -> Submitted {
         let count = self.count;
         self.shared().count = count as u32;
         let options = TestRunOptions {
-            data_in: Some(&MOULD),
+            data_in: Some(&TEMPLATE),
             ..TestRunOptions::new()
         };
         let result = program(&mut self.ebpf).and_then(|program| program.test_run(options));
         match result.map(|run| run.return_value as usize) {
-            Ok(taken) if taken < count => Fired::Part(taken),
-            Ok(taken) if taken == count => Fired::All,
-            Ok(_) => Fired::Never("a thread of another network namespace sends".into()),
-            Err(error) => Fired::Never(error.into()),
+            Ok(taken) if taken < count => Submitted::Part(taken),
+            Ok(taken) if taken == count => Submitted::All,
+            Ok(_) => Submitted::Never("a thread of another network namespace sends".into()),
+            Err(error) => Submitted::Never(error.into()),
         }
     }
 
-    /// Forgets the frames that wait.
+    /// Empties the batch.
     pub(super) fn clear(&mut self) {
         (self.count, self.used) = (0, 0);
     }
 
-    /// The frames that wait.
+    /// The frames of the batch.
     pub(super) fn frames(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: as in `shared`.
         let shared = unsafe { self.shared.as_ref() };
-        let places = shared.frames.get(..self.count).unwrap_or_default();
-        places.iter().filter_map(|place| {
-            let (at, len) = (place.at as usize, place.len as usize);
+        let slices = shared.frames.get(..self.count).unwrap_or_default();
+        slices.iter().filter_map(|slice| {
+            let (at, len) = (slice.at as usize, slice.len as usize);
             shared.bytes.get(at..at + len)
         })
     }
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, ProgramError> {
-    ebpf.program_mut("volley")
+    ebpf.program_mut("tx_batch")
         .ok_or(ProgramError::NotLoaded)?
         .try_into()
 }
