@@ -30,18 +30,18 @@ const fn retired(word: &'static str, instead: &'static str, known: usize) -> Ret
 
 /// What takes over from killed processes has words of its own, which go with it.
 const RETIRED: &[Retired] = &[
-    retired("asleep", "compact TCB", 64),
-    retired("awake", "full TCB", 31),
-    retired("bell", "wake-up, doorbell", 121),
-    retired("bells", "wake-ups, doorbells", 104),
-    retired("bundle", "GSO or GRO segment", 81),
-    retired("bundles", "GSO or GRO segments", 55),
+    retired("asleep", "compact TCB", 43),
+    retired("awake", "full TCB", 27),
+    retired("bell", "wake-up, doorbell", 70),
+    retired("bells", "wake-ups, doorbells", 13),
+    retired("bundle", "GSO or GRO segment", 79),
+    retired("bundles", "GSO or GRO segments", 7),
     retired("doubt", "undo state", 12),
     retired("keeper", "background thread", 34),
     retired("lanes", "virtio-net or AF_XDP metadata", 167),
     retired("lent", "port lease, or fork proxy", 86),
-    retired("letters", "TC receive ring", 82),
-    retired("mould", "template packet", 6),
+    retired("letters", "TC receive ring", 8),
+    retired("mould", "template packet", 0),
     retired("nap", "interrupt coalescing delay", 72),
     retired("parting", "close with reset", 13),
     retired(
@@ -50,12 +50,12 @@ const RETIRED: &[Retired] = &[
         113,
     ),
     retired("pump", "relay", 35),
-    retired("rouse", "notify, wake", 21),
+    retired("rouse", "notify, wake", 6),
     retired("stray", "unknown flow", 20),
     retired("tally", "connection statistics", 40),
     retired("vacate", "release before fork", 2),
-    retired("volley", "transmit batch", 48),
-    retired("volleys", "transmit batches", 3),
+    retired("volley", "transmit batch", 0),
+    retired("volleys", "transmit batches", 0),
 ];
 
 /// Fails where a retired word has become more frequent than is known.

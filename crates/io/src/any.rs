@@ -59,8 +59,8 @@ macro_rules! impl_port {
             }
 
             #[inline]
-            fn rouse(&mut self) {
-                each_variant!(self, Self: $($variant)*, port => port.rouse());
+            fn wake_peer(&mut self) {
+                each_variant!(self, Self: $($variant)*, port => port.wake_peer());
             }
 
             fn gathers(&self) -> Gathers {

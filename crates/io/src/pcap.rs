@@ -322,8 +322,8 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.is_ready()
     }
 
-    fn rouse(&mut self) {
-        self.inner.rouse();
+    fn wake_peer(&mut self) {
+        self.inner.wake_peer();
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -24,7 +24,7 @@ pub enum Gathers {
 /// A turn is `begin`, `receive` until it answers 0 or the budget is spent, any number of `send`s, `flush`. Frames never leave
 /// their port: `receive` lends them to a closure and recycles them when it returns, `send` lends a free one to be filled in place.
 /// A frame address is always in exactly one of: fill ring, hand-out, free list, tx ring, completion ring.
-/// Nothing but [`Port::wait`] blocks. On a link that has a choice only `wait`, [`Port::flush`], [`Port::rouse`] and a `send` that publishes
+/// Nothing but [`Port::wait`] blocks. On a link that has a choice only `wait`, [`Port::flush`], [`Port::wake_peer`] and a `send` that publishes
 /// a long bundle may make a system call.
 pub trait Port: FrameSink {
     /// Starts a turn at `now`: what wrappers stamp frames with and delay them by. Never earlier than in the turn before.
@@ -43,7 +43,7 @@ pub trait Port: FrameSink {
     }
 
     /// Frames will most likely be sent at once: wakes the other side, if it sleeps, so that it wakes while they are made. Only a hint.
-    fn rouse(&mut self) {}
+    fn wake_peer(&mut self) {}
 
     /// When to let frames gather for a moment instead of being woken by each, or looking for each.
     fn gathers(&self) -> Gathers {

@@ -58,18 +58,18 @@ struct Lane {
     closed: bool,
 }
 
-/// One end's bell: what wakes it.
+/// One end's doorbell: what wakes it.
 #[derive(Debug)]
 struct End {
     lane_in: Mutex<Lane>,
-    bell: OwnedFd,
+    doorbell: OwnedFd,
 }
 
 impl End {
     fn new() -> io::Result<Self> {
         Ok(Self {
             lane_in: Mutex::default(),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
 
@@ -79,12 +79,12 @@ impl End {
     }
 
     fn ring(&self) {
-        // A full counter means that the bell rings already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        // A full counter means that the doorbell rings already.
+        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
     }
 
     fn silence(&self) {
-        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
     }
 }
 
@@ -166,7 +166,7 @@ impl SimPort {
 }
 
 impl SimPort {
-    /// The first half of a sleep: says that a bell will be listened to. Returns false when there is no reason to sleep.
+    /// The first half of a sleep: says that a doorbell will be listened to. Returns false when there is no reason to sleep.
     fn announce_sleep(&mut self) -> io::Result<bool> {
         let full = self.in_flight >= self.config.slots;
         if full {
@@ -265,14 +265,14 @@ impl Port for SimPort {
         if !self.announce_sleep()? {
             return Ok(());
         }
-        let slept = poll::readable(self.here.bell.as_fd(), wake, timeout);
+        let slept = poll::readable(self.here.doorbell.as_fd(), wake, timeout);
         self.here.lane().receiver_sleeps = false;
         self.here.silence();
         slept.map(drop)
     }
 
     fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> io::Result<Option<Duration>> {
-        fds.push(self.here.bell.as_raw_fd());
+        fds.push(self.here.doorbell.as_raw_fd());
         let sleeps = self.announce_sleep()?;
         Ok((!sleeps).then_some(Duration::ZERO))
     }

@@ -260,8 +260,8 @@ impl Runner {
     }
 
     /// Something will be due in a moment.
-    pub(crate) fn rouse(&mut self) {
-        self.port.rouse();
+    pub(crate) fn wake_peer(&mut self) {
+        self.port.wake_peer();
     }
 
     /// Sends what is due.

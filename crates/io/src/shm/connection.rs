@@ -1,4 +1,4 @@
-//! A link with a peer: the memory, the socket that dies with the peer, the bells; and one queue of it, with the rules of sleeping.
+//! A link with a peer: the memory, the socket that dies with the peer, the doorbells; and one queue of it, with the rules of sleeping.
 
 use std::hint;
 use std::io;
@@ -10,8 +10,8 @@ use ring::region::Shared;
 use rustix::net::Shutdown;
 use wire::frame::{RxFrame, TxMeta};
 
-use super::bells::strike;
 use super::config::{ShmConfig, Side};
+use super::doorbells::notify;
 use super::ring::{Corrupt, Place, RxRing, TxRing};
 use super::socket;
 use crate::context;
@@ -19,13 +19,13 @@ use crate::context;
 /// How often to look for the frames that a peer announced: 25 us on processors that pause for 140 cycles each time.
 const AWAITS: u32 = 500;
 
-/// What a side has of the bells, per queue.
+/// The doorbells of one side, one of each kind per queue.
 #[derive(Debug)]
-pub(super) struct Bells {
-    /// What wakes us.
-    pub(super) ears: Vec<OwnedFd>,
-    /// What wakes the peer.
-    pub(super) hammers: Vec<OwnedFd>,
+pub(super) struct Doorbells {
+    /// What the peer notifies.
+    pub(super) own: Vec<OwnedFd>,
+    /// What we notify.
+    pub(super) peer: Vec<OwnedFd>,
 }
 
 /// One peer, from handshake to hang-up.
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     side: Side,
     memory: Arc<Shared>,
     socket: OwnedFd,
-    bells: Bells,
+    doorbells: Doorbells,
     /// Which queues have been handed out.
     taken: Vec<AtomicBool>,
     lost: AtomicBool,
@@ -47,7 +47,7 @@ impl Connection {
         side: Side,
         memory: Arc<Shared>,
         socket: OwnedFd,
-        bells: Bells,
+        doorbells: Doorbells,
     ) -> Self {
         Self {
             taken: (0..config.queues).map(|_| AtomicBool::new(false)).collect(),
@@ -55,7 +55,7 @@ impl Connection {
             side,
             memory,
             socket,
-            bells,
+            doorbells,
             lost: AtomicBool::new(false),
         }
     }
@@ -151,28 +151,28 @@ impl Queue {
     /// Publishes in the middle of a turn, and wakes the peer if it sleeps for frames: it reads these while we write the next.
     fn show(&mut self) {
         if self.tx.publish() {
-            // Pairs with the fence in `announce_sleep`, as in `flush`.
+            // Pairs with the fence in `arm`, as in `flush`.
             fence(Ordering::SeqCst);
-            self.rouse();
+            self.wake_peer();
         }
     }
 
     /// Wakes the peer if it sleeps for frames, which it gets in a moment.
-    pub(super) fn rouse(&self) {
-        if self.tx.take_sleeper() {
-            self.ring_peer();
+    pub(super) fn wake_peer(&self) {
+        if self.tx.take_armed() {
+            self.notify_peer();
         }
     }
 
-    fn ring_peer(&self) {
-        if let Some(hammer) = self.connection.bells.hammers.get(self.index) {
-            strike(hammer);
+    fn notify_peer(&self) {
+        if let Some(doorbell) = self.connection.doorbells.peer.get(self.index) {
+            notify(doorbell);
         }
     }
 
-    /// What wakes us.
-    pub(super) fn ear(&self) -> Option<&OwnedFd> {
-        self.connection.bells.ears.get(self.index)
+    /// What becomes readable when the peer notifies us.
+    pub(super) fn doorbell(&self) -> Option<&OwnedFd> {
+        self.connection.doorbells.own.get(self.index)
     }
 
     /// Publishes and wakes the peer if it sleeps for what changed: at most one system call.
@@ -180,12 +180,12 @@ impl Queue {
         let sent = self.tx.publish();
         let released = std::mem::take(&mut self.released);
         if sent || released {
-            // Pairs with the fence in `announce_sleep`: either we see the flag, or the sleeper sees the index.
+            // Pairs with the fence in `arm`: either we see the flag, or the sleeper sees the index.
             fence(Ordering::SeqCst);
-            let data = sent && self.tx.take_sleeper();
-            let room = released && self.rx.take_sleeper();
+            let data = sent && self.tx.take_armed();
+            let room = released && self.rx.take_armed();
             if data || room {
-                self.ring_peer();
+                self.notify_peer();
             }
         }
         self.tx.check()?;
@@ -201,25 +201,25 @@ impl Queue {
         self.rx.expect_frames()
     }
 
-    /// Tells the peer that we are about to sleep; false, and all as before, when there is something to do after all.
-    pub(super) fn announce_sleep(&mut self) -> bool {
-        self.rx.set_asleep(true);
+    /// Arms the wake-up: the peer notifies us of what comes next. Returns false, with nothing armed, if there is work already.
+    pub(super) fn arm(&mut self) -> bool {
+        self.rx.set_armed(true);
         if self.blocked {
-            self.tx.set_asleep(true);
+            self.tx.set_armed(true);
         }
         // Pairs with the fence in `flush`.
         fence(Ordering::SeqCst);
         let work = self.rx.has_frames() || (self.blocked && self.tx.has_room());
         if work {
-            self.awake();
+            self.disarm();
         }
         !work
     }
 
-    /// Sleep is over, because the peer rang: the frames may be still in the making. Waits for them, but not for long.
-    pub(super) fn roused(&mut self) {
+    /// Ends a sleep that the peer ended: its frames may still be in the making. Waits for them, but not for long.
+    pub(super) fn await_frames(&mut self) {
         let for_room = self.blocked;
-        self.awake();
+        self.disarm();
         if for_room {
             return;
         }
@@ -231,10 +231,10 @@ impl Queue {
         }
     }
 
-    pub(super) fn awake(&mut self) {
-        self.rx.set_asleep(false);
+    pub(super) fn disarm(&mut self) {
+        self.rx.set_armed(false);
         if std::mem::take(&mut self.blocked) {
-            self.tx.set_asleep(false);
+            self.tx.set_armed(false);
         }
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use ring::region::Shared;
 
-use super::bells::{bells, own_bells, ring_own};
 use super::config::{Layout, ShmConfig, Side};
-use super::connection::{Bells, Connection, Queue};
+use super::connection::{Connection, Doorbells, Queue};
+use super::doorbells::{doorbells, eventfds, signal};
 use super::handshake;
 use super::socket::Listener;
 use crate::{context, poll};
@@ -25,7 +25,7 @@ pub(super) struct Endpoint {
     listener: Listener,
     pub(super) config: ShmConfig,
     /// What tells our ports of the next peer. No peer has them.
-    bells: Vec<OwnedFd>,
+    doorbells: Vec<OwnedFd>,
     peer: Mutex<Option<Arc<Connection>>>,
     /// Counts peers; 0: none yet.
     generation: AtomicU64,
@@ -37,7 +37,7 @@ impl Endpoint {
         Ok(Self {
             listener: Listener::bind(path)?,
             config,
-            bells: own_bells(config.queues)?,
+            doorbells: eventfds(config.queues)?,
             peer: Mutex::default(),
             generation: AtomicU64::new(0),
         })
@@ -51,10 +51,10 @@ impl Endpoint {
         self.listener.path()
     }
 
-    /// A descriptor of our own for the bell of queue `index`.
-    pub(super) fn bell(&self, index: u16) -> io::Result<OwnedFd> {
-        match self.bells.get(usize::from(index)) {
-            Some(bell) => bell.try_clone(),
+    /// A descriptor of our own for the doorbell of queue `index`.
+    pub(super) fn doorbell(&self, index: u16) -> io::Result<OwnedFd> {
+        match self.doorbells.get(usize::from(index)) {
+            Some(doorbell) => doorbell.try_clone(),
             None => Err(context::invalid("shm link: no such queue")),
         }
     }
@@ -104,20 +104,20 @@ impl Endpoint {
         };
         let memory = Shared::create("mtcp-shm", Layout::new(&self.config).len).map_err(explain)?;
         memory.seal().map_err(explain)?;
-        let (ears, their_hammers) = bells(self.config.queues)?;
-        let (their_ears, hammers) = bells(self.config.queues)?;
+        let (own, their_peers) = doorbells(self.config.queues)?;
+        let (their_own, peer) = doorbells(self.config.queues)?;
         let (config, memory_fd) = (&self.config, memory.fd());
-        let offer = handshake::send_offer(&socket, config, memory_fd, &their_hammers, &their_ears);
+        let offer = handshake::send_offer(&socket, config, memory_fd, &their_peers, &their_own);
         if let Err(error) = offer {
             log::debug!("shm link {}: {error}", self.path().display());
             return Ok(None);
         }
         let memory = Arc::new(memory);
-        let bells = Bells { ears, hammers };
-        let connection = Connection::new(self.config, Side::Listener, memory, socket, bells);
+        let doorbells = Doorbells { own, peer };
+        let connection = Connection::new(self.config, Side::Listener, memory, socket, doorbells);
         // Whoever sees the new number looks for the connection behind the lock that we hold.
         self.generation.fetch_add(1, Ordering::Release);
-        self.bells.iter().for_each(ring_own);
+        self.doorbells.iter().for_each(signal);
         Ok(Some(Arc::new(connection)))
     }
 

@@ -16,8 +16,8 @@ use rustix::event::{PollFd, PollFlags};
 use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
 use wire::handed::Handed;
 
-use super::bells::{own_bells, ring_own};
 use super::config::{Layout, PAGE, SLOT_LEAD, ShmConfig};
+use super::doorbells::{eventfds, signal};
 use super::returned::Returned;
 use super::ring::{AS_IT_CAME, Place, RxRing, TxRing};
 use super::seats::Seats;
@@ -32,7 +32,7 @@ pub struct Exchange {
     memory: Arc<Shared>,
     config: ShmConfig,
     seats: Seats,
-    bells: Vec<OwnedFd>,
+    doorbells: Vec<OwnedFd>,
 }
 
 /// One seat's end of all its rings.
@@ -96,7 +96,7 @@ impl Exchange {
             seats: Seats::new(Arc::clone(&memory), at, seats, shares),
             memory,
             config,
-            bells: own_bells(count)?,
+            doorbells: eventfds(count)?,
         }))
     }
 
@@ -123,12 +123,12 @@ impl Exchange {
     /// Asks stacks that could go on without their queue for one. To be repeated until there is one.
     pub fn ask_for_queue(&self) {
         self.seats.ask();
-        self.bells.iter().for_each(ring_own);
+        self.doorbells.iter().for_each(signal);
     }
 
     /// Wakes whoever sits at it: what it sleeps on may be others now.
     pub fn wake_all(&self) {
-        self.bells.iter().for_each(ring_own);
+        self.doorbells.iter().for_each(signal);
     }
 
     /// There is one, or it is to be asked for anew.
@@ -243,15 +243,15 @@ impl Desk {
 
     /// Shows the others what was sent, and wakes who sleeps.
     pub fn flush(&mut self) {
-        for (tx, bell) in self.tx.iter_mut().zip(&self.exchange.bells) {
+        for (tx, doorbell) in self.tx.iter_mut().zip(&self.exchange.doorbells) {
             let Some(tx) = tx else {
                 continue;
             };
             if tx.publish() {
                 // Pairs with the fence in `prepare_wait`.
                 fence(Ordering::SeqCst);
-                if tx.take_sleeper() {
-                    ring_own(bell);
+                if tx.take_armed() {
+                    signal(doorbell);
                 }
             }
         }
@@ -260,7 +260,7 @@ impl Desk {
     /// Says that we are about to sleep, and adds what wakes us. False: there is something to do.
     pub fn prepare_wait(&mut self, fds: &mut Vec<RawFd>) -> bool {
         for rx in self.rx.iter().flatten() {
-            rx.set_asleep(true);
+            rx.set_armed(true);
         }
         // Pairs with the fence in `flush`: either the other sees that we sleep, or we see the frame.
         fence(Ordering::SeqCst);
@@ -269,18 +269,18 @@ impl Desk {
             self.end_wait();
             return false;
         }
-        fds.extend(self.bell().map(AsRawFd::as_raw_fd));
+        fds.extend(self.doorbell().map(AsRawFd::as_raw_fd));
         true
     }
 
     /// The sleep is over.
     pub fn end_wait(&mut self) {
         for rx in self.rx.iter().flatten() {
-            rx.set_asleep(false);
+            rx.set_armed(false);
         }
-        if let Some(bell) = self.bell() {
-            // It is only a bell.
-            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        if let Some(doorbell) = self.doorbell() {
+            // It is only a doorbell.
+            let _ = rustix::io::read(doorbell, &mut [0u8; 8]);
         }
     }
 
@@ -312,8 +312,8 @@ impl Desk {
         slept.map(drop)
     }
 
-    fn bell(&self) -> Option<&OwnedFd> {
-        self.exchange.bells.get(usize::from(self.seat))
+    fn doorbell(&self) -> Option<&OwnedFd> {
+        self.exchange.doorbells.get(usize::from(self.seat))
     }
 
     /// Frames that found no room.
@@ -548,8 +548,10 @@ mod tests {
         assert_eq!(fds.len(), 1);
         let rings = |desk: &Desk| {
             let none = Some(std::time::Duration::ZERO);
-            let bell = std::os::fd::AsFd::as_fd(desk.bell().unwrap());
-            !crate::poll::readable(bell, None, none).unwrap().is_empty()
+            let doorbell = std::os::fd::AsFd::as_fd(desk.doorbell().unwrap());
+            !crate::poll::readable(doorbell, None, none)
+                .unwrap()
+                .is_empty()
         };
         assert!(!rings(&two));
         give(&mut one, b"frame", words(1, 1));

@@ -1,4 +1,4 @@
-//! What goes over the socket: once, from the listener to a new peer, the size of the link with its memory and bells, or a refusal.
+//! What goes over the socket: once, from the listener to a new peer, the size of the link with its memory and doorbells, or a refusal.
 //!
 //! | bytes | |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | 20..24 | bytes per slot |
 //!
 //! Numbers are in the machine's byte order: both ends are on it. Descriptors with an offer: the memory, for each queue what wakes
-//! the listener, for each queue what wakes the connector (`bells.rs`).
+//! the listener, for each queue what wakes the connector (`doorbells.rs`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -39,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Offer {
     pub(super) config: ShmConfig,
     pub(super) memory: OwnedFd,
-    pub(super) listener_bells: Vec<OwnedFd>,
-    pub(super) connector_bells: Vec<OwnedFd>,
+    pub(super) listener_doorbells: Vec<OwnedFd>,
+    pub(super) connector_doorbells: Vec<OwnedFd>,
 }
 
 /// Sends an offer to a peer that was just accepted.
@@ -48,12 +48,12 @@ pub(super) fn send_offer(
     socket: &OwnedFd,
     config: &ShmConfig,
     memory: BorrowedFd<'_>,
-    listener_bells: &[OwnedFd],
-    connector_bells: &[OwnedFd],
+    listener_doorbells: &[OwnedFd],
+    connector_doorbells: &[OwnedFd],
 ) -> io::Result<()> {
-    let bells = listener_bells.iter().chain(connector_bells);
+    let doorbells = listener_doorbells.iter().chain(connector_doorbells);
     let fds: Vec<_> = std::iter::once(memory)
-        .chain(bells.map(AsFd::as_fd))
+        .chain(doorbells.map(AsFd::as_fd))
         .collect();
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -123,14 +123,14 @@ fn sort_descriptors(config: ShmConfig, fds: Vec<OwnedFd>) -> io::Result<Offer> {
     let queues = usize::from(config.queues);
     let mut fds = fds.into_iter();
     let memory = fds.next();
-    let listener_bells: Vec<_> = fds.by_ref().take(queues).collect();
-    let connector_bells: Vec<_> = fds.by_ref().take(queues).collect();
+    let listener_doorbells: Vec<_> = fds.by_ref().take(queues).collect();
+    let connector_doorbells: Vec<_> = fds.by_ref().take(queues).collect();
     match memory {
-        Some(memory) if connector_bells.len() == queues && fds.next().is_none() => Ok(Offer {
+        Some(memory) if connector_doorbells.len() == queues && fds.next().is_none() => Ok(Offer {
             config,
             memory,
-            listener_bells,
-            connector_bells,
+            listener_doorbells,
+            connector_doorbells,
         }),
         _ => Err(context::corrupt(
             "the listener sent another number of descriptors than it has queues",
@@ -197,7 +197,7 @@ mod tests {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
     }
 
-    fn bells(n: usize) -> Vec<OwnedFd> {
+    fn doorbells(n: usize) -> Vec<OwnedFd> {
         (0..n)
             .map(|_| eventfd(0, EventfdFlags::CLOEXEC).unwrap())
             .collect()
@@ -213,12 +213,12 @@ mod tests {
                 ..ShmConfig::default()
             };
             let n = usize::from(queues);
-            let memory = bells(1);
-            send_offer(&a, &config, memory[0].as_fd(), &bells(n), &bells(n)).unwrap();
+            let memory = doorbells(1);
+            send_offer(&a, &config, memory[0].as_fd(), &doorbells(n), &doorbells(n)).unwrap();
             let offer = receive_offer(&b).unwrap();
             assert_eq!(offer.config, config);
-            assert_eq!(offer.listener_bells.len(), n);
-            assert_eq!(offer.connector_bells.len(), n);
+            assert_eq!(offer.listener_doorbells.len(), n);
+            assert_eq!(offer.connector_doorbells.len(), n);
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
         }
         // A valid message with too few descriptors.
         let (a, b) = sockets();
-        send_offer(&a, &config, bells(1)[0].as_fd(), &bells(1), &[]).unwrap();
+        send_offer(&a, &config, doorbells(1)[0].as_fd(), &doorbells(1), &[]).unwrap();
         assert!(receive_offer(&b).is_err());
     }
 }

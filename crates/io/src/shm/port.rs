@@ -12,9 +12,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
 use wire::time::Instant;
 
-use super::bells::{bells, hear};
 use super::config::{Layout, SLOT_LEAD, ShmConfig, Side};
-use super::connection::{Bells, Connection, Queue};
+use super::connection::{Connection, Doorbells, Queue};
+use super::doorbells::{doorbells, drain};
 use super::endpoint::Endpoint;
 use super::handshake;
 use super::ring::Corrupt;
@@ -43,7 +43,7 @@ pub enum ShmRole {
 /// How a sleep ended.
 struct Woken {
     /// The peer rang.
-    rung: bool,
+    notified: bool,
     /// The peer or a new one needs a look.
     look: bool,
 }
@@ -56,7 +56,7 @@ pub struct ShmPort {
     config: ShmConfig,
     side: Side,
     /// What tells of the next peer, if there can be one.
-    bell: Option<OwnedFd>,
+    news: Option<OwnedFd>,
     queue: Option<Queue>,
     /// Where the next peer comes from.
     endpoint: Option<Arc<Endpoint>>,
@@ -118,13 +118,13 @@ impl ShmPort {
         let memory = Arc::new(Shared::create("mtcp-shm", Layout::new(&config).len)?);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let (a_ears, b_hammers) = bells(config.queues)?;
-        let (b_ears, a_hammers) = bells(config.queues)?;
-        let half = |ears, hammers| Bells { ears, hammers };
-        let (a_bells, b_bells) = (half(a_ears, a_hammers), half(b_ears, b_hammers));
+        let (a_own, b_peer) = doorbells(config.queues)?;
+        let (b_own, a_peer) = doorbells(config.queues)?;
+        let half = |own, peer| Doorbells { own, peer };
+        let (a_doorbells, b_doorbells) = (half(a_own, a_peer), half(b_own, b_peer));
         let (near, far) = (Side::Listener, Side::Connector);
-        let a = Connection::new(config, near, Arc::clone(&memory), a, a_bells);
-        let b = Connection::new(config, far, memory, b, b_bells);
+        let a = Connection::new(config, near, Arc::clone(&memory), a, a_doorbells);
+        let b = Connection::new(config, far, memory, b, b_doorbells);
         let a = Self::ports("pair", near, &Arc::new(a))?;
         let b = Self::ports("pair", far, &Arc::new(b))?;
         Ok((a, b))
@@ -156,9 +156,9 @@ impl ShmPort {
         let name = path.display().to_string();
         (0..config.queues)
             .map(|index| {
-                let bell = endpoint.bell(index)?;
+                let news = endpoint.doorbell(index)?;
                 let mut port = Self::new(&name, index, config, Side::Listener);
-                port.bell = Some(bell);
+                port.news = Some(news);
                 port.endpoint = Some(Arc::clone(&endpoint));
                 Ok(port)
             })
@@ -174,12 +174,12 @@ impl ShmPort {
         let offer = handshake::receive_offer(&socket).map_err(explain)?;
         let config = offer.config;
         let memory = Shared::from_fd(offer.memory, Layout::new(&config).len).map_err(explain)?;
-        let bells = Bells {
-            ears: offer.connector_bells,
-            hammers: offer.listener_bells,
+        let doorbells = Doorbells {
+            own: offer.connector_doorbells,
+            peer: offer.listener_doorbells,
         };
         let memory = Arc::new(memory);
-        let connection = Connection::new(config, Side::Connector, memory, socket, bells);
+        let connection = Connection::new(config, Side::Connector, memory, socket, doorbells);
         let name = path.display().to_string();
         let connection = Arc::new(connection);
         Self::ports(&name, Side::Connector, &connection).map(Some)
@@ -202,7 +202,7 @@ impl ShmPort {
             index,
             config,
             side,
-            bell: None,
+            news: None,
             queue: None,
             endpoint: None,
             generation: 0,
@@ -294,54 +294,54 @@ impl ShmPort {
         }
     }
 
-    /// What tells that there is something to do: the peer's strokes, its end, news of the next peer, and where that comes from.
+    /// What tells that there is something to do: the peer's rings, its end, news of the next peer, and where that comes from.
     fn watched(&self) -> [Option<BorrowedFd<'_>>; 4] {
         let queue = self.queue.as_ref();
         [
-            queue.and_then(Queue::ear).map(AsFd::as_fd),
+            queue.and_then(Queue::doorbell).map(AsFd::as_fd),
             queue.map(|queue| queue.connection.socket().as_fd()),
-            self.bell.as_ref().map(AsFd::as_fd),
+            self.news.as_ref().map(AsFd::as_fd),
             self.endpoint.as_ref().map(|endpoint| endpoint.fd()),
         ]
     }
 
     /// Sleeps. Returns how that ended.
     fn sleep(&self, timeout: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> io::Result<Woken> {
-        let [ear, peer, bell, listener] = self.watched();
-        let Some(any) = ear.or(bell) else {
+        let [doorbell, peer, news, listener] = self.watched();
+        let Some(any) = doorbell.or(news) else {
             return Err(self.gone("the peer is gone"));
         };
-        let mut fds = [ear, peer, bell, listener, wake].map(|fd| match fd {
+        let mut fds = [doorbell, peer, news, listener, wake].map(|fd| match fd {
             Some(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
             // A place holder that is never ready.
             None => PollFd::from_borrowed_fd(any, PollFlags::empty()),
         });
         poll::sleep_or_signal(&mut fds, timeout)?;
-        let [ear, peer, bell, listener, _] = fds;
-        let rung = ear.revents().contains(PollFlags::IN);
-        if rung && let Some(ear) = self.queue.as_ref().and_then(Queue::ear) {
-            hear(ear);
+        let [doorbell, peer, news, listener, _] = fds;
+        let notified = doorbell.revents().contains(PollFlags::IN);
+        if notified && let Some(doorbell) = self.queue.as_ref().and_then(Queue::doorbell) {
+            drain(doorbell);
         }
-        if bell.revents().contains(PollFlags::IN)
-            && let Some(bell) = &self.bell
+        if news.revents().contains(PollFlags::IN)
+            && let Some(news) = &self.news
         {
-            // Another may have been quicker to read it; it is only a bell, which no peer has.
-            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+            // Another thread may have been quicker to read it. No peer has this doorbell.
+            let _ = rustix::io::read(news, &mut [0u8; 8]);
         }
         let look = !peer.revents().is_empty() || !listener.revents().is_empty();
-        Ok(Woken { rung, look })
+        Ok(Woken { notified, look })
     }
 }
 
 #[cfg(test)]
 impl ShmPort {
-    pub(super) fn ear(&self) -> &OwnedFd {
-        self.queue.as_ref().and_then(Queue::ear).unwrap()
+    pub(super) fn doorbell(&self) -> &OwnedFd {
+        self.queue.as_ref().and_then(Queue::doorbell).unwrap()
     }
 
     /// The first half of `wait`.
-    pub(super) fn announce_sleep_for_test(&mut self) {
-        assert!(self.queue.as_mut().is_some_and(Queue::announce_sleep));
+    pub(super) fn arm_for_test(&mut self) {
+        assert!(self.queue.as_mut().is_some_and(Queue::arm));
     }
 }
 
@@ -390,9 +390,9 @@ impl Port for ShmPort {
         self.queue.as_mut().is_some_and(Queue::expect_frames)
     }
 
-    fn rouse(&mut self) {
+    fn wake_peer(&mut self) {
         if let Some(queue) = &self.queue {
-            queue.rouse();
+            queue.wake_peer();
         }
     }
 
@@ -411,15 +411,15 @@ impl Port for ShmPort {
             self.service()?;
         }
         if let Some(queue) = &mut self.queue
-            && !queue.announce_sleep()
+            && !queue.arm()
         {
             return Ok(());
         }
         let woken = self.sleep(timeout, wake);
         if let Some(queue) = &mut self.queue {
             match woken {
-                Ok(Woken { rung: true, .. }) => queue.roused(),
-                _ => queue.awake(),
+                Ok(Woken { notified: true, .. }) => queue.await_frames(),
+                _ => queue.disarm(),
             }
         }
         if woken?.look {
@@ -436,7 +436,7 @@ impl Port for ShmPort {
             self.service()?;
         }
         if let Some(queue) = &mut self.queue
-            && !queue.announce_sleep()
+            && !queue.arm()
         {
             return Ok(Some(Duration::ZERO));
         }

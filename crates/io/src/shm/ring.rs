@@ -301,13 +301,13 @@ impl TxRing {
         self.producer.free(self.pending + 1) > self.pending
     }
 
-    /// Says whether we sleep until there is room.
-    pub(super) fn set_asleep(&self, asleep: bool) {
-        self.producer_sleeps.set(asleep);
+    /// Arms or disarms the wake-up that the consumer sends when there is room.
+    pub(super) fn set_armed(&self, armed: bool) {
+        self.producer_sleeps.set(armed);
     }
 
-    /// Whether the consumer sleeps until there are frames: then wake it.
-    pub(super) fn take_sleeper(&self) -> bool {
+    /// Takes the wake-up that the consumer armed for frames, if it did: it is to be notified.
+    pub(super) fn take_armed(&self) -> bool {
         self.consumer_sleeps.take()
     }
 
@@ -463,13 +463,13 @@ impl RxRing {
         waiting
     }
 
-    /// Says whether we sleep until there are frames.
-    pub(super) fn set_asleep(&self, asleep: bool) {
-        self.consumer_sleeps.set(asleep);
+    /// Arms or disarms the wake-up that the producer sends when there are frames.
+    pub(super) fn set_armed(&self, armed: bool) {
+        self.consumer_sleeps.set(armed);
     }
 
-    /// Whether the producer sleeps until there is room: then wake it.
-    pub(super) fn take_sleeper(&self) -> bool {
+    /// Takes the wake-up that the producer armed for room, if it did: it is to be notified.
+    pub(super) fn take_armed(&self) -> bool {
         self.producer_sleeps.take()
     }
 

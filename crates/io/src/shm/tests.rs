@@ -9,8 +9,8 @@ use ring::region::Shared;
 use wire::frame::{BURST, FrameSink, RxChecksum, TxChecksum, TxMeta};
 use wire::time::Instant;
 
-use super::bells::{hear, own_bells, ring_own};
 use super::config::{HEAD, Layout, SLOT_LEAD, ShmConfig, TAIL};
+use super::doorbells::{drain, eventfds, signal};
 use super::handshake::{self, Offer};
 use super::socket::{self, Listener};
 use super::{ShmPort, ShmRole};
@@ -225,7 +225,7 @@ fn a_burst_of_long_frames_is_a_quarter_of_the_ring() {
 fn long_bundles_are_shown_before_the_flush() {
     let config = ShmConfig { slots: 32, ..SMALL };
     let (mut a, mut b) = pair(config);
-    b.announce_sleep_for_test();
+    b.arm_for_test();
     assert!(send(&mut a, b"before"));
     assert_eq!(send_bundle(&mut a, &pattern(4000, 0)), Some(4000));
     assert!(!readable(&b), "that is little");
@@ -257,7 +257,7 @@ fn queues_do_not_mix() {
 /// Whether the port has been rung for.
 fn readable(port: &ShmPort) -> bool {
     let none = Some(Duration::ZERO);
-    !crate::poll::readable(port.ear().as_fd(), None, none)
+    !crate::poll::readable(port.doorbell().as_fd(), None, none)
         .unwrap()
         .is_empty()
 }
@@ -265,12 +265,12 @@ fn readable(port: &ShmPort) -> bool {
 #[test]
 fn a_sleeper_is_roused_once_for_the_frames_in_the_making() {
     let (mut a, mut b) = pair(SMALL);
-    a.rouse();
+    a.wake_peer();
     assert!(!readable(&b), "nobody slept");
-    b.announce_sleep_for_test();
-    a.rouse();
+    b.arm_for_test();
+    a.wake_peer();
     assert!(readable(&b));
-    hear(b.ear());
+    drain(b.doorbell());
     assert!(send(&mut a, b"x"));
     a.flush().unwrap();
     assert!(!readable(&b), "it is awake");
@@ -280,8 +280,8 @@ fn a_sleeper_is_roused_once_for_the_frames_in_the_making() {
 #[test]
 fn who_was_roused_for_nothing_is_woken_by_what_comes_later() {
     let (mut a, mut b) = pair(SMALL);
-    b.announce_sleep_for_test();
-    a.rouse();
+    b.arm_for_test();
+    a.wake_peer();
     b.wait(None, None).unwrap();
     assert!(receive(&mut b).is_empty());
     let sleeper = thread::spawn(move || {
@@ -303,7 +303,7 @@ fn a_bell_rings_once_per_flush_and_only_for_a_sleeper() {
     a.flush().unwrap();
     assert!(!readable(&b), "nobody slept");
     receive(&mut b);
-    b.announce_sleep_for_test();
+    b.arm_for_test();
     assert!(send(&mut a, b"x"));
     assert!(send(&mut a, b"y"));
     a.flush().unwrap();
@@ -337,8 +337,8 @@ fn a_sender_that_sleeps_for_room_is_woken() {
 #[test]
 fn a_wake_descriptor_ends_a_sleep() {
     let (mut a, _b) = pair(SMALL);
-    let wake = own_bells(1).unwrap();
-    ring_own(&wake[0]);
+    let wake = eventfds(1).unwrap();
+    signal(&wake[0]);
     a.wait(None, Some(wake[0].as_fd())).unwrap();
 }
 
@@ -485,7 +485,7 @@ impl Hostile {
         };
         let memory = Shared::create("hostile", Layout::new(&SMALL).len).unwrap();
         memory.seal().unwrap();
-        let (near, far) = (own_bells(1).unwrap(), own_bells(1).unwrap());
+        let (near, far) = (eventfds(1).unwrap(), eventfds(1).unwrap());
         handshake::send_offer(&socket, &SMALL, memory.fd(), &near, &far).unwrap();
         let hostile = Self {
             memory,
@@ -594,7 +594,7 @@ fn memory_that_is_too_small_is_refused() {
     };
     let memory = Shared::create("small", 4096).unwrap();
     memory.seal().unwrap();
-    let bells = Arc::new(own_bells(1).unwrap());
-    handshake::send_offer(&socket, &SMALL, memory.fd(), &bells, &bells).unwrap();
+    let doorbells = Arc::new(eventfds(1).unwrap());
+    handshake::send_offer(&socket, &SMALL, memory.fd(), &doorbells, &doorbells).unwrap();
     assert!(connecting.join().unwrap().is_err());
 }

@@ -85,7 +85,7 @@ impl Inline {
         let quiet = self.runner.begin_quietly() && self.staged.is_empty();
         if !quiet {
             if self.staged.last().is_some_and(|bell| bell.sends()) {
-                self.runner.rouse();
+                self.runner.wake_peer();
             }
             self.carry_out();
             let prompt = self.runner.now().since(self.runner.looked()) < PROMPT;
