@@ -8,6 +8,7 @@ mod elsewhere;
 mod end;
 mod instructions;
 mod metadata;
+mod pages;
 mod pgo;
 mod rfc;
 mod security;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   cycles   no circles of imports between modules of a crate
   methods  no type with too many methods, or methods in too many files
   words    words that the field does not know do not come back
+  pages    pages name files that exist, and no paragraph is too long
   style    files under 600 lines, unsafe only where it may be, names of the house
   rfc      requirement -> code -> test, and what is missing [--missing] [--rfc N] [--write] [--check]
   security every attack in docs/security.md has a test that exists
@@ -62,6 +64,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "deps" => deps::check(&root),
         "cycles" => structure::check_circles(&root),
         "methods" => structure::check_methods(&root),
+        "pages" => pages::check(&root),
         "style" => style::check(&root),
         "words" => words::check(&root),
         "rfc" => rfc::run(&root, arguments),
@@ -70,6 +73,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "check" => {
             deps::check(&root)?;
             style::check(&root)?;
+            pages::check(&root)?;
             structure::check_circles(&root)?;
             structure::check_methods(&root)?;
             words::check(&root)?;
