@@ -50,3 +50,8 @@ pub use socket::{
 };
 pub use stats::Snapshot;
 pub use wake::WakeHandle;
+
+/// The Rust program of README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

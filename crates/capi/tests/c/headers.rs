@@ -80,3 +80,22 @@ fn values_and_layouts_hold() {
     let dir = tempfile::tempdir().unwrap();
     run(&mut Command::new(compile("tests/c/headers.c", dir.path())));
 }
+
+/// The C program of README compiles.
+#[test]
+fn the_program_of_readme() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let program = readme.split("```c\n").nth(1).unwrap();
+    let program = program.split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("readme.c");
+    std::fs::write(&source, program).unwrap();
+    let mut command = Command::new("cc");
+    command
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-c", "-o"])
+        .arg(dir.path().join("readme.o"))
+        .arg("-I")
+        .arg(prefix().join("include"))
+        .arg(source);
+    succeed(&mut command);
+}
