@@ -17,7 +17,7 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{away, executor, exit, fork, keeper, passed, private, real, wait};
+use crate::{away, executor, exit, fork, keeper, passed, presence, private, real, wait};
 
 /// How often to ask for a queue that another process has.
 pub(crate) const RETRY: Duration = Duration::from_millis(50);
@@ -83,7 +83,11 @@ pub(crate) fn lock() -> Result<Guard<'static, Engine>> {
     if fork::is_copy() && !ENGINE.is_mine() {
         fork::become_child();
     }
-    ENGINE.lock()
+    let mut engine = ENGINE.lock()?;
+    if presence::noted().is_some() {
+        wait::wake_up(&mut engine);
+    }
+    Ok(engine)
 }
 
 /// The lock itself, for `fork`.
@@ -165,13 +169,6 @@ impl Engine {
             Stage::Idle | Stage::Failed => None,
         };
         (parts, &mut self.epolls)
-    }
-
-    /// Wakes those whose sockets became ready by a call.
-    pub(crate) fn rouse(&mut self) {
-        if let Some((context, waiters)) = self.parts() {
-            waiters.wake_ready(context);
-        }
     }
 
     /// Starts the stack, once. Returns whether it runs. While other processes have all queues it does not, and is to be asked again.
@@ -512,6 +509,7 @@ impl Engine {
         self.owed = 0;
         if context.wants_look() {
             away::open(context);
+            self.waiters.wake_driver();
         }
         self.pumps.run(context, &self.waiters);
         self.waiters.wake_ready(context);
@@ -527,7 +525,7 @@ impl Engine {
         }
         self.forget_stack();
         self.forget_instances();
-        self.waiters.wake_keeper();
+        self.waiters.wake_driver();
     }
 
     /// In the child of a `fork`: the stack stays with the parent.

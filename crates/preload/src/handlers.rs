@@ -15,7 +15,8 @@ use mtcp::posix::call::{errno, set_errno};
 use mtcp::signals;
 
 use crate::inside::{self, Side};
-use crate::{put_off, real};
+use crate::presence::{self, Note};
+use crate::{engine, put_off, real, wait};
 
 /// As many as the kernel has.
 const SIGNALS: usize = 64;
@@ -150,10 +151,8 @@ extern "C" fn arrive(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
         run(signal, info, context);
         return;
     }
-    let errno = errno();
     // SAFETY: the kernel's, for this handler.
-    unsafe { put_off(signal, info, context.cast()) };
-    set_errno(errno);
+    past_errno(|| unsafe { put_off(signal, info, context.cast()) });
 }
 
 fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -174,7 +173,34 @@ fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the program's handler; one that takes the signal alone leaves the others where they are.
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
         unsafe { std::mem::transmute(handler.address()) };
+    // It may not return.
+    let noted = past_errno(leave);
     handler(signal, info, context);
+    past_errno(|| come_back(noted));
+}
+
+/// A handler of the program is about to run, and may not return. Returns what is to be noted when it does.
+fn leave() -> Option<Note> {
+    let noted = presence::noted()?;
+    // Who has the lock does not sleep.
+    engine::lock().is_ok().then_some(noted)
+}
+
+/// It has returned, and the call goes on.
+fn come_back(noted: Option<Note>) {
+    if let Some(noted) = noted
+        && let Ok(mut engine) = engine::lock()
+    {
+        wait::sleep_on(&mut engine, noted);
+    }
+}
+
+/// Runs `body`, which leaves errno as it was.
+fn past_errno<T>(body: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let result = body();
+    set_errno(before);
+    result
 }
 
 /// Blocks signals where this one came, and sends it again.

@@ -31,6 +31,7 @@ mod ourselves;
 mod owed;
 mod owner;
 mod passed;
+mod presence;
 mod private;
 mod pump;
 mod put_off;

@@ -137,7 +137,7 @@ impl<T: Shared> Lock<T> {
         }
     }
 
-    /// Gives it back. Returns what is left to do, when the thread is where it was before.
+    /// Gives it back. Returns what is left to do without it.
     ///
     /// # Safety
     /// As for [`held`](Self::held).
@@ -175,8 +175,8 @@ impl<T: Shared> Guard<'_, T> {
     pub(crate) fn unlocked<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         // SAFETY: this thread has it, and `&mut self` says that nothing refers to the value.
         let after = unsafe { self.lock.give_back() };
-        inside::go(self.from);
         drop(after);
+        inside::go(self.from);
         let result = sleep();
         inside::go(Side::Library);
         // It was ours before, so it is not a deadlock now.
@@ -205,8 +205,9 @@ impl<T: Shared> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the guard says that this thread has the lock.
         let after = unsafe { self.lock.give_back() };
-        inside::go(self.from);
+        // Before handlers run that were put off: one may not return.
         drop(after);
+        inside::go(self.from);
     }
 }
 

@@ -32,6 +32,13 @@ impl Engine {
         self.hand_out();
     }
 
+    /// Wakes those whose sockets became ready by a call.
+    pub(crate) fn rouse(&mut self) {
+        if let Some((context, waiters)) = self.parts() {
+            waiters.wake_ready(context);
+        }
+    }
+
     /// Whether a thread of the program sleeps on the link, and runs the next turn.
     pub(crate) fn is_attended(&mut self) -> bool {
         self.context().is_some_and(|context| context.is_attended())

@@ -75,7 +75,7 @@ impl Owner {
     }
 }
 
-/// What is left to do when the lock is given back, and the thread is in the program again: handlers may use our sockets.
+/// What is left to do when the lock is given back.
 #[derive(Debug)]
 pub(crate) struct After {
     rings: Rings,

@@ -199,6 +199,11 @@ impl Pumps {
         self.descriptor().is_some()
     }
 
+    /// It waits again, after a handler.
+    pub(crate) fn wait_on(&mut self) {
+        self.waiting += 1;
+    }
+
     /// That is over.
     pub(crate) fn end_waiting(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);

@@ -4,6 +4,7 @@
 //! runs a turn rings for those whose sockets became ready, once it has given the lock back, which they need. Who stops waiting while it drives rings for another to take its place.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use libc::{POLLIN, pollfd, sigset_t, timespec};
@@ -12,6 +13,7 @@ use mtcp::{Context, Errno, Events, Result, SocketId};
 
 use crate::engine::{Engine, RETRY};
 use crate::lock::Guard;
+use crate::presence::{self, Bunk, Note};
 use crate::{private, put_off};
 
 #[cfg(test)]
@@ -52,10 +54,15 @@ impl Want {
 #[derive(Debug)]
 struct Bed {
     bell: c_int,
+    /// Of the sleep there: each has another.
+    serial: u64,
     /// `None`: nobody sleeps there.
     want: Option<Want>,
     woken: bool,
 }
+
+/// Sleeps so far. A child counts on where its parent was, whose beds it has not.
+static SLEEPS: AtomicU64 = AtomicU64::new(0);
 
 /// Who sleeps on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +127,8 @@ pub(crate) struct Waiters {
     /// When the driver wakes by itself, in nanoseconds of the monotonic clock.
     until: u64,
     asleep: usize,
+    /// What the link gives the driver to sleep on, kept for its room.
+    links: Vec<c_int>,
 }
 
 /// For how long, and how signals end it.
@@ -166,6 +175,17 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Descriptors of a sleep whose room is on the stack: who never comes back from a handler leaves none behind.
+const FEW: usize = 16;
+
+fn poll_in(fd: c_int) -> pollfd {
+    pollfd {
+        fd,
+        events: POLLIN,
+        revents: 0,
+    }
+}
+
 /// ppoll(2), past the C library, so that no hook is in the way.
 pub(crate) fn ppoll(
     fds: &mut [pollfd],
@@ -199,6 +219,7 @@ impl Waiters {
             driver: Driver::Nobody,
             until: 0,
             asleep: 0,
+            links: Vec::new(),
         }
     }
 
@@ -212,7 +233,7 @@ impl Waiters {
         matches!(self.driver, Driver::Program(_))
     }
 
-    fn lie_down(&mut self, want: Want) -> Result<usize> {
+    fn lie_down(&mut self, want: Want) -> Result<Bunk> {
         let free = self.beds.iter().position(|bed| bed.want.is_none());
         let bed = match free {
             Some(bed) => bed,
@@ -225,6 +246,7 @@ impl Waiters {
                 let bell = private::own(bell);
                 self.beds.push(Bed {
                     bell,
+                    serial: 0,
                     want: None,
                     woken: false,
                 });
@@ -232,11 +254,11 @@ impl Waiters {
             }
         };
         self.asleep += 1;
+        let serial = SLEEPS.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(bed) = self.beds.get_mut(bed) {
-            bed.want = Some(want);
-            bed.woken = false;
+            (bed.want, bed.woken, bed.serial) = (Some(want), false, serial);
         }
-        Ok(bed)
+        Ok(Bunk { bed, serial })
     }
 
     /// What is to be rung after the lock is given back.
@@ -247,9 +269,11 @@ impl Waiters {
     /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns whether it was still the driver's: the keeper
     /// may have been relieved, and the sleep on the link is another's then.
     #[must_use]
-    fn get_up(&mut self, at: usize, rang: bool) -> bool {
+    fn get_up(&mut self, bunk: Bunk, rang: bool) -> bool {
+        let at = bunk.bed;
         // A handler has made a child of this thread meanwhile, and this is the child: it lay down in a bed of its parent.
-        let Some(bed) = self.beds.get_mut(at).filter(|bed| bed.want.is_some()) else {
+        let is_there = |bed: &&mut Bed| bed.want.is_some() && bed.serial == bunk.serial;
+        let Some(bed) = self.beds.get_mut(at).filter(is_there) else {
             return false;
         };
         self.asleep -= 1;
@@ -307,9 +331,9 @@ impl Waiters {
         }
     }
 
-    /// Wakes the keeper from a link that is no more.
-    pub(crate) fn wake_keeper(&mut self) {
-        if let Driver::Keeper(bed) = self.driver
+    /// Wakes who sleeps on descriptors of the link that are no more, or are not all of them.
+    pub(crate) fn wake_driver(&mut self) {
+        if let Driver::Program(bed) | Driver::Keeper(bed) = self.driver
             && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
         {
             Self::ring(&mut self.rings, bed);
@@ -346,6 +370,52 @@ impl Waiters {
     }
 }
 
+fn get_up(engine: &mut Engine, bunk: Bunk, rang: bool) {
+    if engine.waiters.get_up(bunk, rang)
+        && let Some(context) = engine.context()
+    {
+        // The next turn says what became of the link.
+        let _ = context.end_sleep();
+        context.set_attended(false);
+    }
+}
+
+/// Takes back what this thread has noted. It may not come back: others go on without it.
+#[cold]
+pub(crate) fn wake_up(engine: &mut Engine) {
+    match presence::take() {
+        Some(Note::InBed(bunk)) => {
+            get_up(engine, bunk, false);
+            engine.waiters.hand_over();
+            engine.keeper.attend();
+        }
+        Some(Note::InKernel(index)) => {
+            if let Some(set) = engine.epolls.get_mut(index) {
+                set.come_back();
+            }
+        }
+        Some(Note::ForChild) => engine.pumps.end_waiting(),
+        None => {}
+    }
+}
+
+/// Notes again what a handler has interrupted, and what goes on.
+#[cold]
+pub(crate) fn sleep_on(engine: &mut Engine, noted: Note) {
+    match noted {
+        // It ends with the handler.
+        Note::InBed(_) => return,
+        Note::InKernel(index) => {
+            let is_ours = engine.instances(index).next().is_some();
+            if let Some(set) = engine.epolls.get_mut(index) {
+                set.enter_kernel(is_ours);
+            }
+        }
+        Note::ForChild => engine.pumps.wait_on(),
+    }
+    presence::note(noted);
+}
+
 /// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for `want`. Fills their `revents`.
 ///
 /// # Errors
@@ -357,14 +427,16 @@ pub(crate) fn sleep(
     (timeout, mask): (Option<Duration>, *const sigset_t),
     keeper: bool,
 ) -> Result<()> {
-    let at = engine.waiters.lie_down(want)?;
-    let bell = engine.waiters.beds.get(at).map_or(-1, |bed| bed.bell);
-    let drives = engine.waiters.drive(at, keeper);
+    let bunk = engine.waiters.lie_down(want)?;
+    let bell = engine.waiters.beds.get(bunk.bed).map_or(-1, |bed| bed.bell);
+    let drives = engine.waiters.drive(bunk.bed, keeper);
+    presence::note(Note::InBed(bunk));
     if !drives && let Some((context, waiters)) = engine.parts() {
         // What this thread's turn left to be sent is the driver's now, who knows nothing of it.
         waiters.kick(context);
     }
-    let mut links = Vec::new();
+    let mut links = std::mem::take(&mut engine.waiters.links);
+    links.clear();
     let mut timeout = timeout;
     if engine.is_starved() {
         timeout = Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY)));
@@ -380,23 +452,24 @@ pub(crate) fn sleep(
         links.extend(engine.pumps.descriptor());
         engine.waiters.until = timeout.map_or(u64::MAX, |time| now().saturating_add(nanos(time)));
     }
-    let poll_in = |fd| pollfd {
-        fd,
-        events: POLLIN,
-        revents: 0,
-    };
-    let mut fds = kernel.to_vec();
-    fds.push(poll_in(bell));
-    fds.extend(links.into_iter().map(poll_in));
-    let slept = engine.unlocked(|| ppoll(&mut fds, timeout, mask));
-    let rang = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
-    let drove = engine.waiters.get_up(at, rang);
-    if drove && let Some(context) = engine.context() {
-        // The next turn says what became of the link.
-        let _ = context.end_sleep();
-        context.set_attended(false);
+    let (mut few, mut many) = ([poll_in(-1); FEW], Vec::new());
+    let count = kernel.len() + 1 + links.len();
+    if count > FEW {
+        many.resize(count, poll_in(-1));
     }
-    for (to, from) in kernel.iter_mut().zip(&fds) {
+    let fds = few.get_mut(..count).unwrap_or(&mut many);
+    let links_in = links.iter().copied();
+    let own = [bell].into_iter().chain(links_in).map(poll_in);
+    let all = kernel.iter().copied().chain(own);
+    fds.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+    engine.waiters.links = links;
+    let slept = engine.unlocked(|| ppoll(fds, timeout, mask));
+    let rang = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
+    // A handler may have taken it back.
+    if presence::take() == Some(Note::InBed(bunk)) {
+        get_up(engine, bunk, rang);
+    }
+    for (to, from) in kernel.iter_mut().zip(fds.iter()) {
         to.revents = from.revents;
     }
     slept.map(drop)
@@ -441,6 +514,7 @@ pub(crate) fn wait_until<T>(
         .map(|timeout| now().saturating_add(nanos(timeout)));
     let mut interrupted = None;
     // From the first sleep on, a signal comes in a sleep, which it ends: one that came during a turn would not.
+    // (A handler before the sleep would end a sleep that is none yet.)
     let mut held: Option<Held> = None;
     let result = loop {
         // Who sleeps on the link runs the turns.
@@ -459,10 +533,12 @@ pub(crate) fn wait_until<T>(
             engine.settle();
             break Ok(None);
         }
-        let mut mask = pause.mask;
-        if mask.is_null() {
-            mask = held.get_or_insert_with(put_off::hold).before();
-        }
+        let before = held.get_or_insert_with(put_off::hold).before();
+        let mask = if pause.mask.is_null() {
+            before
+        } else {
+            pause.mask
+        };
         match sleep(engine, want, kernel, (left, mask), false) {
             Err(Errno::EINTR) if pause.restarts && signals::restart() => {}
             // Looks once more: what came first counts.

@@ -57,7 +57,7 @@ pub(crate) struct EpollSet {
     /// The kernel's descriptors go first in the next wait.
     pub(crate) kernel_first: bool,
     /// Threads that wait in the kernel only.
-    pub(crate) in_kernel: u32,
+    in_kernel: u32,
     /// A descriptor that ends their wait.
     kick: Option<c_int>,
 }
@@ -174,6 +174,19 @@ impl EpollSet {
             // SAFETY: made above.
             unsafe { real::close(kick) };
         }
+    }
+
+    /// A thread is about to wait in the kernel only, until the stack has to do with the instance, which it has already if `is_ours`.
+    pub(crate) fn enter_kernel(&mut self, is_ours: bool) {
+        self.in_kernel += 1;
+        if is_ours {
+            self.kick();
+        }
+    }
+
+    /// It does not any more.
+    pub(crate) fn come_back(&mut self) {
+        self.in_kernel = self.in_kernel.saturating_sub(1);
     }
 
     /// Takes the kicks out of what the kernel reported. Returns how many reports are left.

@@ -32,7 +32,7 @@ struct test {
 };
 
 extern const struct test connecting[], accepting[], data[], messages[], closing[], descriptors[], processes[], waiting[], epolling[],
-	options[], effects[], threads[], rings[], urgent[];
+	options[], effects[], threads[], rings[], urgent[], jumping[];
 
 /* Longest that anything here may take, milliseconds. */
 enum { PATIENCE = 10000 };

@@ -253,7 +253,7 @@ static const struct {
 } groups[] = {{"connecting", connecting}, {"accepting", accepting},     {"data", data},           {"messages", messages},
 			  {"closing", closing},       {"descriptors", descriptors}, {"processes", processes}, {"waiting", waiting},
 			  {"epolling", epolling},     {"options", options},         {"effects", effects},     {"threads", threads},
-			  {"rings", rings},           {"urgent", urgent}};
+			  {"rings", rings},           {"urgent", urgent},         {"jumping", jumping}};
 
 /* calls peer SOCKET PEERS OURS | calls run SOCKET OURS PEERS GROUP [SKIPPED-CASE…] */
 int main(int count, char **words)

@@ -81,4 +81,5 @@ groups! {
     threads but [];
     rings but [];
     urgent but [];
+    jumping but [];
 }

@@ -81,4 +81,5 @@ groups! {
     threads 11 but ["connect ended by shutdown"];
     rings 12 but [];
     urgent 13 but [];
+    jumping 14 but [];
 }

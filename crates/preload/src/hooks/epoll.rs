@@ -10,10 +10,11 @@ use mtcp::{Errno, Result};
 use super::{hooks, last, limit, millis};
 use crate::engine::{self, Engine};
 use crate::lock::Guard;
+use crate::presence::{self, Note};
 use crate::real;
 use crate::rules::rules;
 use crate::slots::{self, Slot};
-use crate::wait::{Look, Pause, Want, wait_until};
+use crate::wait::{self, Look, Pause, Want, wait_until};
 
 hooks! {
     /// epoll_create(2).
@@ -151,8 +152,9 @@ fn wait_in_kernel(
     (timeout, mask): (Option<Duration>, *const sigset_t),
 ) -> Result<(usize, bool)> {
     if let Some(set) = engine.epolls.get_mut(index) {
-        set.in_kernel += 1;
+        set.enter_kernel(false);
     }
+    presence::note(Note::InKernel(index));
     // Rounded up: not to wake before the time.
     let millis = timeout.map_or(-1, |time| {
         i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
@@ -163,11 +165,11 @@ fn wait_in_kernel(
         let n = unsafe { real::epoll_pwait(epoll, events.as_mut_ptr(), most, millis, mask) };
         usize::try_from(n).map_err(|_| last())
     });
-    let Some(set) = engine.epolls.get_mut(index) else {
-        return n.map(|n| (n, false));
-    };
-    set.in_kernel = set.in_kernel.saturating_sub(1);
+    wait::wake_up(engine);
     let n = n?;
+    let Some(set) = engine.epolls.get_mut(index) else {
+        return Ok((n, false));
+    };
     let left = set.sift(events.get_mut(..n).unwrap_or_default());
     Ok((left, left < n))
 }

@@ -9,6 +9,7 @@ use mtcp::posix::call::{errno, set_errno};
 use super::hooks;
 use crate::engine::{self, Engine};
 use crate::inside::keep_errno;
+use crate::presence::{self, Note};
 use crate::rights::{self, Header, Sets};
 use crate::{exit, real, uring};
 
@@ -155,9 +156,8 @@ fn waiting(blocks: bool, call: impl FnOnce() -> c_int) -> c_int {
     let result = call();
     if noted {
         let errno = errno();
-        if let Ok(mut engine) = engine::lock() {
-            engine.pumps.end_waiting();
-        }
+        // Takes back what was noted.
+        drop(engine::lock());
         set_errno(errno);
     }
     result
@@ -167,6 +167,7 @@ impl Engine {
     fn begin_waiting(&mut self) -> bool {
         let waits = !self.is_borrowed() && self.pumps.begin_waiting();
         if waits {
+            presence::note(Note::ForChild);
             self.turn();
             self.staged(true);
         }
