@@ -534,6 +534,9 @@ fn pipes_carry_bytes() {
     let c = &mut w.client;
     let (r, p) = c.pipe().unwrap();
     assert_eq!(c.read(r, &mut [0; 4]), Err(Errno::EDEADLK));
+    // A call that need not wait does not.
+    let at_once = c.recv(r, &mut [0; 4], RecvFlags::DONTWAIT);
+    assert_eq!(at_once, Err(Errno::EAGAIN));
     for end in [r, p] {
         c.set_nonblocking(end, true).unwrap();
     }

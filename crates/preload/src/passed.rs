@@ -140,8 +140,8 @@ impl Engine {
         let listens = has(fd, (SOL_SOCKET, libc::SO_ACCEPTCONN));
         let body = match info {
             Some(info) if listens => Body::Listener {
-                // As tcp_get_info() of the kernel has it.
-                backlog: info.tcpi_sacked.max(1),
+                // As tcp_get_info() of the kernel has it; one more may wait.
+                backlog: info.tcpi_sacked.saturating_add(1),
                 ours: None,
             },
             _ if state != Some(CLOSED) => return Ok(()),

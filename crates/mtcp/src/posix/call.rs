@@ -42,6 +42,12 @@ pub fn done(body: impl FnOnce() -> Result<()>) -> c_int {
     answer(|| body().map(|()| 0))
 }
 
+/// How many connections may wait for `accept` after `listen(fd, asked)`, where `most` may be asked for. As in Linux, what is negative or more
+/// is that, and one more may wait than was asked for.
+pub fn backlog(asked: c_int, most: u32) -> u32 {
+    asked.cast_unsigned().min(most).saturating_add(1)
+}
+
 /// This thread's errno.
 pub fn errno() -> c_int {
     // SAFETY: the address is that of this thread's errno, valid as long as the thread.
@@ -65,6 +71,13 @@ mod tests {
         assert_eq!(done(|| Ok(())), 0);
         assert_eq!(errno(), libc::EBADF);
         assert!(answer(|| Err::<*mut u8, _>(Errno::EINVAL)).is_null());
+    }
+
+    #[test]
+    fn one_more_may_wait_than_was_asked_for() {
+        let asked = [0, 1, 128, c_int::MAX, -1, c_int::MIN];
+        let waiting = asked.map(|asked| backlog(asked, 4096));
+        assert_eq!(waiting, [1, 2, 129, 4097, 4097, 4097]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Bindings {
             .all(|other| {
                 !overlap(other, new)
                     || (other.reuse_port && new.reuse_port)
-                    || (other.reuse_addr && new.reuse_addr && !other.listening && !new.listening)
+                    || (other.reuse_addr && new.reuse_addr && !other.listening)
             })
     }
 
@@ -60,6 +60,19 @@ impl Bindings {
         holders.retain(|other| other.socket != new.socket);
         holders.push(new);
         Some(port)
+    }
+
+    /// The socket shares what it has at `local` otherwise from now on: as on Linux, what counts is what both say when the second comes.
+    pub(super) fn share(
+        &mut self,
+        local: SocketAddr,
+        socket: SocketId,
+        (reuse_addr, reuse_port): (bool, bool),
+    ) {
+        let holders = self.ports.get_mut(&local.port()).into_iter().flatten();
+        for binding in holders.filter(|binding| binding.socket == socket) {
+            (binding.reuse_addr, binding.reuse_port) = (reuse_addr, reuse_port);
+        }
     }
 
     /// A port that nobody has at all.
@@ -149,37 +162,43 @@ mod tests {
     }
 
     #[test]
-    fn reuse_needs_both_sides_and_no_listener() {
+    fn reuse_needs_both_sides_and_no_other_listener() {
         let reuse = |socket| Binding {
             reuse_addr: true,
             ..binding(socket, "0.0.0.0")
+        };
+        let listens = |socket| Binding {
+            listening: true,
+            ..reuse(socket)
         };
         let mut bindings = Bindings::new(0);
         assert_eq!(bindings.take(80, reuse(0)), Some(80));
         assert_eq!(bindings.take(80, binding(1, "0.0.0.0")), None);
         assert_eq!(bindings.take(80, reuse(1)), Some(80));
-        assert_eq!(
-            bindings.take(
-                80,
-                Binding {
-                    listening: true,
-                    ..reuse(0)
-                }
-            ),
-            None
-        );
-        bindings.release("0.0.0.0:80".parse().unwrap(), SocketId(1));
-        assert_eq!(
-            bindings.take(
-                80,
-                Binding {
-                    listening: true,
-                    ..reuse(0)
-                }
-            ),
-            Some(80)
-        );
-        assert_eq!(bindings.take(80, reuse(1)), None);
+        // As on Linux, one that is bound beside it does not keep a socket from listening, one that listens does.
+        assert_eq!(bindings.take(80, listens(0)), Some(80));
+        assert_eq!(bindings.take(80, listens(1)), None);
+        assert_eq!(bindings.take(80, reuse(2)), None);
+    }
+
+    #[test]
+    fn what_is_said_after_the_bind_counts() {
+        let any = "0.0.0.0:80".parse().unwrap();
+        let reuse = Binding {
+            reuse_addr: true,
+            ..binding(1, "0.0.0.0")
+        };
+        let mut bindings = Bindings::new(0);
+        assert_eq!(bindings.take(80, binding(0, "0.0.0.0")), Some(80));
+        assert_eq!(bindings.take(80, reuse), None);
+        bindings.share(any, SocketId(0), (true, false));
+        assert_eq!(bindings.take(80, reuse), Some(80));
+        bindings.share(any, SocketId(0), (false, false));
+        let third = Binding {
+            socket: SocketId(2),
+            ..reuse
+        };
+        assert_eq!(bindings.take(80, third), None);
     }
 
     #[test]

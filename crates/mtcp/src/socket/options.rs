@@ -111,6 +111,12 @@ impl Context {
             return Ok(());
         }
         self.change_option(id, option)?;
+        if let SocketOption::ReuseAddr(_) | SocketOption::ReusePort(_) = option {
+            let (socket, details) = self.table.look(id)?;
+            let has = |flag| socket.flags.contains(flag);
+            let shares = (has(Flags::REUSE_ADDR), has(Flags::REUSE_PORT));
+            self.bindings.share(details.ends.local(), id, shares);
+        }
         if is_quiet && is_value(option) {
             let after = self.table.look(id)?.1.choices;
             self.table.choices.note_change(before, option, after);

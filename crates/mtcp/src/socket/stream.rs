@@ -31,6 +31,14 @@ impl Patience {
     }
 }
 
+/// What a pipe says to a call that need not wait, on an end that would.
+fn of_pipe(error: Errno, blocking: bool) -> Errno {
+    match error {
+        Errno::EDEADLK if !blocking => Errno::EAGAIN,
+        error => error,
+    }
+}
+
 /// Nothing more will be received or sent.
 const OVER: Status = Status::ERROR.union(Status::CLOSED);
 
@@ -74,7 +82,10 @@ impl Context {
         let blocking = !socket.nonblocking() && !flags.contains(RecvFlags::DONTWAIT);
         let conn = match socket.body {
             Body::Stream(conn) => conn,
-            Body::Pipe(pipe) => return self.pipe_readv(id, pipe, bufs, peek),
+            Body::Pipe(pipe) => {
+                let read = self.pipe_readv(id, pipe, bufs, peek);
+                return read.map_err(|error| of_pipe(error, blocking));
+            }
             Body::Epoll(_) => return Err(Errno::EINVAL),
             Body::Idle => return Err(self.take_given_up(id).unwrap_or(Errno::ENOTCONN)),
             Body::Free(_) | Body::Listener(_) => return Err(Errno::ENOTCONN),
@@ -329,7 +340,10 @@ impl Context {
         let blocking = !socket.nonblocking() && !flags.contains(SendFlags::DONTWAIT);
         let conn = match socket.body {
             Body::Stream(conn) => conn,
-            Body::Pipe(pipe) => return self.pipe_write(id, pipe, bytes),
+            Body::Pipe(pipe) => {
+                let written = self.pipe_write(id, pipe, bytes);
+                return written.map_err(|error| of_pipe(error, blocking));
+            }
             Body::Epoll(_) => return Err(Errno::EINVAL),
             Body::Idle => return Err(self.take_given_up(id).unwrap_or(Errno::ENOTCONN)),
             Body::Free(_) | Body::Listener(_) => return Err(Errno::ENOTCONN),

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use libc::{POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, pollfd, sockaddr, socklen_t};
 use mtcp::posix::address;
-use mtcp::posix::call::answer;
+use mtcp::posix::call::{answer, backlog};
 use mtcp::{Context, Domain, Errno, Events, Result, SocketId};
 
 use super::{hooks, last};
@@ -48,12 +48,12 @@ hooks! {
     }
 }
 
-/// As in Linux: what is negative, or beyond the most that the host allows, is that; none is one.
+/// How many may wait, by what the host allows.
 fn backlog_of(asked: c_int) -> u32 {
     static MOST: OnceLock<u32> = OnceLock::new();
     let setting = || fs::read_to_string(SETTING).ok()?.trim().parse().ok();
     let most = *MOST.get_or_init(|| setting().unwrap_or(SOMAXCONN));
-    asked.cast_unsigned().min(most).max(1)
+    backlog(asked, most)
 }
 
 /// Listens on the stack, or sees that it will be possible once the stack runs.
@@ -268,6 +268,6 @@ mod tests {
     fn too_many_are_the_most() {
         let most = backlog_of(c_int::MAX);
         assert!(most >= 128);
-        assert_eq!([-1, c_int::MIN, 0, 1].map(backlog_of), [most, most, 1, 1]);
+        assert_eq!([-1, c_int::MIN, 0, 1].map(backlog_of), [most, most, 1, 2]);
     }
 }
