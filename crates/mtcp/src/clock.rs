@@ -1,7 +1,55 @@
 //! The one place that reads a clock.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rustix::time::{ClockId, clock_gettime};
 use wire::time::Instant;
+
+/// Time that stands still until it is moved on, for tests. Copies show the same time; it begins at zero.
+#[derive(Clone, Debug, Default)]
+pub struct VirtualClock(Arc<AtomicU64>);
+
+impl VirtualClock {
+    /// The time.
+    pub fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Acquire))
+    }
+
+    /// Moves it on to `now`, never back.
+    pub fn advance(&self, now: Instant) {
+        self.0.fetch_max(now.as_nanos(), Ordering::AcqRel);
+    }
+}
+
+/// Where a stack has its time from.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    /// This machine.
+    Machine,
+    /// Whoever moves it on.
+    Virtual(VirtualClock),
+}
+
+impl Clock {
+    /// Now.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        match self {
+            Self::Machine => now(),
+            Self::Virtual(clock) => clock.now(),
+        }
+    }
+
+    /// As [`cycles`]; `None` where they say nothing of the time.
+    #[inline]
+    pub(crate) fn cycles(&self) -> Option<u64> {
+        match self {
+            Self::Machine => cycles(),
+            Self::Virtual(_) => None,
+        }
+    }
+}
 
 /// Now, on the monotonic clock of this machine (the same for all threads).
 pub(crate) fn now() -> Instant {

@@ -1,6 +1,7 @@
 //! One core's sockets and the stack below them.
 
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::socket::table::{Body, Flags, NONE, Socket, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
 use crate::wall::Wall;
-use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, clock, signals};
+use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
 
 /// Events of the stack looked at together.
 const PASS: usize = 32;
@@ -73,6 +74,32 @@ impl Settings {
             wall,
         }
     }
+
+    /// As the settings of a stack say, and otherwise what nobody has set.
+    pub(crate) fn of_stack(config: &mtcp_core::Config) -> Self {
+        let link = config.interfaces.first();
+        let addresses = link.map(|link| link.addresses.iter().map(|address| address.addr));
+        Self {
+            core: 0,
+            one_event_per_entry: false,
+            legacy_errors: false,
+            rcvbuf: config.recv_buffer,
+            sndbuf: config.send_buffer,
+            congestion: config.congestion,
+            idle_timeout: None,
+            pinned: false,
+            addresses: addresses.into_iter().flatten().collect(),
+            wall: Wall::default(),
+        }
+    }
+}
+
+/// Who is asked, in place of a sleep, by the calls of a context in [virtual time](crate::in_virtual_time) that have to wait.
+pub trait Waiter: Debug + Send + Sync {
+    /// A call of `context` waits, and nothing is due before `until` (`None`: ever): moves the clock on, at most that far, or has frames arrive.
+    /// The call goes on waiting afterwards if that was not enough; it ends with `EINTR` after [`WakeHandle::interrupt`]. Other calls on
+    /// `context` may be made meanwhile.
+    fn wait(&self, context: &mut Context, until: Option<Instant>);
 }
 
 /// Sockets, epoll instances and pipes of one thread. `Send`, so that it can be made elsewhere; not `Sync`: one thread at a time uses it.
@@ -108,6 +135,8 @@ pub struct Context {
     pub(crate) urgent: Option<Vec<SocketId>>,
     /// The loss of the link has been told to the epoll instances.
     down: bool,
+    /// Sleeps in its place.
+    pub(crate) waiter: Option<Arc<dyn Waiter>>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -143,6 +172,7 @@ impl Context {
             urgent: None,
             gathering: Gathering::default(),
             down: false,
+            waiter: None,
             not_sync: PhantomData,
         }
     }
@@ -212,15 +242,15 @@ impl Context {
     pub fn deliver(&mut self, patience: Duration) -> Result<Undelivered> {
         let nap = Duration::from_millis(2);
         let mut last = Undelivered::default();
-        let mut since = clock::now();
+        let mut since = self.driver.read_clock();
         loop {
             // Closing is a command, too.
             self.driver.submit()?;
             let left = self.driver.undelivered()?;
             if left != last {
-                (last, since) = (left, clock::now());
+                (last, since) = (left, self.driver.read_clock());
             }
-            if left.connections == 0 || clock::now().since(since) >= patience {
+            if left.connections == 0 || self.driver.read_clock().since(since) >= patience {
                 return Ok(left);
             }
             self.wait_until(Some(nap), false, Acks::All, |_| None::<()>)?;
@@ -286,6 +316,10 @@ impl Context {
     fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<Wake> {
         let nap = self.nap().map(|nap| self.driver.now() + nap);
         let deadline = [deadline, nap].into_iter().flatten().min();
+        if let Some(waiter) = &self.waiter {
+            let waiter = Arc::clone(waiter);
+            return pause(self, &*waiter, deadline);
+        }
         let Self {
             driver, requests, ..
         } = self;
@@ -512,6 +546,15 @@ impl Context {
             _ => addr,
         }
     }
+}
+
+/// The sleep of a context that has a waiter.
+#[cold]
+fn pause(context: &mut Context, waiter: &dyn Waiter, deadline: Option<Instant>) -> Result<Wake> {
+    let until = context.driver.begin_pause(deadline)?;
+    waiter.wait(context, until);
+    context.driver.end_pause();
+    Ok(Wake::Look)
 }
 
 /// Which epoll edges an event of the stack is, as Linux wakes: state changes concern everyone.

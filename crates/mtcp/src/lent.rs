@@ -173,11 +173,6 @@ impl Lent {
         }
     }
 
-    /// One that belongs to its context.
-    pub(crate) fn given(port: AnyPort) -> Self {
-        Self::new(port, None)
-    }
-
     /// Does something with each queue of nobody that this one's context looks after. Mostly there is none, which is one look.
     #[inline]
     fn each_unowned(&self, act: impl FnMut(&mut AnyPort)) {
@@ -236,6 +231,13 @@ impl Lent {
         self.each_unowned(|port| {
             let _ = port.wait(Some(Duration::ZERO), None);
         });
+    }
+}
+
+impl From<AnyPort> for Lent {
+    /// One that belongs to its context.
+    fn from(port: AnyPort) -> Self {
+        Self::new(port, None)
     }
 }
 

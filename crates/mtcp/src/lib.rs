@@ -34,8 +34,9 @@ mod wake;
 mod wall;
 
 pub use ::io::privileges;
+pub use clock::VirtualClock;
 pub use config::{Config, IoSpec, Mode};
-pub use context::Context;
+pub use context::{Context, Waiter};
 pub use epoll::{Ctl, EpollEvent, Events, Interest};
 pub use errno::{Errno, Result};
 pub use executor::Executor;
@@ -43,7 +44,7 @@ pub use mtcp_core::config::CongestionControl;
 pub use mtcp_core::info::{EcnInfo, LossState, RateInfo, State};
 pub use mtcp_core::{TcpInfo, Undelivered};
 pub use prepared::{Prepared, try_out};
-pub use runtime::{Mtcp, Report, SetupError};
+pub use runtime::{Mtcp, Report, SetupError, in_virtual_time};
 pub use socket::{
     Domain, How, Kind, MtuDiscovery, OptionName, RecvFlags, SendFlags, SocketId, SocketOption,
     SourceRange,

@@ -14,7 +14,7 @@ use wire::frame::{FrameSink, RxFrame, TxMeta};
 use wire::handed::Handed;
 use wire::time::Instant;
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::lent::Lent;
 use crate::moderation::Moderation;
 use crate::stats::{Reporter, Snapshot};
@@ -54,6 +54,7 @@ pub(crate) struct Runner {
     desk: Option<Desk>,
     /// One of them has our queue, and sends for us.
     is_guest: bool,
+    clock: Clock,
     now: Instant,
     /// When a call last read the clock, in cycles.
     called: u64,
@@ -80,8 +81,9 @@ impl Runner {
         port: Lent,
         desk: Option<Desk>,
         (spin, gather): (Duration, Duration),
+        clock: Clock,
     ) -> Self {
-        let now = clock::now();
+        let now = clock.now();
         let moderation = Moderation::new(gather, port.gathers(), now);
         let loops = port.capabilities().loops;
         Self {
@@ -90,6 +92,7 @@ impl Runner {
             own: (!loops).then(Box::default),
             desk,
             is_guest: false,
+            clock,
             now,
             called: 0,
             looked: Instant::ZERO,
@@ -110,7 +113,7 @@ impl Runner {
 
     /// Starts a turn.
     pub(crate) fn begin(&mut self) {
-        self.now = clock::now();
+        self.now = self.clock.now();
         self.port.begin(self.now);
         if self
             .reporter
@@ -123,7 +126,7 @@ impl Runner {
 
     /// Starts a call. Calls that follow each other at once are at one time.
     pub(crate) fn begin_call(&mut self) {
-        let cycles = clock::cycles();
+        let cycles = self.clock.cycles();
         if cycles.is_some_and(|cycles| cycles.wrapping_sub(self.called) < AT_ONCE) {
             return;
         }
@@ -162,6 +165,11 @@ impl Runner {
     /// The time of this turn.
     pub(crate) fn now(&self) -> Instant {
         self.now
+    }
+
+    /// The time, which may be later.
+    pub(crate) fn read_clock(&self) -> Instant {
+        self.clock.now()
     }
 
     /// Takes what arrived, at most so many bursts, and fires timers. Returns whether anything arrived.
@@ -256,7 +264,7 @@ impl Runner {
 
     /// Opens what there is to open.
     pub(crate) fn look_again(&mut self) {
-        self.port.look_again(clock::now());
+        self.port.look_again(self.clock.now());
     }
 
     /// Something will be due in a moment.
@@ -342,7 +350,7 @@ impl Runner {
     /// count, or two ends that hand each other much to do would both sleep each time.
     pub(crate) fn spins(&mut self) -> bool {
         if std::mem::take(&mut self.has_work) {
-            self.idle = clock::now();
+            self.idle = self.clock.now();
         }
         self.now.since(self.idle) < self.spin && !self.naps()
     }

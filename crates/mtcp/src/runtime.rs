@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::io::shm::{Desk, Exchange};
 use ::io::{AnyPort, Port};
@@ -12,8 +13,9 @@ use mtcp_core::{Arrivals, Stack, Testament};
 use rustix::rand::{GetRandomFlags, getrandom};
 use wire::handed::Handed;
 
-use crate::config::{Config, ConfigError, IoSpec, Mode};
-use crate::context::{Context, Settings};
+use crate::clock::{Clock, VirtualClock};
+use crate::config::{Config, ConfigError, IoSpec, Mode, with_loop};
+use crate::context::{Context, Settings, Waiter};
 use crate::driver::{Driver, Inline, Paired};
 use crate::lent::{Lent, Ports};
 use crate::runner::Runner;
@@ -273,15 +275,50 @@ impl Context {
         config: &Config,
         core: usize,
     ) -> Result<Self, SetupError> {
-        let port = Lent::given(port.into());
+        let port: AnyPort = port.into();
         let secret = secret()?;
         let secrets = Secrets {
             own: secret,
             common: secret,
         };
-        assemble(config, port, secrets, core, Joined::default())
+        assemble(config, port.into(), secrets, core, Joined::default())
             .map_err(|error| SetupError(failure(core, &error)))
     }
+}
+
+/// A context on virtual time, for tests: its calls read `clock` and ask `waiter` in place of sleeping, so that what happens is the same in
+/// each run. `port` must not block; of its properties those of the first interface of `config` count. Everything else is as in a context of
+/// [`Mtcp::context`] in inline mode.
+///
+/// # Errors
+/// The configuration contradicts itself, or memory could not be reserved.
+pub fn in_virtual_time(
+    port: impl Into<AnyPort>,
+    mut config: stack::Config,
+    clock: &VirtualClock,
+    waiter: Arc<dyn Waiter>,
+) -> io::Result<Context> {
+    if config.interfaces.len() == 1 {
+        config.interfaces = config.interfaces.drain(..).flat_map(with_loop).collect();
+    }
+    let settings = Settings::of_stack(&config);
+    let sockets = config.max_connections;
+    let [a, b, ..] = config.secret;
+    let (stack, streams) = Stack::new(config)?;
+    let port: AnyPort = port.into();
+    let never = (Duration::ZERO, Duration::ZERO);
+    let runner = Runner::new(
+        stack,
+        port.into(),
+        None,
+        never,
+        Clock::Virtual(clock.clone()),
+    );
+    let driver = Driver::Inline(Box::new(Inline::new(runner)?));
+    let seed = u16::from_ne_bytes([a, b]);
+    let mut context = Context::assemble(settings, sockets, seed, driver, streams);
+    context.waiter = Some(waiter);
+    Ok(context)
 }
 
 /// Why a context cannot be made, and what to do where something runs out.
@@ -420,8 +457,14 @@ fn assemble(
             "context {core}: no SYN is answered where it arrives, as this stack's answers differ"
         );
     }
-    let runner =
-        Runner::new(stack, port, desk, (config.spin, config.gather)).with_reporter(reporter);
+    let runner = Runner::new(
+        stack,
+        port,
+        desk,
+        (config.spin, config.gather),
+        Clock::Machine,
+    )
+    .with_reporter(reporter);
     let driver = match config.mode {
         Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
         Mode::Paired => Driver::Paired(Box::new(Paired::start(

@@ -270,7 +270,7 @@ fn check_address(cidr: &Cidr) -> Result<(), String> {
 
 /// An interface, and unless that is one itself, one on which what we send to our addresses comes back, as on the loopback interface of a host
 /// (RFC 1122 §3.3.4.2).
-fn with_loop(link: stack::Interface) -> Vec<stack::Interface> {
+pub(crate) fn with_loop(link: stack::Interface) -> Vec<stack::Interface> {
     let host = |address: &stack::Address| stack::Address {
         addr: address.addr,
         prefix_len: if address.addr.is_ipv4() { 32 } else { 128 },

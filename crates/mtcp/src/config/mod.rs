@@ -19,6 +19,7 @@ mod spec;
 mod text;
 mod value;
 
+pub(crate) use self::core::with_loop;
 pub use keys::{Key, describe, keys};
 pub use spec::IoSpec;
 pub use text::ConfigError;

@@ -11,7 +11,7 @@ use wire::time::Instant;
 use super::{STAGED, Staged, Wake};
 use crate::runner::Runner;
 use crate::stats::Snapshot;
-use crate::{Errno, Result, clock};
+use crate::{Errno, Result};
 
 /// Bursts per turn. Few, so that what the application answers to them leaves while the peer still works on what it got before: two
 /// programs that hand each other all they have in one piece take turns at sleeping.
@@ -24,9 +24,9 @@ const BATCH: Duration = Duration::from_micros(200);
 /// ACKs do not wait for the answers of a program that takes longer for a burst.
 const PROMPT: Duration = Duration::from_millis(1);
 
-/// Whether what was `looked` for has just been taken in.
-pub(super) fn is_fresh(looked: Option<Instant>) -> bool {
-    looked.is_some_and(|looked| clock::now().since(looked) < BATCH)
+/// Whether what was `looked` for has just been taken in; `now` reads the clock.
+pub(super) fn is_fresh(looked: Option<Instant>, now: impl FnOnce() -> Instant) -> bool {
+    looked.is_some_and(|looked| now().since(looked) < BATCH)
 }
 
 /// A stack on the calling thread.
@@ -135,6 +135,19 @@ impl Inline {
         Ok(wake)
     }
 
+    /// As [`idle`](Self::idle) without the sleep, which somebody else does. Says when something is due, at the latest `deadline`.
+    pub(super) fn begin_pause(&mut self, deadline: Option<Instant>) -> Result<Option<Instant>> {
+        self.carry_out();
+        self.settle()?;
+        let now = self.runner.now();
+        Ok(self.runner.due(deadline).map(|due| now + due))
+    }
+
+    /// That sleep is over.
+    pub(super) fn end_pause(&mut self) {
+        self.runner.begin();
+    }
+
     /// Looks for something to do for as long as that is better than to sleep. Ends in a turn that was begun.
     fn spin(&mut self, deadline: Option<Instant>, asked: impl Fn() -> bool) {
         loop {
@@ -169,7 +182,7 @@ impl Inline {
     }
 
     pub(super) fn is_fresh(&self) -> bool {
-        is_fresh(self.looked())
+        is_fresh(self.looked(), || self.read_clock())
     }
 
     /// When it last looked what has arrived. `None` where that is what was just sent.
@@ -265,6 +278,10 @@ impl Inline {
 
     pub(super) fn now(&self) -> Instant {
         self.runner.now()
+    }
+
+    pub(super) fn read_clock(&self) -> Instant {
+        self.runner.read_clock()
     }
 
     fn check(&self) -> Result<()> {

@@ -76,6 +76,21 @@ impl Driver {
         either!(self, driver => driver.idle(deadline, asked))
     }
 
+    /// As [`Driver::idle`] without the sleep, which somebody else does. Says when something is due, at the latest `deadline`.
+    pub(crate) fn begin_pause(&mut self, deadline: Option<Instant>) -> Result<Option<Instant>> {
+        match self {
+            Self::Inline(driver) => driver.begin_pause(deadline),
+            Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// That sleep is over.
+    pub(crate) fn end_pause(&mut self) {
+        if let Self::Inline(driver) = self {
+            driver.end_pause();
+        }
+    }
+
     /// Nothing was ready: sends what waited for company, and says on which descriptors to sleep, and how long at most.
     pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         match self {
@@ -223,6 +238,14 @@ impl Driver {
     /// Now, or the time of the turn.
     pub(crate) fn now(&self) -> Instant {
         either!(self, driver => driver.now())
+    }
+
+    /// Now.
+    pub(crate) fn read_clock(&self) -> Instant {
+        match self {
+            Self::Inline(driver) => driver.read_clock(),
+            Self::Paired(driver) => driver.now(),
+        }
     }
 
     pub(crate) fn bell(&self) -> FdWaker {

@@ -17,6 +17,7 @@ use super::inline::is_fresh;
 use super::shared::{Held, Shared};
 use super::stand_in::{LOOK, StandIn};
 use super::{Inline, STAGED, Staged, Wake};
+use crate::clock;
 use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::{Errno, Result, signals};
@@ -108,7 +109,7 @@ impl Paired {
     }
 
     pub(super) fn is_fresh(&self) -> bool {
-        is_fresh(self.looked)
+        is_fresh(self.looked, clock::now)
     }
 
     pub(super) fn settle(&mut self) -> Result<()> {
@@ -159,7 +160,7 @@ impl Paired {
     }
 
     pub(super) fn now(&self) -> Instant {
-        crate::clock::now()
+        clock::now()
     }
 }
 

@@ -29,6 +29,17 @@ macro_rules! record {
             /// Its size: there is no padding.
             pub const LEN: usize = 0 $(+ size_of::<$type>())*;
 
+            /// The member with this name, without `tcpi_`.
+            pub fn field(&self, name: &str) -> Option<u64> {
+                match name {
+                    $(stringify!($name) => Some(self.$name.into()),)*
+                    // The halves of a byte, as C programs name them.
+                    "snd_wscale" => Some((self.wscales & 15).into()),
+                    "rcv_wscale" => Some((self.wscales >> 4).into()),
+                    _ => None,
+                }
+            }
+
             /// Its bytes.
             pub fn to_bytes(self) -> Vec<u8> {
                 let mut bytes = Vec::with_capacity(Self::LEN);

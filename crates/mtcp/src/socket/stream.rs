@@ -9,8 +9,8 @@ use wire::time::Instant;
 
 use super::table::{Body, Flags};
 use super::{RecvFlags, SendFlags, SocketId};
-use crate::driver::Doorbell;
-use crate::{Context, Errno, Result, clock};
+use crate::driver::{Doorbell, Driver};
+use crate::{Context, Errno, Result};
 
 /// How long a call that waits several times still waits: the socket's time-out counts from its first wait.
 enum Patience {
@@ -20,12 +20,17 @@ enum Patience {
 }
 
 impl Patience {
-    fn left(&mut self, timeout: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
+    fn left(
+        &mut self,
+        driver: &Driver,
+        timeout: impl FnOnce() -> Option<Duration>,
+    ) -> Option<Duration> {
         if let Self::Unasked = self {
-            *self = timeout().map_or(Self::Endless, |timeout| Self::Until(clock::now() + timeout));
+            let until = |timeout| Self::Until(driver.read_clock() + timeout);
+            *self = timeout().map_or(Self::Endless, until);
         }
         match self {
-            Self::Until(at) => Some(at.since(clock::now())),
+            Self::Until(at) => Some(at.since(driver.read_clock())),
             _ => None,
         }
     }
@@ -97,7 +102,7 @@ impl Context {
         let mut patience = Patience::Unasked;
         let mut taken = self.take_bytes(id, conn, bufs, peek);
         if taken.is_none() && blocking {
-            let left = patience.left(|| self.recv_patience(id));
+            let left = patience.left(&self.driver, || self.recv_patience(id));
             taken = self.wait_until(left, false, Acks::Due, |context| {
                 context.take_bytes(id, conn, bufs, peek)
             })?;
@@ -185,7 +190,7 @@ impl Context {
                     return Ok(filled);
                 }
                 let mut rest = [IoSliceMut::new(rest)];
-                let left = patience.left(|| self.recv_patience(id));
+                let left = patience.left(&self.driver, || self.recv_patience(id));
                 let more = self.wait_until(left, false, Acks::Due, |context| {
                     if context.stands_at_mark(conn) {
                         return Some(Ok(0));
@@ -381,7 +386,7 @@ impl Context {
     ) -> Result<usize> {
         let mut patience = Patience::Unasked;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            let left = patience.left(|| self.send_patience(id));
+            let left = patience.left(&self.driver, || self.send_patience(id));
             let put = self.wait_until(left, false, Acks::Due, |context| {
                 context.put_bytes(id, conn, rest, flags)
             });
