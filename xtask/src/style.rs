@@ -13,6 +13,7 @@ const SAFE_CRATES: &[&str] = &[
     "crates/core",
     "crates/loader",
     "crates/logger",
+    "crates/pkt",
     "crates/sim",
     "crates/tools",
     "xtask",

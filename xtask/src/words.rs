@@ -47,7 +47,7 @@ const RETIRED: &[Retired] = &[
     retired(
         "patience",
         "what is limited, with its unit: LISTEN_RETRY_MAX",
-        113,
+        110,
     ),
     retired("pump", "relay", 35),
     retired("rouse", "notify, wake", 6),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use mtcp_core::Config;
-use sim::pkt::{Link, Settings, set, small_config};
+use pkt::{Link, Settings, set, small_config};
 
 /// The tool pins all memory, so that what is set aside is what is used, bytes.
 const POOL: usize = 8 << 20;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
+use pkt::Kind;
 use rustix::event::{EventfdFlags, eventfd};
-use sim::calls::Kind;
 
 /// A number that stands for no descriptor of the stack.
 const NONE: i32 = i32::MAX;

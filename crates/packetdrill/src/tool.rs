@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sim::pkt::{self, Dialect, ParseError, Settings};
+use pkt::{Dialect, ParseError, Settings};
 
 use crate::commands::without_commands;
 use crate::flags;

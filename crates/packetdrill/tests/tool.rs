@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use mtcp_packetdrill::tool::{Tool, Verdict, ours};
-use sim::pkt::{Dialect, scripts};
+use pkt::{Dialect, scripts};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

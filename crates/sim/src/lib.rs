@@ -11,7 +11,6 @@
 pub mod app;
 pub mod bottleneck;
 mod calendar;
-pub mod calls;
 mod check;
 mod end;
 mod failure;
@@ -24,7 +23,6 @@ mod network;
 mod pattern;
 mod peer;
 mod pipe;
-pub mod pkt;
 mod random;
 mod run;
 pub mod scenario;

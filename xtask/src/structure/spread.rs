@@ -19,7 +19,6 @@ const KNOWN: &[(&str, usize, usize)] = &[
     ("mtcp-core::testing::harness::Harness", 66, 3),
     ("mtcp::context::Context", 150, 14),
     ("preload::engine::Engine", 103, 18),
-    ("sim::calls::process::Process", 80, 10),
 ];
 
 /// How much of a type is where.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mtcp_packetdrill::tool::{Tool, Verdict, ours};
-use sim::pkt::{Dialect, scripts};
+use pkt::{Dialect, scripts};
 
 const USAGE: &str = "usage: packetdrill-compare [--set=NAME=VALUE]... [--dialect=NAME] TOOL FILE|DIR...
 

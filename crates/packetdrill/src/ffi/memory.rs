@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::slice;
 
 use libc::{EFAULT, EINVAL, UIO_MAXIOV, iovec};
-use sim::calls::Errno;
+use mtcp::Errno;
 
 /// `len` elements to read.
 ///

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
-use sim::calls::Kind;
+use pkt::Kind;
 
 use super::address;
 use super::user::{User, and_then, call, status};

@@ -3,8 +3,9 @@
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 
 use libc::socklen_t;
-use sim::calls::constants::FIONBIO;
-use sim::calls::{Errno, Kind, Outcome};
+use mtcp::Errno;
+use pkt::constants::FIONBIO;
+use pkt::{Kind, Outcome};
 
 use super::memory;
 use super::user::{User, and_then, call, status};

@@ -8,8 +8,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{ENOPROTOOPT, SO_MEMINFO, SOL_SOCKET, SOL_TCP, TCP_INFO, socklen_t};
-use sim::calls::constants::TCP_CC_INFO;
-use sim::calls::{Errno, Kind, Outcome, Reply};
+use mtcp::Errno;
+use pkt::constants::TCP_CC_INFO;
+use pkt::{Kind, Outcome, Reply};
 
 use super::options;
 use super::user::{User, world};

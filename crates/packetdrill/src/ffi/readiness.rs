@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 
 use libc::{EINVAL, epoll_event, nfds_t, pollfd};
-use sim::calls::{Errno, Kind, Polled, Watch};
+use mtcp::Errno;
+use pkt::{Kind, Polled, Watch};
 
 use super::memory;
 use super::user::{User, and_then, call, status};

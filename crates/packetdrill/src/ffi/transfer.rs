@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
 use libc::{EFAULT, ESPIPE, iovec, loff_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use sim::calls::{Errno, Kind, Outcome};
+use mtcp::Errno;
+use pkt::{Kind, Outcome};
 
 use super::user::{User, and_then, call, returned, status};
 use super::{address, memory};

@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use sim::calls::{Errno, Kind, Outcome, Reply};
+use mtcp::Errno;
+use pkt::{Kind, Outcome, Reply};
 
 use crate::world::World;
 

@@ -15,7 +15,7 @@ use super::icmp;
 use super::link::{OUR_MAC, PEER_MAC};
 use super::script::{Counter, EcnSpec, IcmpSpec, IpSpec, TcpOption, TcpSpec};
 use super::settings::Settings;
-use crate::segment::ethernet;
+use sim::ethernet;
 
 /// What a byte of the peer's data is: any function of its place will do.
 fn pattern(seq: u32, len: u16) -> Vec<u8> {

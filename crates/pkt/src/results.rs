@@ -2,8 +2,8 @@
 
 use super::args::{Scope, field, int, polled, watch};
 use super::script::{CallSpec, Expr};
-use crate::calls::constants::by_name;
-use crate::calls::{Outcome, Reply, Watch};
+use crate::call::{Outcome, Reply, Watch};
+use crate::constants::{by_name, errno_name};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -17,18 +17,18 @@ const OPENERS: &[&str] = &[
 ];
 
 /// Compares, and learns the names of new descriptors.
-pub(super) fn check(scope: &mut Scope<'_>, call: &CallSpec, outcome: &Outcome) -> Result<()> {
+pub(super) fn check(scope: &mut Scope, call: &CallSpec, outcome: &Outcome) -> Result<()> {
     let expected = match &call.result {
         Expr::Ellipsis => None,
         result => Some(int(result)?),
     };
     match (outcome, expected) {
-        (Err(error), None) => Err(format!("failed with {}", error.name())),
+        (Err(error), None) => Err(format!("failed with {}", errno_name(error.0))),
         (Err(_), Some(-1)) if scope.any_error && call.errno.is_none() => Ok(()),
-        (Err(error), Some(-1)) => check_errno(call, error.0, error.name()),
+        (Err(error), Some(-1)) => check_errno(call, error.0, errno_name(error.0)),
         (Err(error), Some(value)) => Err(format!(
             "expected result {value} but got -1 with errno {}",
-            error.name()
+            errno_name(error.0)
         )),
         (Ok(reply), Some(-1)) => {
             let name = call.errno.as_deref().unwrap_or("an error");
@@ -58,7 +58,7 @@ fn check_errno(call: &CallSpec, actual: i32, name: &str) -> Result<()> {
 }
 
 /// What a call leaves in its arguments.
-fn check_output(scope: &mut Scope<'_>, call: &CallSpec, reply: &Reply) -> Result<()> {
+fn check_output(scope: &mut Scope, call: &CallSpec, reply: &Reply) -> Result<()> {
     match (call.name.as_str(), &call.args[..]) {
         ("pipe", [Expr::Array(ends)]) => {
             if let ([reader, writer], Some(live)) = (&ends[..], reply.pipe) {
@@ -144,7 +144,7 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
     bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default()
 }
 
-fn check_polled(scope: &Scope<'_>, fds: &[Expr], reply: &Reply) -> Result<()> {
+fn check_polled(scope: &Scope, fds: &[Expr], reply: &Reply) -> Result<()> {
     for (expr, actual) in fds.iter().zip(&reply.polled) {
         let expected = polled(scope, expr)?;
         if expected.revents != actual.revents {

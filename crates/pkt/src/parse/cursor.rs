@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::pkt::error::ParseError;
+use crate::error::ParseError;
 
 /// What reading gives.
 pub(super) type Result<T> = std::result::Result<T, ParseError>;

@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use super::script::{CallSpec, Expr};
 use super::settings::{IpVersion, Settings};
-use crate::calls::constants::{AF_INET, AF_INET6, by_name};
-use crate::calls::{Kind, Polled, Watch};
+use crate::call::{Kind, Polled, Watch};
+use crate::constants::{AF_INET, AF_INET6, by_name};
 
 type Result<T> = std::result::Result<T, String>;
 
 /// What arguments mean here.
 #[derive(Debug)]
-pub(super) struct Scope<'a> {
-    pub settings: &'a Settings,
+pub(super) struct Scope {
+    pub settings: Arc<Settings>,
     /// The script's descriptors and ours.
     pub fds: HashMap<i64, i32>,
     /// A line that expects -1 need not say which error.
@@ -60,7 +61,16 @@ pub(super) fn field<'e>(fields: &'e [(Option<String>, Expr)], end: &str) -> Opti
     found.map(|(_, value)| value)
 }
 
-impl Scope<'_> {
+impl Scope {
+    /// Before a script.
+    pub fn new(settings: Arc<Settings>, any_error: bool) -> Self {
+        Self {
+            settings,
+            fds: HashMap::new(),
+            any_error,
+        }
+    }
+
     /// Ours for the script's descriptor.
     pub fn fd(&self, expr: &Expr) -> Result<i32> {
         let script = int(expr)?;
@@ -156,11 +166,11 @@ fn message(expr: &Expr) -> Result<Vec<u8>> {
 }
 
 /// Whom a message is for.
-fn receiver(scope: &Scope<'_>, expr: &Expr) -> Result<Option<SocketAddr>> {
+fn receiver(scope: &Scope, expr: &Expr) -> Result<Option<SocketAddr>> {
     let Expr::Struct(fields) = expr else {
         return Ok(None);
     };
-    let settings = scope.settings;
+    let settings = &scope.settings;
     let (ip, port) = (settings.remote_ip, settings.connect_port);
     let name = field(fields, "msg_name").map(|name| scope.addr(name, ip, port));
     name.transpose()
@@ -195,7 +205,7 @@ fn value(expr: &Expr) -> Result<Vec<u8>> {
 }
 
 /// `{fd=3, events=POLLIN, revents=POLLIN}`: the entry, with what is expected of it.
-pub(super) fn polled(scope: &Scope<'_>, expr: &Expr) -> Result<Polled> {
+pub(super) fn polled(scope: &Scope, expr: &Expr) -> Result<Polled> {
     let Expr::Struct(fields) = expr else {
         return Err("expected {fd=…, events=…}".to_owned());
     };
@@ -231,7 +241,7 @@ pub(super) fn watch(expr: &Expr) -> Result<Watch> {
 }
 
 /// The call.
-pub(super) fn kind(scope: &Scope<'_>, call: &CallSpec) -> Result<Kind> {
+pub(super) fn kind(scope: &Scope, call: &CallSpec) -> Result<Kind> {
     let built = naming(scope, call)
         .or_else(|| transfer(scope, call))
         .or_else(|| control(scope, call))
@@ -245,8 +255,8 @@ pub(super) fn kind(scope: &Scope<'_>, call: &CallSpec) -> Result<Kind> {
     })
 }
 
-fn naming(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
-    let settings = scope.settings;
+fn naming(scope: &Scope, call: &CallSpec) -> Option<Result<Kind>> {
+    let settings = &scope.settings;
     let build = || -> Result<Option<Kind>> {
         Ok(Some(match (call.name.as_str(), &call.args[..]) {
             ("socket", [domain, kind, protocol]) => Kind::Socket {
@@ -294,8 +304,8 @@ fn naming(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
     build().transpose()
 }
 
-fn transfer(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
-    let settings = scope.settings;
+fn transfer(scope: &Scope, call: &CallSpec) -> Option<Result<Kind>> {
+    let settings = &scope.settings;
     let build = || -> Result<Option<Kind>> {
         Ok(Some(match (call.name.as_str(), &call.args[..]) {
             ("read", [fd, _, len]) => Kind::Read {
@@ -350,7 +360,7 @@ fn transfer(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
     build().transpose()
 }
 
-fn control(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
+fn control(scope: &Scope, call: &CallSpec) -> Option<Result<Kind>> {
     let build = || -> Result<Option<Kind>> {
         Ok(Some(match (call.name.as_str(), &call.args[..]) {
             ("setsockopt", [fd, level, name, option, len]) => {
@@ -393,7 +403,7 @@ fn control(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
     build().transpose()
 }
 
-fn readiness(scope: &Scope<'_>, call: &CallSpec) -> Option<Result<Kind>> {
+fn readiness(scope: &Scope, call: &CallSpec) -> Option<Result<Kind>> {
     let build = || -> Result<Option<Kind>> {
         Ok(Some(match (call.name.as_str(), &call.args[..]) {
             ("poll", [Expr::Array(fds), _, timeout]) => Kind::Poll {

@@ -1,7 +1,7 @@
 //! Arguments of calls.
 
 use super::cursor::{Cursor, Result};
-use crate::pkt::script::Expr;
+use crate::script::Expr;
 
 /// One or more, with commas between.
 pub(super) fn list(at: &mut Cursor<'_>) -> Result<Vec<Expr>> {

@@ -1,22 +1,49 @@
 //! A Fast Open cookie that the stack takes from the peer.
 
+use std::sync::Arc;
+
+use mtcp::{Context, VirtualClock, Waiter};
 use wire::tcp::TcpFlags;
+use wire::time::Instant;
 
 use super::compose;
 use super::flows::{Cookies, Flow};
 use super::observe::{SeenBody, look};
 use super::script::{IpSpec, TcpOption, TcpSpec};
 use super::settings::Settings;
-use crate::calls::constants::{AF_INET, AF_INET6, SOCK_STREAM, SOL_TCP, TCP_FASTOPEN};
-use crate::calls::{Call, Kind, Process};
+use crate::call::Kind;
+use crate::constants::{AF_INET, AF_INET6, SOCK_STREAM, SOL_TCP, TCP_FASTOPEN};
+use crate::host::{boot, turn};
+use crate::perform::Timeline;
 
 /// In scripts this name stands for a cookie that is good without having been asked for.
 pub(super) const VALID: &str = "TFO_COOKIE";
 
+/// Who waits where nothing does.
+#[derive(Debug)]
+struct Nobody(VirtualClock);
+
+impl Waiter for Nobody {
+    fn wait(&self, context: &mut Context, _: Option<Instant>) {
+        context.wake_handle().interrupt();
+    }
+}
+
+impl Timeline for Nobody {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn is_over(&self) -> bool {
+        true
+    }
+}
+
 /// Asks a stack with the same secret at the same time for one.
 pub(super) fn valid(settings: &Settings) -> Option<Vec<u8>> {
-    let mut twin = Process::new(settings.config.clone()).ok()?;
-    twin.settle_in();
+    let nobody = Arc::new(Nobody(VirtualClock::default()));
+    let waiter: Arc<dyn Waiter> = Arc::clone(&nobody) as _;
+    let (mut twin, mut far) = boot(settings.config.clone(), &nobody.0, waiter).ok()?;
     let socket = Kind::Socket {
         domain: if settings.local_ip.is_ipv4() {
             AF_INET
@@ -26,7 +53,7 @@ pub(super) fn valid(settings: &Settings) -> Option<Vec<u8>> {
         kind: SOCK_STREAM,
         protocol: 0,
     };
-    let fd = Call::new(socket).poll(&mut twin)?.ok()?.value as i32;
+    let fd = socket.perform(&mut twin, &*nobody).ok()?.value as i32;
     let addr = (settings.local_ip, settings.bind_port).into();
     let open = Kind::SetOption {
         fd,
@@ -39,13 +66,14 @@ pub(super) fn valid(settings: &Settings) -> Option<Vec<u8>> {
         Kind::Bind { fd, addr },
         Kind::Listen { fd, backlog: 1 },
     ] {
-        Call::new(kind).poll(&mut twin)?.ok()?;
+        kind.perform(&mut twin, &*nobody).ok()?;
     }
     let ports = (settings.bind_port, 1);
     let state = (&Flow::default(), &Cookies::new());
     let syn = compose::tcp(settings, ports, state, &IpSpec::default(), &request()).ok()?;
-    twin.receive(&syn);
-    let sent = twin.pop_sent()?;
+    far.send(&syn);
+    turn(&mut twin);
+    let sent = far.take()?;
     let SeenBody::Tcp(_, options, _) = look(sent.at, &sent.frame).ok()??.body else {
         return None;
     };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use sim::pkt::{Mode, run, run_file, scripts};
+use pkt::{Mode, run, run_file, scripts};
 
 /// There are at least so many: a folder that was not found must not look like success.
 const AT_LEAST: usize = 490;

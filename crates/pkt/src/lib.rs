@@ -1,35 +1,48 @@
 //! Script tests in packetdrill's language: timed socket calls, packets that arrive, packets that the stack is to send.
 //!
-//! [`run`] plays a script against a stack of its own, in virtual time: it is the program above the stack and the peer behind the link.
+//! [`run`] plays a script against a stack of its own, in virtual time: it is the program above the stack and the peer behind the link. The
+//! program makes the calls that users make: those of [`mtcp::Context`].
 //! `tests/pkt/README.md` describes the language.
 
+#![forbid(unsafe_code)]
+
 mod args;
+mod call;
 mod check;
 mod code;
 mod compose;
+pub mod constants;
 mod cookie;
 mod dialect;
 mod error;
 mod flows;
+mod host;
 mod icmp;
 mod link;
 mod mode;
 mod observe;
+mod packets;
 mod parse;
+mod perform;
 mod reasons;
 mod results;
 mod runner;
 mod script;
 mod settings;
 mod show;
+mod splice;
+mod stage;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use call::{Kind, Outcome, Polled, Reply, Watch};
 pub use dialect::Dialect;
 pub use error::ParseError;
+pub use host::{FarEnd, Sent, boot, turn};
 pub use link::{Link, OUR_MAC, PEER_MAC};
 pub use mode::Mode;
+pub use perform::Timeline;
 pub use reasons::{Reason, reasons};
 pub use settings::{OPTIONS, SETTINGS, Settings, set, small_config};
 
@@ -75,7 +88,7 @@ pub fn run(text: &str, mode: Mode) -> Result<Vec<String>, ParseError> {
     let text = &mode.dialect.translate(text);
     let script = parse::parse(text)?;
     let settings = Settings::new(&script, &mode.dialect.settings(text))?;
-    runner::Runner::new(&script, &settings, mode)?.run()
+    runner::run(script, settings, mode)
 }
 
 /// What a script says about its world.

@@ -3,7 +3,7 @@
 use wire::tcp::TcpFlags;
 
 use super::cursor::{Cursor, Result};
-use crate::pkt::script::{
+use crate::script::{
     BodySpec, Counter, Direction, EcnSpec, IcmpSpec, IpSpec, PacketSpec, TcpOption, TcpSpec,
 };
 

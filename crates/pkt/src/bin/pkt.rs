@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sim::pkt::{Mode, OPTIONS, Reason, SETTINGS, reasons, run_file, scripts};
+use pkt::{Mode, OPTIONS, Reason, SETTINGS, reasons, run_file, scripts};
 
 const USAGE: &str = "usage: pkt [--ignore-rest] [--quiet] [--dialect=NAME] [--reasons=FILE] FILE|DIR...
 

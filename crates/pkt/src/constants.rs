@@ -232,25 +232,13 @@ pub fn by_name(name: &str) -> Option<i32> {
     found.map(|(_, value)| *value)
 }
 
-/// Why a call failed: an error number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// Its symbol; `E?` if it has none here.
-    pub fn name(self) -> &'static str {
-        let errors = ALL.iter().filter(|(name, _)| name.starts_with('E'));
-        let mut errors = errors.filter(|(name, _)| !name.starts_with("EPOLL"));
-        errors
-            .find(|(_, value)| *value == self.0)
-            .map_or("E?", |(name, _)| name)
-    }
-}
-
-impl From<mtcp_core::Error> for Errno {
-    fn from(error: mtcp_core::Error) -> Self {
-        Self(error.errno())
-    }
+/// The symbol of an error number; `E?` if it has none here.
+pub fn errno_name(errno: i32) -> &'static str {
+    let errors = ALL.iter().filter(|(name, _)| name.starts_with('E'));
+    let mut errors = errors.filter(|(name, _)| !name.starts_with("EPOLL"));
+    errors
+        .find(|(_, value)| *value == errno)
+        .map_or("E?", |(name, _)| name)
 }
 
 #[cfg(test)]
@@ -261,10 +249,10 @@ mod tests {
     fn names_and_numbers() {
         assert_eq!(by_name("SO_REUSEADDR"), Some(2));
         assert_eq!(by_name("SO_NOTHING"), None);
-        assert_eq!(Errno(EAGAIN).name(), "EAGAIN");
-        assert_eq!(Errno(9999).name(), "E?");
+        assert_eq!(errno_name(EAGAIN), "EAGAIN");
+        assert_eq!(errno_name(9999), "E?");
         for error in mtcp_core::Error::ALL {
-            assert_ne!(Errno::from(*error).name(), "E?", "{error}");
+            assert_ne!(errno_name(error.errno()), "E?", "{error}");
         }
     }
 }
