@@ -37,7 +37,7 @@ const RETIRED: &[Retired] = &[
     retired("bundle", "GSO or GRO segment", 79),
     retired("bundles", "GSO or GRO segments", 7),
     retired("doubt", "undo state", 12),
-    retired("keeper", "background thread", 34),
+    retired("keeper", "background thread", 33),
     retired("lanes", "virtio-net or AF_XDP metadata", 167),
     retired("lent", "port lease, or fork proxy", 86),
     retired("letters", "TC receive ring", 8),
