@@ -53,7 +53,8 @@ const ARROWS: &[Arrows] = &[
         Some(&["libc", "log"]),
     ),
     arrows("tools", &["loader", "logger", "mtcp"], None),
-    arrows("interop", &[], None),
+    arrows("netns", &[], Some(&[])),
+    arrows("interop", &["netns"], None),
     arrows("applications", &["interop"], None),
     arrows("xtask", &[], None),
 ];

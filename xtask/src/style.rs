@@ -16,6 +16,7 @@ const SAFE_CRATES: &[&str] = &[
     "crates/pkt",
     "crates/sim",
     "crates/tools",
+    "tests/netns",
     "xtask",
 ];
 

@@ -13,11 +13,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::process::{self, Finished};
 
 const PREFIX: &str = "mtcp-interop-";
-/// Linux's own values of what a new namespace takes from the machine's settings otherwise, below `/proc/sys/net/ipv4`. What a peer's
-/// window holds, and which packets it takes, shall not depend on how somebody tuned the machine.
+/// Which packets a peer takes, below `/proc/sys/net/ipv4`, shall not depend on how somebody tuned the machine either.
 const DEFAULTS: &[(&str, &str)] = &[
-    ("tcp_rmem", "4096 131072 6291456"),
-    ("tcp_wmem", "4096 16384 4194304"),
     ("conf/all/rp_filter", "0"),
     ("conf/default/rp_filter", "0"),
     ("conf/all/arp_ignore", "0"),
@@ -45,13 +42,15 @@ impl Namespace {
             name: format!("{PREFIX}{}-{number}", std::process::id()),
         };
         run("ip", &["netns", "add", &namespace.name]);
+        for (key, value) in netns::SETTINGS {
+            namespace.set(&format!("net/{key}"), value);
+        }
         for (key, value) in DEFAULTS {
             namespace.set(&format!("net/ipv4/{key}"), value);
         }
         namespace.ip("link set lo up");
         for scope in ["all", "default"] {
             namespace.set(&format!("net/ipv6/conf/{scope}/accept_dad"), "0");
-            namespace.set(&format!("net/ipv6/conf/{scope}/disable_ipv6"), "0");
         }
         namespace
     }

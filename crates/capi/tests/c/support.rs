@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -121,6 +122,17 @@ impl Lab {
         let mut command = Command::new(program);
         command.current_dir(self.dir.path());
         command
+    }
+
+    /// A program that compares with the kernel, whose settings are Linux's own there. `None`: there is no such place, which is said.
+    pub fn beside_kernel(&self, program: &Path) -> Option<Command> {
+        let found = netns::command(program).map_err(|reason| {
+            let _ = writeln!(std::io::stdout(), "\nskipped: {reason}"); // println! would be captured
+        });
+        found.ok().map(|mut command| {
+            command.current_dir(self.dir.path());
+            command
+        })
     }
 }
 
