@@ -31,10 +31,19 @@ impl Site {
 
     /// The same, for programs with so many worker processes, each with a queue of its own.
     pub fn with_workers(needed: &[&str], workers: u32) -> Option<Self> {
+        Self::on(needed, (1500, workers), workers)
+    }
+
+    /// The same, on a link whose packets lie in several frames, and with queues enough for none of them to come through traffic control.
+    pub fn with_long_packets(needed: &[&str]) -> Option<Self> {
+        Self::on(needed, (9000, 2), 1)
+    }
+
+    fn on(needed: &[&str], (mtu, queues): (u32, u32), workers: u32) -> Option<Self> {
         let gate = Gate::beside_others()?;
         programs::require(needed);
         Some(Self {
-            lab: Lab::with(Kind::Afxdp, 1500, workers),
+            lab: Lab::with(Kind::Afxdp, mtu, queues),
             workers,
             _gate: gate,
         })

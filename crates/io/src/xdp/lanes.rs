@@ -10,7 +10,7 @@ use ring::prefetch::prefetch_read;
 use wire::frame::{BURST, RxFrame, RxMeta, TxChecksum, TxMeta};
 
 use super::config::FRONT;
-use super::parts::{Joiner, Whole, XDP_PKT_CONTD};
+use super::parts::{Joiner, XDP_PKT_CONTD};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::{Ledger, Place, Umem};
 
@@ -150,40 +150,32 @@ impl Lanes {
         meta: impl Fn(&[u8]) -> RxMeta,
         each: impl FnOnce(&[RxFrame<'_>]),
     ) -> usize {
-        let (umem, Some(joiner)) = (&self.umem, &mut self.joiner) else {
+        let umem = &self.umem;
+        let Some(joiner) = &mut self.joiner else {
             return 0;
         };
         joiner.begin();
         let count = self.rx.available(BURST as u32);
-        let mut wholes = [const { None }; BURST];
-        for (offset, place) in (0..count).zip(&mut wholes) {
-            let Some(entry) = self.rx.read(offset) else {
+        let rx = &self.rx;
+        let part = |entry: &xdp_desc| {
+            // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
+            unsafe { umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default()
+        };
+        for number in 0..count {
+            let Some(entry) = rx.read(number) else {
                 continue;
             };
-            // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
-            let part = unsafe { umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default();
-            let whole = joiner.add(part, entry.options & XDP_PKT_CONTD == 0);
-            *place = whole.map(|whole| (part, whole));
+            joiner.add(number, part(&entry), entry.options & XDP_PKT_CONTD == 0);
             if let Some(index) = umem.index(entry.addr) {
                 self.ledger.moves(index, Place::Receiving, Place::HandOut);
             }
         }
-        let mut frames = [RxFrame {
-            bytes: &[],
-            meta: RxMeta::default(),
-        }; BURST];
-        let mut packets = 0;
-        for ((part, whole), frame) in wholes.into_iter().flatten().zip(&mut frames) {
-            frame.bytes = match whole {
-                Whole::Alone => part,
-                Whole::Joined(at) => joiner.bytes().get(at).unwrap_or_default(),
-            };
-            frame.meta = meta(frame.bytes);
-            packets += 1;
-        }
-        if packets > 0 {
-            each(frames.get(..packets).unwrap_or_default());
-        }
+        let at = |number| rx.read(number).map_or(&[][..], |entry| part(&entry));
+        let make = |bytes| RxFrame {
+            bytes,
+            meta: meta(bytes),
+        };
+        let packets = joiner.lend(at, make, each);
         self.recycle(count);
         packets
     }
