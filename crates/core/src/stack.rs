@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use wire::frame::{FrameSink, RxFrame};
+use wire::frame::{FrameSink, MacAddr, RxFrame};
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -195,10 +195,10 @@ impl Stack {
         self.tcp.shared.loss.near_rtt.get()
     }
 
-    /// An address of ours that another host on the link has, too; each once.
+    /// An address of ours that another host on the link has, too, and who that is; each once a minute at most.
     #[inline]
-    pub fn take_contested(&mut self) -> Option<std::net::IpAddr> {
-        self.tcp.shared.net.claims.take_contested()
+    pub fn take_contested(&mut self, now: Instant) -> Option<(std::net::IpAddr, MacAddr)> {
+        self.tcp.shared.net.claims.take_contested(now)
     }
 
     /// What was counted since the stack was made.

@@ -1,6 +1,7 @@
 //! One stack on one port, driven.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use ::io::shm::Desk;
 use ::io::{AnyPort, Port, poll};
 use io::ErrorKind;
 use mtcp_core::{Acks, Command, Connect, Error, Event, Opened, PortId, Reply, Stack};
-use wire::frame::{FrameSink, RxFrame, TxMeta};
+use wire::frame::{FrameSink, MacAddr, RxFrame, TxMeta};
 use wire::handed::Handed;
 use wire::time::Instant;
 
@@ -202,10 +203,8 @@ impl Runner {
                 });
             }
         }
-        while let Some(address) = stack.take_contested() {
-            log::warn!(
-                "another host has {address}, too: connections to it may break; give one of the two another address"
-            );
+        while let Some((address, mac)) = stack.take_contested(now) {
+            tell_conflict(address, mac);
         }
         self.has_work |= frames > 0;
         self.moderation.found(frames, stack.near_rtt(), now);
@@ -473,6 +472,18 @@ impl Runner {
         let desk = self.desk.as_ref().map_or(0, Desk::dropped);
         (dropped + desk, unsent)
     }
+}
+
+/// Another host uses an address of ours, which we keep (RFC 5227 §2.4(b), RFC 4862 §5.4.5 for what is configured).
+#[cold]
+fn tell_conflict(address: IpAddr, mac: MacAddr) {
+    let is_of_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let remedy = if is_of_link {
+        "give one of the two another address (if the stack gave itself this one, start the program again)"
+    } else {
+        "give one of the two another address"
+    };
+    log::warn!("another host, {mac}, has {address}, too: connections to it may break; {remedy}");
 }
 
 /// Sends what is due to the port. Returns whether it took less.

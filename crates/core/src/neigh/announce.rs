@@ -5,12 +5,13 @@
 //! §2.3), in use at once as well: addresses are configured by somebody who means it.
 //!
 //! Both RFCs would have us give up an address that somebody else turns out to have. An invented objection could then take a server off
-//! its network; so the address stays in use, the conflict is counted, and as long as the claim has not been made, it never will be: the
-//! entries that others have for the earlier owner are left alone.
+//! its network; so the address stays in use, the conflict is counted and told, and as long as the claim has not been made, it never will be:
+//! the entries that others have for the earlier owner are left alone.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+use wire::frame::MacAddr;
 use wire::time::Instant;
 
 use crate::id::PortId;
@@ -22,6 +23,8 @@ const OBJECTION: Duration = Duration::from_secs(1);
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 /// DEFEND_INTERVAL (RFC 5227 §1.1).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+/// A conflict about an address is told no more often, whoever the others are.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What to tell the link about an address of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +54,10 @@ struct Claim {
     step: u8,
     due: Option<Instant>,
     defended: Option<Instant>,
-    /// Somebody else has the address, too, and ...
-    contested: bool,
-    /// ... the application was told.
-    told: bool,
+    /// Who else has the address, if the application is to be told, and ...
+    contested: Option<MacAddr>,
+    /// ... when it was.
+    told: Option<Instant>,
 }
 
 /// All our addresses and how far their claims are.
@@ -62,7 +65,7 @@ struct Claim {
 pub struct Claims {
     claims: Vec<Claim>,
     next: Option<Instant>,
-    /// An address is contested, and the application was not told.
+    /// An address is contested, and the application is to be told.
     news: bool,
 }
 
@@ -75,8 +78,8 @@ impl Claims {
             step: 0,
             due: Some(Instant::ZERO),
             defended: None,
-            contested: false,
-            told: false,
+            contested: None,
+            told: None,
         };
         let claims: Vec<_> = addresses.iter().map(claim).collect();
         let next = claims.first().map(|_| Instant::ZERO);
@@ -108,21 +111,18 @@ impl Claims {
         self.next
     }
 
-    /// An address that somebody else has, too; each once.
+    /// An address that somebody else has, too, and who that is; each once a minute at most.
     #[inline]
-    pub fn take_contested(&mut self) -> Option<IpAddr> {
-        self.news.then(|| self.next_contested()).flatten()
+    pub fn take_contested(&mut self, now: Instant) -> Option<(IpAddr, MacAddr)> {
+        self.news.then(|| self.next_contested(now)).flatten()
     }
 
     #[cold]
-    fn next_contested(&mut self) -> Option<IpAddr> {
-        let new = |claim: &&mut Claim| claim.contested && !claim.told;
-        let claim = self.claims.iter_mut().find(new);
-        self.news = claim.is_some();
-        claim.map(|claim| {
-            claim.told = true;
-            claim.addr
-        })
+    fn next_contested(&mut self, now: Instant) -> Option<(IpAddr, MacAddr)> {
+        let claims = self.claims.iter_mut();
+        let contested = claims.filter_map(|claim| claim.take_contested(now)).next();
+        self.news = contested.is_some();
+        contested
     }
 
     /// Whether others may still object to our having `addr`.
@@ -134,13 +134,15 @@ impl Claims {
 
     /// Somebody else has `addr` too, which the caller counts. A claim not yet made is given up; one made before is repeated, but not often
     /// and for IPv4 only (RFC 5227 §2.4(b)).
-    pub fn contest(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+    pub fn contest(&mut self, now: Instant, (port, addr): (PortId, IpAddr), by: MacAddr) {
         let is_it = |claim: &&mut Claim| claim.port == port && claim.addr == addr;
         let Some(claim) = self.claims.iter_mut().find(is_it) else {
             return;
         };
-        self.news |= !claim.told;
-        claim.contested = true;
+        if claim.may_tell(now) {
+            claim.contested = Some(by);
+            self.news = true;
+        }
         let lately = |last: Instant| now.since(last) < DEFEND_INTERVAL;
         if claim.is_tentative() {
             claim.due = None;
@@ -156,6 +158,17 @@ impl Claims {
 impl Claim {
     fn is_tentative(&self) -> bool {
         self.step < 2
+    }
+
+    fn may_tell(&self, now: Instant) -> bool {
+        self.told
+            .is_none_or(|told| now.since(told) >= TELL_INTERVAL)
+    }
+
+    fn take_contested(&mut self, now: Instant) -> Option<(IpAddr, MacAddr)> {
+        let by = self.contested.take()?;
+        self.told = Some(now);
+        Some((self.addr, by))
     }
 
     fn step(&mut self, now: Instant) -> Announcement {
@@ -182,6 +195,8 @@ impl Claim {
 mod tests {
     use super::*;
     use crate::ip::testing::{cidr, config, interface};
+
+    const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
     fn claims(addrs: &[&str]) -> Claims {
         Claims::new(&Addresses::new(&config(vec![interface(0, addrs)])).unwrap())
@@ -239,10 +254,11 @@ mod tests {
             let mut claims = claims(&[ours]);
             let (port, addr) = (PortId(0), cidr(ours).addr);
             assert!(claims.pop_due(Instant::ZERO).is_some());
-            assert_eq!(claims.take_contested(), None);
-            claims.contest(Instant::from_millis(500), port, addr);
-            assert_eq!(claims.take_contested(), Some(addr));
-            assert_eq!(claims.take_contested(), None, "told once");
+            let now = Instant::from_millis(500);
+            assert_eq!(claims.take_contested(now), None);
+            claims.contest(now, (port, addr), OTHER);
+            assert_eq!(claims.take_contested(now), Some((addr, OTHER)));
+            assert_eq!(claims.take_contested(now), None, "told once");
             assert_eq!(transcript(&mut claims, 500), []);
             assert!(claims.is_tentative(port, addr));
         }
@@ -253,7 +269,7 @@ mod tests {
         let mut claims = claims(&["fe80::1/64"]);
         transcript(&mut claims, 0);
         let addr = "fe80::1".parse().unwrap();
-        claims.contest(Instant::from_millis(20_000), PortId(0), addr);
+        claims.contest(Instant::from_millis(20_000), (PortId(0), addr), OTHER);
         assert_eq!(transcript(&mut claims, 20_000), []);
         assert!(!claims.is_tentative(PortId(0), addr));
     }
@@ -264,14 +280,28 @@ mod tests {
         transcript(&mut claims, 0);
         let addr = "10.0.0.1".parse().unwrap();
         for (at, expected) in [(20_000, 1), (21_000, 0), (29_999, 0), (30_000, 1)] {
-            claims.contest(Instant::from_millis(at), PortId(0), addr);
+            claims.contest(Instant::from_millis(at), (PortId(0), addr), OTHER);
             assert_eq!(transcript(&mut claims, at).len(), expected, "at {at} ms");
         }
-        claims.contest(
-            Instant::from_millis(50_000),
-            PortId(0),
-            "10.0.0.2".parse().unwrap(),
-        );
+        let another = "10.0.0.2".parse().unwrap();
+        claims.contest(Instant::from_millis(50_000), (PortId(0), another), OTHER);
         assert_eq!(claims.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_conflict_is_told_at_most_once_a_minute() {
+        let mut claims = claims(&["10.0.0.1/24"]);
+        let addr = "10.0.0.1".parse().unwrap();
+        for (at, mac, told) in [
+            (0, OTHER, true),
+            (30_000, MacAddr([2, 0, 0, 0, 0, 3]), false),
+            (59_999, OTHER, false),
+            (60_000, OTHER, true),
+        ] {
+            let now = Instant::from_millis(at);
+            claims.contest(now, (PortId(0), addr), mac);
+            let expected = told.then_some((addr, mac));
+            assert_eq!(claims.take_contested(now), expected, "at {at} ms");
+        }
     }
 }

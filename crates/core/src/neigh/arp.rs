@@ -133,7 +133,7 @@ impl Net {
     /// Another host uses an address of ours, or is about to.
     pub(super) fn conflict(&mut self, at: &Arrival, addr: IpAddr, counters: &mut Counters) {
         counters.address_conflicts += 1;
-        self.claims.contest(at.now, at.port, addr);
+        self.claims.contest(at.now, (at.port, addr), at.src);
     }
 
     /// Asks for the hardware address of a neighbour.
