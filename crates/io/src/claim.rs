@@ -98,6 +98,32 @@ pub(crate) fn announcement(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     }
 }
 
+/// The frame by which a neighbour asks for `own` and says where it is itself (RFC 826, RFC 4861 §4.3): it is about to be sent to.
+pub(crate) fn introduction((address, mac): Holder, own: IpAddr) -> Vec<u8> {
+    match (address, own) {
+        (IpAddr::V4(address), IpAddr::V4(own)) => {
+            let packet = ArpPacket {
+                operation: ArpOperation::Request,
+                sender_mac: mac,
+                sender_ip: address,
+                target_mac: MacAddr::default(),
+                target_ip: own,
+            };
+            arp(mac, &packet)
+        }
+        (IpAddr::V6(address), IpAddr::V6(own)) => {
+            let message = NdpMessage::NeighborSolicitation(NeighborSolicitation {
+                target: own,
+                source_lladdr: Some(mac),
+                nonce: None,
+            });
+            ndp(mac, address, solicited_node(own), message)
+        }
+        // Nobody says that.
+        _ => announcement(address, mac),
+    }
+}
+
 /// Who says that it has which address.
 pub(crate) fn said(frame: &[u8]) -> Option<Holder> {
     let (ethernet, packet) = EthernetHeader::parse(frame).ok()?;

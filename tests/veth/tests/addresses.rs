@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use interop::lab::{KERNEL, KERNEL6, OURS, PEER, PEER6, listening, url};
+use interop::lab::{KERNEL, KERNEL6, OURS, OURS6, PEER, PEER6, listening, url};
 use interop::path::{Path, TAP, mtcp};
 use interop::process::{Finished, finish, wait_until};
-use interop::{Family, Gate, Kind, Lab, Process, baseline, programs};
+use interop::{Family, Gate, Kind, Lab, Namespace, Process, baseline, programs};
 
 const SOON: Duration = Duration::from_secs(20);
 /// What nobody moves takes less, what is given up on takes longer.
@@ -266,6 +267,70 @@ fn a_router_that_the_kernel_is_told_of_is_followed() {
             ));
         }
     });
+}
+
+/// What the kernel was told before the stack started: no router says or answers anything then either.
+#[test]
+fn neighbours_that_the_kernel_was_told_of_before_are_known() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    let (mac, ours) = ("02:00:00:00:00:79", "02:00:00:00:00:7a");
+    lab.peer()
+        .ip(&format!("link set peer0 address {mac} arp off"));
+    lab.ours().ip(&format!("link set ours0 address {ours}"));
+    let permanent = |end: &Namespace, address: IpAddr, mac: &str, interface: &str| {
+        let words = format!("lladdr {mac} dev {interface} nud permanent");
+        end.ip(&format!("neighbour replace {address} {words}"));
+    };
+    for family in Family::BOTH {
+        permanent(lab.peer(), family.ours(), ours, "peer0");
+        permanent(lab.ours(), family.peer(), mac, "ours0");
+    }
+    let server = lab.serve(&[]);
+    for family in Family::BOTH {
+        fetched(&lab, &family.ours().to_string());
+    }
+    server.stop();
+}
+
+/// RFC 5227 §2.4(b); Linux, too, keeps an address of IPv6 that another host comes to have, and says so.
+#[test]
+fn a_host_that_comes_to_have_an_address_of_ours_is_named() {
+    let Some(_gate) = Gate::beside_others() else {
+        return;
+    };
+    if baseline() {
+        return;
+    }
+    let lab = lab();
+    let mut server = lab.serve(&[]);
+    // It says where its addresses are when its hardware address changes.
+    lab.peer().set("net/ipv4/conf/peer0/arp_notify", "1");
+    lab.peer().set("net/ipv6/conf/peer0/ndisc_notify", "1");
+    for address in [format!("{OURS}/32"), format!("{OURS6}/128 nodad")] {
+        lab.peer().ip(&format!("address add {address} dev peer0"));
+    }
+    let mac = "02:00:00:00:00:71";
+    lab.peer().ip(&format!("link set peer0 address {mac}"));
+    for family in Family::BOTH {
+        let ours = family.ours();
+        server.wait_for_warning(&format!("another host, {mac}, has {ours}, too"), SOON);
+    }
+    lab.peer().ip("link set peer0 address 02:00:00:00:00:72");
+    for address in [format!("{OURS}/32"), format!("{OURS6}/128")] {
+        lab.peer().ip(&format!("address del {address} dev peer0"));
+    }
+    // What was said meanwhile has arrived.
+    for family in Family::BOTH {
+        fetched(&lab, &family.ours().to_string());
+    }
+    let told = server.stop().stderr.matches("another host").count();
+    assert_eq!(told, 2, "once each, so soon");
 }
 
 /// Words of a client that goes through the gateway `fe80::1` to what is behind it.

@@ -55,6 +55,8 @@ pub struct Neighbour {
     pub mac: MacAddr,
     /// Set by the administrator: does not age.
     pub permanent: bool,
+    /// It answered lately.
+    pub reachable: bool,
 }
 
 /// All addresses of all interfaces.
@@ -269,5 +271,6 @@ pub(super) fn neighbour(answer: RouteNetlinkMessage) -> Option<Neighbour> {
         address: address?,
         mac: mac?,
         permanent: message.header.state == NeighbourState::Permanent,
+        reachable: message.header.state == NeighbourState::Reachable,
     })
 }

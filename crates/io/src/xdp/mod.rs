@@ -24,6 +24,7 @@ mod filter;
 mod follow;
 mod gso;
 mod interface;
+mod known;
 mod lanes;
 mod mapping;
 mod overhear;

@@ -1,7 +1,6 @@
 //! What is said on the link and concerns us, but is not addressed to us: who moved (gratuitous ARP, unsolicited neighbour advertisements, router
 //! advertisements), and who has an address of ours. XDP gives a frame to one side only, and these are the kernel's too: packet sockets beside
-//! it see them there. Where the kernel knows a neighbour to be, or is told by the administrator, it tells by netlink; the stack hears that as an
-//! announcement of the neighbour, which is what it would be if the neighbour had said it to all.
+//! it see them there. Where the kernel knows a neighbour to be (`known`) the stack hears as what the neighbour would say to all.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,8 +15,7 @@ use wire::ethernet::EtherType;
 use wire::frame::{RxFrame, RxMeta};
 
 use super::filter;
-use crate::claim::announcement;
-use crate::netlink::{neighbour_events, told};
+use super::known::{Known, Look};
 use crate::sys;
 
 /// Frames that are read at a time.
@@ -29,10 +27,8 @@ const ROOM: usize = 512;
 #[derive(Debug)]
 pub(super) struct Overheard {
     sockets: Vec<OwnedFd>,
-    /// Where the kernel tells what it learns of neighbours.
-    kernel: Option<OwnedFd>,
-    /// Ours, of which nobody else tells where they are.
-    addresses: Box<[IpAddr]>,
+    /// Where the kernel knows neighbours to be.
+    known: Option<Known>,
     frames: Box<[[u8; ROOM]; MOST]>,
     lengths: [usize; MOST],
     /// Frames that were read and not lent yet.
@@ -56,12 +52,11 @@ impl Overheard {
         if v4.len() < addresses.len() {
             sockets.push(open(interface, EtherType::IPV6, &filter::advertisements())?);
         }
-        let kernel = neighbour_events(&filter::neighbours(interface))
+        let known = Known::new(interface, addresses)
             .inspect_err(|error| log::debug!("the kernel's neighbours are not followed: {error}"));
         Ok(Self {
             sockets,
-            kernel: kernel.ok(),
-            addresses: addresses.into(),
+            known: known.ok(),
             frames: Box::new([[0; ROOM]; MOST]),
             lengths: [0; MOST],
             waiting: 0,
@@ -70,7 +65,8 @@ impl Overheard {
 
     /// What becomes readable when something is said.
     pub(super) fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets.iter().chain(&self.kernel).map(AsFd::as_fd)
+        let known = self.known.iter().map(Known::doorbell);
+        self.sockets.iter().map(AsFd::as_fd).chain(known)
     }
 
     /// Reads what was said. Returns whether there is something to lend.
@@ -92,24 +88,17 @@ impl Overheard {
         self.waiting > 0
     }
 
-    /// Reads what the kernel told, and so much of it that a flood of it takes no longer than one of frames.
+    /// Notes what the kernel knows, and so much of it that a flood of it takes no longer than one of frames.
     fn ask_kernel(&mut self) {
-        let Some(kernel) = &self.kernel else {
+        let Some(known) = &mut self.known else {
             return;
         };
-        let mut datagram = [0; ROOM];
         for _ in self.waiting..MOST {
-            let read = retry_on_intr(|| recv(kernel, &mut datagram[..], RecvFlags::DONTWAIT));
-            // What was too much to keep is lost; the neighbours are asked themselves in time.
-            let Ok((_, length)) = read else {
-                return;
+            let frame = match known.look() {
+                Look::Frame(frame) => frame,
+                Look::Other => continue,
+                Look::Nothing => return,
             };
-            let neighbour = datagram.get(..length).and_then(told);
-            let Some(neighbour) = neighbour.filter(|at| !self.addresses.contains(&at.address))
-            else {
-                continue;
-            };
-            let frame = announcement(neighbour.address, neighbour.mac);
             let place = self.frames.get_mut(self.waiting);
             if let Some(place) = place.and_then(|place| place.get_mut(..frame.len())) {
                 place.copy_from_slice(&frame);
@@ -137,7 +126,12 @@ impl Overheard {
             })
             .collect();
         each(&frames);
-        std::mem::take(&mut self.waiting)
+        let count = std::mem::take(&mut self.waiting);
+        // For the next look there may be no other reason.
+        if self.known.as_ref().is_some_and(Known::has_rest) {
+            self.ask_kernel();
+        }
+        count
     }
 
     /// Sends a frame from beside the stack.
