@@ -106,6 +106,11 @@ pub(crate) fn prepare(
     }
 }
 
+/// Whether an interface could be opened that another process has, as far as that one does not notice.
+pub(crate) fn check_held(config: &Config, name: &str, processors: usize) -> io::Result<()> {
+    XdpPrepared::check(&xdp_config(config, name, processors)?)
+}
+
 /// Opens a link with as many queues as contexts are wanted, wrapped as the configuration says.
 pub(crate) fn open(
     config: &Config,

@@ -104,7 +104,8 @@ fn has_executor(interface: &str) -> bool {
 }
 
 /// Opens the link, and closes it again, so that whoever is about to hand it to another program knows why that would fail; also asks whether another
-/// host has our addresses. Links that others take part in by that are only looked at, and those that an executor has are not tried.
+/// host has our addresses. Links that others take part in by that are only looked at; of those that an executor has, all is tried but what would
+/// take it from that one.
 ///
 /// # Errors
 /// One line with cause and remedy.
@@ -116,10 +117,14 @@ pub fn try_out(config: &Config) -> Result<(), SetupError> {
     match &spec {
         IoSpec::Loop(_) => return Ok(()),
         IoSpec::Shm(path) => return ShmPort::check(path).map_err(failed),
-        IoSpec::Afxdp(name) if has_executor(name) => return Ok(()),
         IoSpec::Afxdp(_) | IoSpec::Tap(_) => {}
     }
     let processors = processors(config)?.len();
+    if let IoSpec::Afxdp(name) = &spec
+        && has_executor(name)
+    {
+        return link::check_held(config, name, processors).map_err(failed);
+    }
     // The one before may just have ended.
     let mut prepared = prepare_link(config, &spec, processors, PATIENCE, true).map_err(failed)?;
     // A capture is made anew when it is opened.

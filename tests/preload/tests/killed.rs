@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use applications::nginx::Nginx;
-use applications::process::{PROMPT, wait_until};
+use applications::process::{self, PROMPT, wait_until};
 use applications::site::spell;
 use applications::web::publish;
 use applications::{Family, Process, Site, files, note};
@@ -159,6 +159,34 @@ fn a_program_with_other_settings_has_the_interface_soon() {
     let end = stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     expect_answer(ask_and_kill(&site, second));
+    expect_gone(&site);
+}
+
+/// What the program would fail at is found before it runs, and the connections of the one before are not.
+#[test]
+fn a_program_without_the_rights_does_not_run_where_one_was_killed() {
+    let Some(site) = Site::new(&["python3", "setpriv"]) else {
+        return;
+    };
+    if applications::baseline() {
+        return;
+    }
+    let server = dying_server(&site);
+    let stream = ask_and_kill(&site, server);
+    wait_until("an executor", PROMPT, || executors(&site) == 1);
+    let mut command = site.lab().ours().command("setpriv");
+    command.args(["--bounding-set", "-net_raw"]);
+    command.arg(programs::mtcp()).arg("run");
+    command.args(site.lab().link_args()).args(["--", "true"]);
+    let refused = process::finish(command, PROMPT);
+    assert_eq!(refused.status.code(), Some(2), "{refused}");
+    let said = &refused.stderr;
+    assert!(
+        said.lines().count() == 1 && said.contains("CAP_NET_RAW"),
+        "{said}"
+    );
+    assert_eq!(executors(&site), 1);
+    expect_answer(stream);
     expect_gone(&site);
 }
 

@@ -57,24 +57,39 @@ fn may_measure() -> bool {
     privileges::allows(privileges::own(), CapabilitySet::PERFMON)
 }
 
-/// Attaches the program; once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+/// Attaches the program.
 fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32, parts: bool) -> io::Result<Program> {
-    let attach = || {
+    let program = (queues, name(parts));
+    with_memlock(|| {
         Program::attach(
             &link.name,
             link.index,
             &config.addresses,
-            (queues, if parts { STEER_PARTS } else { STEER }),
+            program,
             config.mode,
         )
-    };
-    match attach() {
+    })
+}
+
+/// Whether the kernel takes the program, which is not attached.
+pub(super) fn check(config: &XdpConfig, link: &Link, (most, parts): (u32, bool)) -> io::Result<()> {
+    with_memlock(|| Program::check(&link.name, &config.addresses, (most, name(parts))))
+}
+
+/// Of the program, where packets may lie in several frames or do not.
+fn name(parts: bool) -> &'static str {
+    if parts { STEER_PARTS } else { STEER }
+}
+
+/// Once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+fn with_memlock<T>(load: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match load() {
         Err(error)
             if error.kind() == io::ErrorKind::PermissionDenied
                 && error.to_string().contains(LOAD) =>
         {
             if raise_memlock() {
-                attach()
+                load()
             } else {
                 Err(error)
             }

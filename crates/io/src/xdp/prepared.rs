@@ -16,7 +16,7 @@ use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
 use crate::shm::Exchange;
 
 use super::adopt::{Adopter, Shares};
-use super::attach::attach;
+use super::attach::{self, attach};
 use super::config::{ChecksumPolicy, Frames, Shape, XdpConfig, shape};
 use super::error::{ATTACH, BIND, LISTEN, MAP, QUEUES, REGISTER, SOCKET, errno, explain};
 use super::follow::Follower;
@@ -102,6 +102,24 @@ impl XdpPrepared {
         Ok(prepared)
     }
 
+    /// Tries what [`XdpPrepared::new`] and [`XdpPrepared::open`] do, but for what a process would notice that has the interface now.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn check(config: &XdpConfig) -> io::Result<()> {
+        config.check()?;
+        let name = config.interface.as_str();
+        let link = netlink::link(name)?;
+        check_kind(&link)?;
+        let all = ethtool::queues(name).map_err(|cause| explain(name, QUEUES, &cause))?;
+        let shape = shape_of(link.mtu, &ethtool::driver(name).unwrap_or_default());
+        let most = all.rx_max.max(all.rx);
+        attach::check(config, &link, (most, shape.parts > 1))?;
+        port_count(config, hand(config, all.rx, 0).len())?;
+        let made = register(config.frames_per_queue(all.rx, true, shape));
+        made.map(drop).map_err(|error| refused(name, &error))
+    }
+
     /// Has each of the processes that share the interface receive from queues that none of them has: by this they know.
     pub fn join(&mut self, exchange: &Arc<Exchange>) {
         self.exchange = Some(Arc::clone(exchange));
@@ -125,10 +143,7 @@ impl XdpPrepared {
 
     /// The queues of one process of those that share the interface.
     fn hand(&self, number: u32) -> Vec<u32> {
-        let processes = u32::from(self.config.processes).max(1);
-        (0..self.queues)
-            .filter(|queue| queue % processes == number)
-            .collect()
+        hand(&self.config, self.queues, number)
     }
 
     /// Makes the sockets, for a process that is about to give up its privileges.
@@ -141,11 +156,7 @@ impl XdpPrepared {
             self.overheard = overhear(&self.link, &self.config.addresses);
         }
         while self.armed.len() < self.hand(0).len() {
-            let (socket, lanes) = register(self.frames).map_err(|error| {
-                // What the process may not have, or memory that it may not.
-                let step = if is_refused(&error) { SOCKET } else { REGISTER };
-                explain(name, step, &error)
-            })?;
+            let (socket, lanes) = register(self.frames).map_err(|error| refused(name, &error))?;
             let rx = self.program.rx();
             let extras = Extras {
                 gso: self.has_gso().then(|| gso(&self.link)).flatten(),
@@ -356,7 +367,34 @@ fn tell_mtu(link: &Link, mtu: u32) {
     );
 }
 
+/// The queues of one process of those that share the interface.
+fn hand(config: &XdpConfig, queues: u32, number: u32) -> Vec<u32> {
+    let processes = u32::from(config.processes).max(1);
+    (0..queues)
+        .filter(|queue| queue % processes == number)
+        .collect()
+}
+
 fn check_link(link: &Link) -> io::Result<()> {
+    let name = &link.name;
+    check_kind(link)?;
+    if link.state == OperState::Down {
+        log::warn!(
+            "XDP on {name}: no carrier: nothing comes or goes until the cable or the peer is there (`ip link show {name}`)"
+        );
+    }
+    if link.xdp != XdpAttachment::None {
+        return Err(explain(
+            name,
+            ATTACH,
+            &io::Error::from_raw_os_error(libc::EBUSY),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether there can be sockets of AF_XDP on it.
+fn check_kind(link: &Link) -> io::Result<()> {
     let name = &link.name;
     if link.loopback {
         return Err(invalid(format_args!(
@@ -375,18 +413,6 @@ fn check_link(link: &Link) -> io::Result<()> {
             name,
             BIND,
             &io::Error::from_raw_os_error(libc::ENETDOWN),
-        ));
-    }
-    if link.state == OperState::Down {
-        log::warn!(
-            "XDP on {name}: no carrier: nothing comes or goes until the cable or the peer is there (`ip link show {name}`)"
-        );
-    }
-    if link.xdp != XdpAttachment::None {
-        return Err(explain(
-            name,
-            ATTACH,
-            &io::Error::from_raw_os_error(libc::EBUSY),
         ));
     }
     Ok(())
@@ -469,6 +495,12 @@ fn trim_heap() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Why there is no socket with its memory: what the process may not have, or memory that it may not.
+fn refused(name: &str, error: &io::Error) -> io::Error {
+    let step = if is_refused(error) { SOCKET } else { REGISTER };
+    explain(name, step, error)
 }
 
 /// Whether there are no such sockets here, or none for this process.

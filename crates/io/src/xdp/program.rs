@@ -110,16 +110,7 @@ impl Program {
         (queues, name): (u32, &'static str),
         mode: AttachMode,
     ) -> io::Result<Self> {
-        // Older kernels have no link for XDP: the program would outlive a process that is killed.
-        if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(5, 9, 0)) {
-            let reason = "XDP needs Linux 5.9 or newer";
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("XDP on {interface}: {reason}"),
-            ));
-        }
-        let mut ebpf =
-            load(addresses, queues, name).map_err(|error| explain(interface, LOAD, &*error))?;
+        let mut ebpf = load(interface, addresses, (queues, name))?;
         let groups = groups(interface, index, addresses);
         let (link, attachment) = attach(&mut ebpf, name, (interface, index), mode)?;
         let hold = Hold {
@@ -134,6 +125,15 @@ impl Program {
             name,
             attachment,
         })
+    }
+
+    /// Whether [`Program::attach`] could load it.
+    pub(super) fn check(
+        interface: &str,
+        addresses: &[IpAddr],
+        program: (u32, &str),
+    ) -> io::Result<()> {
+        load(interface, addresses, program).map(drop)
     }
 
     /// As [`Program::attach`], in traffic control.
@@ -287,7 +287,19 @@ impl Program {
 const TRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(5);
 
-fn load(
+fn load(interface: &str, addresses: &[IpAddr], (queues, name): (u32, &str)) -> io::Result<Ebpf> {
+    // Older kernels have no link for XDP: the program would outlive a process that is killed.
+    if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(5, 9, 0)) {
+        let reason = "XDP needs Linux 5.9 or newer";
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("XDP on {interface}: {reason}"),
+        ));
+    }
+    load_filled(addresses, queues, name).map_err(|error| explain(interface, LOAD, &*error))
+}
+
+fn load_filled(
     addresses: &[IpAddr],
     queues: u32,
     name: &str,
