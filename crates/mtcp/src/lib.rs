@@ -35,6 +35,7 @@ mod wall;
 
 pub use ::io::privileges;
 pub use clock::VirtualClock;
+pub use ::io::shm::Owners;
 pub use config::{Config, IoSpec, Mode};
 pub use context::{Context, Waiter};
 pub use epoll::{Ctl, EpollEvent, Events, Interest};

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::Duration;
 
-use ::io::shm::ShmPort;
+use ::io::shm::{Owners, ShmPort};
 
 use crate::config::{Config, IoSpec};
 use crate::executor::door::{self, Answer, Terms};
@@ -29,6 +29,7 @@ pub struct Prepared {
     link: link::Prepared,
     common: Common,
     busy: bool,
+    owners: Option<Owners>,
 }
 
 /// What the interface is prepared for.
@@ -197,7 +198,22 @@ impl Prepared {
             processors,
             link,
             busy: false,
+            owners: None,
         })
+    }
+
+    /// Notes from now on which process has queues, for children that this one forks.
+    ///
+    /// # Errors
+    /// No memory or descriptors.
+    pub fn note_owners(&mut self) -> io::Result<()> {
+        self.owners = Some(Owners::new()?);
+        Ok(())
+    }
+
+    /// Who has queues, if that is noted, and when to look again.
+    pub fn owners(&self) -> Option<&Owners> {
+        self.owners.as_ref()
     }
 
     /// Whether this process could listen at `local` once the interface is open.
@@ -256,7 +272,11 @@ impl Prepared {
         })?;
         let (config, processors) = (self.config.clone(), self.processors.clone());
         let common = self.common.clone();
-        Mtcp::assemble(config, &self.spec, processors, opened, first_seat, common)
+        let mtcp = Mtcp::assemble(config, &self.spec, processors, opened, first_seat, common)?;
+        if let Some(owners) = &self.owners {
+            owners.note();
+        }
+        Ok(mtcp)
     }
 
     /// The seat of the first of these queues.

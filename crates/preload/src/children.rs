@@ -10,10 +10,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use ::log::LevelFilter;
-use mtcp::Events;
+use mtcp::{Events, Owners};
 
 use crate::diagnostics::Carried;
 use crate::engine::{self, Engine};
+use crate::queue::tell_owners;
 use crate::rules::{self, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
@@ -222,7 +223,11 @@ pub(crate) unsafe fn examine(
 
 /// Tells what ends with this program when `file` is executed in its place.
 fn tell_ended(rules: &Rules, file: &Path) {
-    let lost = engine::lock().map(|mut engine| engine.ends_with_exec());
+    let lost = engine::lock().map(|mut engine| {
+        // Its queues are free as soon as the other program is there.
+        tell_owners(&engine, Owners::notify);
+        engine.ends_with_exec()
+    });
     if let Ok(Some(lost)) = lost {
         let text = format!(
             "{} is executed in place of the program whose stack this is: {lost} are lost",

@@ -19,10 +19,6 @@ use crate::wait::Waiters;
 use crate::watch::EpollSet;
 use crate::{away, executor, exit, fork, keeper, passed, presence, private, real, wait};
 
-/// How often to ask for a queue that another process has.
-pub(crate) const RETRY: Duration = Duration::from_millis(50);
-const RETRY_NANOS: u64 = RETRY.as_nanos() as u64;
-
 /// How far the stack is.
 #[derive(Debug)]
 enum Stage {
@@ -45,8 +41,6 @@ pub(crate) struct Engine {
     pub(crate) prepared: Option<Box<Prepared>>,
     /// Its descriptors.
     pub(crate) inherited: Vec<c_int>,
-    /// When to ask for a queue again, in nanoseconds; 0: it was not refused.
-    next_try: u64,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<EpollSet>,
     pub(crate) waiters: Waiters,
@@ -115,7 +109,6 @@ impl Engine {
             stage: Stage::Idle,
             prepared: None,
             inherited: Vec::new(),
-            next_try: 0,
             sockets: Slab::new(),
             epolls: Slab::new(),
             waiters: Waiters::new(),
@@ -174,7 +167,7 @@ impl Engine {
     /// Starts the stack, once. Returns whether it runs. While other processes have all queues it does not, and is to be asked again.
     pub(crate) fn start(&mut self) -> bool {
         if let Stage::Idle = self.stage
-            && wait::now() >= self.next_try
+            && self.sharing.may_try()
         {
             self.stage = match self.open() {
                 Ok(stage) => stage,
@@ -215,12 +208,13 @@ impl Engine {
             .as_ref()
             .is_some_and(|prepared| prepared.is_busy())
         {
-            self.next_try = wait::now() + RETRY_NANOS;
             if self.ask_for_queue() {
                 tell_refused(self, error, "waiting until its owner ends");
             }
+            self.sharing.pause(self.prepared.as_deref());
             return Stage::Idle;
         }
+        self.sharing.forget();
         let then = if rules().is_some_and(|rules| rules.falls_back) {
             "connections of this process are the kernel's"
         } else {
@@ -232,7 +226,7 @@ impl Engine {
 
     /// Whether the stack waits for a queue.
     pub(crate) fn is_starved(&self) -> bool {
-        matches!(self.stage, Stage::Idle) && self.next_try != 0
+        matches!(self.stage, Stage::Idle) && self.sharing.is_refused()
     }
 
     fn open(&mut self) -> std::result::Result<Stage, String> {
@@ -558,7 +552,7 @@ impl Engine {
 
     /// Nothing is on the stack any more.
     fn forget_stack(&mut self) {
-        self.next_try = 0;
+        self.sharing.forget();
         self.blank = -1;
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {

@@ -42,11 +42,14 @@ struct Plan {
 /// As [`Prepared::new`].
 pub(crate) fn prepare(rules: &Rules, serves: bool) -> Result<Prepared, SetupError> {
     let config = rules.config.clone();
-    if !serves {
-        return Prepared::new(config);
-    }
-    let prepared = Prepared::for_server(config)?;
-    if let (Some(program), Some(bequests)) = (&rules.executor, prepared.bequests()) {
+    let mut prepared = if serves {
+        Prepared::for_server(config)?
+    } else {
+        Prepared::new(config)?
+    };
+    // Without that, a child that finds no queue looks time and again.
+    let _ = prepared.note_owners();
+    if serves && let (Some(program), Some(bequests)) = (&rules.executor, prepared.bequests()) {
         // Without it, what the program has written ends with it.
         let _ = start(program, &rules.settings, bequests);
     }

@@ -44,5 +44,6 @@ mod socket;
 mod soon;
 mod streams;
 mod uring;
+mod vigil;
 mod wait;
 mod watch;

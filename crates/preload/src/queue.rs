@@ -1,22 +1,41 @@
 //! Queues are few. A process that serves no more, but has answers to finish, leaves its queue to one that waits for it, and has that one
 //! carry its frames.
 
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use mtcp::{Owners, Prepared};
+
 use crate::children;
 use crate::engine::Engine;
 use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
+use crate::vigil::Vigil;
+use crate::wait;
 
-/// After so many refusals it is asked anew: perhaps another took what was left to this process.
-const PATIENCE: u32 = 20;
+/// After so many refusals in a row it sleeps until something happens to those who have queues; where that cannot be seen it asks anew then:
+/// perhaps another took what was left to this process.
+const TRIES: u32 = 5;
 /// After so many it is told: by then whoever had one that is not its own has left it.
 const TOLD: u32 = 4;
+
+/// How often to ask for a queue that another process has.
+const RETRY: Duration = Duration::from_millis(50);
+const NEVER: u64 = u64::MAX;
 
 /// What a process knows of its part in that.
 #[derive(Debug)]
 pub(crate) struct Sharing {
-    /// How often it was refused a queue.
+    /// How often it was refused a queue, ...
     refusals: u32,
+    /// ... and how often since it looks again.
+    tries: u32,
+    /// When to ask for a queue again, in nanoseconds; 0: it was not refused; [`NEVER`]: when something happens to those who have them.
+    next_try: u64,
+    /// What it sleeps on.
+    vigil: Vigil,
     /// Others serve on listeners that it had.
     pub(crate) leaves: bool,
 }
@@ -25,8 +44,54 @@ impl Sharing {
     pub(crate) const fn new() -> Self {
         Self {
             refusals: 0,
+            tries: 0,
+            next_try: 0,
+            vigil: Vigil::new(),
             leaves: false,
         }
+    }
+
+    /// Whether it was refused a queue, and asks again.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.next_try != 0
+    }
+
+    /// Whether to ask for one now.
+    pub(crate) fn may_try(&mut self) -> bool {
+        if self.is_refused() && self.vigil.notified() {
+            (self.tries, self.next_try) = (0, self.next_try.min(wait::now()));
+        }
+        self.next_try == 0 || wait::now() >= self.next_try
+    }
+
+    /// It was refused one: when to ask again.
+    pub(crate) fn pause(&mut self, prepared: Option<&Prepared>) {
+        let owners = prepared.and_then(Prepared::owners);
+        let sees_all = owners.is_some_and(|owners| {
+            let pids = owners.pids();
+            let doorbell = owners.doorbell().as_raw_fd();
+            self.vigil.watch(doorbell, &pids) && !pids.is_empty()
+        });
+        self.next_try = if sees_all && self.tries >= TRIES {
+            NEVER
+        } else {
+            wait::now() + RETRY.as_nanos() as u64
+        };
+    }
+
+    /// What ends a sleep of one that was refused a queue: how long it may take at most, and a descriptor.
+    pub(crate) fn ends(&self) -> (Option<Duration>, Option<c_int>) {
+        if !self.is_refused() {
+            return (None, None);
+        }
+        let most = (self.next_try != NEVER).then_some(RETRY);
+        (most, self.vigil.descriptor())
+    }
+
+    /// It has one, or belongs to a child that was never refused any.
+    pub(crate) fn forget(&mut self) {
+        (self.refusals, self.tries, self.next_try) = (0, 0, 0);
+        self.vigil.end();
     }
 }
 
@@ -50,14 +115,24 @@ pub(crate) fn tell_refused(engine: &Engine, error: &str, then: &str) {
     children::warn(&reason, &format!("{program}{listening}: {error}: {then}"));
 }
 
+/// Tells those that wait for a queue what became of this process's.
+pub(crate) fn tell_owners(engine: &Engine, what: fn(&Owners)) {
+    let prepared = engine.prepared.as_deref();
+    prepared
+        .and_then(Prepared::owners)
+        .into_iter()
+        .for_each(what);
+}
+
 impl Engine {
     /// There is no queue for this process. Returns whether it is time to tell.
     pub(crate) fn ask_for_queue(&mut self) -> bool {
         self.sharing.refusals += 1;
+        self.sharing.tries += 1;
         let Some(prepared) = &self.prepared else {
             return false;
         };
-        if self.sharing.refusals.is_multiple_of(PATIENCE) {
+        if self.sharing.tries == 1 || self.sharing.tries.is_multiple_of(4 * TRIES) {
             prepared.stop_asking();
         }
         prepared.ask_for_queue();
@@ -68,7 +143,7 @@ impl Engine {
 
     /// There is one.
     pub(crate) fn stop_asking(&mut self) {
-        self.sharing.refusals = 0;
+        self.sharing.forget();
         if let Some(prepared) = &self.prepared {
             prepared.stop_asking();
         }
@@ -94,6 +169,8 @@ impl Engine {
             }
         };
         // Sockets say what became of the link.
-        let _ = context.leave_queue(forget);
+        if context.leave_queue(forget).is_ok() {
+            tell_owners(self, Owners::leave);
+        }
     }
 }

@@ -11,7 +11,7 @@ use libc::{POLLIN, pollfd, sigset_t, timespec};
 use mtcp::signals::{self, Held};
 use mtcp::{Context, Errno, Events, Result, SocketId};
 
-use crate::engine::{Engine, RETRY};
+use crate::engine::Engine;
 use crate::lock::Guard;
 use crate::presence::{self, Bunk, Note};
 use crate::{private, put_off};
@@ -171,14 +171,15 @@ pub(crate) fn now() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Descriptors of a sleep whose room is on the stack: who never comes back from a handler leaves none behind.
 const FEW: usize = 16;
 
-fn poll_in(fd: c_int) -> pollfd {
+/// What waits for a descriptor to become readable.
+pub(crate) fn poll_in(fd: c_int) -> pollfd {
     pollfd {
         fd,
         events: POLLIN,
@@ -437,10 +438,9 @@ pub(crate) fn sleep(
     }
     let mut links = std::mem::take(&mut engine.waiters.links);
     links.clear();
-    let mut timeout = timeout;
-    if engine.is_starved() {
-        timeout = Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY)));
-    }
+    let (most, vigil) = engine.sharing.ends();
+    let mut timeout = [timeout, most].into_iter().flatten().min();
+    links.extend(vigil);
     if drives && let Some(context) = engine.context() {
         // A link that is gone leaves nothing to sleep on; its sockets say so.
         let most = context.prepare_sleep(&mut links).unwrap_or_default();

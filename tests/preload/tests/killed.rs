@@ -219,6 +219,60 @@ fn what_the_only_worker_has_written_arrives() {
     expect_gone(&site);
 }
 
+/// Whether the stack runs in a process: then it has a thread that looks after it.
+fn has_stack(pid: Pid) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let mut tasks = tasks.into_iter().flatten().flatten();
+    tasks.any(|task| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.contains("-keep"))
+    })
+}
+
+/// How often a process has gone to sleep.
+fn sleeps(pid: Pid) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = status.lines();
+    lines
+        .find(|line| line.starts_with("voluntary"))
+        .unwrap()
+        .to_owned()
+}
+
+/// There is one queue for two workers. The other one looks a few times, and then sleeps until something happens to the one that has it.
+#[test]
+fn a_worker_without_a_queue_sleeps_until_there_is_one() {
+    let Some(site) = Site::new(&["nginx"]).filter(|_| !applications::baseline()) else {
+        return;
+    };
+    publish(&site);
+    let mut server = start(&site, 2);
+    server.wait_for_warning("waiting until its owner ends", PROMPT);
+    let workers = children(server.pid());
+    let (serving, waiting): (Vec<Pid>, Vec<Pid>) =
+        workers.into_iter().partition(|pid| has_stack(*pid));
+    assert_eq!((serving.len(), waiting.len()), (1, 1));
+    let sleeps_on = |time| {
+        let before = sleeps(waiting[0]);
+        thread::sleep(time);
+        sleeps(waiting[0]) == before
+    };
+    wait_until("it sleeps", PROMPT, || {
+        sleeps_on(Duration::from_millis(200))
+    });
+    assert!(sleeps_on(Duration::from_secs(1)));
+    kill_process(serving[0], Signal::KILL).unwrap();
+    wait_until("another one serves", PROMPT, || {
+        children(server.pid()).into_iter().any(has_stack)
+    });
+    site.lab().peer().enter(|| {
+        let mut read = Vec::new();
+        ask().unwrap().read_to_end(&mut read).unwrap();
+        assert!(!read.is_empty());
+    });
+    server.stop();
+    expect_gone(&site);
+}
+
 fn children(pid: u32) -> Vec<Pid> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let children = std::fs::read_to_string(path).unwrap();

@@ -25,6 +25,7 @@ mod doorbells;
 mod endpoint;
 mod exchange;
 mod handshake;
+mod owners;
 mod port;
 mod returned;
 mod ring;
@@ -33,6 +34,7 @@ mod socket;
 
 pub use config::ShmConfig;
 pub use exchange::{Desk, Exchange, Relay};
+pub use owners::Owners;
 pub use port::{ShmPort, ShmRole};
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) struct Seats {
     shares: u8,
 }
 
-fn own_pid() -> u32 {
+pub(super) fn own_pid() -> u32 {
     getpid().as_raw_nonzero().get().unsigned_abs()
 }
 
@@ -41,7 +41,7 @@ fn pid_of(word: u32) -> Option<Pid> {
 }
 
 /// Whether a process has ended, perhaps without its parent having noticed.
-fn is_gone(pid: u32) -> bool {
+pub(super) fn is_gone(pid: u32) -> bool {
     let Some(pid) = pid_of(pid) else {
         return true;
     };

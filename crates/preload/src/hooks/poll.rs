@@ -8,7 +8,7 @@ use mtcp::posix::call::answer;
 use mtcp::{Errno, Events, Result, SocketId};
 
 use super::{hooks, limit, millis};
-use crate::engine::{self, Engine, RETRY};
+use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::real;
 use crate::slots::{self, Slot};
@@ -98,21 +98,17 @@ pub(super) fn poll_all(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<c_int> {
-    let mut left = timeout;
+    let end = timeout.map(|timeout| wait::now().saturating_add(wait::nanos(timeout)));
     loop {
         let mut engine = engine::lock()?;
         if fds.iter().any(|entry| engine.poll_needs_stack(entry.fd)) {
             engine.start();
         }
-        // While the stack waits for a queue, it asks again from time to time.
-        let step = if engine.is_starved() {
-            Some(left.map_or(RETRY, |left| left.min(RETRY)))
-        } else {
-            left
-        };
-        let n = poll_once(engine, fds, step, mask)?;
-        left = left.map(|left| left.saturating_sub(step.unwrap_or_default()));
-        if n > 0 || step.is_none() || left == Some(Duration::ZERO) {
+        let left = end.map(|end| Duration::from_nanos(end.saturating_sub(wait::now())));
+        // While the stack waits for a queue, it asks again.
+        let is_starved = engine.is_starved();
+        let n = poll_once(engine, fds, left, mask)?;
+        if n > 0 || !is_starved || left == Some(Duration::ZERO) {
             return c_int::try_from(n).map_err(|_| Errno::EINVAL);
         }
     }
@@ -126,8 +122,10 @@ fn poll_once(
 ) -> Result<usize> {
     let sides: Vec<Side> = fds.iter().map(|entry| engine.side(entry.fd)).collect();
     if sides.iter().all(|side| matches!(side, Side::Kernel)) {
+        let (most, vigil) = engine.sharing.ends();
         drop(engine);
-        return wait::ppoll(fds, timeout, mask);
+        let timeout = [timeout, most].into_iter().flatten().min();
+        return poll_kernel(fds, vigil, timeout, mask);
     }
     let mut kernel: Vec<pollfd> = fds.to_vec();
     for (entry, side) in kernel.iter_mut().zip(&sides) {
@@ -143,6 +141,25 @@ fn poll_once(
         restarts: false,
     };
     wait_mixed(&mut engine, fds, &sides, &mut kernel, pause)
+}
+
+/// Polls descriptors of the kernel's, and sleeps no longer than until `vigil` is readable.
+fn poll_kernel(
+    fds: &mut [pollfd],
+    vigil: Option<c_int>,
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<usize> {
+    let Some(vigil) = vigil else {
+        return wait::ppoll(fds, timeout, mask);
+    };
+    let mut all = fds.to_vec();
+    all.push(wait::poll_in(vigil));
+    wait::ppoll(&mut all, timeout, mask)?;
+    for (to, from) in fds.iter_mut().zip(&all) {
+        to.revents = from.revents;
+    }
+    Ok(fds.iter().filter(|entry| entry.revents != 0).count())
 }
 
 fn wait_mixed(
