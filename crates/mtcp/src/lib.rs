@@ -34,8 +34,8 @@ mod wake;
 mod wall;
 
 pub use ::io::privileges;
-pub use clock::VirtualClock;
 pub use ::io::shm::Owners;
+pub use clock::VirtualClock;
 pub use config::{Config, IoSpec, Mode};
 pub use context::{Context, Waiter};
 pub use epoll::{Ctl, EpollEvent, Events, Interest};

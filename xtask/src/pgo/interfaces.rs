@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::child::Stop;
 use crate::end::End;
 
+use super::counts;
 use super::training::{Place, scratch};
 
 /// Measurements, as words of `mtcp`: of the kernel's clients, and of both ends.
@@ -39,14 +40,14 @@ pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
 }
 
 fn measure(place: &Place<'_>, words: &str) -> Result<()> {
-    let before = super::files(place.counts, "profraw")?;
+    let before = counts::files(place.counts)?;
     let bench = End::start(place.counting(words), &place.directory.join("bench"))?;
     let id = bench.id();
     let measured = bench.finish(place.stop);
     forget(place.counts, id)?;
     measured?;
     ensure!(
-        super::files(place.counts, "profraw")? > before,
+        counts::files(place.counts)? > before,
         "no end wrote down what it counted"
     );
     Ok(())
@@ -91,7 +92,7 @@ mod tests {
             stop: &Stop::default(),
         };
         measure(&place, "bench").unwrap();
-        assert_eq!(crate::pgo::files(&counts, "profraw").unwrap(), 1);
+        assert_eq!(counts::files(&counts).unwrap(), 1);
         let idle = Place {
             program: Path::new("true"),
             ..place

@@ -1,11 +1,11 @@
 //! A build with a profile: the `mtcp` command is built so that it counts what it does, does what stacks do most, and is built again, with the
 //! libraries, by a compiler that knows the counts.
 
+mod counts;
 mod interfaces;
 mod tool;
 mod training;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -157,13 +157,6 @@ fn flags(encoded: Option<&str>, plain: Option<&str>, ours: &str) -> Option<Strin
     Some(all.join(DIVIDER))
 }
 
-/// The files of a directory whose names end so.
-fn files(directory: &Path, extension: &str) -> Result<usize> {
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let ends = |path: &Path| path.extension() == Some(OsStr::new(extension));
-    Ok(entries.flatten().filter(|file| ends(&file.path())).count())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,8 +199,8 @@ mod tests {
         fresh(&path).unwrap();
         fs::write(path.join("1.profraw"), "x").unwrap();
         fs::write(path.join("1.txt"), "x").unwrap();
-        assert_eq!(files(&path, "profraw").unwrap(), 1);
+        assert_eq!(counts::files(&path).unwrap(), 1);
         fresh(&path).unwrap();
-        assert_eq!(files(&path, "profraw").unwrap(), 0);
+        assert_eq!(counts::files(&path).unwrap(), 0);
     }
 }

@@ -136,7 +136,7 @@ pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
     for (index, pair) in PAIRS.iter().enumerate() {
         println!("==> training: {}", pair.title);
         place.train(pair).with_context(|| pair.title)?;
-        let there = super::files(counts, "profraw")?;
+        let there = super::counts::files(counts)?;
         let wanted = (index + 1) * 2;
         ensure!(
             there == wanted,

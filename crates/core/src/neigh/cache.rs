@@ -21,10 +21,11 @@ use crate::list::{Link, List};
 use crate::neigh::guests::Guests;
 use crate::wheel::Wheel;
 
+mod questions;
 mod room;
 mod state;
 
-use room::Questions;
+use questions::Questions;
 pub use state::State;
 use state::{CLASSES, Class, UNUSED};
 

@@ -4,12 +4,14 @@
 //! and most connections none. So sets are trees of nodes from one pool, which grow with the holes. Whatever an ACK or a segment asks of a
 //! set costs the logarithm of its size; ranges that are joined or forgotten cost once what it took to add them.
 
+mod range;
 mod tree;
 
 use std::io;
 
 use wire::seq::SeqNumber;
 
+pub(crate) use range::Range;
 use tree::{NIL, Trees};
 
 /// Ranges that a set may have in any case.
@@ -20,23 +22,6 @@ const MOST: u32 = 8192;
 const OWN: u32 = 8;
 /// Room for all others: 32 of the largest sets at a time.
 const SHARED: u32 = 32 * MOST;
-
-/// A range of sequence numbers, the end not included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Range {
-    pub start: SeqNumber,
-    pub end: SeqNumber,
-}
-
-impl Range {
-    pub fn new(start: SeqNumber, end: SeqNumber) -> Self {
-        Self { start, end }
-    }
-
-    pub fn len(self) -> u32 {
-        self.end - self.start
-    }
-}
 
 /// The set, or the pool, is full, and the range touches none that is in the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

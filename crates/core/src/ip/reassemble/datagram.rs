@@ -6,10 +6,12 @@ use wire::time::Instant;
 use crate::drops::Drop;
 use crate::id::PortId;
 
-use super::{Assembled, Fragment, Key, MAX_HEAD};
+use super::fragment::{Assembled, Fragment, Key};
 
 /// Most pieces: enough for 64 KB over the smallest links that matter.
 const MAX_PIECES: usize = 128;
+/// Longest header chain of a first fragment that is kept to be quoted in ICMP errors, in bytes.
+const MAX_HEAD: usize = 128;
 /// What a piece is charged beyond its bytes.
 const PIECE_COST: usize = 64;
 

@@ -1,6 +1,9 @@
 use super::*;
+use crate::id::PortId;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use wire::ip::{Ecn, Protocol};
 
 fn key(source: u8, ident: u32) -> Key {
     Key {

@@ -11,43 +11,13 @@ use wire::time::Instant;
 
 use crate::counters::Counters;
 use crate::id::PortId;
-use crate::limit::RateLimiter;
 use crate::list::Link;
 
 use super::state::{Class, UNPROVEN, UNUSED};
 use super::{Cache, Entry, Lookup, RETRANS, State, hash};
 
-/// Questions a second about neighbours that we know nothing of, in the long run.
-const RATE: u32 = 512;
-/// The same at once.
-const BURST: u32 = 2_048;
-/// One in so many places of the cache is for those being asked, ...
-const SHARE: u32 = 4;
-/// ... but not fewer than this.
-const LEAST: u32 = 16;
 /// How long silent connections keep their neighbour.
 const SILENCE: Duration = Duration::from_secs(600);
-
-/// How many questions there are and may be.
-#[derive(Debug)]
-pub(super) struct Questions {
-    /// About those that we know nothing of ...
-    unknown: RateLimiter,
-    /// ... and those whose hardware address we knew: a flood of the others takes none from them.
-    known: RateLimiter,
-    /// Places for those being asked.
-    places: u32,
-}
-
-impl Questions {
-    pub(super) fn new(max: u32) -> Self {
-        Self {
-            unknown: RateLimiter::new(RATE, BURST),
-            known: RateLimiter::new(RATE, BURST),
-            places: (max / SHARE).max(LEAST),
-        }
-    }
-}
 
 impl Cache {
     /// Takes a question about a neighbour, if one may be asked now.

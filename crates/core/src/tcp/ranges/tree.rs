@@ -7,7 +7,7 @@ use std::io;
 
 use wire::seq::SeqNumber;
 
-use super::Range;
+use super::range::Range;
 
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
