@@ -40,8 +40,8 @@ pub(crate) use output::headers_len;
 pub use output::{Envelope, HOP_LIMIT, To};
 pub use packets::{Class, Packets};
 pub use pmtu::LIFETIME;
+pub(crate) use pmtu::PathMtus;
 
-use pmtu::PathMtus;
 use reassemble::Reassembler;
 use route::Routes;
 use ways::Ways;

@@ -58,6 +58,12 @@ impl PathMtus {
         hasher.finish() as usize % PLACES
     }
 
+    /// Whether nothing was ever learnt: then no path has a size that is known.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.empty
+    }
+
     /// What is known of the path to `dst`.
     pub fn find(&self, now: Instant, dst: IpAddr) -> Option<PathMtu> {
         if self.empty {

@@ -46,7 +46,9 @@ impl Conn<'_> {
         let advances = seg.ack > self.hot.snd_una;
         if advances {
             self.on_ack_advance(now, seg);
-            self.confirm_path(now);
+            if self.cold.search.is_suspected() {
+                self.path().confirm(now);
+            }
         } else if seg.ack == self.hot.snd_una {
             let window = u32::from(seg.window) << self.hot.snd_wscale;
             let same_window = window == self.hot.snd_wnd;
@@ -263,7 +265,9 @@ impl Conn<'_> {
     /// The handshake is complete.
     pub fn establish(&mut self, now: Instant) {
         self.hot.state = State::Established;
-        self.adopt_path_mtu(now);
+        if !self.sh.net.paths.is_empty() {
+            self.path().adopt(now);
+        }
         self.cold.una_since = now;
         self.start_windows(now);
         self.greet();

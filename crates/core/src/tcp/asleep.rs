@@ -20,14 +20,14 @@ use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::autotune::SendLimit;
-use crate::tcp::conn::near;
+use crate::tcp::clock::near;
 use crate::tcp::ecn::{Answer, EcnState, Feedback};
 use crate::tcp::flags::Flags;
 use crate::tcp::isn::Start;
 use crate::tcp::loss;
 use crate::tcp::open::{Opening, cold_with};
 use crate::tcp::option_sets::SetId;
-use crate::tcp::path_probe::Finding;
+use crate::tcp::path::Finding;
 use crate::tcp::ranges::Range;
 use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
@@ -277,12 +277,11 @@ impl Asleep {
         let mut autotune = fresh.autotune;
         autotune.pause(last_sent, statistics.bytes_received);
         autotune.unpack_limit(self.send_limit);
-        let mut search = self.finding.search(now, una);
-        search.failed = has(Facts::PROBE_FAILED);
+        let failed = has(Facts::PROBE_FAILED);
         Cold {
             read_shut: has(Facts::READ_SHUT),
             irs: hot.rcv_nxt - 1 - statistics.bytes_received as u32,
-            search,
+            search: self.finding.search(now, una, failed),
             ecn: self.ecn(),
             autotune,
             statistics: *statistics,
@@ -321,7 +320,7 @@ impl Facts {
         facts.set(Self::READ_SHUT, cold.read_shut);
         facts.set(Self::ECN_CAPABLE, cold.ecn.capable);
         facts.set(Self::ECN_SEEN, cold.ecn.seen);
-        facts.set(Self::PROBE_FAILED, cold.search.failed);
+        facts.set(Self::PROBE_FAILED, cold.search.has_failed());
         facts
     }
 }

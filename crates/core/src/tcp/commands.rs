@@ -449,7 +449,7 @@ impl Conn<'_> {
             self.notify(Ready::WRITABLE);
         }
         if self.hot.state.is_synchronized() {
-            self.fit_segments();
+            self.path().fit_segments();
         }
         if !self.hot.state.is_over() {
             self.choose_cold_timers();

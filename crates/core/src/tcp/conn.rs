@@ -15,8 +15,9 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::ConnId;
 use crate::info::State;
 use crate::tcp::blocks::Blocks;
-use crate::tcp::flags::{Bits, Flags, LossFlags};
+use crate::tcp::flags::{Bits, Flags, LossFlags, PathFlags};
 use crate::tcp::loss::{Loss, LossActions, LossView};
+use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::{Output, Queues};
 use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Hot};
@@ -335,6 +336,31 @@ impl Conn<'_> {
         }
     }
 
+    /// The path part, for one step.
+    #[inline(always)]
+    pub fn path(&mut self) -> PathPart<'_> {
+        let (hot, cold, sh) = (&mut *self.hot, &mut *self.cold, &mut *self.sh);
+        PathPart {
+            search: &mut cold.search,
+            mtu: &mut cold.path.mtu,
+            mss: &mut hot.loss.mss,
+            paths: &mut sh.net.paths,
+            counters: &mut sh.counters,
+            view: PathView {
+                flags: PathFlags::of(hot.flags),
+                config: &sh.config,
+                options: sh.options.at(cold.options),
+                port: hot.port,
+                dst: self.key.remote().ip(),
+                snd_una: hot.snd_una,
+                snd_nxt: hot.snd_nxt,
+                cwnd: hot.loss.window.cwnd,
+                peer_mss: cold.peer_mss,
+                retries: hot.retries,
+            },
+        }
+    }
+
     /// Starts (or restarts) the retransmission timer.
     pub fn start_rtx_timer(&mut self, now: Instant) {
         let mut loss = self.loss();
@@ -380,11 +406,4 @@ impl Conn<'_> {
     pub fn tsval(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.hot.ts_offset)
     }
-}
-
-/// The instant whose millisecond count has these low 32 bits and that is nearest to `now`.
-pub(crate) fn near(now: Instant, millis: u32) -> Instant {
-    let now_millis = now.as_millis();
-    let distance = i64::from(millis.wrapping_sub(now_millis as u32) as i32);
-    Instant::from_millis(now_millis.saturating_add_signed(distance))
 }

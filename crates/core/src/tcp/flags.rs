@@ -173,17 +173,39 @@ bitflags! {
     }
 }
 
-impl Mask for LossFlags {
-    #[inline(always)]
-    fn flags(self) -> Flags {
-        Flags::from_bits_retain(self.bits())
+bitflags! {
+    /// The bits that the path part sees. It only reads them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct PathFlags: u32 {
+        // What the handshake has agreed on.
+        const TIMESTAMPS = Flags::TIMESTAMPS.bits();
+        const SACK = Flags::SACK.bits();
+
+        // What is known of the data in flight.
+        const RECOVERY = Flags::RECOVERY.bits();
+        const LOSS = Flags::LOSS.bits();
+        const SACKED = Flags::SACKED.bits();
     }
 }
 
-impl LossFlags {
-    /// The bits of `word` that are in the mask.
-    #[inline(always)]
-    pub fn of(word: Flags) -> Self {
-        Self::from_bits_truncate(word.bits())
-    }
+/// Ties the bits of parts to the word.
+macro_rules! masks {
+    ($($part:ident),*) => {$(
+        impl Mask for $part {
+            #[inline(always)]
+            fn flags(self) -> Flags {
+                Flags::from_bits_retain(self.bits())
+            }
+        }
+
+        impl $part {
+            /// The bits of `word` that are in the mask.
+            #[inline(always)]
+            pub fn of(word: Flags) -> Self {
+                Self::from_bits_truncate(word.bits())
+            }
+        }
+    )*};
 }
+
+masks!(LossFlags, PathFlags);

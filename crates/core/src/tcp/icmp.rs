@@ -10,6 +10,7 @@ use crate::info::State;
 use crate::ip::{ErrorKind, TransportError};
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::path::PathActions;
 
 /// The smallest path MTU that is believed over IPv4: below, an attacker would have us send tiny segments. Every link of today carries it.
 /// (IPv6 has no smaller one than 1280.)
@@ -48,6 +49,15 @@ impl Conn<'_> {
     /// RFC 5927 §4.1-1.
     fn is_in_flight(&self, seq: SeqNumber) -> bool {
         seq >= self.hot.snd_una && seq < self.hot.snd_nxt
+    }
+
+    /// The segment at `seq` was too big for a link of `mtu` bytes.
+    fn on_too_big(&mut self, now: Instant, mtu: u16, seq: SeqNumber) {
+        let actions = self.path().on_too_big(now, mtu, seq);
+        let has_data = self.hot.state.may_transmit() && self.hot.flight() > 0;
+        if actions.contains(PathActions::GO_BACK) && has_data {
+            self.go_back(now);
+        }
     }
 
     fn on_transport_error(&mut self, now: Instant, error: &TransportError) {

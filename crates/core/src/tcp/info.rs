@@ -6,7 +6,8 @@ use ring::stream::Status;
 use wire::time::Instant;
 
 use crate::info::{LossState, State, TcpInfo};
-use crate::tcp::conn::{Conn, near};
+use crate::tcp::clock::near;
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 
 impl Conn<'_> {

@@ -21,7 +21,7 @@ use crate::tcp::isn::Start;
 use crate::tcp::loss::{self, Bounds};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
-use crate::tcp::path_probe::PathSearch;
+use crate::tcp::path::PathSearch;
 use crate::tcp::ranges::Range;
 use crate::tcp::statistics::Statistics;
 use crate::tcp::tcb::{Cold, Hot};

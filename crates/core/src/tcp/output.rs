@@ -8,7 +8,6 @@ use crate::info::State;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{FRTO_SEGMENTS, Frto};
-use crate::tcp::path_probe::ProbePlan;
 use crate::tcp::ranges::Range;
 
 /// Why a segment is sent.
@@ -276,10 +275,11 @@ impl Conn<'_> {
         self.restart_if_idle(now);
         let edge = self.hot.snd_una + self.hot.snd_wnd;
         let usable = if edge > nxt { edge - nxt } else { 0 };
-        match self.plan_path_probe(now, available, usable) {
-            ProbePlan::Now(probe) => return Some(probe),
-            ProbePlan::Wait => return None,
-            ProbePlan::No => {}
+        if self.cold.search.is_open(self.cold.path.mtu)
+            && let Some(len) = self.plan_path_probe(now, available, usable)
+        {
+            let may_go = self.loss_view().cwnd_allows(len);
+            return may_go.then(|| self.segment(Kind::New, nxt, len));
         }
         let len = available.min(usable).min(self.segment_room());
         let sendable = if available == 0 {
@@ -298,6 +298,14 @@ impl Conn<'_> {
         } else {
             plan
         })
+    }
+
+    /// The length of a segment of new data that probes the path, if one is to go next.
+    #[inline(never)]
+    fn plan_path_probe(&mut self, now: Instant, available: u32, usable: u32) -> Option<u32> {
+        let has_variable = self.segment_room() < u32::from(self.hot.loss.mss);
+        let path = self.path();
+        path.plan_probe(now, available, usable, has_variable)
     }
 
     /// Sender's silly window avoidance with Nagle's algorithm (RFC 9293 §3.8.6.2.1, §3.7.4). `len` is min(D, U, Eff.snd.MSS).

@@ -16,7 +16,7 @@ use crate::tcp::fast_open::FastOpen;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss;
 use crate::tcp::option_sets::SetId;
-use crate::tcp::path_probe::PathSearch;
+use crate::tcp::path::PathSearch;
 use crate::tcp::ranges::Range;
 use crate::tcp::statistics::Statistics;
 

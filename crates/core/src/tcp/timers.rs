@@ -11,7 +11,8 @@ use crate::flow;
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::autotune;
-use crate::tcp::conn::{Conn, near};
+use crate::tcp::clock::near;
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 
 /// Timers fired in one call of `advance`.
@@ -122,7 +123,7 @@ impl Conn<'_> {
 
     /// The retransmission timer expired with data in flight: perhaps the path has changed.
     fn on_loss_timeout(&mut self, now: Instant) {
-        self.review_path(now);
+        self.path().on_timeout(now);
         self.sh.net.doubt(now, &self.cold.path);
         let actions = self.loss().on_timeout(now);
         self.carry_out(actions);

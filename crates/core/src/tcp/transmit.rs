@@ -510,6 +510,22 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
+    /// New data went out in a segment of full size, or larger: then it is a probe.
+    fn on_full_segment_sent(&mut self, now: Instant, plan: &Plan) {
+        let una = self.hot.snd_una;
+        if self.cold.search.owes_proof(una) {
+            self.path().prove(now);
+        }
+        self.cold.search.forget_before(una);
+        let is_probe = plan.cut == 0 && plan.len > u32::from(self.hot.loss.mss);
+        if is_probe {
+            let range = Range::new(plan.seq, plan.end());
+            self.path().on_probe_sent(range, plan.len);
+        } else {
+            self.cold.search.on_full_sent(plan.end());
+        }
+    }
+
     /// Data or FIN went out again.
     pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
         let range = Range::new(plan.seq, plan.end());
@@ -517,7 +533,9 @@ impl Conn<'_> {
             // It takes along what was not sent yet.
             self.note_small(plan);
         }
-        self.on_resent_over_probe(now, range);
+        if self.cold.search.probe().is_some() {
+            self.path().on_resent(now, range);
+        }
         let actions = self.loss().on_retransmitted(now, range, plan.len);
         self.hot.snd_nxt = self.hot.snd_nxt.max(range.end);
         let retransmits = &mut self.cold.statistics.retransmits;
