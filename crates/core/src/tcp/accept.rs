@@ -57,7 +57,7 @@ impl Tcp {
             conn.time_handshake(now, record, seg);
         }
         conn.establish(now);
-        let seg = conn.take_handshake_report(seg);
+        let seg = conn.ecn().take_handshake_report(seg);
         let step = conn.on_segment(now, &seg);
         if conn.is_over() {
             self.settle(now, slot);

@@ -1,13 +1,14 @@
 //! The ACK field (RFC 9293 §3.10.7.4, fifth): what it acknowledges, the window it offers, the round-trip time it measures.
 
 use ring::stream::Status;
-use wire::tcp::TcpFlags;
+use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
 use crate::drops::Drop;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::ecn::EcnActions;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{Acked, Before};
 use crate::tcp::segment::Segment;
@@ -40,7 +41,10 @@ impl Conn<'_> {
     fn process_progress(&mut self, now: Instant, seg: &Segment<'_>) {
         let rate = self.begin_rate_sample();
         let report = self.loss().begin_ack(now, seg);
-        self.process_ecn(now, seg, report.news);
+        let actions = self.ecn().on_ack(seg, report.news);
+        if actions.contains(EcnActions::REDUCE) {
+            self.obey_marks(now);
+        }
         let actions = self.loss().review(now, seg, report.news);
         self.carry_out(actions);
         let advances = seg.ack > self.hot.snd_una;
@@ -60,6 +64,46 @@ impl Conn<'_> {
         let actions = self.loss().finish_ack(now, &report, advances, probe);
         self.carry_out(actions);
         self.finish_rate_sample(now, rate);
+    }
+
+    /// The receiver's half of ECN: an acceptable segment says whether it met congestion.
+    pub fn receive_marks(&mut self, now: Instant, seg: &Segment<'_>) {
+        let is_wanted = self.cold.loss.congestion.wants_ecn();
+        if self.cold.ecn.ends_run(seg, is_wanted) {
+            self.acknowledge_run(now);
+        }
+        let actions = self.ecn().receive(seg);
+        if actions.contains(EcnActions::ACK) {
+            self.mark_ack();
+        }
+    }
+
+    /// Acknowledges what came before the segment that is being processed, if that is still to be
+    /// acknowledged and no ACK is withheld.
+    #[cold]
+    fn acknowledge_run(&mut self, now: Instant) {
+        if self.hot.last_ack_sent != self.hot.rcv_nxt && !self.has_withheld_ack() {
+            let plan = self.plan_ack();
+            let mut header = TcpHeader::default();
+            self.fill_header(now, &plan, &mut header);
+            self.sh.send_bare(self.key, &header);
+            self.hot.last_ack_sent = self.hot.rcv_nxt;
+        }
+    }
+
+    /// The ACK reports congestion that the sender has to react to. A window of one segment cannot
+    /// shrink: the rate does. The next segment waits for as long as the retransmission timer would,
+    /// twice as long each time in a row.
+    /// RFC 3168 §6.1.2-4; RFC 9438 §4.6-5.
+    #[cold]
+    fn obey_marks(&mut self, now: Instant) {
+        let flight = self.hot.flight();
+        let is_least = self.loss().congestion().on_marks(flight);
+        self.ecn().on_obeyed();
+        if is_least {
+            let holds = self.cold.ecn.next_hold();
+            self.loss().congestion().hold_back(now, holds);
+        }
     }
 
     /// An ACK is about to be processed. `None`: the algorithm has no use for rates.

@@ -21,7 +21,7 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::autotune::SendLimit;
 use crate::tcp::clock::near;
-use crate::tcp::ecn::{Answer, EcnState, Feedback};
+use crate::tcp::ecn::{self, EcnState};
 use crate::tcp::flags::Flags;
 use crate::tcp::isn::Start;
 use crate::tcp::loss;
@@ -53,9 +53,7 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Facts: u8 {
         const READ_SHUT = 1 << 0;
-        const ECN_CAPABLE = 1 << 1;
-        const ECN_SEEN = 1 << 2;
-        const PROBE_FAILED = 1 << 3;
+        const PROBE_FAILED = 1 << 1;
     }
 }
 
@@ -100,8 +98,7 @@ pub(crate) struct Asleep {
     peer_mss: u16,
     local_mss: u16,
     facts: Facts,
-    asks: Feedback,
-    answer: Answer,
+    ecn: ecn::Compact,
     send_limit: SendLimit,
     /// As in [`Name`].
     pub via: u8,
@@ -197,8 +194,7 @@ impl Asleep {
             peer_mss: cold.peer_mss,
             local_mss: cold.local_mss,
             facts: Facts::of(cold),
-            asks: cold.ecn.asks,
-            answer: cold.ecn.answer,
+            ecn: cold.ecn.packed(),
             send_limit: cold.autotune.packed_limit(),
             via,
         }
@@ -282,22 +278,13 @@ impl Asleep {
             read_shut: has(Facts::READ_SHUT),
             irs: hot.rcv_nxt - 1 - statistics.bytes_received as u32,
             search: self.finding.search(now, una, failed),
-            ecn: self.ecn(),
+            ecn: EcnState::unpacked(self.ecn),
             autotune,
             statistics: *statistics,
             peer_mss: self.peer_mss,
             local_mss: self.local_mss,
             ..fresh
         }
-    }
-
-    fn ecn(&self) -> EcnState {
-        let mut ecn = EcnState::default();
-        ecn.asks = self.asks;
-        ecn.answer = self.answer;
-        ecn.capable = self.facts.contains(Facts::ECN_CAPABLE);
-        ecn.seen = self.facts.contains(Facts::ECN_SEEN);
-        ecn
     }
 }
 
@@ -318,8 +305,6 @@ impl Facts {
     fn of(cold: &Cold) -> Self {
         let mut facts = Self::empty();
         facts.set(Self::READ_SHUT, cold.read_shut);
-        facts.set(Self::ECN_CAPABLE, cold.ecn.capable);
-        facts.set(Self::ECN_SEEN, cold.ecn.seen);
         facts.set(Self::PROBE_FAILED, cold.search.has_failed());
         facts
     }

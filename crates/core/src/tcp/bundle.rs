@@ -66,7 +66,7 @@ impl Conn<'_> {
             limit - limit % cut
         };
         // CWR is the first segment's alone (RFC 3168 §6.1.2), and one of the bits of a counter (RFC 9768 §3.2.2): no link is trusted with it.
-        if len <= cut || self.ecn_flags(&plan).contains(TcpFlags::CWR) {
+        if len <= cut || self.ecn_bits(&plan).contains(TcpFlags::CWR) {
             return plan;
         }
         Plan {

@@ -15,7 +15,8 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::ConnId;
 use crate::info::State;
 use crate::tcp::blocks::Blocks;
-use crate::tcp::flags::{Bits, Flags, LossFlags, PathFlags};
+use crate::tcp::ecn::{EcnPart, EcnView};
+use crate::tcp::flags::{Bits, EcnFlags, Flags, LossFlags, PathFlags};
 use crate::tcp::loss::{Loss, LossActions, LossView};
 use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::{Output, Queues};
@@ -326,7 +327,7 @@ impl Conn<'_> {
     #[inline(never)]
     fn carry_out_rest(&mut self, actions: LossActions) {
         if actions.contains(LossActions::REDUCED) {
-            self.note_reduction();
+            self.ecn().on_reduced();
         }
         if actions.contains(LossActions::RELEASE) {
             self.wake_at(self.cold.loss.pacing.release_at());
@@ -358,6 +359,32 @@ impl Conn<'_> {
                 peer_mss: cold.peer_mss,
                 retries: hot.retries,
             },
+        }
+    }
+
+    /// The ECN part, for one step.
+    #[inline(always)]
+    pub fn ecn(&mut self) -> EcnPart<'_> {
+        let (hot, cold, sh) = (&mut *self.hot, &mut *self.cold, &mut *self.sh);
+        EcnPart {
+            state: &mut cold.ecn,
+            predicted: &mut hot.predicted,
+            counters: &mut sh.counters,
+            flags: EcnFlags::of(hot.flags),
+            snd_una: hot.snd_una,
+            snd_nxt: hot.snd_nxt,
+            mss: hot.loss.mss,
+            is_wanted: cold.loss.congestion.wants_ecn(),
+        }
+    }
+
+    /// The ECN part, to be read.
+    #[inline(always)]
+    pub fn ecn_view(&self) -> EcnView<'_> {
+        EcnView {
+            state: &self.cold.ecn,
+            is_asking: self.hot.state == State::SynSent,
+            is_wanted: self.cold.loss.congestion.wants_ecn(),
         }
     }
 

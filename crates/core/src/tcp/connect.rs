@@ -24,7 +24,7 @@ impl Conn<'_> {
         }
         self.take_syn(now, seg);
         if seg.has(TcpFlags::ACK) {
-            self.agree_on_ecn(seg);
+            self.ecn().agree(seg);
             self.complete_active_open(now, seg);
             self.process_data(now, seg)?;
             self.process_fin(seg)

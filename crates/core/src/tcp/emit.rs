@@ -127,12 +127,23 @@ impl Conn<'_> {
         if has_ack {
             header.ack = self.hot.rcv_nxt;
         }
-        header.flags = plan.flags | self.ecn_flags(plan);
+        header.flags = plan.flags | self.ecn_bits(plan);
         header.window = window;
         if is_syn {
             self.add_syn_options(now, has_ack, &mut header.options);
         } else {
             self.add_options(now, &mut header.options);
+        }
+    }
+
+    /// The ECN bits of a planned segment.
+    #[inline(always)]
+    pub fn ecn_bits(&self, plan: &Plan) -> TcpFlags {
+        let ecn = self.ecn_view();
+        if plan.kind == Kind::Syn {
+            ecn.syn_flags()
+        } else {
+            ecn.flags(|| plan.outgoing(self.hot.snd_nxt))
         }
     }
 
@@ -180,6 +191,6 @@ impl Conn<'_> {
             options.sack = self.sack_blocks();
             options.sack.truncate(self.max_sack_blocks());
         }
-        options.ecn_bytes = self.cold.ecn.counts.option();
+        options.ecn_bytes = self.cold.ecn.option();
     }
 }

@@ -188,6 +188,16 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// The bits that the ECN part sees. It only reads them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct EcnFlags: u32 {
+        // What is known of the data in flight.
+        const RECOVERY = Flags::RECOVERY.bits();
+        const LOSS = Flags::LOSS.bits();
+    }
+}
+
 /// Ties the bits of parts to the word.
 macro_rules! masks {
     ($($part:ident),*) => {$(
@@ -208,4 +218,4 @@ macro_rules! masks {
     )*};
 }
 
-masks!(LossFlags, PathFlags);
+masks!(LossFlags, PathFlags, EcnFlags);

@@ -5,7 +5,6 @@
 //! `connect`, `close` and `time_wait` are the life of a connection; `timers` what happens when nothing happens.
 
 mod accept;
-mod accurate_ecn;
 mod ack;
 mod asleep;
 mod autotune;

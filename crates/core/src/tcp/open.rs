@@ -156,7 +156,7 @@ pub(crate) fn renew(
     cold.loss
         .congestion
         .begin(kind, opening.start.iss.0, models);
-    cold.ecn = EcnState::new(config, &cold.loss.congestion);
+    cold.ecn = EcnState::new(config, cold.loss.congestion.wants_ecn());
 }
 
 /// Both parts of a control block that no connection has.
@@ -196,7 +196,7 @@ pub(crate) fn cold_with(
         small_end: opening.start.iss,
         snd_up: opening.start.iss,
         is_urgent: false,
-        ecn: EcnState::new(config, &loss.congestion),
+        ecn: EcnState::new(config, loss.congestion.wants_ecn()),
         loss,
         una_since: now,
         blocked_since: now,

@@ -6,6 +6,7 @@ use wire::time::Instant;
 
 use crate::info::State;
 use crate::tcp::conn::Conn;
+use crate::tcp::ecn::Outgoing;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{FRTO_SEGMENTS, Frto};
 use crate::tcp::ranges::Range;
@@ -47,6 +48,16 @@ impl Plan {
         let syn = u32::from(self.flags.contains(TcpFlags::SYN));
         let fin = u32::from(self.flags.contains(TcpFlags::FIN));
         self.seq + self.len + syn + fin
+    }
+
+    /// What it is as far as ECN makes a difference, with SND.NXT at `nxt`.
+    #[inline(always)]
+    pub fn outgoing(&self, nxt: SeqNumber) -> Outgoing {
+        match self.kind {
+            Kind::Ack => Outgoing::PureAck,
+            Kind::New | Kind::TailProbe if self.len > 0 && self.seq == nxt => Outgoing::NewData,
+            _ => Outgoing::Other,
+        }
     }
 
     /// The sequence number of the first byte of payload.
@@ -129,7 +140,7 @@ impl Conn<'_> {
     #[inline]
     pub fn segment_room(&self) -> u32 {
         let mss = u32::from(self.hot.loss.mss);
-        if self.has(Flags::HOLES | Flags::DUPLICATE) || self.cold.ecn.counts.option().is_some() {
+        if self.has(Flags::HOLES | Flags::DUPLICATE) || self.cold.ecn.option().is_some() {
             self.room_beside_options(mss)
         } else {
             mss

@@ -342,7 +342,9 @@ impl Conn<'_> {
             path: &self.cold.path,
             mac,
             dst: self.key.remote().ip(),
-            ecn: self.codepoint(&plan),
+            ecn: self
+                .ecn_view()
+                .codepoint(|| plan.outgoing(self.hot.snd_nxt)),
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         };
         let shared = &mut *self.sh;
@@ -438,7 +440,9 @@ impl Conn<'_> {
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
         }
-        self.on_ecn_sent(plan);
+        let sent = plan.outgoing(self.hot.snd_nxt);
+        let has_ack = plan.flags.contains(TcpFlags::ACK);
+        self.cold.ecn.on_sent(sent, has_ack);
         self.loss().on_sent(plan.len);
         match plan.kind {
             Kind::Ack => self.sh.counters.acks_out += 1,
@@ -462,7 +466,7 @@ impl Conn<'_> {
             self.hot.quick_acks = self.hot.quick_acks.saturating_sub(1);
         }
         self.hot.last_ack_sent = self.hot.rcv_nxt;
-        self.cold.ecn.counts.on_sent();
+        self.cold.ecn.on_ack_sent();
         self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
         if self.hot.dup_acks_due == 0 {
             self.unmark_ack();

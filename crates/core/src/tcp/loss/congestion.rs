@@ -90,6 +90,14 @@ impl Congestion<'_> {
         self.pace();
     }
 
+    /// A window of one segment cannot shrink: the next segment waits for an RTO that is doubled
+    /// `times` times.
+    pub fn hold_back(self, now: Instant, times: u8) {
+        let max = self.pools.rto_bounds.max;
+        let wait = self.hot.rtt.backed_off_micros(times, max);
+        self.cold.pacing.hold_until(now.after_micros(wait));
+    }
+
     /// New data is about to be sent after a silence of an RTO: the ACK clock has stopped (RFC 5681
     /// §4.1).
     /// RFC 5681 §4.1-1.

@@ -110,12 +110,7 @@ impl Rtt {
         self.rto / 1_000
     }
 
-    /// RTO after `backoff` time-outs in a row (RFC 6298 §5.5), at most `max`.
-    pub fn backed_off(&self, backoff: u8, max: Duration) -> Duration {
-        Duration::from_micros(self.backed_off_micros(backoff, micros(max)))
-    }
-
-    /// The same, in µs.
+    /// RTO after `backoff` time-outs in a row (RFC 6298 §5.5), at most `max`: all in µs.
     pub fn backed_off_micros(&self, backoff: u8, max: u32) -> u64 {
         let micros = u64::from(self.rto) << backoff.min(31);
         micros.min(u64::from(max.max(self.rto)))
@@ -335,9 +330,9 @@ mod tests {
     fn backoff_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(BOUNDS);
         rtt.sample(micros(ms(100)), BOUNDS);
-        assert_eq!(rtt.backed_off(0, ms(60_000)), ms(300));
-        assert_eq!(rtt.backed_off(1, ms(60_000)), ms(600));
-        assert_eq!(rtt.backed_off(3, ms(60_000)), ms(2400));
-        assert_eq!(rtt.backed_off(200, ms(60_000)), ms(60_000));
+        assert_eq!(rtt.backed_off_micros(0, 60_000_000), 300_000);
+        assert_eq!(rtt.backed_off_micros(1, 60_000_000), 600_000);
+        assert_eq!(rtt.backed_off_micros(3, 60_000_000), 2_400_000);
+        assert_eq!(rtt.backed_off_micros(200, 60_000_000), 60_000_000);
     }
 }
