@@ -15,7 +15,7 @@ const MOST_FILES: usize = 6;
 const KNOWN: &[(&str, usize, usize)] = &[
     ("mtcp-core::ip::Net", 80, 10),
     ("mtcp-core::tcp::Tcp", 129, 21),
-    ("mtcp-core::tcp::conn::Conn", 271, 34),
+    ("mtcp-core::tcp::conn::Conn", 248, 31),
     ("mtcp-core::testing::harness::Harness", 66, 3),
     ("mtcp::context::Context", 150, 14),
     ("preload::engine::Engine", 103, 18),

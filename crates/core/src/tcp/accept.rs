@@ -9,11 +9,12 @@ use crate::id::Token;
 use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
+use crate::tcp::buffers::limits;
 use crate::tcp::conn::Step;
 use crate::tcp::flags::Flags;
 use crate::tcp::half_open::{self, HalfOpen};
 use crate::tcp::isn::{self, Start};
-use crate::tcp::open::{self, Opening, limits, synchronize};
+use crate::tcp::open::{self, Opening, synchronize};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
 
@@ -130,7 +131,7 @@ impl Tcp {
         hot.snd_wl2 = hot.snd_una;
         hot.ts_recent = record.ts_recent;
         // The SYN-ACK acknowledged the SYN.
-        hot.last_ack_sent = hot.rcv_nxt;
+        hot.rcv.last_ack_sent = hot.rcv.nxt;
         hot.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
         let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
         hot.set(Flags::SYN_RETRANSMITTED, timed_out);

@@ -82,12 +82,12 @@ impl Conn<'_> {
     /// acknowledged and no ACK is withheld.
     #[cold]
     fn acknowledge_run(&mut self, now: Instant) {
-        if self.hot.last_ack_sent != self.hot.rcv_nxt && !self.has_withheld_ack() {
+        if self.hot.rcv.has_unacknowledged() && !self.receive_view().has_withheld_ack() {
             let plan = self.plan_ack();
             let mut header = TcpHeader::default();
             self.fill_header(now, &plan, &mut header);
             self.sh.send_bare(self.key, &header);
-            self.hot.last_ack_sent = self.hot.rcv_nxt;
+            self.hot.rcv.last_ack_sent = self.hot.rcv.nxt;
         }
     }
 

@@ -28,7 +28,7 @@ use crate::tcp::loss;
 use crate::tcp::open::{Opening, cold_with};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::Finding;
-use crate::tcp::ranges::Range;
+use crate::tcp::receive;
 use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
 
@@ -127,9 +127,9 @@ impl Hot {
         // The wheel knows.
         self.wheel_at = Instant::FAR;
         // Whatever comes next is newer.
-        self.snd_wl1 = self.rcv_nxt;
+        self.snd_wl1 = self.rcv.nxt;
         self.snd_wl2 = self.snd_una;
-        self.ack_at = 0;
+        self.rcv.ack_at = 0;
         self.fin_seq = self.snd_una;
         self.loss.forget_flight(self.snd_una);
     }
@@ -144,9 +144,6 @@ impl Cold {
         self.una_since = self.last_sent;
         self.blocked_since = self.last_sent;
         self.probed_since = 0;
-        self.peer_fin = SeqNumber(0);
-        self.held = 0;
-        self.duplicate = Range::default();
         self.small_end = self.iss;
         self.is_urgent &= self.snd_up > una;
         self.snd_up = self.iss;
@@ -155,8 +152,8 @@ impl Cold {
             self.keepalive_at = Instant::FAR;
         }
         self.search.forget_probe(now, una);
-        self.autotune
-            .pause(self.last_sent, self.statistics.bytes_received);
+        self.rcv
+            .forget_idle(self.last_sent, self.statistics.bytes_received);
         self.challenges.forget(now);
         self.loss.forget_flight(self.iss, una);
     }
@@ -170,7 +167,7 @@ impl Asleep {
             key,
             hash,
             snd_una: hot.snd_una,
-            rcv_nxt: hot.rcv_nxt,
+            rcv_nxt: hot.rcv.nxt,
             snd_wnd: hot.snd_wnd,
             max_snd_wnd: hot.max_snd_wnd,
             rcv_wnd: hot.rcv_wnd(),
@@ -178,11 +175,11 @@ impl Asleep {
             ts_offset: hot.ts_offset,
             last_received: hot.last_received,
             flags: hot.flags,
-            rcv_mss: hot.rcv_mss,
+            rcv_mss: hot.rcv.mss,
             snd_wscale: hot.snd_wscale,
             rcv_wscale: hot.rcv_wscale,
             port: hot.port,
-            quick_acks: hot.quick_acks,
+            quick_acks: hot.rcv.quick_acks,
             predicted: hot.predicted,
             counted,
             last_sent: cold.last_sent.as_millis() as u32,
@@ -212,22 +209,16 @@ impl Asleep {
             snd_wl2: una,
             snd_wnd: self.snd_wnd,
             max_snd_wnd: self.max_snd_wnd,
-            rcv_nxt: nxt,
-            rcv_adv: nxt + self.rcv_wnd,
-            last_ack_sent: nxt,
+            rcv: receive::Hot::resting(nxt, self.rcv_wnd, self.rcv_mss, self.quick_acks),
             ts_recent: self.ts_recent,
             ts_offset: self.ts_offset,
-            ack_at: 0,
             fin_seq: una,
             last_received: self.last_received,
             flags: self.flags,
-            rcv_mss: self.rcv_mss,
             state: State::Established,
             snd_wscale: self.snd_wscale,
             rcv_wscale: self.rcv_wscale,
             port: self.port,
-            dup_acks_due: 0,
-            quick_acks: self.quick_acks,
             retries: 0,
             ready: Ready::empty(),
             predicted: self.predicted,
@@ -271,12 +262,14 @@ impl Asleep {
         let fresh = cold_with(config, &opening, options, last_sent, loss);
         let has = |fact| self.facts.contains(fact);
         let mut autotune = fresh.autotune;
-        autotune.pause(last_sent, statistics.bytes_received);
         autotune.unpack_limit(self.send_limit);
         let failed = has(Facts::PROBE_FAILED);
+        let mut rcv = fresh.rcv;
+        rcv.tuning.pause(last_sent, statistics.bytes_received);
         Cold {
+            rcv,
             read_shut: has(Facts::READ_SHUT),
-            irs: hot.rcv_nxt - 1 - statistics.bytes_received as u32,
+            irs: hot.rcv.nxt - 1 - statistics.bytes_received as u32,
             search: self.finding.search(now, una, failed),
             ecn: EcnState::unpacked(self.ecn),
             autotune,

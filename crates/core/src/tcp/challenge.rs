@@ -49,7 +49,7 @@ impl Conn<'_> {
     /// A challenge ACK, unless there were too many, or none may be sent.
     /// RFC 5961 §7-1.
     pub fn challenge(&mut self, now: Instant) {
-        if self.has_withheld_ack() {
+        if self.receive_view().has_withheld_ack() {
             return;
         }
         if self.may_challenge(now) {
@@ -63,7 +63,7 @@ impl Conn<'_> {
     /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes always get one; anything else could be
     /// forged, or the peer answering our answer, and is limited.
     pub fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
-        let is_keepalive = seg.seq + 1 == self.hot.rcv_nxt && !seg.has(TcpFlags::SYN);
+        let is_keepalive = seg.seq + 1 == self.hot.rcv.nxt && !seg.has(TcpFlags::SYN);
         if !seg.payload.is_empty() || is_keepalive || self.may_challenge(now) {
             self.mark_ack();
         } else {

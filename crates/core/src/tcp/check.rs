@@ -44,8 +44,9 @@ impl Conn<'_> {
         if self.is_acceptable(seg) {
             return Ok(());
         }
-        if !seg.payload.is_empty() && seg.data_seq() + seg.payload_len() <= self.hot.rcv_nxt {
-            self.note_duplicate(seg.data_seq(), seg.data_seq() + seg.payload_len());
+        if !seg.payload.is_empty() && seg.data_seq() + seg.payload_len() <= self.hot.rcv.nxt {
+            let end = seg.data_seq() + seg.payload_len();
+            self.receive().note_duplicate(seg.data_seq(), end);
         }
         // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
         if !seg.has(TcpFlags::RST) {
@@ -58,12 +59,12 @@ impl Conn<'_> {
     /// RFC 9293 §3.10.7.4, the table of four cases.
     fn is_acceptable(&self, seg: &Segment<'_>) -> bool {
         let hot = &*self.hot;
-        let in_window = |seq| seq >= hot.rcv_nxt && seq < hot.rcv_adv;
+        let in_window = |seq| seq >= hot.rcv.nxt && seq < hot.rcv.adv;
         match (seg.len(), hot.rcv_wnd()) {
-            (0, 0) => seg.seq == hot.rcv_nxt,
+            (0, 0) => seg.seq == hot.rcv.nxt,
             (0, _) => in_window(seg.seq),
             // "Special allowance should be made to accept valid ACKs, URGs, and RSTs": the text is cut off later.
-            (_, 0) => seg.seq == hot.rcv_nxt,
+            (_, 0) => seg.seq == hot.rcv.nxt,
             (len, _) => in_window(seg.seq) || in_window(seg.seq + (len - 1)),
         }
     }
@@ -74,7 +75,7 @@ impl Conn<'_> {
         if !seg.has(TcpFlags::RST) {
             return Ok(());
         }
-        if seg.seq != self.hot.rcv_nxt {
+        if seg.seq != self.hot.rcv.nxt {
             self.challenge(now);
             return Err(Drop::TcpReset.into());
         }
@@ -107,7 +108,7 @@ impl Conn<'_> {
     fn report_repeated_syn_ack(&mut self, seg: &Segment<'_>) {
         let is_syn_ack = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK);
         let repeats = is_syn_ack && seg.seq == self.cold.irs;
-        let is_new = self.hot.snd_nxt == self.cold.iss + 1 && self.hot.rcv_nxt == seg.seq + 1;
+        let is_new = self.hot.snd_nxt == self.cold.iss + 1 && self.hot.rcv.nxt == seg.seq + 1;
         if repeats && is_new && self.has(Flags::ACK_NOW) {
             self.cold.ecn.answer_again(seg.ecn);
         }
@@ -118,7 +119,7 @@ impl Conn<'_> {
     pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
         if let Some(stamps) = seg.options.timestamps
             && self.has(Flags::TIMESTAMPS)
-            && seg.seq <= self.hot.last_ack_sent
+            && seg.seq <= self.hot.rcv.last_ack_sent
         {
             self.hot.ts_recent = stamps.tsval;
         }

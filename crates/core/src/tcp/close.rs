@@ -119,7 +119,7 @@ impl Conn<'_> {
     /// Gives back what only a connection has that goes on.
     fn detach(&mut self) {
         self.unqueue();
-        self.forget_held();
+        self.receive().forget_held();
         self.loss().forget();
         let id = self.timer_id();
         self.sh.wheel.cancel(id);

@@ -13,6 +13,7 @@ use crate::flow::{self, Digest, FlowHash, FlowKey};
 use crate::id::{ConnId, ListenerId, OptionsId, Token};
 use crate::info::State;
 use crate::tcp::Tcp;
+use crate::tcp::buffers::limits;
 use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::FastOpen;
 
@@ -20,7 +21,7 @@ use crate::tcp::flags::Flags;
 use crate::tcp::half_open::beyond;
 use crate::tcp::isn;
 use crate::tcp::listen::Listener;
-use crate::tcp::open::{self, Opening, limits, marked};
+use crate::tcp::open::{self, Opening, marked};
 
 /// Free ports looked at for one whose answers come to this stack: the hash of ports that follow each other goes through few values.
 const TRIES: u32 = 256;
@@ -74,7 +75,7 @@ impl Tcp {
             Command::SendUrgent(id, end) => self.done(now, id, |conn| conn.send_urgent(end)),
             Command::QuickAck(id) => self.tell(now, id, |conn| conn.acknowledge_quickly()),
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),
-            Command::Received(id) => self.tell(now, id, |conn| conn.on_received(now)),
+            Command::Received(id) => self.tell(now, id, |conn| conn.on_read(now)),
             Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
             Command::ShutdownRead(id) => self.done(now, id, |conn| conn.shutdown_read()),
             Command::Close(id) => self.close(now, id),
@@ -405,7 +406,7 @@ impl Conn<'_> {
     }
 
     fn acknowledge_quickly(&mut self) {
-        self.hot.quick_acks = self.sh.config.quick_acks;
+        self.hot.rcv.quick_acks = self.sh.config.quick_acks;
         if self.has(Flags::ACK_DELAYED) {
             self.mark_ack();
         }

@@ -7,6 +7,7 @@ use ring::stream::Status;
 use wire::time::Instant;
 
 use crate::arena::Slots;
+use crate::command::Options;
 use crate::config::Config;
 use crate::drops::Drop;
 use crate::error::Error;
@@ -15,11 +16,13 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::ConnId;
 use crate::info::State;
 use crate::tcp::blocks::Blocks;
+use crate::tcp::clock::near;
 use crate::tcp::ecn::{EcnPart, EcnView};
-use crate::tcp::flags::{Bits, EcnFlags, Flags, LossFlags, PathFlags};
+use crate::tcp::flags::{Bits, EcnFlags, Flags, LossFlags, PathFlags, ReceiveFlags};
 use crate::tcp::loss::{Loss, LossActions, LossView};
 use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::{Output, Queues};
+use crate::tcp::receive::{Receive, ReceiveActions, ReceiveView};
 use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Hot};
 
@@ -189,6 +192,11 @@ impl Conn<'_> {
         self.hot.remove(flags);
     }
 
+    /// The options that the application chose.
+    pub fn options(&self) -> &Options {
+        self.sh.options.at(self.cold.options)
+    }
+
     /// Something may want to be sent: have `transmit` look.
     pub fn mark_output(&mut self) {
         if self.has(Flags::ON_CONTROL | Flags::ON_DATA | Flags::PARKED | Flags::DETACHED) {
@@ -211,7 +219,7 @@ impl Conn<'_> {
 
     /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is withheld: it would tell what that is not to.
     pub fn mark_ack(&mut self) {
-        if self.has_withheld_ack() {
+        if self.receive_view().has_withheld_ack() {
             return;
         }
         self.set(Flags::ACK_NOW);
@@ -385,6 +393,59 @@ impl Conn<'_> {
             state: &self.cold.ecn,
             is_asking: self.hot.state == State::SynSent,
             is_wanted: self.cold.loss.congestion.wants_ecn(),
+        }
+    }
+
+    /// The receive part, for one step.
+    #[inline(always)]
+    pub fn receive(&mut self) -> Receive<'_> {
+        let (hot, cold, sh) = (&mut *self.hot, &mut *self.cold, &mut *self.sh);
+        Receive {
+            hot: &mut hot.rcv,
+            cold: &mut cold.rcv,
+            bits: Bits::new(&mut hot.flags),
+            streams: &mut sh.streams,
+            slot: self.slot,
+            held: &mut sh.held,
+            ranges: &mut sh.ranges,
+            counters: &mut sh.counters,
+            statistics: &mut cold.statistics,
+            config: &sh.config,
+            options: &sh.options,
+            set: cold.options,
+            scale: hot.rcv_wscale,
+            mss: cold.local_mss,
+            actions: ReceiveActions::empty(),
+        }
+    }
+
+    /// The receive part, to be read.
+    #[inline(always)]
+    pub fn receive_view(&self) -> ReceiveView<'_> {
+        ReceiveView {
+            hot: &self.hot.rcv,
+            cold: &self.cold.rcv,
+            flags: ReceiveFlags::of(self.hot.flags),
+            held: &self.sh.held,
+            ranges: &self.sh.ranges,
+            config: &self.sh.config,
+        }
+    }
+
+    /// Does what a step of the receive part asks for.
+    #[inline(always)]
+    pub fn carry_out_received(&mut self, now: Instant, actions: ReceiveActions) {
+        if actions.contains(ReceiveActions::READABLE) {
+            self.notify(Ready::READABLE);
+        }
+        if actions.contains(ReceiveActions::UNMARK) {
+            self.unmark_ack();
+        }
+        if actions.contains(ReceiveActions::ACK) {
+            self.mark_ack();
+        }
+        if actions.contains(ReceiveActions::TIMER) {
+            self.wake_at(near(now, self.hot.rcv.ack_at));
         }
     }
 

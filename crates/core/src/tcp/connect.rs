@@ -27,7 +27,7 @@ impl Conn<'_> {
             self.ecn().agree(seg);
             self.complete_active_open(now, seg);
             self.process_data(now, seg)?;
-            self.process_fin(seg)
+            self.process_fin(now, seg)
         } else {
             self.become_simultaneous();
             Ok(())

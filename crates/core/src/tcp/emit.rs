@@ -118,14 +118,14 @@ impl Conn<'_> {
         let window = if is_syn {
             self.syn_window()
         } else {
-            self.take_window()
+            self.receive().take_window()
         };
         let has_ack = plan.flags.contains(TcpFlags::ACK);
         header.src_port = self.key.local().port();
         header.dst_port = self.key.remote().port();
         header.seq = plan.seq;
         if has_ack {
-            header.ack = self.hot.rcv_nxt;
+            header.ack = self.hot.rcv.nxt;
         }
         header.flags = plan.flags | self.ecn_bits(plan);
         header.window = window;
@@ -188,7 +188,7 @@ impl Conn<'_> {
             });
         }
         if self.has(Flags::HOLES | Flags::DUPLICATE) {
-            options.sack = self.sack_blocks();
+            options.sack = self.receive_view().sack_blocks();
             options.sack.truncate(self.max_sack_blocks());
         }
         options.ecn_bytes = self.cold.ecn.option();

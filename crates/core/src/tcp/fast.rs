@@ -28,7 +28,7 @@ impl Conn<'_> {
             && !hot.has(UNUSUAL)
             && seg.flags.difference(TcpFlags::PSH) == hot.predicted
             && seg.ecn != Ecn::Ce
-            && seg.seq == hot.rcv_nxt
+            && seg.seq == hot.rcv.nxt
             && seg.payload_len() <= hot.rcv_wnd()
             && self.predicts_ack(seg)
             && self.predicts_timestamp(seg)

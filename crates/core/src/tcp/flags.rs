@@ -198,6 +198,25 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// The bits that the receive part sees.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct ReceiveFlags: u32 {
+        // What the handshake has agreed on. The receive part only reads it.
+        const SACK = Flags::SACK.bits();
+
+        // What has arrived, and what is to be said of it.
+        const HOLES = Flags::HOLES.bits();
+        const DUPLICATE = Flags::DUPLICATE.bits();
+        const PEER_FIN = Flags::PEER_FIN.bits();
+
+        // When an ACK is due, and whether it is withheld until the connection is accepted.
+        const ACK_NOW = Flags::ACK_NOW.bits();
+        const ACK_DELAYED = Flags::ACK_DELAYED.bits();
+        const BACKLOG = Flags::BACKLOG.bits();
+    }
+}
+
 /// Ties the bits of parts to the word.
 macro_rules! masks {
     ($($part:ident),*) => {$(
@@ -218,4 +237,4 @@ macro_rules! masks {
     )*};
 }
 
-masks!(LossFlags, PathFlags, EcnFlags);
+masks!(LossFlags, PathFlags, EcnFlags, ReceiveFlags);

@@ -14,11 +14,11 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::PortId;
 use crate::ip::Path;
 use crate::tcp::Tcp;
+use crate::tcp::buffers::initial_receive_window;
 use crate::tcp::conn::{Step, Stop};
 use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::isn;
 use crate::tcp::loss::Rtt;
-use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::segment::Segment;
 

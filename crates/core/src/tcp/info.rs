@@ -29,7 +29,7 @@ impl Conn<'_> {
             rttvar: hot.loss.rtt.rttvar(),
             min_rtt: Duration::from_micros(u64::from(cold.loss.min_rtt.micros())),
             snd_mss: hot.loss.mss,
-            rcv_mss: hot.rcv_mss,
+            rcv_mss: hot.rcv.mss,
             advertised_mss: cold.local_mss - self.fixed_options(),
             pmtu: cold.path.mtu,
             cwnd: hot.loss.window.cwnd,

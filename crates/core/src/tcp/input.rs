@@ -389,6 +389,6 @@ impl Conn<'_> {
         self.process_ack(now, seg)?;
         self.process_urgent(seg);
         self.process_data(now, seg)?;
-        self.process_fin(seg)
+        self.process_fin(now, seg)
     }
 }

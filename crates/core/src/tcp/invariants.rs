@@ -8,6 +8,7 @@ impl Conn<'_> {
             self.check_source();
             self.check_sequence_space();
             self.loss_view().check(self.hot.state.is_synchronized());
+            self.receive_view().check();
             self.check_timers();
         }
     }

@@ -1,7 +1,7 @@
 //! TCP: RFC 9293 and what belongs to it. The mechanism; the policy of congestion control is `cc`.
 //!
-//! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`, `ack` (with `sack`, `recovery`, `rtt`), `data`
-//! (with `reassembly`) → `queues`. What is due leaves by `transmit` → `output` (what goes next) → `emit`. `listen`, `half_open`, `accept`,
+//! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`, `ack` (with `loss` and `ecn`), `data`
+//! (with `receive`) → `queues`. What is due leaves by `transmit` → `output` (what goes next) → `emit`. `listen`, `half_open`, `accept`,
 //! `connect`, `close` and `time_wait` are the life of a connection; `timers` what happens when nothing happens.
 
 mod accept;
@@ -10,6 +10,7 @@ mod asleep;
 mod autotune;
 mod bare;
 mod blocks;
+mod buffers;
 mod bundle;
 mod challenge;
 mod check;
@@ -47,7 +48,7 @@ mod parting;
 mod path;
 mod queues;
 mod ranges;
-mod reassembly;
+mod receive;
 mod reset;
 mod segment;
 mod shared;
@@ -65,7 +66,6 @@ mod transmit;
 mod unsent;
 mod urgent;
 mod usual;
-mod window;
 
 use std::io;
 

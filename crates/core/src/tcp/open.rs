@@ -12,8 +12,8 @@ use crate::id::Token;
 use crate::info::State;
 use crate::ip::{HOP_LIMIT, Path};
 use crate::tcp::autotune::Autotune;
+use crate::tcp::buffers::initial_receive_window;
 use crate::tcp::challenge::Challenges;
-use crate::tcp::data::MIN_RCV_MSS;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::flags::Flags;
@@ -22,11 +22,10 @@ use crate::tcp::loss::{self, Bounds};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::path::PathSearch;
-use crate::tcp::ranges::Range;
+use crate::tcp::receive;
 use crate::tcp::statistics::Statistics;
 use crate::tcp::tcb::{Cold, Hot};
 use crate::tcp::timers::has_cold_timers;
-use ring::stream::Limits;
 use wire::tcp::{TcpFlags, TcpOptions};
 
 /// What a connection is made from.
@@ -37,25 +36,6 @@ pub(crate) struct Opening<'a> {
     pub options: SetId,
     pub start: Start,
     pub token: Token,
-}
-
-/// The buffer limits that `options` ask for, within what `config` allows.
-pub(crate) fn limits(config: &Config, options: &Options) -> Limits {
-    Limits {
-        recv: options
-            .recv_buffer
-            .unwrap_or(config.recv_buffer)
-            .min(config.max_buffer),
-        send: options
-            .send_buffer
-            .unwrap_or(config.send_buffer)
-            .min(config.max_buffer),
-    }
-}
-
-/// The largest window that may be offered, bytes.
-pub(crate) fn window_clamp(options: &Options) -> u32 {
-    options.window_clamp.unwrap_or(u32::MAX)
 }
 
 /// `path` with the header fields that `options` ask for.
@@ -72,12 +52,6 @@ pub(crate) fn marked(path: &Path, options: &Options) -> Path {
     path.class = marking.class;
     path.hop_limit = marking.hop_limit.unwrap_or(HOP_LIMIT);
     path
-}
-
-/// The window of a SYN, which is not scaled (RFC 7323 §2.2).
-pub(crate) fn initial_receive_window(config: &Config, options: &Options) -> u16 {
-    let limit = limits(config, options).recv.min(window_clamp(options));
-    u16::try_from(limit).unwrap_or(u16::MAX)
 }
 
 /// The part of a control block that is always needed, before any segment was sent or received.
@@ -102,22 +76,19 @@ pub(crate) fn hot(
         snd_wl2: SeqNumber(0),
         snd_wnd: 0,
         max_snd_wnd: 0,
-        rcv_nxt: SeqNumber(0),
-        rcv_adv: SeqNumber(0) + u32::from(initial_receive_window(config, options)),
-        last_ack_sent: SeqNumber(0),
+        rcv: receive::Hot::new(
+            initial_receive_window(config, options),
+            quick_acks(config, options),
+        ),
         ts_recent: 0,
         ts_offset,
-        ack_at: 0,
         fin_seq: iss,
         last_received: now.as_millis() as u32,
         flags,
-        rcv_mss: MIN_RCV_MSS,
         state: State::Closed,
         snd_wscale: 0,
         rcv_wscale: 0,
         port: opening.path.port,
-        dup_acks_due: 0,
-        quick_acks: quick_acks(config, options),
         retries: 0,
         ready: Ready::empty(),
         predicted: TcpFlags::ACK,
@@ -205,11 +176,9 @@ pub(crate) fn cold_with(
         fin_wait_2_at: Instant::FAR,
         iss: opening.start.iss,
         irs: SeqNumber(0),
-        peer_fin: SeqNumber(0),
-        held: 0,
-        duplicate: Range::default(),
+        rcv: receive::Cold::new(now),
         search: PathSearch::new(opening.path.mtu),
-        autotune: Autotune::new(config, options, now),
+        autotune: Autotune::new(config, options),
         options: opening.options,
         held_until: Instant::FAR,
         more_follows: false,
@@ -240,12 +209,8 @@ pub(crate) fn synchronize(
     agreed: &Agreed,
     is_ipv4: bool,
 ) {
-    let window = hot.rcv_wnd();
     cold.irs = irs;
-    hot.rcv_nxt = irs + 1;
-    hot.rcv_adv = hot.rcv_nxt + window;
-    // Nothing of the peer's sequence space is acknowledged yet.
-    hot.last_ack_sent = irs;
+    hot.rcv.synchronize(irs);
     hot.snd_wscale = agreed.snd_wscale;
     hot.rcv_wscale = agreed.rcv_wscale;
     hot.set(Flags::TIMESTAMPS, agreed.timestamps);

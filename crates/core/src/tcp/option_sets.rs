@@ -5,7 +5,6 @@ use std::io;
 use crate::command::Options;
 use crate::id::OptionsId;
 use crate::side_pool::SidePool;
-use crate::tcp::conn::Conn;
 
 /// Records that are looked through for the same.
 const RECENT: usize = 4;
@@ -129,13 +128,6 @@ impl OptionSets {
     #[cfg(test)]
     pub fn len(&self) -> u32 {
         self.sets.len()
-    }
-}
-
-impl Conn<'_> {
-    /// What the application chose.
-    pub fn options(&self) -> &Options {
-        self.sh.options.at(self.cold.options)
     }
 }
 

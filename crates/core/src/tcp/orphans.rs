@@ -10,10 +10,11 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::Token;
 use crate::info::State;
 use crate::tcp::Tcp;
+use crate::tcp::buffers::limits;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::isn::Start;
-use crate::tcp::open::{self, Opening, limits, synchronize};
+use crate::tcp::open::{self, Opening, synchronize};
 
 impl Tcp {
     /// Goes on with a connection. False: it cannot be done, and nothing is.
@@ -119,8 +120,8 @@ impl Conn<'_> {
         // Any segment that follows is newer.
         hot.snd_wl1 = orphan.rcv_nxt - 1;
         hot.snd_wl2 = orphan.snd_una;
-        hot.rcv_adv = orphan.rcv_adv;
-        hot.last_ack_sent = orphan.last_ack_sent;
+        hot.rcv.adv = orphan.rcv_adv;
+        hot.rcv.last_ack_sent = orphan.last_ack_sent;
         hot.ts_recent = orphan.ts_recent;
         let fin_acked = u32::from(orphan.state == State::FinWait2);
         hot.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;

@@ -68,7 +68,7 @@ impl Conn<'_> {
         }
         let header = TcpHeader {
             seq: self.hot.snd_nxt,
-            ack: self.hot.rcv_nxt,
+            ack: self.hot.rcv.nxt,
             flags: TcpFlags::RST | TcpFlags::ACK,
             options: TcpOptions {
                 timestamps: self.has(Flags::TIMESTAMPS).then(|| Timestamps {

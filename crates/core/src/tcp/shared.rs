@@ -21,7 +21,7 @@ use crate::tcp::loss;
 use crate::tcp::option_sets::OptionSets;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
-use crate::tcp::reassembly::Held;
+use crate::tcp::receive::Held;
 use crate::wheel::Wheel;
 
 /// See the module.

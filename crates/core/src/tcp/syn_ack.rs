@@ -10,11 +10,12 @@ use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::tcp::Tcp;
 use crate::tcp::bare::Outcome;
+use crate::tcp::buffers::initial_receive_window;
 use crate::tcp::cookie::remind;
 use crate::tcp::ecn::{Answer, Counts, Feedback};
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::isn;
-use crate::tcp::open::{initial_receive_window, marked};
+use crate::tcp::open::marked;
 use crate::tcp::options::{add_syn_options, advertised_mss};
 
 impl Tcp {

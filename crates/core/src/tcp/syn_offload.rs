@@ -13,10 +13,10 @@ use crate::flow::{Digest, Sip13};
 use crate::ip::{HOP_LIMIT, Path};
 use crate::secret;
 use crate::tcp::Tcp;
+use crate::tcp::buffers::initial_receive_window;
 use crate::tcp::half_open::HalfOpen;
 use crate::tcp::isn;
 use crate::tcp::listen::Listener;
-use crate::tcp::open::initial_receive_window;
 use crate::tcp::options::{advertised_mss, window_scale_for};
 use crate::tcp::segment::Segment;
 

@@ -17,7 +17,7 @@ use crate::tcp::flags::Flags;
 use crate::tcp::loss;
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::PathSearch;
-use crate::tcp::ranges::Range;
+use crate::tcp::receive;
 use crate::tcp::statistics::Statistics;
 
 /// What a data segment or an ACK needs.
@@ -37,30 +37,19 @@ pub(crate) struct Hot {
     /// Largest window the peer ever offered, bytes.
     /// RFC 5961 §5.2-2.
     pub max_snd_wnd: u32,
-    pub rcv_nxt: SeqNumber,
-    /// Right edge of the window that we offered: `rcv_nxt + rcv_wnd`. Never moves left.
-    pub rcv_adv: SeqNumber,
-    pub last_ack_sent: SeqNumber,
+    pub rcv: receive::Hot,
     pub ts_recent: u32,
     /// Our timestamps are the millisecond clock plus this.
     pub ts_offset: u32,
-    /// Delayed ACK timer: low 32 bits of a millisecond count; counts with `ACK_DELAYED`.
-    pub ack_at: u32,
     /// Sequence number of our FIN; counts with `FIN_QUEUED`.
     pub fin_seq: SeqNumber,
     /// When a segment was last received: low 32 bits of a millisecond count.
     pub last_received: u32,
     pub flags: Flags,
-    /// Largest payload received so far: what a full-sized segment of the peer is.
-    pub rcv_mss: u16,
     pub state: State,
     pub snd_wscale: u8,
     pub rcv_wscale: u8,
     pub port: PortId,
-    /// Pure ACKs that want to be sent besides the one that acknowledges something: one per out-of-order segment.
-    pub dup_acks_due: u8,
-    /// ACKs left to send without delay.
-    pub quick_acks: u8,
     /// Time-outs (or unanswered probes) in a row.
     pub retries: u8,
     /// News that the application has not polled.
@@ -96,12 +85,7 @@ pub(crate) struct Cold {
     pub fin_wait_2_at: Instant,
     pub iss: SeqNumber,
     pub irs: SeqNumber,
-    /// Sequence number of the peer's FIN; counts with `PEER_FIN`.
-    pub peer_fin: SeqNumber,
-    /// Index of the set of ranges held out of order; counts with `HOLES`.
-    pub held: u32,
-    /// What the peer sent although it had arrived; counts with `DUPLICATE`.
-    pub duplicate: Range,
+    pub rcv: receive::Cold,
     /// What larger and smaller segments have shown of the path.
     pub search: PathSearch,
     pub ecn: EcnState,
@@ -143,7 +127,7 @@ impl Hot {
 
     /// RCV.WND: what is left of the window that we offered.
     pub fn rcv_wnd(&self) -> u32 {
-        self.rcv_adv - self.rcv_nxt
+        self.rcv.wnd()
     }
 
     pub fn has(&self, flags: Flags) -> bool {

@@ -244,7 +244,7 @@ impl Conn<'_> {
             record: TimeWait {
                 key: *self.key,
                 snd_nxt: hot.snd_nxt,
-                rcv_nxt: hot.rcv_nxt,
+                rcv_nxt: hot.rcv.nxt,
                 ts_recent: hot.ts_recent,
                 since: since(now),
                 due: 0,

@@ -84,7 +84,7 @@ impl Conn<'_> {
         if let Some(before) = in_flight {
             self.loss().sampler().note_flight_lost(before);
         }
-        if self.has(Flags::ACK_DELAYED) && near(now, self.hot.ack_at) <= now {
+        if self.has(Flags::ACK_DELAYED) && near(now, self.hot.rcv.ack_at) <= now {
             self.clear(Flags::ACK_DELAYED);
             self.mark_ack();
         }
@@ -100,7 +100,7 @@ impl Conn<'_> {
         let mut at = self.hot.loss.deadline();
         at = at.min(self.cold.loss.pacing.release_at());
         if self.has(Flags::ACK_DELAYED) {
-            at = at.min(near(now, self.hot.ack_at));
+            at = at.min(near(now, self.hot.rcv.ack_at));
         }
         if self.has(Flags::COLD_TIMERS) {
             at = at

@@ -264,19 +264,15 @@ impl Conn<'_> {
     /// Duplicate ACKs must not wait (RFC 5681 §2).
     fn has_turn_to_come(&self) -> bool {
         self.has(Flags::ON_DATA | Flags::ON_CONTROL)
-            && self.hot.dup_acks_due == 0
+            && self.hot.rcv.dup_acks_due == 0
             && !self.has(Flags::KEEPALIVE_DUE)
             && !self.cold.ecn.owes_pure_ack()
     }
 
     /// Whether the ACK that is due is for less than must be acknowledged at once (RFC 5681 §4.2), and the peer can go on without it.
     pub fn has_little_to_acknowledge(&self) -> bool {
-        let pending = self.hot.rcv_nxt - self.hot.last_ack_sent;
-        let two_segments = 2 * u32::from(self.hot.rcv_mss);
-        (1..two_segments).contains(&pending)
-            && self.hot.rcv_wnd() >= two_segments
-            && self.hot.dup_acks_due == 0
-            && !self.has(Flags::HOLES | Flags::DUPLICATE | Flags::KEEPALIVE_DUE)
+        self.receive_view().owes_little()
+            && !self.has(Flags::KEEPALIVE_DUE)
             && !self.cold.ecn.owes_pure_ack()
     }
 
@@ -421,7 +417,7 @@ impl Conn<'_> {
         }
         self.unqueue();
         self.clear(Flags::ACK_NOW | Flags::KEEPALIVE_DUE);
-        self.hot.dup_acks_due = 0;
+        self.hot.rcv.dup_acks_due = 0;
         self.cold.soft_error = Some(Error::HostUnreachable);
         // Without a timer nothing would ever try again.
         let waits =
@@ -456,19 +452,12 @@ impl Conn<'_> {
     }
 
     /// The ACK that was due went out, alone or on something else.
-    /// RFC 5681 §4.2-5.
     /// RFC 2883 §4-2.
     fn on_ack_sent(&mut self, plan: &Plan) {
-        let repeats = self.hot.last_ack_sent == self.hot.rcv_nxt;
-        if plan.kind == Kind::Ack && repeats {
-            self.hot.dup_acks_due = self.hot.dup_acks_due.saturating_sub(1);
-        } else if !repeats {
-            self.hot.quick_acks = self.hot.quick_acks.saturating_sub(1);
-        }
-        self.hot.last_ack_sent = self.hot.rcv_nxt;
+        self.hot.rcv.on_ack_sent(plan.kind == Kind::Ack);
         self.cold.ecn.on_ack_sent();
         self.clear(Flags::ACK_DELAYED | Flags::DUPLICATE);
-        if self.hot.dup_acks_due == 0 {
+        if self.hot.rcv.dup_acks_due == 0 {
             self.unmark_ack();
         }
     }

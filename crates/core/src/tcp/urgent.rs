@@ -53,10 +53,10 @@ impl Conn<'_> {
             return;
         }
         let at = seg.seq + u32::from(seg.urgent_pointer()).saturating_sub(1);
-        if at < self.hot.rcv_nxt {
+        if at < self.hot.rcv.nxt {
             return;
         }
-        let offset = at - self.hot.rcv_nxt;
+        let offset = at - self.hot.rcv.nxt;
         if self.sh.streams.mark_urgent(self.slot, offset) {
             self.notify(Ready::URGENT);
         }
