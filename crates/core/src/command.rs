@@ -71,6 +71,13 @@ pub struct Options {
     pub v6: Marking,
 }
 
+impl Options {
+    /// Whether a connection with these options has timers that few connections have.
+    pub(crate) fn has_cold_timers(&self) -> bool {
+        self.keepalive.is_some() || self.idle_timeout.is_some() || self.user_timeout.is_some()
+    }
+}
+
 /// What the application says of the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Marking {

@@ -10,13 +10,13 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
-use crate::tcp::conn::Step;
 use crate::tcp::flags::Flags;
 use crate::tcp::half_open::{self, HalfOpen};
 use crate::tcp::isn::{self, Start};
 use crate::tcp::open::{self, Opening, synchronize};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::Step;
 
 impl Tcp {
     /// The handshake is complete: "enter ESTABLISHED state and continue processing".

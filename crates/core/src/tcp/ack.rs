@@ -7,11 +7,12 @@ use wire::time::Instant;
 use crate::drops::Drop;
 use crate::event::Ready;
 use crate::info::State;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::ecn::EcnActions;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{Acked, Before};
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 impl Conn<'_> {
     /// Fifth, check the ACK field.

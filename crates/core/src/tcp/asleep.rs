@@ -19,7 +19,6 @@ use crate::flow::{FlowHash, FlowKey, Kept};
 use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
-use crate::tcp::autotune::SendLimit;
 use crate::tcp::clock::near;
 use crate::tcp::ecn::{self, EcnState};
 use crate::tcp::flags::Flags;
@@ -29,6 +28,7 @@ use crate::tcp::open::{Opening, cold_with};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::Finding;
 use crate::tcp::receive;
+use crate::tcp::send_limit::SendLimit;
 use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
 

@@ -14,8 +14,9 @@ use crate::drops::Drop;
 use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::ip::{Path, Resolution};
-use crate::tcp::emit::{Target, write_frame};
+use crate::tcp::frame::write_frame;
 use crate::tcp::shared::Shared;
+use crate::tcp::target::Target;
 
 /// Room for answers that rate limits allow, besides one for each connection.
 const ANSWERS: usize = 4096;

@@ -10,9 +10,10 @@ use wire::tcp::{TcpFlags, TcpHeader};
 
 use crate::ip::Net;
 use crate::tcp::conn::Conn;
-use crate::tcp::emit::{Target, write_frame};
 use crate::tcp::flags::Flags;
-use crate::tcp::output::{Kind, Plan};
+use crate::tcp::frame::write_frame;
+use crate::tcp::plan::{Kind, Plan};
+use crate::tcp::target::Target;
 
 /// What makes each segment matter by itself.
 const UNFIT: Flags = Flags::SACKED
@@ -22,26 +23,6 @@ const UNFIT: Flags = Flags::SACKED
     .union(Flags::DUPLICATE);
 /// Of a paced connection, a bundle holds what may leave in this time, as on Linux: more at once would be the burst that pacing prevents.
 const PACED: Duration = Duration::from_millis(1);
-
-impl Plan {
-    /// Segments that it is on the wire.
-    pub fn segments(&self) -> u32 {
-        match self.cut {
-            0 => 1,
-            cut => self.len.div_ceil(u32::from(cut)),
-        }
-    }
-
-    /// Leaves out what a frame of `room` bytes does not hold; one segment fits any frame.
-    fn fit(&mut self, room: usize) {
-        let cut = u32::from(self.cut);
-        let most = room.saturating_sub(HEADERS).min(u16::MAX.into()) as u32;
-        if self.len > most {
-            self.len = (most - most % cut.max(1)).max(cut);
-            self.flags.remove(TcpFlags::PSH | TcpFlags::FIN);
-        }
-    }
-}
 
 impl Conn<'_> {
     /// As many segments like `plan`, a full one of new data, as may go together with it: of `available` bytes of data that the peer's

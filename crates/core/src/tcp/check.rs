@@ -6,9 +6,10 @@ use wire::time::Instant;
 use crate::drops::Drop;
 use crate::error::Error;
 use crate::info::State;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 /// RFC 7323 §5.5: a TS.Recent older than 24 days says nothing any more.
 const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;

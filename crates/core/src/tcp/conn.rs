@@ -9,7 +9,6 @@ use wire::time::Instant;
 use crate::arena::Slots;
 use crate::command::Options;
 use crate::config::Config;
-use crate::drops::Drop;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::{self, FlowHash, FlowKey};
@@ -25,26 +24,6 @@ use crate::tcp::queues::{Output, Queues};
 use crate::tcp::receive::{Receive, ReceiveActions, ReceiveView};
 use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Hot};
-
-/// Why processing of a segment ends before its last step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// The segment is dropped.
-    Drop(Drop),
-    /// The segment belongs to nothing here. It is dropped, if no other stack knows it either.
-    Stray(Drop),
-    /// The segment did what it had to do.
-    Done,
-}
-
-impl From<Drop> for Stop {
-    fn from(reason: Drop) -> Self {
-        Self::Drop(reason)
-    }
-}
-
-/// What a step of RFC 9293 §3.10.7 says: go on, or not.
-pub(crate) type Step = Result<(), Stop>;
 
 /// All of them.
 #[derive(Debug)]

@@ -6,11 +6,12 @@ use wire::time::Instant;
 use crate::drops::Drop;
 use crate::error::Error;
 use crate::info::State;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::open::synchronize;
 use crate::tcp::options::Agreed;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 impl Conn<'_> {
     /// If the state is SYN-SENT, then ...

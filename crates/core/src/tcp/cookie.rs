@@ -19,11 +19,11 @@ use crate::flow::{self, FlowKey};
 use crate::id::PortId;
 use crate::secret::keyed;
 use crate::tcp::Tcp;
-use crate::tcp::conn::Step;
 use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::options::window_scale_for;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::Step;
 
 /// A cookie is good in the period in which it was made and in the next: one to two minutes.
 const PERIOD_SECONDS: u64 = 64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
-use crate::tcp::output::{Kind, Plan};
+use crate::tcp::plan::{Kind, Plan};
 use crate::tcp::segment::Segment;
 
 impl Conn<'_> {

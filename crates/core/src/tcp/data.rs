@@ -9,9 +9,10 @@ use crate::drops::Drop;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 impl Conn<'_> {
     /// Seventh, process the segment text.

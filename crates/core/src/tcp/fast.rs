@@ -51,7 +51,7 @@ impl Conn<'_> {
     }
 
     /// Takes a predicted segment.
-    pub fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> crate::tcp::conn::Step {
+    pub fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> crate::tcp::step::Step {
         self.sh.counters.fast_path += 1;
         self.update_ts_recent(seg);
         self.note_arrival(now);

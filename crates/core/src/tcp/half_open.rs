@@ -15,12 +15,12 @@ use crate::id::PortId;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::initial_receive_window;
-use crate::tcp::conn::{Step, Stop};
 use crate::tcp::ecn::{Answer, Feedback};
 use crate::tcp::isn;
 use crate::tcp::loss::Rtt;
 use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 /// What has to be remembered between SYN and ACK.
 #[derive(Clone, Copy, Debug)]

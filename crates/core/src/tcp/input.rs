@@ -14,8 +14,9 @@ use crate::id::PortId;
 use crate::info::State;
 use crate::ip::{Datagram, Input};
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::segment::{Flow, Segment};
+use crate::tcp::step::{Step, Stop};
 
 /// Frames that are looked at together: as many as the processor fetches memory for at a time, and few enough that what is known of them
 /// stays in its nearest cache.

@@ -14,10 +14,11 @@ use crate::error::Error;
 use crate::id::{ListenerId, Token};
 use crate::list::List;
 use crate::tcp::Tcp;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::fast_open::PendingOpens;
 use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 /// Half-open records that a listener may have even if its backlog is smaller.
 const MIN_HALF_OPEN: u32 = 64;

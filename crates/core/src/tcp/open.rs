@@ -11,9 +11,8 @@ use crate::flow::FlowKey;
 use crate::id::Token;
 use crate::info::State;
 use crate::ip::{HOP_LIMIT, Path};
-use crate::tcp::autotune::Autotune;
 use crate::tcp::buffers::initial_receive_window;
-use crate::tcp::challenge::Challenges;
+use crate::tcp::challenges::Challenges;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::flags::Flags;
@@ -23,9 +22,9 @@ use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
+use crate::tcp::send_limit::Autotune;
 use crate::tcp::statistics::Statistics;
 use crate::tcp::tcb::{Cold, Hot};
-use crate::tcp::timers::has_cold_timers;
 use wire::tcp::{TcpFlags, TcpOptions};
 
 /// What a connection is made from.
@@ -66,7 +65,7 @@ pub(crate) fn hot(
     let Start { iss, ts_offset } = opening.start;
     let mut flags = Flags::empty();
     flags.set(Flags::NODELAY, options.nodelay);
-    flags.set(Flags::COLD_TIMERS, has_cold_timers(options));
+    flags.set(Flags::COLD_TIMERS, options.has_cold_timers());
     Hot {
         wheel_at: Instant::FAR,
         loss: loss::Hot::new(iss, rto),

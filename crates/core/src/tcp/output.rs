@@ -6,65 +6,10 @@ use wire::time::Instant;
 
 use crate::info::State;
 use crate::tcp::conn::Conn;
-use crate::tcp::ecn::Outgoing;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{FRTO_SEGMENTS, Frto};
+use crate::tcp::plan::{Kind, Plan};
 use crate::tcp::ranges::Range;
-
-/// Why a segment is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// SYN or SYN-ACK.
-    Syn,
-    /// Data or FIN, for the first time.
-    New,
-    /// Data or FIN again.
-    Retransmission,
-    /// The end of what there is to send, because ACKs fail to come (RFC 8985 §7).
-    TailProbe,
-    /// One byte behind a closed window.
-    Probe,
-    /// An ACK, with nothing.
-    Ack,
-    /// An old sequence number, to make the peer answer.
-    Keepalive,
-}
-
-/// A segment that is to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub kind: Kind,
-    pub seq: SeqNumber,
-    /// Bytes of payload.
-    pub len: u32,
-    pub flags: TcpFlags,
-    /// Bytes of payload of each segment of a bundle (see [`crate::tcp::bundle`]); 0: it is one segment.
-    pub cut: u16,
-}
-
-impl Plan {
-    /// The sequence number behind it.
-    pub fn end(&self) -> SeqNumber {
-        let syn = u32::from(self.flags.contains(TcpFlags::SYN));
-        let fin = u32::from(self.flags.contains(TcpFlags::FIN));
-        self.seq + self.len + syn + fin
-    }
-
-    /// What it is as far as ECN makes a difference, with SND.NXT at `nxt`.
-    #[inline(always)]
-    pub fn outgoing(&self, nxt: SeqNumber) -> Outgoing {
-        match self.kind {
-            Kind::Ack => Outgoing::PureAck,
-            Kind::New | Kind::TailProbe if self.len > 0 && self.seq == nxt => Outgoing::NewData,
-            _ => Outgoing::Other,
-        }
-    }
-
-    /// The sequence number of the first byte of payload.
-    pub fn data_seq(&self) -> SeqNumber {
-        self.seq + u32::from(self.flags.contains(TcpFlags::SYN))
-    }
-}
 
 impl Conn<'_> {
     /// The next segment of the control and data lists.

@@ -15,13 +15,13 @@ use crate::limit::SecretLimiter;
 use crate::secret::keyed;
 use crate::side_pool::SidePool;
 use crate::tcp::bare::Answers;
-use crate::tcp::conn::Stop;
 use crate::tcp::fast_open::{CookieCache, Issuer};
 use crate::tcp::loss;
 use crate::tcp::option_sets::OptionSets;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
 use crate::tcp::receive::Held;
+use crate::tcp::step::Stop;
 use crate::wheel::Wheel;
 
 /// See the module.

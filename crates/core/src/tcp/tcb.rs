@@ -9,8 +9,7 @@ use crate::event::Ready;
 use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
-use crate::tcp::autotune::Autotune;
-use crate::tcp::challenge::Challenges;
+use crate::tcp::challenges::Challenges;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::fast_open::FastOpen;
 use crate::tcp::flags::Flags;
@@ -18,6 +17,7 @@ use crate::tcp::loss;
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
+use crate::tcp::send_limit::Autotune;
 use crate::tcp::statistics::Statistics;
 
 /// What a data segment or an ACK needs.

@@ -16,10 +16,11 @@ use crate::info::State;
 use crate::list::{Link, List};
 use crate::tcp::Tcp;
 use crate::tcp::clock::near;
-use crate::tcp::conn::{Conn, Step, Stop};
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::half_open::Before;
 use crate::tcp::segment::Segment;
+use crate::tcp::step::{Step, Stop};
 
 /// RFC 6191 §2 wants the timestamp clock to have ticked; a second is what hosts take.
 const REUSE_AFTER_MS: i32 = 1000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use crate::command::{Keepalive, Options};
+use crate::command::Keepalive;
 use crate::error::Error;
 use crate::flow;
 use crate::info::State;
@@ -60,11 +60,6 @@ impl Tcp {
         .flatten()
         .min()
     }
-}
-
-/// Whether a connection with these options has timers that few have.
-pub(crate) fn has_cold_timers(options: &Options) -> bool {
-    options.keepalive.is_some() || options.idle_timeout.is_some() || options.user_timeout.is_some()
 }
 
 impl Conn<'_> {
@@ -227,7 +222,7 @@ impl Conn<'_> {
 
     /// Which timers that few connections have does this one have? Its options have changed.
     pub fn choose_cold_timers(&mut self) {
-        let wanted = has_cold_timers(self.options())
+        let wanted = self.options().has_cold_timers()
             || self.cold.fin_wait_2_at < Instant::FAR
             || self.cork_deadline() < Instant::FAR;
         self.hot.set(Flags::COLD_TIMERS, wanted);

@@ -15,12 +15,13 @@ use crate::neigh::cache::Ended;
 use crate::tcp::Tcp;
 use crate::tcp::bundle::send_bundle;
 use crate::tcp::conn::Conn;
-use crate::tcp::emit::{Target, send_segment};
 use crate::tcp::flags::Flags;
+use crate::tcp::frame::send_segment;
 use crate::tcp::loss::NewData;
-use crate::tcp::output::{Kind, Plan};
+use crate::tcp::plan::{Kind, Plan};
 use crate::tcp::queues::Output;
 use crate::tcp::ranges::Range;
+use crate::tcp::target::Target;
 
 /// Segments that one connection sends before others have their turn.
 const QUANTUM: u32 = 16;

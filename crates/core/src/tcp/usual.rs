@@ -1,5 +1,5 @@
 //! Frames as nearly all are, in one go: IPv4, options of the usual layouts, on a link that finishes checksums. All headers lie at places that
-//! are known, so one look at the length of the frame is enough. Whatever is written here, [`emit`](super::emit) writes as well.
+//! are known, so one look at the length of the frame is enough. Whatever is written here, [`frame`](super::frame) writes as well.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use wire::ipv4::Ipv4Header;
 use wire::tcp::{TcpHeader, fill_partial_checksum};
 
 use crate::ip::Net;
-use crate::tcp::emit::Target;
+use crate::tcp::target::Target;
 
 /// Bytes in front of a segment.
 pub(crate) const START: usize = EthernetHeader::LEN + Ipv4Header::LEN;
@@ -115,7 +115,7 @@ mod tests {
     use crate::id::PortId;
     use crate::ip::Path;
     use crate::ip::testing::{config, interface};
-    use crate::tcp::emit::{write_any, write_frame};
+    use crate::tcp::frame::{write_any, write_frame};
 
     prop_compose! {
         fn options()(

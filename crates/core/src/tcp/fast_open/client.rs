@@ -4,7 +4,7 @@ use wire::time::Instant;
 
 use crate::info::State;
 use crate::tcp::conn::Conn;
-use crate::tcp::fast_open::FastOpen;
+use crate::tcp::fast_open::issuer::FastOpen;
 use crate::tcp::flags::Flags;
 use crate::tcp::options::{headers_len, peer_mss};
 use crate::tcp::segment::Segment;
