@@ -3,15 +3,13 @@
 use std::io;
 
 use aya::programs::ProgramError;
-use rustix::thread::CapabilitySet;
 
 use crate::netlink::Link;
-use crate::privileges;
 
 use super::config::{AttachMode, XdpConfig, ZeroCopy};
 use super::error::LOAD;
 use super::program::{Program, STEER, STEER_PARTS};
-use super::resources::raise_memlock;
+use super::resources::{may_measure, raise_memlock};
 
 /// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
 fn can_use_tc_ring(config: &XdpConfig, link: &Link, queues: u32) -> bool {
@@ -29,11 +27,19 @@ pub(super) fn attach(
     (queues, most): (u32, u32),
     parts: bool,
 ) -> io::Result<Program> {
-    if can_use_tc_ring(config, link, queues) {
+    if !can_use_tc_ring(config, link, queues) {
+        return attach_xdp(config, link, most, parts);
+    }
+    if may_measure() {
         match Program::attach_tc_ring(&link.name, link.index, &config.addresses) {
             Ok(program) => return Ok(program),
             Err(error) => tell_fall_back(&link.name, &*error),
         }
+    } else {
+        log::warn!(
+            "XDP on {}: the program for traffic control needs CAP_PERFMON, too: going on with XDP, which is slower here",
+            link.name
+        );
     }
     attach_xdp(config, link, most, parts)
 }
@@ -42,19 +48,11 @@ pub(super) fn attach(
 /// told to do otherwise, is not.
 fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
     match error.downcast_ref::<ProgramError>() {
-        Some(ProgramError::LoadError { .. }) if !may_measure() => log::warn!(
-            "XDP on {name}: the program for traffic control needs CAP_PERFMON, too: going on with XDP, which is slower here"
-        ),
         Some(ProgramError::LoadError { io_error, .. }) => log::warn!(
             "XDP on {name}: this kernel refuses the program for traffic control ({io_error}): going on with XDP, which is slower here"
         ),
         _ => log::info!("XDP on {name}: no traffic control: {error}"),
     }
-}
-
-/// Without this the kernel lets no program compare pointers.
-fn may_measure() -> bool {
-    privileges::allows(privileges::own(), CapabilitySet::PERFMON)
 }
 
 /// Attaches the program.

@@ -4,8 +4,10 @@ use std::io;
 use std::net::IpAddr;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 
 use crate::netlink::Link;
+use crate::privileges;
 
 use super::config::Frames;
 use super::error::{LISTEN, errno, explain};
@@ -48,7 +50,7 @@ pub(super) fn gso(link: &Link) -> Option<GsoSocket> {
 /// that.
 pub(super) fn tx(link: &Link, socket: &XskSocket, frames: Frames) -> Tx {
     // A batch has no room for packets that lie in several frames.
-    if !link.is_veth() || frames.are_parts() {
+    if !link.is_veth() || frames.are_parts() || !may_measure() {
         return Tx::Socket;
     }
     let netns = socket.netns_cookie().map_err(Into::into);
@@ -60,6 +62,12 @@ pub(super) fn tx(link: &Link, socket: &XskSocket, frames: Frames) -> Tx {
         },
         Tx::Batch,
     )
+}
+
+/// Whether the kernel takes programs for traffic control that compare pointers, as ours do. Where it does not, it finds that out by looking at all
+/// of a program, once more for each size of its log: a second of its time.
+pub(super) fn may_measure() -> bool {
+    privileges::allows(privileges::own(), CapabilitySet::PERFMON)
 }
 
 /// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.
