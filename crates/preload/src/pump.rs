@@ -2,9 +2,11 @@
 //! (`lent`).
 //!
 //! What a child writes is sent. What the peer sends goes to the child once the program here has closed its own descriptors of the
-//! connection, while it waits for a child, or where it has not read since it forked; else to the program here. The connection ends with the last who has it.
+//! connection, while it waits for a child, or where it has not read since it forked; else to the program here. Of several children the one made first gets
+//! it, as nobody knows which of them reads: that one does not is told. The connection ends with the last who has it.
 
 use std::ffi::{c_int, c_void};
+use std::time::Duration;
 
 use libc::{EPOLL_CTL_ADD, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, epoll_event};
 use mtcp::slab::Slab;
@@ -13,8 +15,9 @@ use mtcp::{
 };
 
 use crate::lent::Pair;
+use crate::rules::rules;
 use crate::wait::{self, Waiters};
-use crate::{private, real};
+use crate::{children, private, real};
 
 /// Connections that children may have at most.
 pub(crate) const MOST: usize = 1024;
@@ -43,6 +46,19 @@ struct Pump {
     received: bool,
     /// The child has sent all, and the peer knows.
     sent: bool,
+    /// Whether the child reads what it is given, where others have the connection, too.
+    reads: Reads,
+}
+
+/// What is known of a child as a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    /// It was given nothing.
+    Unknown,
+    /// It was given something, for the first time, then, in nanoseconds.
+    Since(u64),
+    /// It read that, or that it did not was told.
+    Settled,
 }
 
 /// All of them.
@@ -99,6 +115,11 @@ impl Pumps {
         !self.busy.is_empty()
     }
 
+    /// When to look again at those that wait for nothing that is told.
+    pub(crate) fn look_again(&self) -> Option<Duration> {
+        (!self.held.is_empty()).then_some(Duration::from_nanos(LONG))
+    }
+
     /// A child has `pair.theirs`.
     pub(crate) fn add(&mut self, context: &mut Context, id: SocketId, pair: Pair) {
         let index = self.list.insert(Pump {
@@ -109,6 +130,7 @@ impl Pumps {
             since: 0,
             received: false,
             sent: false,
+            reads: Reads::Unknown,
         });
         if self.watch(context, id, pair.ours, index).is_err() {
             self.remove(context, index);
@@ -139,7 +161,8 @@ impl Pumps {
         };
         let interest = Interest {
             events: Events::IN | Events::OUT | Events::RDHUP | Events::ET,
-            data: index.into(),
+            // Of all children that have it: the one made last may be the first to end.
+            data: id.0.into(),
         };
         // Another child may have the same connection: then that one's is changed.
         match context.epoll_ctl(stack, Ctl::Add, id, interest) {
@@ -231,12 +254,15 @@ impl Pumps {
         due.sort_unstable();
         due.dedup();
         for index in due {
+            let id = self.list.get(index).map(|one| one.id);
+            let shared = id.is_some_and(|id| self.of(id).nth(1).is_some());
             let Some(pump) = self.list.get_mut(index) else {
                 continue;
             };
             let waits = self.waiting > 0 && !waiters.wants(pump.id);
             let left = pump.run(context, &mut self.buffer, waits);
-            if pump.since > 0 {
+            pump.watch_reader(context, shared);
+            if pump.since > 0 || matches!(pump.reads, Reads::Since(_)) {
                 self.held.push(index);
             }
             match left {
@@ -259,9 +285,7 @@ impl Pumps {
         let taken = self.stack.map(|id| context.epoll_take(id, &mut stack));
         let m = taken.and_then(Result::ok).unwrap_or(0);
         for event in stack.iter().take(m) {
-            // All children that have it.
-            let id = self.list.get(event.data as u32).map(|pump| pump.id);
-            due.extend(id.into_iter().flat_map(|id| self.of(id)));
+            due.extend(self.of(SocketId(event.data as u32)));
         }
         if n == REPORTS || m == REPORTS {
             // There may be more.
@@ -350,6 +374,20 @@ impl Pump {
         waits || (!self.read && now - self.since >= LONG)
     }
 
+    /// Tells that the child has not read for long what it was given, which others that have the connection may wait for.
+    fn watch_reader(&mut self, context: &mut Context, shared: bool) {
+        let Reads::Since(given) = self.reads else {
+            return;
+        };
+        let is_late = wait::now() - given >= LONG;
+        if !shared || !unread(self.end) {
+            self.reads = Reads::Settled;
+        } else if is_late {
+            self.reads = Reads::Settled;
+            tell_unread(context, self.id);
+        }
+    }
+
     /// From the peer to the child.
     fn receive(&mut self, context: &mut Context, buffer: &mut [u8], waits: bool) -> Left {
         if self.received || !self.is_childs(context, waits) {
@@ -365,6 +403,9 @@ impl Pump {
             }
             Ok(n) => match give(self.end, buffer.get(..n).unwrap_or_default()) {
                 Ok(given) => {
+                    if self.reads == Reads::Unknown {
+                        self.reads = Reads::Since(wait::now());
+                    }
                     let _ = context.read(self.id, buffer.get_mut(..given).unwrap_or_default());
                     Left::More
                 }
@@ -393,6 +434,29 @@ fn give(fd: c_int, bytes: &[u8]) -> Result<usize> {
     // SAFETY: so many bytes are there.
     let n = unsafe { real::send(fd, at, bytes.len(), MSG_DONTWAIT | MSG_NOSIGNAL) };
     usize::try_from(n).map_err(|_| Errno(mtcp::posix::call::errno()))
+}
+
+/// Whether something lies at the other end that nobody has read (SIOCOUTQ).
+fn unread(fd: c_int) -> bool {
+    let mut bytes: c_int = 0;
+    // SAFETY: room for a number.
+    unsafe { real::ioctl(fd, libc::TIOCOUTQ, (&raw mut bytes).cast()) };
+    bytes > 0
+}
+
+#[cold]
+fn tell_unread(context: &mut Context, id: SocketId) {
+    let (Some(rules), Ok(peer)) = (rules(), context.peer_addr(id)) else {
+        return;
+    };
+    let program = &rules.program;
+    children::warn(
+        &format!("unread {peer}"),
+        &format!(
+            "{program}: several children have the connection with {peer}, and the one made first gets what comes, but does not read it: others \
+             that do wait; have it close its descriptor"
+        ),
+    );
 }
 
 /// Whether nobody has the other end any more: one that only sends no more can still receive.

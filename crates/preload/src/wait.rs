@@ -445,7 +445,8 @@ pub(crate) fn sleep(
         // A link that is gone leaves nothing to sleep on; its sockets say so.
         let most = context.prepare_sleep(&mut links).unwrap_or_default();
         context.set_attended(!keeper);
-        timeout = [timeout, most].into_iter().flatten().min();
+        let look = engine.pumps.look_again();
+        timeout = [timeout, most, look].into_iter().flatten().min();
         if engine.pumps.is_busy() {
             timeout = Some(Duration::ZERO);
         }

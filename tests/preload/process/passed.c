@@ -204,6 +204,46 @@ static void left(void)
     shared(0);
 }
 
+/* --- idle: of two children only the second one reads; sooner: the second one ends without reading --- */
+
+static pid_t child_with(int made, int reads)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        if (!reads)
+            pause();
+        echo(made);
+        _exit(0);
+    }
+    return child;
+}
+
+static void idle(void)
+{
+    int fd = listener(8), status;
+    say("ready");
+    int made = accepted(fd);
+    pid_t first = child_with(made, 0), second = child_with(made, 1);
+    printf("idle %d\n", first);
+    say("waits");
+    need(waitpid(first, &status, 0) == first, "the first child");
+    say("gone");
+    waits_for(second);
+}
+
+static void sooner(void)
+{
+    int fd = listener(8);
+    say("ready");
+    int made = accepted(fd);
+    pid_t first = child_with(made, 1), second = fork();
+    if (second == 0)
+        _exit(0);
+    waits_for(second);
+    say("gone");
+    waits_for(first);
+}
+
 /* --- sent: a listener that comes in a message --- */
 
 static void send_descriptor(int to, int fd)
@@ -353,6 +393,8 @@ static const struct named cases[] = {
     {"copied", copied},
     {"waited", waited},
     {"left", left},
+    {"idle", idle},
+    {"sooner", sooner},
     {"kept", kept},
     {"lost", lost},
     {"sent", sent},

@@ -13,6 +13,7 @@ use applications::process::PROMPT;
 use applications::site::{WITHIN, spell, succeed};
 use applications::{Family, Process, Site, baseline};
 use interop::programs;
+use rustix::process::{Pid, Signal, kill_process};
 
 const PORT: u16 = 7000;
 
@@ -185,6 +186,42 @@ fn a_child_reads_where_its_parent_does_not() {
         let finished = server.finish(WITHIN).must_succeed();
         assert!(finished.stdout.ends_with("fine\n"), "{name}: {finished:?}");
     }
+}
+
+#[test]
+fn a_child_reads_when_one_that_was_made_later_has_ended() {
+    let Some(site) = Site::new(&["cc"]) else {
+        return;
+    };
+    let mut server = Process::start(case(&site, "sooner"));
+    server.wait_for("ready", PROMPT);
+    let mut stream = connect(&site);
+    server.wait_for("gone", PROMPT);
+    exchange_on(&mut stream);
+    server.finish(WITHIN).must_succeed();
+}
+
+/// That one of two children keeps from the other what it does not read is told; when it has ended, the other gets what comes.
+#[test]
+fn a_child_that_does_not_read_is_told() {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let mut server = Process::start(case(&site, "idle"));
+    server.wait_for("ready", PROMPT);
+    let mut stream = connect(&site);
+    server.wait_for("waits", PROMPT);
+    stream.write_all(b"hello").unwrap();
+    server.wait_for_warning("several children have the connection", PROMPT);
+    let printed = server.printed();
+    let pid = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("idle ")?.parse().ok());
+    kill_process(Pid::from_raw(pid.unwrap()).unwrap(), Signal::TERM).unwrap();
+    server.wait_for("gone", PROMPT);
+    exchange_on(&mut stream);
+    let finished = server.finish(WITHIN).must_succeed();
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
 }
 
 /// The system call is seen where the program makes it by the C library; a copy that nobody told of leaves connections to its parent.
