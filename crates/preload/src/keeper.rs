@@ -75,13 +75,12 @@ fn run() {
             engine.turn();
             seen = engine.turns;
             // Ends at the latest when a frame comes; errors are the driver's to tell, which this is not.
-            let _ = wait::sleep(
-                &mut engine,
-                Want::Nothing,
-                &mut [],
-                (None, std::ptr::null()),
-                true,
-            );
+            let pause = (None, std::ptr::null());
+            let rung = wait::sleep(&mut engine, Want::Nothing, &mut [], pause, true);
+            if rung == Ok(true) {
+                // Who rings leaves the link to it: it does not look first whether others run the stack.
+                seen = engine.turns;
+            }
         }
     }
 }

@@ -59,6 +59,8 @@ struct Bed {
     /// `None`: nobody sleeps there.
     want: Option<Want>,
     woken: bool,
+    /// The background thread does.
+    keeps: bool,
 }
 
 /// Sleeps so far. A child counts on where its parent was, whose beds it has not.
@@ -70,7 +72,7 @@ enum Driver {
     Nobody,
     /// Bed of a thread of the program.
     Program(usize),
-    /// Bed of the keeper, whom a thread of the program may relieve.
+    /// Bed of the background thread, whom a thread of the program may relieve.
     Keeper(usize),
 }
 
@@ -176,7 +178,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 }
 
 /// Descriptors of a sleep whose room is on the stack: who never comes back from a handler leaves none behind.
-const FEW: usize = 16;
+const FEW: usize = 8;
 
 /// What waits for a descriptor to become readable.
 pub(crate) fn poll_in(fd: c_int) -> pollfd {
@@ -234,7 +236,7 @@ impl Waiters {
         matches!(self.driver, Driver::Program(_))
     }
 
-    fn lie_down(&mut self, want: Want) -> Result<Bunk> {
+    fn lie_down(&mut self, want: Want, keeps: bool) -> Result<Bunk> {
         let free = self.beds.iter().position(|bed| bed.want.is_none());
         let bed = match free {
             Some(bed) => bed,
@@ -250,6 +252,7 @@ impl Waiters {
                     serial: 0,
                     want: None,
                     woken: false,
+                    keeps: false,
                 });
                 self.beds.len() - 1
             }
@@ -258,6 +261,7 @@ impl Waiters {
         let serial = SLEEPS.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(bed) = self.beds.get_mut(bed) {
             (bed.want, bed.woken, bed.serial) = (Some(want), false, serial);
+            bed.keeps = keeps;
         }
         Ok(Bunk { bed, serial })
     }
@@ -359,13 +363,17 @@ impl Waiters {
         })
     }
 
-    /// Has another drive, if nobody does.
+    /// Has another drive, if nobody does: the background thread only where no thread of the program sleeps.
     fn hand_over(&mut self) {
         if self.asleep == 0 || self.is_driven() {
             return;
         }
-        let sleeper = |bed: &&mut Bed| bed.want.is_some() && !bed.woken;
-        if let Some(bed) = self.beds.iter_mut().find(sleeper) {
+        let sleeper = |keeps| {
+            let fits = move |bed: &Bed| bed.want.is_some() && !bed.woken && bed.keeps == keeps;
+            self.beds.iter().position(fits)
+        };
+        let at = sleeper(false).or_else(|| sleeper(true));
+        if let Some(bed) = at.and_then(|at| self.beds.get_mut(at)) {
             Self::ring(&mut self.rings, bed);
         }
     }
@@ -417,7 +425,8 @@ pub(crate) fn sleep_on(engine: &mut Engine, noted: Note) {
     presence::note(noted);
 }
 
-/// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for `want`. Fills their `revents`.
+/// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for `want`. Fills their `revents`. Returns whether it
+/// was rung for.
 ///
 /// # Errors
 /// `EINTR`; what ppoll(2) says.
@@ -426,11 +435,11 @@ pub(crate) fn sleep(
     want: Want,
     kernel: &mut [pollfd],
     (timeout, mask): (Option<Duration>, *const sigset_t),
-    keeper: bool,
-) -> Result<()> {
-    let bunk = engine.waiters.lie_down(want)?;
+    background: bool,
+) -> Result<bool> {
+    let bunk = engine.waiters.lie_down(want, background)?;
     let bell = engine.waiters.beds.get(bunk.bed).map_or(-1, |bed| bed.bell);
-    let drives = engine.waiters.drive(bunk.bed, keeper);
+    let drives = engine.waiters.drive(bunk.bed, background);
     presence::note(Note::InBed(bunk));
     if !drives && let Some((context, waiters)) = engine.parts() {
         // What this thread's turn left to be sent is the driver's now, who knows nothing of it.
@@ -444,7 +453,7 @@ pub(crate) fn sleep(
     if drives && let Some(context) = engine.context() {
         // A link that is gone leaves nothing to sleep on; its sockets say so.
         let most = context.prepare_sleep(&mut links).unwrap_or_default();
-        context.set_attended(!keeper);
+        context.set_attended(!background);
         let look = engine.pumps.look_again();
         timeout = [timeout, most, look].into_iter().flatten().min();
         if engine.pumps.is_busy() {
@@ -473,7 +482,7 @@ pub(crate) fn sleep(
     for (to, from) in kernel.iter_mut().zip(fds.iter()) {
         to.revents = from.revents;
     }
-    slept.map(drop)
+    slept.map(|_| rang)
 }
 
 /// What a blocking call on a socket waits for: tries `step` until it has a result, or the socket's time limit is up: `EAGAIN`. Starts and
@@ -544,7 +553,7 @@ pub(crate) fn wait_until<T>(
             Err(Errno::EINTR) if pause.restarts && signals::restart() => {}
             // Looks once more: what came first counts.
             Err(error) => interrupted = Some(error),
-            Ok(()) => {}
+            Ok(_) => {}
         }
     };
     engine.waiters.hand_over();

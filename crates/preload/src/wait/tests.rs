@@ -85,7 +85,7 @@ fn until(lock: &Lock<Engine>, holds: impl Fn(&mut Engine) -> bool) {
     }
 }
 
-/// The keeper has slept on the link before a thread of the program came, and wakes after that: for a time that was due then, or for a frame of
+/// The background thread has slept on the link before a thread of the program came, and wakes after that: for a time that was due then, or for a frame of
 /// which both hear.
 #[test]
 fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
@@ -111,4 +111,21 @@ fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
         assert_eq!(driven, (true, true), "others know who sleeps on the link");
         assert!(refused, "the peer has rung for it");
     });
+}
+
+/// A thread of the program that sleeps is there at once, the background thread may look first whether others run the stack.
+#[test]
+fn who_leaves_the_link_rings_for_a_thread_of_the_program() {
+    let mut waiters = Waiters::new();
+    let background = waiters.lie_down(Want::Nothing, true).unwrap();
+    assert!(waiters.drive(background.bed, true));
+    let program = [(); 2].map(|()| waiters.lie_down(Want::Nothing, false).unwrap());
+    assert!(waiters.drive(program[0].bed, false), "it relieves that");
+    assert!(waiters.get_up(program[0], false), "it drove");
+    let woken = |waiters: &Waiters| waiters.beds.iter().map(|bed| bed.woken).collect::<Vec<_>>();
+    waiters.hand_over();
+    assert_eq!(woken(&waiters), [false, false, true]);
+    let _ = waiters.get_up(program[1], true);
+    waiters.hand_over();
+    assert!(woken(&waiters)[background.bed], "nobody else sleeps");
 }
