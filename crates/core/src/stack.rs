@@ -171,7 +171,7 @@ impl Stack {
     /// Whether one of the stack's own packets is due on `port`: an answer of ARP, NDP or ICMP, or a question for the address of a neighbour.
     /// After [`transmit`](Self::transmit): because the sink was full, or because sending gave rise to it.
     pub fn has_packets(&self, port: PortId) -> bool {
-        self.tcp.shared.net.has_output(port)
+        self.tcp.shared.net.links.has_output(port)
     }
 
     /// The next thing that the application should know.
@@ -198,7 +198,7 @@ impl Stack {
     /// An address of ours that another host on the link has, too, and who that is; each once a minute at most.
     #[inline]
     pub fn take_contested(&mut self, now: Instant) -> Option<(std::net::IpAddr, MacAddr)> {
-        self.tcp.shared.net.claims.take_contested(now)
+        self.tcp.shared.net.links.claims.take_contested(now)
     }
 
     /// What was counted since the stack was made.

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::icmp::Unreachable;
 use crate::ip::Net;
-use crate::ip::input::{Arrival, Packet};
+use crate::ip::packet::{Arrival, Packet};
 
 impl Net {
     /// Answers a datagram with "port unreachable". Returns why it was dropped.
@@ -28,7 +28,8 @@ impl Net {
             return Drop::UdpMalformed;
         }
         if packet.is_unicast() {
-            self.send_unreachable(at.now, packet, Unreachable::Port, counters);
+            self.errors(at.now, counters)
+                .unreachable(packet, Unreachable::Port);
         }
         Drop::UdpNoPort
     }

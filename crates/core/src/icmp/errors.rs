@@ -9,15 +9,19 @@ use wire::time::Instant;
 
 use crate::counters::Counters;
 use crate::drops::Drop;
-use crate::ip::input::{Arrival, Packet};
+use crate::ip::packet::Packet;
 use crate::ip::reassemble::Assembled;
-use crate::ip::{Class, Envelope, Net};
+use crate::ip::{Class, Envelope, Links};
+use crate::limit::RateLimiter;
 
 /// RFC 1812 §4.3.2.3: as much of the packet as fits into 576 bytes.
 const MAX_QUOTE_V4: usize = 576 - 20 - 8;
 /// RFC 4443 §3: as much of the packet as fits into 1280 bytes.
 /// RFC 4443 §2.4-2.
-pub(crate) const MAX_QUOTE_V6: usize = 1280 - 40 - 8;
+const MAX_QUOTE_V6: usize = 1280 - 40 - 8;
+
+/// Errors that may go out at once, before the rate counts.
+const BURST: u32 = 50;
 
 /// What cannot be reached here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,23 +41,59 @@ fn quote(room: &mut Vec<u8>, pieces: &[&[u8]], max: usize) {
     }
 }
 
-impl Net {
+/// How many errors there may be, and room for what they quote.
+#[derive(Debug)]
+pub struct Errors {
+    /// RFC 1812 §4.3.2.8, RFC 4443 §2.4(f).
+    limiter: RateLimiter,
+    quoted: Vec<u8>,
+}
+
+/// What is sent of them now.
+#[derive(Debug)]
+pub struct Refusals<'a> {
+    state: &'a mut Errors,
+    links: &'a mut Links,
+    now: Instant,
+    counters: &'a mut Counters,
+}
+
+impl Errors {
+    /// At most `rate` a second.
+    pub fn new(rate: u32) -> Self {
+        Self {
+            limiter: RateLimiter::new(rate, BURST.min(rate)),
+            quoted: Vec::with_capacity(MAX_QUOTE_V6),
+        }
+    }
+
+    /// For errors over these links.
+    pub fn about<'a>(
+        &'a mut self,
+        links: &'a mut Links,
+        now: Instant,
+        counters: &'a mut Counters,
+    ) -> Refusals<'a> {
+        Refusals {
+            state: self,
+            links,
+            now,
+            counters,
+        }
+    }
+}
+
+impl Refusals<'_> {
     /// Lends the start of a packet to what sends an error about it.
     fn quoting(&mut self, pieces: &[&[u8]], max: usize, send: impl FnOnce(&mut Self, &[u8])) {
-        let mut room = std::mem::take(&mut self.quoted);
+        let mut room = std::mem::take(&mut self.state.quoted);
         quote(&mut room, pieces, max);
         send(self, &room);
-        self.quoted = room;
+        self.state.quoted = room;
     }
 
     /// Tells the sender of `packet` that nobody is here.
-    pub(crate) fn send_unreachable(
-        &mut self,
-        now: Instant,
-        packet: &Packet<'_>,
-        what: Unreachable,
-        counters: &mut Counters,
-    ) {
+    pub(crate) fn unreachable(&mut self, packet: &Packet<'_>, what: Unreachable) {
         let pieces: [&[u8]; 2] = [&packet.head, &packet.payload];
         match packet.dst {
             IpAddr::V4(_) => {
@@ -61,22 +101,22 @@ impl Net {
                     Unreachable::Port => icmpv4::UnreachableCode::PORT,
                     Unreachable::Protocol => icmpv4::UnreachableCode::PROTOCOL,
                 };
-                self.quoting(&pieces, MAX_QUOTE_V4, |net, quoted| {
+                self.quoting(&pieces, MAX_QUOTE_V4, |this, quoted| {
                     let message = Icmpv4Message::DestinationUnreachable {
                         code,
                         next_hop_mtu: 0,
                         quoted,
                     };
-                    net.send_error_v4(now, packet.src, packet.dst, &message, counters);
+                    this.send_v4(packet.src, packet.dst, &message);
                 });
             }
             IpAddr::V6(dst) => {
-                self.quoting(&pieces, MAX_QUOTE_V6, |net, quoted| {
+                self.quoting(&pieces, MAX_QUOTE_V6, |this, quoted| {
                     let message = Icmpv6Message::DestinationUnreachable {
                         code: icmpv6::UnreachableCode::PORT,
                         quoted,
                     };
-                    net.send_error_v6(now, packet.src, dst, &message, counters);
+                    this.send_v6(packet.src, dst, &message);
                 });
             }
         }
@@ -84,146 +124,97 @@ impl Net {
 
     /// RFC 1122 §3.2.2.1 (protocol unreachable) and RFC 4443 §3.4 (unrecognized next header). Returns why the packet was dropped.
     /// RFC 8200 §4-2.
-    pub(crate) fn refuse_protocol(
-        &mut self,
-        at: &Arrival,
-        packet: &Packet<'_>,
-        counters: &mut Counters,
-    ) -> Drop {
+    pub(crate) fn refuse_protocol(&mut self, packet: &Packet<'_>) -> Drop {
         match (packet.src, packet.dst) {
             _ if !packet.is_unicast() => {}
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let pieces: [&[u8]; 2] = [&packet.head, &packet.payload];
                 let code = ParameterProblemCode::NEXT_HEADER.0;
-                self.send_parameter_problem(
-                    at.now,
-                    src,
-                    dst,
-                    code,
-                    packet.pointer,
-                    &pieces,
-                    counters,
-                );
+                self.parameter_problem((src, dst), (code, packet.pointer), &pieces);
             }
-            _ => self.send_unreachable(at.now, packet, Unreachable::Protocol, counters),
+            _ => self.unreachable(packet, Unreachable::Protocol),
         }
         Drop::IpProtocol
     }
 
     /// RFC 4443 §3.4: something in the packet made of `pieces` is wrong, at byte `pointer`.
-    #[expect(clippy::too_many_arguments, reason = "one header field each")]
-    pub(crate) fn send_parameter_problem(
+    pub(crate) fn parameter_problem(
         &mut self,
-        now: Instant,
-        src: Ipv6Addr,
-        dst: Ipv6Addr,
-        code: u8,
-        pointer: u32,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        (code, pointer): (u8, u32),
         pieces: &[&[u8]],
-        counters: &mut Counters,
     ) {
-        self.quoting(pieces, MAX_QUOTE_V6, |net, quoted| {
+        self.quoting(pieces, MAX_QUOTE_V6, |this, quoted| {
             let message = Icmpv6Message::ParameterProblem {
                 code: ParameterProblemCode(code),
                 pointer,
                 quoted,
             };
-            net.send_error_v6(now, src.into(), dst, &message, counters);
+            this.send_v6(src.into(), dst, &message);
         });
     }
 
     /// RFC 792, RFC 4443 §3.3, code 1: the rest of a datagram did not come in time.
-    pub(crate) fn send_time_exceeded(
-        &mut self,
-        now: Instant,
-        first: &Assembled,
-        counters: &mut Counters,
-    ) {
+    pub(crate) fn time_exceeded(&mut self, first: &Assembled) {
         let pieces: [&[u8]; 2] = [&first.head, &first.data];
         match first.dst {
             IpAddr::V4(_) => {
-                self.quoting(&pieces, MAX_QUOTE_V4, |net, quoted| {
+                self.quoting(&pieces, MAX_QUOTE_V4, |this, quoted| {
                     let message = Icmpv4Message::TimeExceeded { code: 1, quoted };
-                    net.send_error_v4(now, first.src, first.dst, &message, counters);
+                    this.send_v4(first.src, first.dst, &message);
                 });
             }
             IpAddr::V6(dst) => {
-                self.quoting(&pieces, MAX_QUOTE_V6, |net, quoted| {
+                self.quoting(&pieces, MAX_QUOTE_V6, |this, quoted| {
                     let message = Icmpv6Message::TimeExceeded { code: 1, quoted };
-                    net.send_error_v6(now, first.src, dst, &message, counters);
+                    this.send_v6(first.src, dst, &message);
                 });
             }
         }
     }
 
-    fn send_error_v4(
-        &mut self,
-        now: Instant,
-        to: IpAddr,
-        from: IpAddr,
-        message: &Icmpv4Message<'_>,
-        counters: &mut Counters,
-    ) {
-        if let Some(envelope) = self.error_envelope(now, to, Some(from), Protocol::ICMP, counters) {
-            let sent = self.send_filled(
-                now,
-                &envelope,
-                Class::Reply,
-                message.len(),
-                counters,
-                |body| {
-                    message.emit(body);
-                },
-            );
-            counters.icmp_out += u64::from(sent);
+    fn send_v4(&mut self, to: IpAddr, from: IpAddr, message: &Icmpv4Message<'_>) {
+        if let Some(envelope) = self.envelope(to, Some(from), Protocol::ICMP) {
+            self.send(&envelope, message.len(), |body| {
+                message.emit(body);
+            });
         }
     }
 
-    fn send_error_v6(
-        &mut self,
-        now: Instant,
-        to: IpAddr,
-        from: Ipv6Addr,
-        message: &Icmpv6Message<'_>,
-        counters: &mut Counters,
-    ) {
+    fn send_v6(&mut self, to: IpAddr, from: Ipv6Addr, message: &Icmpv6Message<'_>) {
         // RFC 4443 §2.2: errors about what was sent to a group come from an address of ours.
-        let from = Some(IpAddr::V6(from)).filter(|&from| self.is_local(from));
-        if let Some(envelope) = self.error_envelope(now, to, from, Protocol::ICMPV6, counters) {
+        let from = Some(IpAddr::V6(from)).filter(|&from| self.links.routing.is_local(from));
+        if let Some(envelope) = self.envelope(to, from, Protocol::ICMPV6) {
             let (IpAddr::V6(src), IpAddr::V6(dst)) = (envelope.src, envelope.dst) else {
                 return;
             };
-            let sent = self.send_filled(
-                now,
-                &envelope,
-                Class::Reply,
-                message.len(),
-                counters,
-                |body| {
-                    message.emit(src, dst, body);
-                },
-            );
-            counters.icmp_out += u64::from(sent);
+            self.send(&envelope, message.len(), |body| {
+                message.emit(src, dst, body);
+            });
         }
     }
 
+    fn send(&mut self, envelope: &Envelope, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let (links, counters) = (&mut *self.links, &mut *self.counters);
+        let sent = links.send_filled(self.now, envelope, Class::Reply, len, counters, fill);
+        counters.icmp_out += u64::from(sent);
+    }
+
     /// RFC 4443 §2.4-4.
-    fn error_envelope(
+    fn envelope(
         &mut self,
-        now: Instant,
         to: IpAddr,
         from: Option<IpAddr>,
         protocol: Protocol,
-        counters: &mut Counters,
     ) -> Option<Envelope> {
-        if !self.may_send_error(now) {
-            counters.drop(Drop::ReplyLimited);
+        if !self.state.limiter.allow(self.now) {
+            self.counters.drop(Drop::ReplyLimited);
             return None;
         }
-        match self.path(to, from) {
+        match self.links.routing.path(to, from) {
             Ok(path) => Some(Envelope::along(&path, to, protocol)),
             Err(_) => {
-                counters.drop(Drop::ReplyNoRoute);
+                self.counters.drop(Drop::ReplyNoRoute);
                 None
             }
         }

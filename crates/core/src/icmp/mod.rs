@@ -4,5 +4,4 @@ mod errors;
 mod v4;
 mod v6;
 
-pub(crate) use errors::MAX_QUOTE_V6;
-pub use errors::Unreachable;
+pub use errors::{Errors, Refusals, Unreachable};

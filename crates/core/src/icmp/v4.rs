@@ -8,7 +8,7 @@ use wire::quoted::{self, QuotedPacket, QuotedTransport};
 use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::error::Error;
-use crate::ip::input::{Arrival, Packet};
+use crate::ip::packet::{Arrival, Packet};
 use crate::ip::{Class, Envelope, ErrorKind, Input, Net, TransportError};
 
 /// RFC 1191 §7.1: MTUs that links have, for routers that do not say theirs.
@@ -66,12 +66,15 @@ impl Net {
             return;
         };
         let envelope = Envelope::along(&path, packet.src, Protocol::ICMP);
-        let room = self.payload_room(&envelope).saturating_sub(HEADER_LEN);
+        let room = self
+            .links
+            .payload_room(&envelope)
+            .saturating_sub(HEADER_LEN);
         let reply = Icmpv4Message::EchoReply(Echo {
             payload: echo.payload.get(..room).unwrap_or(echo.payload),
             ..echo
         });
-        let sent = self.send_filled(
+        let sent = self.links.send_filled(
             at.now,
             &envelope,
             Class::Reply,

@@ -10,7 +10,7 @@ use wire::quoted;
 use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::error::Error;
-use crate::ip::input::{Arrival, Packet};
+use crate::ip::packet::{Arrival, Packet};
 use crate::ip::{Class, Envelope, ErrorKind, Input, Net};
 
 /// RFC 8200 §5: what every link carries.
@@ -36,6 +36,7 @@ impl Net {
             })?;
         match message {
             Icmpv6Message::Ndp(message) => self
+                .links
                 .ndp(at, packet.hop_limit, src, dst, &message, counters)
                 .map(|()| Input::Consumed),
             Icmpv6Message::EchoRequest(echo) if packet.is_unicast() => {
@@ -74,7 +75,7 @@ impl Net {
         };
         let reply = Icmpv6Message::EchoReply(echo);
         let envelope = Envelope::along(&path, src.into(), Protocol::ICMPV6);
-        let sent = self.send_filled(
+        let sent = self.links.send_filled(
             at.now,
             &envelope,
             Class::Reply,

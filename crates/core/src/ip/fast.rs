@@ -38,13 +38,13 @@ impl Net {
     /// The segment in a frame that came on `port`: IPv4 without options and in one piece, from another host to us. `None` says nothing.
     #[inline(always)]
     pub fn predicted<'a>(&self, port: PortId, frame: &RxFrame<'a>) -> Option<Datagram<'a>> {
-        if self.neighbours.notes_guests() {
+        if self.links.neighbours.notes_guests() {
             return None;
         }
-        let link = self.addresses.link(port)?;
+        let link = self.addresses().link(port)?;
         let packet = PlainIpv4::parse(unwrap(link, frame.bytes)?)?;
         let fits =
-            packet.protocol == Protocol::TCP && self.addresses.are_apart(packet.src, packet.dst);
+            packet.protocol == Protocol::TCP && self.addresses().are_apart(packet.src, packet.dst);
         fits.then_some(Datagram {
             src: IpAddr::V4(packet.src),
             dst: IpAddr::V4(packet.dst),

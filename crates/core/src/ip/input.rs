@@ -16,52 +16,10 @@ use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::id::PortId;
 
+use super::address::{NetLink, is_host_address};
+use super::packet::{Arrival, Packet};
 use super::reassemble::{Assembled, Fragment, Key};
-use super::{Datagram, Input, Net, is_host_address};
-
-/// A frame on its way in.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// Now.
-    pub now: Instant,
-    /// Where it came in.
-    pub port: PortId,
-    /// Its link-layer source.
-    pub src: MacAddr,
-    /// Whether its link-layer destination is a group, or everybody.
-    pub to_group: bool,
-    /// What the port knows of the transport checksum.
-    pub checksum: RxChecksum,
-}
-
-/// A whole IP packet behind its headers.
-#[derive(Debug)]
-pub struct Packet<'a> {
-    /// Source: can be a host's address, except that IPv6 also permits the unspecified one.
-    pub src: IpAddr,
-    /// Destination: ours, or (IPv6 only) a group that we are in.
-    pub dst: IpAddr,
-    /// What the payload is.
-    pub protocol: Protocol,
-    /// Hop limit or TTL as it arrived; 0 for what came in fragments.
-    pub hop_limit: u8,
-    /// ECN field.
-    pub ecn: Ecn,
-    /// Everything in front of the payload, for ICMP errors.
-    pub head: Cow<'a, [u8]>,
-    /// From the transport header on.
-    pub payload: Cow<'a, [u8]>,
-    /// Position of the field that says `protocol`, from the start of the IP header, in bytes.
-    pub pointer: u32,
-}
-
-impl Packet<'_> {
-    /// Whether one host sent it to one host: all others must not be answered with errors (RFC 1122 §3.2.2, RFC 4443 §2.4(e)).
-    /// RFC 1122 §3.2.2-2; RFC 4443 §2.4-3.
-    pub fn is_unicast(&self) -> bool {
-        is_host_address(self.src) && is_host_address(self.dst)
-    }
-}
+use super::{Datagram, Input, Net};
 
 impl Net {
     /// Takes a frame that arrived on `port` and was not [`predicted`](Self::predicted). Not part of the loop over the frames of a burst,
@@ -89,7 +47,7 @@ impl Net {
         frame: &RxFrame<'a>,
         counters: &mut Counters,
     ) -> Result<Input<'a>, Drop> {
-        let link = self.addresses.link(port).ok_or(Drop::FramePort)?;
+        let link = self.addresses().link(port).ok_or(Drop::FramePort)?;
         let (header, payload) =
             EthernetHeader::parse(frame.bytes).map_err(|error| match error {
                 ParseError::Truncated => Drop::FrameShort,
@@ -115,7 +73,10 @@ impl Net {
         match header.ether_type {
             EtherType::IPV4 => self.ipv4(&at, payload, counters),
             EtherType::IPV6 => self.ipv6(&at, payload, counters),
-            EtherType::ARP => self.arp(&at, payload, counters).map(|()| Input::Consumed),
+            EtherType::ARP => self
+                .links
+                .arp(&at, payload, counters)
+                .map(|()| Input::Consumed),
             _ => Err(Drop::FrameProtocol),
         }
     }
@@ -163,7 +124,7 @@ impl Net {
         if header.source_route {
             return Err(Drop::IpSourceRoute);
         }
-        if !self.addresses.is_local(header.dst.into()) {
+        if !self.addresses().is_local(header.dst.into()) {
             return Err(Drop::IpNotLocal);
         }
         if at.to_group {
@@ -177,15 +138,15 @@ impl Net {
 
     /// Whether we may well have sent a packet that comes from an address of ours.
     fn is_from_us(&self, at: &Arrival, src: IpAddr) -> bool {
-        self.addresses.loops(at.port) && self.addresses.is_local(src)
+        self.addresses().loops(at.port) && self.addresses().is_local(src)
     }
 
     /// RFC 9293 MUST-63.
     /// RFC 1122 §3.2.1.3-2.
     fn check_ipv4_source(&self, src: Ipv4Addr) -> Result<(), Drop> {
         if !is_host_address(src.into())
-            || self.addresses.is_local(src.into())
-            || self.addresses.is_broadcast(src)
+            || self.addresses().is_local(src.into())
+            || self.addresses().is_broadcast(src)
         {
             return Err(Drop::IpMartian);
         }
@@ -264,21 +225,23 @@ impl Net {
     /// Where a segment came from, if whoever answers may not ask.
     #[inline(always)]
     fn note_sender(&mut self, at: &Arrival, src: IpAddr) {
-        if self.neighbours.notes_guests() {
-            self.neighbours.note_guest(at.now, at.port, src, at.src);
+        if self.links.neighbours.notes_guests() {
+            self.links
+                .neighbours
+                .note_guest(at.now, at.port, src, at.src);
         }
     }
 
     fn check_ipv6_destination(&self, at: &Arrival, dst: Ipv6Addr) -> Result<(), Drop> {
-        if self.addresses.is_local(dst.into()) {
+        if self.addresses().is_local(dst.into()) {
             return if at.to_group {
                 Err(Drop::IpLinkBroadcast)
             } else {
                 Ok(())
             };
         }
-        let in_group = |link: &super::address::NetLink| dst.is_multicast() && link.in_group(dst);
-        if self.addresses.link(at.port).is_some_and(in_group) {
+        let in_group = |link: &NetLink| dst.is_multicast() && link.in_group(dst);
+        if self.addresses().link(at.port).is_some_and(in_group) {
             Ok(())
         } else {
             Err(Drop::IpNotLocal)
@@ -297,9 +260,9 @@ impl Net {
         if self.is_from_us(at, src) {
             return Ok(());
         }
-        if self.addresses.is_local(src) {
+        if self.addresses().is_local(src) {
             // Whoever has an address of ours defends it from that address.
-            self.ndp_from_our_address(at, header, rest, counters);
+            self.links.ndp_from_our_address(at, header, rest, counters);
             return Err(Drop::IpMartian);
         }
         let is_probe = header.src.is_unspecified() && header.next_header == Protocol::ICMPV6;
@@ -327,15 +290,8 @@ impl Net {
         {
             let is_unicast = !header.dst.is_multicast() && !at.to_group;
             if (is_unicast || even_if_multicast) && is_host_address(header.src.into()) {
-                self.send_parameter_problem(
-                    at.now,
-                    header.src,
-                    header.dst,
-                    code,
-                    pointer,
-                    &[bytes],
-                    counters,
-                );
+                let mut errors = self.errors(at.now, counters);
+                errors.parameter_problem((header.src, header.dst), (code, pointer), &[bytes]);
             }
         }
         Drop::IpExtension
@@ -455,7 +411,7 @@ impl Net {
             Protocol::ICMPV6 if packet.dst.is_ipv6() => self.icmpv6(at, &packet, counters),
             Protocol::UDP => Err(self.udp(at, &packet, counters)),
             Protocol::NO_NEXT_HEADER if packet.dst.is_ipv6() => Err(Drop::IpProtocol),
-            _ => Err(self.refuse_protocol(at, &packet, counters)),
+            _ => Err(self.errors(at.now, counters).refuse_protocol(&packet)),
         }
     }
 }

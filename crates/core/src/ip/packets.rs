@@ -2,6 +2,8 @@
 
 use std::io;
 
+use wire::frame::MacAddr;
+
 use crate::id::PortId;
 use crate::list::{Link, List};
 
@@ -118,6 +120,14 @@ impl Packets {
             }
             None => self.free(id),
         }
+    }
+
+    /// The same, once it is known where it goes: writes its destination.
+    pub fn send_to(&mut self, port: PortId, mac: MacAddr, id: u32) {
+        if let Some(dst) = self.bytes_mut(id).first_chunk_mut::<6>() {
+            *dst = mac.0;
+        }
+        self.send(port, id);
     }
 
     /// The next frame to be sent on `port`; it stays queued until [`sent`](Self::sent).

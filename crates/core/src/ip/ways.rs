@@ -3,7 +3,7 @@
 
 use crate::flow::FlowKey;
 
-use super::Path;
+use super::path::Path;
 
 /// Places, by both addresses: one host may talk with several addresses of ours.
 const PLACES: usize = 16;

@@ -10,12 +10,12 @@ use wire::time::Instant;
 use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::id::PortId;
-use crate::ip::input::Arrival;
-use crate::ip::{Net, is_host_address};
+use crate::ip::packet::Arrival;
+use crate::ip::{Links, is_host_address};
 use crate::neigh::announce::{Announcement, Kind};
 use crate::neigh::cache::{Advertisement, Solicitation};
 
-impl Net {
+impl Links {
     pub(crate) fn arp(
         &mut self,
         at: &Arrival,
@@ -24,7 +24,7 @@ impl Net {
     ) -> Result<(), Drop> {
         counters.arp_in += 1;
         let (packet, _) = ArpPacket::parse(payload).map_err(|_| Drop::ArpMalformed)?;
-        let our_mac = self.addresses.link(at.port).ok_or(Drop::FramePort)?.mac;
+        let our_mac = self.addresses().link(at.port).ok_or(Drop::FramePort)?.mac;
         let sender = IpAddr::V4(packet.sender_ip);
         if packet.sender_mac.is_multicast()
             || !(packet.sender_ip.is_unspecified() || is_host_address(sender))
@@ -34,7 +34,7 @@ impl Net {
         if packet.sender_mac == our_mac {
             return Err(Drop::ArpIgnored);
         }
-        if self.is_local(sender) {
+        if self.routing.is_local(sender) {
             // RFC 5227 §2.4.
             self.conflict(at, sender, counters);
             return Err(Drop::ArpIgnored);
@@ -62,8 +62,9 @@ impl Net {
         our_mac: MacAddr,
         counters: &mut Counters,
     ) -> bool {
-        let to_us =
-            packet.target_mac == our_mac && self.is_local(packet.target_ip.into()) && !at.to_group;
+        let to_us = packet.target_mac == our_mac
+            && self.routing.is_local(packet.target_ip.into())
+            && !at.to_group;
         let (sender, mac) = (packet.sender_ip.into(), packet.sender_mac);
         let credible = mac == at.src || self.neighbours.has(at.port, sender, mac);
         let advertisement = Advertisement {
@@ -88,7 +89,7 @@ impl Net {
     ) -> bool {
         let target = IpAddr::V4(packet.target_ip);
         if !self
-            .addresses
+            .addresses()
             .link(at.port)
             .is_some_and(|link| link.has(target))
         {
@@ -121,6 +122,7 @@ impl Net {
         counters: &mut Counters,
     ) {
         let is_on_link = self
+            .routing
             .path(addr, None)
             .is_ok_and(|path| path.port == at.port && path.next_hop == addr);
         if is_on_link {
@@ -158,7 +160,7 @@ impl Net {
         to: Option<MacAddr>,
         counters: &mut Counters,
     ) {
-        let Some(IpAddr::V4(sender_ip)) = self.addresses.source_for(port, target.into()) else {
+        let Some(IpAddr::V4(sender_ip)) = self.addresses().source_for(port, target.into()) else {
             return;
         };
         self.ask_arp(
@@ -178,7 +180,7 @@ impl Net {
         to: MacAddr,
         counters: &mut Counters,
     ) {
-        let Some(sender_mac) = self.addresses.link(port).map(|link| link.mac) else {
+        let Some(sender_mac) = self.addresses().link(port).map(|link| link.mac) else {
             return;
         };
         let request = ArpPacket {

@@ -15,15 +15,15 @@ use wire::time::Instant;
 use crate::counters::Counters;
 use crate::drops::Drop;
 use crate::id::PortId;
-use crate::ip::input::Arrival;
-use crate::ip::{Class, Envelope, Net, To, is_host_address};
+use crate::ip::packet::Arrival;
+use crate::ip::{Class, Envelope, Links, To, is_host_address};
 use crate::neigh::cache::Advertisement;
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// RFC 4861 §7.1: proves that no router passed it on.
 const HOP_LIMIT: u8 = 255;
 
-impl Net {
+impl Links {
     /// RFC 4861 §7.1-1.
     pub(crate) fn ndp(
         &mut self,
@@ -77,7 +77,7 @@ impl Net {
             return Err(Drop::NdpInvalid);
         }
         if !self
-            .addresses
+            .addresses()
             .link(at.port)
             .is_some_and(|link| link.has(target.into()))
         {
@@ -118,7 +118,10 @@ impl Net {
         {
             return Err(Drop::NdpInvalid);
         }
-        let Some(mac) = message.source_lladdr.filter(|_| !self.is_local(src.into())) else {
+        let Some(mac) = message
+            .source_lladdr
+            .filter(|_| !self.routing.is_local(src.into()))
+        else {
             return Err(Drop::NdpRouter);
         };
         let advertisement = Advertisement {
@@ -157,7 +160,7 @@ impl Net {
         {
             return Err(Drop::NdpInvalid);
         }
-        if self.is_local(target.into()) {
+        if self.routing.is_local(target.into()) {
             self.conflict(at, target.into(), counters);
             return Err(Drop::NdpIgnored);
         }
@@ -187,7 +190,7 @@ impl Net {
         }
         let message = Icmpv6Message::parse(header.src, header.dst, payload);
         if let Ok(Icmpv6Message::Ndp(NdpMessage::NeighborAdvertisement(message))) = message
-            && self.is_local(message.target.into())
+            && self.routing.is_local(message.target.into())
         {
             self.conflict(at, message.target.into(), counters);
         }
@@ -203,7 +206,7 @@ impl Net {
         to: To,
         counters: &mut Counters,
     ) {
-        let Some(mac) = self.addresses.link(port).map(|link| link.mac) else {
+        let Some(mac) = self.addresses().link(port).map(|link| link.mac) else {
             return;
         };
         let message = NeighborAdvertisement {
@@ -237,14 +240,14 @@ impl Net {
         to: Option<MacAddr>,
         counters: &mut Counters,
     ) {
-        let Some(IpAddr::V6(src)) = self.addresses.source_for(port, target.into()) else {
+        let Some(IpAddr::V6(src)) = self.addresses().source_for(port, target.into()) else {
             return;
         };
         let group = solicited_node(target);
         let (dst, mac) = to.map_or((group, multicast_mac(group)), |mac| (target, mac));
         // An address is the operator's word, assigned at once as RFC 4862 §5.1 allows. Linux does not answer a question asked of a group
         // without a hardware address (RFC 4429 §3.2), so the first second would be lost. A conflict is noticed all the same.
-        let source_lladdr = self.addresses.link(port).map(|link| link.mac);
+        let source_lladdr = self.addresses().link(port).map(|link| link.mac);
         let message = NeighborSolicitation {
             target,
             source_lladdr,

@@ -252,6 +252,7 @@ impl Shared {
         self.counters.segments_out += 1;
         let counters = &mut self.counters;
         self.net
+            .links
             .send_packet(now, path, dst, Protocol::TCP, segment, counters);
     }
 }

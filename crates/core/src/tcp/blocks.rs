@@ -289,7 +289,7 @@ impl Blocks {
             key,
             hot,
             next_hop,
-            known: sh.net.static_neighbour(hot.port, next_hop),
+            known: sh.net.links.routing.static_neighbour(hot.port, next_hop),
             statistics: &self.statistics_of(record.counted),
         };
         record.cold(now, &rest)

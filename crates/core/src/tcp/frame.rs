@@ -62,7 +62,11 @@ pub(crate) fn write_any(
         TxChecksum::Complete
     };
     let (tcp, ecn) = (Protocol::TCP, target.ecn.bits());
-    if net.write_headers(frame, path, target.mac, dst, tcp, segment_len, ecn) == 0 {
+    if net
+        .links
+        .write_headers(frame, path, target.mac, dst, tcp, segment_len, ecn)
+        == 0
+    {
         return TxMeta::default();
     }
     TxMeta {

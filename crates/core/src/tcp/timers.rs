@@ -119,7 +119,7 @@ impl Conn<'_> {
     /// The retransmission timer expired with data in flight: perhaps the path has changed.
     fn on_loss_timeout(&mut self, now: Instant) {
         self.path().on_timeout(now);
-        self.sh.net.doubt(now, &self.cold.path);
+        self.sh.net.links.doubt(now, &self.cold.path);
         let actions = self.loss().on_timeout(now);
         self.carry_out(actions);
     }

@@ -67,6 +67,7 @@ impl Tcp {
         }
         self.shared
             .net
+            .links
             .transmit(port, sink, &mut self.shared.counters);
         let all = self.shared.send_answers(now, port, sink)
             && self.send_last_acks(now, port, sink)
@@ -169,7 +170,7 @@ impl Tcp {
 
     /// Neighbour resolutions have ended: who waited for them may go on.
     pub fn wake_resolved(&mut self, now: Instant) {
-        while let Some(ended) = self.shared.net.poll_resolved() {
+        while let Some(ended) = self.shared.net.links.poll_resolved() {
             self.wake_syn_acks(ended.slot);
             self.wake_parked(now, &ended);
         }
@@ -374,7 +375,7 @@ impl Conn<'_> {
         if self.has(Flags::PROGRESS) {
             self.clear(Flags::PROGRESS);
             let sh = &mut *self.sh;
-            sh.net.confirm(now, &self.cold.path, &mut sh.counters);
+            sh.net.links.confirm(now, &self.cold.path, &mut sh.counters);
         }
         let sh = &mut *self.sh;
         match sh.net.resolve(now, &self.cold.path, &mut sh.counters) {

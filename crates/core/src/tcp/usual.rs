@@ -70,7 +70,7 @@ fn write<const OPTIONS: usize>(
     let (ip, tcp) = rest.split_first_chunk_mut::<{ Ipv4Header::LEN }>()?;
     EthernetHeader {
         dst: target.mac,
-        src: net.addresses.link(path.port)?.mac,
+        src: net.links.addresses().link(path.port)?.mac,
         ether_type: EtherType::IPV4,
         vlan: None,
     }

@@ -81,7 +81,7 @@ fn who_asks_from_elsewhere_is_not_made_a_neighbour() {
         bench.consume(&arp_frame(MacAddr::BROADCAST, &request)),
         None
     );
-    assert_eq!(bench.net.neighbours.len(), 0);
+    assert_eq!(bench.net.links.neighbours.len(), 0);
 }
 
 /// RFC 1122 §2.3.2-3; RFC 4861 §7.2.2-1.
@@ -145,7 +145,7 @@ fn no_answer_drops_the_packets_and_says_so() {
     );
     bench.send(gateway, &[0; 20]);
     assert_eq!(bench.counters.dropped(Drop::NeighbourFailed), 2);
-    assert!(bench.net.packets.is_idle());
+    assert!(bench.net.links.packets.is_idle());
 }
 
 /// RFC 826 §0-2.
@@ -162,7 +162,7 @@ fn known_neighbours_are_updated_and_unknown_ones_are_not_made() {
             bench.consume(&arp_frame(MacAddr::BROADCAST, &packet)),
             Some(Drop::ArpIgnored)
         );
-        assert_eq!(bench.net.neighbours.len(), 0);
+        assert_eq!(bench.net.links.neighbours.len(), 0);
         let mut bench = Bench::acquainted();
         assert_eq!(bench.consume(&arp_frame(MacAddr::BROADCAST, &packet)), None);
         bench.send(PEER4.into(), &[0; 20]);
@@ -192,7 +192,14 @@ fn a_hardware_address_that_is_not_the_source_of_its_frame_is_probed() {
         bench.send(PEER4.into(), &[0; 20]);
         bench.sent();
         assert_eq!(bench.consume(&inconsistent_reply()), None);
-        let state = |bench: &Bench| bench.net.neighbours.state(PORT, PEER4.into()).unwrap();
+        let state = |bench: &Bench| {
+            bench
+                .net
+                .links
+                .neighbours
+                .state(PORT, PEER4.into())
+                .unwrap()
+        };
         assert_eq!(state(&bench), (State::Stale, STRANGER));
         bench.send(PEER4.into(), &[0; 20]);
         bench.advance(Duration::from_millis(5_500));
@@ -301,7 +308,7 @@ fn floods_of_requests_are_answered_within_the_pool() {
         answered + bench.counters.dropped(Drop::ReplyQueueFull),
         5_000
     );
-    assert!(bench.net.packets.is_idle() && bench.net.neighbours.len() == 0);
+    assert!(bench.net.links.packets.is_idle() && bench.net.links.neighbours.len() == 0);
 }
 
 #[test]
@@ -313,12 +320,12 @@ fn floods_of_unknown_neighbours_stay_within_the_cache() {
             bench.send(Ipv4Addr::new(10, 0, 0, low).into(), &[0; 20]);
         }
         bench.now += Duration::from_millis(1);
-        assert!(bench.net.neighbours.len() <= 16 && bench.net.resolved.len() <= 64);
+        assert!(bench.net.links.neighbours.len() <= 16 && bench.net.links.resolved.len() <= 64);
     }
     bench.advance(Duration::from_secs(10));
     bench.sent();
     assert!(
-        bench.net.packets.is_idle(),
+        bench.net.links.packets.is_idle(),
         "everything that waited was dropped"
     );
 }

@@ -231,9 +231,10 @@ fn the_sender_hears_of_a_time_out_if_the_first_fragment_came() {
         };
         bench
             .net
+            .links
             .neighbours
             .advertise(bench.now, PORT, next_hop, what);
-        bench.net.settle(&mut bench.counters);
+        bench.net.links.settle(&mut bench.counters);
         for frame in bench.sent() {
             let quoted_start = if next_hop.is_ipv4() {
                 let payload = parse_ipv4(&frame).2;

@@ -186,7 +186,7 @@ proptest! {
                 Step::Wait(millis) => bench.advance(Duration::from_millis(*millis)),
                 Step::Transmit(room) => {
                     let mut sink = Sink { frames: Vec::new(), room: *room };
-                    bench.net.transmit(PORT, &mut sink, &mut bench.counters);
+                    bench.net.links.transmit(PORT, &mut sink, &mut bench.counters);
                 }
                 _ => {
                     let dropped = bench.counters.total_dropped();
@@ -198,15 +198,15 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(bench.net.neighbours.len() <= 16);
+            prop_assert!(bench.net.links.neighbours.len() <= 16);
             prop_assert!(bench.net.reassembler.used() <= 4_000);
-            while bench.net.poll_resolved().is_some() {}
+            while bench.net.links.poll_resolved().is_some() {}
         }
         bench.advance(Duration::from_secs(120));
         for sent in bench.sent() {
             prop_assert!(EthernetHeader::parse(&sent).is_ok());
         }
-        prop_assert!(bench.net.packets.is_idle());
+        prop_assert!(bench.net.links.packets.is_idle());
         prop_assert_eq!(bench.net.reassembler.used(), 0);
     }
 }

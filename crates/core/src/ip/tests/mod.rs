@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use wire::ethernet::{EtherType, EthernetHeader};
-use wire::frame::{FrameSink, RxFrame, RxMeta, TxMeta};
+use wire::frame::{FrameSink, MacAddr, RxFrame, RxMeta, TxMeta};
 use wire::icmpv4::Icmpv4Message;
 use wire::icmpv6::Icmpv6Message;
 use wire::ip::Protocol;
@@ -23,6 +23,8 @@ use wire::ipv6::Ipv6Header;
 use super::testing::{config, interface, our_mac};
 use super::*;
 use crate::config::{Route, StaticNeighbour};
+use crate::drops::Drop;
+use crate::id::PortId;
 
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x99]);
 const OUR4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -75,7 +77,7 @@ fn base_config() -> Config {
 impl Bench {
     /// A neighbour whose resolution has ended, and whether it answered.
     fn resolved(&mut self) -> Option<(PortId, IpAddr, bool)> {
-        let ended = self.net.poll_resolved()?;
+        let ended = self.net.links.poll_resolved()?;
         Some((ended.port, ended.addr, ended.mac.is_some()))
     }
 
@@ -112,15 +114,17 @@ impl Bench {
             };
             bench
                 .net
+                .links
                 .neighbours
                 .resolve(bench.now, PORT, next_hop, &mut bench.counters);
             assert!(
                 bench
                     .net
+                    .links
                     .neighbours
                     .advertise(bench.now, PORT, next_hop, what)
             );
-            while bench.net.neighbours.pop_ended().is_some() {}
+            while bench.net.links.neighbours.pop_ended().is_some() {}
         }
         bench
     }
@@ -160,7 +164,7 @@ impl Bench {
             frames: Vec::new(),
             room: usize::MAX,
         };
-        self.net.transmit(PORT, &mut sink, &mut self.counters);
+        self.net.links.transmit(PORT, &mut sink, &mut self.counters);
         sink.frames
     }
 
@@ -174,7 +178,7 @@ impl Bench {
 
     fn send(&mut self, dst: IpAddr, payload: &[u8]) {
         let path = self.net.path(dst, None).unwrap();
-        self.net.send_packet(
+        self.net.links.send_packet(
             self.now,
             &path,
             dst,

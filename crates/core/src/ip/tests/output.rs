@@ -7,7 +7,8 @@ fn mac(n: u8) -> MacAddr {
 fn write(bench: &Bench, frame: &mut [u8], dst: IpAddr, ecn: u8) -> usize {
     let path = bench.net.path(dst, None).unwrap();
     let net = &bench.net;
-    net.write_headers(frame, &path, mac(1), dst, Protocol::TCP, 30, ecn)
+    net.links
+        .write_headers(frame, &path, mac(1), dst, Protocol::TCP, 30, ecn)
 }
 
 /// RFC 1122 §2.3.3-1, §3.2.1.7-1, §3.2.1.3-3; RFC 1191 §3-1.
@@ -163,7 +164,10 @@ fn static_neighbours_are_never_asked_for() {
     let mut bench = Bench::with(&config);
     let resolve = |bench: &mut Bench, dst: &str| {
         let path = bench.net.path(dst.parse().unwrap(), None).unwrap();
-        bench.net.confirm(bench.now, &path, &mut bench.counters);
+        bench
+            .net
+            .links
+            .confirm(bench.now, &path, &mut bench.counters);
         bench.net.resolve(bench.now, &path, &mut bench.counters)
     };
     assert_eq!(resolve(&mut bench, "10.0.0.2"), Resolution::Ready(mac(1)));
@@ -204,7 +208,10 @@ fn a_full_sink_keeps_packets_queued_in_order() {
         frames: Vec::new(),
         room: 3,
     };
-    bench.net.transmit(PORT, &mut sink, &mut bench.counters);
+    bench
+        .net
+        .links
+        .transmit(PORT, &mut sink, &mut bench.counters);
     sink.frames.extend(bench.sent());
     let payloads: Vec<u8> = sink
         .frames
@@ -212,7 +219,7 @@ fn a_full_sink_keeps_packets_queued_in_order() {
         .map(|frame| parse_ipv4(frame).2[0])
         .collect();
     assert_eq!(payloads, [0, 1, 2, 3]);
-    assert!(bench.net.packets.is_idle());
+    assert!(bench.net.links.packets.is_idle());
     assert_eq!(
         (bench.counters.frames_out, bench.counters.bytes_out),
         (4, 4 * 54)
