@@ -37,8 +37,8 @@ macro_rules! impl_port {
             }
 
             #[inline]
-            fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-                each_variant!(self, Self: $($variant)*, port => port.send_bundle(len, fill))
+            fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+                each_variant!(self, Self: $($variant)*, port => port.send_gso(len, fill))
             }
         }
 

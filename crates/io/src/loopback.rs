@@ -57,7 +57,7 @@ impl LoopPort {
         mtu: MTU,
         queues: 1,
         tx_checksum: true,
-        tx_bundle: 0,
+        tx_gso: 0,
         loops: true,
     };
 

@@ -277,11 +277,11 @@ impl<P: Port> FrameSink for Pcap<P> {
         self.inner.send(captured(file, stamp, dirty, fill))
     }
 
-    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let stamp = self.stamp(OUTBOUND);
         let (file, dirty) = (&self.file, &mut self.dirty);
         let fill = captured(file, stamp, dirty, fill);
-        self.inner.send_bundle(len, fill)
+        self.inner.send_gso(len, fill)
     }
 }
 

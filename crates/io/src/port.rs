@@ -25,7 +25,7 @@ pub enum Gathers {
 /// their port: `receive` lends them to a closure and recycles them when it returns, `send` lends a free one to be filled in place.
 /// A frame address is always in exactly one of: fill ring, hand-out, free list, tx ring, completion ring.
 /// Nothing but [`Port::wait`] blocks. On a link that has a choice only `wait`, [`Port::flush`], [`Port::wake_peer`] and a `send` that publishes
-/// a long bundle may make a system call.
+/// a long GSO frame may make a system call.
 pub trait Port: FrameSink {
     /// Starts a turn at `now`: what wrappers stamp frames with and delay them by. Never earlier than in the turn before.
     fn begin(&mut self, now: Instant) {
@@ -51,7 +51,7 @@ pub trait Port: FrameSink {
     }
 
     /// Publishes what was sent since the last flush and wakes the other side, at most once. A link on which the other side can read while
-    /// we write may have published long bundles before.
+    /// we write may have published long GSO frames before.
     ///
     /// # Errors
     /// The link is gone (peer closed, interface removed); says which and why.

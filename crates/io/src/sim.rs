@@ -282,7 +282,7 @@ impl Port for SimPort {
             mtu: self.config.mtu,
             queues: 1,
             tx_checksum: self.config.tx_checksum,
-            tx_bundle: 0,
+            tx_gso: 0,
             loops: false,
         }
     }

@@ -7,15 +7,15 @@ use wire::frame::{HEADERS, LONGEST, RxChecksum, TxChecksum, TxMeta};
 /// Length of the header, in bytes.
 pub(crate) const LEN: usize = 10;
 /// Most bytes of payload in one frame.
-pub(crate) const BUNDLE: u32 = (LONGEST - HEADERS) as u32;
+pub(crate) const GSO_MAX: u32 = (LONGEST - HEADERS) as u32;
 
 /// `csum_start` and `csum_offset` are valid: the checksum is to be finished.
 const F_NEEDS_CSUM: u8 = 1;
 /// The checksum has been verified.
 const F_DATA_VALID: u8 = 2;
-/// Not a bundle of segments.
+/// Not a GSO frame of segments.
 const GSO_NONE: u8 = 0;
-/// A bundle of TCP segments over IPv4.
+/// A GSO frame of TCP segments over IPv4.
 const GSO_TCPV4: u8 = 1;
 /// The same over IPv6.
 const GSO_TCPV6: u8 = 4;
@@ -37,7 +37,7 @@ pub(crate) fn emit(frame: &[u8], meta: &TxMeta) -> [u8; LEN] {
     header
 }
 
-/// What kind of bundle a frame is.
+/// What kind of GSO frame a frame is.
 fn family(frame: &[u8]) -> u8 {
     match EthernetHeader::parse(frame) {
         Ok((header, _)) if header.ether_type == EtherType::IPV4 => GSO_TCPV4,
@@ -52,7 +52,7 @@ fn headers_len(frame: &[u8], start: u16) -> u16 {
     start + u16::from(offset.unwrap_or_default() >> 4) * 4
 }
 
-/// What the header of a received frame says; `None` for a bundle of what we did not ask for.
+/// What the header of a received frame says; `None` for a GSO frame of what we did not ask for.
 pub(crate) fn parse(header: &[u8; LEN]) -> Option<RxChecksum> {
     let [flags, gso, ..] = *header;
     if !matches!(gso, GSO_NONE | GSO_TCPV4 | GSO_TCPV6) {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_says_how_to_cut_it() {
+    fn a_gso_frame_says_how_to_cut_it() {
         let meta = TxMeta {
             len: 5000,
             checksum: PARTIAL,

@@ -294,7 +294,7 @@ fn what_the_port_says_of_itself_is_true() {
         assert_eq!(port.name(), "mtcp-self");
         assert_eq!(port.capabilities().mtu, 1500);
         assert!(port.capabilities().tx_checksum);
-        assert!(port.capabilities().tx_bundle >= 60_000);
+        assert!(port.capabilities().tx_gso >= 60_000);
         let mac = MacAddr([2, 1, 2, 3, 4, 5]);
         let config = TapConfig {
             mac: Some(mac),

@@ -80,7 +80,7 @@ fn peer_station(pair: &Pair, ours: MacAddr, mode: AttachMode) -> Station {
 }
 
 /// A frame with all of `data` in one TCP segment, with sequence number 1, and what is said of its checksum.
-fn bundle(ours: MacAddr, peer: MacAddr, data: &[u8]) -> (Vec<u8>, TxChecksum) {
+fn gso_frame(ours: MacAddr, peer: MacAddr, data: &[u8]) -> (Vec<u8>, TxChecksum) {
     let mut segment = vec![0; 20];
     segment[..4].copy_from_slice(&[0, 80, 0x30, 0x39]);
     segment[7] = 1;
@@ -96,17 +96,17 @@ fn bundle(ours: MacAddr, peer: MacAddr, data: &[u8]) -> (Vec<u8>, TxChecksum) {
 }
 
 /// Sends a frame of many segments to a peer in this mode. Returns the lengths of what came there.
-fn send_bundle(mode: AttachMode) -> Vec<usize> {
+fn send_gso(mode: AttachMode) -> Vec<usize> {
     let pair = Pair::new(1);
     let Some(mut station) = pair.offloading_station() else {
         return Vec::new();
     };
-    assert!(station.port.capabilities().tx_bundle as usize > 20 * CUT);
+    assert!(station.port.capabilities().tx_gso as usize > 20 * CUT);
     let mut peer = peer_station(&pair, station.port.mac(), mode);
     let data: Vec<u8> = (0..20 * CUT + 100).map(|at| (at % 251) as u8).collect();
-    let (frame, checksum) = bundle(station.port.mac(), station.peer_mac, &data);
+    let (frame, checksum) = gso_frame(station.port.mac(), station.peer_mac, &data);
     station.send(&frames::arp_request(station.port.mac()));
-    assert!(station.port.send_bundle(frame.len(), |room| {
+    assert!(station.port.send_gso(frame.len(), |room| {
         room[..frame.len()].copy_from_slice(&frame);
         TxMeta {
             len: frame.len(),
@@ -134,7 +134,7 @@ fn send_bundle(mode: AttachMode) -> Vec<usize> {
 #[test]
 fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
     if is_root() {
-        let lens = send_bundle(AttachMode::Native);
+        let lens = send_gso(AttachMode::Native);
         assert!(lens.iter().all(|len| *len <= CUT), "{lens:?}");
     }
 }
@@ -142,7 +142,7 @@ fn a_frame_of_many_segments_is_cut_for_a_peer_that_takes_packets() {
 #[test]
 fn a_frame_of_many_segments_stays_whole_through_traffic_control() {
     if is_root() && has_traffic_control() {
-        let lens = send_bundle(AttachMode::Auto);
+        let lens = send_gso(AttachMode::Auto);
         assert!(lens.len() <= 1, "{lens:?}");
     }
 }
@@ -158,5 +158,5 @@ fn where_processes_share_the_queues_every_frame_is_a_packet() {
         ..config()
     };
     let station = pair.station_with(&config);
-    assert_eq!(station.port.capabilities().tx_bundle, 0);
+    assert_eq!(station.port.capabilities().tx_gso, 0);
 }

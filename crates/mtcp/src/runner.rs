@@ -534,8 +534,8 @@ impl<P: FrameSink> FrameSink for Watched<'_, P> {
     }
 
     #[inline]
-    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
-        let sent = self.port.send_bundle(len, fill);
+    fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let sent = self.port.send_gso(len, fill);
         self.refused |= !sent;
         sent
     }

@@ -41,7 +41,7 @@ impl Link {
                 mtu: self.mtu,
                 queues: 1,
                 tx_checksum: false,
-                tx_bundle: 0,
+                tx_gso: 0,
                 loops: false,
             },
             addresses: vec![Address {

@@ -44,7 +44,7 @@ pub fn host_config(index: u8) -> HostConfig {
             mtu: 1500,
             queues: 1,
             tx_checksum: true,
-            tx_bundle: 0,
+            tx_gso: 0,
             loops: false,
         },
         addresses: vec![address(v4(index), 16), address(v6(index), 64)],

@@ -126,7 +126,7 @@ fn config(own: u8, peer: u8, connections: u32) -> Config {
                 mtu: 1500,
                 queues: 1,
                 tx_checksum: true,
-                tx_bundle: 0,
+                tx_gso: 0,
                 loops: false,
             },
             addresses: vec![Address {

@@ -103,8 +103,8 @@ pub struct Capabilities {
     /// The link finishes or does not need transport checksums: the stack may send [`TxChecksum::Partial`].
     pub tx_checksum: bool,
     /// Most bytes of TCP payload that the link takes in one frame, to cut it into segments itself or to carry it whole
-    /// ([`FrameSink::send_bundle`]); 0: a frame is one packet. Only with `tx_checksum`.
-    pub tx_bundle: u32,
+    /// ([`FrameSink::send_gso`]); 0: a frame is one packet. Only with `tx_checksum`.
+    pub tx_gso: u32,
     /// What is sent to our own hardware address comes back: our own addresses are reachable here, as those of a host are through its
     /// loopback interface.
     pub loops: bool,
@@ -117,8 +117,8 @@ pub trait FrameSink {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool;
 
     /// The same for a frame of up to `len` bytes that holds several segments ([`TxMeta::segment`]), on links whose capabilities say
-    /// `tx_bundle`. What is lent may be shorter, but not than what [`send`](Self::send) lends.
-    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    /// `tx_gso`. What is lent may be shorter, but not than what [`send`](Self::send) lends.
+    fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let _ = len;
         self.send(fill)
     }

@@ -25,7 +25,7 @@ pub fn interface(index: u8, addresses: &[&str]) -> Interface {
             mtu: 1500,
             queues: 1,
             tx_checksum: false,
-            tx_bundle: 0,
+            tx_gso: 0,
             loops: false,
         },
         addresses: addresses.iter().map(address).collect(),

@@ -250,7 +250,7 @@ impl Conn<'_> {
         }
         let plan = self.segment_of(end, Kind::New, nxt, len);
         Some(if len < available.min(usable) {
-            self.bundle(plan, available, usable)
+            self.plan_gso(plan, available, usable)
         } else {
             plan
         })

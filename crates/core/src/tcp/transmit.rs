@@ -13,10 +13,10 @@ use crate::info::State;
 use crate::ip::Resolution;
 use crate::neigh::cache::Ended;
 use crate::tcp::Tcp;
-use crate::tcp::bundle::send_bundle;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::frame::send_segment;
+use crate::tcp::gso::send_gso;
 use crate::tcp::loss::NewData;
 use crate::tcp::plan::{Kind, Plan};
 use crate::tcp::queues::Output;
@@ -356,7 +356,7 @@ impl Conn<'_> {
         let sent = if plan.cut == 0 {
             send_segment(sink, net, &target, &header, payload)
         } else {
-            send_bundle(sink, net, &target, &mut header, &mut plan, payload)
+            send_gso(sink, net, &target, &mut header, &mut plan, payload)
         };
         let Some(len) = sent else {
             return Sent::Full;

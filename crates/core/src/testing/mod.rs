@@ -65,7 +65,7 @@ pub fn config(index: u8, peer: u8) -> Config {
                 mtu: 1500,
                 queues: 1,
                 tx_checksum: false,
-                tx_bundle: 0,
+                tx_gso: 0,
                 loops: false,
             },
             addresses: vec![

@@ -13,8 +13,8 @@ pub struct Sink {
     pub room: usize,
     /// Length of the frames that are lent, bytes.
     pub frame_len: usize,
-    /// Length of the longest frames that are lent for bundles, bytes.
-    pub bundle_len: usize,
+    /// Length of the longest frames that are lent for GSO frames, bytes.
+    pub gso_len: usize,
 }
 
 impl Default for Sink {
@@ -23,7 +23,7 @@ impl Default for Sink {
             frames: VecDeque::new(),
             room: usize::MAX,
             frame_len: 1518,
-            bundle_len: usize::MAX,
+            gso_len: usize::MAX,
         }
     }
 }
@@ -38,12 +38,12 @@ impl FrameSink for Sink {
         true
     }
 
-    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if self.room == 0 {
             return false;
         }
         self.room -= 1;
-        self.lend(len.min(self.bundle_len).max(self.frame_len), fill);
+        self.lend(len.min(self.gso_len).max(self.frame_len), fill);
         true
     }
 }

@@ -148,9 +148,9 @@ fn lend(lane: &mut Lane, now: Instant, each: impl FnOnce(&[RxFrame<'_>])) -> usi
 }
 
 impl<P: Port> FrameSink for Fault<P> {
-    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if self.tx.is_none() {
-            return self.inner.send_bundle(len, fill);
+            return self.inner.send_gso(len, fill);
         }
         self.send(fill)
     }
@@ -232,11 +232,7 @@ impl<P: Port> Port for Fault<P> {
         Capabilities {
             tx_checksum: inner.tx_checksum && self.tx.is_none(),
             // What happens to frames that we send happens to one packet at a time.
-            tx_bundle: if self.tx.is_none() {
-                inner.tx_bundle
-            } else {
-                0
-            },
+            tx_gso: if self.tx.is_none() { inner.tx_gso } else { 0 },
             ..inner
         }
     }

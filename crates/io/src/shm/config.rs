@@ -10,7 +10,7 @@ use crate::context;
 /// options end with the cache line.
 pub(super) const SLOT_LEAD: usize = 10;
 /// Part of a ring that a frame with several segments takes at most.
-const BUNDLE_SHARE: usize = 8;
+const GSO_SHARE: usize = 8;
 /// Bytes of the control block of a ring: producer's index, consumer's index and sleep flags, 128 bytes apart, because processors
 /// prefetch lines in pairs.
 const CONTROL: usize = 512;
@@ -83,8 +83,8 @@ impl ShmConfig {
 
 impl ShmConfig {
     /// Most bytes of payload in one frame.
-    pub(super) fn bundle(&self) -> u32 {
-        let share = self.slots as usize * self.slot_bytes as usize / BUNDLE_SHARE;
+    pub(super) fn gso_max(&self) -> u32 {
+        let share = self.slots as usize * self.slot_bytes as usize / GSO_SHARE;
         share.min(LONGEST).saturating_sub(HEADERS) as u32
     }
 }

@@ -135,12 +135,8 @@ impl Queue {
         fits
     }
 
-    pub(super) fn send_bundle(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> TxMeta,
-    ) -> bool {
-        let fits = self.tx.push_bundle(len, fill);
+    pub(super) fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+        let fits = self.tx.push_gso(len, fill);
         self.blocked |= !fits;
         if self.tx.has_long() {
             self.show();

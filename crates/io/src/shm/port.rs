@@ -356,9 +356,9 @@ impl FrameSink for ShmPort {
         true
     }
 
-    fn send_bundle(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    fn send_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         match &mut self.queue {
-            Some(queue) => queue.send_bundle(len, fill),
+            Some(queue) => queue.send_gso(len, fill),
             None => self.send(fill),
         }
     }
@@ -472,7 +472,7 @@ impl Port for ShmPort {
             mtu: self.config.mtu,
             queues: self.config.queues,
             tx_checksum: true,
-            tx_bundle: self.config.bundle(),
+            tx_gso: self.config.gso_max(),
             loops: false,
         }
     }

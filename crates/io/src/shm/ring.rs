@@ -222,11 +222,7 @@ impl TxRing {
     }
 
     /// Lends slots for a frame of up to `len` bytes, or as many as are free, at least one.
-    pub(super) fn push_bundle(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> TxMeta,
-    ) -> bool {
+    pub(super) fn push_gso(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let first = self.next.wrapping_add(self.pending);
         let wanted = self.slots.taken_by(len.min(LONGEST));
         // SAFETY: not more than the run has.
@@ -248,7 +244,7 @@ impl TxRing {
         // slots back, and we are the only producer.
         let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
         let meta = fill(frame);
-        // Lengths fit: a slot has at most 2^17 bytes, and a bundle not more. Entries of further slots are never looked at.
+        // Lengths fit: a slot has at most 2^17 bytes, and a GSO frame not more. Entries of further slots are never looked at.
         let entry = match meta.checksum {
             TxChecksum::Complete => meta.len as u32 | COMPLETE,
             TxChecksum::Partial { .. } => meta.len as u32,

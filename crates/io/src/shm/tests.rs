@@ -152,9 +152,9 @@ fn a_length_beyond_the_frame_is_not_sent() {
 }
 
 /// Sends as much of `bytes` as the lent frame holds; how much that is.
-fn send_bundle(port: &mut ShmPort, bytes: &[u8]) -> Option<usize> {
+fn send_gso(port: &mut ShmPort, bytes: &[u8]) -> Option<usize> {
     let mut len = 0;
-    let sent = port.send_bundle(bytes.len(), |frame| {
+    let sent = port.send_gso(bytes.len(), |frame| {
         len = bytes.len().min(frame.len());
         frame[..len].copy_from_slice(&bytes[..len]);
         unfinished(len)
@@ -167,7 +167,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_bundle_takes_several_slots_and_arrives_as_one_frame() {
+fn a_gso_frame_takes_several_slots_and_arrives_as_one_frame() {
     let (mut a, mut b) = pair(ShmConfig { slots: 8, ..SMALL });
     // Around the ring several times: what does not fit before its end is cut there.
     let mut seed = 0;
@@ -176,7 +176,7 @@ fn a_bundle_takes_several_slots_and_arrives_as_one_frame() {
         let bytes = pattern(len, seed);
         let mut sent = 0;
         while sent < len {
-            sent += send_bundle(&mut a, &bytes[sent..]).unwrap();
+            sent += send_gso(&mut a, &bytes[sent..]).unwrap();
             assert!(send(&mut a, b"between"));
             a.flush().unwrap();
             let got = receive(&mut b);
@@ -187,19 +187,19 @@ fn a_bundle_takes_several_slots_and_arrives_as_one_frame() {
 }
 
 #[test]
-fn a_bundle_takes_what_is_free_and_gives_it_back() {
+fn a_gso_frame_takes_what_is_free_and_gives_it_back() {
     let (mut a, mut b) = pair(ShmConfig { slots: 8, ..SMALL });
     for n in 0..5u8 {
         assert!(send(&mut a, &[n]));
     }
     let room = 3 * 2048 - SLOT_LEAD;
-    assert_eq!(send_bundle(&mut a, &pattern(10_000, 0)), Some(room));
-    assert_eq!(send_bundle(&mut a, &pattern(10_000, 0)), None);
+    assert_eq!(send_gso(&mut a, &pattern(10_000, 0)), Some(room));
+    assert_eq!(send_gso(&mut a, &pattern(10_000, 0)), None);
     a.flush().unwrap();
     let got = receive(&mut b);
     assert_eq!((got.len(), &got[5]), (6, &pattern(room, 0)));
     let all = 8 * 2048 - SLOT_LEAD;
-    assert_eq!(send_bundle(&mut a, &pattern(all, 1)), Some(all));
+    assert_eq!(send_gso(&mut a, &pattern(all, 1)), Some(all));
 }
 
 /// While the frames of a burst are read, the producer has the rest of the ring.
@@ -211,7 +211,7 @@ fn a_burst_of_long_frames_is_a_quarter_of_the_ring() {
         ..SMALL
     });
     for seed in 0..8 {
-        assert_eq!(send_bundle(&mut a, &pattern(LEN, seed)), Some(LEN));
+        assert_eq!(send_gso(&mut a, &pattern(LEN, seed)), Some(LEN));
     }
     a.flush().unwrap();
     // Of 30 slots each.
@@ -222,14 +222,14 @@ fn a_burst_of_long_frames_is_a_quarter_of_the_ring() {
 }
 
 #[test]
-fn long_bundles_are_shown_before_the_flush() {
+fn long_gso_frames_are_shown_before_the_flush() {
     let config = ShmConfig { slots: 32, ..SMALL };
     let (mut a, mut b) = pair(config);
     b.arm_for_test();
     assert!(send(&mut a, b"before"));
-    assert_eq!(send_bundle(&mut a, &pattern(4000, 0)), Some(4000));
+    assert_eq!(send_gso(&mut a, &pattern(4000, 0)), Some(4000));
     assert!(!readable(&b), "that is little");
-    assert_eq!(send_bundle(&mut a, &pattern(30_000, 1)), Some(30_000));
+    assert_eq!(send_gso(&mut a, &pattern(30_000, 1)), Some(30_000));
     assert!(readable(&b));
     let got = receive(&mut b);
     assert_eq!(

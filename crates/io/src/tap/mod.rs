@@ -265,7 +265,7 @@ impl Port for TapPort {
             mtu: self.mtu,
             queues: self.queues,
             tx_checksum: true,
-            tx_bundle: virtio::BUNDLE,
+            tx_gso: virtio::GSO_MAX,
             loops: false,
         }
     }

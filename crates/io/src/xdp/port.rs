@@ -123,7 +123,7 @@ impl XdpPort {
                 mtu,
                 queues: ports,
                 tx_checksum,
-                tx_bundle: if gso { virtio::BUNDLE } else { 0 },
+                tx_gso: if gso { virtio::GSO_MAX } else { 0 },
                 loops: false,
             },
             mac: link.mac,
@@ -345,7 +345,7 @@ impl FrameSink for XdpPort {
         }
     }
 
-    fn send_bundle(&mut self, _: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
+    fn send_gso(&mut self, _: usize, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         match self.queues.first_mut() {
             Some(queue) => queue.send_gso(fill),
             None => self.send_into_void(LONGEST, fill),

@@ -290,7 +290,7 @@ impl XdpPrepared {
             frames: self.frames,
             zero_copy: self.config.zero_copy,
             addresses: self.config.addresses.clone(),
-            gso: port.capabilities().tx_bundle > 0,
+            gso: port.capabilities().tx_gso > 0,
             shared: self.processes() > 1,
             lost: Vec::new(),
             listens: false,

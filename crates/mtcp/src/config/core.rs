@@ -375,7 +375,7 @@ mod tests {
                 mtu,
                 queues: 1,
                 tx_checksum: false,
-                tx_bundle: 0,
+                tx_gso: 0,
                 loops: false,
             };
             let stack = config.stack(MacAddr::default(), capabilities, [0; 32]);

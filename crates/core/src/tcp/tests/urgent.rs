@@ -213,9 +213,9 @@ fn a_pointer_reaches_as_far_as_it_can() {
 }
 
 #[test]
-fn urgent_data_does_not_go_in_bundles() {
+fn urgent_data_does_not_go_in_gso_frames() {
     let mut h = Harness::with(|config| {
-        config.interfaces[0].capabilities.tx_bundle = 60_000;
+        config.interfaces[0].capabilities.tx_gso = 60_000;
     });
     h.listen(4, Options::default());
     h.established_with(&Handshake::default());

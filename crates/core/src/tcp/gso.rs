@@ -1,7 +1,7 @@
 //! Several full segments in one frame, for links that cut it themselves or carry it whole (segmentation offload): their headers are
 //! written once, and they pass the link as one.
 //!
-//! A bundle counts as one segment in the counters of segments; all else (windows, pacing, the log of the flight) goes by its bytes.
+//! A GSO frame counts as one segment in the counters of segments; all else (windows, pacing, the log of the flight) goes by its bytes.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const UNFIT: Flags = Flags::SACKED
     .union(Flags::LOSS)
     .union(Flags::HOLES)
     .union(Flags::DUPLICATE);
-/// Of a paced connection, a bundle holds what may leave in this time, as on Linux: more at once would be the burst that pacing prevents.
+/// Of a paced connection, a GSO frame holds what may leave in this time, as on Linux: more at once would be the burst that pacing prevents.
 const PACED: Duration = Duration::from_millis(1);
 
 impl Conn<'_> {
     /// As many segments like `plan`, a full one of new data, as may go together with it: of `available` bytes of data that the peer's
     /// window has `usable` bytes of room for.
-    pub fn bundle(&self, plan: Plan, available: u32, usable: u32) -> Plan {
-        let most = self.bundle_limit();
+    pub fn plan_gso(&self, plan: Plan, available: u32, usable: u32) -> Plan {
+        let most = self.gso_limit();
         let cut = plan.len;
         if most < 2 * cut || self.has(UNFIT) || self.has_urgent() {
             return plan;
@@ -57,10 +57,10 @@ impl Conn<'_> {
     }
 
     /// Bytes that the link takes at a time, and pacing lets go.
-    fn bundle_limit(&self) -> u32 {
+    fn gso_limit(&self) -> u32 {
         let port = usize::from(self.hot.port.0);
         let interface = self.sh.config.interfaces.get(port);
-        let most = interface.map_or(0, |interface| interface.capabilities.tx_bundle);
+        let most = interface.map_or(0, |interface| interface.capabilities.tx_gso);
         match self.cold.loss.pacing.rate() {
             Some(rate) => {
                 most.min((rate / (1000 / PACED.as_millis() as u64)).min(u32::MAX.into()) as u32)
@@ -70,9 +70,9 @@ impl Conn<'_> {
     }
 }
 
-/// Writes as much of a bundle as the frame that `sink` lends holds; its length in bytes, `None` if there was no frame. `plan` says afterwards
+/// Writes as much of a GSO frame as the frame that `sink` lends holds; its length in bytes, `None` if there was no frame. `plan` says afterwards
 /// what went.
-pub(crate) fn send_bundle(
+pub(crate) fn send_gso(
     sink: &mut impl FrameSink,
     net: &Net,
     target: &Target<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn send_bundle(
     (first, second): (&[u8], &[u8]),
 ) -> Option<usize> {
     let mut written = 0;
-    let sent = sink.send_bundle(HEADERS + plan.len as usize, |frame| {
+    let sent = sink.send_gso(HEADERS + plan.len as usize, |frame| {
         let flags = plan.flags;
         plan.fit(frame.len());
         header.flags.remove(flags.difference(plan.flags));

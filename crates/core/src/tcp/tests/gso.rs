@@ -10,7 +10,7 @@ use crate::testing::{Fate, Handshake, Harness, Pair, seg};
 const WIN: u16 = 60_000;
 
 fn offload(config: &mut Config) {
-    config.interfaces[0].capabilities.tx_bundle = 60_000;
+    config.interfaces[0].capabilities.tx_gso = 60_000;
 }
 
 fn established(options: Options) -> Harness {
@@ -80,7 +80,7 @@ fn no_more_goes_than_the_congestion_window() {
 #[test]
 fn a_short_frame_takes_what_fits() {
     let mut h = established(Options::default());
-    h.sink.bundle_len = 3000;
+    h.sink.gso_len = 3000;
     h.write(5000);
     h.expect(seg().seq(1).len(2000).no_psh());
     h.expect(seg().seq(2001).len(2000).no_psh());
@@ -104,7 +104,7 @@ fn retransmissions_are_single_segments() {
 
 /// RFC 5681 §4.2: an ACK for at least every second segment, and a frame with more than two of them asks for one.
 #[test]
-fn a_received_bundle_is_taken_and_acknowledged() {
+fn a_received_gso_frame_is_taken_and_acknowledged() {
     let mut h = Harness::established();
     h.send(seg().seq(1).len(5000).ack(1).win(WIN));
     h.expect(seg().seq(1).ack(5001));
@@ -112,7 +112,7 @@ fn a_received_bundle_is_taken_and_acknowledged() {
 }
 
 #[test]
-fn a_link_that_carries_bundles_whole_loses_nothing() {
+fn a_link_that_carries_gso_frames_whole_loses_nothing() {
     let mut pair = Pair::new(Duration::from_millis(5), offload);
     transfer(&mut pair, 3_000_000, |_, _| Fate::Pass);
     let counters = pair.ends[0].stack.counters();
@@ -121,7 +121,7 @@ fn a_link_that_carries_bundles_whole_loses_nothing() {
 }
 
 #[test]
-fn a_lossy_link_carries_bundles_all_the_same() {
+fn a_lossy_link_carries_gso_frames_all_the_same() {
     for seed in 1..20 {
         let mut dice = Dice(seed);
         let mut pair = Pair::new(Duration::from_millis(1), offload);
