@@ -189,7 +189,7 @@ pub struct Config {
     /// blocks than this by as many as the application uses.
     pub max_orphans: u32,
     /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
-    pub max_awake: u32,
+    pub max_resident: u32,
     /// Connections whose control blocks and small buffers are in memory from the start: none of them waits for a huge page.
     pub prefault: u32,
     /// Half-open records over all listeners.
@@ -287,7 +287,7 @@ impl Default for Config {
             common_secret: None,
             max_connections: 65_536,
             max_orphans: 32_768,
-            max_awake: 1024,
+            max_resident: 1024,
             prefault: 0,
             max_half_open: 16_384,
             max_time_wait: 65_536,

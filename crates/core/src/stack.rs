@@ -32,9 +32,9 @@ pub struct Usage {
     /// Control blocks, those included that wait for the application to close them.
     pub connections: u32,
     /// Of these, those that have all of their state at hand,
-    pub awake: u32,
+    pub resident: u32,
     /// and those that idle, packed.
-    pub asleep: u32,
+    pub compact: u32,
     /// Half-open records.
     pub half_open: u32,
     /// TIME_WAIT records.

@@ -50,7 +50,7 @@ pub fn host_config(index: u8) -> HostConfig {
         addresses: vec![address(v4(index), 16), address(v6(index), 64)],
     };
     let stack = Config {
-        max_awake: 0,
+        max_resident: 0,
         interfaces: vec![interface],
         secret: [index; 32],
         max_connections: 64,

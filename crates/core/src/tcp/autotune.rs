@@ -16,8 +16,8 @@ const NEAR: u32 = 512 << 10;
 const NEAR_ALL: u32 = 8 << 20;
 
 /// The send buffer of each of so many connections that are not idle, over a short path.
-pub(crate) fn near_buffer(awake: u32) -> u32 {
-    NEAR.min(NEAR_ALL / awake.max(1))
+pub(crate) fn near_buffer(resident: u32) -> u32 {
+    NEAR.min(NEAR_ALL / resident.max(1))
 }
 
 impl Conn<'_> {

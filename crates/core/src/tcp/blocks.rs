@@ -16,7 +16,7 @@ use crate::flow::{self, FlowHash, FlowKey, LongKeys};
 use crate::list::{Link, List};
 use crate::lowest::Lowest;
 use crate::side_pool::SidePool;
-use crate::tcp::asleep::{self, Asleep, Counted, Rest, is_idle};
+use crate::tcp::compact::{self, CompactTcb, Counted, Rest, is_idle};
 use crate::tcp::conn::Conn;
 use crate::tcp::loss;
 use crate::tcp::open;
@@ -83,7 +83,7 @@ pub(crate) struct Blocks {
     /// Those at hand, the one looked at longest ago first.
     turns: List,
     links: Column<Link>,
-    packed: SidePool<Asleep>,
+    packed: SidePool<CompactTcb>,
     /// Of packed ones, what is too much to be packed.
     keys: LongKeys,
     statistics: SidePool<Statistics>,
@@ -120,7 +120,7 @@ impl Blocks {
             keys: LongKeys::new(max)?,
             statistics: SidePool::new(max)?,
             gateways: Vec::new(),
-            at_ease: config.max_awake,
+            at_ease: config.max_resident,
             prefault: config.prefault.min(max),
             fresh: 0,
             looked_at: Instant::ZERO,
@@ -275,7 +275,7 @@ impl Blocks {
     fn cold_of(
         &self,
         now: Instant,
-        record: &Asleep,
+        record: &CompactTcb,
         hot: &Hot,
         key: &FlowKey,
         sh: &Shared,
@@ -350,10 +350,10 @@ impl Blocks {
         let counted = self.count(&cold.statistics)?;
         let kept = self.keys.keep(&key);
         let record = kept.map(|key| {
-            let name = asleep::Name { key, hash, via };
-            Asleep::of(&hot, &cold, loss, counted, name)
+            let name = compact::Name { key, hash, via };
+            CompactTcb::of(&hot, &cold, loss, counted, name)
         });
-        let is_same = |record: &Asleep| {
+        let is_same = |record: &CompactTcb| {
             let back = record.hot();
             back == hot && self.cold_of(now, record, &back, &key, sh) == cold
         };

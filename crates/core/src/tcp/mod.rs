@@ -6,7 +6,6 @@
 
 mod accept;
 mod ack;
-mod asleep;
 mod autotune;
 mod bare;
 mod blocks;
@@ -17,6 +16,7 @@ mod check;
 mod clock;
 mod close;
 mod commands;
+mod compact;
 mod conn;
 mod connect;
 mod cookie;
@@ -178,11 +178,11 @@ impl Tcp {
 
     pub fn usage(&self) -> Usage {
         let shared = &self.shared;
-        let (awake, asleep) = self.conns.counts();
+        let (resident, compact) = self.conns.counts();
         Usage {
             connections: self.conns.slots.len(),
-            awake,
-            asleep,
+            resident,
+            compact,
             half_open: self.half_open.slots.len(),
             time_wait: self.time_wait.len(),
             listeners: self.listeners.len(),

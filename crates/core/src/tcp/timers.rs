@@ -42,8 +42,8 @@ impl Tcp {
         let economizes = self.shared.streams.economize(now.as_millis());
         self.economize_at = economizes.map(|ms| now + Duration::from_millis(ms));
         self.conns.rest(now, &mut self.shared);
-        let (awake, _) = self.conns.counts();
-        self.shared.near = autotune::near_buffer(awake);
+        let (resident, _) = self.conns.counts();
+        self.shared.near = autotune::near_buffer(resident);
         self.flows.advance(now);
     }
 

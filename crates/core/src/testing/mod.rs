@@ -82,7 +82,7 @@ pub fn config(index: u8, peer: u8) -> Config {
         neighbours: vec![neighbour(v4(peer), 24), neighbour(v6(peer), 64)],
         secret: [index; 32],
         max_connections: 256,
-        max_awake: 0,
+        max_resident: 0,
         max_half_open: 64,
         max_time_wait: 64,
         max_listeners: 16,

@@ -11,9 +11,9 @@ use crate::testing::{CLIENT, Handshake, Harness, seg};
 const WIN: u16 = 60_000;
 const NEVER: u32 = u32::MAX;
 
-fn harness(max_awake: u32, congestion: CongestionControl) -> Harness {
+fn harness(max_resident: u32, congestion: CongestionControl) -> Harness {
     let h = Harness::with(|config| {
-        config.max_awake = max_awake;
+        config.max_resident = max_resident;
         config.congestion = congestion;
     });
     h.and_established(&Handshake::default())
@@ -28,7 +28,7 @@ fn idle(h: &mut Harness, ms: u64) {
 /// How many have all at hand, and how many are packed.
 fn counts(h: &Harness) -> (u32, u32) {
     let usage = h.stack.usage();
-    (usage.awake, usage.asleep)
+    (usage.resident, usage.compact)
 }
 
 /// A request of 100 bytes and an answer of `len` bytes, the `round`-th, and what is known of the connection long afterwards.
@@ -73,7 +73,7 @@ fn what_idles_is_packed_and_unpacked_as_it_was() {
 }
 
 #[test]
-fn what_is_in_flight_keeps_a_connection_awake() {
+fn what_is_in_flight_keeps_a_connection_resident() {
     let mut h = harness(0, CongestionControl::Cubic);
     h.write(100);
     h.drain();
@@ -138,8 +138,8 @@ fn a_few_stay_at_hand() {
 /// What was counted of one that was not lucky does not fit into a packed record, and is kept beside it.
 #[test]
 fn what_came_out_of_order_is_not_forgotten() {
-    let unlucky = |max_awake| {
-        let mut h = harness(max_awake, CongestionControl::Cubic);
+    let unlucky = |max_resident| {
+        let mut h = harness(max_resident, CongestionControl::Cubic);
         h.inject(seg().seq(101).ack(1).win(WIN).len(100));
         h.inject(seg().seq(1).ack(1).win(WIN).len(100));
         assert_eq!(h.read().len(), 200);
@@ -164,7 +164,7 @@ fn what_came_out_of_order_is_not_forgotten() {
 /// Its addresses are kept beside the packed record.
 #[test]
 fn one_of_ipv6_is_found_while_it_sleeps() {
-    let h = Harness::with(|config| config.max_awake = 0).over_ipv6();
+    let h = Harness::with(|config| config.max_resident = 0).over_ipv6();
     let mut h = h.and_established(&Handshake::default());
     for round in 0..3 {
         idle(&mut h, 1000);
@@ -203,7 +203,7 @@ const CROWD: u16 = 3000;
 fn most_of_a_crowd_idles(prefault: u32) -> Harness {
     let mut h = Harness::with(|config| {
         config.prefault = prefault;
-        config.max_awake = 0;
+        config.max_resident = 0;
         config.max_connections = 4096;
     });
     h.listen(4096, Options::default());

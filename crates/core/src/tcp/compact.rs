@@ -68,7 +68,7 @@ pub(crate) struct Name {
 
 /// See the module. What is at SND.UNA or RCV.NXT, or as far behind as there were bytes, is not in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asleep {
+pub(crate) struct CompactTcb {
     pub key: Kept,
     pub hash: FlowHash,
     snd_una: SeqNumber,
@@ -104,7 +104,7 @@ pub(crate) struct Asleep {
     pub via: u8,
 }
 
-const _: () = assert!(size_of::<Asleep>() <= 172);
+const _: () = assert!(size_of::<CompactTcb>() <= 172);
 
 /// What was counted, or the index of a record of it, if it is too much.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +159,7 @@ impl Cold {
     }
 }
 
-impl Asleep {
+impl CompactTcb {
     /// As much of both parts as there is room for.
     pub fn of(hot: &Hot, cold: &Cold, loss: loss::Compact, counted: Counted, name: Name) -> Self {
         let Name { key, hash, via } = name;
