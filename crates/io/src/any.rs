@@ -16,7 +16,7 @@ use crate::shm::ShmPort;
 use crate::sim::SimPort;
 use crate::tap::TapPort;
 use crate::xdp::XdpPort;
-use crate::{Gathers, Port};
+use crate::{Coalesce, Port};
 
 /// Does the same with whatever variant it is.
 macro_rules! each_variant {
@@ -63,8 +63,8 @@ macro_rules! impl_port {
                 each_variant!(self, Self: $($variant)*, port => port.wake_peer());
             }
 
-            fn gathers(&self) -> Gathers {
-                each_variant!(self, Self: $($variant)*, port => port.gathers())
+            fn coalesce(&self) -> Coalesce {
+                each_variant!(self, Self: $($variant)*, port => port.coalesce())
             }
 
             #[inline]

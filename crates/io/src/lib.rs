@@ -24,4 +24,4 @@ pub mod xdp;
 
 pub use any::{AnyLink, AnyPort};
 pub use claim::{Holder, holder, in_use};
-pub use port::{Gathers, Port};
+pub use port::{Coalesce, Port};

@@ -8,14 +8,14 @@ use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame};
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
-/// When it is better to nap while frames gather than to be woken by each, or to look for each.
+/// When a coalescing delay is better than a wake-up, or a look, for each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gathers {
-    /// None gather meanwhile.
+pub enum Coalesce {
+    /// Never: no frames gather meanwhile.
     Never,
-    /// Where peers are so far that a nap makes no difference to them: to be woken costs little.
-    FromFar,
-    /// Where many come: each sleep that a frame may end costs more than a nap.
+    /// Where round trips are so long that a delay makes no difference to peers: a wake-up costs little.
+    WhenFar,
+    /// Where frames come densely: each sleep that a frame may end costs more than a delay.
     Always,
 }
 
@@ -45,9 +45,9 @@ pub trait Port: FrameSink {
     /// Frames will most likely be sent at once: wakes the other side, if it sleeps, so that it wakes while they are made. Only a hint.
     fn wake_peer(&mut self) {}
 
-    /// When to let frames gather for a moment instead of being woken by each, or looking for each.
-    fn gathers(&self) -> Gathers {
-        Gathers::Never
+    /// When to let frames gather for a moment before the thread wakes up.
+    fn coalesce(&self) -> Coalesce {
+        Coalesce::Never
     }
 
     /// Publishes what was sent since the last flush and wakes the other side, at most once. A link on which the other side can read while
@@ -118,8 +118,8 @@ pub trait Port: FrameSink {
 /// hide from the stack that the link is gone, or that there is more of it.
 macro_rules! leave_to_inner {
     () => {
-        fn gathers(&self) -> $crate::Gathers {
-            self.inner.gathers()
+        fn coalesce(&self) -> $crate::Coalesce {
+            self.inner.coalesce()
         }
 
         fn is_away(&self) -> bool {

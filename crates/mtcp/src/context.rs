@@ -12,9 +12,9 @@ use mtcp_core::{Acks, AppStreams, ConnId, Event, Ready, Token, Undelivered};
 use ring::prefetch::prefetch;
 use wire::time::Instant;
 
+use crate::coalescing::FirstDelay;
 use crate::driver::{Doorbell, Driver, Wake};
 use crate::epoll::{Events, Watch};
-use crate::moderation::Gathering;
 use crate::pipe::Pipe;
 use crate::slab::Slab;
 use crate::socket::bindings::Bindings;
@@ -36,10 +36,10 @@ const RECLAIM: usize = 1024;
 /// The same before each sleep while very many have one.
 const SWEEP_IDLE: usize = 64;
 /// How long to wait for events while buffers are given back: none says that one has drained.
-const RECLAIM_NAP: Duration = Duration::from_millis(1);
+const RECLAIM_DELAY: Duration = Duration::from_millis(1);
 /// Bytes written since the stack was last told that are better sent at once: while they are in the cache, and while the peer has time.
 const MUCH: usize = 128 << 10;
-/// Waits that may last so long may begin with a nap.
+/// Waits that may last so long may begin with a coalescing delay.
 const LONG: Duration = Duration::from_millis(1);
 /// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
@@ -130,7 +130,7 @@ pub struct Context {
     /// Another thread sleeps until the stack has something to do, and runs it then.
     pub(crate) attended: bool,
     /// Whether waits look before they sleep.
-    gathering: Gathering,
+    first_delay: FirstDelay,
     /// Sockets with news of urgent data, if somebody wants to know.
     pub(crate) urgent: Option<Vec<SocketId>>,
     /// The loss of the link has been told to the epoll instances.
@@ -170,7 +170,7 @@ impl Context {
             allowance: 0,
             attended: false,
             urgent: None,
-            gathering: Gathering::default(),
+            first_delay: FirstDelay::default(),
             down: false,
             waiter: None,
             not_sync: PhantomData,
@@ -218,7 +218,7 @@ impl Context {
     /// # Errors
     /// `EINTR`, `ENETDOWN`.
     pub fn drain(&mut self, timeout: Duration) -> Result<bool> {
-        let nap = Duration::from_millis(5);
+        let delay = Duration::from_millis(5);
         let mut left = timeout;
         loop {
             if self.driver.snapshot()?.connections == 0 {
@@ -227,7 +227,7 @@ impl Context {
             if left.is_zero() {
                 return Ok(false);
             }
-            let step = left.min(nap);
+            let step = left.min(delay);
             self.wait_until(Some(step), false, Acks::Due, |_| None::<()>)?;
             left = left.saturating_sub(step);
         }
@@ -240,7 +240,7 @@ impl Context {
     /// # Errors
     /// `EINTR`, `ENETDOWN`.
     pub fn deliver(&mut self, patience: Duration) -> Result<Undelivered> {
-        let nap = Duration::from_millis(2);
+        let delay = Duration::from_millis(2);
         let mut last = Undelivered::default();
         let mut since = self.driver.read_clock();
         loop {
@@ -253,7 +253,7 @@ impl Context {
             if left.connections == 0 || self.driver.read_clock().since(since) >= patience {
                 return Ok(left);
             }
-            self.wait_until(Some(nap), false, Acks::All, |_| None::<()>)?;
+            self.wait_until(Some(delay), false, Acks::All, |_| None::<()>)?;
         }
     }
 
@@ -274,8 +274,8 @@ impl Context {
         if !quiet {
             self.sweep();
         }
-        let may_nap = wakes && timeout.is_none_or(|t| t >= LONG) && self.driver.naps();
-        let mut looks = !quiet && !self.gathering.begins(may_nap);
+        let may_delay = wakes && timeout.is_none_or(|t| t >= LONG) && self.driver.delays();
+        let mut looks = !quiet && !self.first_delay.begins(may_delay);
         loop {
             if looks {
                 link = link.and_then(|wake| self.driver.collect().map(|()| wake));
@@ -297,7 +297,7 @@ impl Context {
                 return Err(Errno::EINTR);
             }
             link = self.idle(deadline, wakes);
-            self.gathering.slept();
+            self.first_delay.slept();
             (quiet, looks) = (false, true);
         }
     }
@@ -314,8 +314,8 @@ impl Context {
     }
 
     fn idle(&mut self, deadline: Option<Instant>, wakes: bool) -> Result<Wake> {
-        let nap = self.nap().map(|nap| self.driver.now() + nap);
-        let deadline = [deadline, nap].into_iter().flatten().min();
+        let delay = self.delay().map(|delay| self.driver.now() + delay);
+        let deadline = [deadline, delay].into_iter().flatten().min();
         if let Some(waiter) = &self.waiter {
             let waiter = Arc::clone(waiter);
             return pause(self, &*waiter, deadline);
@@ -330,9 +330,9 @@ impl Context {
 
     /// There is nothing to do: gives drained buffers back, if many have one, and the kernel what nobody has needed for a while. How long to
     /// sleep at most.
-    pub(crate) fn nap(&mut self) -> Option<Duration> {
+    pub(crate) fn delay(&mut self) -> Option<Duration> {
         let gave = self.streams.is_crowded() && self.streams.sweep(SWEEP_IDLE) > 0;
-        let reclaims = (gave || self.streams.is_starved()).then_some(RECLAIM_NAP);
+        let reclaims = (gave || self.streams.is_starved()).then_some(RECLAIM_DELAY);
         let now = self.driver.now().as_millis();
         let economizes = self.streams.economize(now).map(Duration::from_millis);
         reclaims.into_iter().chain(economizes).min()

@@ -7,6 +7,7 @@
 mod affinity;
 mod claim;
 mod clock;
+mod coalescing;
 pub mod config;
 mod context;
 mod driver;
@@ -18,7 +19,6 @@ pub mod interfaces;
 pub mod kernel;
 mod lent;
 mod link;
-mod moderation;
 mod pipe;
 pub mod posix;
 mod prepared;

@@ -16,12 +16,12 @@ use wire::handed::Handed;
 use wire::time::Instant;
 
 use crate::clock::Clock;
+use crate::coalescing::Coalescer;
 use crate::lent::Lent;
-use crate::moderation::Moderation;
 use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
-const BACKLOG_NAP: Duration = Duration::from_millis(1);
+const BACKLOG_DELAY: Duration = Duration::from_millis(1);
 /// A turn is taken at least so often while somebody looks again and again, for what nobody announces: a peer that is gone, buffers that
 /// have drained.
 const LOOK: Duration = Duration::from_millis(1);
@@ -68,7 +68,7 @@ pub(crate) struct Runner {
     /// How long after that to look for more before sleeping.
     spin: Duration,
     /// Whether to sleep until a frame comes, or for a while.
-    moderation: Moderation,
+    coalescer: Coalescer,
     /// The port took less than was due.
     backlog: bool,
     /// All that was due has been sent, and nothing is before this, unless frames come or the application calls.
@@ -81,11 +81,11 @@ impl Runner {
         stack: Stack,
         port: Lent,
         desk: Option<Desk>,
-        (spin, gather): (Duration, Duration),
+        (spin, coalesce): (Duration, Duration),
         clock: Clock,
     ) -> Self {
         let now = clock.now();
-        let moderation = Moderation::new(gather, port.gathers(), now);
+        let coalescer = Coalescer::new(coalesce, port.coalesce(), now);
         let loops = port.capabilities().loops;
         Self {
             stack,
@@ -100,7 +100,7 @@ impl Runner {
             has_work: false,
             idle: now,
             spin,
-            moderation,
+            coalescer,
             backlog: false,
             quiet_until: Instant::ZERO,
             reporter: None,
@@ -207,7 +207,7 @@ impl Runner {
             tell_conflict(address, mac);
         }
         self.has_work |= frames > 0;
-        self.moderation.found(frames, stack.near_rtt(), now);
+        self.coalescer.found(frames, stack.near_rtt(), now);
         if frames > 0 || is_due {
             self.quiet_until = Instant::ZERO;
             stack.advance(now);
@@ -340,9 +340,9 @@ impl Runner {
         self.stack.poll_event()
     }
 
-    /// Whether sleeps are naps now.
-    pub(crate) fn naps(&self) -> bool {
-        self.moderation.nap().is_some()
+    /// Whether sleeps are coalescing delays now.
+    pub(crate) fn delays(&self) -> bool {
+        self.coalescer.delay().is_some()
     }
 
     /// There is nothing to do now. Whether there was so recently that it is better to look for more frames than to sleep: their work does not
@@ -351,7 +351,7 @@ impl Runner {
         if std::mem::take(&mut self.has_work) {
             self.idle = self.clock.now();
         }
-        self.now.since(self.idle) < self.spin && !self.naps()
+        self.now.since(self.idle) < self.spin && !self.delays()
     }
 
     /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler ran; may return early.
@@ -367,8 +367,10 @@ impl Runner {
         if timeout == Some(Duration::ZERO) {
             return Ok(Wake::Look);
         }
-        let slept = match (self.moderation.nap(), &mut self.desk) {
-            (Some(nap), _) => poll::woken(Some(wake), Some(timeout.map_or(nap, |t| t.min(nap)))),
+        let slept = match (self.coalescer.delay(), &mut self.desk) {
+            (Some(delay), _) => {
+                poll::woken(Some(wake), Some(timeout.map_or(delay, |t| t.min(delay))))
+            }
             (None, Some(desk)) => {
                 let mut others = Vec::new();
                 let most = self.port.prepare_unowned(&mut others);
@@ -403,7 +405,7 @@ impl Runner {
             .min()
             .map(|at| at.since(self.now));
         if self.backlog {
-            Some(timeout.map_or(BACKLOG_NAP, |t| t.min(BACKLOG_NAP)))
+            Some(timeout.map_or(BACKLOG_DELAY, |t| t.min(BACKLOG_DELAY)))
         } else {
             timeout
         }
@@ -421,8 +423,8 @@ impl Runner {
         if due == Some(Duration::ZERO) {
             return Ok(due);
         }
-        if let Some(nap) = self.moderation.nap() {
-            return Ok(Some(due.map_or(nap, |due| due.min(nap))));
+        if let Some(delay) = self.coalescer.delay() {
+            return Ok(Some(due.map_or(delay, |due| due.min(delay))));
         }
         if let Some(desk) = &mut self.desk
             && !desk.prepare_wait(fds)

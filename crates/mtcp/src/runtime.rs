@@ -461,7 +461,7 @@ fn assemble(
         stack,
         port,
         desk,
-        (config.spin, config.gather),
+        (config.spin, config.coalesce),
         Clock::Machine,
     )
     .with_reporter(reporter);

@@ -34,9 +34,9 @@ impl Context {
     /// # Errors
     /// `ENETDOWN` when the link is gone, `EOPNOTSUPP` in paired mode.
     pub fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
-        let nap = self.nap();
+        let delay = self.delay();
         let prepared = self.driver.prepare_sleep(fds);
-        let most = prepared.map(|most| [most, nap].into_iter().flatten().min());
+        let most = prepared.map(|most| [most, delay].into_iter().flatten().min());
         self.note_link(most)
     }
 

@@ -19,7 +19,7 @@ use super::endpoint::Endpoint;
 use super::handshake;
 use super::ring::Corrupt;
 use super::socket;
-use crate::{Gathers, Port, context, poll};
+use crate::{Coalesce, Port, context, poll};
 
 /// How often a busy port looks whether its peer is still there.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -463,8 +463,8 @@ impl Port for ShmPort {
         self.check_due = true;
     }
 
-    fn gathers(&self) -> Gathers {
-        Gathers::FromFar
+    fn coalesce(&self) -> Coalesce {
+        Coalesce::WhenFar
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use wire::frame::{BURST, Capabilities, FrameSink, LONGEST, MacAddr, RxFrame, RxMeta, TxMeta};
 
 use self::batch::Batch;
-use crate::{Gathers, Port, context, poll, virtio};
+use crate::{Coalesce, Port, context, poll, virtio};
 
 /// The kernel's limit (MAX_TAP_QUEUES).
 const MAX_QUEUES: u16 = 256;
@@ -232,8 +232,8 @@ impl Port for TapPort {
         n
     }
 
-    fn gathers(&self) -> Gathers {
-        Gathers::Always
+    fn coalesce(&self) -> Coalesce {
+        Coalesce::Always
     }
 
     fn flush(&mut self) -> io::Result<()> {

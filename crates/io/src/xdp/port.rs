@@ -11,7 +11,7 @@ use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
 use crate::netlink::Link;
-use crate::port::{Gathers, Port};
+use crate::port::{Coalesce, Port};
 use crate::{context, poll, virtio};
 
 use super::adopt::Adopter;
@@ -423,8 +423,8 @@ impl Port for XdpPort {
                 .any(|queue| queue.has_received() || queue.is_stuck())
     }
 
-    fn gathers(&self) -> Gathers {
-        Gathers::Always
+    fn coalesce(&self) -> Coalesce {
+        Coalesce::Always
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -150,8 +150,8 @@ table! {
         |c, v| { c.stat_print = value::switch(v).unwrap_or(!v.is_empty()); Ok(()) }, |c| show_switch(c.stat_print);
     new spin_us: "0..=100000", "Microseconds to look for more frames before sleeping, once those that came are dealt with.",
         |c, v| { c.spin = Duration::from_micros(value::integer(v, 0, 100_000)?); Ok(()) }, |c| c.spin.as_micros().to_string();
-    new gather_us: "0..=10000", "Microseconds to sleep at most while frames gather, where many come over AF_XDP or TAP, or from far over shared memory; 0: be woken by each.",
-        |c, v| { c.gather = Duration::from_micros(value::integer(v, 0, 10_000)?); Ok(()) }, |c| c.gather.as_micros().to_string();
+    new coalesce_us: "0..=10000", "Microseconds to sleep at most while frames gather, where many come over AF_XDP or TAP, or from far over shared memory; 0: be woken by each.",
+        |c, v| { c.coalesce = Duration::from_micros(value::integer(v, 0, 10_000)?); Ok(()) }, |c| c.coalesce.as_micros().to_string();
     new pin: "yes | no", "Pin the threads of contexts to processors.",
         |c, v| { c.pin = value::switch(v)?; Ok(()) }, |c| show_switch(c.pin);
     new pcap: "FILE", "Capture all frames to this pcapng file.",

@@ -137,8 +137,8 @@ pub struct Config {
     pub abort_on_overflow: bool,
     /// How long to look for more frames before sleeping, once those that came are dealt with; zero: not at all.
     pub spin: Duration,
-    /// How long to let frames gather, where many come and each would end a sleep; zero: not at all.
-    pub gather: Duration,
+    /// The longest coalescing delay, where frames come densely and each would end a sleep; zero: none.
+    pub coalesce: Duration,
     /// Pin contexts' threads.
     pub pin: bool,
     /// Capture all frames to this pcapng file (one per context: `-N` is added before the extension from the second on).
@@ -193,7 +193,7 @@ impl Default for Config {
             syn_offload: true,
             abort_on_overflow: false,
             spin: Duration::from_micros(30),
-            gather: Duration::from_micros(200),
+            coalesce: Duration::from_micros(200),
             pin: true,
             pcap: None,
             fault: None,

@@ -190,8 +190,8 @@ impl Inline {
         (!self.runner.loops()).then(|| self.runner.looked())
     }
 
-    pub(super) fn naps(&self) -> bool {
-        self.runner.naps()
+    pub(super) fn delays(&self) -> bool {
+        self.runner.delays()
     }
 
     pub(super) fn due(&self) -> Option<Duration> {

@@ -123,10 +123,10 @@ impl Driver {
         }
     }
 
-    /// Whether sleeps are naps now.
-    pub(crate) fn naps(&self) -> bool {
+    /// Whether sleeps are coalescing delays now.
+    pub(crate) fn delays(&self) -> bool {
         match self {
-            Self::Inline(driver) => driver.naps(),
+            Self::Inline(driver) => driver.delays(),
             Self::Paired(_) => false,
         }
     }
