@@ -6,8 +6,8 @@ use std::time::Duration;
 use mtcp::slab::Slab;
 use mtcp::{Context, Errno, Mtcp, Prepared, Result, SetupError, SocketId, SocketOption};
 
+use crate::background::Background;
 use crate::hooks::limits;
-use crate::keeper::Keeper;
 use crate::lent::Pair;
 use crate::lock::{Guard, Lock};
 use crate::pump::Pumps;
@@ -17,7 +17,7 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{away, executor, exit, fork, keeper, passed, presence, private, real, wait};
+use crate::{away, background, executor, exit, fork, passed, presence, private, real, wait};
 
 /// How far the stack is.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<EpollSet>,
     pub(crate) waiters: Waiters,
-    pub(crate) keeper: Keeper,
+    pub(crate) background: Background,
     pub(crate) pumps: Pumps,
     /// Sockets, by index, for the child that a `fork` is about to make.
     pub(crate) lent: Vec<(u32, Pair)>,
@@ -112,7 +112,7 @@ impl Engine {
             sockets: Slab::new(),
             epolls: Slab::new(),
             waiters: Waiters::new(),
-            keeper: Keeper::new(),
+            background: Background::new(),
             pumps: Pumps::new(),
             lent: Vec::new(),
             turns: 0,
@@ -183,12 +183,12 @@ impl Engine {
         matches!(self.stage, Stage::Running { .. })
     }
 
-    /// Has the keeper look after the stack.
+    /// Has the background thread look after the stack.
     fn keep(&mut self) {
-        if self.keeper.is_there() {
-            self.keeper.attend();
+        if self.background.is_there() {
+            self.background.attend();
         } else {
-            self.keeper = keeper::start();
+            self.background = background::start();
         }
     }
 
@@ -540,7 +540,7 @@ impl Engine {
         self.owed = 0;
         self.waiters = Waiters::new();
         self.pumps.forget();
-        self.keeper = Keeper::new();
+        self.background = Background::new();
         self.forget_stack();
         for index in self.indices() {
             if let Some(socket) = self.sockets.get_mut(index) {

@@ -4,7 +4,7 @@
 //! ours goes on to the C library after one look at a table. A TCP socket of the program is a real kernel socket, which keeps its number,
 //! its place in `dup`, inheritance and `close`, and serves while nothing says that it is ours: `bind`, `connect` and `listen` decide
 //! (`rules`). From then on its bytes go through the one stack of the process (`engine`), which any thread may use under one lock, and
-//! which whoever waits drives (`wait`); a keeper thread drives it when nobody waits (`keeper`).
+//! which whoever waits drives (`wait`); a background thread drives it when nobody waits (`background`).
 //!
 //! Without the settings of `mtcp run` in the environment the library does nothing.
 
@@ -12,6 +12,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod away;
+mod background;
 mod carry;
 mod children;
 mod diagnostics;
@@ -22,7 +23,6 @@ mod fork;
 mod handlers;
 pub mod hooks;
 mod inside;
-mod keeper;
 mod lent;
 mod linger;
 mod lock;

@@ -73,7 +73,7 @@ enum Driver {
     /// Bed of a thread of the program.
     Program(usize),
     /// Bed of the background thread, whom a thread of the program may relieve.
-    Keeper(usize),
+    Background(usize),
 }
 
 /// Bells to ring once the lock is given back: who wakes up needs it at once.
@@ -271,7 +271,7 @@ impl Waiters {
         std::mem::replace(&mut self.rings, Rings::new())
     }
 
-    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns whether it was still the driver's: the keeper
+    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns whether it was still the driver's: the background thread
     /// may have been relieved, and the sleep on the link is another's then.
     #[must_use]
     fn get_up(&mut self, bunk: Bunk, rang: bool) -> bool {
@@ -282,7 +282,8 @@ impl Waiters {
             return false;
         };
         self.asleep -= 1;
-        let drove = matches!(self.driver, Driver::Program(bed) | Driver::Keeper(bed) if bed == at);
+        let drove =
+            matches!(self.driver, Driver::Program(bed) | Driver::Background(bed) if bed == at);
         if drove {
             self.driver = Driver::Nobody;
         }
@@ -295,11 +296,11 @@ impl Waiters {
         drove
     }
 
-    /// Takes the driver's place, if it is free or the keeper's.
-    fn drive(&mut self, bed: usize, keeper: bool) -> bool {
-        match (self.driver, keeper) {
-            (Driver::Nobody, true) => self.driver = Driver::Keeper(bed),
-            (Driver::Nobody | Driver::Keeper(_), false) => self.driver = Driver::Program(bed),
+    /// Takes the driver's place, if it is free or the background thread's.
+    fn drive(&mut self, bed: usize, background: bool) -> bool {
+        match (self.driver, background) {
+            (Driver::Nobody, true) => self.driver = Driver::Background(bed),
+            (Driver::Nobody | Driver::Background(_), false) => self.driver = Driver::Program(bed),
             _ => return false,
         }
         true
@@ -325,7 +326,7 @@ impl Waiters {
 
     /// Wakes the driver if something is due before it would wake.
     pub(crate) fn kick(&mut self, context: &mut Context) {
-        let (Driver::Program(bed) | Driver::Keeper(bed)) = self.driver else {
+        let (Driver::Program(bed) | Driver::Background(bed)) = self.driver else {
             return;
         };
         let due = context.due().map(|due| now().saturating_add(nanos(due)));
@@ -338,7 +339,7 @@ impl Waiters {
 
     /// Wakes who sleeps on descriptors of the link that are no more, or are not all of them.
     pub(crate) fn wake_driver(&mut self) {
-        if let Driver::Program(bed) | Driver::Keeper(bed) = self.driver
+        if let Driver::Program(bed) | Driver::Background(bed) = self.driver
             && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
         {
             Self::ring(&mut self.rings, bed);
@@ -396,7 +397,7 @@ pub(crate) fn wake_up(engine: &mut Engine) {
         Some(Note::InBed(bunk)) => {
             get_up(engine, bunk, false);
             engine.waiters.hand_over();
-            engine.keeper.attend();
+            engine.background.attend();
         }
         Some(Note::InKernel(index)) => {
             if let Some(set) = engine.epolls.get_mut(index) {
@@ -557,7 +558,7 @@ pub(crate) fn wait_until<T>(
         }
     };
     engine.waiters.hand_over();
-    engine.keeper.attend();
+    engine.background.attend();
     if held.is_some() {
         // Handlers may use our sockets.
         engine.unlocked(|| drop(held));

@@ -1,11 +1,11 @@
 //! What moves a context: the calling thread itself, and in paired mode a thread that stands in for it while it is elsewhere.
 
+mod background;
 mod doorbell;
 mod inline;
 mod paired;
 mod rest;
 mod shared;
-mod stand_in;
 
 use std::os::fd::RawFd;
 use std::time::Duration;

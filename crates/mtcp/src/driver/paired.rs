@@ -13,9 +13,9 @@ use ring::park::FdWaker;
 use ring::spsc::{Producer, channel};
 use wire::time::Instant;
 
+use super::background::{Background, LOOK};
 use super::inline::is_fresh;
 use super::shared::{Held, Shared};
-use super::stand_in::{LOOK, StandIn};
 use super::{Inline, STAGED, Staged, Wake};
 use crate::clock;
 use crate::runner::Runner;
@@ -45,9 +45,9 @@ impl Paired {
         let inline = Inline::new(runner)?;
         let bell = inline.bell();
         let shared = Arc::new(Shared::new(inline, bell_queue)?);
-        let stand_in = StandIn::new(Arc::clone(&shared), sleeper, cpu);
+        let background = Background::new(Arc::clone(&shared), sleeper, cpu);
         let builder = thread::Builder::new().name(name);
-        let thread = signals::without(|| builder.spawn(move || stand_in.run()))?;
+        let thread = signals::without(|| builder.spawn(move || background.run()))?;
         Ok(Self {
             bells,
             shared,

@@ -43,7 +43,7 @@ fn ends(link: &Path) -> ((Mtcp, Context), (Mtcp, Context)) {
     (ours, theirs)
 }
 
-/// Has the stack run as a thread of the program does that waits, or as the keeper, until that is `over`. Without the lock only while it sleeps.
+/// Has the stack run as a thread of the program does that waits, or as the background thread, until that is `over`. Without the lock only while it sleeps.
 fn run(lock: &Lock<Engine>, background: bool, over: &AtomicBool) {
     let mut engine = lock.lock().unwrap();
     while !over.load(Ordering::Relaxed) {

@@ -21,14 +21,14 @@ const ASLEEP: u32 = 8;
 
 /// All that the thread owns.
 #[derive(Debug)]
-pub(super) struct StandIn {
+pub(super) struct Background {
     shared: Arc<Shared>,
     /// Between turns.
     sleeper: FdSleeper,
     cpu: Option<usize>,
 }
 
-impl StandIn {
+impl Background {
     pub(super) fn new(shared: Arc<Shared>, sleeper: FdSleeper, cpu: Option<usize>) -> Self {
         Self {
             shared,
@@ -55,7 +55,7 @@ impl StandIn {
                 }
             } else {
                 asleep = 0;
-                if self.stand_in(seen).is_err() {
+                if self.drive(seen).is_err() {
                     return;
                 }
             }
@@ -72,7 +72,7 @@ impl StandIn {
     ///
     /// # Errors
     /// The link is gone, which the application will see.
-    fn stand_in(&mut self, seen: u64) -> Result<()> {
+    fn drive(&mut self, seen: u64) -> Result<()> {
         let Some(mut held) = self.shared.try_hold() else {
             return Ok(());
         };

@@ -13,18 +13,18 @@ use crate::engine;
 use crate::inside::{self, Side};
 use crate::wait::{self, Want};
 
-/// How long the stack may go without a turn before the keeper runs it.
+/// How long the stack may go without a turn before the background thread runs it.
 const TICK: Duration = Duration::from_millis(4);
 
 /// What the others know of it.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Background {
     thread: Option<Thread>,
     /// It sleeps until `attend`.
     parked: bool,
 }
 
-impl Keeper {
+impl Background {
     pub(crate) const fn new() -> Self {
         Self {
             thread: None,
@@ -49,9 +49,13 @@ impl Keeper {
 }
 
 /// Starts the thread.
-pub(crate) fn start() -> Keeper {
-    let started = signals::without(|| thread::Builder::new().name("mtcp-keeper".into()).spawn(run));
-    Keeper {
+pub(crate) fn start() -> Background {
+    let started = signals::without(|| {
+        thread::Builder::new()
+            .name("mtcp-background".into())
+            .spawn(run)
+    });
+    Background {
         // Without it, timers wait for the program.
         thread: started.ok().map(|handle| handle.thread().clone()),
         parked: false,
@@ -68,7 +72,7 @@ fn run() {
             drop(engine);
             thread::sleep(TICK);
         } else if engine.context().is_none() || engine.waiters.is_driven_by_program() {
-            engine.keeper.parked = true;
+            engine.background.parked = true;
             drop(engine);
             thread::park();
         } else {
