@@ -37,12 +37,12 @@ fn nanos(duration: Duration) -> u64 {
 
 /// Frames in a time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct Frames {
     frames: u64,
     nanos: u64,
 }
 
-impl Tally {
+impl Frames {
     fn add(&mut self, other: Self) {
         self.frames += other.frames;
         self.nanos = self.nanos.saturating_add(other.nanos);
@@ -69,7 +69,7 @@ pub(crate) struct Coalescer {
     /// The last look took as many frames as it may: most likely there are more.
     behind: bool,
     /// The windows of the epoch, and how many they are.
-    epoch: Tally,
+    epoch: Frames,
     windows: u32,
     /// Frames per second that came without delays.
     usual: u64,
@@ -94,7 +94,7 @@ impl Coalescer {
             frames: 0,
             delay: 0,
             behind: false,
-            epoch: Tally::default(),
+            epoch: Frames::default(),
             windows: 0,
             usual: 0,
             round: 0,
@@ -122,7 +122,7 @@ impl Coalescer {
     }
 
     fn end_window(&mut self, passed: Duration, near: Duration) {
-        let window = Tally {
+        let window = Frames {
             frames: std::mem::take(&mut self.frames),
             nanos: nanos(passed),
         };

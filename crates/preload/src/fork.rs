@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::{self, Engine};
 use crate::inside::{self, Side};
 use crate::lent::Pair;
-use crate::pump::MOST;
+use crate::relay::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
@@ -251,7 +251,7 @@ impl Engine {
     }
 
     /// A child has the connection of a socket, too.
-    fn pump(&mut self, index: u32, pair: Pair) {
+    fn relay(&mut self, index: u32, pair: Pair) {
         let id = self.sockets.get(index).and_then(Socket::ours);
         if let Some(id) = id {
             self.lend_out(id, pair);
@@ -263,7 +263,7 @@ impl Engine {
         for (index, pair) in std::mem::take(&mut self.lent) {
             // SAFETY: a descriptor of the library's own, which is the child's now.
             unsafe { real::close(pair.theirs) };
-            self.pump(index, pair);
+            self.relay(index, pair);
         }
         self.staged(true);
     }

@@ -1,5 +1,5 @@
 //! Connections in a child of `fork`: the stack stays with the parent, and the child gets a socket of the kernel in their place, which
-//! survives `exec` and whose other end the parent pumps (`pump`).
+//! survives `exec` and whose other end the parent pumps (`relay`).
 //!
 //! The name of that socket says what the connection's ends are, so that any program that comes to have it can be told.
 

@@ -123,7 +123,7 @@ static void lend(int fd, int listener)
     int status = 1;
     struct pollfd wait = {listener, POLLIN, 0};
     while (waitpid(child, &status, WNOHANG) == 0)
-        MEASURE("pump", poll(&wait, 1, 20));
+        MEASURE("relay", poll(&wait, 1, 20));
     if (status != 0)
         fail("the child");
 }

@@ -313,7 +313,7 @@ fn start(site: &Site, workers: u32) -> Process {
 
 /// What became of the requests.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counts {
     answered: AtomicU64,
     /// Whose answers had begun.
     cut: AtomicU64,
@@ -321,7 +321,7 @@ struct Tally {
     is_over: AtomicBool,
 }
 
-impl Tally {
+impl Counts {
     fn add(to: &AtomicU64) {
         to.fetch_add(1, Ordering::Relaxed);
     }
@@ -361,41 +361,41 @@ fn kill_all(workers: u32) {
     publish(&site);
     let wanted = std::fs::read(site.lab().www().join("medium")).unwrap();
     let server = start(&site, workers);
-    let tally = Tally::default();
+    let counts = Counts::default();
     let second = thread::scope(|scope| {
         let clients = scope.spawn(|| {
             site.lab().peer().enter(|| {
                 thread::scope(|scope| {
                     for _ in 0..CLIENTS {
-                        scope.spawn(|| tally.ask(&wanted));
+                        scope.spawn(|| counts.ask(&wanted));
                     }
                 });
             });
         });
-        wait_until("answers", PATIENCE, || tally.answered() > BEFORE);
+        wait_until("answers", PATIENCE, || counts.answered() > BEFORE);
         let group = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
         kill_process_group(group, Signal::KILL).unwrap();
         let second = start(&site, workers);
-        let before = tally.answered();
+        let before = counts.answered();
         let again = wait_until("answers again", PROMPT, || {
-            tally.answered() > before + BEFORE
+            counts.answered() > before + BEFORE
         });
         note(&format!(
             "{BEFORE} answers {again:?} after the second start"
         ));
-        tally.is_over.store(true, Ordering::Relaxed);
+        counts.is_over.store(true, Ordering::Relaxed);
         clients.join().unwrap();
         second
     });
     assert_eq!(
-        tally.lost.load(Ordering::Relaxed),
+        counts.lost.load(Ordering::Relaxed),
         0,
-        "{tally:?} {server:?}"
+        "{counts:?} {server:?}"
     );
     // What a worker was about to write.
-    let cut = tally.cut.load(Ordering::Relaxed);
-    assert!(cut <= workers.into(), "{tally:?} {server:?}");
-    note(&format!("{tally:?}"));
+    let cut = counts.cut.load(Ordering::Relaxed);
+    assert!(cut <= workers.into(), "{counts:?} {server:?}");
+    note(&format!("{counts:?}"));
     drop(server);
     second.stop();
     expect_gone(&site);

@@ -510,7 +510,7 @@ fn a_thread_with_a_stack_of_24_kib_makes_every_call() {
     let Some(site) = Site::new(&["cc"]) else {
         return;
     };
-    assert!(measured(&site, "small").contains("pump"));
+    assert!(measured(&site, "small").contains("relay"));
 }
 
 #[test]
@@ -518,7 +518,7 @@ fn a_handler_on_a_small_stack_of_its_own_makes_every_call() {
     let Some(site) = Site::new(&["cc"]) else {
         return;
     };
-    assert!(measured(&site, "handler").contains("pump"));
+    assert!(measured(&site, "handler").contains("relay"));
 }
 
 /// A SYN-ACK to a peer whose hardware address is not known waits for one question, which is asked at once.

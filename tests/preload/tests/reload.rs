@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the requests so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counts {
     answered: AtomicU64,
     /// Ended by a server that could not answer any more, and said so: the client asks again.
     cut: AtomicU64,
@@ -32,7 +32,7 @@ struct Tally {
     over: AtomicBool,
 }
 
-impl Tally {
+impl Counts {
     fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
@@ -172,24 +172,24 @@ impl Server {
     fn disturb(&self, mut change: impl FnMut() + Send) -> Losses {
         let wanted = std::fs::read(self.site.lab().www().join("small")).unwrap();
         let at = self.at;
-        let (tally, start) = (Tally::default(), Instant::now());
+        let (counts, start) = (Counts::default(), Instant::now());
         self.site.lab().peer().enter(|| {
             thread::scope(|scope| {
                 for _ in 0..CLIENTS {
-                    scope.spawn(|| tally.ask(at, &wanted));
+                    scope.spawn(|| counts.ask(at, &wanted));
                 }
-                let _end = End(&tally.over);
+                let _end = End(&counts.over);
                 for _ in 0..CHANGES {
-                    tally.wait_more();
+                    counts.wait_more();
                     change();
                 }
-                tally.wait_more();
+                counts.wait_more();
             });
         });
-        let losses = tally.losses();
+        let losses = counts.losses();
         note(&format!(
             "{} requests answered, {} cut and {} lost in {:?}",
-            tally.answered(),
+            counts.answered(),
             losses.cut,
             losses.lost,
             start.elapsed()

@@ -388,7 +388,7 @@ impl Tcp {
             return Err(Drop::TcpState.into());
         }
         if seg.ack != record.iss + 1 {
-            return Err(Stop::Stray(Drop::TcpAck));
+            return Err(Stop::UnknownFlow(Drop::TcpAck));
         }
         if self.is_deferred(&record, seg) {
             if let Some(record) = self.half_open.records.get_mut(slot as usize) {

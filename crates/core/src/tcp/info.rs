@@ -55,7 +55,7 @@ impl Conn<'_> {
 
     /// What grows as long as the connection lives.
     fn totals(&self, now: Instant) -> TcpInfo {
-        let (cold, tally) = (&*self.cold, &self.cold.statistics);
+        let (cold, statistics) = (&*self.cold, &self.cold.statistics);
         let (busy, window_limited, buffer_limited) = self.busy_times(now);
         TcpInfo {
             retransmits: cold.statistics.retransmits,
@@ -64,22 +64,22 @@ impl Conn<'_> {
             sequence_acked: cold.statistics.bytes_acked + u64::from(self.control_acked()),
             sequence_received: cold.statistics.bytes_received + u64::from(self.fin_received()),
             bytes_sent: self.bytes_sent(),
-            bytes_retransmitted: tally.bytes_retransmitted,
+            bytes_retransmitted: statistics.bytes_retransmitted,
             segments_in: cold.statistics.segments_in,
             segments_out: cold.statistics.segments_out,
-            data_segments_in: tally.data_segments_in,
-            data_segments_out: tally.data_segments_out,
+            data_segments_in: statistics.data_segments_in,
+            data_segments_out: statistics.data_segments_out,
             delivered: self.delivered(self.loss_view().sacked_bytes()),
-            duplicates_reported: tally.duplicates_reported,
-            reorderings: tally.reorderings,
-            out_of_order: tally.out_of_order,
-            timeouts: tally.timeouts,
-            timeout_runs: tally.timeout_runs,
-            timeout_time: tally.timeout.total(now),
+            duplicates_reported: statistics.duplicates_reported,
+            reorderings: statistics.reorderings,
+            out_of_order: statistics.out_of_order,
+            timeouts: statistics.timeouts,
+            timeout_runs: statistics.timeout_runs,
+            timeout_time: statistics.timeout.total(now),
             busy,
             window_limited,
             buffer_limited,
-            syn_data: tally.syn_data,
+            syn_data: statistics.syn_data,
             ..TcpInfo::default()
         }
     }

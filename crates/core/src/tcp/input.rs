@@ -287,7 +287,7 @@ impl Tcp {
         };
         match step {
             Ok(()) => {}
-            Err(Stop::Stray(reason)) => self.on_stray(now, carrier, segment, reason),
+            Err(Stop::UnknownFlow(reason)) => self.on_unknown_flow(now, carrier, segment, reason),
             Err(stop) => self.shared.count(stop),
         }
     }
@@ -295,7 +295,13 @@ impl Tcp {
     /// A segment that belongs to nothing here: another stack with our addresses may know it. If none does, the state is CLOSED
     /// (RFC 9293 §3.10.7.1).
     #[cold]
-    fn on_stray(&mut self, now: Instant, carrier: &Carrier<'_>, seg: &Segment<'_>, reason: Drop) {
+    fn on_unknown_flow(
+        &mut self,
+        now: Instant,
+        carrier: &Carrier<'_>,
+        seg: &Segment<'_>,
+        reason: Drop,
+    ) {
         let local = seg.key.local();
         let returns = !carrier.burst.handed && self.survivors.contains(seg.key);
         let origin = carrier.origin();

@@ -291,11 +291,11 @@ impl Tcp {
     /// `answered`: by the link, if it is a SYN.
     pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
         let Some(listener) = self.listeners.find(seg.key.local(), seg.origin) else {
-            return Err(Stop::Stray(Drop::TcpNoConnection));
+            return Err(Stop::UnknownFlow(Drop::TcpNoConnection));
         };
         // First, check for a RST.
         if seg.has(TcpFlags::RST) {
-            return Err(Stop::Stray(Drop::TcpNoConnection));
+            return Err(Stop::UnknownFlow(Drop::TcpNoConnection));
         }
         // Second, check for an ACK: there is nothing it could acknowledge but a cookie.
         if seg.has(TcpFlags::ACK) {
@@ -305,7 +305,7 @@ impl Tcp {
             {
                 return step;
             }
-            return Err(Stop::Stray(Drop::TcpNoConnection));
+            return Err(Stop::UnknownFlow(Drop::TcpNoConnection));
         }
         // Third, check for a SYN. Nobody honest ends a connection in the segment that opens it.
         if !seg.has(TcpFlags::SYN) || seg.has(TcpFlags::FIN) {

@@ -15,6 +15,7 @@ mod challenges;
 mod check;
 mod clock;
 mod close;
+mod close_reset;
 mod commands;
 mod compact;
 mod conn;
@@ -46,7 +47,6 @@ pub(crate) mod options;
 mod orphan_limit;
 mod orphans;
 mod output;
-mod parting;
 mod path;
 mod plan;
 mod queues;
@@ -85,11 +85,11 @@ use crate::handover::Handover;
 use crate::info::State;
 use crate::ports::EphemeralPorts;
 use crate::stack::{Undelivered, Usage};
+use crate::tcp::close_reset::ClosingWithReset;
 use crate::tcp::conn::Conns;
 use crate::tcp::cookie::Cookies;
 use crate::tcp::half_open::HalfOpens;
 use crate::tcp::listen::Listeners;
-use crate::tcp::parting::Parting;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::survivors::Survivors;
 use crate::tcp::syn_offload::Answers;
@@ -114,7 +114,7 @@ pub(crate) struct Tcp {
     ports: Option<Box<EphemeralPorts>>,
     /// To the other stacks with our addresses, if there are any.
     handover: Option<Box<Handover>>,
-    parting: Parting,
+    closing_with_reset: ClosingWithReset,
     /// What the stack that takes this one's place is to know, if one will.
     testament: Option<Testament>,
     survivors: Survivors,
@@ -148,7 +148,7 @@ impl Tcp {
             cookies: Cookies::new(config.inherited_secret()),
             answers: None,
             handover: Handover::new(&config).map(Box::new),
-            parting: Parting::default(),
+            closing_with_reset: ClosingWithReset::default(),
             testament: None,
             survivors: Survivors::default(),
             economize_at: None,

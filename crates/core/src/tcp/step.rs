@@ -8,7 +8,7 @@ pub(crate) enum Stop {
     /// The segment is dropped.
     Drop(Drop),
     /// The segment belongs to nothing here. It is dropped, if no other stack knows it either.
-    Stray(Drop),
+    UnknownFlow(Drop),
     /// The segment did what it had to do.
     Done,
 }

@@ -72,7 +72,7 @@ impl Tcp {
         let all = self.shared.send_answers(now, port, sink)
             && self.send_last_acks(now, port, sink)
             && self.send_lists(now, port, acks, sink);
-        if all && !self.parting.is_empty() {
+        if all && !self.closing_with_reset.is_empty() {
             self.part(now, port);
             self.shared.send_answers(now, port, sink);
         }

@@ -199,11 +199,11 @@ fn reset_does_not_end_time_wait() {
 fn nowhere() {
     let mut script = Script::new(7);
     let (me, you) = (script.remote(1, 7), "10.0.0.1:9".parse().unwrap());
-    let stray = sim::Segment::new(me, you).seq(100);
+    let unknown = sim::Segment::new(me, you).seq(100);
     for segment in [
-        stray.clone().syn(),
-        stray.clone().data(b"hello"),
-        stray.clone().ack(77).fin().data(b"x"),
+        unknown.clone().syn(),
+        unknown.clone().data(b"hello"),
+        unknown.clone().ack(77).fin().data(b"x"),
     ] {
         let answers = script.ask(&segment);
         let refusal = segment.refusal();
@@ -217,6 +217,6 @@ fn nowhere() {
             (refusal.header.seq, refusal.header.ack)
         );
     }
-    assert!(script.ask(&stray.clone().rst()).is_empty());
-    assert!(script.ask(&stray.rst().ack(5)).is_empty());
+    assert!(script.ask(&unknown.clone().rst()).is_empty());
+    assert!(script.ask(&unknown.rst().ack(5)).is_empty());
 }

@@ -83,8 +83,8 @@ fn an_answer_on_another_queue_reaches_who_asked() {
 #[test]
 fn what_nobody_knows_is_answered_once() {
     let mut stacks = [seated(0, 3), seated(1, 3), seated(2, 3)];
-    let stray = stacks[0].compose(&seg().seq(1).ack(1));
-    stacks[0].inject_raw(&stray);
+    let unknown = stacks[0].compose(&seg().seq(1).ack(1));
+    stacks[0].inject_raw(&unknown);
     for at in 0..2 {
         let frames = handed(&mut stacks[at]);
         assert_eq!(frames.len(), 1);
@@ -102,8 +102,8 @@ fn what_nobody_knows_is_answered_once() {
 #[test]
 fn a_lone_stack_answers_by_itself() {
     let mut h = Harness::new();
-    let stray = h.compose(&seg().seq(1).ack(1));
-    h.inject_raw(&stray);
+    let unknown = h.compose(&seg().seq(1).ack(1));
+    h.inject_raw(&unknown);
     assert_eq!(handed(&mut h), []);
     h.transmit();
     h.expect(seg().rst());
@@ -206,9 +206,9 @@ fn no_two_stacks_connect_from_the_same_port() {
 #[test]
 fn what_waits_is_bounded() {
     let mut h = seated(0, 2);
-    let stray = h.compose(&seg().seq(1).ack(1));
+    let unknown = h.compose(&seg().seq(1).ack(1));
     for _ in 0..1000 {
-        h.inject_raw(&stray);
+        h.inject_raw(&unknown);
     }
     let counters = h.stack.counters().clone();
     let dropped = counters.dropped(Drop::HandoverFull);

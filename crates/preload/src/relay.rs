@@ -32,7 +32,7 @@ const REPORTS: usize = 32;
 
 /// One connection that a child has.
 #[derive(Clone, Copy, Debug)]
-struct Pump {
+struct Relay {
     id: SocketId,
     /// The child has the other end.
     end: c_int,
@@ -64,7 +64,7 @@ enum Reads {
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Pumps {
-    list: Slab<Pump>,
+    list: Slab<Relay>,
     /// What watches the children's sockets, and the connections.
     kernel: c_int,
     stack: Option<SocketId>,
@@ -122,7 +122,7 @@ impl Pumps {
 
     /// A child has `pair.theirs`.
     pub(crate) fn add(&mut self, context: &mut Context, id: SocketId, pair: Pair) {
-        let index = self.list.insert(Pump {
+        let index = self.list.insert(Relay {
             id,
             end: pair.ours,
             sole: false,
@@ -175,8 +175,8 @@ impl Pumps {
     pub(crate) fn inherit(&mut self, id: SocketId) -> bool {
         let mine: Vec<u32> = self.of(id).collect();
         for index in &mine {
-            if let Some(pump) = self.list.get_mut(*index) {
-                pump.sole = true;
+            if let Some(relay) = self.list.get_mut(*index) {
+                relay.sole = true;
                 self.busy.push(*index);
             }
         }
@@ -187,8 +187,8 @@ impl Pumps {
     #[inline]
     pub(crate) fn read(&mut self, id: SocketId) {
         if self.kernel >= 0 {
-            for pump in self.list.values_mut().filter(|pump| pump.id == id) {
-                (pump.read, pump.since) = (true, 0);
+            for relay in self.list.values_mut().filter(|relay| relay.id == id) {
+                (relay.read, relay.since) = (true, 0);
             }
         }
     }
@@ -208,10 +208,10 @@ impl Pumps {
         self.buffer.resize(CHUNK, 0);
         let all: Vec<u32> = self.of(id).collect();
         for index in all {
-            let Some(pump) = self.list.get_mut(index) else {
+            let Some(relay) = self.list.get_mut(index) else {
                 continue;
             };
-            let more = |_: &usize| pump.send(context, &mut self.buffer) == Left::More;
+            let more = |_: &usize| relay.send(context, &mut self.buffer) == Left::More;
             (0..ROUNDS).take_while(more).for_each(drop);
         }
     }
@@ -238,7 +238,7 @@ impl Pumps {
     }
 
     fn of(&self, id: SocketId) -> impl Iterator<Item = u32> {
-        let mine = self.list.iter().filter(move |(_, pump)| pump.id == id);
+        let mine = self.list.iter().filter(move |(_, relay)| relay.id == id);
         mine.map(|(index, _)| index)
     }
 
@@ -256,13 +256,13 @@ impl Pumps {
         for index in due {
             let id = self.list.get(index).map(|one| one.id);
             let shared = id.is_some_and(|id| self.of(id).nth(1).is_some());
-            let Some(pump) = self.list.get_mut(index) else {
+            let Some(relay) = self.list.get_mut(index) else {
                 continue;
             };
-            let waits = self.waiting > 0 && !waiters.wants(pump.id);
-            let left = pump.run(context, &mut self.buffer, waits);
-            pump.watch_reader(context, shared);
-            if pump.since > 0 || matches!(pump.reads, Reads::Since(_)) {
+            let waits = self.waiting > 0 && !waiters.wants(relay.id);
+            let left = relay.run(context, &mut self.buffer, waits);
+            relay.watch_reader(context, shared);
+            if relay.since > 0 || matches!(relay.reads, Reads::Since(_)) {
                 self.held.push(index);
             }
             match left {
@@ -294,18 +294,18 @@ impl Pumps {
     }
 
     fn remove(&mut self, context: &mut Context, index: u32) {
-        let Some(pump) = self.list.remove(index) else {
+        let Some(relay) = self.list.remove(index) else {
             return;
         };
         // SAFETY: the library's own descriptor, which nothing uses any more.
-        unsafe { real::close(pump.end) };
-        if !pump.sole {
-            if let (Some(stack), None) = (self.stack, self.of(pump.id).next()) {
-                let _ = context.epoll_ctl(stack, Ctl::Del, pump.id, Interest::default());
+        unsafe { real::close(relay.end) };
+        if !relay.sole {
+            if let (Some(stack), None) = (self.stack, self.of(relay.id).next()) {
+                let _ = context.epoll_ctl(stack, Ctl::Del, relay.id, Interest::default());
             }
-        } else if self.of(pump.id).next().is_none() {
+        } else if self.of(relay.id).next().is_none() {
             // What was written still goes out.
-            let _ = context.close(pump.id);
+            let _ = context.close(relay.id);
         }
     }
 
@@ -315,7 +315,7 @@ impl Pumps {
     }
 }
 
-impl Pump {
+impl Relay {
     /// `waits`: the program here cannot read, as it waits for a child.
     fn run(&mut self, context: &mut Context, buffer: &mut [u8], waits: bool) -> Left {
         for _ in 0..ROUNDS {

@@ -14,9 +14,9 @@ use crate::tcp::flags::Flags;
 
 /// Connections whose RST is due when they have had their turn to send.
 #[derive(Debug, Default)]
-pub(crate) struct Parting(Vec<ConnId>);
+pub(crate) struct ClosingWithReset(Vec<ConnId>);
 
-impl Parting {
+impl ClosingWithReset {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -38,7 +38,7 @@ impl Tcp {
         let mut conn = self.live(id)?;
         if conn.has_last_words(now) {
             conn.set(Flags::APP_CLOSED);
-            self.parting.0.push(id);
+            self.closing_with_reset.0.push(id);
             return Ok(Reply::Done);
         }
         conn.close(now);
@@ -54,12 +54,12 @@ impl Tcp {
     /// Ends those that have had their turn on this port.
     pub fn part(&mut self, now: Instant, port: PortId) {
         let mut at = 0;
-        while let Some(&id) = self.parting.0.get(at) {
+        while let Some(&id) = self.closing_with_reset.0.get(at) {
             if self.live(id).is_ok_and(|conn| conn.hot.port != port) {
                 at += 1;
                 continue;
             }
-            self.parting.0.swap_remove(at);
+            self.closing_with_reset.0.swap_remove(at);
             if let Ok(mut conn) = self.live(id)
                 && !conn.hot.state.is_over()
             {
