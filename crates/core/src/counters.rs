@@ -1,6 +1,6 @@
 //! What a stack counts: one table makes the fields, the names and the explanations.
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 
 /// One counter with its name, for metrics and tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ macro_rules! counters {
         pub struct Counters {
             $($(#[doc = $doc])* pub $name: u64,)*
             /// Packets dropped, by reason.
-            pub drops: [u64; Drop::COUNT],
+            pub drops: [u64; DropReason::COUNT],
         }
 
         impl Default for Counters {
             fn default() -> Self {
-                Self { $($name: 0,)* drops: [0; Drop::COUNT] }
+                Self { $($name: 0,)* drops: [0; DropReason::COUNT] }
             }
         }
 
@@ -41,7 +41,7 @@ macro_rules! counters {
                     is_drop: false,
                     value: *$name,
                 },)*];
-                let drops = Drop::ALL.iter().zip(drops).map(|(reason, &value)| {
+                let drops = DropReason::ALL.iter().zip(drops).map(|(reason, &value)| {
                     Sample { name: reason.name(), text: reason.text(), is_drop: true, value }
                 });
                 plain.into_iter().chain(drops)
@@ -188,12 +188,12 @@ impl Counters {
 
     /// Counts a dropped packet.
     #[inline]
-    pub fn drop(&mut self, reason: Drop) {
+    pub fn drop(&mut self, reason: DropReason) {
         self.drops[reason as usize] += 1;
     }
 
     /// Packets dropped for `reason`.
-    pub fn dropped(&self, reason: Drop) -> u64 {
+    pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops[reason as usize]
     }
 
@@ -214,7 +214,7 @@ mod tests {
             segments_in: 3,
             ..Counters::default()
         };
-        counters.drop(Drop::TcpPaws);
+        counters.drop(DropReason::TcpPaws);
         let all: Vec<_> = counters.samples().collect();
         let names: BTreeSet<_> = all
             .iter()
@@ -235,11 +235,15 @@ mod tests {
             timeouts: 1,
             ..Counters::default()
         };
-        a.drop(Drop::IpHeader);
+        a.drop(DropReason::IpHeader);
         let b = a.clone();
         a.add(&b);
         assert_eq!(
-            (a.timeouts, a.dropped(Drop::IpHeader), a.total_dropped()),
+            (
+                a.timeouts,
+                a.dropped(DropReason::IpHeader),
+                a.total_dropped()
+            ),
             (2, 2, 2)
         );
     }

@@ -5,9 +5,9 @@ macro_rules! drops {
         /// Why a packet was dropped. Every dropped packet is counted under exactly one of these.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Drop { $($(#[doc = $doc])* $variant,)* }
+        pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
 
-        impl Drop {
+        impl DropReason {
             /// Every reason, in the order of their counters.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_texts_are_sentences() {
-        let names: BTreeSet<_> = Drop::ALL.iter().map(|reason| reason.name()).collect();
-        assert_eq!(names.len(), Drop::COUNT);
-        for (i, reason) in Drop::ALL.iter().enumerate() {
+        let names: BTreeSet<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), DropReason::COUNT);
+        for (i, reason) in DropReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, i);
             assert!(
                 reason.text().ends_with('.') && !reason.text().starts_with(' '),

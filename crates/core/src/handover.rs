@@ -9,7 +9,7 @@ use wire::ip::Protocol;
 
 use crate::config::{Config, Seat};
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 
 /// Frames that may wait to be handed over: several bursts.
@@ -122,7 +122,7 @@ impl Handover {
             _ => 0,
         };
         if len == 0 {
-            return counters.drop(Drop::HandoverFull);
+            return counters.drop(DropReason::HandoverFull);
         }
         self.lens[place] = len;
         self.count += 1;

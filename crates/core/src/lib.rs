@@ -39,7 +39,7 @@ pub use arrivals::Arrivals;
 pub use command::{Command, Connect, Opened, Reply};
 pub use config::Config;
 pub use counters::Counters;
-pub use drops::Drop;
+pub use drops::DropReason;
 pub use error::Error;
 pub use estate::Holdings;
 pub use event::{Event, Ready};

@@ -4,7 +4,7 @@ use wire::frame::RxChecksum;
 use wire::udp::{UdpHeader, verify_checksum};
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::icmp::Unreachable;
 use crate::ip::Net;
 use crate::ip::packet::{Arrival, Packet};
@@ -17,7 +17,7 @@ impl Net {
         at: &Arrival,
         packet: &Packet<'_>,
         counters: &mut Counters,
-    ) -> Drop {
+    ) -> DropReason {
         let is_valid = match at.checksum {
             RxChecksum::Trusted => UdpHeader::parse(&packet.payload).is_ok(),
             RxChecksum::Unverified => {
@@ -25,12 +25,12 @@ impl Net {
             }
         };
         if !is_valid {
-            return Drop::UdpMalformed;
+            return DropReason::UdpMalformed;
         }
         if packet.is_unicast() {
             self.errors(at.now, counters)
                 .unreachable(packet, Unreachable::Port);
         }
-        Drop::UdpNoPort
+        DropReason::UdpNoPort
     }
 }

@@ -335,7 +335,7 @@ fn a_full_backlog_delays_but_serves() {
         .unwrap()
         .stack()
         .counters()
-        .dropped(mtcp_core::Drop::TcpBacklog);
+        .dropped(mtcp_core::DropReason::TcpBacklog);
     assert!(dropped > 0);
 }
 

@@ -8,7 +8,7 @@ use wire::ip::Protocol;
 use wire::time::Instant;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::ip::packet::Packet;
 use crate::ip::reassemble::Assembled;
 use crate::ip::{Class, Envelope, Links};
@@ -124,7 +124,7 @@ impl Refusals<'_> {
 
     /// RFC 1122 §3.2.2.1 (protocol unreachable) and RFC 4443 §3.4 (unrecognized next header). Returns why the packet was dropped.
     /// RFC 8200 §4-2.
-    pub(crate) fn refuse_protocol(&mut self, packet: &Packet<'_>) -> Drop {
+    pub(crate) fn refuse_protocol(&mut self, packet: &Packet<'_>) -> DropReason {
         match (packet.src, packet.dst) {
             _ if !packet.is_unicast() => {}
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
@@ -134,7 +134,7 @@ impl Refusals<'_> {
             }
             _ => self.unreachable(packet, Unreachable::Protocol),
         }
-        Drop::IpProtocol
+        DropReason::IpProtocol
     }
 
     /// RFC 4443 §3.4: something in the packet made of `pieces` is wrong, at byte `pointer`.
@@ -208,13 +208,13 @@ impl Refusals<'_> {
         protocol: Protocol,
     ) -> Option<Envelope> {
         if !self.state.limiter.allow(self.now) {
-            self.counters.drop(Drop::ReplyLimited);
+            self.counters.drop(DropReason::ReplyLimited);
             return None;
         }
         match self.links.routing.path(to, from) {
             Ok(path) => Some(Envelope::along(&path, to, protocol)),
             Err(_) => {
-                self.counters.drop(Drop::ReplyNoRoute);
+                self.counters.drop(DropReason::ReplyNoRoute);
                 None
             }
         }

@@ -6,7 +6,7 @@ use wire::ip::Protocol;
 use wire::quoted::{self, QuotedPacket, QuotedTransport};
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::ip::packet::{Arrival, Packet};
 use crate::ip::{Class, Envelope, ErrorKind, Input, Net, TransportError};
@@ -22,11 +22,11 @@ impl Net {
         at: &Arrival,
         packet: &Packet<'_>,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         counters.icmp_in += 1;
         let message = Icmpv4Message::parse(&packet.payload).map_err(|error| match error {
-            ParseError::BadChecksum => Drop::IcmpChecksum,
-            _ => Drop::IcmpMalformed,
+            ParseError::BadChecksum => DropReason::IcmpChecksum,
+            _ => DropReason::IcmpMalformed,
         })?;
         match message {
             Icmpv4Message::EchoRequest(echo) => {
@@ -48,7 +48,7 @@ impl Net {
             // Redirects: routes are configured. Source quench: RFC 6633 §3.
             Icmpv4Message::EchoReply(_)
             | Icmpv4Message::Redirect { .. }
-            | Icmpv4Message::Other { .. } => Err(Drop::IcmpIgnored),
+            | Icmpv4Message::Other { .. } => Err(DropReason::IcmpIgnored),
         }
     }
 
@@ -62,7 +62,7 @@ impl Net {
         counters: &mut Counters,
     ) {
         let Ok(path) = self.path(packet.src, Some(packet.dst)) else {
-            counters.drop(Drop::ReplyNoRoute);
+            counters.drop(DropReason::ReplyNoRoute);
             return;
         };
         let envelope = Envelope::along(&path, packet.src, Protocol::ICMP);
@@ -94,8 +94,8 @@ impl Net {
         kind: ErrorKind,
         next_hop_mtu: u16,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
-        let packet = quoted::parse_v4(quoted).map_err(|_| Drop::IcmpQuote)?;
+    ) -> Result<Input<'a>, DropReason> {
+        let packet = quoted::parse_v4(quoted).map_err(|_| DropReason::IcmpQuote)?;
         let mtu =
             (kind == ErrorKind::TooBig).then(|| plausible_mtu(next_hop_mtu, packet.total_len));
         self.transport_error(&packet, kind, mtu, counters)
@@ -108,13 +108,13 @@ impl Net {
         kind: ErrorKind,
         mtu: Option<u16>,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         match packet.transport {
             QuotedTransport::Tcp(quoted) if self.is_local(quoted.src.ip()) => {
                 counters.icmp_errors_in += 1;
                 Ok(Input::Error(TransportError { quoted, kind, mtu }))
             }
-            _ => Err(Drop::IcmpQuote),
+            _ => Err(DropReason::IcmpQuote),
         }
     }
 }

@@ -8,7 +8,7 @@ use wire::ip::Protocol;
 use wire::quoted;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::ip::packet::{Arrival, Packet};
 use crate::ip::{Class, Envelope, ErrorKind, Input, Net};
@@ -24,15 +24,15 @@ impl Net {
         at: &Arrival,
         packet: &Packet<'_>,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else {
-            return Err(Drop::IcmpMalformed);
+            return Err(DropReason::IcmpMalformed);
         };
         counters.icmp_in += 1;
         let message =
             Icmpv6Message::parse(src, dst, &packet.payload).map_err(|error| match error {
-                ParseError::BadChecksum => Drop::IcmpChecksum,
-                _ => Drop::IcmpMalformed,
+                ParseError::BadChecksum => DropReason::IcmpChecksum,
+                _ => DropReason::IcmpMalformed,
             })?;
         match message {
             Icmpv6Message::Ndp(message) => self
@@ -56,7 +56,7 @@ impl Net {
             // RFC 4443 §4.2 would have us answer echo requests to groups; that is a way to make many hosts answer one packet.
             Icmpv6Message::EchoRequest(_)
             | Icmpv6Message::EchoReply(_)
-            | Icmpv6Message::Other { .. } => Err(Drop::IcmpIgnored),
+            | Icmpv6Message::Other { .. } => Err(DropReason::IcmpIgnored),
         }
     }
 
@@ -70,7 +70,7 @@ impl Net {
         counters: &mut Counters,
     ) {
         let Ok(path) = self.path(src.into(), Some(dst.into())) else {
-            counters.drop(Drop::ReplyNoRoute);
+            counters.drop(DropReason::ReplyNoRoute);
             return;
         };
         let reply = Icmpv6Message::EchoReply(echo);
@@ -95,10 +95,10 @@ impl Net {
         mtu: u32,
         quoted: &[u8],
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
-        let packet = quoted::parse_v6(quoted).map_err(|_| Drop::IcmpQuote)?;
+    ) -> Result<Input<'a>, DropReason> {
+        let packet = quoted::parse_v6(quoted).map_err(|_| DropReason::IcmpQuote)?;
         if mtu >= packet.total_len || mtu < MIN_MTU {
-            return Err(Drop::IcmpQuote);
+            return Err(DropReason::IcmpQuote);
         }
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         self.transport_error(&packet, ErrorKind::TooBig, Some(mtu), counters)
@@ -109,8 +109,8 @@ impl Net {
         quoted: &[u8],
         kind: ErrorKind,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
-        let packet = quoted::parse_v6(quoted).map_err(|_| Drop::IcmpQuote)?;
+    ) -> Result<Input<'a>, DropReason> {
+        let packet = quoted::parse_v6(quoted).map_err(|_| DropReason::IcmpQuote)?;
         self.transport_error(&packet, kind, None, counters)
     }
 }

@@ -13,7 +13,7 @@ use wire::ndp::multicast_mac;
 use wire::time::Instant;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 
 use super::address::{NetLink, is_host_address};
@@ -46,22 +46,22 @@ impl Net {
         port: PortId,
         frame: &RxFrame<'a>,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
-        let link = self.addresses().link(port).ok_or(Drop::FramePort)?;
+    ) -> Result<Input<'a>, DropReason> {
+        let link = self.addresses().link(port).ok_or(DropReason::FramePort)?;
         let (header, payload) =
             EthernetHeader::parse(frame.bytes).map_err(|error| match error {
-                ParseError::Truncated => Drop::FrameShort,
-                _ => Drop::FrameProtocol,
+                ParseError::Truncated => DropReason::FrameShort,
+                _ => DropReason::FrameProtocol,
             })?;
         if header.vlan.is_some_and(|tag| tag.id != 0) {
-            return Err(Drop::FrameVlan);
+            return Err(DropReason::FrameVlan);
         }
         let to_group = header.dst.is_multicast();
         let is_ours = header.dst == link.mac || to_group && is_group(header.dst);
         // Our own frames may come back from a hub or a bridge (RFC 4862 appendix A).
         let is_echo = header.src == link.mac && !link.capabilities.loops;
         if !is_ours || is_echo || header.src.is_multicast() {
-            return Err(Drop::FrameOther);
+            return Err(DropReason::FrameOther);
         }
         let at = Arrival {
             now,
@@ -77,7 +77,7 @@ impl Net {
                 .links
                 .arp(&at, payload, counters)
                 .map(|()| Input::Consumed),
-            _ => Err(Drop::FrameProtocol),
+            _ => Err(DropReason::FrameProtocol),
         }
     }
 
@@ -87,10 +87,10 @@ impl Net {
         at: &Arrival,
         bytes: &'a [u8],
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         let (header, payload) = Ipv4Header::parse(bytes).map_err(|error| match error {
-            ParseError::BadChecksum => Drop::IpChecksum,
-            _ => Drop::IpHeader,
+            ParseError::BadChecksum => DropReason::IpChecksum,
+            _ => DropReason::IpHeader,
         })?;
         self.check_ipv4(at, &header)?;
         let (src, dst) = (IpAddr::V4(header.src), IpAddr::V4(header.dst));
@@ -120,15 +120,15 @@ impl Net {
     /// RFC 1122 §3.2.1.3, §3.3.6, RFC 7126 §4.3 and §4.4. The TTL is none of a receiver's business (§3.2.1.7).
     /// RFC 9293 MUST-57.
     /// RFC 1122 §3.2.1.3-1, §3.2.1.7-2, §3.3.6-1.
-    fn check_ipv4(&self, at: &Arrival, header: &Ipv4Header) -> Result<(), Drop> {
+    fn check_ipv4(&self, at: &Arrival, header: &Ipv4Header) -> Result<(), DropReason> {
         if header.source_route {
-            return Err(Drop::IpSourceRoute);
+            return Err(DropReason::IpSourceRoute);
         }
         if !self.addresses().is_local(header.dst.into()) {
-            return Err(Drop::IpNotLocal);
+            return Err(DropReason::IpNotLocal);
         }
         if at.to_group {
-            return Err(Drop::IpLinkBroadcast);
+            return Err(DropReason::IpLinkBroadcast);
         }
         if self.is_from_us(at, header.src.into()) {
             return Ok(());
@@ -143,12 +143,12 @@ impl Net {
 
     /// RFC 9293 MUST-63.
     /// RFC 1122 §3.2.1.3-2.
-    fn check_ipv4_source(&self, src: Ipv4Addr) -> Result<(), Drop> {
+    fn check_ipv4_source(&self, src: Ipv4Addr) -> Result<(), DropReason> {
         if !is_host_address(src.into())
             || self.addresses().is_local(src.into())
             || self.addresses().is_broadcast(src)
         {
-            return Err(Drop::IpMartian);
+            return Err(DropReason::IpMartian);
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Net {
         head: &[u8],
         data: &[u8],
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         let key = Key {
             src: header.src.into(),
             dst: header.dst.into(),
@@ -190,8 +190,8 @@ impl Net {
         at: &Arrival,
         bytes: &'a [u8],
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
-        let (header, rest) = Ipv6Header::parse(bytes).map_err(|_| Drop::IpHeader)?;
+    ) -> Result<Input<'a>, DropReason> {
+        let (header, rest) = Ipv6Header::parse(bytes).map_err(|_| DropReason::IpHeader)?;
         self.check_ipv6_destination(at, header.dst)?;
         self.check_ipv6_source(at, &header, rest, counters)?;
         let (src, dst) = (IpAddr::V6(header.src), IpAddr::V6(header.dst));
@@ -205,7 +205,7 @@ impl Net {
         };
         let start = Ipv6Header::LEN + upper.offset;
         let head = bytes.get(..start).unwrap_or_default();
-        let payload = rest.get(upper.offset..).ok_or(Drop::IpHeader)?;
+        let payload = rest.get(upper.offset..).ok_or(DropReason::IpHeader)?;
         if let Some(fragment) = upper.fragment {
             return self.ipv6_fragment(at, &header, fragment, head, payload, counters);
         }
@@ -232,10 +232,10 @@ impl Net {
         }
     }
 
-    fn check_ipv6_destination(&self, at: &Arrival, dst: Ipv6Addr) -> Result<(), Drop> {
+    fn check_ipv6_destination(&self, at: &Arrival, dst: Ipv6Addr) -> Result<(), DropReason> {
         if self.addresses().is_local(dst.into()) {
             return if at.to_group {
-                Err(Drop::IpLinkBroadcast)
+                Err(DropReason::IpLinkBroadcast)
             } else {
                 Ok(())
             };
@@ -244,7 +244,7 @@ impl Net {
         if self.addresses().link(at.port).is_some_and(in_group) {
             Ok(())
         } else {
-            Err(Drop::IpNotLocal)
+            Err(DropReason::IpNotLocal)
         }
     }
 
@@ -255,7 +255,7 @@ impl Net {
         header: &Ipv6Header,
         rest: &[u8],
         counters: &mut Counters,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let src = IpAddr::V6(header.src);
         if self.is_from_us(at, src) {
             return Ok(());
@@ -263,13 +263,13 @@ impl Net {
         if self.addresses().is_local(src) {
             // Whoever has an address of ours defends it from that address.
             self.links.ndp_from_our_address(at, header, rest, counters);
-            return Err(Drop::IpMartian);
+            return Err(DropReason::IpMartian);
         }
         let is_probe = header.src.is_unspecified() && header.next_header == Protocol::ICMPV6;
         if is_probe || is_host_address(src) {
             Ok(())
         } else {
-            Err(Drop::IpMartian)
+            Err(DropReason::IpMartian)
         }
     }
 
@@ -281,7 +281,7 @@ impl Net {
         bytes: &[u8],
         error: ExtensionError,
         counters: &mut Counters,
-    ) -> Drop {
+    ) -> DropReason {
         if let ExtensionError::ParameterProblem {
             code,
             pointer,
@@ -294,7 +294,7 @@ impl Net {
                 errors.parameter_problem((header.src, header.dst), (code, pointer), &[bytes]);
             }
         }
-        Drop::IpExtension
+        DropReason::IpExtension
     }
 
     fn ipv6_fragment<'a>(
@@ -305,11 +305,11 @@ impl Net {
         head: &[u8],
         data: &[u8],
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         counters.fragments_in += 1;
         // Nothing that is sent to a group needs fragments.
         if header.dst.is_multicast() || header.src.is_unspecified() {
-            return Err(Drop::FragmentMalformed);
+            return Err(DropReason::FragmentMalformed);
         }
         let key = Key {
             src: header.src.into(),
@@ -344,7 +344,7 @@ impl Net {
                     counters,
                 )
             }
-            Err(_) => Err(Drop::IpExtension),
+            Err(_) => Err(DropReason::IpExtension),
         }
     }
 
@@ -355,7 +355,7 @@ impl Net {
         payload_start: usize,
         pointer: u32,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         let Assembled {
             src,
             dst,
@@ -389,7 +389,7 @@ impl Net {
         at: &Arrival,
         packet: Packet<'a>,
         counters: &mut Counters,
-    ) -> Result<Input<'a>, Drop> {
+    ) -> Result<Input<'a>, DropReason> {
         match packet.protocol {
             Protocol::TCP if packet.is_unicast() => {
                 let Packet {
@@ -410,7 +410,7 @@ impl Net {
             Protocol::ICMP if packet.dst.is_ipv4() => self.icmpv4(at, &packet, counters),
             Protocol::ICMPV6 if packet.dst.is_ipv6() => self.icmpv6(at, &packet, counters),
             Protocol::UDP => Err(self.udp(at, &packet, counters)),
-            Protocol::NO_NEXT_HEADER if packet.dst.is_ipv6() => Err(Drop::IpProtocol),
+            Protocol::NO_NEXT_HEADER if packet.dst.is_ipv6() => Err(DropReason::IpProtocol),
             _ => Err(self.errors(at.now, counters).refuse_protocol(&packet)),
         }
     }

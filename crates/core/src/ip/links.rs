@@ -9,7 +9,7 @@ use wire::time::Instant;
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 use crate::neigh::announce::Claims;
 use crate::neigh::cache::{Cache, Ended, Lookup, Solicitation};
@@ -153,7 +153,7 @@ impl Links {
                 match ended.mac {
                     Some(mac) => self.packets.send_to(ended.port, mac, id),
                     None => {
-                        counters.drop(Drop::NeighbourFailed);
+                        counters.drop(DropReason::NeighbourFailed);
                         self.packets.free(id);
                     }
                 }

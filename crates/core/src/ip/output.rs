@@ -8,7 +8,7 @@ use wire::ip::Protocol;
 use wire::time::Instant;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 use crate::neigh::cache::Lookup;
 
@@ -76,7 +76,7 @@ impl Links {
             return false;
         };
         if len > self.payload_room(envelope) {
-            counters.drop(Drop::ReplyTooLong);
+            counters.drop(DropReason::ReplyTooLong);
             return false;
         }
         let our_mac = link.mac;
@@ -93,7 +93,7 @@ impl Links {
         match frame {
             Some(id) => self.dispatch(now, envelope.port, envelope.to, id, counters),
             None => {
-                counters.drop(Drop::ReplyQueueFull);
+                counters.drop(DropReason::ReplyQueueFull);
                 false
             }
         }
@@ -129,12 +129,12 @@ impl Links {
                 true
             }
             Lookup::Pending { slot, .. } => {
-                counters.drops[Drop::NeighbourQueueFull as usize] +=
+                counters.drops[DropReason::NeighbourQueueFull as usize] +=
                     u64::from(self.packets.wait(slot, id));
                 true
             }
             Lookup::Failed => {
-                counters.drop(Drop::NeighbourFailed);
+                counters.drop(DropReason::NeighbourFailed);
                 self.packets.free(id);
                 false
             }
@@ -154,7 +154,7 @@ impl Links {
                 true
             }
             None => {
-                counters.drop(Drop::ReplyQueueFull);
+                counters.drop(DropReason::ReplyQueueFull);
                 false
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::time::Instant;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 
 pub use fragment::{Assembled, Fragment, Key};
 
@@ -50,9 +50,9 @@ impl Reassembler {
         now: Instant,
         fragment: &Fragment<'_>,
         counters: &mut Counters,
-    ) -> Result<Option<Assembled>, Drop> {
+    ) -> Result<Option<Assembled>, DropReason> {
         if fragment.data.is_empty() || fragment.more && !fragment.data.len().is_multiple_of(8) {
-            return Err(Drop::FragmentMalformed);
+            return Err(DropReason::FragmentMalformed);
         }
         let cost = Datagram::cost(fragment);
         let index = match self
@@ -67,7 +67,7 @@ impl Reassembler {
             }
         };
         let Some(datagram) = self.datagrams.get_mut(index) else {
-            return Err(Drop::FragmentMemory);
+            return Err(DropReason::FragmentMemory);
         };
         let before = datagram.charge();
         let outcome = datagram.add(fragment);
@@ -106,12 +106,12 @@ impl Reassembler {
         cost: usize,
         keep: Option<usize>,
         counters: &mut Counters,
-    ) -> Result<usize, Drop> {
+    ) -> Result<usize, DropReason> {
         let mut keep = keep.unwrap_or(usize::MAX);
         while self.used + cost > self.limit {
             let victim = usize::from(keep == 0);
             if victim >= self.datagrams.len() {
-                return Err(Drop::FragmentMemory);
+                return Err(DropReason::FragmentMemory);
             }
             self.evict(victim, counters);
             if keep != usize::MAX && victim < keep {
@@ -129,12 +129,12 @@ impl Reassembler {
 
     fn evict(&mut self, index: usize, counters: &mut Counters) {
         if let Some(datagram) = self.remove(index) {
-            counters.drops[Drop::FragmentMemory as usize] += datagram.pieces();
+            counters.drops[DropReason::FragmentMemory as usize] += datagram.pieces();
         }
     }
 
-    fn finish(&mut self, index: usize, counters: &mut Counters) -> Result<Assembled, Drop> {
-        let datagram = self.remove(index).ok_or(Drop::FragmentMemory)?;
+    fn finish(&mut self, index: usize, counters: &mut Counters) -> Result<Assembled, DropReason> {
+        let datagram = self.remove(index).ok_or(DropReason::FragmentMemory)?;
         let pieces = datagram.pieces();
         let assembled = datagram.assemble();
         match assembled {
@@ -144,8 +144,8 @@ impl Reassembler {
             }
             // RFC 3168 §5.3: some fragments say "congestion experienced", others "not ECN-capable".
             None => {
-                counters.drops[Drop::FragmentMalformed as usize] += pieces.saturating_sub(1);
-                Err(Drop::FragmentMalformed)
+                counters.drops[DropReason::FragmentMalformed as usize] += pieces.saturating_sub(1);
+                Err(DropReason::FragmentMalformed)
             }
         }
     }
@@ -162,7 +162,7 @@ impl Reassembler {
             return None;
         }
         let datagram = self.remove(0)?;
-        counters.drops[Drop::FragmentTimeout as usize] += datagram.pieces();
+        counters.drops[DropReason::FragmentTimeout as usize] += datagram.pieces();
         Some(datagram.first_fragment())
     }
 

@@ -8,7 +8,7 @@ use wire::frame::MacAddr;
 use wire::time::Instant;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 use crate::ip::packet::Arrival;
 use crate::ip::{Links, is_host_address};
@@ -21,23 +21,27 @@ impl Links {
         at: &Arrival,
         payload: &[u8],
         counters: &mut Counters,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         counters.arp_in += 1;
-        let (packet, _) = ArpPacket::parse(payload).map_err(|_| Drop::ArpMalformed)?;
-        let our_mac = self.addresses().link(at.port).ok_or(Drop::FramePort)?.mac;
+        let (packet, _) = ArpPacket::parse(payload).map_err(|_| DropReason::ArpMalformed)?;
+        let our_mac = self
+            .addresses()
+            .link(at.port)
+            .ok_or(DropReason::FramePort)?
+            .mac;
         let sender = IpAddr::V4(packet.sender_ip);
         if packet.sender_mac.is_multicast()
             || !(packet.sender_ip.is_unspecified() || is_host_address(sender))
         {
-            return Err(Drop::ArpMalformed);
+            return Err(DropReason::ArpMalformed);
         }
         if packet.sender_mac == our_mac {
-            return Err(Drop::ArpIgnored);
+            return Err(DropReason::ArpIgnored);
         }
         if self.routing.is_local(sender) {
             // RFC 5227 §2.4.
             self.conflict(at, sender, counters);
-            return Err(Drop::ArpIgnored);
+            return Err(DropReason::ArpIgnored);
         }
         let known = self.learn_from_arp(at, &packet, our_mac, counters);
         let answered = packet.operation == ArpOperation::Request
@@ -45,7 +49,7 @@ impl Links {
         if known || answered {
             Ok(())
         } else {
-            Err(Drop::ArpIgnored)
+            Err(DropReason::ArpIgnored)
         }
     }
 

@@ -13,7 +13,7 @@ use wire::ndp::{
 use wire::time::Instant;
 
 use crate::counters::Counters;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 use crate::ip::packet::Arrival;
 use crate::ip::{Class, Envelope, Links, To, is_host_address};
@@ -33,10 +33,10 @@ impl Links {
         dst: Ipv6Addr,
         message: &NdpMessage,
         counters: &mut Counters,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         counters.ndp_in += 1;
         if hop_limit != HOP_LIMIT {
-            return Err(Drop::NdpInvalid);
+            return Err(DropReason::NdpInvalid);
         }
         match message {
             NdpMessage::NeighborSolicitation(message) => {
@@ -49,7 +49,9 @@ impl Links {
                 self.on_router_advertisement(at, src, message, counters)
             }
             // Routes are configured: nobody on the link can change them.
-            NdpMessage::RouterSolicitation(_) | NdpMessage::Redirect(_) => Err(Drop::NdpRouter),
+            NdpMessage::RouterSolicitation(_) | NdpMessage::Redirect(_) => {
+                Err(DropReason::NdpRouter)
+            }
         }
     }
 
@@ -62,7 +64,7 @@ impl Links {
         dst: Ipv6Addr,
         message: &NeighborSolicitation,
         counters: &mut Counters,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let &NeighborSolicitation {
             target,
             source_lladdr,
@@ -74,14 +76,14 @@ impl Links {
             || source_lladdr.is_some_and(MacAddr::is_multicast)
             || !(is_probe || is_host_address(src.into()))
         {
-            return Err(Drop::NdpInvalid);
+            return Err(DropReason::NdpInvalid);
         }
         if !self
             .addresses()
             .link(at.port)
             .is_some_and(|link| link.has(target.into()))
         {
-            return Err(Drop::NdpIgnored);
+            return Err(DropReason::NdpIgnored);
         }
         if is_probe {
             if self.claims.is_tentative(at.port, target.into()) {
@@ -113,16 +115,16 @@ impl Links {
         src: Ipv6Addr,
         message: &RouterAdvertisement,
         counters: &mut Counters,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         if !src.is_unicast_link_local() || message.source_lladdr.is_some_and(MacAddr::is_multicast)
         {
-            return Err(Drop::NdpInvalid);
+            return Err(DropReason::NdpInvalid);
         }
         let Some(mac) = message
             .source_lladdr
             .filter(|_| !self.routing.is_local(src.into()))
         else {
-            return Err(Drop::NdpRouter);
+            return Err(DropReason::NdpRouter);
         };
         let advertisement = Advertisement {
             mac: Some(mac),
@@ -133,7 +135,11 @@ impl Links {
             .neighbours
             .advertise(at.now, at.port, src.into(), advertisement);
         self.settle(counters);
-        if known { Ok(()) } else { Err(Drop::NdpRouter) }
+        if known {
+            Ok(())
+        } else {
+            Err(DropReason::NdpRouter)
+        }
     }
 
     /// RFC 4861 §7.1.2, §7.2.5; RFC 4862 §5.4.4.
@@ -144,7 +150,7 @@ impl Links {
         dst: Ipv6Addr,
         message: &NeighborAdvertisement,
         counters: &mut Counters,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let &NeighborAdvertisement {
             router: _,
             solicited,
@@ -158,11 +164,11 @@ impl Links {
             || !is_host_address(src.into())
             || !is_host_address(target.into())
         {
-            return Err(Drop::NdpInvalid);
+            return Err(DropReason::NdpInvalid);
         }
         if self.routing.is_local(target.into()) {
             self.conflict(at, target.into(), counters);
-            return Err(Drop::NdpIgnored);
+            return Err(DropReason::NdpIgnored);
         }
         let advertisement = Advertisement {
             mac: target_lladdr,
@@ -173,7 +179,11 @@ impl Links {
             .neighbours
             .advertise(at.now, at.port, target.into(), advertisement);
         self.settle(counters);
-        if known { Ok(()) } else { Err(Drop::NdpIgnored) }
+        if known {
+            Ok(())
+        } else {
+            Err(DropReason::NdpIgnored)
+        }
     }
 
     /// A packet came from an address of ours. If it is an advertisement of that address, another host has it (RFC 4862 §5.4.4). All else

@@ -3,7 +3,7 @@
 use ring::stream::StreamError;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{self, FlowHash};
 use crate::id::Token;
 use crate::info::State;
@@ -29,9 +29,9 @@ impl Tcp {
     ) -> Step {
         let slot = match self.take_control_block(now, record, seg) {
             Ok(slot) => slot,
-            Err(Drop::TcpBacklog) if self.shared.config.abort_on_overflow => {
+            Err(DropReason::TcpBacklog) if self.shared.config.abort_on_overflow => {
                 self.drop_half_open(record_slot);
-                return Err(Drop::TcpBacklog.into());
+                return Err(DropReason::TcpBacklog.into());
             }
             Err(reason) => return Err(reason.into()),
         };
@@ -51,7 +51,7 @@ impl Tcp {
         seg: &Segment<'_>,
     ) -> Step {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
-            return Err(Drop::TcpConnections.into());
+            return Err(DropReason::TcpConnections.into());
         };
         self.listeners.enter_backlog(&mut conn);
         if let Some(record) = record {
@@ -73,22 +73,22 @@ impl Tcp {
         now: Instant,
         record: &HalfOpen,
         seg: &Segment<'_>,
-    ) -> Result<u32, Drop> {
+    ) -> Result<u32, DropReason> {
         let listener = self
             .listeners
             .at(u32::from(record.listener))
-            .ok_or(Drop::TcpNoConnection)?;
+            .ok_or(DropReason::TcpNoConnection)?;
         let options = listener.set;
         if !listener.has_room() {
             if self.shared.config.abort_on_overflow {
                 self.shared.answer_with_reset(now, seg);
             }
-            return Err(Drop::TcpBacklog);
+            return Err(DropReason::TcpBacklog);
         }
         let path = self.shared.net.way_back(&record.key);
-        let path = *path.map_err(|_| Drop::ReplyNoRoute)?;
+        let path = *path.map_err(|_| DropReason::ReplyNoRoute)?;
         let limits = limits(&self.shared.config, self.shared.options.at(options));
-        let slot = self.conns.slots.alloc().ok_or(Drop::TcpConnections)?;
+        let slot = self.conns.slots.alloc().ok_or(DropReason::TcpConnections)?;
         let reserved = self.shared.streams.reserve(slot, limits);
         if let Err(error) = reserved {
             self.conns.free(slot);
@@ -163,10 +163,10 @@ fn opening<'a>(record: &'a HalfOpen, path: &'a Path, options: SetId, origin: u32
     }
 }
 
-fn drop_for(error: StreamError) -> Drop {
+fn drop_for(error: StreamError) -> DropReason {
     match error {
-        StreamError::NoMemory => Drop::TcpMemory,
-        _ => Drop::TcpConnections,
+        StreamError::NoMemory => DropReason::TcpMemory,
+        _ => DropReason::TcpConnections,
     }
 }
 

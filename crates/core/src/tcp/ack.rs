@@ -4,7 +4,7 @@ use ring::stream::Status;
 use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::Conn;
@@ -18,7 +18,7 @@ impl Conn<'_> {
     /// Fifth, check the ACK field.
     pub fn process_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::ACK) {
-            return Err(Drop::TcpState.into());
+            return Err(DropReason::TcpState.into());
         }
         if self.hot.state == State::SynReceived {
             self.complete_simultaneous_open(now, seg)?;
@@ -150,7 +150,7 @@ impl Conn<'_> {
             return Ok(());
         }
         self.challenge(now);
-        Err(Drop::TcpAck.into())
+        Err(DropReason::TcpAck.into())
     }
 
     /// SND.UNA < SEG.ACK =< SND.NXT.

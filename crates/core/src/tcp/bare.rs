@@ -10,7 +10,7 @@ use wire::tcp::{TcpFlags, TcpHeader, Timestamps, fill_checksum};
 use wire::time::Instant;
 
 use crate::config::Config;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::ip::{Path, Resolution};
@@ -154,10 +154,10 @@ impl Shared {
     /// Has a segment without payload sent, along the route there is.
     pub fn send_bare(&mut self, key: &FlowKey, header: &TcpHeader) {
         let Ok(&Path { port, .. }) = self.net.way_back(key) else {
-            return self.counters.drop(Drop::ReplyNoRoute);
+            return self.counters.drop(DropReason::ReplyNoRoute);
         };
         if !self.answers.push(port, Bare::new(*key, header)) {
-            self.counters.drop(Drop::ReplyQueueFull);
+            self.counters.drop(DropReason::ReplyQueueFull);
         }
     }
 
@@ -207,7 +207,7 @@ impl Shared {
             Resolution::Ready(mac) => mac,
             Resolution::Pending(neighbour) => return Outcome::Waits(neighbour),
             Resolution::Failed => {
-                self.counters.drop(Drop::NeighbourFailed);
+                self.counters.drop(DropReason::NeighbourFailed);
                 return Outcome::Lost;
             }
         };

@@ -3,7 +3,7 @@
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::tcp::conn::Conn;
 use crate::tcp::segment::Segment;
 
@@ -18,7 +18,7 @@ impl Conn<'_> {
             self.sh.counters.challenge_acks += 1;
             self.mark_ack();
         } else {
-            self.sh.counters.drop(Drop::ReplyLimited);
+            self.sh.counters.drop(DropReason::ReplyLimited);
         }
     }
 
@@ -29,7 +29,7 @@ impl Conn<'_> {
         if !seg.payload.is_empty() || is_keepalive || self.may_challenge(now) {
             self.mark_ack();
         } else {
-            self.sh.counters.drop(Drop::ReplyLimited);
+            self.sh.counters.drop(DropReason::ReplyLimited);
         }
     }
 

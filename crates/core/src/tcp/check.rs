@@ -3,7 +3,7 @@
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::info::State;
 use crate::tcp::conn::Conn;
@@ -30,7 +30,7 @@ impl Conn<'_> {
             return Ok(());
         }
         self.acknowledge_unacceptable(now, seg);
-        Err(Drop::TcpPaws.into())
+        Err(DropReason::TcpPaws.into())
     }
 
     /// RFC 7323 §5.5-1.
@@ -54,7 +54,7 @@ impl Conn<'_> {
             self.acknowledge_unacceptable(now, seg);
             self.report_repeated_syn_ack(seg);
         }
-        Err(Drop::TcpWindow.into())
+        Err(DropReason::TcpWindow.into())
     }
 
     /// RFC 9293 §3.10.7.4, the table of four cases.
@@ -78,7 +78,7 @@ impl Conn<'_> {
         }
         if seg.seq != self.hot.rcv.nxt {
             self.challenge(now);
-            return Err(Drop::TcpReset.into());
+            return Err(DropReason::TcpReset.into());
         }
         // RFC 9293 SHLD-2.
         self.sh.counters.resets_in += 1;
@@ -100,7 +100,7 @@ impl Conn<'_> {
             return Ok(());
         }
         self.challenge(now);
-        Err(Drop::TcpSyn.into())
+        Err(DropReason::TcpSyn.into())
     }
 
     /// The peer has not seen the ACK of its SYN-ACK: the ACK that is due now is that one again, and says again how the SYN-ACK arrived. Once more

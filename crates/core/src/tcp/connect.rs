@@ -3,7 +3,7 @@
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::info::State;
 use crate::tcp::conn::Conn;
@@ -21,7 +21,7 @@ impl Conn<'_> {
         self.check_rst_of_syn(seg)?;
         // "Fifth, if neither of the SYN or RST bits is set, then drop the segment and return."
         if !seg.has(TcpFlags::SYN) {
-            return Err(Drop::TcpState.into());
+            return Err(DropReason::TcpState.into());
         }
         self.take_syn(now, seg);
         if seg.has(TcpFlags::ACK) {
@@ -53,7 +53,7 @@ impl Conn<'_> {
             self.set(Flags::SYN_DUE);
             self.mark_output();
         }
-        Err(Drop::TcpAck.into())
+        Err(DropReason::TcpAck.into())
     }
 
     /// Second, check the RST bit. Without an acceptable ACK anybody could have sent it.
@@ -63,7 +63,7 @@ impl Conn<'_> {
             return Ok(());
         }
         if !seg.has(TcpFlags::ACK) {
-            return Err(Drop::TcpReset.into());
+            return Err(DropReason::TcpReset.into());
         }
         self.sh.counters.resets_in += 1;
         if self.cold.ecn.stop_asking() {
@@ -120,7 +120,7 @@ impl Conn<'_> {
     pub fn complete_simultaneous_open(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if seg.ack <= self.hot.snd_una || seg.ack > self.hot.snd_nxt {
             self.sh.answer_with_reset(now, seg);
-            return Err(Drop::TcpAck.into());
+            return Err(DropReason::TcpAck.into());
         }
         self.acknowledge_syn(now, seg);
         self.set_send_window(seg, self.hot.snd_wscale);

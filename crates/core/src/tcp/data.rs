@@ -5,7 +5,7 @@ use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
@@ -29,7 +29,7 @@ impl Conn<'_> {
             return if seg.has(TcpFlags::FIN) && end == self.hot.rcv.nxt {
                 Ok(())
             } else {
-                Err(Drop::TcpWindow.into())
+                Err(DropReason::TcpWindow.into())
             };
         }
         self.refuse_after_close(now)?;
@@ -53,7 +53,7 @@ impl Conn<'_> {
         }
         self.send_reset(now);
         self.finish(State::Closed);
-        Err(Drop::TcpClosed.into())
+        Err(DropReason::TcpClosed.into())
     }
 
     /// RFC 1122 §4.2.2.13: both directions were shut down, and data comes that nobody will read. (With our side still open, Linux keeps it;
@@ -64,7 +64,7 @@ impl Conn<'_> {
         }
         self.send_reset(now);
         self.fail(Error::Reset);
-        Err(Drop::TcpClosed.into())
+        Err(DropReason::TcpClosed.into())
     }
 
     /// Takes the text of a segment from inside the window.

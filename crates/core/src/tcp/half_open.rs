@@ -9,7 +9,7 @@ use wire::time::Instant;
 
 use crate::arena::Slots;
 use crate::config::{Config, SynCookies};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{self, FlowHash, FlowKey};
 use crate::id::PortId;
 use crate::ip::Path;
@@ -195,11 +195,11 @@ impl Tcp {
         listener: u32,
         seg: &Segment<'_>,
         before: Option<Before>,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let admission = self.admit(listener, before.as_ref())?;
         // Replies leave where the route says, which need not be where the SYN came in.
         let path = self.shared.net.way_back(seg.key);
-        let &Path { port, mtu, .. } = path.map_err(|_| Drop::ReplyNoRoute)?;
+        let &Path { port, mtu, .. } = path.map_err(|_| DropReason::ReplyNoRoute)?;
         let iss = isn::start(now, seg.origin).iss;
         let iss = beyond(iss, before.map(|before| before.end));
         let mut record = self.half_open_record(listener, seg, iss, port);
@@ -226,9 +226,12 @@ impl Tcp {
         now: Instant,
         record: HalfOpen,
         hash: FlowHash,
-    ) -> Result<u32, Drop> {
+    ) -> Result<u32, DropReason> {
         let listener = record.listener;
-        let slot = self.half_open.insert(record).ok_or(Drop::TcpHalfOpen)?;
+        let slot = self
+            .half_open
+            .insert(record)
+            .ok_or(DropReason::TcpHalfOpen)?;
         if let Some(entry) = self.listeners.at_mut(u32::from(listener)) {
             entry.half_open += 1;
         }
@@ -244,10 +247,13 @@ impl Tcp {
     /// A cookie cannot promise to lie beyond the sequence numbers of a connection in TIME_WAIT. It need not where timestamps tell the two
     /// apart (RFC 6191 §3). Where they do not, the listener's limit does not count, as on Linux: who floods it has no connection in
     /// TIME_WAIT, and who has one must not be locked out by the flood.
-    pub fn admit(&self, listener: u32, before: Option<&Before>) -> Result<Admission, Drop> {
-        let entry = self.listeners.at(listener).ok_or(Drop::TcpNoConnection)?;
+    pub fn admit(&self, listener: u32, before: Option<&Before>) -> Result<Admission, DropReason> {
+        let entry = self
+            .listeners
+            .at(listener)
+            .ok_or(DropReason::TcpNoConnection)?;
         if !entry.has_room() {
-            return Err(Drop::TcpBacklog);
+            return Err(DropReason::TcpBacklog);
         }
         let cookies = self.shared.config.syn_cookies;
         let is_safe = before.is_none_or(|before| before.timestamps);
@@ -257,7 +263,7 @@ impl Tcp {
             SynCookies::Always if is_safe => Ok(Admission::Cookie),
             _ if has_room => Ok(Admission::Record),
             SynCookies::Auto if is_safe => Ok(Admission::Cookie),
-            _ => Err(Drop::TcpHalfOpen),
+            _ => Err(DropReason::TcpHalfOpen),
         }
     }
 
@@ -328,7 +334,7 @@ impl Tcp {
     /// (RFC 9293 §3.10.5, SYN-RECEIVED STATE). As few as other answers to strangers: their addresses may be made up.
     pub fn reset_half_open(&mut self, now: Instant, record: &HalfOpen) {
         if !self.shared.resets.allow(now) {
-            return self.shared.counters.drop(Drop::ReplyLimited);
+            return self.shared.counters.drop(DropReason::ReplyLimited);
         }
         let header = TcpHeader {
             seq: record.iss + 1,
@@ -372,7 +378,7 @@ impl Tcp {
     /// RFC 9293 MUST-11.
     pub fn on_half_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(&record) = self.half_open.at(slot) else {
-            return Err(Drop::TcpNoConnection.into());
+            return Err(DropReason::TcpNoConnection.into());
         };
         self.check_repeated_syn(now, slot, &record, seg)?;
         self.check_half_open_sequence(now, &record, seg)?;
@@ -381,14 +387,14 @@ impl Tcp {
         // state and return".
         if seg.has(TcpFlags::SYN) {
             self.drop_half_open(slot);
-            return Err(Drop::TcpSyn.into());
+            return Err(DropReason::TcpSyn.into());
         }
         // Fifth, check the ACK field.
         if !seg.has(TcpFlags::ACK) {
-            return Err(Drop::TcpState.into());
+            return Err(DropReason::TcpState.into());
         }
         if seg.ack != record.iss + 1 {
-            return Err(Stop::UnknownFlow(Drop::TcpAck));
+            return Err(Stop::UnknownFlow(DropReason::TcpAck));
         }
         if self.is_deferred(&record, seg) {
             if let Some(record) = self.half_open.records.get_mut(slot as usize) {
@@ -416,7 +422,7 @@ impl Tcp {
         let Some(answer) = record.ecn.again(seg) else {
             self.shared.answer_with_reset(now, seg);
             self.drop_half_open(slot);
-            return Err(Drop::TcpSyn.into());
+            return Err(DropReason::TcpSyn.into());
         };
         self.shared.queues.push_syn_ack(record.port, slot);
         if let Some(record) = self.half_open.records.get_mut(slot as usize) {
@@ -450,9 +456,9 @@ impl Tcp {
             self.challenge_half_open(now, record);
         }
         Err(if is_old {
-            Drop::TcpPaws
+            DropReason::TcpPaws
         } else {
-            Drop::TcpWindow
+            DropReason::TcpWindow
         }
         .into())
     }
@@ -470,7 +476,7 @@ impl Tcp {
         }
         if seg.seq != record.rcv_nxt() {
             self.challenge_half_open(now, record);
-            return Err(Drop::TcpReset.into());
+            return Err(DropReason::TcpReset.into());
         }
         self.shared.counters.resets_in += 1;
         self.drop_half_open(slot);
@@ -479,7 +485,7 @@ impl Tcp {
 
     fn challenge_half_open(&mut self, now: Instant, record: &HalfOpen) {
         if !self.shared.may_challenge(now) {
-            self.shared.counters.drop(Drop::ReplyLimited);
+            self.shared.counters.drop(DropReason::ReplyLimited);
             return;
         }
         self.shared.counters.challenge_acks += 1;

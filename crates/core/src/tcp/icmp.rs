@@ -3,7 +3,7 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{self, FlowKey};
 use crate::handover::Origin;
 use crate::info::State;
@@ -31,13 +31,13 @@ impl Tcp {
         let slot = match id {
             Some(id) if flow::tag(id) == flow::CONNECTION as usize => flow::index(id) as u32,
             _ if self.hand_over(origin, error.quoted.src.port()) => return,
-            _ => return self.shared.counters.drop(Drop::IcmpQuote),
+            _ => return self.shared.counters.drop(DropReason::IcmpQuote),
         };
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return;
         };
         if !conn.is_in_flight(error.quoted.seq) {
-            return self.shared.counters.drop(Drop::IcmpQuote);
+            return self.shared.counters.drop(DropReason::IcmpQuote);
         }
         conn.on_transport_error(now, error);
         self.settle(now, slot);

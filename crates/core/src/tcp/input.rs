@@ -7,7 +7,7 @@ use wire::handed::Handed;
 use wire::tcp::{TcpFlags, TcpOptions};
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{self, FlowHash, FlowKey, Guess};
 use crate::handover::Origin;
 use crate::id::PortId;
@@ -105,7 +105,7 @@ impl Tcp {
     fn receive_handed(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         for frame in frames {
             let Some((bytes, words)) = Handed::split(frame.bytes) else {
-                self.shared.counters.drop(Drop::FrameShort);
+                self.shared.counters.drop(DropReason::FrameShort);
                 continue;
             };
             if words.relay {
@@ -209,7 +209,7 @@ impl Tcp {
     ) -> bool {
         self.shared.counters.segments_in += 1;
         let Some(flow) = Flow::of(&datagram, &self.flows) else {
-            self.shared.counters.drop(Drop::TcpMalformed);
+            self.shared.counters.drop(DropReason::TcpMalformed);
             return false;
         };
         self.flows.prefetch(flow.digest.hash);
@@ -300,7 +300,7 @@ impl Tcp {
         now: Instant,
         carrier: &Carrier<'_>,
         seg: &Segment<'_>,
-        reason: Drop,
+        reason: DropReason,
     ) {
         let local = seg.key.local();
         let returns = !carrier.burst.handed && self.survivors.contains(seg.key);
@@ -363,7 +363,7 @@ impl Tcp {
 
     fn on_connection(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
-            return Err(Drop::TcpNoConnection.into());
+            return Err(DropReason::TcpNoConnection.into());
         };
         if conn.hot.state == State::SynReceived {
             let step = conn.on_segment_syn_received(now, seg);

@@ -9,7 +9,7 @@ use wire::time::Instant;
 use crate::arena::Slots;
 use crate::command::Options;
 use crate::config::Config;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::id::{ListenerId, Token};
 use crate::list::List;
@@ -291,11 +291,11 @@ impl Tcp {
     /// `answered`: by the link, if it is a SYN.
     pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
         let Some(listener) = self.listeners.find(seg.key.local(), seg.origin) else {
-            return Err(Stop::UnknownFlow(Drop::TcpNoConnection));
+            return Err(Stop::UnknownFlow(DropReason::TcpNoConnection));
         };
         // First, check for a RST.
         if seg.has(TcpFlags::RST) {
-            return Err(Stop::UnknownFlow(Drop::TcpNoConnection));
+            return Err(Stop::UnknownFlow(DropReason::TcpNoConnection));
         }
         // Second, check for an ACK: there is nothing it could acknowledge but a cookie.
         if seg.has(TcpFlags::ACK) {
@@ -305,11 +305,11 @@ impl Tcp {
             {
                 return step;
             }
-            return Err(Stop::UnknownFlow(Drop::TcpNoConnection));
+            return Err(Stop::UnknownFlow(DropReason::TcpNoConnection));
         }
         // Third, check for a SYN. Nobody honest ends a connection in the segment that opens it.
         if !seg.has(TcpFlags::SYN) || seg.has(TcpFlags::FIN) {
-            return Err(Drop::TcpState.into());
+            return Err(DropReason::TcpState.into());
         }
         self.offer(listener, seg);
         let opened = if answered {

@@ -3,7 +3,7 @@
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::info::State;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
@@ -42,7 +42,7 @@ impl Shared {
         if allowed {
             self.reset(seg);
         } else {
-            self.counters.drop(Drop::ReplyLimited);
+            self.counters.drop(DropReason::ReplyLimited);
         }
         allowed
     }

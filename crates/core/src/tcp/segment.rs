@@ -6,7 +6,7 @@ use wire::ip::{Ecn, Protocol};
 use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions};
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{Digest, FlowHash, FlowKey, FlowTable};
 use crate::ip::Datagram;
 
@@ -59,18 +59,18 @@ impl<'a> Segment<'a> {
         datagram: &'a Datagram<'_>,
         flow: &'a Flow,
         options: &'a mut TcpOptions,
-    ) -> Result<Self, Drop> {
+    ) -> Result<Self, DropReason> {
         let bytes = &*datagram.payload;
         let (header, option_bytes, payload) =
-            TcpHeader::split(bytes).map_err(|_| Drop::TcpMalformed)?;
+            TcpHeader::split(bytes).map_err(|_| DropReason::TcpMalformed)?;
         if datagram.checksum == RxChecksum::Unverified
             && !verify_transport(datagram.src, datagram.dst, Protocol::TCP, bytes)
         {
-            return Err(Drop::TcpChecksum);
+            return Err(DropReason::TcpChecksum);
         }
         // Port 0 is reserved: nothing can answer to it.
         if header.src_port == 0 || header.dst_port == 0 {
-            return Err(Drop::TcpMalformed);
+            return Err(DropReason::TcpMalformed);
         }
         options.read(option_bytes);
         let Digest { hash, origin } = flow.digest;

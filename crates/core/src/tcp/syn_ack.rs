@@ -5,7 +5,7 @@ use wire::tcp::{TcpFlags, TcpHeader, Timestamps};
 use wire::time::Instant;
 
 use crate::command::Options as CommandOptions;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::tcp::Tcp;
@@ -41,7 +41,7 @@ impl Tcp {
             return Outcome::Lost;
         };
         let Ok(path) = self.shared.net.way_back(&record.key) else {
-            self.shared.counters.drop(Drop::ReplyNoRoute);
+            self.shared.counters.drop(DropReason::ReplyNoRoute);
             return Outcome::Lost;
         };
         let path = match self.listeners.at(u32::from(record.listener)) {

@@ -8,7 +8,7 @@ use wire::time::Instant;
 
 use crate::command::{Marking, Options};
 use crate::config::{Config, SynCookies};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{Digest, Sip13};
 use crate::ip::{HOP_LIMIT, Path};
 use crate::secret;
@@ -101,12 +101,12 @@ impl Tcp {
         now: Instant,
         listener: u32,
         seg: &Segment<'_>,
-    ) -> Result<(), Drop> {
-        let answers = self.answers.as_ref().ok_or(Drop::TcpState)?;
+    ) -> Result<(), DropReason> {
+        let answers = self.answers.as_ref().ok_or(DropReason::TcpState)?;
         let (hash, origin) = (seg.hash, seg.origin);
         let iss = answers.iss(Digest { hash, origin }, seg.seq);
         let path = self.shared.net.way_back(seg.key);
-        let &Path { port, .. } = path.map_err(|_| Drop::ReplyNoRoute)?;
+        let &Path { port, .. } = path.map_err(|_| DropReason::ReplyNoRoute)?;
         let record = self.half_open_record(listener, seg, iss, port);
         self.remember(now, record, seg.hash)?;
         self.shared.counters.syns_answered_by_link += 1;

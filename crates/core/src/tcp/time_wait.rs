@@ -9,7 +9,7 @@ use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
 use crate::config::Config;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::flow::{self, FlowHash, FlowKey, Kept, LongKeys};
 use crate::id::PortId;
 use crate::info::State;
@@ -321,7 +321,7 @@ impl Tcp {
     /// RFC 1337 §3-2.
     pub fn on_time_wait(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(record) = self.time_wait.at(slot) else {
-            return Err(Drop::TcpNoConnection.into());
+            return Err(DropReason::TcpNoConnection.into());
         };
         if seg.has(TcpFlags::RST) {
             return self.on_reset_in_time_wait(slot, &record, seg);
@@ -336,7 +336,7 @@ impl Tcp {
         }
         // Fifth: "if the ACK bit is off, drop the segment and return". First comes the sequence number.
         if !seg.has(TcpFlags::ACK | TcpFlags::SYN) && starts_in_window(&record, seg) {
-            return Err(Drop::TcpState.into());
+            return Err(DropReason::TcpState.into());
         }
         // "The only thing that can arrive in this state is a retransmission of the remote FIN. Acknowledge it, and restart the 2 MSL
         // timeout."
@@ -354,7 +354,12 @@ impl Tcp {
             self.owe_last_ack(slot);
             self.time_wait.note_answer(slot, is_syn);
         }
-        Err(if is_syn { Drop::TcpSyn } else { Drop::TcpState }.into())
+        Err(if is_syn {
+            DropReason::TcpSyn
+        } else {
+            DropReason::TcpState
+        }
+        .into())
     }
 
     /// RFC 1337 §3: a RST must not end TIME_WAIT early, it could be an old duplicate.
@@ -365,7 +370,7 @@ impl Tcp {
     /// RFC 1337 §3-1.
     fn on_reset_in_time_wait(&mut self, slot: u32, record: &TimeWait, seg: &Segment<'_>) -> Step {
         if !record.has(Facts::ANSWERED_SYN) || seg.seq != record.rcv_nxt {
-            return Err(Drop::TcpReset.into());
+            return Err(DropReason::TcpReset.into());
         }
         self.shared.counters.resets_in += 1;
         self.end_time_wait(slot);
@@ -435,7 +440,7 @@ impl Tcp {
         sink: &mut impl FrameSink,
     ) -> bool {
         let Ok(&path) = self.shared.net.way_back(&record.key) else {
-            self.shared.counters.drop(Drop::ReplyNoRoute);
+            self.shared.counters.drop(DropReason::ReplyNoRoute);
             return true;
         };
         let header = self.last_ack(now, record);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mtcp_core::{Drop, Error};
+use mtcp_core::{DropReason, Error};
 use sim::{Ending, Expect, ListenPlan, Plan, Rng, Segment};
 use wire::tcp::TcpFlags;
 
@@ -70,7 +70,7 @@ fn connections() {
         assert!(script.usage().connections <= 64);
     }
     assert_eq!(script.usage().connections, 64);
-    assert!(script.counters().dropped(Drop::TcpConnections) > 0);
+    assert!(script.counters().dropped(DropReason::TcpConnections) > 0);
     script.net.peer_mut(script.peer).unwrap().react(None);
     script.finish();
     assert!(
@@ -104,7 +104,7 @@ fn far_bytes() {
         script.run(ms(2));
         assert!(script.usage().recv_bytes <= 1 << 20);
     }
-    assert!(script.counters().dropped(Drop::TcpMemory) > 0);
+    assert!(script.counters().dropped(DropReason::TcpMemory) > 0);
     for flow in &flows {
         script.send(&Segment::new(flow.me, flow.you).seq(flow.seq).rst());
     }

@@ -231,7 +231,7 @@ fn old_timestamps() {
         answers.iter().all(|answer| answer.header.ack.0 == flow.seq),
         "{answers:?}"
     );
-    assert_eq!(script.counters().dropped(mtcp_core::Drop::TcpPaws), 1);
+    assert_eq!(script.counters().dropped(mtcp_core::DropReason::TcpPaws), 1);
     script.send(&data(1001));
     script.run(ms(500));
     assert_eq!(script.counters().tcp_bytes_in, 1);

@@ -3,7 +3,7 @@
 use wire::ip::{Ecn, Protocol};
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 
 use super::fragment::{Assembled, Fragment, Key};
@@ -53,7 +53,7 @@ pub struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Why.
-    pub reason: Drop,
+    pub reason: DropReason,
     /// Fragments of this datagram that had been held until now.
     pub others: u64,
 }
@@ -106,20 +106,20 @@ impl Datagram {
     pub fn add(&mut self, fragment: &Fragment<'_>) -> Result<(), Refusal> {
         if self.refused {
             return Err(Refusal {
-                reason: Drop::FragmentOverlap,
+                reason: DropReason::FragmentOverlap,
                 others: 0,
             });
         }
         let start = u32::from(fragment.offset);
         let end = start + fragment.data.len() as u32;
         if !self.agrees(end, fragment.more) {
-            return Err(self.refuse(Drop::FragmentMalformed));
+            return Err(self.refuse(DropReason::FragmentMalformed));
         }
         match self.fit(start, end, fragment.data) {
             Fit::Duplicate => return Ok(()),
-            Fit::Overlap => return Err(self.refuse(Drop::FragmentOverlap)),
+            Fit::Overlap => return Err(self.refuse(DropReason::FragmentOverlap)),
             Fit::At(_) if self.pieces.len() >= MAX_PIECES => {
-                return Err(self.refuse(Drop::FragmentMemory));
+                return Err(self.refuse(DropReason::FragmentMemory));
             }
             Fit::At(index) => self.pieces.insert(
                 index,
@@ -163,7 +163,7 @@ impl Datagram {
         }
     }
 
-    fn refuse(&mut self, reason: Drop) -> Refusal {
+    fn refuse(&mut self, reason: DropReason) -> Refusal {
         let others = self.pieces();
         self.pieces = Vec::new();
         self.head = Vec::new();

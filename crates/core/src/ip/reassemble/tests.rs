@@ -43,12 +43,12 @@ impl Bench {
         }
     }
 
-    fn push(&mut self, fragment: &Fragment<'_>) -> Result<Option<Assembled>, Drop> {
+    fn push(&mut self, fragment: &Fragment<'_>) -> Result<Option<Assembled>, DropReason> {
         self.reassembler
             .push(self.now, fragment, &mut self.counters)
     }
 
-    fn dropped(&self, reason: Drop) -> u64 {
+    fn dropped(&self, reason: DropReason) -> u64 {
         self.counters.dropped(reason)
     }
 }
@@ -151,20 +151,20 @@ fn an_overlap_drops_the_datagram_and_all_its_fragments_to_come() {
         .unwrap();
     assert_eq!(
         bench.push(&fragment(key(1, 5), 8, &BYTES[..16], true)),
-        Err(Drop::FragmentOverlap)
+        Err(DropReason::FragmentOverlap)
     );
     assert_eq!(
-        bench.dropped(Drop::FragmentOverlap),
+        bench.dropped(DropReason::FragmentOverlap),
         1,
         "the one held; the other is for the caller to count"
     );
     assert_eq!(
         bench.push(&fragment(key(1, 5), 0, &BYTES[..16], true)),
-        Err(Drop::FragmentOverlap)
+        Err(DropReason::FragmentOverlap)
     );
     assert_eq!(
         bench.push(&fragment(key(1, 5), 16, &BYTES[..16], false)),
-        Err(Drop::FragmentOverlap)
+        Err(DropReason::FragmentOverlap)
     );
     bench.now += Duration::from_secs(16);
     assert_eq!(
@@ -187,7 +187,7 @@ fn the_same_place_with_other_bytes_is_an_overlap() {
         .unwrap();
     assert_eq!(
         bench.push(&fragment(key(1, 5), 0, &BYTES[16..], true)),
-        Err(Drop::FragmentOverlap)
+        Err(DropReason::FragmentOverlap)
     );
 }
 
@@ -207,7 +207,7 @@ fn two_ends_or_bytes_beyond_the_end_are_malformed() {
         assert!(
             matches!(
                 outcome,
-                Err(Drop::FragmentMalformed | Drop::FragmentOverlap)
+                Err(DropReason::FragmentMalformed | DropReason::FragmentOverlap)
             ),
             "{second} {more}"
         );
@@ -218,16 +218,16 @@ fn two_ends_or_bytes_beyond_the_end_are_malformed() {
         .unwrap();
     assert_eq!(
         bench.push(&fragment(key(1, 5), 8, &BYTES[..8], false)),
-        Err(Drop::FragmentMalformed),
+        Err(DropReason::FragmentMalformed),
         "an end before what is there"
     );
     assert_eq!(
         bench.push(&fragment(key(1, 6), 0, &[], true)),
-        Err(Drop::FragmentMalformed)
+        Err(DropReason::FragmentMalformed)
     );
     assert_eq!(
         bench.push(&fragment(key(1, 6), 0, &BYTES[..9], true)),
-        Err(Drop::FragmentMalformed)
+        Err(DropReason::FragmentMalformed)
     );
 }
 
@@ -264,7 +264,7 @@ fn time_out_reports_the_first_fragment_if_there_is_one() {
     assert_eq!(bench.reassembler.pop_expired(at, &mut bench.counters), None);
     assert_eq!(
         (
-            bench.dropped(Drop::FragmentTimeout),
+            bench.dropped(DropReason::FragmentTimeout),
             bench.reassembler.used()
         ),
         (2, 0)
@@ -339,7 +339,7 @@ fn floods_stay_within_the_bounds() {
     let mut none = Bench::new(0);
     assert_eq!(
         none.push(&fragment(key(1, 1), 0, &data, true)),
-        Err(Drop::FragmentMemory)
+        Err(DropReason::FragmentMemory)
     );
 }
 
@@ -359,7 +359,10 @@ fn room_is_made_by_dropping_the_oldest_but_not_the_datagram_at_hand() {
             .is_some()
     );
     assert_eq!(
-        (bench.dropped(Drop::FragmentMemory), bench.reassembler.len()),
+        (
+            bench.dropped(DropReason::FragmentMemory),
+            bench.reassembler.len()
+        ),
         (1, 0)
     );
 }

@@ -68,7 +68,7 @@ fn requests_for_our_address_are_answered() {
     );
     assert_eq!(
         bench.consume(&arp_frame(MacAddr::BROADCAST, &other)),
-        Some(Drop::ArpIgnored)
+        Some(DropReason::ArpIgnored)
     );
     assert!(bench.sent().is_empty());
 }
@@ -108,7 +108,7 @@ fn packets_wait_for_the_answer() {
         [(PEER, 1), (PEER, 2), (PEER, 3)],
         "the oldest one had to go"
     );
-    assert_eq!(bench.counters.dropped(Drop::NeighbourQueueFull), 1);
+    assert_eq!(bench.counters.dropped(DropReason::NeighbourQueueFull), 1);
     assert_eq!(bench.resolved(), Some((PORT, PEER4.into(), true)));
     assert_eq!(bench.resolved(), None);
     let path = bench.net.path(PEER4.into(), None).unwrap();
@@ -133,7 +133,7 @@ fn no_answer_drops_the_packets_and_says_so() {
     assert_eq!(bench.resolved(), Some((PORT, gateway, false)));
     assert_eq!(
         (
-            bench.counters.dropped(Drop::NeighbourFailed),
+            bench.counters.dropped(DropReason::NeighbourFailed),
             bench.counters.neighbour_failures
         ),
         (1, 1)
@@ -144,7 +144,7 @@ fn no_answer_drops_the_packets_and_says_so() {
         Resolution::Failed
     );
     bench.send(gateway, &[0; 20]);
-    assert_eq!(bench.counters.dropped(Drop::NeighbourFailed), 2);
+    assert_eq!(bench.counters.dropped(DropReason::NeighbourFailed), 2);
     assert!(bench.net.links.packets.is_idle());
 }
 
@@ -160,7 +160,7 @@ fn known_neighbours_are_updated_and_unknown_ones_are_not_made() {
         let mut bench = Bench::new();
         assert_eq!(
             bench.consume(&arp_frame(MacAddr::BROADCAST, &packet)),
-            Some(Drop::ArpIgnored)
+            Some(DropReason::ArpIgnored)
         );
         assert_eq!(bench.net.links.neighbours.len(), 0);
         let mut bench = Bench::acquainted();
@@ -237,7 +237,7 @@ fn conflicts_are_counted_and_the_address_defended() {
     let mut bench = Bench::new();
     let usurper = arp_frame(MacAddr::BROADCAST, &request(STRANGER, OUR4, PEER4));
     for _ in 0..3 {
-        assert_eq!(bench.consume(&usurper), Some(Drop::ArpIgnored));
+        assert_eq!(bench.consume(&usurper), Some(DropReason::ArpIgnored));
         bench.advance(Duration::from_secs(1));
     }
     assert_eq!(bench.counters.address_conflicts, 3);
@@ -276,19 +276,27 @@ fn malformed_arp_is_dropped() {
     for (at, value) in [(15, 6), (18, 8), (19, 16), (21, 9)] {
         let mut frame = good.clone();
         frame[at] = value;
-        assert_eq!(bench.consume(&frame), Some(Drop::ArpMalformed), "byte {at}");
+        assert_eq!(
+            bench.consume(&frame),
+            Some(DropReason::ArpMalformed),
+            "byte {at}"
+        );
     }
-    assert_eq!(bench.consume(&good[..41]), Some(Drop::ArpMalformed));
+    assert_eq!(bench.consume(&good[..41]), Some(DropReason::ArpMalformed));
     for sender in ["255.255.255.255", "224.0.0.1", "127.0.0.1"] {
         let frame = arp_frame(
             MacAddr::BROADCAST,
             &request(PEER, sender.parse().unwrap(), OUR4),
         );
-        assert_eq!(bench.consume(&frame), Some(Drop::ArpMalformed), "{sender}");
+        assert_eq!(
+            bench.consume(&frame),
+            Some(DropReason::ArpMalformed),
+            "{sender}"
+        );
     }
     let mut group = good.clone();
     group[22] = 0xff;
-    assert_eq!(bench.consume(&group), Some(Drop::ArpMalformed));
+    assert_eq!(bench.consume(&group), Some(DropReason::ArpMalformed));
     assert!(bench.sent().is_empty());
 }
 
@@ -305,7 +313,7 @@ fn floods_of_requests_are_answered_within_the_pool() {
     }
     let answered = bench.sent().len() as u64;
     assert_eq!(
-        answered + bench.counters.dropped(Drop::ReplyQueueFull),
+        answered + bench.counters.dropped(DropReason::ReplyQueueFull),
         5_000
     );
     assert!(bench.net.links.packets.is_idle() && bench.net.links.neighbours.len() == 0);

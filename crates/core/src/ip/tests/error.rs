@@ -65,23 +65,23 @@ fn pings_to_groups_and_broken_ones_are_not_answered() {
         &icmpv6_bytes(PEER6, all, &Icmpv6Message::EchoRequest(ECHO)),
         |header| header.dst = all,
     );
-    assert_eq!(bench.consume(&to_all), Some(Drop::IcmpIgnored));
+    assert_eq!(bench.consume(&to_all), Some(DropReason::IcmpIgnored));
     let mut broken = ipv4(
         Protocol::ICMP,
         &icmpv4_bytes(&Icmpv4Message::EchoRequest(ECHO)),
     );
     *broken.last_mut().unwrap() ^= 1;
-    assert_eq!(bench.consume(&broken), Some(Drop::IcmpChecksum));
+    assert_eq!(bench.consume(&broken), Some(DropReason::IcmpChecksum));
     assert_eq!(
         bench.consume(&ipv4(Protocol::ICMP, &[8, 0, 0])),
-        Some(Drop::IcmpMalformed)
+        Some(DropReason::IcmpMalformed)
     );
     assert_eq!(
         bench.consume(&ipv4(
             Protocol::ICMP,
             &icmpv4_bytes(&Icmpv4Message::EchoReply(ECHO))
         )),
-        Some(Drop::IcmpIgnored)
+        Some(DropReason::IcmpIgnored)
     );
     assert!(bench.sent().is_empty());
 }
@@ -92,7 +92,7 @@ fn pings_to_groups_and_broken_ones_are_not_answered() {
 fn udp_is_unreachable() {
     let mut bench = Bench::acquainted();
     let frame = ipv4(Protocol::UDP, &udp(PEER4.into(), OUR4.into(), b"question"));
-    assert_eq!(bench.consume(&frame), Some(Drop::UdpNoPort));
+    assert_eq!(bench.consume(&frame), Some(DropReason::UdpNoPort));
     let answer = bench.sent_one();
     let (_, header, payload) = parse_ipv4(&answer);
     assert_eq!((header.dst, header.protocol), (PEER4, Protocol::ICMP));
@@ -104,7 +104,7 @@ fn udp_is_unreachable() {
     assert_eq!(Icmpv4Message::parse(payload), Ok(expected));
 
     let frame = ipv6(Protocol::UDP, &udp(PEER6.into(), OUR6.into(), &[7; 1400]));
-    assert_eq!(bench.consume(&frame), Some(Drop::UdpNoPort));
+    assert_eq!(bench.consume(&frame), Some(DropReason::UdpNoPort));
     let answer = bench.sent_one();
     let (_, header, payload) = parse_ipv6(&answer);
     assert_eq!(
@@ -129,7 +129,7 @@ fn broken_udp_and_udp_to_groups_is_not_answered() {
     bytes[9] ^= 1;
     assert_eq!(
         bench.consume(&ipv4(Protocol::UDP, &bytes)),
-        Some(Drop::UdpMalformed)
+        Some(DropReason::UdpMalformed)
     );
     let all = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
     let frame = ipv6_with(
@@ -137,7 +137,7 @@ fn broken_udp_and_udp_to_groups_is_not_answered() {
         &udp(PEER6.into(), all.into(), b"question"),
         |header| header.dst = all,
     );
-    assert_eq!(bench.consume(&frame), Some(Drop::UdpNoPort));
+    assert_eq!(bench.consume(&frame), Some(DropReason::UdpNoPort));
     assert!(bench.sent().is_empty());
 }
 
@@ -151,7 +151,7 @@ fn errors_are_limited() {
     }
     let sent = bench.sent().len() as u64;
     assert_eq!(
-        (sent, bench.counters.dropped(Drop::ReplyLimited)),
+        (sent, bench.counters.dropped(DropReason::ReplyLimited)),
         (50, 450)
     );
     bench.now += Duration::from_millis(10);
@@ -168,7 +168,7 @@ fn unknown_protocols_are_refused() {
     let mut bench = Bench::acquainted();
     assert_eq!(
         bench.consume(&ipv4(Protocol(132), b"sctp")),
-        Some(Drop::IpProtocol)
+        Some(DropReason::IpProtocol)
     );
     let answer = bench.sent_one();
     let message = Icmpv4Message::parse(parse_ipv4(&answer).2).unwrap();
@@ -182,7 +182,7 @@ fn unknown_protocols_are_refused() {
 
     let payload = [&[132, 0, 1, 4, 0, 0, 0, 0], &b"sctp"[..]].concat();
     let frame = ipv6(Protocol::DESTINATION_OPTIONS, &payload);
-    assert_eq!(bench.consume(&frame), Some(Drop::IpProtocol));
+    assert_eq!(bench.consume(&frame), Some(DropReason::IpProtocol));
     let answer = bench.sent_one();
     let (_, header, payload) = parse_ipv6(&answer);
     let expected = Icmpv6Message::ParameterProblem {
@@ -214,7 +214,7 @@ fn unknown_options_are_refused_as_they_say() {
                 header.dst = "ff02::1".parse().unwrap();
             }
         });
-        assert_eq!(bench.consume(&frame), Some(Drop::IpExtension));
+        assert_eq!(bench.consume(&frame), Some(DropReason::IpExtension));
         let sent = bench.sent();
         assert_eq!(sent.len(), usize::from(answered), "{kind:#x} {to_group}");
         for frame in &sent {
@@ -360,7 +360,7 @@ fn source_quench_is_discarded() {
         payload: &quoted_v4(OUR4, 1500),
     };
     let frame = ipv4(Protocol::ICMP, &icmpv4_bytes(&quench));
-    assert_eq!(bench.consume(&frame), Some(Drop::IcmpIgnored));
+    assert_eq!(bench.consume(&frame), Some(DropReason::IcmpIgnored));
     assert!(bench.sent().is_empty());
 }
 
@@ -379,7 +379,7 @@ fn errors_about_segments_of_others_are_dropped() {
         };
         assert_eq!(
             bench.consume(&ipv4(Protocol::ICMP, &icmpv4_bytes(&message))),
-            Some(Drop::IcmpQuote)
+            Some(DropReason::IcmpQuote)
         );
     }
     assert!(

@@ -86,7 +86,7 @@ fn extension_headers_inside_the_fragments_are_walked() {
     let frames = split_v6(Protocol::FRAGMENT, &inner, 56);
     let mut bench = Bench::new();
     let last: Vec<_> = frames.iter().map(|frame| bench.consume(frame)).collect();
-    assert_eq!(last.last(), Some(&Some(Drop::IpExtension)));
+    assert_eq!(last.last(), Some(&Some(DropReason::IpExtension)));
 }
 
 /// RFC 5722, and the same for IPv4.
@@ -107,9 +107,9 @@ fn overlaps_are_dropped_in_both_families() {
         bench.consume(&good[0]);
         assert_eq!(bench.consume(&evil[1]), None, "48..96");
         for frame in &good[1..] {
-            assert_eq!(bench.consume(frame), Some(Drop::FragmentOverlap));
+            assert_eq!(bench.consume(frame), Some(DropReason::FragmentOverlap));
         }
-        assert_eq!(bench.counters.dropped(Drop::FragmentOverlap), 4);
+        assert_eq!(bench.counters.dropped(DropReason::FragmentOverlap), 4);
     }
 }
 
@@ -178,7 +178,7 @@ fn a_ping_over_ipv6_is_not_answered_in_part() {
     let mut bench = Bench::acquainted();
     let frames = split_v6(Protocol::ICMPV6, &request, 1200);
     let last: Vec<_> = frames.iter().map(|frame| bench.consume(frame)).collect();
-    assert_eq!(last, [None, None, Some(Drop::ReplyTooLong)]);
+    assert_eq!(last, [None, None, Some(DropReason::ReplyTooLong)]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn errors_about_fragmented_datagrams_quote_the_first_header() {
     let mut bench = Bench::acquainted();
     let frames = split_v6(Protocol::UDP, &datagram, 104);
     let last: Vec<_> = frames.iter().map(|frame| bench.consume(frame)).collect();
-    assert_eq!(last, [None, Some(Drop::UdpNoPort)]);
+    assert_eq!(last, [None, Some(DropReason::UdpNoPort)]);
     let answer = bench.sent_one();
     let (_, header, payload) = parse_ipv6(&answer);
     match Icmpv6Message::parse(header.src, header.dst, payload) {
@@ -222,7 +222,7 @@ fn the_sender_hears_of_a_time_out_if_the_first_fragment_came() {
         assert!(bench.sent().is_empty());
         // The neighbour is looked up when there is something to send.
         bench.advance(Duration::from_millis(2));
-        assert_eq!(bench.counters.dropped(Drop::FragmentTimeout), 1);
+        assert_eq!(bench.counters.dropped(DropReason::FragmentTimeout), 1);
         assert_eq!(bench.sent().len(), usize::from(keep == 0));
         let what = crate::neigh::cache::Advertisement {
             mac: Some(PEER),

@@ -41,7 +41,7 @@ fn tcp_to_us_is_delivered_without_padding_or_copy() {
 
 #[test]
 fn only_the_priority_tag_is_accepted() {
-    for (id, expected) in [(0, None), (5, Some(Drop::FrameVlan))] {
+    for (id, expected) in [(0, None), (5, Some(DropReason::FrameVlan))] {
         let mut bench = Bench::new();
         let untagged = ipv4(Protocol::TCP, b"segment");
         let tag = [0x81, 0x00, 0xe0, id];
@@ -61,33 +61,33 @@ fn frames_for_others_are_dropped() {
     let (us, peer) = (our_mac(0).0, PEER.0);
     assert_eq!(
         bench.consume(&with([2, 0, 0, 0, 0, 7], peer)),
-        Some(Drop::FrameOther)
+        Some(DropReason::FrameOther)
     );
     assert_eq!(
         bench.consume(&with([1, 0, 0x5e, 0, 0, 1], peer)),
-        Some(Drop::FrameOther)
+        Some(DropReason::FrameOther)
     );
     assert_eq!(
         bench.consume(&with([0x33, 0x33, 0, 0, 0, 0xfb], peer)),
-        Some(Drop::FrameOther)
+        Some(DropReason::FrameOther)
     );
     assert_eq!(
         bench.consume(&with(us, us)),
-        Some(Drop::FrameOther),
+        Some(DropReason::FrameOther),
         "ours, come back"
     );
     assert_eq!(
         bench.consume(&with(us, [3, 0, 0, 0, 0, 1])),
-        Some(Drop::FrameOther)
+        Some(DropReason::FrameOther)
     );
-    assert_eq!(bench.consume(&frame[..13]), Some(Drop::FrameShort));
+    assert_eq!(bench.consume(&frame[..13]), Some(DropReason::FrameShort));
     assert_eq!(
         bench.consume(&from_peer(EtherType(0x88cc), b"lldp")),
-        Some(Drop::FrameProtocol)
+        Some(DropReason::FrameProtocol)
     );
     assert_eq!(
         bench.consume(&from_peer(EtherType(0x0026), b"802.3")),
-        Some(Drop::FrameProtocol)
+        Some(DropReason::FrameProtocol)
     );
     let frame = RxFrame {
         bytes: &frame,
@@ -99,7 +99,7 @@ fn frames_for_others_are_dropped() {
             .input(bench.now, PortId(1), &frame, &mut bench.counters),
         Input::Consumed
     ));
-    assert_eq!(bench.counters.dropped(Drop::FramePort), 1);
+    assert_eq!(bench.counters.dropped(DropReason::FramePort), 1);
 }
 
 /// RFC 1122 §3.2.1.3: what may not be the source of a packet.
@@ -122,7 +122,7 @@ fn impossible_ipv4_sources_are_dropped() {
         let frame = ipv4_with(Protocol::TCP, b"segment", |header| {
             header.src = src.parse().unwrap()
         });
-        assert_eq!(bench.consume(&frame), Some(Drop::IpMartian), "{src}");
+        assert_eq!(bench.consume(&frame), Some(DropReason::IpMartian), "{src}");
         assert!(bench.sent().is_empty());
     }
 }
@@ -142,7 +142,7 @@ fn impossible_ipv6_sources_are_dropped() {
         let frame = ipv6_with(Protocol::TCP, b"segment", |header| {
             header.src = src.parse().unwrap()
         });
-        assert_eq!(bench.consume(&frame), Some(Drop::IpMartian), "{src}");
+        assert_eq!(bench.consume(&frame), Some(DropReason::IpMartian), "{src}");
         assert!(bench.sent().is_empty());
     }
 }
@@ -162,7 +162,7 @@ fn packets_for_others_are_dropped() {
         let frame = ipv4_with(Protocol::UDP, b"datagram", |header| {
             header.dst = dst.parse().unwrap()
         });
-        assert_eq!(bench.consume(&frame), Some(Drop::IpNotLocal), "{dst}");
+        assert_eq!(bench.consume(&frame), Some(DropReason::IpNotLocal), "{dst}");
     }
     for dst in ["2001:db8::3", "::1", "ff02::2", "ff02::1:ff00:3"] {
         let frame = ipv6_with(Protocol::UDP, b"datagram", |header| {
@@ -170,7 +170,10 @@ fn packets_for_others_are_dropped() {
         });
         let dropped = bench.consume(&frame);
         assert!(
-            matches!(dropped, Some(Drop::IpNotLocal | Drop::FrameOther)),
+            matches!(
+                dropped,
+                Some(DropReason::IpNotLocal | DropReason::FrameOther)
+            ),
             "{dst} {dropped:?}"
         );
     }
@@ -188,7 +191,7 @@ fn unicast_packets_in_broadcast_frames_are_dropped() {
         ipv6(Protocol::TCP, b"segment"),
     ] {
         let frame = [&[0xff; 6], &frame[6..]].concat();
-        assert_eq!(bench.consume(&frame), Some(Drop::IpLinkBroadcast));
+        assert_eq!(bench.consume(&frame), Some(DropReason::IpLinkBroadcast));
     }
 }
 
@@ -198,20 +201,20 @@ fn broken_headers_are_dropped() {
     let mut bench = Bench::new();
     let frame = ipv4(Protocol::TCP, b"segment");
     for (at, value, expected) in [
-        (14, 0x65, Drop::IpHeader),
-        (14, 0x44, Drop::IpHeader),
-        (16, 0xff, Drop::IpHeader),
-        (22, 63, Drop::IpChecksum),
-        (25, 1, Drop::IpChecksum),
+        (14, 0x65, DropReason::IpHeader),
+        (14, 0x44, DropReason::IpHeader),
+        (16, 0xff, DropReason::IpHeader),
+        (22, 63, DropReason::IpChecksum),
+        (25, 1, DropReason::IpChecksum),
     ] {
         let mut frame = frame.clone();
         frame[at] = value;
         assert_eq!(bench.consume(&frame), Some(expected), "byte {at}");
     }
-    assert_eq!(bench.consume(&frame[..33]), Some(Drop::IpHeader));
+    assert_eq!(bench.consume(&frame[..33]), Some(DropReason::IpHeader));
     let frame = ipv6(Protocol::TCP, b"segment");
-    assert_eq!(bench.consume(&frame[..60]), Some(Drop::IpHeader));
-    assert_eq!(bench.consume(&frame[..53]), Some(Drop::IpHeader));
+    assert_eq!(bench.consume(&frame[..60]), Some(DropReason::IpHeader));
+    assert_eq!(bench.consume(&frame[..53]), Some(DropReason::IpHeader));
 }
 
 /// RFC 1122 §3.2.1.7.
@@ -247,7 +250,7 @@ fn source_routes_are_dropped_and_other_options_skipped() {
     for kind in [131, 137] {
         assert_eq!(
             bench.consume(&with_options(&[kind, 7, 4, 10, 0, 0, 9, 0])),
-            Some(Drop::IpSourceRoute)
+            Some(DropReason::IpSourceRoute)
         );
     }
     let frame = with_options(&[1, 1, 0x94, 4, 0, 0, 0, 0]);
@@ -271,7 +274,7 @@ fn extension_headers_are_walked() {
     let frame = ipv6(Protocol::FRAGMENT, &payload);
     assert_eq!(tcp_payload(bench.input(&frame)).unwrap().2, b"segment");
     let frame = ipv6(Protocol::NO_NEXT_HEADER, b"");
-    assert_eq!(bench.consume(&frame), Some(Drop::IpProtocol));
+    assert_eq!(bench.consume(&frame), Some(DropReason::IpProtocol));
     assert!(bench.sent().is_empty());
 }
 
@@ -282,14 +285,14 @@ fn what_tcp_may_not_see_is_dropped() {
     let frame = ipv6_with(Protocol::TCP, b"segment", |header| {
         header.dst = "ff02::1".parse().unwrap()
     });
-    assert_eq!(bench.consume(&frame), Some(Drop::IpProtocol));
+    assert_eq!(bench.consume(&frame), Some(DropReason::IpProtocol));
     // ICMP of the other family.
     assert_eq!(
         bench.consume(&ipv4(Protocol::ICMPV6, &[0; 8])),
-        Some(Drop::IpProtocol)
+        Some(DropReason::IpProtocol)
     );
     assert_eq!(
         bench.consume(&ipv6(Protocol::ICMP, &[0; 8])),
-        Some(Drop::IpProtocol)
+        Some(DropReason::IpProtocol)
     );
 }

@@ -23,7 +23,7 @@ use wire::ipv6::Ipv6Header;
 use super::testing::{config, interface, our_mac};
 use super::*;
 use crate::config::{Route, StaticNeighbour};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::id::PortId;
 
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x99]);
@@ -139,10 +139,10 @@ impl Bench {
 
     /// The frame is consumed; says for which reason it was dropped, if it was.
     #[track_caller]
-    fn consume(&mut self, frame: &[u8]) -> Option<Drop> {
+    fn consume(&mut self, frame: &[u8]) -> Option<DropReason> {
         let before = self.counters.drops;
         assert!(matches!(self.input(frame), Input::Consumed));
-        let mut counted = Drop::ALL
+        let mut counted = DropReason::ALL
             .iter()
             .filter(|&&reason| before[reason as usize] != self.counters.dropped(reason));
         let reason = counted.next().copied();

@@ -158,13 +158,17 @@ fn invalid_messages_are_dropped() {
     ];
     for (i, frame) in frames.iter().enumerate() {
         let mut bench = Bench::acquainted();
-        assert_eq!(bench.consume(frame), Some(Drop::NdpInvalid), "frame {i}");
+        assert_eq!(
+            bench.consume(frame),
+            Some(DropReason::NdpInvalid),
+            "frame {i}"
+        );
         assert!(bench.sent().is_empty());
     }
     let mut bench = Bench::new();
     let mut frame = ndp(PEER6, group, solicitation(Some(PEER)));
     *frame.last_mut().unwrap() ^= 1;
-    assert_eq!(bench.consume(&frame), Some(Drop::IcmpChecksum));
+    assert_eq!(bench.consume(&frame), Some(DropReason::IcmpChecksum));
     let other = NdpMessage::NeighborSolicitation(NeighborSolicitation {
         target: PEER6,
         source_lladdr: Some(PEER),
@@ -172,14 +176,14 @@ fn invalid_messages_are_dropped() {
     });
     assert_eq!(
         bench.consume(&ndp(PEER6, OUR6, other)),
-        Some(Drop::NdpIgnored)
+        Some(DropReason::NdpIgnored)
     );
     let router = NdpMessage::RouterSolicitation(RouterSolicitation {
         source_lladdr: None,
     });
     assert_eq!(
         bench.consume(&ndp(PEER6, ALL_NODES, router)),
-        Some(Drop::NdpRouter)
+        Some(DropReason::NdpRouter)
     );
 }
 
@@ -188,7 +192,7 @@ fn advertisements_resolve_what_was_asked_and_nothing_else() {
     let mut bench = Bench::new();
     assert_eq!(
         bench.consume(&ndp(PEER6, OUR6, advertisement(Some(PEER), true, true))),
-        Some(Drop::NdpIgnored)
+        Some(DropReason::NdpIgnored)
     );
     bench.send(PEER6.into(), &[0; 20]);
     assert!(matches!(
@@ -197,7 +201,7 @@ fn advertisements_resolve_what_was_asked_and_nothing_else() {
     ));
     assert_eq!(
         bench.consume(&ndp(PEER6, OUR6, advertisement(None, true, true))),
-        Some(Drop::NdpIgnored),
+        Some(DropReason::NdpIgnored),
         "no hardware address"
     );
     assert_eq!(
@@ -250,7 +254,7 @@ fn a_router_that_moves_says_so() {
     let told = ndp(router, ALL_NODES, moved(PEER));
     assert_eq!(
         bench.consume(&told),
-        Some(Drop::NdpRouter),
+        Some(DropReason::NdpRouter),
         "nobody we know"
     );
     bench.send(router.into(), &[0; 20]);
@@ -263,7 +267,7 @@ fn a_router_that_moves_says_so() {
     bench.send(router.into(), &[0; 20]);
     assert_eq!(parse_ipv6(&bench.sent_one()).0.dst, STRANGER);
     let forged = ndp(PEER6, ALL_NODES, moved(PEER));
-    assert_eq!(bench.consume(&forged), Some(Drop::NdpInvalid));
+    assert_eq!(bench.consume(&forged), Some(DropReason::NdpInvalid));
 }
 
 /// RFC 4862 §5.1, §5.4.2.
@@ -337,12 +341,12 @@ fn conflicts_are_counted() {
     });
     assert_eq!(
         bench.consume(&ndp(OUR6, ALL_NODES, message)),
-        Some(Drop::IpMartian)
+        Some(DropReason::IpMartian)
     );
     assert_eq!(bench.counters.address_conflicts, 2);
     assert_eq!(
         bench.consume(&ndp(PEER6, ALL_NODES, message)),
-        Some(Drop::NdpIgnored)
+        Some(DropReason::NdpIgnored)
     );
     assert_eq!(bench.counters.address_conflicts, 3);
 }

@@ -233,10 +233,13 @@ fn packets_beyond_the_pool_or_the_mtu_are_dropped_and_counted() {
         bench.send(PEER4.into(), &[0; 20]);
     }
     let sent = bench.sent().len() as u64;
-    assert_eq!(sent + bench.counters.dropped(Drop::ReplyQueueFull), 2000);
+    assert_eq!(
+        sent + bench.counters.dropped(DropReason::ReplyQueueFull),
+        2000
+    );
     assert!(sent > 100);
     bench.send(PEER4.into(), &[0; 1481]);
-    assert_eq!(bench.counters.dropped(Drop::ReplyTooLong), 1);
+    assert_eq!(bench.counters.dropped(DropReason::ReplyTooLong), 1);
     bench.send(PEER4.into(), &[0; 1480]);
     assert_eq!(bench.sent_one().len(), 1514);
 }
@@ -251,7 +254,7 @@ fn a_stack_without_ports_does_nothing() {
     );
     assert_eq!(
         bench.consume(&ipv4(Protocol::TCP, b"segment")),
-        Some(Drop::FramePort)
+        Some(DropReason::FramePort)
     );
     assert!(bench.sent().is_empty());
 }

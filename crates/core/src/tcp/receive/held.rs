@@ -4,7 +4,7 @@
 use wire::seq::SeqNumber;
 use wire::tcp::SackBlocks;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::tcp::ranges::{Full, Range, RangePool, RangeSet, Ranges};
 
 /// So many of the ranges that changed last are remembered: as many as SACK can report.
@@ -26,9 +26,9 @@ impl Held {
         start: SeqNumber,
         end: SeqNumber,
         most: u32,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let done = pool.insert(&mut self.set, start, end, most);
-        done.map_err(|Full| Drop::TcpRanges)?;
+        done.map_err(|Full| DropReason::TcpRanges)?;
         self.touch(pool.view(&self.set), start);
         Ok(())
     }

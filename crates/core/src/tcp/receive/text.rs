@@ -4,7 +4,7 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::side_pool::SidePool;
 use crate::tcp::flags::ReceiveFlags;
 use crate::tcp::ranges::{Range, RangePool, most_ranges};
@@ -25,7 +25,7 @@ impl Receive<'_> {
     /// Takes the next bytes in order, where nothing is held. The part does not decide when to
     /// acknowledge them: the application hears of them first.
     #[inline(always)]
-    pub fn take_next(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Drop> {
+    pub fn take_next(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DropReason> {
         self.statistics.data_at = now.as_millis() as u32;
         let start = self.hot.nxt;
         self.write_piece(start, bytes)?;
@@ -36,7 +36,12 @@ impl Receive<'_> {
 
     /// Takes `bytes` from inside the window, the first of which has the sequence number `start`, and
     /// decides when to acknowledge them.
-    pub fn take_text(&mut self, now: Instant, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+    pub fn take_text(
+        &mut self,
+        now: Instant,
+        start: SeqNumber,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
         self.statistics.data_at = now.as_millis() as u32;
         let had_holes = self.bits.has(ReceiveFlags::HOLES);
         self.note_held(start, bytes);
@@ -77,7 +82,7 @@ impl Receive<'_> {
     /// Places `bytes`, whose first has sequence number `start` (inside the window), and moves
     /// RCV.NXT over what is complete now. Bytes that had arrived before are not overwritten.
     /// RFC 2018 §8-2.
-    fn accept_bytes(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+    fn accept_bytes(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), DropReason> {
         let end = start + bytes.len() as u32;
         if self.bits.has(ReceiveFlags::HOLES) {
             self.write_around(start, bytes)?;
@@ -93,7 +98,7 @@ impl Receive<'_> {
     }
 
     /// Writes what is not held yet.
-    fn write_around(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+    fn write_around(&mut self, start: SeqNumber, bytes: &[u8]) -> Result<(), DropReason> {
         let end = start + bytes.len() as u32;
         let mut from = start;
         while let Some(gap) = self.view().gap(from, end) {
@@ -108,11 +113,11 @@ impl Receive<'_> {
     }
 
     #[inline(always)]
-    fn write_piece(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<(), Drop> {
+    fn write_piece(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<(), DropReason> {
         let offset = seq - self.hot.nxt;
         self.streams
             .write_at(self.slot, offset, bytes)
-            .map_err(|_| Drop::TcpMemory)
+            .map_err(|_| DropReason::TcpMemory)
     }
 
     /// Commits up to `end`, and further if that reaches ranges held.
@@ -151,13 +156,16 @@ impl Receive<'_> {
     }
 
     /// RFC 9293 SHLD-31.
-    fn hold(&mut self, start: SeqNumber, end: SeqNumber) -> Result<(), Drop> {
+    fn hold(&mut self, start: SeqNumber, end: SeqNumber) -> Result<(), DropReason> {
         if !self.bits.has(ReceiveFlags::HOLES) {
-            self.cold.held = self.held.alloc().ok_or(Drop::TcpRanges)?;
+            self.cold.held = self.held.alloc().ok_or(DropReason::TcpRanges)?;
             self.bits.insert(ReceiveFlags::HOLES);
         }
         let most = most_ranges(self.hot.wnd());
-        let held = self.held.at_mut(self.cold.held).ok_or(Drop::TcpRanges)?;
+        let held = self
+            .held
+            .at_mut(self.cold.held)
+            .ok_or(DropReason::TcpRanges)?;
         held.insert(self.ranges, start, end, most)?;
         self.counters.out_of_order += 1;
         Ok(())

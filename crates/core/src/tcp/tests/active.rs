@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::arrivals::Arrivals;
 use crate::command::{Command, Options};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::flow::FlowKey;
@@ -150,7 +150,7 @@ fn the_first_reset_of_an_old_connection_is_not_limited() {
     assert_eq!(again.seq, h.sent_syn());
     h.send(seg().seq(77).ack(5));
     h.expect_nothing();
-    assert_eq!(h.stack.counters().dropped(Drop::ReplyLimited), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::ReplyLimited), 1);
     h.send(Handshake::default().syn().ack(1));
     h.expect(seg().seq(1).ack(1));
 }
@@ -183,7 +183,7 @@ fn neither_syn_nor_rst_is_dropped() {
     h.send(seg().fin().seq(0).ack(1));
     h.expect_nothing();
     h.expect_state(State::SynSent);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpState), 2);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpState), 2);
 }
 
 /// RFC 9293 MUST-22.

@@ -1,6 +1,6 @@
 //! Blind attacks (RFC 5961).
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::info::State;
 use crate::testing::{Harness, seg};
 
@@ -21,7 +21,7 @@ fn only_the_exact_reset_is_believed() {
     h.expect_nothing();
     h.expect_state(State::Established);
     assert_eq!(h.stack.counters().challenge_acks, 2);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpReset), 2);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpReset), 2);
     h.send(seg().rst().seq(1));
     h.expect_state(State::Closed);
 }
@@ -99,7 +99,7 @@ fn acks_have_a_range() {
             .len(5),
     );
     h.expect(seg().seq(101).ack(6));
-    assert_eq!(h.stack.counters().dropped(Drop::TcpAck), 2);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpAck), 2);
     assert_eq!(h.app.readable(h.slot()), 5);
 }
 

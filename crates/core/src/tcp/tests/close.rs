@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Status;
 use crate::command::{Command, Options};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
@@ -219,7 +219,7 @@ fn data_after_close_is_reset() {
     h.send(seg().seq(1).ack(1).win(WIN).len(10));
     h.expect(seg().rst().seq(2).any_ack());
     h.expect_gone();
-    assert_eq!(h.stack.counters().dropped(Drop::TcpClosed), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpClosed), 1);
 
     let mut h = Harness::fin_wait_2();
     h.close();

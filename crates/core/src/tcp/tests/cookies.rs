@@ -2,7 +2,7 @@
 
 use crate::command::{Command, Options};
 use crate::config::SynCookies;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::event::Event;
 use crate::info::State;
 use crate::testing::{CLIENT, Handshake, Harness, Seg, seg};
@@ -281,7 +281,7 @@ fn always_and_never() {
     h.listen(16, Options::default());
     h.send(Handshake::default().syn());
     h.expect_nothing();
-    assert_eq!(h.stack.counters().dropped(Drop::TcpHalfOpen), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpHalfOpen), 1);
 }
 
 /// While the backlog is full the ACK is dropped, not answered; the data behind it tries again.
@@ -296,7 +296,7 @@ fn a_full_backlog_lets_the_peer_try_again() {
     let ack = h.handshake_ack(&handshake);
     h.send(ack);
     h.expect_nothing();
-    assert_eq!(h.stack.counters().dropped(Drop::TcpBacklog), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpBacklog), 1);
     let [Event::Accepted { conn, .. }] = h.events()[..] else {
         panic!("not accepted");
     };
@@ -387,5 +387,5 @@ fn without_timestamps_the_flood_of_one_listener_does_not_lock_out_either() {
     h.send(handshake.syn().seq(500));
     h.expect_nothing();
     assert_eq!(h.stack.usage().time_wait, 1);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpHalfOpen), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpHalfOpen), 1);
 }

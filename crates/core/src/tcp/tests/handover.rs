@@ -7,7 +7,7 @@ use wire::handed::Handed;
 
 use crate::command::Options;
 use crate::config::Seat;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::id::PortId;
 use crate::info::State;
@@ -95,7 +95,10 @@ fn what_nobody_knows_is_answered_once() {
     assert_eq!(handed(&mut stacks[2]), []);
     stacks[2].expect(seg().rst());
     stacks[2].expect_nothing();
-    let dropped = stacks[2].stack.counters().dropped(Drop::TcpNoConnection);
+    let dropped = stacks[2]
+        .stack
+        .counters()
+        .dropped(DropReason::TcpNoConnection);
     assert_eq!(dropped, 1);
 }
 
@@ -211,7 +214,7 @@ fn what_waits_is_bounded() {
         h.inject_raw(&unknown);
     }
     let counters = h.stack.counters().clone();
-    let dropped = counters.dropped(Drop::HandoverFull);
+    let dropped = counters.dropped(DropReason::HandoverFull);
     assert!(dropped > 0 && counters.handed_out + dropped == 1000);
     assert_eq!(handed(&mut h).len() as u64, counters.handed_out);
     h.expect_silence(1000);

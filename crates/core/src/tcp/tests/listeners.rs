@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::command::{Command, Options};
 use crate::config::SynCookies;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::event::{Event, Ready};
 use crate::id::{ConnId, ListenerId, Token};
@@ -52,7 +52,7 @@ fn a_full_backlog_keeps_the_rest_half_open() {
     }
     let usage = h.stack.usage();
     assert_eq!((usage.connections, usage.half_open), (2, 1));
-    assert_eq!(h.stack.counters().dropped(Drop::TcpBacklog), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpBacklog), 1);
     let waiting = accepted(&mut h);
     assert_eq!(waiting.len(), 2);
     let take = Command::Accept {
@@ -76,7 +76,7 @@ fn a_full_backlog_takes_no_syn() {
     open(&mut h, 6000);
     h.send(Handshake::default().syn().port(6001));
     h.expect_nothing();
-    assert_eq!(h.stack.counters().dropped(Drop::TcpBacklog), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpBacklog), 1);
     let conn = accepted(&mut h)[0];
     h.execute(Command::Accept {
         conn,
@@ -114,7 +114,7 @@ fn half_open_records_are_limited() {
         h.send(Handshake::default().syn().port(port));
     }
     assert_eq!(h.stack.usage().half_open, 8);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpHalfOpen), 12);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpHalfOpen), 12);
     assert_eq!(h.drain(), 8);
 }
 

@@ -8,7 +8,7 @@ use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
 
 use crate::command::Options;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, mac, seg};
@@ -101,9 +101,12 @@ fn no_error_ends_a_connection() {
 fn an_error_about_nothing_in_flight_is_ignored() {
     let (mut h, frame) = in_flight();
     h.send(seg().seq(1).ack(4381).win(WIN));
-    let before = h.stack.counters().dropped(Drop::IcmpQuote);
+    let before = h.stack.counters().dropped(DropReason::IcmpQuote);
     report(&mut h, 4, 1000, &frame);
-    assert_eq!(h.stack.counters().dropped(Drop::IcmpQuote), before + 1);
+    assert_eq!(
+        h.stack.counters().dropped(DropReason::IcmpQuote),
+        before + 1
+    );
     assert_eq!(h.info().snd_mss, 1460);
 }
 

@@ -1,7 +1,7 @@
 //! Passive open: CLOSED, LISTEN and SYN_RECEIVED (RFC 9293 §3.10.7.1, §3.10.7.2, §3.10.7.4).
 
 use crate::command::Options;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::event::Ready;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, seg};
@@ -25,7 +25,7 @@ fn closed_answers_everything_but_rst_with_rst() {
     h.send(seg().rst().seq(5));
     h.send(seg().rst().seq(5).ack(9));
     h.expect_nothing();
-    assert_eq!(h.stack.counters().dropped(Drop::TcpNoConnection), 4);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpNoConnection), 4);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn resets_to_nowhere_are_limited() {
     let sent = h.drain() as u64;
     assert!((3..8).contains(&sent), "{sent}");
     let counters = h.stack.counters();
-    assert_eq!(counters.dropped(Drop::ReplyLimited), 20 - sent);
+    assert_eq!(counters.dropped(DropReason::ReplyLimited), 20 - sent);
 }
 
 /// All closed ports of a host are found closed: as fast as anybody asks who waits for the answers.
@@ -53,7 +53,7 @@ fn a_scan_of_all_ports_is_answered() {
     }
     h.transmit();
     assert_eq!(h.drain(), 39_999);
-    assert_eq!(h.stack.counters().dropped(Drop::ReplyLimited), 0);
+    assert_eq!(h.stack.counters().dropped(DropReason::ReplyLimited), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Text in and out of order, and what is done with it (RFC 9293 §3.10.7.4, first and seventh).
 
 use crate::command::Options;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::event::Ready;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
@@ -96,7 +96,7 @@ fn wholly_old_segments_are_dropped_and_acknowledged() {
     h.drain();
     h.send(data(101, 300));
     h.expect(seg().seq(1).ack(501));
-    assert_eq!(h.stack.counters().dropped(Drop::TcpWindow), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpWindow), 1);
     h.expect_read(1, 500);
 }
 
@@ -107,7 +107,7 @@ fn beyond_the_window_is_dropped_and_acknowledged() {
     h.expect(seg().seq(1).ack(1));
     h.send(data(50_000, 10));
     h.expect(seg().seq(1).ack(1));
-    assert_eq!(h.stack.counters().dropped(Drop::TcpWindow), 2);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpWindow), 2);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn too_many_ranges_are_dropped() {
     for i in 0..64 {
         h.send(data(11 + i * 20, 10));
     }
-    assert_eq!(h.stack.counters().dropped(Drop::TcpRanges), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpRanges), 1);
     // Each was acknowledged all the same.
     assert_eq!(h.drain(), 64);
     h.send(data(1, 10));
@@ -147,7 +147,7 @@ fn an_exhausted_pool_drops_and_loses_nothing() {
     });
     // One connection takes all of the pool ...
     let mut sent = 0;
-    while h.stack.counters().dropped(Drop::TcpMemory) == 0 && sent < 2 << 20 {
+    while h.stack.counters().dropped(DropReason::TcpMemory) == 0 && sent < 2 << 20 {
         h.send(data(1 + sent, 1000));
         sent += 1000;
     }
@@ -165,12 +165,12 @@ fn a_corrupt_segment_is_dropped() {
     let mut frame = h.compose(&data(1, 10));
     *frame.last_mut().unwrap() ^= 1;
     h.inject_raw(&frame);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpChecksum), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpChecksum), 1);
     // A data offset that points past the end.
     let mut frame = h.compose(&data(1, 0));
     frame[14 + 20 + 12] = 0xf0;
     h.inject_raw(&frame);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpMalformed), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpMalformed), 1);
     h.transmit();
     h.expect_nothing();
 }
@@ -180,7 +180,7 @@ fn a_segment_without_ack_is_dropped() {
     let mut h = Harness::established();
     h.send(seg().seq(1).len(10));
     h.expect_nothing();
-    assert_eq!(h.stack.counters().dropped(Drop::TcpState), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpState), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
 
@@ -78,7 +78,7 @@ fn old_segments_are_dropped_and_acknowledged() {
     h.drain();
     h.send(data(11, 10, 1999));
     h.expect(seg().seq(1).ack(11).ts(0, 2000));
-    assert_eq!(h.stack.counters().dropped(Drop::TcpPaws), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpPaws), 1);
     assert_eq!(h.app.readable(h.slot()), 10);
     // Across the wrap they are not old.
     h.send(data(11, 10, 2000 + (1 << 31) - 1));

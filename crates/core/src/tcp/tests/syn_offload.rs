@@ -11,7 +11,7 @@ use wire::syn_offload::{SynOffload, SynRules};
 
 use crate::command::{Command, Marking, Options};
 use crate::config::{Config, SynCookies};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::event::Event;
 use crate::info::State;
 use crate::testing::{CLIENT, Handshake, Harness, Seg, seg};
@@ -351,7 +351,7 @@ fn a_listener_that_is_half_full_is_not_offered() {
     h.send(ack(6003));
     h.send(ack(6004));
     assert_eq!(h.stack.usage().half_open, 1);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpBacklog), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpBacklog), 1);
     let Some(Event::Accepted { conn, .. }) = h.events().first().copied() else {
         panic!("nothing to accept");
     };
@@ -375,7 +375,7 @@ fn half_open_records_that_are_half_used_end_the_offer() {
     assert_eq!(h.stack.counters().syn_cookies_sent, 1);
     // One more that was answered has no record: the peer is told when its ACK comes.
     answered(&mut h, &link, 6009);
-    assert_eq!(h.stack.counters().dropped(Drop::TcpHalfOpen), 1);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpHalfOpen), 1);
 }
 
 #[test]

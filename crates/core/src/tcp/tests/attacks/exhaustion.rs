@@ -1,6 +1,6 @@
 //! Memory and time that one peer can make us spend.
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
 
@@ -116,7 +116,7 @@ fn crumbs_out_of_order() {
     assert_eq!(usage.range_sets, 1);
     assert!(usage.recv_bytes <= 128 << 10, "{usage:?}");
     assert_eq!(usage.connections, before.connections);
-    assert!(h.stack.counters().dropped(Drop::TcpRanges) > 29_000);
+    assert!(h.stack.counters().dropped(DropReason::TcpRanges) > 29_000);
     // It costs the sender its crumbs, not the connection.
     h.send(seg().seq(1).ack(1).win(WIN).len(1000));
     h.drain();
@@ -136,7 +136,7 @@ fn far_bytes_on_many_connections() {
         h.drain();
         assert!(h.stack.usage().recv_bytes <= 1 << 20);
     }
-    assert!(h.stack.counters().dropped(Drop::TcpMemory) > 0);
+    assert!(h.stack.counters().dropped(DropReason::TcpMemory) > 0);
 }
 
 /// A closed window held open for ever (sockstress): when the application has gone, so does the connection, however dutifully the peer

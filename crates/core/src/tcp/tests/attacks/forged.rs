@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use wire::tcp::{TcpFlags, TcpHeader};
 
 use crate::command::{Command, Options};
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::error::Error;
 use crate::info::State;
 use crate::testing::{CLIENT, Handshake, Harness, compose, mac, seg};
@@ -51,7 +51,7 @@ fn sources_that_cannot_be() {
         h.expect_nothing();
         assert_eq!(h.stack.usage().half_open, 0, "{src}");
     }
-    assert_eq!(h.stack.counters().dropped(Drop::IpMartian), 8);
+    assert_eq!(h.stack.counters().dropped(DropReason::IpMartian), 8);
 }
 
 #[test]

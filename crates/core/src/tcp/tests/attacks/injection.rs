@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::impair::Rng;
 
 use crate::command::Options;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
 
@@ -97,7 +97,7 @@ fn acks_older_than_the_connection() {
     for age in [2, 100, 1000, 59_999] {
         h.send(seg().seq(1).ack(1u32.wrapping_sub(age)).win(WIN).len(10));
     }
-    assert_eq!(h.stack.counters().dropped(Drop::TcpAck), 4);
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpAck), 4);
     assert_eq!(h.app.readable(h.slot()), 0);
 }
 

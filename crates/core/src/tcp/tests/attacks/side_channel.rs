@@ -1,6 +1,6 @@
 //! Limits that all share must not tell one what another has used (CVE-2016-5696: "Off-Path TCP Exploits", USENIX Security 2016).
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 use crate::testing::{Handshake, Harness, seg};
 
 const WIN: u16 = 60_000;
@@ -88,5 +88,5 @@ fn acks_do_not_answer_acks_for_ever() {
         h.send(seg().seq(500_000).ack(1).win(WIN));
     }
     assert_eq!(h.drain(), 10);
-    assert_eq!(h.stack.counters().dropped(Drop::ReplyLimited), 990);
+    assert_eq!(h.stack.counters().dropped(DropReason::ReplyLimited), 990);
 }
