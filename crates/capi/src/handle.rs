@@ -24,7 +24,7 @@ use mtcp::{
 const SLOTS: usize = 1024;
 
 /// How long a context that ends waits for peers that acknowledge nothing of what was written, and how many signals may begin that anew.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 const SIGNALS: u32 = 20;
 
 /// How long another thread's call has to end when the process does.
@@ -110,13 +110,13 @@ impl Inner {
         }
         let core = self.context.core();
         for _ in 0..SIGNALS {
-            match self.context.deliver(PATIENCE) {
+            match self.context.deliver(DELIVERY_TIMEOUT) {
                 Err(Errno::EINTR) => {}
                 Ok(Undelivered { connections, bytes }) if connections > 0 => {
                     say(&format!(
                         "context {core} ends, and {connections} of its connections with it: their peers have not acknowledged {bytes} bytes \
                          and the end within {} s",
-                        PATIENCE.as_secs()
+                        DELIVERY_TIMEOUT.as_secs()
                     ));
                     break;
                 }

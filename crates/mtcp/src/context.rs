@@ -234,12 +234,12 @@ impl Context {
     }
 
     /// Waits until peers have acknowledged all that was written to sockets that are closed now, and the end of it, as long as they go on
-    /// doing so: `patience` passes without, and the wait is over. Returns what is left. It does not wait for the ends of peers. For the end
+    /// doing so: `timeout` passes without, and the wait is over. Returns what is left. It does not wait for the ends of peers. For the end
     /// of a program, after it closed its sockets.
     ///
     /// # Errors
     /// `EINTR`, `ENETDOWN`.
-    pub fn deliver(&mut self, patience: Duration) -> Result<Undelivered> {
+    pub fn deliver(&mut self, timeout: Duration) -> Result<Undelivered> {
         let delay = Duration::from_millis(2);
         let mut last = Undelivered::default();
         let mut since = self.driver.read_clock();
@@ -250,7 +250,7 @@ impl Context {
             if left != last {
                 (last, since) = (left, self.driver.read_clock());
             }
-            if left.connections == 0 || self.driver.read_clock().since(since) >= patience {
+            if left.connections == 0 || self.driver.read_clock().since(since) >= timeout {
                 return Ok(left);
             }
             self.wait_until(Some(delay), false, Acks::All, |_| None::<()>)?;

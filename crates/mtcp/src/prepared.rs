@@ -16,7 +16,7 @@ use crate::wall::Wall;
 use crate::{Result as SocketResult, clock, link};
 
 /// Time for the kernel to take down what an executor had that has ended.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(10);
 
 /// An interface that can be opened without privileges. A child that is forked has it too; the processes share the queues as
@@ -52,8 +52,11 @@ impl Part {
         };
         match door::ask(&spec.name(), terms) {
             Answer::Nobody => (None, Duration::ZERO),
-            Answer::Ended => (None, PATIENCE),
-            Answer::Left(fds) => (Testaments::found(fds, config.holdings()).ok(), PATIENCE),
+            Answer::Ended => (None, TRIAL_TIMEOUT),
+            Answer::Left(fds) => (
+                Testaments::found(fds, config.holdings()).ok(),
+                TRIAL_TIMEOUT,
+            ),
         }
     }
 }
@@ -69,10 +72,10 @@ fn prepare_link(
     config: &Config,
     spec: &IoSpec,
     processors: usize,
-    patience: Duration,
+    timeout: Duration,
     fresh: bool,
 ) -> io::Result<link::Prepared> {
-    let end = clock::now() + patience;
+    let end = clock::now() + timeout;
     loop {
         match link::prepare(config, spec, processors, fresh) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && clock::now() < end => {
@@ -127,7 +130,8 @@ pub fn try_out(config: &Config) -> Result<(), SetupError> {
         return link::check_held(config, name, processors).map_err(failed);
     }
     // The one before may just have ended.
-    let mut prepared = prepare_link(config, &spec, processors, PATIENCE, true).map_err(failed)?;
+    let mut prepared =
+        prepare_link(config, &spec, processors, TRIAL_TIMEOUT, true).map_err(failed)?;
     // A capture is made anew when it is opened.
     let config = Config {
         pcap: None,
@@ -168,11 +172,11 @@ impl Prepared {
         let spec = config.link()?;
         let processors = processors(&config)?;
         let failed = |error: io::Error| SetupError(error.to_string());
-        let (found, patience) = part.ask(&config, &spec);
+        let (found, timeout) = part.ask(&config, &spec);
         // Who goes on for others has their addresses already.
-        let fresh = patience.is_zero() && !matches!(part, Part::Executor(_));
+        let fresh = timeout.is_zero() && !matches!(part, Part::Executor(_));
         let mut link =
-            prepare_link(&config, &spec, processors.len(), patience, fresh).map_err(failed)?;
+            prepare_link(&config, &spec, processors.len(), timeout, fresh).map_err(failed)?;
         let exchange = link.exchange().map_err(failed)?;
         link.join(exchange.as_ref());
         let wall = wall(&config, &link);

@@ -367,8 +367,8 @@ fn timers_fire_while_nothing_else_happens() {
         let ep = client.epoll_create().unwrap();
         let socket = client.socket(Domain::V4).unwrap();
         client.set_nonblocking(socket, true).unwrap();
-        let patience = SocketOption::UserTimeout(Duration::from_millis(200));
-        client.set_option(socket, patience).unwrap();
+        let limit = SocketOption::UserTimeout(Duration::from_millis(200));
+        client.set_option(socket, limit).unwrap();
         let (host, start) = (addr(SERVER, 80), Instant::now());
         assert_eq!(client.connect(socket, host), Err(Errno::EINPROGRESS));
         add(&mut client, ep, socket, Events::OUT);

@@ -20,7 +20,7 @@ use super::settings::Settings;
 use super::{code, cookie, results};
 
 /// How long `*` waits for a packet, nanoseconds.
-const PATIENCE: i64 = 3_600_000_000_000;
+const DEADLINE: i64 = 3_600_000_000_000;
 /// Timers that fire without time passing, one after the other: more is a livelock, and the deadline stays in the past.
 const MAX_ROUNDS: u32 = 1000;
 
@@ -227,7 +227,7 @@ impl Stage {
     /// First and last moment of an event.
     fn when(&self, time: Time) -> (i64, i64) {
         match time {
-            Time::Any => (self.now(), self.now() + PATIENCE),
+            Time::Any => (self.now(), self.now() + DEADLINE),
             Time::Absolute(at) => (at, at),
             Time::Relative(after) => (self.last + after, self.last + after),
             Time::AbsoluteRange(from, to) => (from, to),

@@ -10,7 +10,7 @@ use crate::log;
 use crate::socket::Socket;
 
 /// How long to wait for peers that take nothing of what was written.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Has the end of the program close what is open.
 pub(crate) fn register() {
@@ -47,7 +47,7 @@ impl Engine {
             // What children have written goes out, too.
             self.turn();
         }
-        let deliver = |context: &mut mtcp::Context| context.deliver(PATIENCE).ok();
+        let deliver = |context: &mut mtcp::Context| context.deliver(ANSWER_TIMEOUT).ok();
         if let Some(left) = self.context().and_then(deliver) {
             tell(left);
         }
@@ -62,7 +62,7 @@ fn tell(Undelivered { connections, bytes }: Undelivered) {
         log::line(format_args!(
             "the program ends, and {connections} of its connections with it: their peers have not acknowledged {bytes} bytes and the end \
              within {} s",
-            PATIENCE.as_secs()
+            ANSWER_TIMEOUT.as_secs()
         ));
     }
 }

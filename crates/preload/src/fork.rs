@@ -16,7 +16,7 @@ use crate::socket::{Body, Socket};
 use crate::{children, diagnostics, lent, real, streams};
 
 /// How long connections that the program has closed may take to end before it forks.
-const PATIENCE: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The id of this process.
 pub(crate) fn pid() -> libc::pid_t {
@@ -174,7 +174,7 @@ impl Engine {
         }
         self.close_listeners();
         let context = self.context();
-        if context.is_some_and(|context| context.drain(PATIENCE) == Ok(true)) {
+        if context.is_some_and(|context| context.drain(LOCK_TIMEOUT) == Ok(true)) {
             self.stop();
         } else {
             self.listen_everywhere();

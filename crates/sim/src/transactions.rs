@@ -26,7 +26,7 @@ const FRAME: usize = 1600;
 /// Time between turns.
 const TURN: Duration = Duration::from_micros(10);
 /// Turns without an end after which nothing will end any more.
-const PATIENCE: u64 = 1_000_000;
+const TURNS_MAX: u64 = 1_000_000;
 
 /// Frames on their way in one direction.
 #[derive(Debug)]
@@ -206,7 +206,7 @@ impl Transactions {
             server_turn(&mut self.server, &mut self.client.sent, self.now);
             if self.done != last.0 {
                 last = (self.done, self.turns);
-            } else if self.turns - last.1 > PATIENCE {
+            } else if self.turns - last.1 > TURNS_MAX {
                 return Err(io::Error::other("the transactions do not end"));
             }
         }

@@ -20,7 +20,7 @@ use interop::programs;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A client that has heard nothing for so long has lost its answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(30);
 /// More than the windows of a client that does not read, and less than the send buffer of a kernel's server.
 const ANSWER: usize = 200_000;
 /// Clients at once.
@@ -52,8 +52,8 @@ fn answer() -> Vec<u8> {
 }
 
 fn ask() -> std::io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&at(), PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&at(), DEADLINE)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
     stream.write_all(b"GET /medium HTTP/1.0\r\n\r\n")?;
     Ok(stream)
 }
@@ -372,7 +372,7 @@ fn kill_all(workers: u32) {
                 });
             });
         });
-        wait_until("answers", PATIENCE, || counts.answered() > BEFORE);
+        wait_until("answers", DEADLINE, || counts.answered() > BEFORE);
         let group = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
         kill_process_group(group, Signal::KILL).unwrap();
         let second = start(&site, workers);

@@ -20,7 +20,7 @@ const CLIENTS: u64 = 16;
 const BETWEEN: u64 = 500;
 const CHANGES: u64 = 3;
 /// A client that has heard nothing for so long has lost its request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What became of the requests so far.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Counts {
     /// Waits for another few answers.
     fn wait_more(&self) {
         let enough = self.answered() + BETWEEN;
-        wait_until("requests are answered", 3 * PATIENCE, || {
+        wait_until("requests are answered", 3 * DEADLINE, || {
             self.answered() >= enough
         });
     }
@@ -88,8 +88,8 @@ impl Drop for End<'_> {
 }
 
 fn ask(at: SocketAddr, path: &str) -> std::io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&at, DEADLINE)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
     Ok(stream)
 }
@@ -241,7 +241,7 @@ fn reload_loses_no_request() {
                 .count()
                 == 2
         });
-        wait_until("old workers are gone", 2 * PATIENCE, || {
+        wait_until("old workers are gone", 2 * DEADLINE, || {
             server.workers().iter().all(|pid| !old.contains(pid))
         });
     });
@@ -339,7 +339,7 @@ fn download(at: SocketAddr, begun: &AtomicU64) -> std::io::Result<Vec<u8>> {
 }
 
 fn wait_begun(begun: &AtomicU64) {
-    wait_until("downloads have begun", PATIENCE, || {
+    wait_until("downloads have begun", DEADLINE, || {
         begun.load(Ordering::Relaxed) == CLIENTS
     });
 }

@@ -10,25 +10,25 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 /// Longest that one step of an exchange may take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Connects; every later read and write has a time limit.
 pub fn open(to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&to, DEADLINE)?;
     limit(&stream);
     Ok(stream)
 }
 
 fn limit(stream: &TcpStream) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_write_timeout(Some(DEADLINE)).unwrap();
     stream.set_nodelay(true).unwrap();
 }
 
 /// Opens `count` connections, all begun before any is waited for.
 pub fn open_together(to: SocketAddr, count: usize) -> Vec<TcpStream> {
     let sockets: Vec<_> = (0..count).map(|_| begin(to)).collect();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + DEADLINE;
     let finish = |socket: OwnedFd| {
         wait_connected(&socket, end);
         let stream = TcpStream::from(socket);
@@ -57,7 +57,7 @@ fn wait_connected(socket: &OwnedFd, end: Instant) {
     let left = end.saturating_duration_since(Instant::now());
     let timeout = Timespec::try_from(left).unwrap();
     let ready = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&timeout)).unwrap();
-    assert_eq!(ready, 1, "a connection was not established in {PATIENCE:?}");
+    assert_eq!(ready, 1, "a connection was not established in {DEADLINE:?}");
     sockopt::socket_error(socket)
         .unwrap()
         .unwrap_or_else(|error| panic!("cannot connect: {error}"));

@@ -373,7 +373,7 @@ impl Blocks {
         self.looked_at = now;
         self.trim(now, &mut sh.queues);
         let fresh = std::mem::take(&mut self.fresh);
-        let mut patience = if fresh > 0 { VAIN_LOOKS } else { LOOKS };
+        let mut looks_left = if fresh > 0 { VAIN_LOOKS } else { LOOKS };
         let mut wait = (fresh > 0).then_some(QUIET);
         for _ in 0..LOOKS + fresh {
             if self.turns.len() <= self.at_ease {
@@ -382,10 +382,10 @@ impl Blocks {
             }
             match self.look(now, sh) {
                 Found::Packed => wait = Some(PAUSE),
-                Found::Young => (wait, patience) = (wait.or(Some(QUIET)), patience - 1),
-                Found::Active => patience -= 1,
+                Found::Young => (wait, looks_left) = (wait.or(Some(QUIET)), looks_left - 1),
+                Found::Active => looks_left -= 1,
             }
-            if patience == 0 {
+            if looks_left == 0 {
                 break;
             }
         }

@@ -303,10 +303,10 @@ impl Queues {
         }
     }
 
-    /// Once in `patience`: those that wait have waited long enough, from one to two times that.
-    pub fn ripen_acks(&mut self, now: Instant, port: PortId, patience: Duration) {
+    /// Once in `held_max`: those that wait have waited long enough, from one to two times that.
+    pub fn ripen_acks(&mut self, now: Instant, port: PortId, held_max: Duration) {
         if let Some(queues) = self.ports.get_mut(usize::from(port.0))
-            && now - queues.ripened >= patience
+            && now - queues.ripened >= held_max
         {
             queues.ripe_ack = queues.waiting_ack;
             queues.ripened = now;

@@ -46,7 +46,7 @@ enum Turn {
 }
 
 /// How long an ACK waits at least, and not twice as long, for something to ride on.
-const PATIENCE: Duration = Duration::from_millis(1);
+const HELD_ACK_MAX: Duration = Duration::from_millis(1);
 
 /// Which ACKs are sent that nothing takes along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Tcp {
     ) -> bool {
         match acks {
             Acks::All => self.shared.queues.ripen_all_acks(port),
-            Acks::Due => self.shared.queues.ripen_acks(now, port, PATIENCE),
+            Acks::Due => self.shared.queues.ripen_acks(now, port, HELD_ACK_MAX),
         }
         while let Some(place) = self.shared.queues.ripe_ack(port) {
             if !self.send_ack(now, place, sink) {

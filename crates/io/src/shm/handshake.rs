@@ -32,7 +32,7 @@ const OFFER: u8 = 0;
 const REFUSED: u8 = 1;
 const MAX_FDS: usize = 1 + 2 * MAX_QUEUES as usize;
 /// How long a connecting side waits for the listener to take notice.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a listener offers.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub(super) fn send_refusal(socket: &OwnedFd, config: &ShmConfig) {
 /// No answer in five seconds, a refusal, or something that no listener says.
 pub(super) fn receive_offer(socket: &OwnedFd) -> io::Result<Offer> {
     let ready = loop {
-        match poll::readable(socket.as_fd(), None, Some(PATIENCE)) {
+        match poll::readable(socket.as_fd(), None, Some(HANDSHAKE_TIMEOUT)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             ready => break ready?,
         }

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 use crate::{context, poll};
 
 /// Longest wait for another process that is between looking for a dead socket and taking its place.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bound, listening socket; its file goes when this does.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ fn lock_directory(path: &Path) -> io::Result<Option<OwnedFd>> {
     let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(directory, flags, Mode::empty()).map_err(explain)?;
-    let give_up = Instant::now() + LOCK_PATIENCE;
+    let give_up = Instant::now() + LOCK_TIMEOUT;
     loop {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Some(fd)),

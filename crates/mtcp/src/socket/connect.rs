@@ -91,8 +91,8 @@ impl Context {
 
     /// Blocks until the handshake has ended.
     fn wait_connected(&mut self, id: SocketId, conn: ConnId) -> Result<()> {
-        let patience = self.table.choices_of(id)?.send_timeout;
-        let result = self.wait_until(patience, false, Acks::Due, |context| {
+        let limit = self.table.choices_of(id)?.send_timeout;
+        let result = self.wait_until(limit, false, Acks::Due, |context| {
             context.connected(id, conn)
         })?;
         // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.

@@ -161,8 +161,8 @@ impl Context {
             self.driver.check()?;
             return Err(Errno::EAGAIN);
         }
-        let patience = self.recv_patience(id);
-        let accepted = self.wait_until(patience, false, Acks::Due, |context| {
+        let limit = self.recv_timeout(id);
+        let accepted = self.wait_until(limit, false, Acks::Due, |context| {
             context.try_accept(id, index)
         })?;
         accepted.unwrap_or(Err(Errno::EAGAIN))

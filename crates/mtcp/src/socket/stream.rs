@@ -13,13 +13,13 @@ use crate::driver::{Doorbell, Driver};
 use crate::{Context, Errno, Result};
 
 /// How long a call that waits several times still waits: the socket's time-out counts from its first wait.
-enum Patience {
+enum TimeLeft {
     Unasked,
     Endless,
     Until(Instant),
 }
 
-impl Patience {
+impl TimeLeft {
     fn left(
         &mut self,
         driver: &Driver,
@@ -99,10 +99,10 @@ impl Context {
             let is_empty = bufs.iter().all(|buf| buf.is_empty());
             self.check_as_original(conn, is_empty)?;
         }
-        let mut patience = Patience::Unasked;
+        let mut limit = TimeLeft::Unasked;
         let mut taken = self.take_bytes(id, conn, bufs, peek);
         if taken.is_none() && blocking {
-            let left = patience.left(&self.driver, || self.recv_patience(id));
+            let left = limit.left(&self.driver, || self.recv_timeout(id));
             taken = self.wait_until(left, false, Acks::Due, |context| {
                 context.take_bytes(id, conn, bufs, peek)
             })?;
@@ -120,7 +120,7 @@ impl Context {
         if n >= wanted {
             return Ok(n);
         }
-        self.read_rest(id, conn, bufs, n, wanted, &mut patience)
+        self.read_rest(id, conn, bufs, n, wanted, &mut limit)
     }
 
     /// What the original mTCP refuses: calls on a connection that opens, and to move nothing on one that is open.
@@ -158,11 +158,11 @@ impl Context {
     }
 
     /// How long a reading call may wait.
-    pub(super) fn recv_patience(&self, id: SocketId) -> Option<Duration> {
+    pub(super) fn recv_timeout(&self, id: SocketId) -> Option<Duration> {
         self.table.choices_of(id).ok()?.recv_timeout
     }
 
-    fn send_patience(&self, id: SocketId) -> Option<Duration> {
+    fn send_timeout(&self, id: SocketId) -> Option<Duration> {
         self.table.choices_of(id).ok()?.send_timeout
     }
 
@@ -179,7 +179,7 @@ impl Context {
         bufs: &mut [IoSliceMut<'_>],
         done: usize,
         wanted: usize,
-        patience: &mut Patience,
+        limit: &mut TimeLeft,
     ) -> Result<usize> {
         let (mut filled, mut skip) = (done, done);
         for buf in bufs {
@@ -190,7 +190,7 @@ impl Context {
                     return Ok(filled);
                 }
                 let mut rest = [IoSliceMut::new(rest)];
-                let left = patience.left(&self.driver, || self.recv_patience(id));
+                let left = limit.left(&self.driver, || self.recv_timeout(id));
                 let more = self.wait_until(left, false, Acks::Due, |context| {
                     if context.stands_at_mark(conn) {
                         return Some(Ok(0));
@@ -384,9 +384,9 @@ impl Context {
         mut written: usize,
         flags: SendFlags,
     ) -> Result<usize> {
-        let mut patience = Patience::Unasked;
+        let mut limit = TimeLeft::Unasked;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            let left = patience.left(&self.driver, || self.send_patience(id));
+            let left = limit.left(&self.driver, || self.send_timeout(id));
             let put = self.wait_until(left, false, Acks::Due, |context| {
                 context.put_bytes(id, conn, rest, flags)
             });

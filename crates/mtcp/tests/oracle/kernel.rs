@@ -19,21 +19,21 @@ pub struct Kernel {
     ends: HashMap<End, OwnedFd>,
     epolls: [[OwnedFd; 2]; 2],
     at: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
     /// Fast Open as if there were a cookie: whether a kernel gives any is up to its administrator.
     met: bool,
 }
 
 impl Kernel {
-    /// `patience`: how long loopback may take to deliver. It does so within the system call, unless its softirq is put off to a thread.
-    pub fn new(patience: Duration) -> Self {
+    /// `timeout`: how long loopback may take to deliver. It does so within the system call, unless its softirq is put off to a thread.
+    pub fn new(timeout: Duration) -> Self {
         let create = || epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let two = || [create(), create()];
         Self {
             ends: HashMap::new(),
             epolls: [two(), two()],
             at: addr("127.0.0.1", 1),
-            patience,
+            timeout,
             met: false,
         }
     }
@@ -243,6 +243,6 @@ impl Net for Kernel {
     }
 
     fn settle(&mut self) {
-        thread::sleep(self.patience);
+        thread::sleep(self.timeout);
     }
 }

@@ -9,7 +9,7 @@ use super::check::Check;
 use crate::sockets::{Ready, Sockets};
 
 /// Three SYNs' time.
-const PATIENCE: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Connects to `peer`, and resets the connection.
 pub(crate) fn check(sockets: &mut impl Sockets, peer: SocketAddr) -> Check {
@@ -46,7 +46,7 @@ fn connect(sockets: &mut impl Sockets, peer: SocketAddr) -> Result<(), Errno> {
 
 fn wait(sockets: &mut impl Sockets, socket: crate::sockets::Handle) -> Result<(), Errno> {
     sockets.add(socket, Ready::OUT, 0)?;
-    let (end, mut events) = (Instant::now() + PATIENCE, Vec::new());
+    let (end, mut events) = (Instant::now() + ANSWER_TIMEOUT, Vec::new());
     loop {
         let left = end.saturating_duration_since(Instant::now());
         sockets.wait(&mut events, Some(left))?;

@@ -54,12 +54,12 @@ impl PathPart<'_> {
     /// RFC 4821 §7.7-1.
     pub fn on_timeout(mut self, now: Instant) {
         let is_full = self.view.flight() >= u32::from(*self.mss);
-        let patience = if self.is_size_proven() {
+        let retries_each = if self.is_size_proven() {
             BLACK_HOLE_TIMEOUTS_IF_PROVEN
         } else {
             BLACK_HOLE_TIMEOUTS
         };
-        let in_a_row = self.view.retries.is_multiple_of(patience);
+        let in_a_row = self.view.retries.is_multiple_of(retries_each);
         if let Some(mtu) = self.search.confirmed_claim(self.view.snd_una) {
             self.limit(mtu, now + LIFETIME);
             self.learn(now);

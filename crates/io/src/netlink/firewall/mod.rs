@@ -42,7 +42,7 @@ const NF_DROP: u32 = 0;
 /// `NFT_JUMP_STACK_SIZE`.
 const DEPTH: usize = 16;
 /// Rules that are looked at for one SYN; whoever has more is taken for closed.
-const PATIENCE: u32 = 200_000;
+const RULES_MAX: u32 = 200_000;
 /// Tables of iptables from before nftables.
 const LEGACY: [&str; 2] = [
     "/proc/thread-self/net/ip_tables_names",
@@ -119,12 +119,12 @@ impl Firewall {
         } else {
             NFPROTO_IPV6
         };
-        let mut patience = PATIENCE;
+        let mut rules_left = RULES_MAX;
         let passes = |(family, ..): &Chain| *family == NFPROTO_INET || *family == own;
         let closing = self.entrances.iter().find(|(chain, drops)| {
-            let ends = |patience| self.ends(&packet, chain, DEPTH, patience);
+            let ends = |rules_left| self.ends(&packet, chain, DEPTH, rules_left);
             passes(chain) && {
-                let ends = ends(&mut patience);
+                let ends = ends(&mut rules_left);
                 ends.dropped || ends.returns && *drops
             }
         });
@@ -132,17 +132,17 @@ impl Firewall {
     }
 
     /// Goes through a chain, wherever the SYN can.
-    fn ends(&self, packet: &Packet<'_>, chain: &Chain, depth: usize, patience: &mut u32) -> Ends {
+    fn ends(&self, packet: &Packet<'_>, chain: &Chain, depth: usize, rules_left: &mut u32) -> Ends {
         let mut ends = Ends::default();
         let unclear = Ends {
             dropped: true,
             returns: true,
         };
         for rule in self.chains.get(chain).into_iter().flatten() {
-            let Some(left) = patience.checked_sub(1).filter(|_| depth > 0) else {
+            let Some(left) = rules_left.checked_sub(1).filter(|_| depth > 0) else {
                 return unclear;
             };
-            *patience = left;
+            *rules_left = left;
             let table = (chain.0, chain.1.as_str());
             let (verdict, sure) = rule::judge(rule, packet, &self.sets, table);
             let within = |to: String| (chain.0, chain.1.clone(), to);
@@ -158,12 +158,12 @@ impl Firewall {
                     !sure
                 }
                 Verdict::Jump(to) => {
-                    let there = self.ends(packet, &within(to), depth - 1, patience);
+                    let there = self.ends(packet, &within(to), depth - 1, rules_left);
                     ends.dropped |= there.dropped;
                     there.returns || !sure
                 }
                 Verdict::Goto(to) => {
-                    let there = self.ends(packet, &within(to), depth - 1, patience);
+                    let there = self.ends(packet, &within(to), depth - 1, rules_left);
                     ends.dropped |= there.dropped;
                     ends.returns |= there.returns;
                     !sure

@@ -20,7 +20,7 @@ const READS: usize = 4;
 /// How long the loop sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
 /// After this the window begins, whether all connections are there or not.
-const PATIENCE: Duration = Duration::from_secs(20);
+const FLOWS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the client does.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl<'a, S: Sockets> Client<'a, S> {
         while !stop.requested() {
             filled |= self.live >= self.plan.work.concurrency;
             let warm = self.now - start;
-            if (warm >= self.plan.warm && filled) || warm >= PATIENCE {
+            if (warm >= self.plan.warm && filled) || warm >= FLOWS_TIMEOUT {
                 break;
             }
             self.turn()?;

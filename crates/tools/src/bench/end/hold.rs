@@ -13,7 +13,7 @@ pub(crate) const FIRST: u32 = 2048;
 /// Connections that are being made at a time.
 const AT_ONCE: u32 = 512;
 /// Without progress for this long, it is over.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HOLD_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -92,7 +92,7 @@ impl<'a, S: Sockets> Holder<'a, S> {
     fn work_until(&mut self, wanted: u32, connect: bool) -> Result<(), Errno> {
         let mut events = Vec::with_capacity(1024);
         let mut progress = (self.done, Instant::now());
-        while self.done < wanted && progress.1.elapsed() < PATIENCE {
+        while self.done < wanted && progress.1.elapsed() < HOLD_TIMEOUT {
             while connect && self.begun < wanted && self.begun - self.done < AT_ONCE {
                 self.connect()?;
             }
