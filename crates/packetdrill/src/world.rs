@@ -1,7 +1,7 @@
 //! The stack as the threads of the tool see it.
 //!
-//! Two threads call: one plays the script, the other makes the calls that wait. One that waits really sleeps. The [stack's own
-//! thread](crate::machine) moves time, and whenever that ends a call, time stands still until the thread that waited has come back and read
+//! Two threads call: one plays the script, the other makes the calls that wait. One that waits really sleeps. The stack's own
+//! thread (`machine`) moves time, and whenever that ends a call, time stands still until the thread that waited has come back and read
 //! the clock.
 
 use std::io;
