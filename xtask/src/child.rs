@@ -36,7 +36,8 @@ impl Stop {
     }
 }
 
-/// A running child. When dropped it is asked to end, so that it cleans up, and killed if it does not.
+/// A running child. When dropped it is asked to end, so that it cleans up, and killed if it does
+/// not.
 pub struct Running(Child);
 
 impl Drop for Running {
@@ -75,7 +76,8 @@ impl Running {
         self.until(limit, stop, |status| status)
     }
 
-    /// Waits until `look` has an answer, which is given how the child ended if it did, for at most `limit`.
+    /// Waits until `look` has an answer, which is given how the child ended if it did, for at most
+    /// `limit`.
     pub fn until<T>(
         &mut self,
         limit: Option<Duration>,

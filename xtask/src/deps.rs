@@ -100,7 +100,8 @@ fn workspace_packages(root: &Path) -> Result<Vec<Value>> {
     }
 }
 
-/// (name, whether it is in this workspace) of each dependency that is not for tests or build scripts only.
+/// (name, whether it is in this workspace) of each dependency that is not for tests or build
+/// scripts only.
 fn normal_dependencies(package: &Value) -> Vec<(String, bool)> {
     let none = Vec::new();
     package["dependencies"]
@@ -112,7 +113,8 @@ fn normal_dependencies(package: &Value) -> Vec<(String, bool)> {
         .collect()
 }
 
-/// What a manifest names as the project's place. It has none yet, so that each would be somebody else's.
+/// What a manifest names as the project's place. It has none yet, so that each would be somebody
+/// else's.
 fn homes(package: &Value) -> Vec<String> {
     ["repository", "homepage"]
         .iter()

@@ -15,7 +15,8 @@ const QEMU: &str = "qemu-x86_64";
 const OLDEST: &str = "Nehalem";
 const REQUESTS: &str = "1000";
 
-/// Has `mtcp serve` answer `mtcp load` over shared memory, each on that processor. Without qemu it is skipped, with the reason.
+/// Has `mtcp serve` answer `mtcp load` over shared memory, each on that processor. Without qemu it
+/// is skipped, with the reason.
 pub fn check(root: &Path) -> Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         println!("elsewhere: skipped, what is built here is for another kind of processor");

@@ -1,4 +1,5 @@
-//! An end of a measured connection: a program that says on its first line that it is ready, and on its last what it found.
+//! An end of a measured connection: a program that says on its first line that it is ready, and on
+//! its last what it found.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::child::{Running, Stop};
 
-/// How long an end may take to start, to do its work or to end: some hundred times what it takes where nobody else works.
+/// How long an end may take to start, to do its work or to end: some hundred times what it takes
+/// where nobody else works.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A running end, and the files that it writes its words to.

@@ -1,5 +1,5 @@
-//! The instructions that a short transaction, and one more message on its connection, take on the server, counted by valgrind and compared with
-//! what SPECIFICATION says.
+//! The instructions that a short transaction, and one more message on its connection, take on the
+//! server, counted by valgrind and compared with what SPECIFICATION says.
 
 use std::fs;
 use std::path::Path;
@@ -17,8 +17,8 @@ const AT_A_TIME: &str = "64";
 const STACKS: u64 = 8;
 /// ... but for this much, percent.
 const SHARE: f64 = 2.0;
-/// How far the count may be from the number in SPECIFICATION, percent. Compilers differ a little; a change of the stack that costs or
-/// saves more than this is to be known.
+/// How far the count may be from the number in SPECIFICATION, percent. Compilers differ a little; a
+/// change of the stack that costs or saves more than this is to be known.
 const MARGIN: f64 = 4.0;
 /// What the lines of SPECIFICATION start with.
 const TRANSACTION: &str = "| instructions of the server per short transaction";
@@ -82,7 +82,8 @@ fn build(root: &Path) -> Result<String> {
     let output = Command::new("cargo")
         .args(["build", "--release", "-p", "sim", "--bin", "transactions"])
         .args(["--message-format", "json-render-diagnostics"])
-        // As `make build` has it: the count is not to depend on this processor, of which valgrind may not know all.
+        // As `make build` has it: the count is not to depend on this processor, of which valgrind
+        // may not know all.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .current_dir(root)
@@ -98,7 +99,8 @@ fn build(root: &Path) -> Result<String> {
     path.map(str::to_owned).context("cargo named no executable")
 }
 
-/// Instructions of the servers in a run of so many transactions, of so many messages each; and how many they really were.
+/// Instructions of the servers in a run of so many transactions, of so many messages each; and how
+/// many they really were.
 fn count(program: &str, transactions: u64, messages: u64, stacks: u64) -> Result<(u64, u64)> {
     let output = Command::new("valgrind")
         .args([

@@ -1,4 +1,5 @@
-//! Checks that keep the design, the sum of all tests, and the build with a profile: `cargo xtask <command>`.
+//! Checks that keep the design, the sum of all tests, and the build with a profile:
+//! `cargo xtask <command>`.
 #![forbid(unsafe_code)]
 
 mod child;

@@ -1,4 +1,5 @@
-//! Pages that explain the code: that they name files which exist, link to pages which exist, and can be read.
+//! Pages that explain the code: that they name files which exist, link to pages which exist, and
+//! can be read.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +7,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Columns of a line of prose. Tables, pictures and lines without a space to break at may be longer.
+/// Columns of a line of prose. Tables, pictures and lines without a space to break at may be
+/// longer.
 const COLUMNS: usize = 130;
 /// Lines of a paragraph. What needs more is a page of its own, or a table.
 const PARAGRAPH: usize = 6;
 /// Pages whose prose is held to that.
 const PROSE: &[&str] = &["README.md", "ARCHITECTURE.md", "docs/internals/"];
 
-/// Fails on a page that names a file or a page that does not exist, or has a paragraph that is too long.
+/// Fails on a page that names a file or a page that does not exist, or has a paragraph that is too
+/// long.
 pub fn check(root: &Path) -> Result<()> {
     let files = tracked(root)?;
     let pages: Vec<&str> = files

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Reads the table: in the last column of each row a file, and behind it names of tests in that file.
+/// Reads the table: in the last column of each row a file, and behind it names of tests in that
+/// file.
 pub fn check(root: &Path) -> Result<()> {
     let text = std::fs::read_to_string(root.join("docs/security.md"))
         .context("cannot read docs/security.md")?;

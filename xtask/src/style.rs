@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 const MAX_LINES: usize = 600;
+/// Columns of a line that is a comment.
+const MAX_COMMENT: usize = 100;
 
 /// Crates that forbid unsafe code as a whole.
 const SAFE_CRATES: &[&str] = &[
@@ -42,6 +44,9 @@ pub fn check(root: &Path) -> Result<()> {
         if lines > MAX_LINES {
             wrong.push(format!("{name}: {lines} lines, at most {MAX_LINES}"));
         }
+        wrong.extend(long_comments(&source).map(|number| {
+            format!("{name}:{number}: a comment of more than {MAX_COMMENT} columns")
+        }));
         if has_unsafe(&source) && !UNSAFE_HOMES.iter().any(|home| name.starts_with(home)) {
             wrong.push(format!(
                 "{name}: unsafe code outside {}",
@@ -61,6 +66,15 @@ pub fn check(root: &Path) -> Result<()> {
     }
     println!("style: {} source files", files.len());
     Ok(())
+}
+
+/// Lines of comments that are too long, counted from 1.
+fn long_comments(source: &str) -> impl Iterator<Item = usize> {
+    let lines = source.lines().enumerate();
+    let long = lines.filter(|(_, line)| {
+        line.trim_start().starts_with("//") && line.chars().count() > MAX_COMMENT
+    });
+    long.map(|(index, _)| index + 1)
 }
 
 fn tracked_sources(root: &Path) -> Result<Vec<PathBuf>> {
@@ -90,4 +104,17 @@ fn forbids_unsafe(crate_dir: &Path) -> bool {
         .iter()
         .filter_map(|file| fs::read_to_string(crate_dir.join(file)).ok())
         .any(|source| source.contains("#![forbid(unsafe_code)]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_comments_are_found_by_their_columns() {
+        let fits = format!("    // {}", "é".repeat(93));
+        assert_eq!(long_comments(&fits).count(), 0);
+        let long = format!("let x = 1;\n{fits}e");
+        assert_eq!(long_comments(&long).collect::<Vec<_>>(), [2]);
+    }
 }

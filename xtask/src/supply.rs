@@ -1,11 +1,13 @@
-//! What the project depends on: licences, sources and doubles, and known holes, as `deny.toml` has them.
+//! What the project depends on: licences, sources and doubles, and known holes, as `deny.toml` has
+//! them.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 
-/// Fails when a dependency is not as `deny.toml` says. What cannot be asked here is skipped, with its reason.
+/// Fails when a dependency is not as `deny.toml` says. What cannot be asked here is skipped, with
+/// its reason.
 pub fn check(root: &Path) -> Result<()> {
     if !deny(root, &["--version"])?.status.success() {
         println!("supply: skipped, there is no cargo-deny (cargo install --locked cargo-deny)");

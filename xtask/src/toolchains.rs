@@ -1,4 +1,5 @@
-//! What other toolchains than the pinned one say: the oldest that is promised, and another processor.
+//! What other toolchains than the pinned one say: the oldest that is promised, and another
+//! processor.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +11,8 @@ use crate::metadata;
 
 const ELSEWHERE: &str = "aarch64-unknown-linux-gnu";
 
-/// Checks the workspace with the minimum version, and for another processor. What rustup cannot get is skipped with its reason.
+/// Checks the workspace with the minimum version, and for another processor. What rustup cannot get
+/// is skipped with its reason.
 pub fn check(root: &Path) -> Result<()> {
     let oldest = minimum(root)?;
     match toolchain(root, &oldest) {
@@ -68,7 +70,8 @@ fn rustup(root: &Path, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// `cargo check` of everything with the toolchain, or with the pinned one. Flags of this machine's processor are for its own code only.
+/// `cargo check` of everything with the toolchain, or with the pinned one. Flags of this machine's
+/// processor are for its own code only.
 fn cargo(root: &Path, toolchain: Option<&str>, arguments: &[&str]) -> Result<()> {
     let mut command = match toolchain {
         None => Command::new(env!("CARGO")),

@@ -1,7 +1,9 @@
-//! Words that were invented here where the field has one: how often each is still there, and that none comes back.
+//! Words that were invented here where the field has one: how often each is still there, and that
+//! none comes back.
 //!
-//! A word counts in identifiers (`push_volley`, `VolleyPort`) and in texts of the program (messages, counters, keys). Comments are prose, where
-//! many of these words can be meant as everybody means them, so they are left to readers.
+//! A word counts in identifiers (`push_volley`, `VolleyPort`) and in texts of the program
+//! (messages, counters, keys). Comments are prose, where many of these words can be meant as
+//! everybody means them, so they are left to readers.
 
 use std::collections::BTreeMap;
 use std::fs;

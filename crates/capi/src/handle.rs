@@ -1,8 +1,9 @@
 //! Contexts as C sees them: a fixed table of slots, whose addresses are the values of `mctx_t`.
 //!
-//! A slot belongs to the thread that uses it first. Only that thread touches the context, so a call costs one comparison of thread
-//! ids and no atomic read-modify-write. When the thread ends, the slot is free for another to use or destroy. A context that another
-//! thread destroys meanwhile is *doomed*: its calls fail, and it goes with its thread.
+//! A slot belongs to the thread that uses it first. Only that thread touches the context, so a call
+//! costs one comparison of thread ids and no atomic read-modify-write. When the thread ends, the
+//! slot is free for another to use or destroy. A context that another thread destroys meanwhile is
+//! *doomed*: its calls fail, and it goes with its thread.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -23,7 +24,8 @@ use mtcp::{
 /// Contexts per process: as many as `num_cores` may say.
 const SLOTS: usize = 1024;
 
-/// How long a context that ends waits for peers that acknowledge nothing of what was written, and how many signals may begin that anew.
+/// How long a context that ends waits for peers that acknowledge nothing of what was written, and
+/// how many signals may begin that anew.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 const SIGNALS: u32 = 20;
 
@@ -64,7 +66,8 @@ pub struct Handle {
     inner: UnsafeCell<Option<Box<Inner>>>,
 }
 
-// SAFETY: `inner` is touched by the owner while LIVE or DOOMED, and by whoever set BUSY; everything else is atomic. `Inner` is Send.
+// SAFETY: `inner` is touched by the owner while LIVE or DOOMED, and by whoever set BUSY; everything
+// else is atomic. `Inner` is Send.
 unsafe impl Sync for Handle {}
 
 /// A context and what its calls need.
@@ -83,7 +86,8 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(mut context: Context, config: &Config) -> Self {
-        // The original has no Nagle at all, and programs rely on it. TCP_NODELAY is a value, which any context takes.
+        // The original has no Nagle at all, and programs rely on it. TCP_NODELAY is a value, which
+        // any context takes.
         let _ = context.begin_with(SocketOption::NoDelay(true));
         let v4 = |cidr: &Cidr| match cidr.addr {
             IpAddr::V4(addr) => Some(addr),
@@ -98,7 +102,8 @@ impl Inner {
         }
     }
 
-    /// Closes what is open and lets it finish, within bounds: what was written is sent as far as peers take it.
+    /// Closes what is open and lets it finish, within bounds: what was written is sent as far as
+    /// peers take it.
     fn finish(mut self) {
         for id in (0..self.max_concurrency).map(SocketId) {
             // Most ids are of no socket. All wait together, below, and not one after the other.
@@ -211,7 +216,8 @@ impl Handle {
         }
     }
 
-    /// Ends the context's current or next blocking call with EINTR. For any thread, and for signal handlers.
+    /// Ends the context's current or next blocking call with EINTR. For any thread, and for signal
+    /// handlers.
     fn interrupt(&self) {
         if self.state.load(Ordering::Relaxed) == FREE {
             return;
@@ -226,15 +232,16 @@ impl Handle {
 }
 
 fn me() -> usize {
-    // SAFETY: no conditions. Unique among the threads that live, and never 0 with glibc or musl, where it is an address.
+    // SAFETY: no conditions. Unique among the threads that live, and never 0 with glibc or musl,
+    // where it is an address.
     unsafe { libc::pthread_self() as usize }
 }
 
 /// Runs `call` on the context that C calls `mctx`.
 ///
 /// # Errors
-/// `EINVAL`: no context; `EPERM`: another thread's, or doomed; `EDEADLK`: a call on it is under way in this thread, below a signal
-/// handler; `ENOTRECOVERABLE`: one has panicked.
+/// `EINVAL`: no context; `EPERM`: another thread's, or doomed; `EDEADLK`: a call on it is under way
+/// in this thread, below a signal handler; `ENOTRECOVERABLE`: one has panicked.
 #[inline]
 pub(crate) fn with<T>(mctx: *mut Handle, call: impl FnOnce(&mut Inner) -> Result<T>) -> Result<T> {
     let slot = Handle::find(mctx)?;
@@ -322,7 +329,8 @@ fn at_exit() {
     });
 }
 
-/// The program ends without `mtcp_destroy`: what was written goes out all the same, as from the kernel.
+/// The program ends without `mtcp_destroy`: what was written goes out all the same, as from the
+/// kernel.
 extern "C" fn finish_all() {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
@@ -357,11 +365,13 @@ impl Handle {
         Ok(())
     }
 
-    /// Makes the calling thread the owner, whosever it was, unless that one's call does not end soon. For the end of the process, when other
-    /// threads may still run: their calls fail from now on.
+    /// Makes the calling thread the owner, whosever it was, unless that one's call does not end
+    /// soon. For the end of the process, when other threads may still run: their calls fail from
+    /// now on.
     ///
-    /// A call says that it is under way and then looks whether the context lives; here it is the other way round. The fence that has to be
-    /// between the two is [`fence_all`], so that calls, which are many, need none.
+    /// A call says that it is under way and then looks whether the context lives; here it is the
+    /// other way round. The fence that has to be between the two is [`fence_all`], so that calls,
+    /// which are many, need none.
     fn seize(&self) -> bool {
         let state = self.state.load(Ordering::SeqCst);
         if state != LIVE && state != DOOMED {
@@ -388,8 +398,9 @@ impl Handle {
                 .is_ok()
     }
 
-    /// Destroys a doomed context whose thread has ended. The one that dooms it and the thread that ends both try, each after it has
-    /// said what it does; so at least one sees both, and one of them gets it.
+    /// Destroys a doomed context whose thread has ended. The one that dooms it and the thread that
+    /// ends both try, each after it has said what it does; so at least one sees both, and one of
+    /// them gets it.
     fn empty_if_orphan(&self) {
         let doomed = self.state.load(Ordering::SeqCst) == DOOMED;
         if doomed

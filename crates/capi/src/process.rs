@@ -158,8 +158,9 @@ pub extern "C" fn mtcp_last_error() -> *const c_char {
     text.unwrap_or(c"".as_ptr())
 }
 
-/// Processors of the machine. No header has it: programs for the original declare it themselves, or have one of their own, before which this
-/// one steps back (weak in the static library, as any in the shared one).
+/// Processors of the machine. No header has it: programs for the original declare it themselves, or
+/// have one of their own, before which this one steps back (weak in the static library, as any in
+/// the shared one).
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn GetNumCPUs() -> c_int {
@@ -187,7 +188,8 @@ fn pin(cpu: usize) -> Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: a set of zeros is the empty set; `cpu` is inside; the kernel reads no more than the set.
+    // SAFETY: a set of zeros is the empty set; `cpu` is inside; the kernel reads no more than the
+    // set.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);

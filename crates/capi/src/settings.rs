@@ -108,7 +108,8 @@ pub(crate) fn apply(conf: &MtcpConf, config: &mut Config) -> Result<(), ConfigEr
     result
 }
 
-/// Notes in `wishes` what `conf` changes before the file is read. What is as the defaults are is no wish, except the number of cores.
+/// Notes in `wishes` what `conf` changes before the file is read. What is as the defaults are is no
+/// wish, except the number of cores.
 pub(crate) fn wish(conf: &MtcpConf, wishes: &mut MtcpConf) {
     let unset = show(&defaults());
     for member in MEMBERS {

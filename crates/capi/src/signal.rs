@@ -17,7 +17,8 @@ const SIGNALS: usize = 65;
 /// The program's handlers, by signal; 0 is SIG_DFL, as in the system.
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(SIG_DFL) }; SIGNALS];
 
-/// See `mtcp_api.h`. The type of the handler is a number because SIG_IGN and SIG_ERR are no functions.
+/// See `mtcp_api.h`. The type of the handler is a number because SIG_IGN and SIG_ERR are no
+/// functions.
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_register_signal(signum: c_int, handler: sighandler_t) -> sighandler_t {
     match register(signum, handler) {
@@ -35,7 +36,8 @@ fn register(signum: c_int, handler: sighandler_t) -> Result<sighandler_t> {
     if handler == SIG_ERR {
         return Err(Errno::EINVAL);
     }
-    // Before the trampoline is there to call it; after it has gone, if the program wants no handler.
+    // Before the trampoline is there to call it; after it has gone, if the program wants no
+    // handler.
     let ours = entry.load(Ordering::Acquire);
     let wanted = if handler == SIG_DFL || handler == SIG_IGN {
         handler
@@ -61,7 +63,8 @@ fn trampoline() -> sighandler_t {
 
 fn install(signum: c_int, handler: sighandler_t) -> Result<sighandler_t> {
     let mut old = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: zeros are a valid action; `handler` is the trampoline, which is async-signal-safe, or a disposition of the system.
+    // SAFETY: zeros are a valid action; `handler` is the trampoline, which is async-signal-safe, or
+    // a disposition of the system.
     let result = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handler;
@@ -82,7 +85,8 @@ extern "C" fn on_signal(signum: c_int) {
         .get(signum as usize)
         .map_or(SIG_DFL, |entry| entry.load(Ordering::Acquire));
     if handler != SIG_DFL && handler != SIG_IGN {
-        // SAFETY: `register` was given it as a handler of signals, and it is no disposition of the system.
+        // SAFETY: `register` was given it as a handler of signals, and it is no disposition of the
+        // system.
         let handler: extern "C" fn(c_int) =
             unsafe { mem::transmute(ptr::without_provenance::<()>(handler)) };
         handler(signum);

@@ -133,7 +133,8 @@ pub unsafe extern "C" fn mtcp_accept4(
     })
 }
 
-/// See `mtcp_api.h`. Destination and port do not matter: which flows come to this context is not the choice of their ports.
+/// See `mtcp_api.h`. Destination and port do not matter: which flows come to this context is not
+/// the choice of their ports.
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_init_rss(
     mctx: *mut Handle,

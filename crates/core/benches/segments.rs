@@ -1,4 +1,5 @@
-//! What a data segment costs on its way in and on its way out: `cargo bench -p mtcp-core --features testing`. One connection, warm caches.
+//! What a data segment costs on its way in and on its way out:
+//! `cargo bench -p mtcp-core --features testing`. One connection, warm caches.
 #![allow(missing_docs, clippy::expect_used)]
 
 use std::cell::RefCell;

@@ -1,4 +1,5 @@
-//! What finding a connection and keeping time for it costs: `cargo bench -p mtcp-core --features testing`. One thread.
+//! What finding a connection and keeping time for it costs:
+//! `cargo bench -p mtcp-core --features testing`. One thread.
 #![allow(missing_docs, clippy::expect_used)]
 
 use std::hint::black_box;
@@ -53,7 +54,8 @@ fn flow_lookup_hot(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Another one of a million each time; each look-up depends on the one before, so none hides behind another.
+/// Another one of a million each time; each look-up depends on the one before, so none hides behind
+/// another.
 #[divan::bench(counters = [BATCH])]
 fn flow_lookup_cold(bencher: Bencher<'_, '_>) {
     let (table, keys) = table(MANY);

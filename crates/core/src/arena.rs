@@ -1,4 +1,5 @@
-//! Slot allocator: generations and a free list. The owner keeps its own columns, indexed by the slots given out here.
+//! Slot allocator: generations and a free list. The owner keeps its own columns, indexed by the
+//! slots given out here.
 
 use std::io;
 
@@ -7,8 +8,9 @@ const LIVE: u32 = 1;
 
 /// Gives out the integers `0..max`, each with a count of how often it had been used before.
 ///
-/// Address space for the largest size is reserved at once and touched slot by slot: fresh slots are used only when no freed one is left,
-/// and the one freed last (whose memory is warm) is given out first.
+/// Address space for the largest size is reserved at once and touched slot by slot: fresh slots are
+/// used only when no freed one is left, and the one freed last (whose memory is warm) is given out
+/// first.
 #[derive(Debug)]
 pub struct Slots {
     /// A generation above the bit `LIVE` for each.
@@ -54,7 +56,8 @@ impl Slots {
         Some(slot)
     }
 
-    /// Takes a slot back; every id that names it is stale from now on. False (and nothing happens) if it was not live.
+    /// Takes a slot back; every id that names it is stale from now on. False (and nothing happens)
+    /// if it was not live.
     pub fn free(&mut self, slot: u32) -> bool {
         match self.slots.get_mut(slot as usize) {
             Some(word) if *word & LIVE != 0 => {

@@ -4,8 +4,8 @@ use wire::toeplitz::{LONGEST, Toeplitz};
 
 use crate::flow::FlowKey;
 
-/// How the device that several stacks have a queue of spreads frames of TCP: by a hash of both addresses and both ports, source before
-/// destination, which names an entry of a table.
+/// How the device that several stacks have a queue of spreads frames of TCP: by a hash of both
+/// addresses and both ports, source before destination, which names an entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrivals {
     hash: Toeplitz,
@@ -14,8 +14,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// With the key of the hash, and of each entry of the table whether it leads to this stack. `None`: none does, or the
-    /// key is too short.
+    /// With the key of the hash, and of each entry of the table whether it leads to this stack.
+    /// `None`: none does, or the key is too short.
     pub fn new(key: &[u8], here: Vec<bool>) -> Option<Self> {
         let hash = Toeplitz::new(key)?;
         here.contains(&true).then_some(Self { hash, here })

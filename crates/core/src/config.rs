@@ -26,7 +26,8 @@ pub enum CongestionControl {
 }
 
 impl CongestionControl {
-    /// Their names, as configuration and TCP_CONGESTION have them. Where there are two, the first is the one shown.
+    /// Their names, as configuration and TCP_CONGESTION have them. Where there are two, the first
+    /// is the one shown.
     pub const NAMES: &[(&str, Self)] = &[
         ("cubic", Self::Cubic),
         ("reno", Self::NewReno),
@@ -71,7 +72,8 @@ pub enum SynCookies {
 pub enum EcnUse {
     /// Never.
     Off,
-    /// On connections whose peer asks for it, and on those whose congestion control is of no use without.
+    /// On connections whose peer asks for it, and on those whose congestion control is of no use
+    /// without.
     #[default]
     Passive,
     /// Connections that we open ask for it, too.
@@ -149,20 +151,23 @@ pub struct StaticNeighbour {
     pub port: PortId,
 }
 
-/// A stack's place among those that have the same addresses, each with a queue of the same interface. Which queue a frame comes to is not
-/// for them to say, so they hand each other what they do not know, on [`PortId::SIBLINGS`].
+/// A stack's place among those that have the same addresses, each with a queue of the same
+/// interface. Which queue a frame comes to is not for them to say, so they hand each other what
+/// they do not know, on [`PortId::SIBLINGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// Counted from 0.
     pub index: u8,
     /// How many there are, at most [`wire::handed::Handed::MAX_STACKS`].
     pub seats: u8,
-    /// Whether the others go on when this one ends, perhaps without notice. Then what no application has accepted is kept so that any of
-    /// them can take it up: the sequence number of each SYN-ACK is a SYN cookie, and data waits for its ACK. That takes timestamps.
+    /// Whether the others go on when this one ends, perhaps without notice. Then what no
+    /// application has accepted is kept so that any of them can take it up: the sequence number of
+    /// each SYN-ACK is a SYN cookie, and data waits for its ACK. That takes timestamps.
     pub bequeaths: bool,
 }
 
-/// All settings of a stack. `Config::default()` serves a small machine; sizes are bounds, memory is taken as it is used.
+/// All settings of a stack. `Config::default()` serves a small machine; sizes are bounds, memory is
+/// taken as it is used.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Ports with their addresses.
@@ -173,24 +178,29 @@ pub struct Config {
     pub neighbours: Vec<StaticNeighbour>,
     /// Which of several stacks with these addresses this is; `None`: there are no others.
     pub seat: Option<Seat>,
-    /// Which frames the device gives to this one of them: ports of active opens are chosen so that the answers are among these, where there
-    /// are such ports. `None`: it does not say, or there are no others.
+    /// Which frames the device gives to this one of them: ports of active opens are chosen so that
+    /// the answers are among these, where there are such ports. `None`: it does not say, or there
+    /// are no others.
     pub arrivals: Option<Arrivals>,
-    /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528), ports (RFC 6056) and
-    /// timestamp offsets. Fixed in simulations.
+    /// Secret of this stack, from the system's random source: keys the flow hash, ISNs (RFC 6528),
+    /// ports (RFC 6056) and timestamp offsets. Fixed in simulations.
     pub secret: [u8; 32],
-    /// If several stacks share an address, keys what a peer may bring to any of them: Fast Open cookies and, where one goes on for another,
-    /// SYN cookies, sequence numbers and timestamps. `None`: `secret` does.
+    /// If several stacks share an address, keys what a peer may bring to any of them: Fast Open
+    /// cookies and, where one goes on for another, SYN cookies, sequence numbers and timestamps.
+    /// `None`: `secret` does.
     pub common_secret: Option<[u8; 32]>,
     /// Control blocks.
     pub max_connections: u32,
-    /// Connections that their application has closed and that are not over (Linux: tcp_max_orphans). For one more, the
-    /// first of those whose peers do not answer is reset, or if need be the first of all. New connections have room if there are more control
-    /// blocks than this by as many as the application uses.
+    /// Connections that their application has closed and that are not over (Linux:
+    /// tcp_max_orphans). For one more, the first of those whose peers do not answer is reset, or if
+    /// need be the first of all. New connections have room if there are more control blocks than
+    /// this by as many as the application uses.
     pub max_orphans: u32,
-    /// Connections that keep all of their state at hand while they idle; when there are more, those that idle are packed.
+    /// Connections that keep all of their state at hand while they idle; when there are more, those
+    /// that idle are packed.
     pub max_resident: u32,
-    /// Connections whose control blocks and small buffers are in memory from the start: none of them waits for a huge page.
+    /// Connections whose control blocks and small buffers are in memory from the start: none of
+    /// them waits for a huge page.
     pub prefault: u32,
     /// Half-open records over all listeners.
     pub max_half_open: u32,
@@ -208,11 +218,13 @@ pub struct Config {
     pub send_buffer: u32,
     /// Largest limit a socket may ask for, or grow to, bytes.
     pub max_buffer: u32,
-    /// Limits that the application did not set grow with what the connection needs, as far as memory allows.
+    /// Limits that the application did not set grow with what the connection needs, as far as
+    /// memory allows.
     pub autotune: bool,
     /// First and last ephemeral port.
     pub ephemeral: (u16, u16),
-    /// Offer timestamps and window scaling on connections that we open (RFC 7323); used only if both sides offer them.
+    /// Offer timestamps and window scaling on connections that we open (RFC 7323); used only if
+    /// both sides offer them.
     pub timestamps: bool,
     /// See `timestamps`.
     pub window_scaling: bool,
@@ -230,20 +242,22 @@ pub struct Config {
     pub syn_ack_retries: u8,
     /// What to do when there is no room for a half-open record.
     pub syn_cookies: SynCookies,
-    /// Reset a handshake that ends at a full backlog. If not, its last ACK is dropped, and the peer's next segment tries again.
+    /// Reset a handshake that ends at a full backlog. If not, its last ACK is dropped, and the
+    /// peer's next segment tries again.
     pub abort_on_overflow: bool,
     /// Data retransmissions in a row before the connection fails (R2 of RFC 9293 §3.8.3).
     /// RFC 9293 SHLD-11.
     pub data_retries: u8,
-    /// The same for a connection that its application has closed; and how often the closed window of such a connection is probed, answered
-    /// or not.
+    /// The same for a connection that its application has closed; and how often the closed window
+    /// of such a connection is probed, answered or not.
     pub orphan_retries: u8,
-    /// A connection whose peer keeps its window closed for this long is reset; `None`: as long as the peer answers, it may.
+    /// A connection whose peer keeps its window closed for this long is reset; `None`: as long as
+    /// the peer answers, it may.
     pub persist_timeout: Option<Duration>,
     /// Longest delay of an ACK (RFC 9293 §3.8.6.3: under 0.5 s).
     pub delayed_ack: Duration,
-    /// ACKs that a connection sends without delay at its start, after a silence and after out-of-order data, while the peer's congestion
-    /// window is small.
+    /// ACKs that a connection sends without delay at its start, after a silence and after
+    /// out-of-order data, while the peer's congestion window is small.
     pub quick_acks: u8,
     /// FIN_WAIT_2 without an application (RFC 9293 leaves it open-ended; every host has a limit).
     pub fin_wait_2: Duration,
@@ -251,7 +265,8 @@ pub struct Config {
     pub time_wait: Duration,
     /// Initial window in segments (RFC 6928).
     pub initial_window: u8,
-    /// Largest MSS that is offered and used, bytes, on networks whose paths carry less than their links (`None`: what the links take).
+    /// Largest MSS that is offered and used, bytes, on networks whose paths carry less than their
+    /// links (`None`: what the links take).
     pub max_segment: Option<u16>,
     /// Default congestion control.
     pub congestion: CongestionControl,
@@ -268,8 +283,8 @@ pub struct Config {
     /// ICMP errors and challenge ACKs per second, each (RFC 1812 §4.3.2.8, RFC 5961 §7).
     /// RFC 5961 §7-2.
     pub reply_rate: u32,
-    /// RSTs to nowhere per second. None is longer than the segment that it answers, so they amplify nothing; who scans all ports must not take
-    /// closed ones for filtered ones.
+    /// RSTs to nowhere per second. None is longer than the segment that it answers, so they amplify
+    /// nothing; who scans all ports must not take closed ones for filtered ones.
     pub reset_rate: u32,
     /// Use 2 MB pages where reserved, transparent huge pages otherwise.
     pub huge_pages: bool,

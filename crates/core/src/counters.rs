@@ -122,7 +122,8 @@ counters! {
     timeouts;
     /// Segments sent to find out whether a path takes larger ones (RFC 4821).
     mtu_probes;
-    /// Connections whose path turned out to take only smaller segments, without an ICMP error (RFC 4821 §7.7).
+    /// Connections whose path turned out to take only smaller segments, without an ICMP error
+    /// (RFC 4821 §7.7).
     black_holes;
     /// Zero-window probes sent.
     window_probes;

@@ -1,4 +1,5 @@
-//! TCP_DEFER_ACCEPT: applications say seconds, and a listener counts retransmissions of the SYN-ACK. The numbers are Linux's.
+//! TCP_DEFER_ACCEPT: applications say seconds, and a listener counts retransmissions of the
+//! SYN-ACK. The numbers are Linux's.
 
 use std::time::Duration;
 

@@ -48,7 +48,8 @@ drops! {
     IpChecksum = "ip_checksum";
     /// The IPv4 packet carries a source route.
     IpSourceRoute = "ip_source_route";
-    /// The source address cannot be the source of a packet: ours, loopback, multicast, broadcast, unspecified or IPv4-mapped.
+    /// The source address cannot be the source of a packet: ours, loopback, multicast, broadcast,
+    /// unspecified or IPv4-mapped.
     IpMartian = "ip_martian";
     /// The destination address is not ours.
     IpNotLocal = "ip_not_local";
@@ -76,7 +77,8 @@ drops! {
     IcmpQuote = "icmp_quote";
     /// The Neighbor Discovery message fails the checks of RFC 4861 (hop limit, addresses, options).
     NdpInvalid = "ndp_invalid";
-    /// The Neighbor Discovery message concerns neither our addresses nor a neighbour that we talk to.
+    /// The Neighbor Discovery message concerns neither our addresses nor a neighbour that we talk
+    /// to.
     NdpIgnored = "ndp_ignored";
     /// A router solicitation, router advertisement or redirect: routes are configured.
     NdpRouter = "ndp_router";
@@ -110,11 +112,13 @@ drops! {
     TcpWindow = "tcp_window";
     /// The timestamp is older than the last one (PAWS, RFC 7323 §5).
     TcpPaws = "tcp_paws";
-    /// The segment acknowledges what was never sent, or what was acknowledged long ago (RFC 5961 §5).
+    /// The segment acknowledges what was never sent, or what was acknowledged long ago
+    /// (RFC 5961 §5).
     TcpAck = "tcp_ack";
     /// A SYN on a synchronised connection, answered with a challenge ACK (RFC 5961 §4).
     TcpSyn = "tcp_syn";
-    /// A RST that is not exactly where it has to be (RFC 5961 §3), or for a connection in TIME_WAIT (RFC 1337).
+    /// A RST that is not exactly where it has to be (RFC 5961 §3), or for a connection in TIME_WAIT
+    /// (RFC 1337).
     TcpReset = "tcp_reset";
     /// All control blocks are in use.
     TcpConnections = "tcp_connections";

@@ -41,7 +41,8 @@ errors! {
     BrokenPipe = 32, "send side closed";
     /// The local address and port are taken.
     AddressInUse = 98, "address in use";
-    /// The local address is not one of ours, or the port, or every ephemeral port, is in use towards the destination.
+    /// The local address is not one of ours, or the port, or every ephemeral port, is in use
+    /// towards the destination.
     AddressNotAvailable = 99, "address or port not available";
     /// No route to the destination network.
     NetworkUnreachable = 101, "network unreachable";

@@ -1,8 +1,10 @@
-//! What a stack has in memory that outlives its process, and what the one that takes its place makes of it: connections that nobody has
-//! any more, with the bytes that their peers have not acknowledged.
+//! What a stack has in memory that outlives its process, and what the one that takes its place
+//! makes of it: connections that nobody has any more, with the bytes that their peers have not
+//! acknowledged.
 //!
-//! The process may have ended between any two instructions, so a control block and the stream beside it need not agree. Of what follows from
-//! each other, the one that is ahead holds; what cannot be is no connection.
+//! The process may have ended between any two instructions, so a control block and the stream
+//! beside it need not agree. Of what follows from each other, the one that is ahead holds; what
+//! cannot be is no connection.
 
 use std::io;
 use std::mem::offset_of;
@@ -75,7 +77,8 @@ impl Holdings {
     }
 }
 
-/// Where the sequence numbers of a connection begin, which says how those of a control block belong to the bytes of a stream.
+/// Where the sequence numbers of a connection begin, which says how those of a control block belong
+/// to the bytes of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
     /// Of the byte with index 0 in the send stream.
@@ -128,8 +131,8 @@ impl<'a> Estate<'a> {
         })
     }
 
-    /// The connection in `slot`, if another can go on with it. Not if the peer is to learn that data is lost (RFC 2525 §2.17), or knows of
-    /// nothing that it could not bring again.
+    /// The connection in `slot`, if another can go on with it. Not if the peer is to learn that
+    /// data is lost (RFC 2525 §2.17), or knows of nothing that it could not bring again.
     pub fn orphan(&mut self, slot: u32, start: Start) -> Option<Orphan> {
         let block = self.block(slot)?;
         let unsent = self.remains.of(slot).filter(|unsent| !unsent.unread)?;
@@ -160,7 +163,8 @@ impl<'a> Estate<'a> {
     }
 }
 
-/// What matters of a control block. Its bytes are looked at one by one: not all of them need be values of their types.
+/// What matters of a control block. Its bytes are looked at one by one: not all of them need be
+/// values of their types.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     state: State,
@@ -247,7 +251,8 @@ impl Block {
     }
 }
 
-/// The state of a connection when the end of its process has closed it (RFC 9293 §3.10.4), if its FIN has been acknowledged or not. `None`: there is nothing to go on with.
+/// The state of a connection when the end of its process has closed it (RFC 9293 §3.10.4), if its
+/// FIN has been acknowledged or not. `None`: there is nothing to go on with.
 fn state_after(state: State, fin_acked: bool) -> Option<State> {
     Some(match (state, fin_acked) {
         (State::Established | State::FinWait1, false) => State::FinWait1,

@@ -7,8 +7,9 @@ use crate::flow::FlowKey;
 use crate::id::{ConnId, Token};
 
 bitflags! {
-    /// What became true of a connection since its last event. Events are hints to look: the streams and their `Status` hold the truth,
-    /// so that level-triggered readiness never depends on having seen an event.
+    /// What became true of a connection since its last event. Events are hints to look: the streams
+    /// and their `Status` hold the truth, so that level-triggered readiness never depends on having
+    /// seen an event.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Ready: u8 {
         /// The handshake is complete.
@@ -23,18 +24,21 @@ bitflags! {
         const ERROR = 1 << 4;
         /// Both directions are finished: nothing more will happen.
         const CLOSED = 1 << 5;
-        /// All that was written has been acknowledged, FIN included, after `Shutdown` (for SO_LINGER waits).
+        /// All that was written has been acknowledged, FIN included, after `Shutdown` (for
+        /// SO_LINGER waits).
         const DRAINED = 1 << 6;
         /// The peer has announced urgent data (RFC 9293 §3.8.5): see `AppStreams::urgent`.
         const URGENT = 1 << 7;
     }
 }
 
-/// Something that happened, see [`crate::Stack::poll_event`]. At most one per connection waits at a time: later news is merged into it.
+/// Something that happened, see [`crate::Stack::poll_event`]. At most one per connection waits at a
+/// time: later news is merged into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A connection waits to be taken with `Command::Accept` (or refused with `Command::Abort`). Its streams are open, and from now on the
-    /// application holds them: they have to be released whatever becomes of the connection. No other event comes before `Accept`.
+    /// A connection waits to be taken with `Command::Accept` (or refused with `Command::Abort`).
+    /// Its streams are open, and from now on the application holds them: they have to be released
+    /// whatever becomes of the connection. No other event comes before `Accept`.
     Accepted {
         /// Of the listener.
         listener: Token,

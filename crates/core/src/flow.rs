@@ -36,14 +36,14 @@ pub const fn index(id: u32) -> usize {
     (id & ((1 << TAG_SHIFT) - 1)) as usize
 }
 
-/// The addresses and ports of a connection. IPv4 addresses are kept IPv4-mapped; input drops IPv6 packets with such addresses, so that
-/// the two families cannot be taken for one another.
+/// The addresses and ports of a connection. IPv4 addresses are kept IPv4-mapped; input drops IPv6
+/// packets with such addresses, so that the two families cannot be taken for one another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     local: [u8; 16],
     remote: [u8; 16],
-    /// The local one above the remote one. Compared and hashed as one number, so kept as one: what is written in two halves and read as a
-    /// whole waits until both have reached the cache.
+    /// The local one above the remote one. Compared and hashed as one number, so kept as one: what
+    /// is written in two halves and read as a whole waits until both have reached the cache.
     ports: u32,
 }
 
@@ -154,7 +154,8 @@ impl FlowKey {
         key
     }
 
-    /// Its hash. That of a key of IPv4 is of what tells it from others, and of another length: the two cannot be taken for one another.
+    /// Its hash. That of a key of IPv4 is of what tells it from others, and of another length: the
+    /// two cannot be taken for one another.
     #[inline(always)]
     fn hash(&self, hasher: &Sip13) -> u64 {
         if self.is_ipv4() {

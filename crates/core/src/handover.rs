@@ -1,6 +1,7 @@
-//! What came to the wrong stack: where several stacks have the same addresses, each with a queue of its own, a frame whose connection,
-//! listener or neighbour this one does not know goes to the others, one after the other, and only the last of them answers with a RST.
-//! What says where a neighbour is goes to all of them.
+//! What came to the wrong stack: where several stacks have the same addresses, each with a queue of
+//! its own, a frame whose connection, listener or neighbour this one does not know goes to the
+//! others, one after the other, and only the last of them answers with a RST. What says where a
+//! neighbour is goes to all of them.
 
 use wire::ethernet::{EtherType, EthernetHeader};
 use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
@@ -43,7 +44,8 @@ impl Origin<'_> {
     }
 }
 
-/// The frames that wait for the others to take them, oldest first, in a ring that is allocated once.
+/// The frames that wait for the others to take them, oldest first, in a ring that is allocated
+/// once.
 #[derive(Debug)]
 pub(crate) struct Handover {
     seat: Seat,
@@ -72,8 +74,8 @@ impl Handover {
         })
     }
 
-    /// Whether a connection that is opened here may have this local port: answers come to any of the stacks, which know by it whose they
-    /// are; and no two have the same.
+    /// Whether a connection that is opened here may have this local port: answers come to any of
+    /// the stacks, which know by it whose they are; and no two have the same.
     pub fn owns(&self, port: u16) -> bool {
         port % u16::from(self.seat.seats) == u16::from(self.seat.index)
     }
@@ -158,8 +160,8 @@ fn copy(frame: &[u8], into: &mut [u8]) -> TxMeta {
     }
 }
 
-/// Whether a frame answers, or tells everybody, where a neighbour is (RFC 826, RFC 4861 §4.4). Only one of the stacks has asked, and another
-/// may have got it.
+/// Whether a frame answers, or tells everybody, where a neighbour is (RFC 826, RFC 4861 §4.4). Only
+/// one of the stacks has asked, and another may have got it.
 fn is_about_neighbours(frame: &[u8]) -> bool {
     let Ok((header, payload)) = EthernetHeader::parse(frame) else {
         return false;

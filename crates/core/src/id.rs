@@ -5,11 +5,13 @@
 pub struct PortId(pub u8);
 
 impl PortId {
-    /// The link to the other stacks with the same addresses: see [`crate::config::Seat`]. Its frames end with [`wire::handed::Handed`].
+    /// The link to the other stacks with the same addresses: see [`crate::config::Seat`]. Its
+    /// frames end with [`wire::handed::Handed`].
     pub const SIBLINGS: Self = Self(u8::MAX);
 }
 
-/// A name that the application gives to a listener or connection and gets back with every event (mtcp: its socket id).
+/// A name that the application gives to a listener or connection and gets back with every event
+/// (mtcp: its socket id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
@@ -18,7 +20,8 @@ impl Token {
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// A connection. `slot` is also its index in `ring::stream`; a stale generation is refused everywhere.
+/// A connection. `slot` is also its index in `ring::stream`; a stale generation is refused
+/// everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     /// Index in the connection arena and in the byte streams.

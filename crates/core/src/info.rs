@@ -30,7 +30,8 @@ pub enum LossState {
     Open,
     /// Something arrived out of order at the peer.
     Disorder,
-    /// The window was reduced for what the network marked (RFC 3168 §6.1.2), and what was in flight then still is.
+    /// The window was reduced for what the network marked (RFC 3168 §6.1.2), and what was in flight
+    /// then still is.
     Reduced,
     /// Fast recovery.
     Recovery,
@@ -38,7 +39,8 @@ pub enum LossState {
     Loss,
 }
 
-/// What is known of congestion marks. Bytes are counted only where both sides count them (RFC 9768).
+/// What is known of congestion marks. Bytes are counted only where both sides count them
+/// (RFC 9768).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct EcnInfo {
@@ -102,7 +104,8 @@ pub struct TcpInfo {
     pub ssthresh: u32,
     /// Bytes in flight.
     pub flight: u32,
-    /// Of those, bytes that the peer holds out of order, that are taken for lost, and that were sent again.
+    /// Of those, bytes that the peer holds out of order, that are taken for lost, and that were
+    /// sent again.
     pub sacked: u32,
     pub lost: u32,
     pub resent: u32,
@@ -111,7 +114,8 @@ pub struct TcpInfo {
     pub rcv_wnd: u32,
     /// Segments retransmitted since the start.
     pub retransmits: u32,
-    /// Bytes; with the FIN, and the SYN of an active open, one more each: `sequence_acked`, `sequence_received`.
+    /// Bytes; with the FIN, and the SYN of an active open, one more each: `sequence_acked`,
+    /// `sequence_received`.
     pub bytes_acked: u64,
     pub bytes_received: u64,
     pub sequence_acked: u64,
@@ -124,7 +128,8 @@ pub struct TcpInfo {
     /// Those with data.
     pub data_segments_in: u32,
     pub data_segments_out: u32,
-    /// Segments that the peer has, SYN and FIN included; computed from sizes while some are in flight.
+    /// Segments that the peer has, SYN and FIN included; computed from sizes while some are in
+    /// flight.
     pub delivered: u32,
     /// Segments that the peer said it had already (RFC 2883).
     pub duplicates_reported: u32,
@@ -136,7 +141,8 @@ pub struct TcpInfo {
     pub timeouts: u32,
     pub timeout_runs: u32,
     pub timeout_time: Duration,
-    /// How long anything was unacknowledged; of that, how long the peer's window or our send buffer held it up.
+    /// How long anything was unacknowledged; of that, how long the peer's window or our send buffer
+    /// held it up.
     pub busy: Duration,
     pub window_limited: Duration,
     pub buffer_limited: Duration,

@@ -1,4 +1,5 @@
-//! The TCP/IP stack: pure and deterministic. No clock, no thread, no system call, no lock, no unsafe.
+//! The TCP/IP stack: pure and deterministic. No clock, no thread, no system call, no lock, no
+//! unsafe.
 //!
 //! Start at [`Stack`], whose documentation is the whole contract.
 #![forbid(unsafe_code)]

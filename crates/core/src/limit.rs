@@ -6,8 +6,8 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use wire::time::Instant;
 
-/// A token bucket (in the form of a virtual schedule, so that it needs no refilling): at most `burst` at once and `rate` a second in the
-/// long run.
+/// A token bucket (in the form of a virtual schedule, so that it needs no refilling): at most
+/// `burst` at once and `rate` a second in the long run.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimiter {
     /// Nanoseconds in which one token comes back; 0: unlimited.
@@ -51,9 +51,10 @@ impl RateLimiter {
     }
 }
 
-/// A limit that all connections share and that tells nobody how much of it the others have used: each second has its own quota, from half
-/// of the rate to one and a half, which only the holder of the secret can know. A fixed one lets anybody who makes it run dry on a connection
-/// of his own find out whether a forged segment hit one of somebody else's (CVE-2016-5696).
+/// A limit that all connections share and that tells nobody how much of it the others have used:
+/// each second has its own quota, from half of the rate to one and a half, which only the holder of
+/// the secret can know. A fixed one lets anybody who makes it run dry on a connection of his own
+/// find out whether a forged segment hit one of somebody else's (CVE-2016-5696).
 pub struct SecretLimiter {
     rate: u32,
     hasher: SipHasher13,
@@ -168,7 +169,8 @@ mod tests {
             for step in steps {
                 now += step;
                 allowed += u64::from(limiter.allow(Instant::from_nanos(now)));
-                // Interval is rounded down: up to one in a thousand more at the highest rate tested.
+                // Interval is rounded down: up to one in a thousand more at the highest rate
+                // tested.
                 let bound = u64::from(burst) + now * u64::from(rate) / 1_000_000_000 + now / 1_000_000_000_000 + 1;
                 prop_assert!(allowed <= bound);
             }

@@ -1,9 +1,11 @@
-//! Doubly linked lists of small integers, linked through a column that their owner keeps: O(1) each way, no allocation.
+//! Doubly linked lists of small integers, linked through a column that their owner keeps: O(1) each
+//! way, no allocation.
 
 const NIL: u32 = u32::MAX;
 const UNLINKED: u32 = u32::MAX - 1;
 
-/// One element's place in a list. A column of these serves any number of lists, as long as an element is on at most one of them.
+/// One element's place in a list. A column of these serves any number of lists, as long as an
+/// element is on at most one of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     next: u32,
@@ -29,8 +31,8 @@ impl Default for Link {
     }
 }
 
-/// First in, first out; members can leave from the middle. Elements are indices into the column of links that every call is given:
-/// always the same one.
+/// First in, first out; members can leave from the middle. Elements are indices into the column of
+/// links that every call is given: always the same one.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
     head: u32,

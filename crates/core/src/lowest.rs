@@ -1,4 +1,5 @@
-//! Gives out integers, always the lowest that nobody has: what is indexed by them stays together, and its end can be given back.
+//! Gives out integers, always the lowest that nobody has: what is indexed by them stays together,
+//! and its end can be given back.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! Ephemeral ports, hard to guess and far from their last use: the double-hash algorithm of RFC 6056 §3.3.4.
+//! Ephemeral ports, hard to guess and far from their last use: the double-hash algorithm of
+//! RFC 6056 §3.3.4.
 
 use std::fmt;
 
@@ -6,8 +7,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::flow::FlowKey;
 
-/// RFC 6056 §3.3.4 recommends a table of counters rather than one, so that connections to different destinations do not reveal how many
-/// are made to others.
+/// RFC 6056 §3.3.4 recommends a table of counters rather than one, so that connections to different
+/// destinations do not reveal how many are made to others.
 const COUNTERS: usize = 1024;
 /// Destinations that are remembered, by the ends of their addresses and ports.
 const RECENT: usize = 16;
@@ -59,9 +60,9 @@ impl EphemeralPorts {
         }
     }
 
-    /// A local port for `ends`, which have none: one that `is_free`. Asks about each port at most once, so that the whole range can be
-    /// used towards every destination; `None` when all are taken.
-    /// RFC 6056 §3.2-1, §3.3-1, §3.3-2.
+    /// A local port for `ends`, which have none: one that `is_free`. Asks about each port at most
+    /// once, so that the whole range can be used towards every destination; `None` when all are
+    /// taken. RFC 6056 §3.2-1, §3.3-1, §3.3-2.
     pub fn pick(&mut self, ends: &FlowKey, mut is_free: impl FnMut(u16) -> bool) -> Option<u16> {
         let Towards {
             offset, counter, ..

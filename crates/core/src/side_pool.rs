@@ -65,7 +65,8 @@ impl<T> SidePool<T> {
         Some(slot)
     }
 
-    /// The same with a copy, which goes from memory to memory: a large one has no room on the stacks of threads of a program.
+    /// The same with a copy, which goes from memory to memory: a large one has no room on the
+    /// stacks of threads of a program.
     pub fn insert_copy(&mut self, record: &T) -> Option<u32>
     where
         T: Copy,

@@ -14,13 +14,16 @@ use crate::{
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
 ///
-/// Feed it with [`receive`](Self::receive) (frames from a port), [`execute`](Self::execute) (calls of the application) and
-/// [`advance`](Self::advance) (time), in any order; then drain it, in this order: [`transmit`](Self::transmit) for each port,
-/// [`poll_event`](Self::poll_event) until `None`, [`next_deadline`](Self::next_deadline). `now` never decreases. Nothing here blocks,
-/// reads a clock, takes a lock, allocates per packet or panics on input. What is due but not transmitted stays due: a driver that lets
-/// the application react to events *before* it calls `transmit` gets ACKs that ride on data.
+/// Feed it with [`receive`](Self::receive) (frames from a port), [`execute`](Self::execute) (calls
+/// of the application) and [`advance`](Self::advance) (time), in any order; then drain it, in this
+/// order: [`transmit`](Self::transmit) for each port, [`poll_event`](Self::poll_event) until
+/// `None`, [`next_deadline`](Self::next_deadline). `now` never decreases. Nothing here blocks,
+/// reads a clock, takes a lock, allocates per packet or panics on input. What is due but not
+/// transmitted stays due: a driver that lets the application react to events *before* it calls
+/// `transmit` gets ACKs that ride on data.
 ///
-/// Bytes do not pass through here: they are in the streams ([`AppStreams`]) that [`Stack::new`] returns, and which another thread may own.
+/// Bytes do not pass through here: they are in the streams ([`AppStreams`]) that [`Stack::new`]
+/// returns, and which another thread may own.
 #[derive(Debug)]
 pub struct Stack {
     tcp: Tcp,
@@ -83,9 +86,10 @@ impl Stack {
         Ok((Self { tcp }, streams))
     }
 
-    /// The same, and what this stack knows outlives it: it notes in `testament` which connections there are, so that the stack that takes
-    /// its place can go on with them, or tell their peers, as this one does for those that it finds there, and in the testaments of `others`
-    /// that are gone, if it takes their places too.
+    /// The same, and what this stack knows outlives it: it notes in `testament` which connections
+    /// there are, so that the stack that takes its place can go on with them, or tell their peers,
+    /// as this one does for those that it finds there, and in the testaments of `others` that are
+    /// gone, if it takes their places too.
     ///
     /// # Errors
     /// As [`Stack::new`].
@@ -106,13 +110,14 @@ impl Stack {
         Ok((Self { tcp }, streams))
     }
 
-    /// From now on `link`, of the only port that leads to others, answers SYNs in our name. False, and it does not: this stack answers them
-    /// in ways that the link cannot, or has flows already.
+    /// From now on `link`, of the only port that leads to others, answers SYNs in our name. False,
+    /// and it does not: this stack answers them in ways that the link cannot, or has flows already.
     pub fn offload_syns(&mut self, link: Box<dyn SynOffload>) -> bool {
         self.tcp.offload_syns(link)
     }
 
-    /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that arrived on `port`.
+    /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that
+    /// arrived on `port`.
     pub fn receive(&mut self, now: Instant, port: PortId, frames: &[RxFrame<'_>]) {
         self.tcp.receive(now, port, frames);
     }
@@ -135,12 +140,14 @@ impl Stack {
         self.tcp.connect(now, request)
     }
 
-    /// Fires the timers that are due, a bounded number; [`next_deadline`](Self::next_deadline) says if more are.
+    /// Fires the timers that are due, a bounded number; [`next_deadline`](Self::next_deadline) says
+    /// if more are.
     pub fn advance(&mut self, now: Instant) {
         self.tcp.advance(now);
     }
 
-    /// Writes what is due on `port` into frames of `sink`: control segments, then ACKs, then data, until nothing is due or the sink is full.
+    /// Writes what is due on `port` into frames of `sink`: control segments, then ACKs, then data,
+    /// until nothing is due or the sink is full.
     pub fn transmit(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) {
         self.transmit_with(now, port, Acks::All, sink);
     }
@@ -156,20 +163,21 @@ impl Stack {
         self.tcp.transmit(now, port, acks, sink);
     }
 
-    /// Whether something of TCP is still due on `port`: after [`transmit`](Self::transmit), because the sink was full; or because
-    /// ACKs wait.
+    /// Whether something of TCP is still due on `port`: after [`transmit`](Self::transmit), because
+    /// the sink was full; or because ACKs wait.
     pub fn has_output(&self, port: PortId) -> bool {
         self.tcp.shared.has_output(port)
     }
 
-    /// Whether [`transmit`](Self::transmit) has something for `port`: what the sink did not take, or what sending gave rise to (a question
-    /// for the address of a neighbour).
+    /// Whether [`transmit`](Self::transmit) has something for `port`: what the sink did not take,
+    /// or what sending gave rise to (a question for the address of a neighbour).
     pub fn has_more_output(&self, port: PortId) -> bool {
         self.has_packets(port) || self.has_output(port)
     }
 
-    /// Whether one of the stack's own packets is due on `port`: an answer of ARP, NDP or ICMP, or a question for the address of a neighbour.
-    /// After [`transmit`](Self::transmit): because the sink was full, or because sending gave rise to it.
+    /// Whether one of the stack's own packets is due on `port`: an answer of ARP, NDP or ICMP, or a
+    /// question for the address of a neighbour. After [`transmit`](Self::transmit): because the
+    /// sink was full, or because sending gave rise to it.
     pub fn has_packets(&self, port: PortId) -> bool {
         self.tcp.shared.net.links.has_output(port)
     }
@@ -185,17 +193,20 @@ impl Stack {
         self.tcp.shared.queues.news_len() > 0
     }
 
-    /// When [`advance`](Self::advance) wants to be called next; past values mean now; `None`: no timer runs.
+    /// When [`advance`](Self::advance) wants to be called next; past values mean now; `None`: no
+    /// timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.tcp.next_deadline()
     }
 
-    /// What eight of nine round trips measured lately took longer than, over all connections; zero: none was measured.
+    /// What eight of nine round trips measured lately took longer than, over all connections; zero:
+    /// none was measured.
     pub fn near_rtt(&self) -> Duration {
         self.tcp.shared.loss.near_rtt.get()
     }
 
-    /// An address of ours that another host on the link has, too, and who that is; each once a minute at most.
+    /// An address of ours that another host on the link has, too, and who that is; each once a
+    /// minute at most.
     #[inline]
     pub fn take_contested(&mut self, now: Instant) -> Option<(std::net::IpAddr, MacAddr)> {
         self.tcp.shared.net.links.claims.take_contested(now)
@@ -212,7 +223,8 @@ impl Stack {
         self.tcp.places()
     }
 
-    /// What peers have still to acknowledge of what the application has closed. Looks at each connection.
+    /// What peers have still to acknowledge of what the application has closed. Looks at each
+    /// connection.
     pub fn undelivered(&self) -> Undelivered {
         self.tcp.undelivered()
     }

@@ -1,7 +1,9 @@
-//! What a stack leaves behind: the endpoints of the connections that its applications have, in memory that outlives its process. The stack
-//! that takes its place finds them there, goes on with those that it can, and tells the peers of the others.
+//! What a stack leaves behind: the endpoints of the connections that its applications have, in
+//! memory that outlives its process. The stack that takes its place finds them there, goes on with
+//! those that it can, and tells the peers of the others.
 //!
-//! A process can end between any two instructions. A record counts only with its last word, which is written at once and as the last.
+//! A process can end between any two instructions. A record counts only with its last word, which
+//! is written at once and as the last.
 
 use std::sync::Arc;
 
@@ -61,8 +63,9 @@ impl Testament {
         HEAD + 2 * RECORD * connections as usize
     }
 
-    /// The testament at byte `at` of `memory`, a multiple of 8, for as many connections as [`Testament::size`] was asked for; what does not
-    /// lie inside is not kept. Fresh memory says that nothing is left.
+    /// The testament at byte `at` of `memory`, a multiple of 8, for as many connections as
+    /// [`Testament::size`] was asked for; what does not lie inside is not kept. Fresh memory says
+    /// that nothing is left.
     pub fn new(memory: Arc<Shared>, at: usize, connections: u32) -> Self {
         Self {
             memory,
@@ -73,7 +76,8 @@ impl Testament {
         }
     }
 
-    /// The same, of stacks that have what these `holdings` say in `plot`: the next goes on with the connections of the one before.
+    /// The same, of stacks that have what these `holdings` say in `plot`: the next goes on with the
+    /// connections of the one before.
     #[must_use]
     pub fn with_plot(self, plot: Plot, holdings: Holdings) -> Self {
         Self {
@@ -82,14 +86,16 @@ impl Testament {
         }
     }
 
-    /// The plot for a stack with this `config`, cleared. What was left is to be inherited before. `None`: there is none that fits.
+    /// The plot for a stack with this `config`, cleared. What was left is to be inherited before.
+    /// `None`: there is none that fits.
     pub(crate) fn take_plot(&mut self, config: &Config) -> Option<Plot> {
         let (mut plot, holdings) = self.estate.take()?;
         let fits = holdings == Holdings::of(config);
         plot.clear().ok().filter(|()| fits).map(|()| plot)
     }
 
-    /// An application has the connection in `slot`. More connections than there is room for are not noted.
+    /// An application has the connection in `slot`. More connections than there is room for are not
+    /// noted.
     pub(crate) fn enter(&mut self, slot: u32, key: &FlowKey, start: Start) {
         if slot >= self.slots {
             return;
@@ -142,7 +148,8 @@ impl Testament {
         all
     }
 
-    /// Takes over what the stack of another seat had and had been left: it is left here from now on, as far as there is room.
+    /// Takes over what the stack of another seat had and had been left: it is left here from now
+    /// on, as far as there is room.
     pub(crate) fn inherit_too(&mut self, mut other: Self, config: &Config) -> Vec<Left> {
         let mut all = other.inherit();
         let mut next = 0;

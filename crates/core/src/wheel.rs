@@ -7,7 +7,8 @@ use wire::time::Instant;
 
 use crate::flow::{index, tag};
 
-/// Each level has 256 slots and each slot of a level spans the whole level below. Six levels reach beyond [`Instant::FAR`].
+/// Each level has 256 slots and each slot of a level spans the whole level below. Six levels reach
+/// beyond [`Instant::FAR`].
 const LEVELS: usize = 6;
 const BITS: u32 = 8;
 const SLOTS: usize = 1 << BITS;
@@ -68,9 +69,11 @@ impl Level {
 
 /// Timers named by the ids of [`crate::flow`] (two tag bits and a slot), at most one per id.
 ///
-/// A timer sits on the level of the highest byte in which its tick differs from `current`, in the slot which that byte names; so every
-/// occupied slot of every level lies ahead of `current`, and moving `current` to the start of an occupied slot spreads that slot's timers
-/// over the levels below. A timer moves at most once per level. A timer never fires early; it fires at most 1 ms late.
+/// A timer sits on the level of the highest byte in which its tick differs from `current`, in the
+/// slot which that byte names; so every occupied slot of every level lies ahead of `current`, and
+/// moving `current` to the start of an occupied slot spreads that slot's timers over the levels
+/// below. A timer moves at most once per level. A timer never fires early; it fires at most 1 ms
+/// late.
 #[derive(Debug)]
 pub struct Wheel {
     levels: Box<[Level; LEVELS]>,
@@ -86,7 +89,8 @@ fn slot_of(tick: u64, level: usize) -> usize {
 }
 
 impl Wheel {
-    /// For the slots `0..capacities[tag]` of each tag. Address space is reserved at once, memory is touched as slots are used.
+    /// For the slots `0..capacities[tag]` of each tag. Address space is reserved at once, memory is
+    /// touched as slots are used.
     ///
     /// # Errors
     /// Out of memory, or a capacity beyond 2^30 - 2.
@@ -116,7 +120,8 @@ impl Wheel {
         self.len
     }
 
-    /// Sets the timer `id` to fire at `at`, instead of when it would have fired. False if `id` is beyond the capacity of its tag.
+    /// Sets the timer `id` to fire at `at`, instead of when it would have fired. False if `id` is
+    /// beyond the capacity of its tag.
     pub fn schedule(&mut self, id: u32, at: Instant) -> bool {
         match self.node(id).map(|node| node.next == IDLE) {
             Some(true) => self.len += 1,
@@ -178,8 +183,9 @@ impl Wheel {
         }
     }
 
-    /// When [`pop_due`](Self::pop_due) wants to be called: never later than the first timer is due; earlier, at most once for each level,
-    /// when that one is so far away that it sits on a higher level.
+    /// When [`pop_due`](Self::pop_due) wants to be called: never later than the first timer is due;
+    /// earlier, at most once for each level, when that one is so far away that it sits on a higher
+    /// level.
     pub fn next_deadline(&self) -> Option<Instant> {
         let (_, start) = self.next_slot()?;
         Some(Instant::ZERO + Duration::from_millis(start))

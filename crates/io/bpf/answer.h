@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 //
-// Answers SYNs for a user-level stack: makes the SYN-ACK of a SYN that Linux may have sent, in place. As `wire::syn_offload` has it; the stack
-// has the SYN, too.
+// Answers SYNs for a user-level stack: makes the SYN-ACK of a SYN that Linux may have sent, in
+// place. As `wire::syn_offload` has it; the stack has the SYN, too.
 #ifndef ANSWER_H
 #define ANSWER_H
 
@@ -13,10 +13,12 @@
 // `xdp/syn_offload.rs` has the same.
 #define FLOWS (256 << 10)
 #define ADDRESSES 16
-// A stack that has not taken a turn for longer, in milliseconds, takes its time: it answers SYNs itself.
+// A stack that has not taken a turn for longer, in milliseconds, takes its time: it answers SYNs
+// itself.
 #define LATEST 16
 
-// What the stack says. `clock` is in milliseconds. Of flows only so much is known: how many have the same low bits of their hash.
+// What the stack says. `clock` is in milliseconds. Of flows only so much is known: how many have
+// the same low bits of their hash.
 struct rules {
 	__u64 flow_key[4];
 	__u64 iss_key[4];
@@ -59,7 +61,8 @@ struct syn_tcp {
 	__be32 scale;
 };
 
-// An IPv4 packet of a TCP segment with nothing but those options. The padding has the rest lie as words want to.
+// An IPv4 packet of a TCP segment with nothing but those options. The padding has the rest lie as
+// words want to.
 struct syn {
 	__u16 padding;
 	struct ethernet ethernet;
@@ -164,7 +167,8 @@ static __always_inline void turn_around(struct syn *syn, const struct rules *rul
 	tcp->scale = bpf_htonl(SCALE_OPTION | rules->window_scale);
 }
 
-// Turns a SYN to one of our addresses into its SYN-ACK, for ports and peers for which the stack wants it. Returns whether it did.
+// Turns a SYN to one of our addresses into its SYN-ACK, for ports and peers for which the stack
+// wants it. Returns whether it did.
 static __always_inline int answer_syn(struct __sk_buff *skb)
 {
 	__u32 first = 0;
@@ -191,7 +195,8 @@ static __always_inline int answer_syn(struct __sk_buff *skb)
 		return 0;
 	before = syn.tcp;
 	turn_around(&syn, rules, h, clock);
-	// Where the sum is left to whoever takes the frame off this machine there is only that of the pseudo-header, which is the same.
+	// Where the sum is left to whoever takes the frame off this machine there is only that of the
+	// pseudo-header, which is the same.
 	change = bpf_csum_diff((__be32 *)&before, sizeof(before), (__be32 *)&syn.tcp, sizeof(syn.tcp), 0);
 	return !bpf_skb_store_bytes(skb, 0, &syn.ethernet, SYN_LEN, BPF_F_RECOMPUTE_CSUM) &&
 	       !bpf_l4_csum_replace(skb, TCP_AT + offsetof(struct syn_tcp, checksum), 0, change, 0);

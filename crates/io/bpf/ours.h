@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 //
-// Which frames are for the addresses of a user-level stack:
-//   ARP for Ethernet and IPv4 whose target protocol address is ours (requests, replies to us, claims of our address);
-//   IPv4 to one of our addresses (all of it: fragments carry no ports, so steering goes by address only);
-//   IPv6 to one of our addresses (neighbour and router advertisements to us included);
-//   ICMPv6 neighbour solicitations to a multicast address whose target is ours (RFC 4861 section 7.2.2).
+// Which frames are for the addresses of a user-level stack: ARP for Ethernet and IPv4 whose target
+// protocol address is ours (requests, replies to us, claims of our address); IPv4 to one of our
+// addresses (all of it: fragments carry no ports, so steering goes by address only); IPv6 to one of
+// our addresses (neighbour and router advertisements to us included); ICMPv6 neighbour
+// solicitations to a multicast address whose target is ours (RFC 4861 section 7.2.2).
 
 #ifndef OURS_H
 #define OURS_H
@@ -80,7 +80,8 @@ struct solicitation {
 	struct address6 target;
 } __attribute__((packed));
 
-// Our IPv4 addresses, in network order, each with its number, from 1 on. The loader sizes both sets to the configuration.
+// Our IPv4 addresses, in network order, each with its number, from 1 on. The loader sizes both sets
+// to the configuration.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -134,7 +135,8 @@ static __always_inline int ipv4_is_ours(void *at, void *end)
 {
 	struct ipv4 *ip = at;
 
-	// The destination sits before the options, so the header length does not matter here; the stack checks it.
+	// The destination sits before the options, so the header length does not matter here; the stack
+	// checks it.
 	if ((void *)(ip + 1) > end || ip->version_ihl >> 4 != 4)
 		return 0;
 	return ours4(ip->destination);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 //
-// Steers frames for the addresses of a user-level stack (`ours.h`) to the AF_XDP socket of the queue they arrived on.
-// Everything else goes on to the kernel, and so does everything when no socket is bound on the queue.
-// One 802.1Q tag is looked through.
+// Steers frames for the addresses of a user-level stack (`ours.h`) to the AF_XDP socket of the
+// queue they arrived on. Everything else goes on to the kernel, and so does everything when no
+// socket is bound on the queue. One 802.1Q tag is looked through.
 //
 // Rebuild with `check.sh --update`.
 
@@ -48,7 +48,8 @@ int steer(struct xdp_md *ctx)
 	return verdict(ctx);
 }
 
-// The same for an interface with packets that one buffer does not hold (Linux 5.18): the headers are in the first.
+// The same for an interface with packets that one buffer does not hold (Linux 5.18): the headers
+// are in the first.
 SEC("xdp.frags")
 int steer_parts(struct xdp_md *ctx)
 {

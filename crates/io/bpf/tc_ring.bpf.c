@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 //
-// Copies frames for the addresses of a user-level stack (`ours.h`) into rings that the stack reads, at the ingress of an interface. All other
-// frames go on to the kernel, and so do all frames while nobody reads. This is for interfaces whose frames are made on this machine: frames
-// arrive as the kernel made them, of several segments where the sender had them, on the processor that sent them.
+// Copies frames for the addresses of a user-level stack (`ours.h`) into rings that the stack reads,
+// at the ingress of an interface. All other frames go on to the kernel, and so do all frames while
+// nobody reads. This is for interfaces whose frames are made on this machine: frames arrive as the
+// kernel made them, of several segments where the sender had them, on the processor that sent them.
 //
-// Every processor has a ring of its own and needs no lock. (On PREEMPT_RT two of these programs can run on one processor: not used there.)
+// Every processor has a ring of its own and needs no lock. (On PREEMPT_RT two of these programs can
+// run on one processor: not used there.)
 //
 // The kernel takes one 802.1Q tag out of a frame; the program puts it back.
 //
@@ -30,8 +32,9 @@
 #define FULL (~0U)
 #define HEADERS (sizeof(struct ethernet) + sizeof(struct ipv6) + sizeof(struct solicitation))
 
-// One frame. `at`: its offset in the bytes of the ring or, with OVERFLOW, in the chunks of the processor. `len`: its length, with ANSWERED
-// for a SYN that was answered. `when`: when it came, nanoseconds.
+// One frame. `at`: its offset in the bytes of the ring or, with OVERFLOW, in the chunks of the
+// processor. `len`: its length, with ANSWERED for a SYN that was answered. `when`: when it came,
+// nanoseconds.
 struct record {
 	__u32 at;
 	__u32 len;
@@ -39,15 +42,17 @@ struct record {
 };
 
 struct ring {
-	// Written by this program: records written, and where the next frame goes in either kind of memory.
+	// Written by this program: records written, and where the next frame goes in either kind of
+	// memory.
 	__u32 written;
 	__u32 cached;
 	__u32 overflow;
 	__u32 reserved;
 	__u64 lost;
 	__u64 reserved_too[5];
-	// Written by the reader: records read, bytes read in either kind of memory, the size of the overflow memory, whether there is a reader,
-	// and whether its wake-up is armed. The program that wakes it disarms it.
+	// Written by the reader: records read, bytes read in either kind of memory, the size of the
+	// overflow memory, whether there is a reader, and whether its wake-up is armed. The program that
+	// wakes it disarms it.
 	__u32 read;
 	__u32 cached_read;
 	__u32 overflow_read;
@@ -72,7 +77,8 @@ struct chunk {
 	__u8 bytes[CHUNK];
 };
 
-// Memory for frames that have no room in the ring, as many chunks for each processor. The loader sizes it.
+// Memory for frames that have no room in the ring, as many chunks for each processor. The loader
+// sizes it.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -108,8 +114,8 @@ static __always_inline int skb_is_ours(struct __sk_buff *skb)
 	return is_ours(ethernet->type, ethernet + 1, end);
 }
 
-// Where `size` bytes go in a ring that ends at `end`, of which what lies from `read` up to `next` has not been read. A frame that begins
-// before the end may reach past it.
+// Where `size` bytes go in a ring that ends at `end`, of which what lies from `read` up to `next`
+// has not been read. A frame that begins before the end may reach past it.
 static __always_inline __u32 place(__u32 next, __u32 read, __u32 size, __u32 end)
 {
 	if (next < read)
@@ -119,8 +125,9 @@ static __always_inline __u32 place(__u32 next, __u32 read, __u32 size, __u32 end
 	return size < read ? 0 : FULL;
 }
 
-// Loads bytes of the frame. Each bound is checked of the very register that holds the length, whatever the compiler would rather do: before
-// Linux 6.13 the verifier does not know of one what was checked of a value derived from it.
+// Loads bytes of the frame. Each bound is checked of the very register that holds the length,
+// whatever the compiler would rather do: before Linux 6.13 the verifier does not know of one what
+// was checked of a value derived from it.
 static __always_inline int load(struct __sk_buff *skb, __u32 from, __u8 *to, __u32 len, __u32 shortest, __u32 longest)
 {
 	barrier_var(len);
@@ -209,7 +216,8 @@ int tc_ring(struct __sk_buff *skb)
 	record->at = at;
 	record->len = answered ? len | ANSWERED : len;
 	record->when = bpf_ktime_get_ns();
-	// The program writes, then looks whether the wake-up is armed; the reader arms it, then looks whether something was written.
+	// The program writes, then looks whether the wake-up is armed; the reader arms it, then looks
+	// whether something was written.
 	__sync_lock_test_and_set(&ring->written, written + 1);
 	if (*(volatile __u32 *)&ring->armed && __sync_lock_test_and_set(&ring->armed, 0)) {
 		__u8 once = 1;

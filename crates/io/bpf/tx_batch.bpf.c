@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 //
-// Sends many frames in one system call. It is attached to nothing: `BPF_PROG_TEST_RUN` runs it on a template packet that it copies each frame
-// over. Soft interrupts wait until it is done, so the work that the frames cause on this processor is done for all of them at once.
+// Sends many frames in one system call. It is attached to nothing: `BPF_PROG_TEST_RUN` runs it on a
+// template packet that it copies each frame over. Soft interrupts wait until it is done, so the
+// work that the frames cause on this processor is done for all of them at once.
 //
 // Needs bpf_get_netns_cookie for this kind of program (Linux 6.15).
 //
@@ -41,8 +42,8 @@ struct {
 	__type(value, struct batch);
 } batches SEC(".maps");
 
-// Returns how many frames it took, of which `lost` more than before were lost, up to one that the interface is not there for or is down;
-// FOREIGN in another network namespace.
+// Returns how many frames it took, of which `lost` more than before were lost, up to one that the
+// interface is not there for or is down; FOREIGN in another network namespace.
 SEC("classifier")
 int tx_batch(struct __sk_buff *skb)
 {

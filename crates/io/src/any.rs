@@ -1,4 +1,5 @@
-//! Whatever port the user asked for, as one type: for a runtime and tools that choose at start and need not be generic.
+//! Whatever port the user asked for, as one type: for a runtime and tools that choose at start and
+//! need not be generic.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -180,7 +181,8 @@ impl From<SimPort> for AnyLink {
     }
 }
 
-/// A port of any kind, perhaps behind a bad network, perhaps captured. A capture sees what the stack sees: it is outermost.
+/// A port of any kind, perhaps behind a bad network, perhaps captured. A capture sees what the
+/// stack sees: it is outermost.
 #[derive(Debug)]
 pub enum AnyPort {
     /// As it is.
@@ -196,8 +198,9 @@ pub enum AnyPort {
 impl_port!(AnyPort: Plain Faulty Captured CapturedFaulty);
 
 impl AnyPort {
-    /// Wraps a link: faults if a spec is given, with the number of this port among those that share it (see [`Fault::new`]), and a
-    /// capture if a file is given, with the name of this interface in it.
+    /// Wraps a link: faults if a spec is given, with the number of this port among those that share
+    /// it (see [`Fault::new`]), and a capture if a file is given, with the name of this interface
+    /// in it.
     pub fn new(
         link: impl Into<AnyLink>,
         faults: Option<(&FaultSpec, u64)>,
@@ -217,8 +220,8 @@ impl AnyPort {
 }
 
 impl AnyPort {
-    /// The shared-memory link that it is, with nothing around it: for who sends so many frames, and such short ones, that finding out for each
-    /// what it is would cost as much as lending it.
+    /// The shared-memory link that it is, with nothing around it: for who sends so many frames, and
+    /// such short ones, that finding out for each what it is would cost as much as lending it.
     pub fn plain_shm(&mut self) -> Option<&mut ShmPort> {
         match self {
             Self::Plain(AnyLink::Shm(port)) => Some(port),

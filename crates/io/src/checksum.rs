@@ -1,4 +1,5 @@
-//! Transport checksums that a link left unfinished, finished after all: for what leaves memory (captures) or is to be damaged.
+//! Transport checksums that a link left unfinished, finished after all: for what leaves memory
+//! (captures) or is to be damaged.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -22,8 +23,8 @@ pub(crate) fn finish(frame: &mut [u8], checksum: TxChecksum) {
     let Some(segment) = frame.get_mut(usize::from(start)..) else {
         return;
     };
-    // The field holds the pseudo-header's sum, so it is part of the sum. Zero would mean "none" in UDP (RFC 768); all ones is the
-    // same number.
+    // The field holds the pseudo-header's sum, so it is part of the sum. Zero would mean "none" in
+    // UDP (RFC 768); all ones is the same number.
     let value = match !sum(segment) {
         0 => 0xffff,
         other => other,
@@ -36,8 +37,9 @@ pub(crate) fn finish(frame: &mut [u8], checksum: TxChecksum) {
     }
 }
 
-/// Writes the checksum of the TCP, UDP or ICMPv6 segment in a frame whose checksum the link trusts without it being there. Frames
-/// of other kinds, fragments and damaged headers stay as they are, and so do UDP datagrams without a checksum.
+/// Writes the checksum of the TCP, UDP or ICMPv6 segment in a frame whose checksum the link trusts
+/// without it being there. Frames of other kinds, fragments and damaged headers stay as they are,
+/// and so do UDP datagrams without a checksum.
 pub(crate) fn complete(frame: &mut [u8]) {
     let Some(segment) = find(frame) else {
         return;

@@ -1,7 +1,8 @@
-//! The question whether another host has an address of ours, asked before anything of ours is announced (RFC 5227 §2.1.1, RFC 4862 §5.4.2).
+//! The question whether another host has an address of ours, asked before anything of ours is
+//! announced (RFC 5227 §2.1.1, RFC 4862 §5.4.2).
 //!
-//! The RFCs wait for seconds, for hosts that sleep. This waits for those that are awake, which is what a mistake is usually about; the stack
-//! goes on listening.
+//! The RFCs wait for seconds, for hosts that sleep. This waits for those that are awake, which is
+//! what a mistake is usually about; the stack goes on listening.
 
 use std::error::Error;
 use std::fmt;
@@ -72,7 +73,8 @@ pub fn holder(error: &io::Error) -> Option<Holder> {
     Some(in_use.holder)
 }
 
-/// The frame by which a neighbour says without being asked that `address` is at `mac` (RFC 5227 §3, RFC 4861 §7.2.6).
+/// The frame by which a neighbour says without being asked that `address` is at `mac` (RFC 5227 §3,
+/// RFC 4861 §7.2.6).
 pub(crate) fn announcement(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => {
@@ -98,7 +100,8 @@ pub(crate) fn announcement(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     }
 }
 
-/// The frame by which a neighbour asks for `own` and says where it is itself (RFC 826, RFC 4861 §4.3): it is about to be sent to.
+/// The frame by which a neighbour asks for `own` and says where it is itself
+/// (RFC 826, RFC 4861 §4.3): it is about to be sent to.
 pub(crate) fn introduction((address, mac): Holder, own: IpAddr) -> Vec<u8> {
     match (address, own) {
         (IpAddr::V4(address), IpAddr::V4(own)) => {

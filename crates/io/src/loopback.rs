@@ -1,5 +1,6 @@
-//! A link to ourselves, for programs whose both ends are in one process: a frame that we send to our own address comes back. All others,
-//! which would ask on a real link who else is there, are gone.
+//! A link to ourselves, for programs whose both ends are in one process: a frame that we send to
+//! our own address comes back. All others, which would ask on a real link who else is there, are
+//! gone.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +16,8 @@ use wire::time::Instant;
 use crate::Port;
 use crate::poll;
 
-/// Largest IP packet, in bytes: that of large frames, which memory for 1024 of them is not too much for.
+/// Largest IP packet, in bytes: that of large frames, which memory for 1024 of them is not too much
+/// for.
 const MTU: u16 = 9000;
 /// Frames on their way, at most.
 const SLOTS: usize = 1024;
@@ -101,7 +103,8 @@ impl Port for LoopPort {
         self.now = now;
     }
 
-    // Not inlined: what it lies on would else be taken by the receiving of every other kind of port, too.
+    // Not inlined: what it lies on would else be taken by the receiving of every other kind of
+    // port, too.
     #[inline(never)]
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         let n = self.frames.len().min(BURST);

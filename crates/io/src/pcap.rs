@@ -1,5 +1,6 @@
-//! Captures: every frame that passes a port goes into a pcapng file as well (draft-ietf-opsawg-pcapng), which Wireshark and tcpdump
-//! open. Frames are written as they would be on a wire: checksums that the link does not need are finished in the copy.
+//! Captures: every frame that passes a port goes into a pcapng file as well
+//! (draft-ietf-opsawg-pcapng), which Wireshark and tcpdump open. Frames are written as they would
+//! be on a wire: checksums that the link does not need are finished in the copy.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,15 +36,16 @@ const SNAPLEN: u32 = 262_144;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// A capture file, which the ports of several threads may share: each is an interface of its own in it.
+/// A capture file, which the ports of several threads may share: each is an interface of its own in
+/// it.
 #[derive(Clone, Debug)]
 pub struct PcapFile {
     shared: Arc<Mutex<Capture>>,
 }
 
 impl PcapFile {
-    /// Creates the file for this user alone, or empties it. Links are not followed: where others may make them, the capture would be written
-    /// over a file of their choice.
+    /// Creates the file for this user alone, or empties it. Links are not followed: where others
+    /// may make them, the capture would be written over a file of their choice.
     ///
     /// # Errors
     /// The file cannot be created or written, or its name is that of a link.
@@ -195,8 +197,8 @@ struct Stamp {
     direction: u32,
 }
 
-/// A port whose frames are captured. The file is written when the port waits, and when it goes away; a write error ends the
-/// capture, is logged once, and leaves the traffic alone.
+/// A port whose frames are captured. The file is written when the port waits, and when it goes
+/// away; a write error ends the capture, is logged once, and leaves the traffic alone.
 #[derive(Debug)]
 pub struct Pcap<P> {
     inner: P,
@@ -298,7 +300,8 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.begin(now);
     }
 
-    // Not inlined: what it lies on would else be taken by the receiving of every other kind of port, too.
+    // Not inlined: what it lies on would else be taken by the receiving of every other kind of
+    // port, too.
     #[inline(never)]
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         let stamp = self.stamp(INBOUND);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::event::Timespec;
 pub use rustix::event::{PollFd, PollFlags};
 
-/// Sleeps until one of `fds` is ready, `timeout` has passed (`None`: no limit) or a signal came. Returns how many are ready; 0 after
-/// a timeout or a signal.
+/// Sleeps until one of `fds` is ready, `timeout` has passed (`None`: no limit) or a signal came.
+/// Returns how many are ready; 0 after a timeout or a signal.
 ///
 /// # Errors
 /// What ppoll(2) says, `EINTR` excepted.
@@ -28,8 +28,8 @@ pub fn sleep_or_signal(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io:
     Ok(rustix::event::poll(fds, timeout.as_ref())?)
 }
 
-/// Sleeps until `link` is readable, has an error or hung up, `wake` is readable, `timeout` has passed or a signal came. Returns what
-/// is ready on `link`.
+/// Sleeps until `link` is readable, has an error or hung up, `wake` is readable, `timeout` has
+/// passed or a signal came. Returns what is ready on `link`.
 ///
 /// # Errors
 /// As [`sleep_or_signal`].
@@ -54,7 +54,8 @@ pub fn readable(
     Ok(ready)
 }
 
-/// Sleeps until `wake` is readable, `timeout` has passed or a signal came: for links without a descriptor.
+/// Sleeps until `wake` is readable, `timeout` has passed or a signal came: for links without a
+/// descriptor.
 ///
 /// # Errors
 /// As [`sleep_or_signal`].

@@ -46,7 +46,8 @@ const fn union(only_needed: bool) -> CapabilitySet {
     all
 }
 
-/// Whether who has these may do what `one` allows: CAP_SYS_ADMIN stands for those that were cut out of it (Linux 5.8).
+/// Whether who has these may do what `one` allows: CAP_SYS_ADMIN stands for those that were cut out
+/// of it (Linux 5.8).
 pub fn allows(own: CapabilitySet, one: CapabilitySet) -> bool {
     let of_admin = CapabilitySet::BPF | CapabilitySet::PERFMON;
     own.contains(one) || of_admin.contains(one) && own.contains(CapabilitySet::SYS_ADMIN)

@@ -1,4 +1,5 @@
-//! An in-process pair of ports for tests: what one sends, the other receives, in order, losing nothing until it is full.
+//! An in-process pair of ports for tests: what one sends, the other receives, in order, losing
+//! nothing until it is full.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,10 +23,11 @@ pub struct SimConfig {
     pub mtu: u16,
     /// Frames on their way in each direction, at most. When they are reached `send` answers false.
     pub slots: usize,
-    /// Whether the stack may leave checksums to the link. A frame sent with [`TxChecksum::Partial`] arrives as
-    /// [`RxChecksum::Trusted`], every other as unverified.
+    /// Whether the stack may leave checksums to the link. A frame sent with [`TxChecksum::Partial`]
+    /// arrives as [`RxChecksum::Trusted`], every other as unverified.
     pub tx_checksum: bool,
-    /// Whether `wait` sleeps. Set to false when one thread drives both ends on virtual time: `wait` then returns at once.
+    /// Whether `wait` sleeps. Set to false when one thread drives both ends on virtual time: `wait`
+    /// then returns at once.
     pub blocking: bool,
 }
 
@@ -105,7 +107,8 @@ pub struct SimPort {
     in_flight: usize,
 }
 
-/// Makes a link and returns its two ends. Their addresses are `02:00:00:00:00:01` and `02:00:00:00:00:02`.
+/// Makes a link and returns its two ends. Their addresses are `02:00:00:00:00:01` and
+/// `02:00:00:00:00:02`.
 ///
 /// # Errors
 /// Out of descriptors.
@@ -166,7 +169,8 @@ impl SimPort {
 }
 
 impl SimPort {
-    /// The first half of a sleep: says that a doorbell will be listened to. Returns false when there is no reason to sleep.
+    /// The first half of a sleep: says that a doorbell will be listened to. Returns false when
+    /// there is no reason to sleep.
     fn announce_sleep(&mut self) -> io::Result<bool> {
         let full = self.in_flight >= self.config.slots;
         if full {
@@ -220,7 +224,8 @@ impl FrameSink for SimPort {
 }
 
 impl Port for SimPort {
-    // Not inlined: what it lies on would else be taken by the receiving of every other kind of port, too.
+    // Not inlined: what it lies on would else be taken by the receiving of every other kind of
+    // port, too.
     #[inline(never)]
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         self.take_burst();

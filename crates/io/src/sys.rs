@@ -1,5 +1,5 @@
-//! System calls of which rustix has no form. They pass by the C library's functions of their names, which a preloaded library may stand in
-//! front of.
+//! System calls of which rustix has no form. They pass by the C library's functions of their names,
+//! which a preloaded library may stand in front of.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

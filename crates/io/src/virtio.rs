@@ -1,5 +1,6 @@
-//! `struct virtio_net_hdr`: the ten bytes before each frame of a TAP interface opened with `IFF_VNET_HDR`, and of a packet socket with
-//! `PACKET_VNET_HDR` (Virtual I/O Device 1.2, §5.1.6; in the machine's byte order for a legacy device, which both are unless told otherwise).
+//! `struct virtio_net_hdr`: the ten bytes before each frame of a TAP interface opened with
+//! `IFF_VNET_HDR`, and of a packet socket with `PACKET_VNET_HDR` (Virtual I/O Device 1.2, §5.1.6;
+//! in the machine's byte order for a legacy device, which both are unless told otherwise).
 
 use wire::ethernet::{EtherType, EthernetHeader};
 use wire::frame::{HEADERS, LONGEST, RxChecksum, TxChecksum, TxMeta};
@@ -46,7 +47,8 @@ fn family(frame: &[u8]) -> u8 {
     }
 }
 
-/// Length of all headers of a TCP segment that starts at `start`: of its own the data offset tells (RFC 9293 §3.1).
+/// Length of all headers of a TCP segment that starts at `start`: of its own the data offset tells
+/// (RFC 9293 §3.1).
 fn headers_len(frame: &[u8], start: u16) -> u16 {
     let offset = frame.get(usize::from(start) + 12).copied();
     start + u16::from(offset.unwrap_or_default() >> 4) * 4

@@ -1,4 +1,5 @@
-//! Captures read back with the library they were not written with: pcap-file's reader, and tcpdump where there is one.
+//! Captures read back with the library they were not written with: pcap-file's reader, and tcpdump
+//! where there is one.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! The shared-memory link between threads and between processes. A second process is this test binary, started again.
+//! The shared-memory link between threads and between processes. A second process is this test
+//! binary, started again.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! TAP against the real kernel. Each test has a network namespace of its own, which goes when its thread ends, however it ends.
+//! TAP against the real kernel. Each test has a network namespace of its own, which goes when its
+//! thread ends, however it ends.
 #![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -33,7 +34,8 @@ fn isolated(test: impl FnOnce() + Send + 'static) {
         return;
     }
     let run = move || {
-        // SAFETY: changes only this thread's view of the network; nothing was opened in the old one.
+        // SAFETY: changes only this thread's view of the network; nothing was opened in the old
+        // one.
         let rc = unsafe { libc::unshare(libc::CLONE_NEWNET) };
         assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
         test();

@@ -43,7 +43,8 @@ fn exchange_arp_and_icmp(config: &XdpConfig, attachment: Attachment) {
 
     let socket = peer_socket(&pair, PEER);
     socket.send_to(b"hello", (OURS, 2000)).unwrap();
-    // The kernel knows our hardware address from our request already; should it ask, it is answered.
+    // The kernel knows our hardware address from our request already; should it ask, it is
+    // answered.
     let datagram = station.expect("datagram", |frame| carries(frame, Protocol::UDP, b"hello"));
     assert_eq!(frames::parse_ipv4(&datagram.bytes).unwrap().0.dst, OURS);
 
@@ -139,7 +140,8 @@ fn the_kernel_on_our_end_keeps_its_own_traffic() {
     for mode in MODES {
         let pair = Pair::new(1);
         let mut station = pair.station_in(mode);
-        // Neighbour discovery and ARP for the kernel's addresses pass, and so do the datagrams, both ways.
+        // Neighbour discovery and ARP for the kernel's addresses pass, and so do the datagrams,
+        // both ways.
         for (kernel, peer) in [
             (IpAddr::from(KERNEL), IpAddr::from(PEER)),
             (KERNEL6.into(), PEER6.into()),
@@ -249,7 +251,8 @@ fn malformed_frames_are_left_to_the_kernel() {
         let raw = pair.raw();
         let (ours, peer) = (station.port.mac(), station.peer_mac);
         let whole = udp_to_us(peer, ours, b"");
-        // Cut before the end of the destination address; as an unknown type; as version 5; ARP with other address lengths.
+        // Cut before the end of the destination address; as an unknown type; as version 5; ARP with
+        // other address lengths.
         raw.send(&whole[..33]);
         raw.send(&ethernet(peer, ours, EtherType(0x88b5), None, &whole[14..]));
         raw.send(&[&whole[..14], &[0x55], &whole[15..]].concat());

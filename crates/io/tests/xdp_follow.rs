@@ -32,7 +32,8 @@ fn set_queues(namespace: &Namespace, name: &str, count: &str) -> std::io::Result
     Ok(())
 }
 
-/// Has the peer send 64 datagrams from as many ports, over all of its queues, and receives them all.
+/// Has the peer send 64 datagrams from as many ports, over all of its queues, and receives them
+/// all.
 fn receive_all(pair: &Pair, ports: &mut [XdpPort]) {
     for number in 0..64_u16 {
         peer_socket(pair, PEER)

@@ -34,7 +34,8 @@ fn native() -> XdpConfig {
     }
 }
 
-/// Receives on all `ports` until each of `count` datagrams has come; says how many came from which queue's port.
+/// Receives on all `ports` until each of `count` datagrams has come; says how many came from which
+/// queue's port.
 fn collect(ports: &mut [XdpPort], count: usize) -> Vec<usize> {
     let mut seen = vec![false; count];
     let mut per_port = vec![0; ports.len()];
@@ -391,7 +392,8 @@ fn the_program_goes_with_a_killed_process() {
     }
 }
 
-/// Has another process open our end in this mode, and kills it. `attached` counts the programs on it.
+/// Has another process open our end in this mode, and kills it. `attached` counts the programs on
+/// it.
 fn kill_the_holder(mode: &str, attached: impl Fn() -> usize + Sync) {
     let pair = Pair::new(1);
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())

@@ -1,5 +1,5 @@
-//! What an AF_XDP port on a veth pair leaves to the kernel: checksums, and to cut frames of several segments. Needs root; says so and
-//! passes without.
+//! What an AF_XDP port on a veth pair leaves to the kernel: checksums, and to cut frames of several
+//! segments. Needs root; says so and passes without.
 
 #![allow(
     clippy::unwrap_used,
@@ -79,7 +79,8 @@ fn peer_station(pair: &Pair, ours: MacAddr, mode: AttachMode) -> Station {
     }
 }
 
-/// A frame with all of `data` in one TCP segment, with sequence number 1, and what is said of its checksum.
+/// A frame with all of `data` in one TCP segment, with sequence number 1, and what is said of its
+/// checksum.
 fn gso_frame(ours: MacAddr, peer: MacAddr, data: &[u8]) -> (Vec<u8>, TxChecksum) {
     let mut segment = vec![0; 20];
     segment[..4].copy_from_slice(&[0, 80, 0x30, 0x39]);

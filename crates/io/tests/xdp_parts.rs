@@ -1,4 +1,5 @@
-//! Packets that no frame holds, on a veth pair with an MTU of 9000 bytes. Needs root and Linux 6.6; says so and passes without.
+//! Packets that no frame holds, on a veth pair with an MTU of 9000 bytes. Needs root and Linux 6.6;
+//! says so and passes without.
 
 #![allow(
     clippy::unwrap_used,

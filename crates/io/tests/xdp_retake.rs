@@ -1,4 +1,5 @@
-//! An interface that is removed and made again while it is in use. Needs root; says so and passes without.
+//! An interface that is removed and made again while it is in use. Needs root; says so and passes
+//! without.
 
 #![allow(
     clippy::unwrap_used,

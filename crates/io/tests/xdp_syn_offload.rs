@@ -1,4 +1,5 @@
-//! SYNs of the kernel that are answered where they arrive, without a stack. Needs root and Linux 6.6; says so and passes without.
+//! SYNs of the kernel that are answered where they arrive, without a stack. Needs root and Linux
+//! 6.6; says so and passes without.
 
 #![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 #![allow(
@@ -149,7 +150,8 @@ impl Lab {
         }
     }
 
-    /// The kernel opens connections until the SYN of one is answered: that is a matter of how soon it comes after a turn of ours.
+    /// The kernel opens connections until the SYN of one is answered: that is a matter of how soon
+    /// it comes after a turn of ours.
     fn established(&mut self, to: SocketAddrV4) -> (OwnedFd, Came) {
         let end = std::time::Instant::now() + DEADLINE;
         while std::time::Instant::now() < end {

@@ -1,4 +1,5 @@
-//! What a veth pair receives through traffic control. Needs root and Linux 6.6; says so and passes without.
+//! What a veth pair receives through traffic control. Needs root and Linux 6.6; says so and passes
+//! without.
 
 #![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 #![allow(
@@ -99,7 +100,8 @@ fn pin(place: usize) {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// Sends datagrams from one processor and the other in turn. Returns whether they come in the order in which they were sent.
+/// Sends datagrams from one processor and the other in turn. Returns whether they come in the order
+/// in which they were sent.
 fn come_in_order(pair: &Pair, station: &mut Station) -> bool {
     /// How many.
     const COUNT: u32 = 1000;
@@ -135,7 +137,8 @@ fn frames_come_in_the_order_in_which_they_were_sent_from_any_processor() {
     let Some((pair, mut station)) = station() else {
         return;
     };
-    // A machine that is busy can put off what the kernel does on a processor, and so change the order before we see it.
+    // A machine that is busy can put off what the kernel does on a processor, and so change the
+    // order before we see it.
     assert!((0..10).any(|_| come_in_order(&pair, &mut station)));
     assert_eq!(station.port.losses(), (0, 0));
 }
@@ -258,9 +261,11 @@ fn sleep(station: &mut Station, by_itself: bool) {
     station.port.wait(Some(Duration::ZERO), None).unwrap();
 }
 
-/// Has the kernel hand what our end receives on to a processor (one that every machine has), and opens it.
+/// Has the kernel hand what our end receives on to a processor (one that every machine has), and
+/// opens it.
 fn open_steered() -> XdpInterface {
-    // SAFETY: a new mount namespace does not change descriptors or memory of this or any other thread.
+    // SAFETY: a new mount namespace does not change descriptors or memory of this or any other
+    // thread.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
     mount_change(
         "/",

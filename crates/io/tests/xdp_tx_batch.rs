@@ -1,4 +1,5 @@
-//! Frames that an AF_XDP port on a veth pair sends many at a time. Needs root; says so and passes without.
+//! Frames that an AF_XDP port on a veth pair sends many at a time. Needs root; says so and passes
+//! without.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are test code")]
 

@@ -1,4 +1,5 @@
-//! A program before it runs: where it is, and whether a library that is loaded into it would see its calls.
+//! A program before it runs: where it is, and whether a library that is loaded into it would see
+//! its calls.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +34,8 @@ struct Linked {
     interpreter: Option<Vec<u8>>,
     needed: Vec<Vec<u8>>,
     machine: u16,
-    /// Go's linker made it, whose programs make system calls of their own, also where C code is linked in (cgo).
+    /// Go's linker made it, whose programs make system calls of their own, also where C code is
+    /// linked in (cgo).
     is_go: bool,
 }
 
@@ -52,7 +54,8 @@ fn is_executable(file: &Path) -> bool {
     rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// The file that runs for this word: behind scripts their interpreter, behind `env` what that finds.
+/// The file that runs for this word: behind scripts their interpreter, behind `env` what that
+/// finds.
 pub fn resolve(word: &OsStr) -> Option<PathBuf> {
     let mut file = find(word)?;
     for _ in 0..MOST_SCRIPTS {
@@ -189,8 +192,9 @@ fn gains_rights(file: &Path) -> Option<&'static str> {
     (capable && !geteuid().is_root()).then_some("has file capabilities")
 }
 
-/// Options that ThreadSanitizer needs where one of its libraries is among these: the library's own threads and locks, which are not
-/// instrumented, are no races of the program. What the user says comes after, and wins.
+/// Options that ThreadSanitizer needs where one of its libraries is among these: the library's own
+/// threads and locks, which are not instrumented, are no races of the program. What the user says
+/// comes after, and wins.
 pub fn sanitizer_options(needed: &[String], users: Option<OsString>) -> Option<OsString> {
     let has = needed.iter().any(|name| name.starts_with(THREAD_SANITIZER));
     has.then(|| {

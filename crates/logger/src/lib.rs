@@ -1,7 +1,9 @@
-//! The logger of the command, the C library and `mtcp run`: what the stack has to say goes to stderr, one line each.
+//! The logger of the command, the C library and `mtcp run`: what the stack has to say goes to
+//! stderr, one line each.
 //!
-//! The Rust library installs none: its user has one. Errors and warnings are said once each; `MTCP_LOG`, else `RUST_LOG`, else
-//! [`DEFAULT`] say what else is. `MTCP_QUIET=1` says nothing at all.
+//! The Rust library installs none: its user has one. Errors and warnings are said once each;
+//! `MTCP_LOG`, else `RUST_LOG`, else [`DEFAULT`] say what else is. `MTCP_QUIET=1` says nothing at
+//! all.
 
 #![forbid(unsafe_code)]
 
@@ -16,11 +18,13 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use once::{Once, Telling};
 
-/// The environment variable that chooses, in the words of `RUST_LOG`: `debug`, `off`, `warn,io=trace`.
+/// The environment variable that chooses, in the words of `RUST_LOG`: `debug`, `off`,
+/// `warn,io=trace`.
 pub const VARIABLE: &str = "MTCP_LOG";
 /// What is said where nobody chooses.
 pub const DEFAULT: LevelFilter = LevelFilter::Warn;
-/// What loads programs into the kernel warns with all that the kernel has to say, pages of it; whoever calls it says in a line what failed.
+/// What loads programs into the kernel warns with all that the kernel has to say, pages of it;
+/// whoever calls it says in a line what failed.
 const VERBOSE: &str = "aya";
 
 /// What Rust programs have for the same.
@@ -165,7 +169,8 @@ fn name(level: Level) -> &'static str {
     }
 }
 
-/// One line of at most [`LONGEST`] bytes, whatever is in `text`: names of files and words of peers can be.
+/// One line of at most [`LONGEST`] bytes, whatever is in `text`: names of files and words of peers
+/// can be.
 fn line(level: Level, text: fmt::Arguments<'_>) -> Vec<u8> {
     let mut said = Vec::with_capacity(160);
     // Writing to memory cannot fail.
@@ -180,8 +185,8 @@ fn line(level: Level, text: fmt::Arguments<'_>) -> Vec<u8> {
     said
 }
 
-/// In one system call, not through the C library: in the program of `mtcp run` its calls are hooked, and its locks may be held by a thread
-/// that `fork` left behind.
+/// In one system call, not through the C library: in the program of `mtcp run` its calls are
+/// hooked, and its locks may be held by a thread that `fork` left behind.
 fn write(line: &[u8]) {
     // Nobody may be reading.
     let _ = rustix::io::write(rustix::stdio::stderr(), line);

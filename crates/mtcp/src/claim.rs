@@ -7,8 +7,9 @@ use ::io::netlink::{self, Address, Link};
 use crate::config::{Config, IoSpec};
 
 impl Config {
-    /// Refuses addresses that the kernel of this machine has: frames for them would come to the stack, and the kernel's own connections would
-    /// get no answers. An address of its own on the loopback interface (`ip address add ADDRESS/32 dev lo`) is meant for programs of this
+    /// Refuses addresses that the kernel of this machine has: frames for them would come to the
+    /// stack, and the kernel's own connections would get no answers. An address of its own on the
+    /// loopback interface (`ip address add ADDRESS/32 dev lo`) is meant for programs of this
     /// machine, and stays.
     ///
     /// # Errors

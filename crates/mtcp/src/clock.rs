@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::time::{ClockId, clock_gettime};
 use wire::time::Instant;
 
-/// Time that stands still until it is moved on, for tests. Copies show the same time; it begins at zero.
+/// Time that stands still until it is moved on, for tests. Copies show the same time; it begins at
+/// zero.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualClock(Arc<AtomicU64>);
 
@@ -60,11 +61,13 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// A counter that grows at some constant rate of this processor, one to five times per nanosecond, for a third of what the clock takes.
+/// A counter that grows at some constant rate of this processor, one to five times per nanosecond,
+/// for a third of what the clock takes.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn cycles() -> Option<u64> {
-    // SAFETY: reads a register that every such processor has. Who may not read it may not read the clock either, which is made from it.
+    // SAFETY: reads a register that every such processor has. Who may not read it may not read the
+    // clock either, which is made from it.
     Some(unsafe { std::arch::x86_64::_rdtsc() })
 }
 

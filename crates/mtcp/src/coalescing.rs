@@ -1,14 +1,18 @@
-//! Interrupt coalescing, as network cards have it: when a sleeping thread wakes up for one frame, and when for many.
+//! Interrupt coalescing, as network cards have it: when a sleeping thread wakes up for one frame,
+//! and when for many.
 //!
-//! The first frame ends a sleep, and the frames that follow a moment later find the thread with little to do: each wake-up, each system call
-//! and each pass through code that has left the cache is for a frame or two. So while frames come densely, a sleep has a fixed length, the
-//! delay: as long as a burst takes to gather. Output of a turn never waits for a delay.
+//! The first frame ends a sleep, and the frames that follow a moment later find the thread with
+//! little to do: each wake-up, each system call and each pass through code that has left the cache
+//! is for a frame or two. So while frames come densely, a sleep has a fixed length, the delay: as
+//! long as a burst takes to gather. Output of a turn never waits for a delay.
 //!
-//! Peers that send nothing more before they have an answer are held up by delays. A delay has to cost nothing: where fewer frames come with
-//! delays than came without, there are none for a while, and for twice as long the next time.
+//! Peers that send nothing more before they have an answer are held up by delays. A delay has to
+//! cost nothing: where fewer frames come with delays than came without, there are none for a while,
+//! and for twice as long the next time.
 //!
-//! Over a link with cheap wake-ups (shared memory) there are delays only where nearly all round trips take much longer: two ends that both
-//! delay would each measure little harm. There a delay takes the place of polling, which is useless beside many busy peers.
+//! Over a link with cheap wake-ups (shared memory) there are delays only where nearly all round
+//! trips take much longer: two ends that both delay would each measure little harm. There a delay
+//! takes the place of polling, which is useless beside many busy peers.
 
 use std::time::Duration;
 
@@ -27,7 +31,8 @@ const ROUND: u32 = 128;
 /// Epochs without delays after they did harm: the first time, and at most.
 const REST: u32 = 4;
 const LONGEST_REST: u32 = 128;
-/// Over links with cheap wake-ups, this many delays fit into a round trip: the kernel makes a delay some 60 us longer.
+/// Over links with cheap wake-ups, this many delays fit into a round trip: the kernel makes a delay
+/// some 60 us longer.
 const DELAYS: u64 = 8;
 const SECOND: u64 = 1_000_000_000;
 
@@ -115,7 +120,8 @@ impl Coalescer {
         }
     }
 
-    /// The length of the next sleep, if it is a delay and does not end with a frame. None while there are frames.
+    /// The length of the next sleep, if it is a delay and does not end with a frame. None while
+    /// there are frames.
     #[inline]
     pub(crate) fn delay(&self) -> Option<Duration> {
         (self.delay > 0 && !self.behind).then(|| Duration::from_nanos(self.delay))
@@ -170,8 +176,8 @@ impl Coalescer {
     }
 }
 
-/// While sleeps are delays, a wait begins with one. What the wait sent causes nothing yet, and the few frames that came since the last look
-/// would make a turn of their own.
+/// While sleeps are delays, a wait begins with one. What the wait sent causes nothing yet, and the
+/// few frames that came since the last look would make a turn of their own.
 #[derive(Debug, Default)]
 pub(crate) struct FirstDelay {
     /// The wait before began with a delay and has not slept.
@@ -179,8 +185,9 @@ pub(crate) struct FirstDelay {
 }
 
 impl FirstDelay {
-    /// Whether a wait that `may` begin with a delay does so, and does not look before. Never two in a row without a sleep, so that a
-    /// descriptor which is always ready does not keep the thread from looking.
+    /// Whether a wait that `may` begin with a delay does so, and does not look before. Never two in
+    /// a row without a sleep, so that a descriptor which is always ready does not keep the thread
+    /// from looking.
     pub(crate) fn begins(&mut self, may: bool) -> bool {
         self.skipped = may && !self.skipped;
         self.skipped
@@ -270,7 +277,8 @@ mod tests {
         assert_eq!(coalescer.delay(), None);
     }
 
-    /// The delay at 500 frames per millisecond over a link that wakes up for little, when round trips take so long.
+    /// The delay at 500 frames per millisecond over a link that wakes up for little, when round
+    /// trips take so long.
     fn delay_from(near: Duration) -> Option<Duration> {
         let (mut coalescer, mut now) = (Coalescer::new(MOST, Coalesce::WhenFar, start()), start());
         for _ in 0..400 {

@@ -16,6 +16,7 @@ use crate::coalescing::FirstDelay;
 use crate::driver::{Doorbell, Driver, Wake};
 use crate::epoll::{Events, Watch};
 use crate::pipe::Pipe;
+use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::socket::bindings::Bindings;
 use crate::socket::choices::Choices;
@@ -24,8 +25,7 @@ use crate::socket::sources::Sources;
 use crate::socket::table::{Body, Flags, NONE, Socket, Table};
 use crate::stats::Snapshot;
 use crate::wake::Requests;
-use crate::wall::Wall;
-use crate::{Config, CongestionControl, Errno, Result, SocketId, WakeHandle, signals};
+use crate::{Errno, Result, SocketId, WakeHandle, signals};
 
 /// Events of the stack looked at together.
 const PASS: usize = 32;
@@ -37,72 +37,27 @@ const RECLAIM: usize = 1024;
 const SWEEP_IDLE: usize = 64;
 /// How long to wait for events while buffers are given back: none says that one has drained.
 const RECLAIM_DELAY: Duration = Duration::from_millis(1);
-/// Bytes written since the stack was last told that are better sent at once: while they are in the cache, and while the peer has time.
+/// Bytes written since the stack was last told that are better sent at once: while they are in the
+/// cache, and while the peer has time.
 const MUCH: usize = 128 << 10;
 /// Waits that may last so long may begin with a coalescing delay.
 const LONG: Duration = Duration::from_millis(1);
-/// Calls that would block after `epoll_wait` has reported, per report and in any case, before such calls run the stack themselves.
+/// Calls that would block after `epoll_wait` has reported, per report and in any case, before such
+/// calls run the stack themselves.
 const ALLOWANCE: (u32, u32) = (2, 16);
 
-/// What a context takes from the configuration.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) core: usize,
-    pub(crate) one_event_per_entry: bool,
-    pub(crate) legacy_errors: bool,
-    pub(crate) rcvbuf: u32,
-    pub(crate) sndbuf: u32,
-    pub(crate) congestion: CongestionControl,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) pinned: bool,
-    pub(crate) addresses: Vec<IpAddr>,
-    pub(crate) wall: Wall,
-}
-
-impl Settings {
-    pub(crate) fn new(config: &Config, core: usize, wall: Wall) -> Self {
-        Self {
-            core,
-            one_event_per_entry: config.one_event_per_entry,
-            legacy_errors: config.legacy_errors,
-            rcvbuf: config.rcvbuf,
-            sndbuf: config.sndbuf,
-            congestion: config.congestion,
-            idle_timeout: config.tcp_timeout,
-            pinned: config.pin,
-            addresses: config.addresses.iter().map(|cidr| cidr.addr).collect(),
-            wall,
-        }
-    }
-
-    /// As the settings of a stack say, and otherwise what nobody has set.
-    pub(crate) fn of_stack(config: &mtcp_core::Config) -> Self {
-        let link = config.interfaces.first();
-        let addresses = link.map(|link| link.addresses.iter().map(|address| address.addr));
-        Self {
-            core: 0,
-            one_event_per_entry: false,
-            legacy_errors: false,
-            rcvbuf: config.recv_buffer,
-            sndbuf: config.send_buffer,
-            congestion: config.congestion,
-            idle_timeout: None,
-            pinned: false,
-            addresses: addresses.into_iter().flatten().collect(),
-            wall: Wall::default(),
-        }
-    }
-}
-
-/// Who is asked, in place of a sleep, by the calls of a context in [virtual time](crate::in_virtual_time) that have to wait.
+/// Who is asked, in place of a sleep, by the calls of a context in
+/// [virtual time](crate::in_virtual_time) that have to wait.
 pub trait Waiter: Debug + Send + Sync {
-    /// A call of `context` waits, and nothing is due before `until` (`None`: ever): moves the clock on, at most that far, or has frames arrive.
-    /// The call goes on waiting afterwards if that was not enough; it ends with `EINTR` after [`WakeHandle::interrupt`]. Other calls on
-    /// `context` may be made meanwhile.
+    /// A call of `context` waits, and nothing is due before `until` (`None`: ever): moves the clock
+    /// on, at most that far, or has frames arrive. The call goes on waiting afterwards if that was
+    /// not enough; it ends with `EINTR` after [`WakeHandle::interrupt`]. Other calls on `context`
+    /// may be made meanwhile.
     fn wait(&self, context: &mut Context, until: Option<Instant>);
 }
 
-/// Sockets, epoll instances and pipes of one thread. `Send`, so that it can be made elsewhere; not `Sync`: one thread at a time uses it.
+/// Sockets, epoll instances and pipes of one thread. `Send`, so that it can be made elsewhere; not
+/// `Sync`: one thread at a time uses it.
 ///
 /// Dropping it closes its sockets and sends what can be sent at once; it does not wait for peers.
 #[derive(Debug)]
@@ -182,7 +137,8 @@ impl Context {
         self.settings.core
     }
 
-    /// Does what is due without waiting: receives, fires timers, sends. Calls that wait or would have to do this by themselves.
+    /// Does what is due without waiting: receives, fires timers, sends. Calls that wait or would
+    /// have to do this by themselves.
     ///
     /// # Errors
     /// `ENETDOWN` when the link is gone.
@@ -212,8 +168,8 @@ impl Context {
         self.driver.snapshot()
     }
 
-    /// Waits until no connection is left but those in TIME_WAIT, at most `timeout`. Returns whether that is so. For the end of a program, after it
-    /// closed its sockets.
+    /// Waits until no connection is left but those in TIME_WAIT, at most `timeout`. Returns whether
+    /// that is so. For the end of a program, after it closed its sockets.
     ///
     /// # Errors
     /// `EINTR`, `ENETDOWN`.
@@ -233,9 +189,10 @@ impl Context {
         }
     }
 
-    /// Waits until peers have acknowledged all that was written to sockets that are closed now, and the end of it, as long as they go on
-    /// doing so: `timeout` passes without, and the wait is over. Returns what is left. It does not wait for the ends of peers. For the end
-    /// of a program, after it closed its sockets.
+    /// Waits until peers have acknowledged all that was written to sockets that are closed now, and
+    /// the end of it, as long as they go on doing so: `timeout` passes without, and the wait is
+    /// over. Returns what is left. It does not wait for the ends of peers. For the end of a
+    /// program, after it closed its sockets.
     ///
     /// # Errors
     /// `EINTR`, `ENETDOWN`.
@@ -257,8 +214,8 @@ impl Context {
         }
     }
 
-    /// Waits until `ready` answers, at most `timeout`. Starts by sending what was staged. `wakes`: also returns `None` early when asked to
-    /// wake.
+    /// Waits until `ready` answers, at most `timeout`. Starts by sending what was staged. `wakes`:
+    /// also returns `None` early when asked to wake.
     pub(crate) fn wait_until<T>(
         &mut self,
         timeout: Option<Duration>,
@@ -328,8 +285,8 @@ impl Context {
         })
     }
 
-    /// There is nothing to do: gives drained buffers back, if many have one, and the kernel what nobody has needed for a while. How long to
-    /// sleep at most.
+    /// There is nothing to do: gives drained buffers back, if many have one, and the kernel what
+    /// nobody has needed for a while. How long to sleep at most.
     pub(crate) fn delay(&mut self) -> Option<Duration> {
         let gave = self.streams.is_crowded() && self.streams.sweep(SWEEP_IDLE) > 0;
         let reclaims = (gave || self.streams.is_starved()).then_some(RECLAIM_DELAY);
@@ -343,8 +300,9 @@ impl Context {
         self.streams.sweep(SWEEP);
     }
 
-    /// A call on `id` would block and must not: runs the stack, unless another thread will, or `epoll_wait` soon will, and either tells of
-    /// `id` then or would have little to tell. Returns whether it did.
+    /// A call on `id` would block and must not: runs the stack, unless another thread will, or
+    /// `epoll_wait` soon will, and either tells of `id` then or would have little to tell. Returns
+    /// whether it did.
     pub(crate) fn progress(&mut self, id: SocketId) -> bool {
         if self.attended {
             return false;
@@ -368,7 +326,8 @@ impl Context {
         self.allowance = n.saturating_mul(ALLOWANCE.0).saturating_add(ALLOWANCE.1);
     }
 
-    /// A call on `id` staged news. A blocking socket's news leaves at once: its program may do anything next. So does much that was written.
+    /// A call on `id` staged news. A blocking socket's news leaves at once: its program may do
+    /// anything next. So does much that was written.
     #[inline]
     pub(crate) fn hand_over(&mut self, id: SocketId) {
         let blocking = |socket: &Socket| !socket.nonblocking();
@@ -381,8 +340,9 @@ impl Context {
         }
     }
 
-    /// Sends much that was written, and takes the ACKs of what was sent before: who writes to many sockets between two waits then gets the
-    /// buffers that these drained, which are still in the cache.
+    /// Sends much that was written, and takes the ACKs of what was sent before: who writes to many
+    /// sockets between two waits then gets the buffers that these drained, which are still in the
+    /// cache.
     #[cold]
     #[inline(never)]
     fn send_much(&mut self) {
@@ -427,8 +387,8 @@ impl Context {
         }
     }
 
-    /// Asks for what the events are about, one kind of record after the other: each says where the next one is, and the misses of all events
-    /// overlap.
+    /// Asks for what the events are about, one kind of record after the other: each says where the
+    /// next one is, and the misses of all events overlap.
     fn prefetch(&self, events: &[Event]) {
         let slots = events.iter().filter_map(|event| match event {
             Event::Ready { conn, .. } => Some(conn.slot as usize),

@@ -1,9 +1,11 @@
-//! System calls of io_uring, which pass no library: a program shall do without them, or have them heard.
+//! System calls of io_uring, which pass no library: a program shall do without them, or have them
+//! heard.
 
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-/// `struct sock_filter` of seccomp(2): load a word of the call's data; compare it; return a verdict.
+/// `struct sock_filter` of seccomp(2): load a word of the call's data; compare it; return a
+/// verdict.
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -25,8 +27,8 @@ const OURS: u32 = if cfg!(target_arch = "x86_64") {
 const SETUP: u32 = libc::SYS_io_uring_setup as u32;
 const ENTER: u32 = libc::SYS_io_uring_enter as u32;
 const REGISTER: u32 = libc::SYS_io_uring_register as u32;
-/// `SECCOMP_FILTER_FLAG_*` of linux/seccomp.h: all threads; tell of one that has filters of its own by an error; who was heard waits for the
-/// answer, whatever signals come (Linux 5.19).
+/// `SECCOMP_FILTER_FLAG_*` of linux/seccomp.h: all threads; tell of one that has filters of its own
+/// by an error; who was heard waits for the answer, whatever signals come (Linux 5.19).
 const ALL_THREADS: libc::c_ulong = libc::SECCOMP_FILTER_FLAG_TSYNC;
 const NEW_LISTENER: libc::c_ulong = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
 const OTHERS_FAIL: libc::c_ulong = 1 << 4;
@@ -35,7 +37,8 @@ const WAITS: libc::c_ulong = 1 << 5;
 const HEARD: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
 
-/// Calls that have this in the upper half of their first argument are the library's own, and go to the kernel.
+/// Calls that have this in the upper half of their first argument are the library's own, and go to
+/// the kernel.
 pub const MARK: u32 = 0x6d74_6370;
 
 const fn step(code: u16, k: u32, (then, otherwise): (u8, u8)) -> libc::sock_filter {
@@ -62,7 +65,8 @@ fn add(steps: &mut [libc::sock_filter], flags: libc::c_ulong) -> io::Result<libc
     }
 }
 
-/// The same, where the process has not the right to, with `no_new_privs`. Returns whether that was taken.
+/// The same, where the process has not the right to, with `no_new_privs`. Returns whether that was
+/// taken.
 fn add_or_give_up(
     steps: &mut [libc::sock_filter],
     flags: libc::c_ulong,
@@ -85,13 +89,15 @@ fn can_be_heard() -> bool {
     unsafe { libc::syscall(call, ask, 0, &raw const action) == 0 }
 }
 
-/// From now on, this thread and what it starts or becomes is told that there is no io_uring (`ENOSYS`), unless a process hears of it
-/// ([`hear_io_uring`]). Returns whether that took `no_new_privs`: set-user-ID programs that it starts get no rights then.
+/// From now on, this thread and what it starts or becomes is told that there is no io_uring
+/// (`ENOSYS`), unless a process hears of it ([`hear_io_uring`]). Returns whether that took
+/// `no_new_privs`: set-user-ID programs that it starts get no rights then.
 ///
 /// # Errors
 /// The kernel has no such filters.
 pub fn forbid_io_uring() -> io::Result<bool> {
-    // To be heard where nobody listens is `ENOSYS`; but a filter that says so itself goes before one that is heard.
+    // To be heard where nobody listens is `ENOSYS`; but a filter that says so itself goes before
+    // one that is heard.
     let refuse = if can_be_heard() {
         HEARD
     } else {
@@ -110,12 +116,14 @@ pub fn forbid_io_uring() -> io::Result<bool> {
     add_or_give_up(&mut steps, 0).map(|(_, gave_up)| gave_up)
 }
 
-/// From now on, io_uring's calls of all threads of this process wait until who has the descriptor has answered (seccomp_unotify(2)), but those
-/// that submit nothing. With the descriptor closed, as by `exec`, they are told that there is no io_uring. Returns whether that took
-/// `no_new_privs`, too.
+/// From now on, io_uring's calls of all threads of this process wait until who has the descriptor
+/// has answered (seccomp_unotify(2)), but those that submit nothing. With the descriptor closed, as
+/// by `exec`, they are told that there is no io_uring. Returns whether that took `no_new_privs`,
+/// too.
 ///
 /// # Errors
-/// `EBUSY`: a process that this one comes from hears of them. `ESRCH`: a thread has filters of its own. What seccomp(2) says.
+/// `EBUSY`: a process that this one comes from hears of them. `ESRCH`: a thread has filters of its
+/// own. What seccomp(2) says.
 pub fn hear_io_uring() -> io::Result<(OwnedFd, bool)> {
     let mut steps = [
         step(LOAD, ARCHITECTURE, (0, 0)),

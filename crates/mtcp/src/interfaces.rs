@@ -1,4 +1,5 @@
-//! The interfaces of this network namespace, as the kernel says by netlink: `/sys/class/net` may show those of another.
+//! The interfaces of this network namespace, as the kernel says by netlink: `/sys/class/net` may
+//! show those of another.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,7 +18,8 @@ use crate::claim;
 pub enum Holder {
     /// None.
     Nobody,
-    /// The loopback interface, for itself: it is there for programs of this machine, and frames for it come to no interface of the kernel.
+    /// The loopback interface, for itself: it is there for programs of this machine, and frames for
+    /// it come to no interface of the kernel.
     Loopback,
     /// The interface of this name.
     Interface(String),
@@ -43,7 +45,8 @@ pub fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || held().iter().any(|held| held.address == address)
 }
 
-/// Whether a route of the kernel that is more than a default one leads to `destination` over another interface than this.
+/// Whether a route of the kernel that is more than a default one leads to `destination` over
+/// another interface than this.
 pub fn has_route_elsewhere(destination: IpAddr, interface: &str) -> bool {
     // Where the kernel cannot be asked, what is configured holds.
     let Ok(Some(route)) = route_to(destination) else {

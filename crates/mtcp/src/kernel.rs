@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// TCP_DEFER_ACCEPT of tcp(7): `listener` announces a connection when its first bytes are there, or after `seconds`.
+/// TCP_DEFER_ACCEPT of tcp(7): `listener` announces a connection when its first bytes are there, or
+/// after `seconds`.
 ///
 /// # Errors
 /// What setsockopt(2) says: no TCP socket, or a negative time.
@@ -12,7 +13,8 @@ pub fn defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     let value: *const i32 = &raw const seconds;
     let fd = listener.as_fd().as_raw_fd();
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
-    // SAFETY: `value` points to an `i32` that outlives the call, and `length` is its size; the descriptor is borrowed, so it is open.
+    // SAFETY: `value` points to an `i32` that outlives the call, and `length` is its size; the
+    // descriptor is borrowed, so it is open.
     let result = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };
     if result == 0 {
         Ok(())

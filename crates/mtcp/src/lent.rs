@@ -1,5 +1,6 @@
-//! The ports of a process, lent to its contexts one at a time. What comes to a port that no context has is received by one that lives: it is
-//! for any of them, and peers do not know which queue is whose.
+//! The ports of a process, lent to its contexts one at a time. What comes to a port that no context
+//! has is received by one that lives: it is for any of them, and peers do not know which queue is
+//! whose.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -27,8 +28,9 @@ enum Place {
 #[derive(Debug)]
 struct Queue {
     place: Place,
-    /// The secret of its stacks. One for all, so that the sequence numbers and timestamps of a later one go on from where the earlier
-    /// one was, for peers that still know its connections (RFC 6528 §3, RFC 6191).
+    /// The secret of its stacks. One for all, so that the sequence numbers and timestamps of a
+    /// later one go on from where the earlier one was, for peers that still know its connections
+    /// (RFC 6528 §3, RFC 6191).
     secret: [u8; 32],
     /// Whose context looks after it while it is [here](Place::Here).
     carer: Option<usize>,
@@ -40,7 +42,8 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Ports {
     queues: Mutex<Vec<Queue>>,
-    /// Through which contexts hand each other what came to the wrong one; without, none looks after the queue of another.
+    /// Through which contexts hand each other what came to the wrong one; without, none looks after
+    /// the queue of another.
     exchange: Option<Arc<Exchange>>,
 }
 
@@ -65,7 +68,8 @@ impl Ports {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shares the queues that nobody has out among the contexts that live, and wakes these, who sleep on other queues.
+    /// Shares the queues that nobody has out among the contexts that live, and wakes these, who
+    /// sleep on other queues.
     fn share_out(&self, queues: &mut [Queue]) {
         let Some(exchange) = &self.exchange else {
             return;
@@ -173,7 +177,8 @@ impl Lent {
         }
     }
 
-    /// Does something with each queue of nobody that this one's context looks after. Mostly there is none, which is one look.
+    /// Does something with each queue of nobody that this one's context looks after. Mostly there
+    /// is none, which is one look.
     #[inline]
     fn each_unowned(&self, act: impl FnMut(&mut AnyPort)) {
         if let Some(home) = &self.home
@@ -183,7 +188,8 @@ impl Lent {
         }
     }
 
-    /// Takes what arrived in queues of nobody, at most so many bursts of each. Returns how many frames.
+    /// Takes what arrived in queues of nobody, at most so many bursts of each. Returns how many
+    /// frames.
     #[inline]
     pub(crate) fn receive_unowned(
         &self,

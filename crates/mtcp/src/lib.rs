@@ -1,8 +1,9 @@
 //! The runtime: sockets, epoll and pipes of one thread on one stack.
 //!
-//! [`Mtcp::init`] opens the interface; [`Mtcp::context`] makes one [`Context`] per core, which is then used by one thread. A context is
-//! driven in one of two modes ([`config::Mode`]): *inline*, where its blocking calls run the stack on the calling thread, or *paired*,
-//! where a thread stands in for it while it makes none. An application cannot tell which, except by speed.
+//! [`Mtcp::init`] opens the interface; [`Mtcp::context`] makes one [`Context`] per core, which is
+//! then used by one thread. A context is driven in one of two modes ([`config::Mode`]): *inline*,
+//! where its blocking calls run the stack on the calling thread, or *paired*, where a thread stands
+//! in for it while it makes none. An application cannot tell which, except by speed.
 
 mod affinity;
 mod claim;
@@ -24,6 +25,7 @@ pub mod posix;
 mod prepared;
 mod runner;
 mod runtime;
+mod settings;
 pub mod signals;
 pub mod slab;
 pub mod socket;

@@ -81,7 +81,8 @@ pub(crate) fn exchange(seats: usize, mtu: u16) -> io::Result<Arc<Exchange>> {
     Exchange::new(u8::try_from(seats).unwrap_or(u8::MAX), mtu)
 }
 
-/// Prepares the link of a checked configuration; if `fresh`, no process had our addresses on it before.
+/// Prepares the link of a checked configuration; if `fresh`, no process had our addresses on it
+/// before.
 pub(crate) fn prepare(
     config: &Config,
     spec: &IoSpec,
@@ -106,7 +107,8 @@ pub(crate) fn prepare(
     }
 }
 
-/// Whether an interface could be opened that another process has, as far as that one does not notice.
+/// Whether an interface could be opened that another process has, as far as that one does not
+/// notice.
 pub(crate) fn check_held(config: &Config, name: &str, processors: usize) -> io::Result<()> {
     XdpPrepared::check(&xdp_config(config, name, processors)?)
 }
@@ -263,8 +265,9 @@ fn addresses(config: &Config) -> Vec<IpAddr> {
     config.addresses.iter().map(|cidr| cidr.addr).collect()
 }
 
-/// Has `take` take our addresses and the link-local one that the stack gives itself with them, unless another host has one of ours. Another host
-/// may have that one, by accident or to keep us out: then the stack gives itself another (RFC 7217 §6).
+/// Has `take` take our addresses and the link-local one that the stack gives itself with them,
+/// unless another host has one of ours. Another host may have that one, by accident or to keep us
+/// out: then the stack gives itself another (RFC 7217 §6).
 fn with_link_local<T>(
     mac: MacAddr,
     ours: &[IpAddr],
@@ -291,7 +294,8 @@ fn with_link_local<T>(
 fn xdp_config(config: &Config, name: &str, processors: usize) -> io::Result<XdpConfig> {
     let mut xdp = XdpConfig::new(name, addresses(config));
     let wanted = match config.cores {
-        // As many contexts as both processors and queues allow; an interface that cannot say has one.
+        // As many contexts as both processors and queues allow; an interface that cannot say has
+        // one.
         0 => netlink::ethtool::queues(name)
             .map_or(1, |queues| (queues.rx as usize).clamp(1, processors)),
         cores => cores,
@@ -348,7 +352,8 @@ mod tests {
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
-    /// A link on which another host has the first `held` link-local addresses that are tried: what came of it, and how often it was tried.
+    /// A link on which another host has the first `held` link-local addresses that are tried: what
+    /// came of it, and how often it was tried.
     fn taken(ours: &[&str], held: usize) -> (io::Result<Option<Ipv6Addr>>, usize) {
         let ours: Vec<IpAddr> = ours.iter().map(|addr| addr.parse().unwrap()).collect();
         let mut tries = 0;

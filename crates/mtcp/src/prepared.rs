@@ -1,4 +1,5 @@
-//! An interface before it is open: what takes privileges is done, for programs that give them up, and that fork.
+//! An interface before it is open: what takes privileges is done, for programs that give them up,
+//! and that fork.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,8 +20,9 @@ use crate::{Result as SocketResult, clock, link};
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(10);
 
-/// An interface that can be opened without privileges. A child that is forked has it too; the processes share the queues as
-/// `processes` of the configuration says, each taking what it needs when it opens them.
+/// An interface that can be opened without privileges. A child that is forked has it too; the
+/// processes share the queues as `processes` of the configuration says, each taking what it needs
+/// when it opens them.
 #[derive(Debug)]
 pub struct Prepared {
     config: Config,
@@ -41,7 +43,8 @@ enum Part {
 }
 
 impl Part {
-    /// Asks for the interface, if an executor has it: what that one leaves, and how long the interface may take to be free.
+    /// Asks for the interface, if an executor has it: what that one leaves, and how long the
+    /// interface may take to be free.
     fn ask(&self, config: &Config, spec: &IoSpec) -> (Option<Testaments>, Duration) {
         let terms = Terms::of(config);
         let terms = match (self, spec) {
@@ -67,7 +70,8 @@ fn testaments(config: &Config, seats: u8, found: Option<Testaments>) -> io::Resu
     found.map_or_else(|| Testaments::new(seats, config.holdings()), Ok)
 }
 
-/// Prepares the link, which others may have for so long. If `fresh`, nobody had our addresses on it before.
+/// Prepares the link, which others may have for so long. If `fresh`, nobody had our addresses on it
+/// before.
 fn prepare_link(
     config: &Config,
     spec: &IoSpec,
@@ -86,7 +90,8 @@ fn prepare_link(
     }
 }
 
-/// What listeners on this link ask: frames of others pass the firewall of the host, or come from no host.
+/// What listeners on this link ask: frames of others pass the firewall of the host, or come from no
+/// host.
 fn wall(config: &Config, link: &link::Prepared) -> Wall {
     match link {
         link::Prepared::Xdp(xdp, _) if !config.ignore_firewall => Wall::of(xdp.link()),
@@ -94,7 +99,8 @@ fn wall(config: &Config, link: &link::Prepared) -> Wall {
     }
 }
 
-/// Whether the executor of a program that has ended has this interface: who asks for it ends what is left there.
+/// Whether the executor of a program that has ended has this interface: who asks for it ends what
+/// is left there.
 fn has_executor(interface: &str) -> bool {
     let Ok(path) = door::path(interface) else {
         return false;
@@ -107,9 +113,10 @@ fn has_executor(interface: &str) -> bool {
         .is_some_and(|path| names.any(|name| name == path))
 }
 
-/// Opens the link, and closes it again, so that whoever is about to hand it to another program knows why that would fail; also asks whether another
-/// host has our addresses. Links that others take part in by that are only looked at; of those that an executor has, all is tried but what would
-/// take it from that one.
+/// Opens the link, and closes it again, so that whoever is about to hand it to another program
+/// knows why that would fail; also asks whether another host has our addresses. Links that others
+/// take part in by that are only looked at; of those that an executor has, all is tried but what
+/// would take it from that one.
 ///
 /// # Errors
 /// One line with cause and remedy.
@@ -150,8 +157,9 @@ impl Prepared {
         Self::make(config, Part::Any)
     }
 
-    /// The same, for a program that serves, with one context in each process: what its stacks know outlives them, and the next process that
-    /// opens the interface goes on with their connections, or an executor of the program (see [`crate::executor`]).
+    /// The same, for a program that serves, with one context in each process: what its stacks know
+    /// outlives them, and the next process that opens the interface goes on with their connections,
+    /// or an executor of the program (see [`crate::executor`]).
     ///
     /// # Errors
     /// As [`Prepared::new`].
@@ -229,7 +237,8 @@ impl Prepared {
         self.common.wall.admits(local, only_v6, &addresses)
     }
 
-    /// What an executor of this program needs to go on for it. `None`: there is nothing that it could go on with.
+    /// What an executor of this program needs to go on for it. `None`: there is nothing that it
+    /// could go on with.
     pub fn bequests(&self) -> Option<[BorrowedFd<'_>; 2]> {
         self.common.testaments.as_ref()?.fds()
     }
@@ -247,7 +256,8 @@ impl Prepared {
         }
     }
 
-    /// The process whose stack uses the interface ends, and others keep it prepared: who prepared it after them receives from now on.
+    /// The process whose stack uses the interface ends, and others keep it prepared: who prepared
+    /// it after them receives from now on.
     pub fn retire(&self) {
         if let link::Prepared::Xdp(prepared, _) = &self.link {
             prepared.retire();
@@ -295,8 +305,8 @@ impl Prepared {
         }
     }
 
-    /// Asks processes that have a queue and could go on without it to leave it, while [`Prepared::open`] finds none. To be repeated now and
-    /// then.
+    /// Asks processes that have a queue and could go on without it to leave it, while
+    /// [`Prepared::open`] finds none. To be repeated now and then.
     pub fn ask_for_queue(&self) {
         if let Some(exchange) = &self.common.exchange {
             exchange.ask_for_queue();
@@ -315,7 +325,8 @@ impl Prepared {
         self.common.exchange.is_some()
     }
 
-    /// Whether [`Prepared::open`] failed because other processes have all queues: it may succeed when one of them ends.
+    /// Whether [`Prepared::open`] failed because other processes have all queues: it may succeed
+    /// when one of them ends.
     pub fn is_busy(&self) -> bool {
         self.busy
     }

@@ -22,10 +22,11 @@ use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
 const BACKLOG_DELAY: Duration = Duration::from_millis(1);
-/// A turn is taken at least so often while somebody looks again and again, for what nobody announces: a peer that is gone, buffers that
-/// have drained.
+/// A turn is taken at least so often while somebody looks again and again, for what nobody
+/// announces: a peer that is gone, buffers that have drained.
 const LOOK: Duration = Duration::from_millis(1);
-/// Calls that come within so many cycles of one that read the clock do not read it: 4 us at 4 GHz, 16 us at 1 GHz.
+/// Calls that come within so many cycles of one that read the clock do not read it: 4 us at 4 GHz,
+/// 16 us at 1 GHz.
 const AT_ONCE: u64 = 1 << 14;
 /// Bursts taken at most from a link that is gone.
 const REST: usize = 1024;
@@ -43,8 +44,8 @@ pub(crate) enum Wake {
     Signal,
 }
 
-/// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive), commands,
-/// [`transmit`](Self::transmit), events; the clock is read once in it.
+/// A stack, its port and their time. A turn is [`begin`](Self::begin), [`receive`](Self::receive),
+/// commands, [`transmit`](Self::transmit), events; the clock is read once in it.
 #[derive(Debug)]
 pub(crate) struct Runner {
     stack: Stack,
@@ -71,7 +72,8 @@ pub(crate) struct Runner {
     coalescer: Coalescer,
     /// The port took less than was due.
     backlog: bool,
-    /// All that was due has been sent, and nothing is before this, unless frames come or the application calls.
+    /// All that was due has been sent, and nothing is before this, unless frames come or the
+    /// application calls.
     quiet_until: Instant,
     reporter: Option<Reporter>,
 }
@@ -173,7 +175,8 @@ impl Runner {
         self.clock.now()
     }
 
-    /// Takes what arrived, at most so many bursts, and fires timers. Returns whether anything arrived.
+    /// Takes what arrived, at most so many bursts, and fires timers. Returns whether anything
+    /// arrived.
     pub(crate) fn receive(&mut self, bursts: usize) -> bool {
         let is_due = !self.is_settled();
         let (stack, now) = (&mut self.stack, self.now);
@@ -279,7 +282,8 @@ impl Runner {
         self.port.busy = true;
         self.backlog = self.send(acks);
         if !self.backlog && self.stack.has_packets(PORT) {
-            // Sending asked for the address of a neighbour. The question goes in the same turn: a sleep may follow.
+            // Sending asked for the address of a neighbour. The question goes in the same turn: a
+            // sleep may follow.
             self.backlog = self.send(acks);
         }
         let sent = self.port.flush();
@@ -345,8 +349,9 @@ impl Runner {
         self.coalescer.delay().is_some()
     }
 
-    /// There is nothing to do now. Whether there was so recently that it is better to look for more frames than to sleep: their work does not
-    /// count, or two ends that hand each other much to do would both sleep each time.
+    /// There is nothing to do now. Whether there was so recently that it is better to look for more
+    /// frames than to sleep: their work does not count, or two ends that hand each other much to do
+    /// would both sleep each time.
     pub(crate) fn spins(&mut self) -> bool {
         if std::mem::take(&mut self.has_work) {
             self.idle = self.clock.now();
@@ -354,7 +359,8 @@ impl Runner {
         self.now.since(self.idle) < self.spin && !self.delays()
     }
 
-    /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler ran; may return early.
+    /// Sleeps until frames come, a timer is due, `deadline`, `wake` is readable or a signal handler
+    /// ran; may return early.
     ///
     /// # Errors
     /// The link is gone.
@@ -411,7 +417,8 @@ impl Runner {
         }
     }
 
-    /// For who sleeps by other means: how long at most, and on which descriptors. Looking for more frames instead is a sleep of no time.
+    /// For who sleeps by other means: how long at most, and on which descriptors. Looking for more
+    /// frames instead is a sleep of no time.
     ///
     /// # Errors
     /// The link is gone.
@@ -476,7 +483,8 @@ impl Runner {
     }
 }
 
-/// Another host uses an address of ours, which we keep (RFC 5227 §2.4(b), RFC 4862 §5.4.5 for what is configured).
+/// Another host uses an address of ours, which we keep (RFC 5227 §2.4(b), RFC 4862 §5.4.5 for what
+/// is configured).
 #[cold]
 fn tell_conflict(address: IpAddr, mac: MacAddr) {
     let is_of_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -506,7 +514,8 @@ fn transmit(stack: &mut Stack, now: Instant, acks: Acks, sink: &mut impl FrameSi
     sink.refused
 }
 
-/// Sends what stacks without a queue of their own have handed over. What the port does not take is lost, as on any full queue.
+/// Sends what stacks without a queue of their own have handed over. What the port does not take is
+/// lost, as on any full queue.
 fn send_for_others(frames: &[RxFrame<'_>], port: &mut AnyPort) {
     let split = frames.iter().filter_map(|frame| Handed::split(frame.bytes));
     for (frame, _) in split.filter(|(_, words)| words.relay) {

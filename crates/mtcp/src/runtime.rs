@@ -15,10 +15,11 @@ use wire::handed::Handed;
 
 use crate::clock::{Clock, VirtualClock};
 use crate::config::{Config, ConfigError, IoSpec, Mode, with_loop};
-use crate::context::{Context, Settings, Waiter};
+use crate::context::{Context, Waiter};
 use crate::driver::{Driver, Inline, Paired};
 use crate::lent::{Lent, Ports};
 use crate::runner::Runner;
+use crate::settings::Settings;
 use crate::stats::{Board, Reporter};
 use crate::testaments::Testaments;
 use crate::wall::Wall;
@@ -51,7 +52,8 @@ impl From<ConfigError> for SetupError {
 /// What was opened, for people and for `mtcp doctor`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// `(what, value)` lines: io, contexts, mac, mtu, checksum offload, mode, processors, pages, and what the link adds.
+    /// `(what, value)` lines: io, contexts, mac, mtu, checksum offload, mode, processors, pages,
+    /// and what the link adds.
     pub lines: Vec<(&'static str, String)>,
 }
 
@@ -143,8 +145,8 @@ impl Mtcp {
         &self.config
     }
 
-    /// The configuration in force. What concerns a context only (`max_concurrency`, buffers, time-outs) may be changed until it is made;
-    /// changes of the rest come too late.
+    /// The configuration in force. What concerns a context only (`max_concurrency`, buffers,
+    /// time-outs) may be changed until it is made; changes of the rest come too late.
     pub fn config_mut(&mut self) -> &mut Config {
         &mut self.config
     }
@@ -185,8 +187,9 @@ impl Mtcp {
         ))
     }
 
-    /// Makes the context of logical core `core`, which has queue `core` until it is dropped; then another can be made. Call it on the
-    /// thread that will use it, or move it there. In paired mode this starts the stack thread.
+    /// Makes the context of logical core `core`, which has queue `core` until it is dropped; then
+    /// another can be made. Call it on the thread that will use it, or move it there. In paired
+    /// mode this starts the stack thread.
     ///
     /// # Errors
     /// One line with cause and remedy: no such core, context exists already, out of memory.
@@ -265,8 +268,8 @@ impl Mtcp {
 }
 
 impl Context {
-    /// A context on a port of the caller's making, for programs that bring their own link, and for tests. `config` says the rest; its `io` is
-    /// not used, threads are not pinned.
+    /// A context on a port of the caller's making, for programs that bring their own link, and for
+    /// tests. `config` says the rest; its `io` is not used, threads are not pinned.
     ///
     /// # Errors
     /// As [`Mtcp::context`].
@@ -286,8 +289,9 @@ impl Context {
     }
 }
 
-/// A context on virtual time, for tests: its calls read `clock` and ask `waiter` in place of sleeping, so that what happens is the same in
-/// each run. `port` must not block; of its properties those of the first interface of `config` count. Everything else is as in a context of
+/// A context on virtual time, for tests: its calls read `clock` and ask `waiter` in place of
+/// sleeping, so that what happens is the same in each run. `port` must not block; of its properties
+/// those of the first interface of `config` count. Everything else is as in a context of
 /// [`Mtcp::context`] in inline mode.
 ///
 /// # Errors
@@ -333,7 +337,8 @@ fn failure(core: usize, error: &io::Error) -> String {
     format!("context {core}: {error}{remedy}")
 }
 
-/// What joins the contexts of a process that has the link alone; `None`: there is one, or there are more than can tell each other apart.
+/// What joins the contexts of a process that has the link alone; `None`: there is one, or there are
+/// more than can tell each other apart.
 fn among_contexts(opened: &link::Opened) -> Result<Option<Arc<Exchange>>, SetupError> {
     let cores = opened.ports.len();
     let several = 2..=usize::from(Handed::MAX_STACKS);

@@ -1,9 +1,11 @@
-//! Signals of the program, which are its own: the runtime installs no handler and lets none run on its threads.
+//! Signals of the program, which are its own: the runtime installs no handler and lets none run on
+//! its threads.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Signals that an instruction raises, which come to the thread that executed it, and that of profilers.
+/// Signals that an instruction raises, which come to the thread that executed it, and that of
+/// profilers.
 const SYNCHRONOUS: [i32; 8] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -15,14 +17,16 @@ const SYNCHRONOUS: [i32; 8] = [
     libc::SIGPROF,
 ];
 
-/// Signals are blocked on this thread while it lives: those that come meanwhile come when it is dropped, or where a call lets them in.
+/// Signals are blocked on this thread while it lives: those that come meanwhile come when it is
+/// dropped, or where a call lets them in.
 #[derive(Debug)]
 pub struct Held {
     before: Option<libc::sigset_t>,
 }
 
 impl Held {
-    /// The mask from before, for a call that is to be interrupted as if nothing were blocked; NULL: nothing is.
+    /// The mask from before, for a call that is to be interrupted as if nothing were blocked; NULL:
+    /// nothing is.
     pub fn before(&self) -> *const libc::sigset_t {
         self.before.as_ref().map_or(ptr::null(), ptr::from_ref)
     }
@@ -55,7 +59,8 @@ pub fn is_synchronous(signal: i32) -> bool {
 pub fn hold() -> Held {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` initialises the set that the others change and read; the last call initialises `before`.
+    // SAFETY: `sigfillset` initialises the set that the others change and read; the last call
+    // initialises `before`.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for signal in SYNCHRONOUS {
@@ -69,15 +74,15 @@ pub fn hold() -> Held {
     }
 }
 
-/// Runs `body` with signals blocked: a thread that it starts inherits that, and signals to the process come to the threads of the program,
-/// whose calls they interrupt.
+/// Runs `body` with signals blocked: a thread that it starts inherits that, and signals to the
+/// process come to the threads of the program, whose calls they interrupt.
 pub fn without<T>(body: impl FnOnce() -> T) -> T {
     let _held = hold();
     body()
 }
 
-/// Whether a call that a handler interrupted goes on, as after a handler with SA_RESTART. Nobody says which handler ran; so this is the
-/// case when all that the program has installed say it.
+/// Whether a call that a handler interrupted goes on, as after a handler with SA_RESTART. Nobody
+/// says which handler ran; so this is the case when all that the program has installed say it.
 pub fn restart() -> bool {
     (1..=libc::SIGRTMAX())
         .filter(|signal| !is_synchronous(*signal))

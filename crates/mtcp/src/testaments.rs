@@ -20,7 +20,8 @@ pub(crate) struct Testaments {
 }
 
 impl Testaments {
-    /// For so many seats, and stacks that have as much as `holdings` say. Costs memory as it is used.
+    /// For so many seats, and stacks that have as much as `holdings` say. Costs memory as it is
+    /// used.
     ///
     /// # Errors
     /// No memory or descriptor.
@@ -69,7 +70,8 @@ impl Testaments {
         (self.seats == seats).then_some(Self { are_left, ..self })
     }
 
-    /// That of a seat, for who has taken it: the process that had it before is gone. And those of the others, if nobody takes theirs.
+    /// That of a seat, for who has taken it: the process that had it before is gone. And those of
+    /// the others, if nobody takes theirs.
     pub(crate) fn of(&self, seat: u8) -> (Testament, Vec<Testament>) {
         let others = (0..self.seats).filter(|other| self.are_left && *other != seat);
         (self.at(seat), others.map(|other| self.at(other)).collect())

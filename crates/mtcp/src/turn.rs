@@ -1,7 +1,9 @@
-//! Turns in pieces, for a program that waits by itself: for this context and other descriptors at once, or on several threads.
+//! Turns in pieces, for a program that waits by itself: for this context and other descriptors at
+//! once, or on several threads.
 //!
-//! It calls [`Context::begin_turn`], looks at what became ready, and if that is nothing [`Context::prepare_sleep`], sleeps without the
-//! context (which other threads may use meanwhile), and calls [`Context::end_sleep`]. Inline mode only.
+//! It calls [`Context::begin_turn`], looks at what became ready, and if that is nothing
+//! [`Context::prepare_sleep`], sleeps without the context (which other threads may use meanwhile),
+//! and calls [`Context::end_sleep`]. Inline mode only.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -16,7 +18,8 @@ use crate::{Context, Result, SocketId};
 const ALWAYS: Events = Events::ERR.union(Events::HUP);
 
 impl Context {
-    /// Sends what was staged, receives, and notes what became ready. What answers that sends later rides on the ACKs.
+    /// Sends what was staged, receives, and notes what became ready. What answers that sends later
+    /// rides on the ACKs.
     ///
     /// # Errors
     /// `ENETDOWN` when the link is gone.
@@ -28,8 +31,8 @@ impl Context {
         self.note_link(taken)
     }
 
-    /// Sends what waited for company, adds the descriptors that become readable when there is something to do to `fds`, and says how long
-    /// a sleep on them may be (`None`: no limit).
+    /// Sends what waited for company, adds the descriptors that become readable when there is
+    /// something to do to `fds`, and says how long a sleep on them may be (`None`: no limit).
     ///
     /// # Errors
     /// `ENETDOWN` when the link is gone, `EOPNOTSUPP` in paired mode.
@@ -49,8 +52,9 @@ impl Context {
         self.note_link(ended)
     }
 
-    /// Whether another thread sleeps on what [`Context::prepare_sleep`] gave, and takes a turn when there is something to do: calls that would
-    /// block then leave that to it. Never on links that loop, where nothing tells the sleeper of what was just sent.
+    /// Whether another thread sleeps on what [`Context::prepare_sleep`] gave, and takes a turn when
+    /// there is something to do: calls that would block then leave that to it. Never on links that
+    /// loop, where nothing tells the sleeper of what was just sent.
     pub fn set_attended(&mut self, attended: bool) {
         self.attended = attended && !self.driver.loops();
     }
@@ -60,7 +64,8 @@ impl Context {
         self.attended
     }
 
-    /// How long until something is due by itself, as far as known; `None`: nothing, or in paired mode.
+    /// How long until something is due by itself, as far as known; `None`: nothing, or in paired
+    /// mode.
     pub fn due(&self) -> Option<Duration> {
         self.driver.due()
     }
@@ -79,7 +84,8 @@ impl Context {
         self.note_link(sent)
     }
 
-    /// Whether the interface was removed, and the stack waits until it is there again. Its descriptors of it are closed.
+    /// Whether the interface was removed, and the stack waits until it is there again. Its
+    /// descriptors of it are closed.
     pub fn is_away(&self) -> bool {
         self.driver.is_away()
     }
@@ -90,18 +96,21 @@ impl Context {
         self.driver.wants_look()
     }
 
-    /// From now on [`Context::look_again`] alone opens what comes later (an interface that was removed and is there again, more queues,
-    /// peers): for programs that have to know which descriptors are made by that.
+    /// From now on [`Context::look_again`] alone opens what comes later (an interface that was
+    /// removed and is there again, more queues, peers): for programs that have to know which
+    /// descriptors are made by that.
     pub fn look_when_asked(&mut self) {
         self.driver.look_when_asked();
     }
 
-    /// Opens what there is to open: an interface that was removed and is there again (each 250 ms at most), queues, peers.
+    /// Opens what there is to open: an interface that was removed and is there again (each 250 ms
+    /// at most), queues, peers.
     pub fn look_again(&mut self) {
         self.driver.look_again();
     }
 
-    /// Whether another process asks for the queue that this context has, and it could go on without: stacks there would carry its frames.
+    /// Whether another process asks for the queue that this context has, and it could go on
+    /// without: stacks there would carry its frames.
     pub fn is_asked_for_queue(&self) -> bool {
         self.driver.is_asked()
     }
@@ -121,8 +130,8 @@ impl Context {
         self.note_link(left)
     }
 
-    /// What of `wanted` is true of a socket, and whether it failed or hung up, as `poll` asks. Where `OUT` is wanted and not true, the
-    /// stack will tell when it is.
+    /// What of `wanted` is true of a socket, and whether it failed or hung up, as `poll` asks.
+    /// Where `OUT` is wanted and not true, the stack will tell when it is.
     pub fn ready(&mut self, id: SocketId, wanted: Events) -> Events {
         let ready = self.readiness(id, wanted);
         if wanted.contains(Events::OUT) && !ready.contains(Events::OUT) {
@@ -131,8 +140,8 @@ impl Context {
         ready & (wanted | ALWAYS)
     }
 
-    /// Whether the stack took in what had arrived so short a time ago that the program had better go on with that: a turn now would carry
-    /// little. Never on links that loop.
+    /// Whether the stack took in what had arrived so short a time ago that the program had better
+    /// go on with that: a turn now would carry little. Never on links that loop.
     pub fn is_fresh(&self) -> bool {
         self.driver.is_fresh()
     }
@@ -164,7 +173,8 @@ impl Context {
         Ok(any)
     }
 
-    /// What `epoll_wait` would report now, at most as many as `events` has room for, and how many that is. Runs nothing.
+    /// What `epoll_wait` would report now, at most as many as `events` has room for, and how many
+    /// that is. Runs nothing.
     ///
     /// # Errors
     /// As [`Context::epoll_pending`].

@@ -39,7 +39,8 @@ fn take(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-/// Ends a sleep of a [`crate::Context`] from another thread or from a signal handler (async-signal-safe: atomics and one system call).
+/// Ends a sleep of a [`crate::Context`] from another thread or from a signal handler
+/// (async-signal-safe: atomics and one system call).
 #[derive(Clone, Debug)]
 pub struct WakeHandle {
     requests: Arc<Requests>,

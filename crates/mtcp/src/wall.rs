@@ -28,7 +28,8 @@ impl Wall {
         Self(Some(Arc::new(rules)))
     }
 
-    /// Whether all peers may connect to `local`, which means `addresses` if it is none in particular.
+    /// Whether all peers may connect to `local`, which means `addresses` if it is none in
+    /// particular.
     ///
     /// # Errors
     /// `EACCES`; the log says why, and what to do.

@@ -1,5 +1,5 @@
-//! A kernel client on a veth pair, whose SYNs are answered where they arrive: link and stack make the same of each. Needs root and Linux 6.6; says
-//! so and passes without.
+//! A kernel client on a veth pair, whose SYNs are answered where they arrive: link and stack make
+//! the same of each. Needs root and Linux 6.6; says so and passes without.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use mtcp::{Config, Domain, Mode, Mtcp, SocketOption};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Connections, one after the other. The first of a listener is not answered, others may come late after a turn.
+/// Connections, one after the other. The first of a listener is not answered, others may come late
+/// after a turn.
 const COUNT: usize = 300;
 const WITHIN: Duration = Duration::from_secs(20);
 
@@ -50,9 +51,11 @@ fn client(server: SocketAddr) {
     }
 }
 
-/// Serves the client in a namespace that ends with this thread; how many of its SYNs the link answered.
+/// Serves the client in a namespace that ends with this thread; how many of its SYNs the link
+/// answered.
 fn serve(mode: Mode, change: impl FnOnce(&mut Config)) -> u64 {
-    // SAFETY: a new network namespace does not change descriptors or memory of this or any other thread.
+    // SAFETY: a new network namespace does not change descriptors or memory of this or any other
+    // thread.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
     ip("link add ours0 type veth peer name peer0");
     ip("address add 10.98.0.2/24 dev peer0");

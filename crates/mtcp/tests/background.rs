@@ -1,4 +1,5 @@
-//! In paired mode the stack goes on while the application is elsewhere, and the two never wait for each other.
+//! In paired mode the stack goes on while the application is elsewhere, and the two never wait for
+//! each other.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -77,8 +78,8 @@ fn what_was_written_leaves_without_another_call() {
     }
 }
 
-/// Answers that come after about the time in which the stand-in looks: it takes the stack and gives it back all the time, and each way of
-/// losing a wake-up between the two threads ends in a hang.
+/// Answers that come after about the time in which the stand-in looks: it takes the stack and gives
+/// it back all the time, and each way of losing a wake-up between the two threads ends in a hang.
 #[test]
 fn the_two_take_turns() {
     const ROUNDS: u32 = 300;

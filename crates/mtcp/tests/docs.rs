@@ -1,4 +1,5 @@
-//! `docs/configuration.md` lists every key as the table of keys has it. `UPDATE_DOCS=1 cargo test -p mtcp --test docs` rewrites it.
+//! `docs/configuration.md` lists every key as the table of keys has it.
+//! `UPDATE_DOCS=1 cargo test -p mtcp --test docs` rewrites it.
 
 use std::path::Path;
 
@@ -95,7 +96,8 @@ const BY_SCRIPT: [(&str, &str); 7] = [
     ("TCP_SYNCNT", "sockets/syncnt.pkt"),
 ];
 
-/// An option that returns what it should and does nothing is a fault: each has a case of `tests/preload/calls/effects.c`, or a script.
+/// An option that returns what it should and does nothing is a fault: each has a case of
+/// `tests/preload/calls/effects.c`, or a script.
 #[test]
 fn what_each_socket_option_does_is_tested() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

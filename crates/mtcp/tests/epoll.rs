@@ -1,4 +1,5 @@
-//! What the kernel cannot be asked: many sockets, fairness, one bit per entry, waking, lost links, idleness.
+//! What the kernel cannot be asked: many sockets, fairness, one bit per entry, waking, lost links,
+//! idleness.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -539,7 +540,8 @@ fn calls_without_epoll_make_progress() {
     assert_eq!(&buf, b"ping");
 }
 
-/// A program that tries sockets before it has them watched pays for a turn now and then, not for one per call; and misses nothing for long.
+/// A program that tries sockets before it has them watched pays for a turn now and then, not for
+/// one per call; and misses nothing for long.
 #[test]
 fn a_call_that_would_block_makes_do_with_the_turn_before_for_a_moment() {
     let mut w = World::new();

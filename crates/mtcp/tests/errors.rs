@@ -46,7 +46,8 @@ fn a_peer_that_is_silent_for_too_long_is_an_error_everywhere() {
 fn what_was_heard_on_the_way_is_the_error_of_a_connect() {
     let mut w = World::new();
     let c = w.client.socket(Domain::V4).unwrap();
-    // Nobody has this address: the link says so, long before the SYNs are given up. The call blocks until it does.
+    // Nobody has this address: the link says so, long before the SYNs are given up. The call blocks
+    // until it does.
     assert_eq!(
         w.client.connect(c, addr("10.0.0.78", 80)),
         Err(Errno::EHOSTUNREACH)

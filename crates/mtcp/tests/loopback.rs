@@ -1,4 +1,5 @@
-//! Both ends of a connection in one context: on a link of the process to itself at the loopback addresses, and beside any other link at its own.
+//! Both ends of a connection in one context: on a link of the process to itself at the loopback
+//! addresses, and beside any other link at its own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;

@@ -25,8 +25,9 @@ fn small_pool(config: &mut Config) {
     config.rcvbuf = READ as u32;
 }
 
-/// A client that has filled its pool with what nobody has read yet: all its sockets but the last have written more than the server takes,
-/// which could write nothing. The server's thread reads from all but that one when told to, and then `at_last` bytes or more from it.
+/// A client that has filled its pool with what nobody has read yet: all its sockets but the last
+/// have written more than the server takes, which could write nothing. The server's thread reads
+/// from all but that one when told to, and then `at_last` bytes or more from it.
 fn exhausted(
     mode: Mode,
     at_last: usize,
@@ -155,7 +156,8 @@ fn trying_again_is_enough() {
     }
 }
 
-/// Who writes to one socket after the other, and waits for none of them, gets the memory of those that were read meanwhile.
+/// Who writes to one socket after the other, and waits for none of them, gets the memory of those
+/// that were read meanwhile.
 #[test]
 fn a_writer_that_never_waits_gets_memory_back() {
     const MUCH: usize = 128 << 10;

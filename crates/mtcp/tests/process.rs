@@ -94,8 +94,8 @@ fn serve_many(mut context: Context, conversations: usize) {
     context.drain(Duration::from_secs(5)).unwrap();
 }
 
-/// A link has two queues and one context that lives: the other was never made, or has ended. What comes to its queue is not lost, asleep or
-/// awake, whichever queue the peer sends through.
+/// A link has two queues and one context that lives: the other was never made, or has ended. What
+/// comes to its queue is not lost, asleep or awake, whichever queue the peer sends through.
 #[test]
 fn a_queue_without_a_context_is_another_contexts() {
     for (mode, was_made) in [

@@ -6,7 +6,8 @@ mod support;
 use mtcp::{Domain, Errno, SocketId, SocketOption};
 use support::{World, addr};
 
-/// Listeners of one context that share a port get connections each; when one closes, the others get all.
+/// Listeners of one context that share a port get connections each; when one closes, the others get
+/// all.
 #[test]
 fn listeners_that_share_a_port_share_its_connections() {
     let mut w = World::new();

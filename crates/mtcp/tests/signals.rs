@@ -1,4 +1,5 @@
-//! Signal handlers end calls that sleep, as in Linux. One test at a time: handlers belong to the process.
+//! Signal handlers end calls that sleep, as in Linux. One test at a time: handlers belong to the
+//! process.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -41,7 +42,8 @@ fn kill(thread: libc::pthread_t) {
     assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
 }
 
-/// Runs `call` in a thread, which gets signals until it returns. A signal before it sleeps is not seen: so there are several.
+/// Runs `call` in a thread, which gets signals until it returns. A signal before it sleeps is not
+/// seen: so there are several.
 fn interrupted<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     let (ended, end) = mpsc::channel::<()>();

@@ -1,4 +1,5 @@
-//! Many short connections through event loops, in every combination of modes, level- and edge-triggered.
+//! Many short connections through event loops, in every combination of modes, level- and
+//! edge-triggered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -31,7 +32,8 @@ fn wait(context: &mut Context, ep: SocketId) -> Vec<(SocketId, Events)> {
         .collect()
 }
 
-/// Answers each request of 8 bytes with a pattern that it determines, and closes, until the client and its link are gone.
+/// Answers each request of 8 bytes with a pattern that it determines, and closes, until the client
+/// and its link are gone.
 fn serve(mut context: Context, how: Events) {
     let listener = context.socket(Domain::V4).unwrap();
     context.set_nonblocking(listener, true).unwrap();

@@ -9,7 +9,8 @@ use std::{fs, thread};
 use mtcp::{Ctl, EpollEvent, Events, Interest};
 use support::World;
 
-/// RFC 9293 MUST-40: a program may take long for what it was told, and has more to do when it comes back.
+/// RFC 9293 MUST-40: a program may take long for what it was told, and has more to do when it comes
+/// back.
 #[test]
 fn the_ack_does_not_wait_twice_for_a_slow_program() {
     let mut world = World::new();
@@ -29,7 +30,8 @@ fn the_ack_does_not_wait_twice_for_a_slow_program() {
     assert_eq!(acks(&mut world), before + 1);
 }
 
-/// A program that has been told of all, answered nothing and asks for more keeps no ACK waiting, also where something stays ready.
+/// A program that has been told of all, answered nothing and asks for more keeps no ACK waiting,
+/// also where something stays ready.
 #[test]
 fn the_ack_leaves_when_the_program_has_nothing_to_add() {
     let mut world = World::new();
@@ -69,7 +71,8 @@ fn sleeps() -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// Has the server wait for `timeout`, after work that took longer than it looks for more. Whether it slept, and how long that took.
+/// Has the server wait for `timeout`, after work that took longer than it looks for more. Whether
+/// it slept, and how long that took.
 fn waits_after_work(world: &mut World, spin: Duration, timeout: Duration) -> (bool, Duration) {
     let (client, server, _) = world.connection(80);
     let ep = world.server.epoll_create().unwrap();
@@ -86,8 +89,8 @@ fn waits_after_work(world: &mut World, spin: Duration, timeout: Duration) -> (bo
     (sleeps() > before, start.elapsed())
 }
 
-/// `spin_us` is how long to look for more when there is nothing to do. Two ends whose work for a burst took longer slept after each, and woke
-/// each other up for the next.
+/// `spin_us` is how long to look for more when there is nothing to do. Two ends whose work for a
+/// burst took longer slept after each, and woke each other up for the next.
 #[test]
 fn work_is_not_time_spent_looking() {
     let spin = Duration::from_millis(100);

@@ -1,7 +1,8 @@
 //! Shell commands in scripts.
 
-/// The script with every command replaced by one that does nothing: they are settings of the kernel, which is not under test, and
-/// the tool would make them on this machine. Lines stay where they are.
+/// The script with every command replaced by one that does nothing: they are settings of the
+/// kernel, which is not under test, and the tool would make them on this machine. Lines stay where
+/// they are.
 pub(crate) fn without_commands(script: &str) -> String {
     let mut left = script;
     let mut safe = String::with_capacity(script.len());

@@ -79,7 +79,8 @@ fn parse<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("no {what}: '{text}'"))
 }
 
-/// The flags for a script with these settings; `defaults` are settings that hold where it does not say otherwise.
+/// The flags for a script with these settings; `defaults` are settings that hold where it does not
+/// say otherwise.
 pub fn of_script(settings: &Settings, defaults: &[String]) -> String {
     let Link {
         local,

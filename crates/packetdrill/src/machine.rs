@@ -1,6 +1,8 @@
-//! The thread of the stack: it makes the calls, one after the other, and does what else the tool's threads ask for.
+//! The thread of the stack: it makes the calls, one after the other, and does what else the tool's
+//! threads ask for.
 //!
-//! A call that waits asks here what happens meanwhile, and so the requests of the other thread are served from within it.
+//! A call that waits asks here what happens meanwhile, and so the requests of the other thread are
+//! served from within it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,9 +26,11 @@ const NOTHING: Duration = Duration::from_millis(50);
 const COMEBACK: Duration = Duration::from_secs(1);
 /// A call that waits while the tool does nothing for so long, in real time, moves time itself.
 const ALONE: Duration = Duration::from_millis(200);
-/// After so many waits for a packet that brought nothing, with nothing due, there will never be one.
+/// After so many waits for a packet that brought nothing, with nothing due, there will never be
+/// one.
 const FRUITLESS: u32 = 20;
-/// Timers that fire without time passing, one after the other: more is a livelock, and the deadline stays in the past.
+/// Timers that fire without time passing, one after the other: more is a livelock, and the deadline
+/// stays in the past.
 const MAX_ROUNDS: u32 = 1000;
 
 /// What waiting for a packet brought.
@@ -90,7 +94,8 @@ struct Machine {
     sent: VecDeque<Sent>,
     /// A wish that takes time.
     held: Option<Request>,
-    /// Threads whose call is over and which did not come back yet: time stands still for them, so that they read the right one.
+    /// Threads whose call is over and which did not come back yet: time stands still for them, so
+    /// that they read the right one.
     returning: Vec<ThreadId>,
     /// Nobody did anything while a call waited.
     alone: bool,
@@ -101,7 +106,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// Serves requests until there is something for others to do. Nothing is due in the stack before `until`.
+    /// Serves requests until there is something for others to do. Nothing is due in the stack
+    /// before `until`.
     fn serve(&mut self, until: Option<Instant>, blocked: bool) -> Next {
         self.sent.extend(std::iter::from_fn(|| self.far.take()));
         let behind = until.is_some_and(|until| until <= self.clock.now());
@@ -127,7 +133,8 @@ impl Machine {
         }
     }
 
-    /// The next request. A call that waits does not do so for ever: then nobody may ever do anything.
+    /// The next request. A call that waits does not do so for ever: then nobody may ever do
+    /// anything.
     fn receive(&mut self, blocked: bool) -> Came {
         let limit = match (blocked, self.alone) {
             (false, _) => None,
@@ -213,7 +220,8 @@ impl Machine {
         }
     }
 
-    /// What the stack sent next. If there is nothing, time moves on until there is, as long as anything is due.
+    /// What the stack sent next. If there is nothing, time moves on until there is, as long as
+    /// anything is due.
     fn send_packet(
         &mut self,
         thread: ThreadId,

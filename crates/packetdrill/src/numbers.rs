@@ -1,6 +1,7 @@
 //! Descriptors as the tool sees them.
 //!
-//! The tool ends a script with the `close` of libc on whatever it has left, so each descriptor is a real one that does nothing.
+//! The tool ends a script with the `close` of libc on whatever it has left, so each descriptor is a
+//! real one that does nothing.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};

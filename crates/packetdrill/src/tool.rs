@@ -58,7 +58,8 @@ impl Tool {
         &self.library
     }
 
-    /// Runs a script, without its shell commands; settings of Linux that have a counterpart here are taken over.
+    /// Runs a script, without its shell commands; settings of Linux that have a counterpart here
+    /// are taken over.
     ///
     /// # Errors
     /// The script cannot be read, or the tool not started.

@@ -1,8 +1,8 @@
 //! The stack as the threads of the tool see it.
 //!
-//! Two threads call: one plays the script, the other makes the calls that wait. One that waits really sleeps. The stack's own
-//! thread (`machine`) moves time, and whenever that ends a call, time stands still until the thread that waited has come back and read
-//! the clock.
+//! Two threads call: one plays the script, the other makes the calls that wait. One that waits
+//! really sleeps. The stack's own thread (`machine`) moves time, and whenever that ends a call,
+//! time stands still until the thread that waited has come back and read the clock.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -129,7 +129,8 @@ impl World {
         self.tell(Wish::Deliver(packet.to_vec()));
     }
 
-    /// The next IP packet that the stack sent. If there is none, time moves on until it sends one, as long as anything is due.
+    /// The next IP packet that the stack sent. If there is none, time moves on until it sends one,
+    /// as long as anything is due.
     pub fn next_packet(&self) -> Waited {
         self.ask(Wish::Packet).unwrap_or(Waited::Never)
     }

@@ -16,10 +16,12 @@ pub(super) struct Verdict {
     pub wrong: Vec<&'static str>,
 }
 
-/// How timestamps are judged: microseconds that a step of the script's stands for, and the tolerance.
+/// How timestamps are judged: microseconds that a step of the script's stands for, and the
+/// tolerance.
 pub(super) type Tick = Option<(u32, i64)>;
 
-/// Compares a segment. `len` is the payload's length, over several segments if the line stands for several.
+/// Compares a segment. `len` is the payload's length, over several segments if the line stands for
+/// several.
 pub(super) fn tcp(
     (flow, cookies): (&mut Flow, &mut Cookies),
     seen: &Seen,

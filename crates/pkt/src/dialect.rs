@@ -1,4 +1,5 @@
-//! Scripts that were written for another stack: what has to be read in another way, and what of it is not compared.
+//! Scripts that were written for another stack: what has to be read in another way, and what of it
+//! is not compared.
 
 mod freebsd;
 mod linux;
@@ -59,7 +60,8 @@ impl Dialect {
         }
     }
 
-    /// The script in words that the tool knows too, with everything open that is not compared. Lines stay where they are.
+    /// The script in words that the tool knows too, with everything open that is not compared.
+    /// Lines stay where they are.
     pub fn translate_for_tool(self, text: &str) -> String {
         match self {
             Self::Own | Self::Linux => self.translate(text),
@@ -67,7 +69,8 @@ impl Dialect {
         }
     }
 
-    /// Settings of the stack that the script takes for granted or makes in a way of its own: names and values.
+    /// Settings of the stack that the script takes for granted or makes in a way of its own: names
+    /// and values.
     pub fn settings(self, text: &str) -> Vec<(String, String)> {
         match self {
             Self::Own => Vec::new(),

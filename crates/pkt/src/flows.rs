@@ -15,7 +15,8 @@ const FIRST_PORT: u16 = 40_001;
 pub(super) struct Flow {
     /// Our SYN, once it was seen: what the script calls it, and its number on the wire.
     local: Option<(u32, u32)>,
-    /// What the script calls the peer's first SYN. Once there was a SYN of ours too, its numbers count from there, but not in SYNs.
+    /// What the script calls the peer's first SYN. Once there was a SYN of ours too, its numbers
+    /// count from there, but not in SYNs.
     remote: Option<u32>,
     /// A SYN of ours may have another number from now on.
     reopened: bool,
@@ -75,8 +76,8 @@ impl Flow {
         self.reopened = true;
     }
 
-    /// Takes note of a TS val of ours; false if it is not the one that the script's value stood for before. `tick`: microseconds that a
-    /// step of the script's stands for, and the tolerance.
+    /// Takes note of a TS val of ours; false if it is not the one that the script's value stood for
+    /// before. `tick`: microseconds that a step of the script's stands for, and the tolerance.
     pub fn see_stamp(&mut self, script: u32, wire: u32, tick: Option<(u32, i64)>) -> bool {
         if let Some(known) = self.stamps.get(&script) {
             return *known == wire;
@@ -166,7 +167,8 @@ impl Flows {
         key
     }
 
-    /// The connection that a packet of ours should belong to; `ports` are its source and destination, `actual` those on the wire.
+    /// The connection that a packet of ours should belong to; `ports` are its source and
+    /// destination, `actual` those on the wire.
     pub fn outbound(&mut self, ports: Option<(u16, u16)>, actual: Ports, syn: bool) -> Ports {
         if let Some(ports) = ports {
             return ports;

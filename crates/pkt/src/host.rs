@@ -1,4 +1,5 @@
-//! The stack that scripts are played against: what users have, on virtual time, and a link whose other end is ours.
+//! The stack that scripts are played against: what users have, on virtual time, and a link whose
+//! other end is ours.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -63,7 +64,8 @@ impl FarEnd {
     }
 }
 
-/// A context with a link at time zero. `config` has one interface. What the peer sends may be longer than the MTU of the stack.
+/// A context with a link at time zero. `config` has one interface. What the peer sends may be
+/// longer than the MTU of the stack.
 ///
 /// # Errors
 /// The configuration contradicts itself, or memory could not be reserved.

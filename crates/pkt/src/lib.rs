@@ -1,8 +1,9 @@
-//! Script tests in packetdrill's language: timed socket calls, packets that arrive, packets that the stack is to send.
+//! Script tests in packetdrill's language: timed socket calls, packets that arrive, packets that
+//! the stack is to send.
 //!
-//! [`run`] plays a script against a stack of its own, in virtual time: it is the program above the stack and the peer behind the link. The
-//! program makes the calls that users make: those of [`mtcp::Context`].
-//! `tests/pkt/README.md` describes the language.
+//! [`run`] plays a script against a stack of its own, in virtual time: it is the program above the
+//! stack and the peer behind the link. The program makes the calls that users make: those of
+//! [`mtcp::Context`]. `tests/pkt/README.md` describes the language.
 
 #![forbid(unsafe_code)]
 

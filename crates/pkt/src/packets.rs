@@ -160,7 +160,8 @@ impl Packets {
         verdict
     }
 
-    /// A line may stand for several segments that follow each other: takes the others, and says how long they are together.
+    /// A line may stand for several segments that follow each other: takes the others, and says how
+    /// long they are together.
     fn gather(&mut self, tcp: &TcpSpec, header: &mut wire::tcp::TcpHeader, first: usize) -> u16 {
         let mut len = first;
         while !self.settings.strict_segments && len > 0 && len < usize::from(tcp.len) {

@@ -1,4 +1,5 @@
-//! Calls are made on a [`Context`], as libraries for C programs do: numbers become what it takes, and what it gives becomes numbers.
+//! Calls are made on a [`Context`], as libraries for C programs do: numbers become what it takes,
+//! and what it gives becomes numbers.
 
 use std::net::SocketAddr;
 use std::time::Duration;

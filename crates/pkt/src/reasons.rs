@@ -7,7 +7,8 @@ pub struct Reason {
     pub why: String,
     /// How many scripts it is said to be for.
     pub scripts: usize,
-    /// Their names from the folder of the corpus on, without the extension; `*` stands for anything.
+    /// Their names from the folder of the corpus on, without the extension; `*` stands for
+    /// anything.
     patterns: Vec<String>,
 }
 

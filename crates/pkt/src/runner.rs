@@ -1,4 +1,5 @@
-//! Plays a script: makes its calls, which wait as long as the [stage](super::stage) has them wait, and lets the stack run in between.
+//! Plays a script: makes its calls, which wait as long as the [stage](super::stage) has them wait,
+//! and lets the stack run in between.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

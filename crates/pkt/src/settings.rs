@@ -382,7 +382,8 @@ impl Settings {
         &self.stack
     }
 
-    /// A shell command: settings of Linux that have a counterpart are taken over, the rest is skipped.
+    /// A shell command: settings of Linux that have a counterpart are taken over, the rest is
+    /// skipped.
     pub(super) fn command(&mut self, command: &str) {
         for word in command.split_whitespace() {
             let Some((path, value)) = word.split_once('=') else {

@@ -21,7 +21,8 @@ use super::{code, cookie, results};
 
 /// How long `*` waits for a packet, nanoseconds.
 const DEADLINE: i64 = 3_600_000_000_000;
-/// Timers that fire without time passing, one after the other: more is a livelock, and the deadline stays in the past.
+/// Timers that fire without time passing, one after the other: more is a livelock, and the deadline
+/// stays in the past.
 const MAX_ROUNDS: u32 = 1000;
 
 type Result<T> = std::result::Result<T, Trouble>;
@@ -114,7 +115,8 @@ impl Stage {
         }
     }
 
-    /// Goes on until there is something for others to do. Nothing is due in the stack before `until`.
+    /// Goes on until there is something for others to do. Nothing is due in the stack before
+    /// `until`.
     pub fn go_on(
         &mut self,
         context: &mut Context,
@@ -161,7 +163,8 @@ impl Stage {
         }
     }
 
-    /// Whether something is due in the stack now. If that is so for ever it does not stop the clock.
+    /// Whether something is due in the stack now. If that is so for ever it does not stop the
+    /// clock.
     fn is_behind(&mut self, until: Option<Instant>) -> bool {
         let behind = until.is_some_and(|until| until <= self.clock.now());
         self.rounds = if behind { self.rounds + 1 } else { 0 };
@@ -222,7 +225,7 @@ impl Stage {
         Ok(())
     }
 
-    // ---- time ----------------------------------------------------------------------------------------------------------------------
+    // ---- time -----------------------------------------------------------------------------------
 
     /// First and last moment of an event.
     fn when(&self, time: Time) -> (i64, i64) {
@@ -251,7 +254,7 @@ impl Stage {
             .advance(next.max(self.clock.now() + Duration::from_nanos(1)));
     }
 
-    // ---- calls ---------------------------------------------------------------------------------------------------------------------
+    // ---- calls ----------------------------------------------------------------------------------
 
     /// The call at hand begins.
     pub fn begin_call(&mut self) -> std::result::Result<Kind, ParseError> {
@@ -366,7 +369,7 @@ impl Stage {
         code::run(text, &lookup)
     }
 
-    // ---- packets -------------------------------------------------------------------------------------------------------------------
+    // ---- packets --------------------------------------------------------------------------------
 
     /// The next packet of the stack is this one.
     fn expect_packet(

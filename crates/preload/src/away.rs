@@ -1,5 +1,6 @@
-//! What comes to a link that is open: an interface that was removed and is there again, queues, peers. Opening it makes descriptors, which are the
-//! library's, and their numbers none of the program's.
+//! What comes to a link that is open: an interface that was removed and is there again, queues,
+//! peers. Opening it makes descriptors, which are the library's, and their numbers none of the
+//! program's.
 
 use mtcp::Context;
 

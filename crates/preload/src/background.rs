@@ -1,8 +1,9 @@
-//! The thread that runs the stack while no thread of the program waits for it: timers fire and peers get their ACKs while the program
-//! computes, or waits for something else.
+//! The thread that runs the stack while no thread of the program waits for it: timers fire and
+//! peers get their ACKs while the program computes, or waits for something else.
 //!
-//! While the program runs it looks from time to time whether anybody has run the stack since. While the program sleeps on the stack it
-//! sleeps too, until the program wakes. While there is no stack it sleeps until there is one again.
+//! While the program runs it looks from time to time whether anybody has run the stack since. While
+//! the program sleeps on the stack it sleeps too, until the program wakes. While there is no stack
+//! it sleeps until there is one again.
 
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -78,11 +79,13 @@ fn run() {
         } else {
             engine.turn();
             seen = engine.turns;
-            // Ends at the latest when a frame comes; errors are the driver's to tell, which this is not.
+            // Ends at the latest when a frame comes; errors are the driver's to tell, which this is
+            // not.
             let pause = (None, std::ptr::null());
             let rung = wait::sleep(&mut engine, Want::Nothing, &mut [], pause, true);
             if rung == Ok(true) {
-                // Who rings leaves the link to it: it does not look first whether others run the stack.
+                // Who rings leaves the link to it: it does not look first whether others run the
+                // stack.
                 seen = engine.turns;
             }
         }

@@ -1,4 +1,5 @@
-//! Descriptors on their way from a thread that has its own to those of the process, one at a time, each with the number that it has there.
+//! Descriptors on their way from a thread that has its own to those of the process, one at a time,
+//! each with the number that it has there.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;

@@ -1,5 +1,6 @@
-//! Programs that this one executes. Those that the library cannot be loaded into, or whose environment does not name it, use the kernel's sockets:
-//! that is told, once for each. One that gets a listener of ours is given what names it.
+//! Programs that this one executes. Those that the library cannot be loaded into, or whose
+//! environment does not name it, use the kernel's sockets: that is told, once for each. One that
+//! gets a listener of ours is given what names it.
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::fmt::Write as _;
@@ -48,7 +49,8 @@ fn is_new(text: &str) -> bool {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let hash = hasher.finish().max(1);
-    // SAFETY: mapped for as long as the process lives; zeros at first, and only accessed atomically.
+    // SAFETY: mapped for as long as the process lives; zeros at first, and only accessed
+    // atomically.
     let told = unsafe { std::slice::from_raw_parts(page, TOLD) };
     for word in told {
         match word.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
@@ -110,7 +112,8 @@ impl Environment {
         }
     }
 
-    /// That of a program which loads this library: with these in front, and none of the same names behind.
+    /// That of a program which loads this library: with these in front, and none of the same names
+    /// behind.
     fn with(mut values: Vec<CString>, said: *const *const c_char) -> Self {
         let (stderr, value) = Carried::new().unzip();
         if values.is_empty() && value.is_none() && !each(said).any(diagnostics::is_variable) {
@@ -157,7 +160,8 @@ fn each<'a>(list: *const *const c_char) -> impl Iterator<Item = &'a CStr> {
         if at.is_null() {
             return None;
         }
-        // SAFETY: the program's promise: a list of texts that ends with NULL, where this has stopped.
+        // SAFETY: the program's promise: a list of texts that ends with NULL, where this has
+        // stopped.
         unsafe {
             let text = *at;
             if text.is_null() {
@@ -177,7 +181,8 @@ pub(crate) enum Parent {
     Ends,
 }
 
-/// Looks at a program that is about to be executed by `word`, which is searched for as a shell does or is a path. Returns its environment.
+/// Looks at a program that is about to be executed by `word`, which is searched for as a shell does
+/// or is a path. Returns its environment.
 ///
 /// # Safety
 /// `word` is a text, `said` a list of texts that ends with NULL, or NULL.

@@ -1,5 +1,6 @@
-//! Where lines of the library go: to stderr, unless a client reads what is written there (inetd, FTP servers). Then they go to the stderr from
-//! before, which is kept for that, and passed on to programs that are executed.
+//! Where lines of the library go: to stderr, unless a client reads what is written there (inetd,
+//! FTP servers). Then they go to the stderr from before, which is kept for that, and passed on to
+//! programs that are executed.
 
 use std::ffi::{CStr, CString, c_int, c_ulong};
 use std::mem::MaybeUninit;
@@ -10,7 +11,8 @@ use libc::{AF_INET, AF_INET6, AF_UNIX, F_DUPFD_CLOEXEC, F_SETFD, FD_CLOEXEC, STD
 use crate::slots;
 use crate::{lent, private, real};
 
-/// What names the descriptor, and the file behind it, for a program that is executed: `15360:5:1234`.
+/// What names the descriptor, and the file behind it, for a program that is executed:
+/// `15360:5:1234`.
 pub(crate) const VARIABLE: &str = "MTCP_RUN_STDERR";
 
 /// The stderr from before; -1: stderr is the program's still.
@@ -49,7 +51,8 @@ pub(crate) fn write(line: &[u8]) {
     }
 }
 
-/// Another file is about to take the place of stderr: it is kept if that one is a client's, and as long as one is.
+/// Another file is about to take the place of stderr: it is kept if that one is a client's, and as
+/// long as one is.
 pub(crate) fn about_to_be(with: c_int) {
     match (is_clients(with), is_clients(STDERR_FILENO)) {
         (true, false) => {
@@ -110,7 +113,8 @@ fn identity(fd: c_int) -> Option<(u64, u64)> {
     Some((status.st_dev, status.st_ino))
 }
 
-/// The library is loaded: the program before may have left one. A variable that is older than that names another file.
+/// The library is loaded: the program before may have left one. A variable that is older than that
+/// names another file.
 #[cfg(not(test))]
 pub(crate) fn take_over() {
     let value = std::env::var(VARIABLE).ok();

@@ -57,7 +57,8 @@ pub(crate) struct Engine {
     /// A thread is about to start the stack.
     pub(crate) starts_soon: bool,
     pub(crate) sharing: Sharing,
-    /// How often in a row what calls have staged was left to the next thread that waits for the lock; 0: nothing is.
+    /// How often in a row what calls have staged was left to the next thread that waits for the
+    /// lock; 0: nothing is.
     pub(crate) owed: u32,
     /// The process that this memory belongs to: `vfork` lends it to another. 0: none yet.
     owner: libc::pid_t,
@@ -164,7 +165,8 @@ impl Engine {
         (parts, &mut self.epolls)
     }
 
-    /// Starts the stack, once. Returns whether it runs. While other processes have all queues it does not, and is to be asked again.
+    /// Starts the stack, once. Returns whether it runs. While other processes have all queues it
+    /// does not, and is to be asked again.
     pub(crate) fn start(&mut self) -> bool {
         if let Stage::Idle = self.stage
             && self.sharing.may_try()
@@ -368,7 +370,8 @@ impl Engine {
         self.epolls.insert(EpollSet::new(name))
     }
 
-    /// Whether this process shares the memory of the one it comes from: then nothing here may change.
+    /// Whether this process shares the memory of the one it comes from: then nothing here may
+    /// change.
     pub(crate) fn is_borrowed(&self) -> bool {
         self.owner != 0 && self.owner != fork::pid()
     }
@@ -476,7 +479,8 @@ impl Engine {
         self.sharing.leaves |= left;
     }
 
-    /// Closes a socket of the stack. What lingers has done so (`linger`), or does without the program.
+    /// Closes a socket of the stack. What lingers has done so (`linger`), or does without the
+    /// program.
     pub(crate) fn close(&mut self, id: SocketId) {
         let Some(context) = self.context() else {
             return;
@@ -510,7 +514,8 @@ impl Engine {
         self.turns += 1;
     }
 
-    /// Ends the stack, which has no connections and for which nobody waits: what needs it next starts it again.
+    /// Ends the stack, which has no connections and for which nobody waits: what needs it next
+    /// starts it again.
     pub(crate) fn stop(&mut self) {
         self.stage = Stage::Idle;
         for fd in [self.blank, self.pumps.forget()] {
@@ -525,7 +530,8 @@ impl Engine {
     /// In the child of a `fork`: the stack stays with the parent.
     pub(crate) fn orphan(&mut self) {
         if let Stage::Running { context, _mtcp } = std::mem::replace(&mut self.stage, Stage::Idle) {
-            // Its rings and its memory are the parent's: nothing of it may run here, not even its end.
+            // Its rings and its memory are the parent's: nothing of it may run here, not even its
+            // end.
             Box::leak(context);
             Box::leak(_mtcp);
             self.parent_serves = true;

@@ -1,6 +1,7 @@
-//! The process that goes on with the connections of this program if it is killed (`mtcp::executor`), started when the program listens, once
-//! for it and the children that it forks. The program must not notice: it has no child more, no signal, and no descriptor that it could
-//! close. So a child that announces nothing starts the executor, and ends at once.
+//! The process that goes on with the connections of this program if it is killed
+//! (`mtcp::executor`), started when the program listens, once for it and the children that it
+//! forks. The program must not notice: it has no child more, no signal, and no descriptor that it
+//! could close. So a child that announces nothing starts the executor, and ends at once.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::fs::File;
@@ -35,8 +36,9 @@ struct Plan {
     stack: *mut c_void,
 }
 
-/// Does what takes privileges. For a program that serves an executor is started, if `mtcp run` has said where it is and there is something
-/// that it can go on with; a descriptor is left open that each process of the program is to keep.
+/// Does what takes privileges. For a program that serves an executor is started, if `mtcp run` has
+/// said where it is and there is something that it can go on with; a descriptor is left open that
+/// each process of the program is to keep.
 ///
 /// # Errors
 /// As [`Prepared::new`].
@@ -92,7 +94,8 @@ fn spawn(stack: *mut c_void, plan: &mut Plan) {
     // The children must not look for functions.
     call(libc::SYS_getpid, 0, 0, 0);
     let errno = mtcp::posix::call::errno();
-    // SAFETY: the stack and the plan are the children's alone while this thread sleeps, which it does until they have called `exec` or ended.
+    // SAFETY: the stack and the plan are the children's alone while this thread sleeps, which it
+    // does until they have called `exec` or ended.
     let child = unsafe { libc::clone(intermediate, stack, SHARING, ptr::from_mut(plan).cast()) };
     if child > 0 {
         // SAFETY: no memory is involved. Only who asks for such children learns of this one.
@@ -115,7 +118,8 @@ extern "C" fn intermediate(plan: *mut c_void) -> c_int {
 }
 
 extern "C" fn become_executor(plan: *mut c_void) -> c_int {
-    // SAFETY: as in `spawn`. What is called allocates nothing and takes no lock; descriptors, handlers and the mask are this child's own.
+    // SAFETY: as in `spawn`. What is called allocates nothing and takes no lock; descriptors,
+    // handlers and the mask are this child's own.
     unsafe {
         let plan = &*plan.cast::<Plan>();
         libc::setsid();

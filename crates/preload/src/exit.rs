@@ -22,7 +22,8 @@ pub(crate) fn register() {
     });
 }
 
-/// Closes the connections and sees what was written off, within bounds. Peers may end theirs when they like.
+/// Closes the connections and sees what was written off, within bounds. Peers may end theirs when
+/// they like.
 pub(crate) extern "C" fn finish() {
     if let Ok(mut engine) = engine::lock() {
         engine.finish();

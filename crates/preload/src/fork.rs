@@ -1,5 +1,5 @@
-//! `fork`: the child inherits listeners and epoll instances; connections stay with the parent, and the stack, if it has any. The parent pumps
-//! for the child.
+//! `fork`: the child inherits listeners and epoll instances; connections stay with the parent, and
+//! the stack, if it has any. The parent pumps for the child.
 
 use std::ffi::{c_int, c_long};
 use std::ptr;
@@ -29,8 +29,8 @@ pub(crate) fn register() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(watch_for_copies);
     static HANDLERS: std::sync::Once = std::sync::Once::new();
-    // Fails without memory only.
-    // SAFETY: the three functions may run before, in the parent after, and in the child after any fork.
+    // Fails without memory only. SAFETY: the three functions may run before, in the parent after,
+    // and in the child after any fork.
     HANDLERS.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(parent), Some(child));
     });
@@ -163,7 +163,8 @@ impl Engine {
         );
     }
 
-    /// Queues are few: one that has no connections is for whoever waits for some first, parent or child.
+    /// Queues are few: one that has no connections is for whoever waits for some first, parent or
+    /// child.
     fn vacate(&mut self) {
         let is_connected = |socket: &Socket| matches!(socket.body, Body::Stream(_));
         let connected = self.sockets.iter().any(|(_, socket)| is_connected(socket));
@@ -237,7 +238,8 @@ impl Engine {
         self.lent = lent;
     }
 
-    /// Closes the library's own descriptors, but those that processes share, and those that the parent lends.
+    /// Closes the library's own descriptors, but those that processes share, and those that the
+    /// parent lends.
     pub(crate) fn close_private(&self) {
         let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
         let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
@@ -280,7 +282,8 @@ impl Engine {
                 set_waiting(pair.theirs, !socket.nonblocking);
             }
             for fd in [pair.ours, pair.theirs] {
-                // SAFETY: descriptors of the library's own: the one is the parent's, the other has the program's numbers.
+                // SAFETY: descriptors of the library's own: the one is the parent's, the other has
+                // the program's numbers.
                 unsafe { real::close(fd) };
             }
         }

@@ -1,10 +1,12 @@
-//! Handlers of the program's signals run where the program is. One that comes while its thread is in the library would find half of a call done: a
-//! `fork` there would copy that, and a call on a socket would wait for itself. So each handler that the program installs is called by one of the
-//! library's, which in that case blocks signals where it came and sends this one again: it comes when the thread is back in the program, or
-//! goes to sleep.
+//! Handlers of the program's signals run where the program is. One that comes while its thread is
+//! in the library would find half of a call done: a `fork` there would copy that, and a call on a
+//! socket would wait for itself. So each handler that the program installs is called by one of the
+//! library's, which in that case blocks signals where it came and sends this one again: it comes
+//! when the thread is back in the program, or goes to sleep.
 //!
-//! Signals that an instruction raises cannot wait (`signals::is_synchronous`). Handlers that a program installs without the C library (Go) are
-//! called by the kernel: calls on sockets there fail with `EDEADLK` while their thread is in the library.
+//! Signals that an instruction raises cannot wait (`signals::is_synchronous`). Handlers that a
+//! program installs without the C library (Go) are called by the kernel: calls on sockets there
+//! fail with `EDEADLK` while their thread is in the library.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -20,11 +22,13 @@ use crate::{engine, put_off, real, wait};
 
 /// As many as the kernel has.
 const SIGNALS: usize = 64;
-/// Bits of a word of the table that no address has: what the program said of its handler, which the kernel is not told.
+/// Bits of a word of the table that no address has: what the program said of its handler, which the
+/// kernel is not told.
 const TAKES_INFO: usize = 1 << 62;
 const ONCE: usize = 1 << 61;
 const ADDRESS: usize = ONCE - 1;
-/// Of signal.h: SIG_DFL, SIG_IGN and this one are no functions; nor is SIG_ERR, which is no address.
+/// Of signal.h: SIG_DFL, SIG_IGN and this one are no functions; nor is SIG_ERR, which is no
+/// address.
 const SIG_HOLD: sighandler_t = 2;
 
 /// The program's handlers of signals whose handler is ours.
@@ -170,7 +174,8 @@ fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             real::sigaction(signal, &raw const usual, ptr::null_mut());
         }
     }
-    // SAFETY: the program's handler; one that takes the signal alone leaves the others where they are.
+    // SAFETY: the program's handler; one that takes the signal alone leaves the others where they
+    // are.
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
         unsafe { std::mem::transmute(handler.address()) };
     // It may not return.
@@ -179,7 +184,8 @@ fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     past_errno(|| come_back(noted));
 }
 
-/// A handler of the program is about to run, and may not return. Returns what is to be noted when it does.
+/// A handler of the program is about to run, and may not return. Returns what is to be noted when
+/// it does.
 fn leave() -> Option<Note> {
     let noted = presence::noted()?;
     // Who has the lock does not sleep.

@@ -1,4 +1,5 @@
-//! Whether a thread is in the program or in this library, whose own calls, and those of what it uses, no hook may take for the program's.
+//! Whether a thread is in the program or in this library, whose own calls, and those of what it
+//! uses, no hook may take for the program's.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_uint};
@@ -37,7 +38,8 @@ pub(crate) fn name() -> usize {
     SIDE.with(|side| std::ptr::from_ref(side).addr())
 }
 
-/// This thread is elsewhere from now on. Returns where it was. Signals that were put off come when that is the program.
+/// This thread is elsewhere from now on. Returns where it was. Signals that were put off come when
+/// that is the program.
 #[inline]
 pub(crate) fn go(to: Side) -> Side {
     let from = SIDE.replace(to);
@@ -57,8 +59,8 @@ pub(crate) fn run<T>(body: impl FnOnce() -> T) -> T {
 
 /// The first argument of a call, which says what the call is about.
 pub(crate) trait Subject: Copy {
-    /// Whether it names a socket or an epoll instance of the program. The library has none: if a thread in it asks about one, a handler of
-    /// the program interrupted it, and hears `EDEADLK`.
+    /// Whether it names a socket or an epoll instance of the program. The library has none: if a
+    /// thread in it asks about one, a handler of the program interrupted it, and hears `EDEADLK`.
     #[inline]
     fn is_of_program(self) -> bool {
         false
@@ -133,7 +135,8 @@ impl<T> Outcome for *mut T {
     }
 }
 
-/// How many forks this process is away from the first: a call may begin in a parent and end in a child.
+/// How many forks this process is away from the first: a call may begin in a parent and end in a
+/// child.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
@@ -146,7 +149,8 @@ pub(crate) fn is_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether a call that began in that generation is in a child of it now, where the socket is another.
+/// Whether a call that began in that generation is in a child of it now, where the socket is
+/// another.
 #[inline]
 pub(crate) fn is_lost(began: u32, result: &impl Outcome) -> bool {
     began != generation() && result.failed() && errno() == libc::EBADF

@@ -1,7 +1,9 @@
-//! Connections in a child of `fork`: the stack stays with the parent, and the child gets a socket of the kernel in their place, which
-//! survives `exec` and whose other end the parent pumps (`relay`).
+//! Connections in a child of `fork`: the stack stays with the parent, and the child gets a socket
+//! of the kernel in their place, which survives `exec` and whose other end the parent pumps
+//! (`relay`).
 //!
-//! The name of that socket says what the connection's ends are, so that any program that comes to have it can be told.
+//! The name of that socket says what the connection's ends are, so that any program that comes to
+//! have it can be told.
 
 use std::ffi::{c_char, c_int};
 use std::net::SocketAddr;

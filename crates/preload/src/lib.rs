@@ -1,10 +1,12 @@
 //! `libmtcp_preload.so`: the socket calls of an unmodified program, over the stack.
 //!
-//! Loaded with `LD_PRELOAD` (by `mtcp run`), the library takes the place of the C library's calls. A call on a descriptor that is none of
-//! ours goes on to the C library after one look at a table. A TCP socket of the program is a real kernel socket, which keeps its number,
-//! its place in `dup`, inheritance and `close`, and serves while nothing says that it is ours: `bind`, `connect` and `listen` decide
-//! (`rules`). From then on its bytes go through the one stack of the process (`engine`), which any thread may use under one lock, and
-//! which whoever waits drives (`wait`); a background thread drives it when nobody waits (`background`).
+//! Loaded with `LD_PRELOAD` (by `mtcp run`), the library takes the place of the C library's calls.
+//! A call on a descriptor that is none of ours goes on to the C library after one look at a table.
+//! A TCP socket of the program is a real kernel socket, which keeps its number, its place in `dup`,
+//! inheritance and `close`, and serves while nothing says that it is ours: `bind`, `connect` and
+//! `listen` decide (`rules`). From then on its bytes go through the one stack of the process
+//! (`engine`), which any thread may use under one lock, and which whoever waits drives (`wait`); a
+//! background thread drives it when nobody waits (`background`).
 //!
 //! Without the settings of `mtcp run` in the environment the library does nothing.
 

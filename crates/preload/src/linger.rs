@@ -1,5 +1,6 @@
-//! SO_LINGER: `close` waits until the peer has acknowledged everything, or the time is over, also where other calls on the socket do not wait,
-//! as in Linux. The end of the process does not linger.
+//! SO_LINGER: `close` waits until the peer has acknowledged everything, or the time is over, also
+//! where other calls on the socket do not wait, as in Linux. The end of the process does not
+//! linger.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::wait::{self, Want};
 /// How often to look while another thread runs the stack, which wakes nobody for this.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The last name of this socket is about to be closed. Without the lock meanwhile: what is behind names may change.
+/// The last name of this socket is about to be closed. Without the lock meanwhile: what is behind
+/// names may change.
 pub(crate) fn wait(engine: &mut Guard<'_, Engine>, index: u32) {
     let Some((id, timeout)) = begin(engine, index) else {
         return;

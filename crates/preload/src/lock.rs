@@ -1,5 +1,5 @@
-//! The lock of the process. One of our own making because `fork` must be able to take it and to make it anew, and because who gives it back
-//! must know whether another thread waits for it.
+//! The lock of the process. One of our own making because `fork` must be able to take it and to
+//! make it anew, and because who gives it back must know whether another thread waits for it.
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -95,7 +95,8 @@ impl<T: Shared> Lock<T> {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// futex(2) about the word, past the C library. What it fails with the caller finds out by looking again.
+    /// futex(2) about the word, past the C library. What it fails with the caller finds out by
+    /// looking again.
     fn futex(&self, operation: i32, value: u32) {
         let none = std::ptr::null::<libc::timespec>();
         // SAFETY: the word lives as long as the lock; no time limit.

@@ -1,5 +1,6 @@
-//! Connections to our own addresses. Where the listener is this process's alone they stay inside its stack. A listener that other processes
-//! have, too, or have alone, listens in the kernel, which any process reaches over the loopback interface.
+//! Connections to our own addresses. Where the listener is this process's alone they stay inside
+//! its stack. A listener that other processes have, too, or have alone, listens in the kernel,
+//! which any process reaches over the loopback interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -77,7 +78,8 @@ fn listens_at(socket: &Socket, at: SocketAddr) -> bool {
     })
 }
 
-/// Where the kernel reaches a listener at all addresses: there, if the kernel has the address, else on its loopback interface.
+/// Where the kernel reaches a listener at all addresses: there, if the kernel has the address, else
+/// on its loopback interface.
 fn kernel_at(remote: SocketAddr, is_local: bool) -> SocketAddr {
     let ip = match plain(remote.ip()) {
         _ if is_local => remote.ip(),

@@ -1,4 +1,5 @@
-//! What calls have staged goes out: at once, with whoever waits next, or with the call of another thread that waits for the lock.
+//! What calls have staged goes out: at once, with whoever waits next, or with the call of another
+//! thread that waits for the lock.
 
 use crate::engine::{self, Engine};
 use crate::lock::Shared;
@@ -19,8 +20,9 @@ impl Shared for Engine {
 }
 
 impl Engine {
-    /// Hands over what calls have staged, now or with whoever waits next. When someone sleeps on the stack already, that is now, or after
-    /// the call of another thread, which waits for the lock: what several stage goes out together.
+    /// Hands over what calls have staged, now or with whoever waits next. When someone sleeps on
+    /// the stack already, that is now, or after the call of another thread, which waits for the
+    /// lock: what several stage goes out together.
     pub(crate) fn staged(&mut self, now: bool) {
         if !now && !self.waiters.is_driven() {
             return;

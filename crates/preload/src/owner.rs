@@ -1,5 +1,6 @@
-//! Who hears of urgent data by SIGURG (F_SETOWN of fcntl(2)). The placeholders of accepted connections are copies of one descriptor, and the
-//! kernel knows one owner of all: each socket has its own here.
+//! Who hears of urgent data by SIGURG (F_SETOWN of fcntl(2)). The placeholders of accepted
+//! connections are copies of one descriptor, and the kernel knows one owner of all: each socket has
+//! its own here.
 
 use std::ffi::{c_int, c_long};
 

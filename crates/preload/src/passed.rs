@@ -1,9 +1,10 @@
-//! Sockets that come otherwise than by `socket`: by `exec` from the program before, or from another process in a message. A listener at an
-//! address of ours is one of the stack here, too; a socket that stands for a connection of another stack is nothing, which is told when it is
-//! used.
+//! Sockets that come otherwise than by `socket`: by `exec` from the program before, or from another
+//! process in a message. A listener at an address of ours is one of the stack here, too; a socket
+//! that stands for a connection of another stack is nothing, which is told when it is used.
 //!
-//! Sockets of the kernel that stand for ours are known by an option that means nothing to them (IP_FREEBIND), and listeners that are to wait by
-//! the absence of another (IP_RECVTTL): the kernel's own never do.
+//! Sockets of the kernel that stand for ours are known by an option that means nothing to them
+//! (IP_FREEBIND), and listeners that are to wait by the absence of another (IP_RECVTTL): the
+//! kernel's own never do.
 
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
@@ -56,7 +57,8 @@ pub(crate) fn mark(fd: c_int) {
     set(fd, (IPPROTO_IP, libc::IP_FREEBIND), true);
 }
 
-/// Notes, for whoever comes to have this listener, whether calls on it wait: for the kernel they never do.
+/// Notes, for whoever comes to have this listener, whether calls on it wait: for the kernel they
+/// never do.
 pub(crate) fn mark_waiting(fd: c_int, waits: bool) {
     set(fd, (IPPROTO_IP, libc::IP_RECVTTL), !waits);
 }
@@ -65,7 +67,8 @@ fn is_marked(fd: c_int) -> bool {
     has(fd, (IPPROTO_IP, libc::IP_FREEBIND))
 }
 
-/// Whether calls on a listener do not wait, as its owner said. The kernel's own are told not to from now on.
+/// Whether calls on a listener do not wait, as its owner said. The kernel's own are told not to
+/// from now on.
 fn take_over(fd: c_int) -> bool {
     // SAFETY: no memory is involved.
     let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };

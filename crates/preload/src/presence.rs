@@ -1,7 +1,8 @@
-//! What a thread of the program has noted of itself while it sleeps in a call: that it lies in a bed, or that only the kernel can wake it. Who never
-//! comes back from a handler (siglongjmp) could not take that back, and others would rely on it. So it is taken back before a handler of the
-//! program runs, and noted again if that returns (`handlers`); where a handler was not called by ours, it is taken back as soon as its thread
-//! has the lock (`engine`).
+//! What a thread of the program has noted of itself while it sleeps in a call: that it lies in a
+//! bed, or that only the kernel can wake it. Who never comes back from a handler (siglongjmp) could
+//! not take that back, and others would rely on it. So it is taken back before a handler of the
+//! program runs, and noted again if that returns (`handlers`); where a handler was not called by
+//! ours, it is taken back as soon as its thread has the lock (`engine`).
 
 use std::cell::Cell;
 

@@ -1,8 +1,10 @@
-//! Descriptors of the library's own. Their numbers are those that the program does not use: from its limit on (RLIMIT_NOFILE), which is raised
-//! for the moment, so that `dup2` onto them fails as without the library; the highest ones where it cannot be raised.
+//! Descriptors of the library's own. Their numbers are those that the program does not use: from
+//! its limit on (RLIMIT_NOFILE), which is raised for the moment, so that `dup2` onto them fails as
+//! without the library; the highest ones where it cannot be raised.
 //!
-//! Each is noted where it is made. What opens the link makes many, in crates that know nothing of this: so it runs on a thread whose
-//! descriptors are its own (`make`), and what it leaves open moves to numbers that were reserved among the program's before (`carry`).
+//! Each is noted where it is made. What opens the link makes many, in crates that know nothing of
+//! this: so it runs on a thread whose descriptors are its own (`make`), and what it leaves open
+//! moves to numbers that were reserved among the program's before (`carry`).
 
 use std::ffi::{c_int, c_uint};
 use std::io;
@@ -60,8 +62,8 @@ pub(crate) fn sweep() {
         .for_each(disown);
 }
 
-/// Runs `body` on a thread that has its own stack, and descriptors that are its own, of which those that it leaves open become the
-/// library's. Returns their numbers, too.
+/// Runs `body` on a thread that has its own stack, and descriptors that are its own, of which those
+/// that it leaves open become the library's. Returns their numbers, too.
 ///
 /// # Errors
 /// No threads, no descriptors, or a kernel that cannot keep them apart.
@@ -70,7 +72,8 @@ pub(crate) fn make<T: Send>(body: impl FnOnce() -> T + Send) -> io::Result<(T, V
     let reserved = Reserved::new(above.first)?;
     let (near, far) = Carrier::pair()?;
     let mut kept = Vec::new();
-    // Handlers of the program wait until the thread is done: the engine is not there for them meanwhile.
+    // Handlers of the program wait until the thread is done: the engine is not there for them
+    // meanwhile.
     let made = signals::without(|| {
         thread::scope(|scope| {
             let (numbers, far) = (&reserved.numbers[..], far.number());
@@ -127,8 +130,8 @@ fn apart<T>(far: c_int, numbers: &[c_int], body: impl FnOnce() -> T) -> io::Resu
     sent.and(ended).and(result)
 }
 
-/// Gives the thread a table of descriptors of its own: with those that the library has, none of the program's, and in which these numbers are
-/// the next that are free.
+/// Gives the thread a table of descriptors of its own: with those that the library has, none of the
+/// program's, and in which these numbers are the next that are free.
 fn isolate(numbers: &[c_int]) -> io::Result<()> {
     let last = *numbers.last().ok_or(io::ErrorKind::InvalidInput)?;
     let private = slots::used(3, c_uint::MAX).filter(|(_, slot)| *slot == Slot::Private);

@@ -1,4 +1,5 @@
-//! Signals of a thread that wait until it is in the program again (`handlers`): they are blocked until then.
+//! Signals of a thread that wait until it is in the program again (`handlers`): they are blocked
+//! until then.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Queues are few. A process that serves no more, but has answers to finish, leaves its queue to one that waits for it, and has that one
-//! carry its frames.
+//! Queues are few. A process that serves no more, but has answers to finish, leaves its queue to
+//! one that waits for it, and has that one carry its frames.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
@@ -15,8 +15,8 @@ use crate::socket::{Body, Socket};
 use crate::vigil::Vigil;
 use crate::wait;
 
-/// After so many refusals in a row it sleeps until something happens to those who have queues; where that cannot be seen it asks anew then:
-/// perhaps another took what was left to this process.
+/// After so many refusals in a row it sleeps until something happens to those who have queues;
+/// where that cannot be seen it asks anew then: perhaps another took what was left to this process.
 const TRIES: u32 = 5;
 /// After so many it is told: by then whoever had one that is not its own has left it.
 const TOLD: u32 = 4;
@@ -32,7 +32,8 @@ pub(crate) struct Sharing {
     refusals: u32,
     /// ... and how often since it looks again.
     tries: u32,
-    /// When to ask for a queue again, in nanoseconds; 0: it was not refused; [`NEVER`]: when something happens to those who have them.
+    /// When to ask for a queue again, in nanoseconds; 0: it was not refused; [`NEVER`]: when
+    /// something happens to those who have them.
     next_try: u64,
     /// What it sleeps on.
     vigil: Vigil,
@@ -79,7 +80,8 @@ impl Sharing {
         };
     }
 
-    /// What ends a sleep of one that was refused a queue: how long it may take at most, and a descriptor.
+    /// What ends a sleep of one that was refused a queue: how long it may take at most, and a
+    /// descriptor.
     pub(crate) fn ends(&self) -> (Option<Duration>, Option<c_int>) {
         if !self.is_refused() {
             return (None, None);

@@ -50,7 +50,8 @@ macro_rules! real {
                 if next.is_null() {
                     next = resolve(NAME, &NEXT);
                 }
-                // SAFETY: the function of this name has this type. Variable arguments go where fixed ones do, on the machines we run on.
+                // SAFETY: the function of this name has this type. Variable arguments go where
+                // fixed ones do, on the machines we run on.
                 let next: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(next) };
                 // SAFETY: the caller's promises are those of the function.
                 unsafe { next($($argument),*) }

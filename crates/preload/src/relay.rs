@@ -1,9 +1,11 @@
-//! The parent's part of connections that its children have, too: bytes go between the stack and the socket of the kernel that a child got
-//! (`lent`).
+//! The parent's part of connections that its children have, too: bytes go between the stack and the
+//! socket of the kernel that a child got (`lent`).
 //!
-//! What a child writes is sent. What the peer sends goes to the child once the program here has closed its own descriptors of the
-//! connection, while it waits for a child, or where it has not read since it forked; else to the program here. Of several children the one made first gets
-//! it, as nobody knows which of them reads: that one does not is told. The connection ends with the last who has it.
+//! What a child writes is sent. What the peer sends goes to the child once the program here has
+//! closed its own descriptors of the connection, while it waits for a child, or where it has not
+//! read since it forked; else to the program here. Of several children the one made first gets it,
+//! as nobody knows which of them reads: that one does not is told. The connection ends with the
+//! last who has it.
 
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
@@ -25,7 +27,8 @@ pub(crate) const MOST: usize = 1024;
 const CHUNK: usize = 64 << 10;
 /// ... and how often, before others have their turn.
 const ROUNDS: usize = 8;
-/// What the program here has not read for so long, and nothing since it forked, is for the child: nanoseconds.
+/// What the program here has not read for so long, and nothing since it forked, is for the child:
+/// nanoseconds.
 const LONG: u64 = 1_000_000_000;
 /// Reports per turn.
 const REPORTS: usize = 32;
@@ -40,7 +43,8 @@ struct Relay {
     sole: bool,
     /// The program here has read from it since it forked.
     read: bool,
-    /// Since when something waits that the program here has not read, in nanoseconds; 0: nothing does.
+    /// Since when something waits that the program here has not read, in nanoseconds; 0: nothing
+    /// does.
     since: u64,
     /// The peer has sent all, and the child knows.
     received: bool,
@@ -193,14 +197,16 @@ impl Pumps {
         }
     }
 
-    /// A thread of the program is about to wait for the end of a child, who may read meanwhile. Returns whether there is one with a connection.
+    /// A thread of the program is about to wait for the end of a child, who may read meanwhile.
+    /// Returns whether there is one with a connection.
     pub(crate) fn begin_waiting(&mut self) -> bool {
         let any = self.look_at_all();
         self.waiting += u32::from(any);
         any
     }
 
-    /// The program here is about to write: takes what children have written before, as far as there is room for it.
+    /// The program here is about to write: takes what children have written before, as far as there
+    /// is room for it.
     pub(crate) fn write(&mut self, context: &mut Context, id: SocketId) {
         if self.descriptor().is_none() {
             return;
@@ -358,7 +364,8 @@ impl Relay {
         }
     }
 
-    /// Whether what has come is for the child: the program here has closed the connection, cannot read, or has not for long.
+    /// Whether what has come is for the child: the program here has closed the connection, cannot
+    /// read, or has not for long.
     fn is_childs(&mut self, context: &mut Context, waits: bool) -> bool {
         if self.sole {
             return true;
@@ -374,7 +381,8 @@ impl Relay {
         waits || (!self.read && now - self.since >= LONG)
     }
 
-    /// Tells that the child has not read for long what it was given, which others that have the connection may wait for.
+    /// Tells that the child has not read for long what it was given, which others that have the
+    /// connection may wait for.
     fn watch_reader(&mut self, context: &mut Context, shared: bool) {
         let Reads::Since(given) = self.reads else {
             return;

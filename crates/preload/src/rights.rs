@@ -68,8 +68,8 @@ pub(crate) unsafe fn gives_up(header: *const Header, data: *const Sets) -> bool 
     permitted(&own()) & NEEDED == NEEDED && permitted(&left) & NEEDED != NEEDED
 }
 
-/// Puts into effect what this thread is permitted of what opening a link takes: a program that became another user and kept its capabilities
-/// (`PR_SET_KEEPCAPS`) has them so.
+/// Puts into effect what this thread is permitted of what opening a link takes: a program that
+/// became another user and kept its capabilities (`PR_SET_KEEPCAPS`) has them so.
 pub(crate) fn take() {
     let mut sets = own();
     let [low, high] = &mut sets;

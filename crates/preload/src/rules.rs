@@ -1,4 +1,5 @@
-//! Which sockets are ours: what `mtcp run` put into the environment, and what it says of addresses and ports.
+//! Which sockets are ours: what `mtcp run` put into the environment, and what it says of addresses
+//! and ports.
 
 use std::ffi::{CStr, CString, c_char};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -53,8 +54,8 @@ pub(crate) fn rules() -> Option<&'static Rules> {
     if let Some(known) = RULES.get() {
         return known.as_ref();
     }
-    // What a program has run before the C library is ready (AddressSanitizer installs its handlers there) finds no environment yet, which says
-    // nothing about what comes.
+    // What a program has run before the C library is ready (AddressSanitizer installs its handlers
+    // there) finds no environment yet, which says nothing about what comes.
     if !has_environment() {
         return None;
     }
@@ -66,7 +67,8 @@ fn has_environment() -> bool {
     unsafe { !environ.is_null() }
 }
 
-/// The environment is read when the library is loaded: programs may empty it before their first socket.
+/// The environment is read when the library is loaded: programs may empty it before their first
+/// socket.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -116,7 +118,8 @@ fn read() -> Option<Rules> {
 unsafe extern "C" {
     /// Of the C library, NULL until that is ready.
     static environ: *const *const c_char;
-    /// Of the C library: the last part of the path that the program was called by. Programs write over it later.
+    /// Of the C library: the last part of the path that the program was called by. Programs write
+    /// over it later.
     static program_invocation_short_name: *const c_char;
 }
 
@@ -186,7 +189,8 @@ fn contains(network: &Cidr, ip: IpAddr) -> bool {
 }
 
 impl Rules {
-    /// What is to be in the environment of another program beside these, so that it is served as this one.
+    /// What is to be in the environment of another program beside these, so that it is served as
+    /// this one.
     pub(crate) fn carried<'a>(&self, mut theirs: impl Iterator<Item = &'a CStr>) -> Vec<CString> {
         let begins = [PRELOAD.as_bytes(), b"="].concat();
         let others = theirs.find_map(|value| value.to_bytes().strip_prefix(&begins[..]));
@@ -235,7 +239,8 @@ impl Rules {
         (self.only.is_empty() || holds(&self.only, port)) && !holds(&self.except, port)
     }
 
-    /// Whose a socket is that is bound to `local`. The unspecified address is ours and the kernel's.
+    /// Whose a socket is that is bound to `local`. The unspecified address is ours and the
+    /// kernel's.
     pub(crate) fn bind(&self, local: SocketAddr) -> Place {
         let ip = plain(local.ip());
         let any = [
@@ -251,7 +256,8 @@ impl Rules {
         }
     }
 
-    /// Whose a connection to `remote` is: ours if our routes lead there and it is not a host of ours; to an address of ours if it loops.
+    /// Whose a connection to `remote` is: ours if our routes lead there and it is not a host of
+    /// ours; to an address of ours if it loops.
     pub(crate) fn connect(&self, remote: SocketAddr) -> Place {
         let ip = plain(remote.ip());
         if self.loops() {
@@ -277,7 +283,8 @@ impl Rules {
             || routes.iter().any(|route| contains(&route.network, ip))
     }
 
-    /// Whether our gateway leads there, and no route of the kernel that says more than a gateway does.
+    /// Whether our gateway leads there, and no route of the kernel that says more than a gateway
+    /// does.
     fn is_behind_gateway(&self, ip: IpAddr) -> bool {
         let leads = |gateway: &IpAddr| gateway.is_ipv4() == ip.is_ipv4();
         self.config.gateways.iter().any(leads)

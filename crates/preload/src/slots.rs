@@ -1,4 +1,5 @@
-//! What each descriptor of the process is: one atomic word, so that calls on descriptors that are none of ours cost one load.
+//! What each descriptor of the process is: one atomic word, so that calls on descriptors that are
+//! none of ours cost one load.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};

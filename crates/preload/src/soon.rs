@@ -1,5 +1,5 @@
-//! A server that listens and does something else before it accepts: peers connect all the same, as with the kernel. A master, which forks
-//! before long, has no stack.
+//! A server that listens and does something else before it accepts: peers connect all the same, as
+//! with the kernel. A master, which forks before long, has no stack.
 
 use std::thread;
 use std::time::Duration;
@@ -37,7 +37,8 @@ impl Engine {
         }
     }
 
-    /// Has a thread start the stack, unless the program waits for something of it, or forks, before that.
+    /// Has a thread start the stack, unless the program waits for something of it, or forks, before
+    /// that.
     pub(crate) fn start_soon(&mut self) {
         if self.starts_soon || self.has_children || !self.is_idle() {
             return;
@@ -49,14 +50,16 @@ impl Engine {
 }
 
 impl Engine {
-    /// A server that has its listeners and gives up privileges is about to serve, itself or by a child: does what takes them.
+    /// A server that has its listeners and gives up privileges is about to serve, itself or by a
+    /// child: does what takes them.
     pub(crate) fn arm(&mut self) {
         if self.has_listener() {
             self.arm_early();
         }
     }
 
-    /// The same for a program that gives up what opening the link takes and keeps what listening takes: it is about to.
+    /// The same for a program that gives up what opening the link takes and keeps what listening
+    /// takes: it is about to.
     pub(crate) fn arm_early(&mut self) {
         if self.is_borrowed() || rules().is_none() || !self.is_idle() {
             return;

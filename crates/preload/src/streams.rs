@@ -13,7 +13,8 @@ pub(crate) fn files() -> MutexGuard<'static, Files> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A standard stream: the program's own file, and the one over a socket, made when it is first needed.
+/// A standard stream: the program's own file, and the one over a socket, made when it is first
+/// needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standard {
     pub(crate) own: usize,
@@ -27,7 +28,8 @@ pub(crate) fn standard() -> MutexGuard<'static, [Option<Standard>; 3]> {
     STANDARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this thread has while it forks, so that the child does not find it held by a thread that it has not.
+/// What this thread has while it forks, so that the child does not find it held by a thread that it
+/// has not.
 type Held = (
     MutexGuard<'static, [Option<Standard>; 3]>,
     MutexGuard<'static, Files>,

@@ -1,4 +1,5 @@
-//! What a process sleeps on that found no queue: the ends of the processes that have them, and the doorbell that is notified when one leaves some.
+//! What a process sleeps on that found no queue: the ends of the processes that have them, and the
+//! doorbell that is notified when one leaves some.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -23,7 +24,8 @@ impl Vigil {
         }
     }
 
-    /// Watches `doorbell` from now on, and these processes in place of those before. Returns whether nothing will be missed.
+    /// Watches `doorbell` from now on, and these processes in place of those before. Returns
+    /// whether nothing will be missed.
     pub(crate) fn watch(&mut self, doorbell: c_int, pids: &[u32]) -> bool {
         if self.epoll < 0 {
             // SAFETY: makes a descriptor; no memory is involved.

@@ -1,7 +1,9 @@
 //! Who waits for the stack, and who of them drives it.
 //!
-//! One of those that wait, the driver, sleeps on the link, and runs a turn when it wakes. The others sleep on a bell of their own; whoever
-//! runs a turn rings for those whose sockets became ready, once it has given the lock back, which they need. Who stops waiting while it drives rings for another to take its place.
+//! One of those that wait, the driver, sleeps on the link, and runs a turn when it wakes. The
+//! others sleep on a bell of their own; whoever runs a turn rings for those whose sockets became
+//! ready, once it has given the lock back, which they need. Who stops waiting while it drives rings
+//! for another to take its place.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -177,7 +179,8 @@ pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Descriptors of a sleep whose room is on the stack: who never comes back from a handler leaves none behind.
+/// Descriptors of a sleep whose room is on the stack: who never comes back from a handler leaves
+/// none behind.
 const FEW: usize = 8;
 
 /// What waits for a descriptor to become readable.
@@ -200,7 +203,8 @@ pub(crate) fn ppoll(
         tv_nsec: i64::from(timeout.subsec_nanos()),
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: descriptors with room for answers, a time and a set of signals (8 bytes for the kernel) or NULL.
+    // SAFETY: descriptors with room for answers, a time and a set of signals (8 bytes for the
+    // kernel) or NULL.
     let ready = unsafe {
         libc::syscall(
             libc::SYS_ppoll,
@@ -271,12 +275,14 @@ impl Waiters {
         std::mem::replace(&mut self.rings, Rings::new())
     }
 
-    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns whether it was still the driver's: the background thread
-    /// may have been relieved, and the sleep on the link is another's then.
+    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns
+    /// whether it was still the driver's: the background thread may have been relieved, and the
+    /// sleep on the link is another's then.
     #[must_use]
     fn get_up(&mut self, bunk: Bunk, rang: bool) -> bool {
         let at = bunk.bed;
-        // A handler has made a child of this thread meanwhile, and this is the child: it lay down in a bed of its parent.
+        // A handler has made a child of this thread meanwhile, and this is the child: it lay down
+        // in a bed of its parent.
         let is_there = |bed: &&mut Bed| bed.want.is_some() && bed.serial == bunk.serial;
         let Some(bed) = self.beds.get_mut(at).filter(is_there) else {
             return false;
@@ -364,7 +370,8 @@ impl Waiters {
         })
     }
 
-    /// Has another drive, if nobody does: the background thread only where no thread of the program sleeps.
+    /// Has another drive, if nobody does: the background thread only where no thread of the program
+    /// sleeps.
     fn hand_over(&mut self) {
         if self.asleep == 0 || self.is_driven() {
             return;
@@ -426,8 +433,8 @@ pub(crate) fn sleep_on(engine: &mut Engine, noted: Note) {
     presence::note(noted);
 }
 
-/// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for `want`. Fills their `revents`. Returns whether it
-/// was rung for.
+/// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for
+/// `want`. Fills their `revents`. Returns whether it was rung for.
 ///
 /// # Errors
 /// `EINTR`; what ppoll(2) says.
@@ -486,8 +493,8 @@ pub(crate) fn sleep(
     slept.map(|_| rang)
 }
 
-/// What a blocking call on a socket waits for: tries `step` until it has a result, or the socket's time limit is up: `EAGAIN`. Starts and
-/// ends with the lock.
+/// What a blocking call on a socket waits for: tries `step` until it has a result, or the socket's
+/// time limit is up: `EAGAIN`. Starts and ends with the lock.
 ///
 /// # Errors
 /// That of the step; `EINTR`; what ppoll(2) says.
@@ -510,7 +517,8 @@ pub(crate) fn wait_for<T>(
     result?.unwrap_or(Err(Errno::EAGAIN))
 }
 
-/// Runs turns and looks until a look is done, or the time is up: `None`. Starts and ends with the lock.
+/// Runs turns and looks until a look is done, or the time is up: `None`. Starts and ends with the
+/// lock.
 ///
 /// # Errors
 /// `EINTR`; what ppoll(2) says.
@@ -524,8 +532,8 @@ pub(crate) fn wait_until<T>(
         .timeout
         .map(|timeout| now().saturating_add(nanos(timeout)));
     let mut interrupted = None;
-    // From the first sleep on, a signal comes in a sleep, which it ends: one that came during a turn would not.
-    // (A handler before the sleep would end a sleep that is none yet.)
+    // From the first sleep on, a signal comes in a sleep, which it ends: one that came during a
+    // turn would not. (A handler before the sleep would end a sleep that is none yet.)
     let mut held: Option<Held> = None;
     let result = loop {
         // Who sleeps on the link runs the turns.

@@ -1,4 +1,5 @@
-//! Epoll instances of the program: a kernel instance for descriptors of the kernel, and one of the stack beside it for our sockets.
+//! Epoll instances of the program: a kernel instance for descriptors of the kernel, and one of the
+//! stack beside it for our sockets.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
@@ -84,8 +85,8 @@ impl EpollSet {
         }
     }
 
-    /// The instance of the stack that watches a socket for its descriptor `fd`. A set watches the same socket once per descriptor (epoll(7)),
-    /// an instance only once.
+    /// The instance of the stack that watches a socket for its descriptor `fd`. A set watches the
+    /// same socket once per descriptor (epoll(7)), an instance only once.
     fn instance(
         &mut self,
         context: &mut Context,
@@ -176,7 +177,8 @@ impl EpollSet {
         }
     }
 
-    /// A thread is about to wait in the kernel only, until the stack has to do with the instance, which it has already if `is_ours`.
+    /// A thread is about to wait in the kernel only, until the stack has to do with the instance,
+    /// which it has already if `is_ours`.
     pub(crate) fn enter_kernel(&mut self, is_ours: bool) {
         self.in_kernel += 1;
         if is_ours {
@@ -233,8 +235,8 @@ impl Engine {
         })
     }
 
-    /// Whether the last turn was just now and left something to be reported for an instance: a turn for each of many small waits would carry
-    /// little.
+    /// Whether the last turn was just now and left something to be reported for an instance: a turn
+    /// for each of many small waits would carry little.
     pub(crate) fn has_rest(&mut self, index: u32) -> bool {
         let (Some((context, _)), epolls) = self.split() else {
             return false;
@@ -292,7 +294,8 @@ impl Engine {
             .any(|id| context.epoll_ready(id).unwrap_or(false))
     }
 
-    /// `epoll_ctl` for one of our sockets. `epoll` is the instance with that index, `fd` names socket number `socket`.
+    /// `epoll_ctl` for one of our sockets. `epoll` is the instance with that index, `fd` names
+    /// socket number `socket`.
     ///
     /// # Errors
     /// Those of epoll_ctl(2).
@@ -397,7 +400,8 @@ impl Engine {
         }
     }
 
-    /// A socket became ours: the stack watches it from now on for whoever had the kernel do so, `alone` if the kernel shall not any more.
+    /// A socket became ours: the stack watches it from now on for whoever had the kernel do so,
+    /// `alone` if the kernel shall not any more.
     pub(crate) fn rewatch(&mut self, socket: u32, alone: bool) {
         let found = self
             .sockets

@@ -1,14 +1,18 @@
-//! One SPSC cursor over memory given by pointers: AF_XDP rings, shared-memory links, in-process queues.
+//! One SPSC cursor over memory given by pointers: AF_XDP rings, shared-memory links, in-process
+//! queues.
 //!
-//! Indices are free-running `u32`s; an entry's place is its index modulo the size. Each end keeps its own index and a *watermark*,
-//! the index up to which it may go by what it last saw of the other end. It looks at the other end's index (one acquire load, one
-//! cache miss) only when the watermark is too low for what is wanted, and writes its own (one release store) once per burst.
+//! Indices are free-running `u32`s; an entry's place is its index modulo the size. Each end keeps
+//! its own index and a *watermark*, the index up to which it may go by what it last saw of the
+//! other end. It looks at the other end's index (one acquire load, one cache miss) only when the
+//! watermark is too low for what is wanted, and writes its own (one release store) once per burst.
 //!
-//! The other end may be hostile: an index that cannot be makes the ring [corrupt](Producer::is_corrupt), for good, and every
-//! operation on it a refusal. No index ever leads outside the entries.
+//! The other end may be hostile: an index that cannot be makes the ring
+//! [corrupt](Producer::is_corrupt), for good, and every operation on it a refusal. No index ever
+//! leads outside the entries.
 //!
-//! Each end has one owner: the ends are `Send`, not `Clone`, and every operation that moves an index takes `&mut self`.
-//! After `fork` both processes would own both ends; only one of them may go on using each.
+//! Each end has one owner: the ends are `Send`, not `Clone`, and every operation that moves an
+//! index takes `&mut self`. After `fork` both processes would own both ends; only one of them may
+//! go on using each.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -21,12 +25,14 @@ pub(crate) type Entry<T> = Cell<MaybeUninit<T>>;
 
 /// Where a ring lies in memory.
 ///
-/// The contract of the two `from_raw`, for as long as the end made from it (or anything moved out of it) lives:
-/// - `producer` and `consumer` point to two different aligned `u32`s, only ever accessed atomically;
-/// - `entries` points to `size` entries of `T`, aligned, readable and writable, initialised, and of a type for which every bit
-///   pattern is a value (the other end may write anything);
-/// - no other end of the same kind works on this ring, and nothing else touches an entry this end owns, unless it is outside
-///   this process (where the worst it can do is to change values).
+/// The contract of the two `from_raw`, for as long as the end made from it (or anything moved out
+/// of it) lives:
+/// - `producer` and `consumer` point to two different aligned `u32`s, only ever accessed
+///   atomically;
+/// - `entries` points to `size` entries of `T`, aligned, readable and writable, initialised, and of
+///   a type for which every bit pattern is a value (the other end may write anything);
+/// - no other end of the same kind works on this ring, and nothing else touches an entry this end
+///   owns, unless it is outside this process (where the worst it can do is to change values).
 #[derive(Debug, Clone, Copy)]
 pub struct RawRing<T> {
     /// The producer's index, free-running.
@@ -60,7 +66,8 @@ impl<T: Copy> Ring<T> {
 
     #[inline(always)]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: valid, aligned and only accessed atomically for as long as this lives (contract of the constructors).
+        // SAFETY: valid, aligned and only accessed atomically for as long as this lives (contract
+        // of the constructors).
         unsafe { &*self.producer }
     }
 
@@ -72,7 +79,8 @@ impl<T: Copy> Ring<T> {
 
     #[inline(always)]
     fn entry(&self, index: u32) -> &Entry<T> {
-        // SAFETY: masking keeps the offset below `size`, the number of entries there are (contract of the constructors).
+        // SAFETY: masking keeps the offset below `size`, the number of entries there are (contract
+        // of the constructors).
         unsafe { &*self.entries.add((index & (self.size - 1)) as usize) }
     }
 }
@@ -82,12 +90,14 @@ pub struct Producer<T: Copy> {
     ring: Ring<T>,
     /// Our index as published.
     tail: u32,
-    /// Entries from `tail` up to here were free when we last looked. Never more than `size` ahead of `tail`.
+    /// Entries from `tail` up to here were free when we last looked. Never more than `size` ahead
+    /// of `tail`.
     watermark: u32,
     corrupt: bool,
 }
 
-// SAFETY: the pointers are used as their one owner's whichever thread that is on; entries are `Send` values.
+// SAFETY: the pointers are used as their one owner's whichever thread that is on; entries are
+// `Send` values.
 unsafe impl<T: Copy + Send> Send for Producer<T> {}
 
 impl<T: Copy> Producer<T> {
@@ -101,7 +111,8 @@ impl<T: Copy> Producer<T> {
     }
 
     /// # Safety
-    /// The contract of [`RawRing`], but for initialised entries: who uses this publishes only what it has written.
+    /// The contract of [`RawRing`], but for initialised entries: who uses this publishes only what
+    /// it has written.
     pub(crate) unsafe fn from_entries(
         producer: *const AtomicU32,
         consumer: *const AtomicU32,
@@ -126,8 +137,9 @@ impl<T: Copy> Producer<T> {
         }
     }
 
-    /// Entries that may be written now. Looks at the consumer's index only when fewer than `want` are known to be free, so the
-    /// answer may be less than what there is, but is less than `want` only when there are not that many. 0 on a corrupt ring.
+    /// Entries that may be written now. Looks at the consumer's index only when fewer than `want`
+    /// are known to be free, so the answer may be less than what there is, but is less than `want`
+    /// only when there are not that many. 0 on a corrupt ring.
     #[inline]
     pub fn free(&mut self, want: u32) -> u32 {
         let known = self.watermark.wrapping_sub(self.tail);
@@ -152,8 +164,9 @@ impl<T: Copy> Producer<T> {
         self.ring.size - outstanding
     }
 
-    /// Writes the entry `offset` places after the published ones; not visible to the consumer before [`Self::publish`].
-    /// False, and nothing written, when `offset` is not below what [`Self::free`] last answered.
+    /// Writes the entry `offset` places after the published ones; not visible to the consumer
+    /// before [`Self::publish`]. False, and nothing written, when `offset` is not below what
+    /// [`Self::free`] last answered.
     #[inline]
     pub fn write(&mut self, offset: u32, value: T) -> bool {
         if offset >= self.watermark.wrapping_sub(self.tail) {
@@ -162,7 +175,8 @@ impl<T: Copy> Producer<T> {
         self.ring
             .entry(self.tail.wrapping_add(offset))
             .with_mut(|entry| {
-                // SAFETY: between `tail` and the watermark entries are ours. Volatile, for the reader may be another process.
+                // SAFETY: between `tail` and the watermark entries are ours. Volatile, for the
+                // reader may be another process.
                 unsafe { entry.write_volatile(MaybeUninit::new(value)) }
             });
         true
@@ -241,7 +255,8 @@ pub struct Consumer<T: Copy> {
     ring: Ring<T>,
     /// Our index as published.
     head: u32,
-    /// Entries from `head` up to here were published when we last looked. Never more than `size` ahead of `head`.
+    /// Entries from `head` up to here were published when we last looked. Never more than `size`
+    /// ahead of `head`.
     watermark: u32,
     corrupt: bool,
 }
@@ -260,7 +275,8 @@ impl<T: Copy> Consumer<T> {
     }
 
     /// # Safety
-    /// The contract of [`RawRing`], but for initialised entries: the producer publishes only what it has written.
+    /// The contract of [`RawRing`], but for initialised entries: the producer publishes only what
+    /// it has written.
     pub(crate) unsafe fn from_entries(
         producer: *const AtomicU32,
         consumer: *const AtomicU32,
@@ -285,8 +301,9 @@ impl<T: Copy> Consumer<T> {
         }
     }
 
-    /// Entries that may be read now. Looks at the producer's index only when fewer than `want` are known to be there, so the
-    /// answer may be less than what there is, but is less than `want` only when there are not that many. 0 on a corrupt ring.
+    /// Entries that may be read now. Looks at the producer's index only when fewer than `want` are
+    /// known to be there, so the answer may be less than what there is, but is less than `want`
+    /// only when there are not that many. 0 on a corrupt ring.
     #[inline]
     pub fn available(&mut self, want: u32) -> u32 {
         let known = self.watermark.wrapping_sub(self.head);
@@ -297,7 +314,8 @@ impl<T: Copy> Consumer<T> {
     }
 
     fn refresh(&mut self) -> u32 {
-        // Acquire: what the producer wrote into the entries it published is visible before we read them.
+        // Acquire: what the producer wrote into the entries it published is visible before we read
+        // them.
         let tail = self.ring.producer().load(Ordering::Acquire);
         let available = tail.wrapping_sub(self.head);
         self.corrupt |= available > self.ring.size;
@@ -309,16 +327,17 @@ impl<T: Copy> Consumer<T> {
         available
     }
 
-    /// A copy of the entry `offset` places after the released ones; `None` when `offset` is not below what [`Self::available`]
-    /// last answered. On memory shared with a peer a second read may give another value: copy once, then check.
+    /// A copy of the entry `offset` places after the released ones; `None` when `offset` is not
+    /// below what [`Self::available`] last answered. On memory shared with a peer a second read may
+    /// give another value: copy once, then check.
     #[inline]
     pub fn read(&self, offset: u32) -> Option<T> {
         if offset >= self.watermark.wrapping_sub(self.head) {
             return None;
         }
         let entry = self.ring.entry(self.head.wrapping_add(offset));
-        // SAFETY: between `head` and the watermark entries are ours, and initialised (contract of the constructors).
-        // Volatile, so that the compiler reads no entry twice.
+        // SAFETY: between `head` and the watermark entries are ours, and initialised (contract of
+        // the constructors). Volatile, so that the compiler reads no entry twice.
         Some(entry.with(|entry| unsafe { entry.read_volatile().assume_init() }))
     }
 

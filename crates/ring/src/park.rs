@@ -1,8 +1,10 @@
-//! Sleeping until another thread of the process has work for us, without losing a wake-up and without waking who is awake.
+//! Sleeping until another thread of the process has work for us, without losing a wake-up and
+//! without waking who is awake.
 //!
-//! The sleeper *announces* its sleep, then looks for work once more, then sleeps. A waker publishes its work, then looks for an
-//! announcement. Both put a sequentially consistent fence between the two steps, so at least one of them sees the other. Waking
-//! costs a system call only when there is an announcement, and then only for the first waker to see it.
+//! The sleeper *announces* its sleep, then looks for work once more, then sleeps. A waker publishes
+//! its work, then looks for an announcement. Both put a sequentially consistent fence between the
+//! two steps, so at least one of them sees the other. Waking costs a system call only when there is
+//! an announcement, and then only for the first waker to see it.
 //!
 //! ```
 //! let (mut sleeper, waker) = ring::park::parker();
@@ -23,9 +25,10 @@
 //! assert_eq!(value, 7);
 //! ```
 //!
-//! Two kinds: [`parker`] for a thread that only waits for its peer (futex), [`wake_fd`] for one that waits in `ppoll` for
-//! descriptors as well (eventfd). The sleeper's end has one owner, the waker's may be cloned. Neither survives `fork`: the memory
-//! is the child's own then, and no one is there to wake it.
+//! Two kinds: [`parker`] for a thread that only waits for its peer (futex), [`wake_fd`] for one
+//! that waits in `ppoll` for descriptors as well (eventfd). The sleeper's end has one owner, the
+//! waker's may be cloned. Neither survives `fork`: the memory is the child's own then, and no one
+//! is there to wake it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -70,7 +73,8 @@ impl Announcement {
     /// Takes the announcement, if there is one: who does must wake the sleeper.
     #[inline]
     fn take(&self) -> bool {
-        // Pairs with the fence in `announce`: either we see the announcement, or the sleeper sees our work.
+        // Pairs with the fence in `announce`: either we see the announcement, or the sleeper sees
+        // our work.
         fence(SeqCst);
         self.word().load(Relaxed) == ASLEEP
             && self
@@ -98,7 +102,8 @@ mod queue {
             Self
         }
 
-        /// Returns at once when the word is not `expected`; may return early. True when a signal handler ran.
+        /// Returns at once when the word is not `expected`; may return early. True when a signal
+        /// handler ran.
         pub(super) fn wait(
             &self,
             word: &AtomicU32,
@@ -190,7 +195,8 @@ pub struct Parker(Arc<Bed>);
 pub struct Unparker(Arc<Bed>);
 
 impl Parker {
-    /// Announces sleep. Look for work once more after this; then [`Self::park`], or [`Self::cancel`] if there is some.
+    /// Announces sleep. Look for work once more after this; then [`Self::park`], or
+    /// [`Self::cancel`] if there is some.
     pub fn prepare(&mut self) {
         self.0.announcement.announce();
     }
@@ -200,13 +206,15 @@ impl Parker {
         self.0.announcement.end();
     }
 
-    /// Sleeps until woken (true), or until `timeout` has passed, a signal came, or for no reason (false). Returns at once when woken
-    /// since [`Self::prepare`], or without one. Look for work either way.
+    /// Sleeps until woken (true), or until `timeout` has passed, a signal came, or for no reason
+    /// (false). Returns at once when woken since [`Self::prepare`], or without one. Look for work
+    /// either way.
     pub fn park(&mut self, timeout: Option<Duration>) -> bool {
         self.park_or_signal(timeout) == Parked::Woken
     }
 
-    /// As [`Self::park`], for those who want to know of signals. Handlers with `SA_RESTART` end a sleep only if it has a `timeout`.
+    /// As [`Self::park`], for those who want to know of signals. Handlers with `SA_RESTART` end a
+    /// sleep only if it has a `timeout`.
     pub fn park_or_signal(&mut self, timeout: Option<Duration>) -> Parked {
         let word = self.0.announcement.word();
         let signal = self.0.queue.wait(word, ASLEEP, timeout);
@@ -219,7 +227,8 @@ impl Parker {
 }
 
 impl Unparker {
-    /// Wakes the sleeper if it has announced sleep; call after publishing work for it. True when that took a system call.
+    /// Wakes the sleeper if it has announced sleep; call after publishing work for it. True when
+    /// that took a system call.
     #[inline]
     pub fn unpark(&self) -> bool {
         let taken = self.0.announcement.take();
@@ -270,7 +279,8 @@ pub struct FdSleeper {
 pub struct FdWaker(Arc<Bell>);
 
 impl FdSleeper {
-    /// Announces sleep. Look for work once more after this; then poll [`Self::fd`] (or not, if there is some), then [`Self::finish`].
+    /// Announces sleep. Look for work once more after this; then poll [`Self::fd`] (or not, if
+    /// there is some), then [`Self::finish`].
     pub fn prepare(&mut self) {
         self.bell.announcement.announce();
     }
@@ -292,7 +302,8 @@ impl FdSleeper {
 }
 
 impl FdWaker {
-    /// Wakes the sleeper if it has announced sleep; call after publishing work for it. True when that took a system call.
+    /// Wakes the sleeper if it has announced sleep; call after publishing work for it. True when
+    /// that took a system call.
     #[inline]
     pub fn wake(&self) -> bool {
         let taken = self.0.announcement.take();

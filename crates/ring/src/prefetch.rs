@@ -3,7 +3,8 @@
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks the processor to load the first cache line of `value` for reading. Never faults, never blocks.
+/// Asks the processor to load the first cache line of `value` for reading. Never faults, never
+/// blocks.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
     prefetch_read(std::ptr::from_ref(value).cast());
@@ -22,7 +23,8 @@ pub fn prefetch_all<T>(value: &T) {
     }
 }
 
-/// Asks the processor for the cache line at `place`, which is about to be read. Never faults, never blocks, whatever the address.
+/// Asks the processor for the cache line at `place`, which is about to be read. Never faults, never
+/// blocks, whatever the address.
 #[inline(always)]
 pub fn prefetch_read(place: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -33,8 +35,8 @@ pub fn prefetch_read(place: *const u8) {
     let _ = place;
 }
 
-/// Asks the processor for the cache line at `place`, which is about to be written: another processor's copy of it goes meanwhile. Never
-/// faults, never blocks, whatever the address.
+/// Asks the processor for the cache line at `place`, which is about to be written: another
+/// processor's copy of it goes meanwhile. Never faults, never blocks, whatever the address.
 #[inline(always)]
 pub fn prefetch_write(place: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

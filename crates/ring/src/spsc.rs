@@ -1,7 +1,8 @@
 //! A bounded queue from one thread to another, on the [cursor]. Allocates only when made.
 //!
-//! Entries are staged and published as one burst: one release store for any number of them. Neither end blocks; to sleep until
-//! there is something, combine with [`crate::park`]. Dropping an end does not tell the other.
+//! Entries are staged and published as one burst: one release store for any number of them. Neither
+//! end blocks; to sleep until there is something, combine with [`crate::park`]. Dropping an end
+//! does not tell the other.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -29,8 +30,9 @@ pub fn channel<T: Copy + Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
             .collect(),
     });
     let (producer, consumer) = (&raw const queue.producer.0, &raw const queue.consumer.0);
-    // SAFETY: the queue does not move and outlives both cursors, for each is dropped with its `Arc` at the latest; one producer
-    // and one consumer are made, and the producer publishes only what it staged.
+    // SAFETY: the queue does not move and outlives both cursors, for each is dropped with its `Arc`
+    // at the latest; one producer and one consumer are made, and the producer publishes only what
+    // it staged.
     let cursors = unsafe {
         (
             cursor::Producer::from_entries(producer, consumer, &queue.entries),
@@ -56,11 +58,13 @@ pub struct Producer<T: Copy + Send> {
     _queue: Arc<Queue<T>>,
 }
 
-// SAFETY: the cursor is `Send`; the `Arc` only keeps the queue alive, and its entries are `Send` values without a destructor.
+// SAFETY: the cursor is `Send`; the `Arc` only keeps the queue alive, and its entries are `Send`
+// values without a destructor.
 unsafe impl<T: Copy + Send> Send for Producer<T> {}
 
 impl<T: Copy + Send> Producer<T> {
-    /// Writes one entry behind those staged already; the consumer does not see it before [`Self::publish`].
+    /// Writes one entry behind those staged already; the consumer does not see it before
+    /// [`Self::publish`].
     ///
     /// # Errors
     /// The queue is full: the value comes back.

@@ -1,5 +1,5 @@
-//! Every interleaving (up to a few preemptions) of two threads over the cursor, the parking and the streams:
-//! `RUSTFLAGS="--cfg loom" cargo test -p ring --release --test loom`.
+//! Every interleaving (up to a few preemptions) of two threads over the cursor, the parking and the
+//! streams: `RUSTFLAGS="--cfg loom" cargo test -p ring --release --test loom`.
 #![cfg(loom)]
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -19,7 +19,8 @@ use crate::scenario::{host_config, mac, v4};
 /// Everybody sends to this host.
 const RECEIVER: u8 = 200;
 const PORT: u16 = 5001;
-/// Bytes of one read of an application, and of one write: when buffers are short, little of it fits, and all of it has been made.
+/// Bytes of one read of an application, and of one write: when buffers are short, little of it
+/// fits, and all of it has been made.
 const READ: u32 = 64 << 10;
 const WRITE: u32 = 4 << 10;
 
@@ -32,7 +33,8 @@ pub struct Flow {
     pub after: Duration,
 }
 
-/// What is to be run. The flows go from one to the other end of the link, or, from several senders, through a switch in front of it.
+/// What is to be run. The flows go from one to the other end of the link, or, from several senders,
+/// through a switch in front of it.
 #[derive(Clone, Debug)]
 pub struct Bottleneck {
     /// Decides everything random.
@@ -45,7 +47,8 @@ pub struct Bottleneck {
     pub senders: u8,
     /// The stacks of all hosts, but for addresses and secrets.
     pub stack: Config,
-    /// How all hosts are driven. A little latency, and clocks of their own, keep flows from marching in step, as they do on real machines.
+    /// How all hosts are driven. A little latency, and clocks of their own, keep flows from
+    /// marching in step, as they do on real machines.
     pub style: Style,
     /// Not measured.
     pub warm_up: Duration,
@@ -91,8 +94,8 @@ impl Shares {
 }
 
 impl Bottleneck {
-    /// Alike flows from one sender each, with default settings, over a link of `rate` bits per second whose queue holds one
-    /// bandwidth-delay product.
+    /// Alike flows from one sender each, with default settings, over a link of `rate` bits per
+    /// second whose queue holds one bandwidth-delay product.
     pub fn new(rate: u64, round_trip: Duration, flows: &[Flow]) -> Self {
         let product = u128::from(rate) * round_trip.as_nanos() / 8_000_000_000;
         let there = PipeConfig {

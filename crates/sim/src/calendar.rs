@@ -1,5 +1,5 @@
-//! The frames that are going to arrive, in order of their time. Most leave a pipe as they came in: only the first of each pipe has to be
-//! compared with those of others, however many are under way.
+//! The frames that are going to arrive, in order of their time. Most leave a pipe as they came in:
+//! only the first of each pipe has to be compared with those of others, however many are under way.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -127,7 +127,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Some are taken out again between those that come: always the earliest, and of several the one sent first.
+        /// Some are taken out again between those that come: always the earliest, and of several
+        /// the one sent first.
         #[test]
         fn they_come_in_order(steps in prop::collection::vec((0usize..3, 0u64..20, any::<bool>()), 0..200)) {
             let (mut calendar, mut all, mut now) = (Calendar::default(), Vec::new(), 0);

@@ -101,7 +101,8 @@ pub(crate) fn known_flows(usage: &Usage, known: u32) -> Result<(), String> {
     Err(format!("the link knows {known} flows: {usage:?}"))
 }
 
-/// What applications can read, and what they wrote and the peers have not acknowledged, lies in memory that is accounted for.
+/// What applications can read, and what they wrote and the peers have not acknowledged, lies in
+/// memory that is accounted for.
 pub(crate) fn accounts(usage: &Usage, streams: &AppStreams, open: &[ConnId]) -> Result<(), String> {
     let sum = |of: fn(&AppStreams, u32) -> u32| -> usize {
         open.iter().map(|id| of(streams, id.slot) as usize).sum()

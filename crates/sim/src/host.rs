@@ -22,16 +22,18 @@ use answer::Answerer;
 pub struct Style {
     /// Applications react to events before the stack transmits, so that ACKs ride on their data.
     pub eager: bool,
-    /// Longest time between the arrival of a frame, or the moment of a timer, and the turn that takes it: what makes bursts. Without it the
-    /// timers of all hosts fire at the same moments, and the first host has what room there is in a full queue.
+    /// Longest time between the arrival of a frame, or the moment of a timer, and the turn that
+    /// takes it: what makes bursts. Without it the timers of all hosts fire at the same moments,
+    /// and the first host has what room there is in a full queue.
     pub latency: Duration,
-    /// How far the host's clock is ahead of the network's at most. Without it the timers of all hosts, which are in whole milliseconds,
-    /// fire at the beginning of each together: what one sends again meets in a full queue what others send again, each time anew.
+    /// How far the host's clock is ahead of the network's at most. Without it the timers of all
+    /// hosts, which are in whole milliseconds, fire at the beginning of each together: what one
+    /// sends again meets in a full queue what others send again, each time anew.
     pub ahead: Duration,
     /// Fewest and most frames that one turn can send; what is left waits for the next.
     pub tx_slots: (u64, u64),
-    /// The links carry frames in memory: checksums that the stack leaves to them are not computed, and trusted. Not for links that
-    /// corrupt.
+    /// The links carry frames in memory: checksums that the stack leaves to them are not computed,
+    /// and trusted. Not for links that corrupt.
     pub trust_checksums: bool,
 }
 
@@ -54,7 +56,8 @@ pub struct HostConfig {
     pub stack: Config,
     /// How it is driven.
     pub style: Style,
-    /// Its link answers SYNs over IPv4 where they arrive ([`wire::syn_offload`]), if the stack can have that.
+    /// Its link answers SYNs over IPv4 where they arrive ([`wire::syn_offload`]), if the stack can
+    /// have that.
     pub answers_syns: bool,
 }
 
@@ -193,7 +196,8 @@ impl Host {
         (&mut self.apps, parts)
     }
 
-    /// The time on its clock when it is `now` on the network's. All other times that it is told are of its clock.
+    /// The time on its clock when it is `now` on the network's. All other times that it is told are
+    /// of its clock.
     pub(crate) fn clock(&self, now: Instant) -> Instant {
         now + self.ahead
     }

@@ -71,8 +71,8 @@ impl Network {
         Ok(())
     }
 
-    /// Every connection that was established and ended without abort or error: what one end sent, the other received, and both saw the
-    /// end of file. Returns how many there were.
+    /// Every connection that was established and ended without abort or error: what one end sent,
+    /// the other received, and both saw the end of file. Returns how many there were.
     ///
     /// # Errors
     /// Two ends disagree.

@@ -1,11 +1,13 @@
 //! A deterministic network of stacks in virtual time.
 //!
-//! A [`Network`] holds *hosts* (a [`mtcp_core::Stack`] with its byte streams and applications), *peers* (scripted: they send exactly the
-//! segments they are told to), *switches*, and *links* with impairments, bandwidth, a bounded queue and a propagation delay. Its
-//! clock jumps from one event to the next. Everything that looks random follows from one number, the seed: the same seed gives the
-//! same frames at the same nanoseconds, which [`Network::trace_hash`] proves.
+//! A [`Network`] holds *hosts* (a [`mtcp_core::Stack`] with its byte streams and applications),
+//! *peers* (scripted: they send exactly the segments they are told to), *switches*, and *links*
+//! with impairments, bandwidth, a bounded queue and a propagation delay. Its clock jumps from one
+//! event to the next. Everything that looks random follows from one number, the seed: the same seed
+//! gives the same frames at the same nanoseconds, which [`Network::trace_hash`] proves.
 //!
-//! Nothing here prints or panics: what goes wrong is a [`Failure`], which names the seed and the command that shows it again.
+//! Nothing here prints or panics: what goes wrong is a [`Failure`], which names the seed and the
+//! command that shows it again.
 #![forbid(unsafe_code)]
 
 pub mod app;

@@ -107,7 +107,8 @@ impl Network {
         self.trace.write_to(text);
     }
 
-    /// Begins at another time than zero, so that clocks wrap where they would after weeks. Only before anything happened.
+    /// Begins at another time than zero, so that clocks wrap where they would after weeks. Only
+    /// before anything happened.
     pub fn start_at(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }

@@ -1,4 +1,5 @@
-//! The bytes that applications send: each follows from its position, so that any that is lost, repeated or misplaced shows.
+//! The bytes that applications send: each follows from its position, so that any that is lost,
+//! repeated or misplaced shows.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -50,7 +51,8 @@ impl Pattern {
         }
     }
 
-    /// The position of the first of `bytes`, which start at `position`, that is not as it should be.
+    /// The position of the first of `bytes`, which start at `position`, that is not as it should
+    /// be.
     pub fn mismatch(self, position: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = [0; 512];
         let mut at = position;

@@ -1,5 +1,6 @@
-//! A scripted peer: an Ethernet station without a stack. It answers ARP and neighbour solicitations for its addresses, keeps the TCP
-//! segments that it receives, and sends what it is told to, or what its reaction makes of each segment.
+//! A scripted peer: an Ethernet station without a stack. It answers ARP and neighbour solicitations
+//! for its addresses, keeps the TCP segments that it receives, and sends what it is told to, or
+//! what its reaction makes of each segment.
 
 use std::collections::VecDeque;
 use std::fmt;

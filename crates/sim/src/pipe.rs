@@ -107,8 +107,9 @@ impl Pipe {
         self.stats = PipeStats::default();
     }
 
-    /// Decides the fate of the next frames, one byte each (some take another one or two), in place of the impairments: most of the
-    /// values let a frame pass; the others lose, repeat, delay or damage it.
+    /// Decides the fate of the next frames, one byte each (some take another one or two), in place
+    /// of the impairments: most of the values let a frame pass; the others lose, repeat, delay or
+    /// damage it.
     pub fn set_verdicts(&mut self, verdicts: Vec<u8>) {
         self.verdicts = verdicts.into_iter();
     }

@@ -14,7 +14,8 @@ pub fn percent(rng: &mut Rng, percent: u32) -> bool {
     rng.chance_ppm(percent.saturating_mul(10_000))
 }
 
-/// A number from `low` to `high` whose order of magnitude is what is evenly distributed: small ones are as frequent as large ones.
+/// A number from `low` to `high` whose order of magnitude is what is evenly distributed: small ones
+/// are as frequent as large ones.
 pub fn magnitude(rng: &mut Rng, low: u64, high: u64) -> u64 {
     let bits = |n: u64| u64::from(64 - n.max(1).leading_zeros());
     let top = rng.between(bits(low), bits(high));

@@ -147,7 +147,8 @@ impl Network {
                 let Some(switch) = self.switches.get_mut(switch.0) else {
                     return;
                 };
-                // The way back out of the port that the frame came in by is the other half of its link.
+                // The way back out of the port that the frame came in by is the other half of its
+                // link.
                 for out in switch.forward(due.pipe ^ 1, &due.frame.bytes) {
                     self.carry(out, due.frame.clone());
                 }
@@ -158,7 +159,8 @@ impl Network {
     /// Runs until `done` holds.
     ///
     /// # Errors
-    /// It does not within `limit` of virtual time, nothing happens any more, or something went wrong on the way.
+    /// It does not within `limit` of virtual time, nothing happens any more, or something went
+    /// wrong on the way.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -200,8 +202,8 @@ impl Network {
         }
     }
 
-    /// Runs until applications have nothing more to do, stacks hold no connection in any form and nothing to send, and no frame is under
-    /// way.
+    /// Runs until applications have nothing more to do, stacks hold no connection in any form and
+    /// nothing to send, and no frame is under way.
     ///
     /// # Errors
     /// As [`run_until`](Self::run_until).

@@ -89,7 +89,8 @@ pub struct Talk {
     pub client: Plan,
     /// What the other does.
     pub server: Plan,
-    /// An end may give up: then what arrives is right, but it need not be all, and the other end may see an error.
+    /// An end may give up: then what arrives is right, but it need not be all, and the other end
+    /// may see an error.
     pub may_fail: bool,
 }
 
@@ -224,8 +225,9 @@ impl Scenario {
         let mine = |record: &&Record| record.active == active && port(record) == talk.remote.port();
         let records: Vec<_> = records.iter().filter(mine).collect();
         let (send, receive) = talk.bytes(active);
-        // The last ACK may be lost for longer than the peer is in TIME_WAIT. An end that closed second then hears a RST, and cannot know that
-        // all has arrived; whether it has is asked of the other end.
+        // The last ACK may be lost for longer than the peer is in TIME_WAIT. An end that closed
+        // second then hears a RST, and cannot know that all has arrived; whether it has is asked of
+        // the other end.
         let is_over = |one: &Record| match one.error {
             None => true,
             Some(error) => error == Error::Reset && one.eof,

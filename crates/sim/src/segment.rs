@@ -104,7 +104,8 @@ impl Segment {
         self
     }
 
-    /// Adds what all systems send in a SYN beside the MSS: SACK permitted, a window scale and a timestamp.
+    /// Adds what all systems send in a SYN beside the MSS: SACK permitted, a window scale and a
+    /// timestamp.
     #[must_use]
     pub fn usual_options(mut self, window_scale: u8, tsval: u32) -> Self {
         let options = &mut self.header.options;
@@ -199,7 +200,8 @@ impl From<u32> for Seq {
     }
 }
 
-/// An Ethernet frame with an IP packet between `addrs` (source, destination); empty if they are of different families.
+/// An Ethernet frame with an IP packet between `addrs` (source, destination); empty if they are of
+/// different families.
 pub(crate) fn ip_frame(
     from: MacAddr,
     to: MacAddr,
@@ -242,7 +244,8 @@ pub fn ethernet(from: MacAddr, to: MacAddr, ether_type: EtherType) -> Vec<u8> {
     bytes
 }
 
-/// Source, destination, protocol and payload of an unfragmented IP packet without extension headers.
+/// Source, destination, protocol and payload of an unfragmented IP packet without extension
+/// headers.
 pub(crate) fn ip_payload(frame: &[u8]) -> Option<(IpAddr, IpAddr, Protocol, &[u8])> {
     let (header, packet) = EthernetHeader::parse(frame).ok()?;
     match header.ether_type {

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-/// `SIM_SEED=x` asks for one seed; `SIM_SEEDS=n` for n new ones, from `fresh` on; otherwise the first `default` are taken, always the same.
+/// `SIM_SEED=x` asks for one seed; `SIM_SEEDS=n` for n new ones, from `fresh` on; otherwise the
+/// first `default` are taken, always the same.
 pub fn seeds(default: u64, fresh: u64) -> Vec<u64> {
     if let Some(seed) = number("SIM_SEED") {
         return vec![seed];

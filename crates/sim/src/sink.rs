@@ -16,7 +16,8 @@ pub(crate) struct Tx<'a> {
     /// Frames that still fit.
     pub slots: u64,
     pub mtu: u16,
-    /// Leave checksums that the stack left to the link as they are, and say that they can be trusted.
+    /// Leave checksums that the stack left to the link as they are, and say that they can be
+    /// trusted.
     pub trust: bool,
     /// A frame was refused.
     pub full: bool,
@@ -70,7 +71,8 @@ impl Tx<'_> {
     }
 }
 
-/// Does what a network card does with [`TxChecksum::Partial`]; false if the places are not in the frame.
+/// Does what a network card does with [`TxChecksum::Partial`]; false if the places are not in the
+/// frame.
 fn complete(bytes: &mut [u8], start: usize, offset: usize) -> bool {
     let Some(transport) = bytes.get_mut(start..) else {
         return false;

@@ -1,4 +1,5 @@
-//! What went over the links: a hash that proves determinism, the last frames, and all of them as text if someone wants them.
+//! What went over the links: a hash that proves determinism, the last frames, and all of them as
+//! text if someone wants them.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,6 +1,8 @@
-//! Short transactions between two stacks over memory: what one costs, without time, threads or system calls.
+//! Short transactions between two stacks over memory: what one costs, without time, threads or
+//! system calls.
 //!
-//! The server side is one function, so that a profiler can be told to count only what happens in it.
+//! The server side is one function, so that a profiler can be told to count only what happens in
+//! it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -107,7 +109,8 @@ impl Side {
         self.stack.transmit(now, PortId::SIBLINGS, &mut self.sent);
     }
 
-    /// Commands here are about connections that are there; one that is refused shows as a transaction that does not end.
+    /// Commands here are about connections that are there; one that is refused shows as a
+    /// transaction that does not end.
     fn execute(&mut self, now: Instant, command: Command) -> Option<Reply> {
         self.stack.execute(now, command).ok()
     }
@@ -147,8 +150,8 @@ fn config(own: u8, peer: u8, connections: u32) -> Config {
     }
 }
 
-/// A server and a client with so many connections at a time: each sends 64 bytes and is answered with 64 bytes, so many times, and ends with
-/// the server's FIN and the client's RST.
+/// A server and a client with so many connections at a time: each sends 64 bytes and is answered
+/// with 64 bytes, so many times, and ends with the server's FIN and the client's RST.
 #[derive(Debug)]
 pub struct Transactions {
     client: Side,
@@ -164,7 +167,8 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Two stacks that know each other, the server listening. `seat`: either is one of several with its addresses.
+    /// Two stacks that know each other, the server listening. `seat`: either is one of several with
+    /// its addresses.
     ///
     /// # Errors
     /// Memory could not be reserved, or the server cannot listen.
@@ -287,7 +291,8 @@ fn options() -> Options {
     }
 }
 
-/// All that the server does for one burst of frames. Never part of its caller, so that it can be counted by itself.
+/// All that the server does for one burst of frames. Never part of its caller, so that it can be
+/// counted by itself.
 #[inline(never)]
 fn server_turn(server: &mut Side, from: &mut Wire, now: Instant) {
     server.receive(now, from);
@@ -323,8 +328,8 @@ fn answer(server: &mut Side, conn: ConnId, now: Instant) {
     }
 }
 
-/// Runs transactions on so many servers that share an interface, each with a client of its own: `count` in all at least, a few of each in
-/// turn. How many they were.
+/// Runs transactions on so many servers that share an interface, each with a client of its own:
+/// `count` in all at least, a few of each in turn. How many they were.
 ///
 /// # Errors
 /// As [`Transactions`].

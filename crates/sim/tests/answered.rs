@@ -94,7 +94,8 @@ fn a_stack_that_cannot_have_it_answers_by_itself() {
     assert_eq!(script.counters().syns_answered_by_link, 0);
 }
 
-/// RFC 9293 §3.4.1: a copy of the SYN that comes when the connection is over has no other connection made of the copies of all the rest.
+/// RFC 9293 §3.4.1: a copy of the SYN that comes when the connection is over has no other
+/// connection made of the copies of all the rest.
 #[test]
 fn what_is_over_does_not_come_again() {
     let mut pair = Pair::with(3, Duration::from_micros(10), |config| {

@@ -81,7 +81,8 @@ fn each_algorithm_fills_the_path() {
     }
 }
 
-/// RFC 9406: a queue that is deep enough for five rounds of conservative slow start behind the delay never overflows.
+/// RFC 9406: a queue that is deep enough for five rounds of conservative slow start behind the
+/// delay never overflows.
 #[test]
 fn slow_start_ends_by_itself() {
     for kind in [CongestionControl::Cubic, CongestionControl::NewReno] {
@@ -91,8 +92,9 @@ fn slow_start_ends_by_itself() {
     }
 }
 
-/// A thousandth lost at random: Reno gets 1.2 / sqrt(p) segments per round trip, and CUBIC as much, since its own 1.054 * (RTT / p)^0.75 is
-/// less (RFC 9438 §5.1): 38, which are 11 Mbit/s. BBR does not take it for congestion.
+/// A thousandth lost at random: Reno gets 1.2 / sqrt(p) segments per round trip, and CUBIC as much,
+/// since its own 1.054 * (RTT / p)^0.75 is less (RFC 9438 §5.1): 38, which are 11 Mbit/s. BBR does
+/// not take it for congestion.
 #[test]
 fn random_loss() {
     let bbr = transfer(

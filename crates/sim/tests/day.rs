@@ -1,5 +1,6 @@
-//! A day in virtual time: waves of short connections, connections that are idle but for their keepalive, a link whose quality changes by the
-//! hour and that fails now and then. In the end everything is as it was in the beginning.
+//! A day in virtual time: waves of short connections, connections that are idle but for their
+//! keepalive, a link whose quality changes by the hour and that fails now and then. In the end
+//! everything is as it was in the beginning.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -110,7 +111,8 @@ fn resident() -> i64 {
     pages * 4096
 }
 
-/// What the applications received and the stacks counted, frames the links carried and the stacks saw: all of it adds up.
+/// What the applications received and the stacks counted, frames the links carried and the stacks
+/// saw: all of it adds up.
 fn check_counters(pair: &mut Pair, received: [u64; 2]) {
     let counters: Vec<Counters> = pair
         .net

@@ -76,13 +76,15 @@ fn full() -> bool {
     std::env::var_os("MTCP_FULL").is_some()
 }
 
-/// Flows of CUBIC, 1.25 Mbit/s for each over 40 ms: four segments on the way, and as many in the queue. It is what the paper on mTCP has for
-/// its 8,000 flows over 10 Gbit/s, which take 10 MiB each; here they are measured for as long behind the start.
+/// Flows of CUBIC, 1.25 Mbit/s for each over 40 ms: four segments on the way, and as many in the
+/// queue. It is what the paper on mTCP has for its 8,000 flows over 10 Gbit/s, which take 10 MiB
+/// each; here they are measured for as long behind the start.
 ///
-/// They begin within a second, each at its own time. Here the links of the senders carry a burst in no time: flows of one host that began
-/// at the same moment would lose their first windows together, time out at the same millisecond, and meet a full queue together again,
-/// each time twice as late. And the hosts poll: in the 20 µs that others take to notice a frame, 16 pass at 10 Gbit/s, and flows
-/// whose windows travel in one piece lose much of it at once.
+/// They begin within a second, each at its own time. Here the links of the senders carry a burst in
+/// no time: flows of one host that began at the same moment would lose their first windows
+/// together, time out at the same millisecond, and meet a full queue together again, each time
+/// twice as late. And the hosts poll: in the 20 µs that others take to notice a frame, 16 pass at
+/// 10 Gbit/s, and flows whose windows travel in one piece lose much of it at once.
 fn crowd(flows: u32, seconds: u64) -> Bottleneck {
     const EACH: u64 = 1_250_000;
     let rate = u64::from(flows) * EACH;
@@ -104,8 +106,8 @@ fn crowd(flows: u32, seconds: u64) -> Bottleneck {
     bottleneck
 }
 
-/// What each gets is an average over its windows, which go up and down by a third with each loss, each at its own time: over half the time
-/// there is less to average.
+/// What each gets is an average over its windows, which go up and down by a third with each loss,
+/// each at its own time: over half the time there is less to average.
 #[test]
 fn a_crowd_shares_fairly() {
     let (flows, seconds, least) = if full() {

@@ -1,4 +1,5 @@
-//! Two stacks at their most symmetric: simultaneous open and close, crossing FINs and RSTs; and the other classics between two ends.
+//! Two stacks at their most symmetric: simultaneous open and close, crossing FINs and RSTs; and the
+//! other classics between two ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -17,7 +18,8 @@ fn record(pair: &Pair, host: HostId) -> Record {
     records[0]
 }
 
-/// RFC 9293 §3.5, figure 7: both ends connect to each other's port at the same time; one connection results.
+/// RFC 9293 §3.5, figure 7: both ends connect to each other's port at the same time; one connection
+/// results.
 #[test]
 fn simultaneous_open() {
     for latency in [0, 30] {
@@ -59,7 +61,8 @@ fn simultaneous_open() {
     }
 }
 
-/// Both ends write, shut down and read at once, so that the FINs cross (RFC 9293 §3.6, figure 13), with and without data before them.
+/// Both ends write, shut down and read at once, so that the FINs cross (RFC 9293 §3.6, figure 13),
+/// with and without data before them.
 #[test]
 fn crossing_fins() {
     for bytes in [0, 1, 100_000] {
@@ -77,7 +80,8 @@ fn crossing_fins() {
     }
 }
 
-/// Without loss, a crossed close leaves TIME_WAIT at both ends (RFC 9293 §3.6); an ordinary one only at the end that closed first.
+/// Without loss, a crossed close leaves TIME_WAIT at both ends (RFC 9293 §3.6); an ordinary one
+/// only at the end that closed first.
 #[test]
 fn who_waits() {
     for (server, waiting) in [(Ending::HalfClose, [1, 1]), (Ending::AfterEof, [1, 0])] {
@@ -164,7 +168,8 @@ fn nobody_is_there() {
     assert_eq!(record(&pair, pair.a).error, Some(Error::HostUnreachable));
 }
 
-/// A path that dies: the sender gives up after `data_retries`, a receiver with keepalive after its probes.
+/// A path that dies: the sender gives up after `data_retries`, a receiver with keepalive after its
+/// probes.
 #[test]
 fn a_dead_path_is_noticed_by_both_ends() {
     let mut pair = Pair::new(9, ms(5));
@@ -265,7 +270,8 @@ fn an_echo_through_tiny_buffers_and_a_slow_reader() {
     assert!(record(&pair, pair.a).is_clean() && record(&pair, pair.b).is_clean());
 }
 
-/// A reader that does not read for a minute: the window closes, probes keep the connection alive, nothing is lost when it opens.
+/// A reader that does not read for a minute: the window closes, probes keep the connection alive,
+/// nothing is lost when it opens.
 #[test]
 fn a_window_that_closes_for_a_minute() {
     let mut pair = Pair::new(12, ms(5));
@@ -287,7 +293,8 @@ fn a_window_that_closes_for_a_minute() {
     );
 }
 
-/// Without loss nothing is retransmitted, however much reordering the network lacks: the retransmission machinery stays quiet.
+/// Without loss nothing is retransmitted, however much reordering the network lacks: the
+/// retransmission machinery stays quiet.
 #[test]
 fn a_clean_link_needs_no_retransmission() {
     for v6 in [false, true] {
@@ -305,7 +312,8 @@ fn a_clean_link_needs_no_retransmission() {
     }
 }
 
-/// An accept queue that overflows: the clients that do not fit wait in their handshake and are served in the end.
+/// An accept queue that overflows: the clients that do not fit wait in their handshake and are
+/// served in the end.
 #[test]
 fn a_full_backlog_delays_but_serves() {
     let mut pair = Pair::new(14, ms(5));
@@ -339,7 +347,8 @@ fn a_full_backlog_delays_but_serves() {
     assert!(dropped > 0);
 }
 
-/// Connections that are refused by the application after the handshake, and a listener that ends with some waiting.
+/// Connections that are refused by the application after the handshake, and a listener that ends
+/// with some waiting.
 #[test]
 fn refused_and_forgotten_connections_are_reset() {
     let mut pair = Pair::new(15, ms(5));

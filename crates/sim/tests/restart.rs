@@ -1,5 +1,5 @@
-//! A client that dies and starts again, with another secret and so other sequence numbers and timestamps, against a server that holds TIME_WAIT
-//! for every port that it will use.
+//! A client that dies and starts again, with another secret and so other sequence numbers and
+//! timestamps, against a server that holds TIME_WAIT for every port that it will use.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::SocketAddr;

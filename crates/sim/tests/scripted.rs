@@ -1,5 +1,5 @@
-//! A stack against peers that no stack would be: without options, with tiny or shrinking windows, silent, hostile. Whatever they do, memory is
-//! bounded, and given back when they are gone.
+//! A stack against peers that no stack would be: without options, with tiny or shrinking windows,
+//! silent, hostile. Whatever they do, memory is bounded, and given back when they are gone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

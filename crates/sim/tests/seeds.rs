@@ -1,9 +1,12 @@
-//! Bad networks: bottlenecks, loss of up to 20% and in bursts, duplication, reordering, corruption, jitter, outages, paths with a smaller
-//! MTU; crowds, slow readers, half-closes, aborts at any time, SYNs that links answer. Every byte arrives once and in its place, both ends
-//! reach CLOSED, nothing is left in arena, pool or wheel, and what must hold of a connection holds after every step.
+//! Bad networks: bottlenecks, loss of up to 20% and in bursts, duplication, reordering, corruption,
+//! jitter, outages, paths with a smaller MTU; crowds, slow readers, half-closes, aborts at any
+//! time, SYNs that links answer. Every byte arrives once and in its place, both ends reach CLOSED,
+//! nothing is left in arena, pool or wheel, and what must hold of a connection holds after every
+//! step.
 //!
-//! `cargo test -p sim --test seeds` runs the same few hundred each time. `SIM_SEEDS=10000` runs that many new ones and says which;
-//! `SIM_SEED=7` runs one again, and `SIM_TRACE=1` prints its frames.
+//! `cargo test -p sim --test seeds` runs the same few hundred each time. `SIM_SEEDS=10000` runs
+//! that many new ones and says which; `SIM_SEED=7` runs one again, and `SIM_TRACE=1` prints its
+//! frames.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::any::Any;

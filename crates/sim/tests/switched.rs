@@ -1,4 +1,5 @@
-//! Several hosts on a switch: each talks to each other, in both families, over links of different quality; one is unplugged and comes back.
+//! Several hosts on a switch: each talks to each other, in both families, over links of different
+//! quality; one is unplugged and comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::SocketAddr;

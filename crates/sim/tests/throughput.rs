@@ -28,7 +28,8 @@ fn run(bottleneck: &Bottleneck) -> Shares {
     shares
 }
 
-/// A minute from the first SYN over 1 Gbit/s and 100 ms; or some seconds behind slow start over a fifth of that.
+/// A minute from the first SYN over 1 Gbit/s and 100 ms; or some seconds behind slow start over a
+/// fifth of that.
 fn alone(kind: CongestionControl) -> Bottleneck {
     let seconds = Duration::from_secs;
     let (rate, warm_up, time) = if full() {
@@ -83,8 +84,9 @@ fn bbr_fills_a_long_path_that_loses_segments() {
     assert_eq!(shares.timeouts, 0);
 }
 
-/// A path that does everything wrong, to ACKs too: what is lost is repaired while other holes are there, also when it was sent again, without
-/// a time-out, which would be the time of twenty round trips.
+/// A path that does everything wrong, to ACKs too: what is lost is repaired while other holes are
+/// there, also when it was sent again, without a time-out, which would be the time of twenty round
+/// trips.
 #[test]
 fn bbr_goes_on_over_a_path_that_loses_repeats_and_damages() {
     let mut bottleneck = Bottleneck {
@@ -103,8 +105,8 @@ fn bbr_goes_on_over_a_path_that_loses_repeats_and_damages() {
     assert_eq!(shares.timeouts, 0);
 }
 
-/// RFC 9438 §5.1: 1.054 * (RTT / p)^0.75 are 33 segments, and what Reno would have, 1.22 / sqrt(p), is more: 38.6 a round trip, however
-/// fast the path.
+/// RFC 9438 §5.1: 1.054 * (RTT / p)^0.75 are 33 segments, and what Reno would have, 1.22 / sqrt(p),
+/// is more: 38.6 a round trip, however fast the path.
 #[test]
 fn cubic_with_random_loss_does_what_theory_says() {
     let shares = with_random_loss(CongestionControl::Cubic, 100 * MBPS, 20, 200);

@@ -25,11 +25,13 @@ const EXAMPLES: &str = "Examples:
   mtcp bench short --pairs 7                                  short connections: mTCP beside the kernel
   mtcp doctor --io afxdp:eth0                                 what is missing on this machine";
 
-/// A user-level TCP/IP stack: web server, load generator, benchmark, unmodified programs, demonstration, doctor.
+/// A user-level TCP/IP stack: web server, load generator, benchmark, unmodified programs,
+/// demonstration, doctor.
 #[derive(Parser, Debug)]
 #[command(name = "mtcp", version, after_help = EXAMPLES, max_term_width = 120)]
 struct Cli {
-    /// What to say on stderr: off, error, warn, info, debug or trace, or MODULE=LEVEL,... [default: $MTCP_LOG, $RUST_LOG, warn]
+    /// What to say on stderr: off, error, warn, info, debug or trace, or MODULE=LEVEL,...
+    /// [default: $MTCP_LOG, $RUST_LOG, warn]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log_level)]
     log_level: Option<String>,
     #[command(subcommand)]

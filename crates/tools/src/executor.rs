@@ -1,5 +1,6 @@
-//! `mtcp executor`: the process beside a program of `mtcp run` that goes on with its connections when it is killed. The library starts it, with
-//! what it needs in the environment and in descriptors.
+//! `mtcp executor`: the process beside a program of `mtcp run` that goes on with its connections
+//! when it is killed. The library starts it, with what it needs in the environment and in
+//! descriptors.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -71,10 +71,12 @@ pub(crate) struct LinkArgs {
     /// Sockets to use: afxdp:IFACE, tap:NAME, shm:PATH, loop:NAME (mTCP), or kernel
     #[arg(long, value_name = "IO")]
     pub(crate) io: Option<Io>,
-    /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several allowed)
+    /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several
+    /// allowed)
     #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
     pub(crate) addr: Vec<Address>,
-    /// Take an address although the kernel or another host has it: this machine is then cut off from it
+    /// Take an address although the kernel or another host has it: this machine is then cut off
+    /// from it
     #[arg(long)]
     pub(crate) force_address: bool,
     /// Listen at ports that the host's firewall closes: it does not see what the stack takes
@@ -146,8 +148,8 @@ impl LinkArgs {
         }
     }
 
-    /// The settings of a stack, for a program that opens it itself. `open`: the link has to be there. `defaults`: what counts where neither the
-    /// file nor an option says.
+    /// The settings of a stack, for a program that opens it itself. `open`: the link has to be
+    /// there. `defaults`: what counts where neither the file nor an option says.
     pub(crate) fn config(&self, open: bool, defaults: Config) -> anyhow::Result<Config> {
         let mut config = self.settings(defaults)?;
         let Io::Mtcp(spec) = self.chosen(&config)? else {
@@ -178,8 +180,9 @@ impl LinkArgs {
         }
     }
 
-    /// What counts in a command where neither the file nor an option says: one context, which no thread runs beside it, and what the library's
-    /// defaults, which are the paper's, do not give: many connections and wide windows.
+    /// What counts in a command where neither the file nor an option says: one context, which no
+    /// thread runs beside it, and what the library's defaults, which are the paper's, do not give:
+    /// many connections and wide windows.
     pub(crate) fn defaults(&self) -> Config {
         let library = Config::default();
         Config {

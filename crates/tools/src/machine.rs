@@ -46,14 +46,16 @@ pub(crate) fn on<T: Send + 'static>(
     thread.join().ok().flatten()
 }
 
-/// Two processors that this process may use, for a server and its client; the same twice if there is but one.
+/// Two processors that this process may use, for a server and its client; the same twice if there
+/// is but one.
 pub(crate) fn two_cores() -> (usize, usize) {
     let mut allowed = allowed();
     let first = allowed.next().unwrap_or_default();
     (first, allowed.next().unwrap_or(first))
 }
 
-/// Raises the limit of open files as far as this user may: every kernel socket is one. Returns the limit.
+/// Raises the limit of open files as far as this user may: every kernel socket is one. Returns the
+/// limit.
 pub(crate) fn raise_open_files() -> u64 {
     const WANTED: u64 = 1_048_576;
     let limit = getrlimit(Resource::Nofile);
@@ -76,7 +78,8 @@ pub(crate) fn raise_open_files() -> u64 {
 /// Processor time of this process so far, seconds: (user, system).
 pub(crate) fn cpu_seconds() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold anything; fields 14 and 15 are counted from the state after it.
+    // The name in parentheses may hold anything; fields 14 and 15 are counted from the state after
+    // it.
     let fields: Vec<&str> = stat
         .rsplit(')')
         .next()

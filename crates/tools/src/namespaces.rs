@@ -9,8 +9,9 @@ use std::thread;
 use anyhow::{Context, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Linux's own values of what a new namespace takes from the machine's settings otherwise, below `/proc/sys/net/ipv4`. What is measured
-/// in a namespace shall not depend on how somebody tuned the machine.
+/// Linux's own values of what a new namespace takes from the machine's settings otherwise, below
+/// `/proc/sys/net/ipv4`. What is measured in a namespace shall not depend on how somebody tuned the
+/// machine.
 const DEFAULTS: &[(&str, &str)] = &[
     ("tcp_rmem", "4096 131072 6291456"),
     ("tcp_wmem", "4096 16384 4194304"),
@@ -22,7 +23,8 @@ pub(crate) struct Namespaces {
     names: [String; 2],
 }
 
-/// One end of a veth pair: its name and the kernel's addresses on it, with the lengths of their networks.
+/// One end of a veth pair: its name and the kernel's addresses on it, with the lengths of their
+/// networks.
 #[derive(Debug)]
 pub(crate) struct End<'a> {
     /// The interface.
@@ -102,7 +104,8 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Makes a TAP device in the first (0) or second (1) of them; the program that opens it is its other end.
+    /// Makes a TAP device in the first (0) or second (1) of them; the program that opens it is its
+    /// other end.
     ///
     /// # Errors
     /// `ip` refused.

@@ -103,7 +103,8 @@ fn authority_parts(authority: &str) -> Option<(&str, u16)> {
 }
 
 impl Url {
-    /// Where to connect to: the literal, or what the kernel's resolver says, of the family that `wanted` has addresses of.
+    /// Where to connect to: the literal, or what the kernel's resolver says, of the family that
+    /// `wanted` has addresses of.
     pub(crate) fn resolve(&self, wanted: impl Fn(&IpAddr) -> bool) -> anyhow::Result<SocketAddr> {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(ip) = bare.parse::<IpAddr>() {

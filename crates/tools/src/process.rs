@@ -54,7 +54,8 @@ impl Running {
         next(&self.lines, Instant::now() + limit, stop)
     }
 
-    /// Ends its input and waits until it has ended, for at most `limit`; what it printed that nobody has asked for.
+    /// Ends its input and waits until it has ended, for at most `limit`; what it printed that
+    /// nobody has asked for.
     ///
     /// # Errors
     /// It failed, took too long, or `stop` was requested.

@@ -18,7 +18,8 @@ impl Stop {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Watches for SIGINT and SIGTERM from now on: sets the flag, then calls `wake`. The second signal ends the process at once.
+    /// Watches for SIGINT and SIGTERM from now on: sets the flag, then calls `wake`. The second
+    /// signal ends the process at once.
     pub(crate) fn watch(wake: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
         let stop = Self::default();
         let flag = Arc::clone(&stop.0);

@@ -112,7 +112,8 @@ fn every_combination_of_messages_and_sizes_is_a_case() {
     }
 }
 
-/// A server that resets at once may never have all connections open, which the client waits 20 seconds for at most.
+/// A server that resets at once may never have all connections open, which the client waits 20
+/// seconds for at most.
 #[test]
 fn the_window_of_resets_does_not_wait_for_all_to_be_open() {
     if !two_processors() {

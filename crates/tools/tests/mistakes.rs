@@ -1,5 +1,6 @@
-//! `docs/messages.md` has a table of mistakes, each with its command, what is said and the exit status: every one is made here.
-//! `UPDATE_DOCS=1 cargo test -p tools --test mistakes` writes the table anew.
+//! `docs/messages.md` has a table of mistakes, each with its command, what is said and the exit
+//! status: every one is made here. `UPDATE_DOCS=1 cargo test -p tools --test mistakes` writes the
+//! table anew.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -145,7 +146,8 @@ fn the_table_of_mistakes_is_documented() {
     );
 }
 
-/// Makes the mistake; its line of the table. Whatever it is, one line says what is wrong and what to do.
+/// Makes the mistake; its line of the table. Whatever it is, one line says what is wrong and what
+/// to do.
 fn row(directory: &Path, what: &str, words: &str) -> String {
     let child = mtcp()
         .args(words.split_whitespace())

@@ -36,8 +36,8 @@ impl ArpPacket {
     /// Reads a packet; the padding of the frame behind it is returned as the payload.
     ///
     /// # Errors
-    /// `Truncated`; `Unsupported` for other hardware, protocols or operations; `BadLength` for other address lengths.
-    /// RFC 826 §0-3.
+    /// `Truncated`; `Unsupported` for other hardware, protocols or operations; `BadLength` for
+    /// other address lengths. RFC 826 §0-3.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (p, rest) = bytes
             .split_first_chunk::<28>()

@@ -1,7 +1,9 @@
-//! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo-headers (RFC 9293 §3.1, RFC 8200 §8.1).
+//! The Internet checksum
+//! (RFC 1071), its incremental update (RFC 1624) and pseudo-headers (RFC 9293 §3.1, RFC 8200 §8.1).
 //!
-//! A *sum* here is the folded one's complement sum of big-endian 16-bit words, not inverted. A *checksum* is its inverse, which
-//! is what a header holds. All functions work on values; `to_be_bytes` puts a checksum into a header.
+//! A *sum* here is the folded one's complement sum of big-endian 16-bit words, not inverted. A
+//! *checksum* is its inverse, which is what a header holds. All functions work on values;
+//! `to_be_bytes` puts a checksum into a header.
 
 use std::net::IpAddr;
 
@@ -13,7 +15,8 @@ use wide::STEP;
 
 /// Folds the carries of a wide sum of 16-bit words back into 16 bits.
 pub const fn fold(sum: u64) -> u16 {
-    // Each half is added to the other, and the carry out of the lower sum is what the upper one gets around its end.
+    // Each half is added to the other, and the carry out of the lower sum is what the upper one
+    // gets around its end.
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
@@ -21,7 +24,8 @@ pub const fn fold(sum: u64) -> u16 {
 /// One's complement sum of `bytes`; an odd last byte counts as the high half of a word.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
-    // RFC 1071 §2(B): the sum does not depend on byte order, so sum native words and swap once at the end.
+    // RFC 1071 §2(B): the sum does not depend on byte order, so sum native words and swap once at
+    // the end.
     if bytes.len() < STEP {
         return u16::from_be(fold(sum_short(bytes)));
     }
@@ -60,8 +64,9 @@ pub const fn add(a: u16, b: u16) -> u16 {
     fold(a as u64 + b as u64)
 }
 
-/// The sum of two adjacent pieces, of which the first is `first_len` bytes long: behind an odd number of bytes the second
-/// piece's words lie across word boundaries, so its sum is byte-swapped (RFC 1071 §2(A)).
+/// The sum of two adjacent pieces, of which the first is `first_len` bytes long: behind an odd
+/// number of bytes the second piece's words lie across word boundaries, so its sum is byte-swapped
+/// (RFC 1071 §2(A)).
 pub const fn combine(first: u16, first_len: usize, second: u16) -> u16 {
     if first_len.is_multiple_of(2) {
         add(first, second)
@@ -70,7 +75,8 @@ pub const fn combine(first: u16, first_len: usize, second: u16) -> u16 {
     }
 }
 
-/// The checksum of `bytes` for headers without a pseudo-header (IPv4, ICMPv4), the checksum field in `bytes` being 0.
+/// The checksum of `bytes` for headers without a pseudo-header (IPv4, ICMPv4), the checksum field
+/// in `bytes` being 0.
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
@@ -80,7 +86,8 @@ pub fn verify(bytes: &[u8]) -> bool {
     sum(bytes) == 0xffff
 }
 
-/// The new checksum when a word that it covers changes from `old` to `new` (RFC 1624 §3, equation 3).
+/// The new checksum when a word that it covers changes from `old` to `new` (RFC 1624 §3, equation
+/// 3).
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
@@ -91,7 +98,8 @@ pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     update(checksum, old as u16, new as u16)
 }
 
-/// Sum of the pseudo-header of a segment of `len` bytes. If the address families differ, both are summed as they are.
+/// Sum of the pseudo-header of a segment of `len` bytes. If the address families differ, both are
+/// summed as they are.
 #[inline]
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: Protocol, len: u32) -> u16 {
     fold(

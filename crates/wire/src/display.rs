@@ -1,6 +1,7 @@
 //! Frames in words, as tcpdump prints them with `-n -S`: for logs, dumps and failing tests.
 //!
-//! What is truncated or malformed is printed as far as it is known; `[|tcp]` says that a header is cut short.
+//! What is truncated or malformed is printed as far as it is known; `[|tcp]` says that a header is
+//! cut short.
 
 mod icmp;
 mod tcp;

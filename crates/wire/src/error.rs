@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Why bytes from the wire were refused. Carries nothing, so that it costs nothing on the way to a drop counter.
+/// Why bytes from the wire were refused. Carries nothing, so that it costs nothing on the way to a
+/// drop counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParseError {
     /// The bytes end before the header, or before the length that the header claims.

@@ -91,7 +91,8 @@ impl EthernetHeader {
     /// Splits a frame into header and payload. The payload still has the padding of short frames.
     ///
     /// # Errors
-    /// `Truncated`; `Unsupported` for 802.1ad and double tags, and for IEEE 802.3 length fields (LLC).
+    /// `Truncated`; `Unsupported` for 802.1ad and double tags, and for IEEE 802.3 length fields
+    /// (LLC).
     pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (h, rest) = frame
             .split_first_chunk::<14>()
@@ -158,7 +159,8 @@ impl EthernetHeader {
     }
 }
 
-/// Where frames for an IPv4 multicast group go (RFC 1112 §6.4). The IPv6 counterpart is [`crate::ndp::multicast_mac`].
+/// Where frames for an IPv4 multicast group go (RFC 1112 §6.4). The IPv6 counterpart is
+/// [`crate::ndp::multicast_mac`].
 pub const fn ipv4_multicast_mac(group: Ipv4Addr) -> MacAddr {
     let [_, b, c, d] = group.octets();
     MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])

@@ -1,5 +1,5 @@
-//! What the fuzz targets run. Also run by the tests, on random bytes. Each function must accept any bytes; what a parser accepts
-//! must survive being written and read again.
+//! What the fuzz targets run. Also run by the tests, on random bytes. Each function must accept any
+//! bytes; what a parser accepts must survive being written and read again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -67,7 +67,8 @@ pub fn arp(bytes: &[u8]) {
     }
 }
 
-/// IPv4 headers. Since almost no random header has the right checksum, one with its checksum repaired is read as well.
+/// IPv4 headers. Since almost no random header has the right checksum, one with its checksum
+/// repaired is read as well.
 pub fn ipv4(bytes: &[u8]) {
     ipv4_once(bytes);
     let mut repaired = bytes.to_vec();
@@ -189,7 +190,8 @@ pub fn tcp(bytes: &[u8]) {
     expected.options.malformed = false;
     let again = TcpHeader::parse(&out);
     if let Ok((read, _)) = &again {
-        // SACK blocks that did not fit beside the padded options are not there, and counters that did not fit beside those.
+        // SACK blocks that did not fit beside the padded options are not there, and counters that
+        // did not fit beside those.
         expected.options.sack.truncate(read.options.sack.len());
         expected.options.ecn_bytes = left_of(header.options.ecn_bytes, read.options.ecn_bytes);
         let is_whole = expected.options.ecn_bytes == header.options.ecn_bytes;

@@ -1,6 +1,8 @@
-//! The words behind a frame that one stack hands to others with the same addresses: its queue got what belongs to one of them.
+//! The words behind a frame that one stack hands to others with the same addresses: its queue got
+//! what belongs to one of them.
 
-/// What the stack that hands a frame on says of it. On the link between the stacks it follows the frame.
+/// What the stack that hands a frame on says of it. On the link between the stacks it follows the
+/// frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handed {
     /// Stacks that do not know it, one bit each; the one that sends it included.
@@ -23,7 +25,8 @@ impl Handed {
     /// Stacks that can be told from each other.
     pub const MAX_STACKS: u8 = 64;
 
-    /// Writes `frame` with these words behind it. Returns the length of both; 0 and nothing written if `into` is too short.
+    /// Writes `frame` with these words behind it. Returns the length of both; 0 and nothing written
+    /// if `into` is too short.
     pub fn emit(&self, frame: &[u8], into: &mut [u8]) -> usize {
         match into.get_mut(..frame.len() + Self::LEN) {
             Some(into) => into[..frame.len()].copy_from_slice(frame),
@@ -32,8 +35,8 @@ impl Handed {
         self.append(frame.len(), into)
     }
 
-    /// Writes these words behind the frame of `len` bytes that `into` begins with. Returns the length of both; 0 and nothing written if it
-    /// is too short.
+    /// Writes these words behind the frame of `len` bytes that `into` begins with. Returns the
+    /// length of both; 0 and nothing written if it is too short.
     pub fn append(&self, len: usize, into: &mut [u8]) -> usize {
         let behind = into.get_mut(len..).unwrap_or_default();
         let Some(words) = behind.first_chunk_mut::<{ Self::LEN }>() else {

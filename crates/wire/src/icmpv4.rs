@@ -107,7 +107,8 @@ pub enum Icmpv4Message<'a> {
     DestinationUnreachable {
         /// Why.
         code: UnreachableCode,
-        /// Largest packet of the next hop, in bytes, for code 4; 0 from routers older than RFC 1191.
+        /// Largest packet of the next hop, in bytes, for code 4; 0 from routers older than
+        /// RFC 1191.
         next_hop_mtu: u16,
         /// Start of the packet: see [`crate::quoted::parse_v4`].
         quoted: &'a [u8],
@@ -209,7 +210,8 @@ impl<'a> Icmpv4Message<'a> {
         })
     }
 
-    /// Whether this is an error message, which must never be answered with another one (RFC 1122 §3.2.2).
+    /// Whether this is an error message, which must never be answered with another one
+    /// (RFC 1122 §3.2.2).
     pub const fn is_error(&self) -> bool {
         matches!(
             self,
@@ -264,7 +266,8 @@ impl<'a> Icmpv4Message<'a> {
         }
     }
 
-    /// Writes the whole message with its checksum and returns its length; writes nothing and returns 0 if it does not fit.
+    /// Writes the whole message with its checksum and returns its length; writes nothing and
+    /// returns 0 if it does not fit.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let (kind, code, [r0, r1, r2, r3], payload) = self.parts();
         let len = HEADER_LEN + payload.len();

@@ -196,7 +196,8 @@ impl<'a> Icmpv6Message<'a> {
         })
     }
 
-    /// Whether this is an error message, which must never be answered with another one (RFC 4443 §2.4(e)).
+    /// Whether this is an error message, which must never be answered with another one
+    /// (RFC 4443 §2.4(e)).
     pub const fn is_error(&self) -> bool {
         matches!(
             self,
@@ -221,7 +222,8 @@ impl<'a> Icmpv6Message<'a> {
         false
     }
 
-    /// Type, code, the four bytes behind the checksum, and what follows them. Neighbour discovery emits itself.
+    /// Type, code, the four bytes behind the checksum, and what follows them. Neighbour discovery
+    /// emits itself.
     fn parts(&self) -> (u8, u8, [u8; 4], &'a [u8]) {
         match *self {
             Self::EchoRequest(echo) => (ECHO_REQUEST, 0, echo.rest(), echo.payload),
@@ -246,7 +248,8 @@ impl<'a> Icmpv6Message<'a> {
         }
     }
 
-    /// Writes the whole message with its checksum and returns its length; writes nothing and returns 0 if it does not fit.
+    /// Writes the whole message with its checksum and returns its length; writes nothing and
+    /// returns 0 if it does not fit.
     pub fn emit(&self, src: Ipv6Addr, dst: Ipv6Addr, out: &mut [u8]) -> usize {
         let len = self.len();
         let Some(out) = out.get_mut(..len) else {

@@ -1,4 +1,5 @@
-//! A bad network, made on purpose: which frames to lose, repeat, damage or delay. Pure and deterministic by seed.
+//! A bad network, made on purpose: which frames to lose, repeat, damage or delay. Pure and
+//! deterministic by seed.
 
 mod rng;
 mod spec;
@@ -34,8 +35,8 @@ pub struct Impairer {
 }
 
 impl Impairer {
-    /// The decisions follow from `spec.seed` and `seed` together, so that the two directions of a link, say, can share a spec and
-    /// still differ.
+    /// The decisions follow from `spec.seed` and `seed` together, so that the two directions of a
+    /// link, say, can share a spec and still differ.
     pub fn new(spec: Impairments, seed: u64) -> Self {
         Self {
             spec,

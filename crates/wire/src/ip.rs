@@ -88,7 +88,8 @@ impl Ecn {
     }
 }
 
-/// Whether a packet may come from `addr`: not unspecified, multicast, or limited broadcast (RFC 1122 §3.2.1.3, RFC 4291 §2.7).
+/// Whether a packet may come from `addr`: not unspecified, multicast, or limited broadcast
+/// (RFC 1122 §3.2.1.3, RFC 4291 §2.7).
 pub const fn is_valid_source(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(v4) => !(v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast()),
@@ -140,7 +141,8 @@ impl Cidr {
         }
     }
 
-    /// The directed broadcast address (RFC 919); `None` for IPv6 and for prefixes of 31 and 32 bits (RFC 3021).
+    /// The directed broadcast address (RFC 919); `None` for IPv6 and for prefixes of 31 and 32 bits
+    /// (RFC 3021).
     pub const fn broadcast(&self) -> Option<Ipv4Addr> {
         match self.addr {
             IpAddr::V4(v4) if self.prefix_len < 31 => Some(Ipv4Addr::from_bits(
@@ -150,8 +152,8 @@ impl Cidr {
         }
     }
 
-    /// Whether `addr` is the limited broadcast, or the directed broadcast or all-zeros address of this network
-    /// (RFC 1122 §3.3.6): nothing of TCP may go there or come from there.
+    /// Whether `addr` is the limited broadcast, or the directed broadcast or all-zeros address of
+    /// this network (RFC 1122 §3.3.6): nothing of TCP may go there or come from there.
     pub fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
         addr.is_broadcast()
             || self

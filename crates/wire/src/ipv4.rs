@@ -38,7 +38,8 @@ pub struct Ipv4Header {
     pub fragment_offset: u16,
     /// Length of header and payload, in bytes.
     pub total_len: u16,
-    /// *Parsed*: length of the header with its options, 20 to 60 bytes. `emit` writes [`Self::LEN`] bytes.
+    /// *Parsed*: length of the header with its options, 20 to 60 bytes. `emit` writes [`Self::LEN`]
+    /// bytes.
     pub header_len: u8,
     /// *Parsed*: a loose or strict source route option is present (RFC 7126 §4.3 and §4.4: drop).
     pub source_route: bool,
@@ -48,9 +49,9 @@ impl Ipv4Header {
     /// Length of a header without options, which is what `emit` writes, in bytes.
     pub const LEN: usize = 20;
 
-    /// An unfragmented header for a payload of `payload_len` bytes: TTL 64, TOS 0, DF, ident 0 (RFC 6864 §4.1 permits any
-    /// value in atomic datagrams). A payload that is too long saturates the length.
-    /// RFC 1191 §3-1.
+    /// An unfragmented header for a payload of `payload_len` bytes: TTL 64, TOS 0, DF, ident 0
+    /// (RFC 6864 §4.1 permits any value in atomic datagrams). A payload that is too long saturates
+    /// the length. RFC 1191 §3-1.
     pub fn new(src: Ipv4Addr, dst: Ipv4Addr, protocol: Protocol, payload_len: usize) -> Self {
         Self {
             src,
@@ -68,13 +69,13 @@ impl Ipv4Header {
         }
     }
 
-    /// Splits a packet into header and payload; link-layer padding behind the total length is cut off.
+    /// Splits a packet into header and payload; link-layer padding behind the total length is cut
+    /// off.
     ///
     /// # Errors
-    /// `Truncated`, `BadVersion`, `BadChecksum` (header); `BadLength` for a wrong header, total or option length, for a middle
-    /// fragment that is not a multiple of 8 bytes, and for a fragment that ends beyond 65535 bytes.
-    /// RFC 9293 MUST-50.
-    /// RFC 1122 §3.2.1.1-1, §3.2.1.2-1, §3.2.1.8-1.
+    /// `Truncated`, `BadVersion`, `BadChecksum` (header); `BadLength` for a wrong header, total or
+    /// option length, for a middle fragment that is not a multiple of 8 bytes, and for a fragment
+    /// that ends beyond 65535 bytes. RFC 9293 MUST-50. RFC 1122 §3.2.1.1-1, §3.2.1.2-1, §3.2.1.8-1.
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (h, _) = packet
@@ -146,7 +147,8 @@ impl Ipv4Header {
         (self.total_len as usize).saturating_sub(self.header_len as usize)
     }
 
-    /// Writes a header of 20 bytes with its checksum and returns 20; writes nothing and returns 0 if it does not fit.
+    /// Writes a header of 20 bytes with its checksum and returns 20; writes nothing and returns 0
+    /// if it does not fit.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let Some(h) = out.first_chunk_mut::<20>() else {
@@ -185,7 +187,8 @@ impl Ipv4Header {
         Self::LEN
     }
 
-    /// The checksum of a header without options, from the values: reading back what was just written would stall.
+    /// The checksum of a header without options, from the values: reading back what was just
+    /// written would stall.
     #[inline]
     fn checksum(&self, fragment: u16) -> u16 {
         let sum = 0x4500
@@ -217,8 +220,8 @@ pub struct PlainIpv4<'a> {
 }
 
 impl<'a> PlainIpv4<'a> {
-    /// `None` if it is not such a packet, or if [`Ipv4Header::parse`] has an objection, which says what.
-    /// RFC 9293 MUST-50.
+    /// `None` if it is not such a packet, or if [`Ipv4Header::parse`] has an objection, which says
+    /// what. RFC 9293 MUST-50.
     #[inline]
     pub fn parse(packet: &'a [u8]) -> Option<Self> {
         let h = packet.first_chunk::<20>()?;

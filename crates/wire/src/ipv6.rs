@@ -33,7 +33,8 @@ impl Ipv6Header {
     /// Length of the header, in bytes.
     pub const LEN: usize = 40;
 
-    /// A header for `payload_len` bytes: hop limit 64, traffic class and flow label 0. A payload that is too long saturates.
+    /// A header for `payload_len` bytes: hop limit 64, traffic class and flow label 0. A payload
+    /// that is too long saturates.
     pub fn new(src: Ipv6Addr, dst: Ipv6Addr, next_header: Protocol, payload_len: usize) -> Self {
         Self {
             src,
@@ -46,7 +47,8 @@ impl Ipv6Header {
         }
     }
 
-    /// Splits a packet into header and payload; link-layer padding is cut off. Jumbograms (RFC 2675) are not understood.
+    /// Splits a packet into header and payload; link-layer padding is cut off. Jumbograms
+    /// (RFC 2675) are not understood.
     ///
     /// # Errors
     /// `Truncated`, `BadVersion`.

@@ -1,7 +1,9 @@
-//! Headers on the wire: parse and emit, checksums, sequence numbers, and the words that ports and the stack share.
+//! Headers on the wire: parse and emit, checksums, sequence numbers, and the words that ports and
+//! the stack share.
 //!
-//! Nothing here keeps state, reads a clock or panics on input: a parser answers with a value or with [`ParseError`], and an
-//! emitter that is given a buffer that is too short writes nothing and returns 0.
+//! Nothing here keeps state, reads a clock or panics on input: a parser answers with a value or
+//! with [`ParseError`], and an emitter that is given a buffer that is too short writes nothing and
+//! returns 0.
 #![deny(unsafe_code)] // but for `checksum::wide`
 
 pub mod arp;

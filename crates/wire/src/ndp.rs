@@ -1,5 +1,5 @@
-//! Neighbour discovery (RFC 4861). The checksum and the hop limit of 255 are the caller's to check: see
-//! [`crate::icmpv6::Icmpv6Message::parse`] and RFC 4861 §6.1 and §7.1.
+//! Neighbour discovery (RFC 4861). The checksum and the hop limit of 255 are the caller's to check:
+//! see [`crate::icmpv6::Icmpv6Message::parse`] and RFC 4861 §6.1 and §7.1.
 
 mod options;
 
@@ -26,7 +26,8 @@ pub struct NeighborSolicitation {
     pub target: Ipv6Addr,
     /// Link-layer address of the sender; absent in duplicate address detection.
     pub source_lladdr: Option<MacAddr>,
-    /// Nonce of enhanced duplicate address detection (RFC 7527 §4.1); only this length is understood.
+    /// Nonce of enhanced duplicate address detection (RFC 7527 §4.1); only this length is
+    /// understood.
     pub nonce: Option<[u8; 6]>,
 }
 
@@ -61,9 +62,11 @@ pub struct RouterAdvertisement {
     pub managed: bool,
     /// O: other configuration is to be had by DHCPv6.
     pub other_config: bool,
-    /// How long the sender may be used as default router; zero if not at all. In seconds on the wire.
+    /// How long the sender may be used as default router; zero if not at all. In seconds on the
+    /// wire.
     pub router_lifetime: Duration,
-    /// How long a neighbour stays reachable after a confirmation; zero if unspecified. In milliseconds on the wire.
+    /// How long a neighbour stays reachable after a confirmation; zero if unspecified. In
+    /// milliseconds on the wire.
     pub reachable_time: Duration,
     /// Time between solicitations; zero if unspecified. In milliseconds on the wire.
     pub retrans_timer: Duration,
@@ -125,8 +128,9 @@ impl NdpMessage {
     /// Reads an ICMPv6 message of type 133 to 137, from the type on.
     ///
     /// # Errors
-    /// `Truncated`; `BadLength` for an option of length 0 or past the end (RFC 4861 §4.6); `BadValue` for a code other than 0
-    /// or a multicast target (§7.1); `TooComplex` for too many options; `Unsupported` for another type.
+    /// `Truncated`; `BadLength` for an option of length 0 or past the end (RFC 4861 §4.6);
+    /// `BadValue` for a code other than 0 or a multicast target (§7.1); `TooComplex` for too many
+    /// options; `Unsupported` for another type.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (h, body) = bytes
             .split_first_chunk::<8>()
@@ -166,7 +170,8 @@ impl NdpMessage {
         false
     }
 
-    /// Writes the message with a checksum of 0 and returns its length; returns 0 if it does not fit.
+    /// Writes the message with a checksum of 0 and returns its length; returns 0 if it does not
+    /// fit.
     pub(crate) fn emit_body(&self, out: &mut [u8]) -> usize {
         let Some(out) = out.get_mut(..self.len()) else {
             return 0;
@@ -204,7 +209,8 @@ impl NdpMessage {
     }
 }
 
-/// The address in front of the options; multicast targets are invalid (RFC 4861 §7.1.1, §7.1.2, §8.1).
+/// The address in front of the options; multicast targets are invalid
+/// (RFC 4861 §7.1.1, §7.1.2, §8.1).
 fn target(body: &[u8]) -> Result<(Ipv6Addr, &[u8]), ParseError> {
     let (target, rest) = address(body)?;
     if target.is_multicast() {

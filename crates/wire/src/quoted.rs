@@ -1,7 +1,8 @@
-//! The packet that an ICMP error quotes, cut anywhere behind its IP header and 8 bytes of transport (RFC 792, RFC 4443 §2.4(c)).
+//! The packet that an ICMP error quotes, cut anywhere behind its IP header and 8 bytes of transport
+//! (RFC 792, RFC 4443 §2.4(c)).
 //!
-//! Nothing in it is verified: routers on the path changed it, and anyone can invent it. Whoever acts on it must check that the
-//! sequence number is outstanding (RFC 5927 §4).
+//! Nothing in it is verified: routers on the path changed it, and anyone can invent it. Whoever
+//! acts on it must check that the sequence number is outstanding (RFC 5927 §4).
 
 use std::net::{IpAddr, SocketAddr};
 

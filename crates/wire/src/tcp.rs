@@ -66,7 +66,8 @@ impl fmt::Display for TcpFlags {
     }
 }
 
-/// A TCP header. The checksum is not part of it: see [`fill_checksum`] and [`checksum::verify_transport`].
+/// A TCP header. The checksum is not part of it: see [`fill_checksum`] and
+/// [`checksum::verify_transport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TcpHeader {
     /// Source port.
@@ -93,8 +94,8 @@ impl TcpHeader {
     /// Length of the longest header, in bytes.
     pub const MAX_LEN: usize = 60;
 
-    /// Splits a segment into header and payload. Does not look at the checksum. Malformed options do not make a segment
-    /// malformed: see [`TcpOptions::malformed`].
+    /// Splits a segment into header and payload. Does not look at the checksum. Malformed options
+    /// do not make a segment malformed: see [`TcpOptions::malformed`].
     ///
     /// # Errors
     /// `Truncated` if the data offset points past the segment; `BadLength` if it is less than 5.
@@ -138,7 +139,8 @@ impl TcpHeader {
         Self::MIN_LEN + self.options.emitted_len()
     }
 
-    /// Sequence space that a segment with this header and `payload_len` bytes takes (RFC 9293 §3.4: SYN and FIN count).
+    /// Sequence space that a segment with this header and `payload_len` bytes takes (RFC 9293 §3.4:
+    /// SYN and FIN count).
     pub const fn segment_len(&self, payload_len: u32) -> u32 {
         let syn = self.flags.contains(TcpFlags::SYN) as u32;
         let fin = self.flags.contains(TcpFlags::FIN) as u32;
@@ -157,7 +159,8 @@ impl TcpHeader {
         Self::MIN_LEN + options_len
     }
 
-    /// The header without its options, which are so many bytes: a multiple of 4, at most 40. Its checksum is 0.
+    /// The header without its options, which are so many bytes: a multiple of 4, at most 40. Its
+    /// checksum is 0.
     #[inline(always)]
     pub fn fixed(&self, options_len: usize) -> [u8; Self::MIN_LEN] {
         let header_len = Self::MIN_LEN + options_len;
@@ -194,7 +197,8 @@ impl TcpHeader {
     }
 }
 
-/// Computes the checksum of a whole segment and writes it into its header. Too short a segment is left as it is.
+/// Computes the checksum of a whole segment and writes it into its header. Too short a segment is
+/// left as it is.
 #[inline]
 pub fn fill_checksum(src: IpAddr, dst: IpAddr, segment: &mut [u8]) {
     set_checksum(segment, 0);
@@ -202,8 +206,9 @@ pub fn fill_checksum(src: IpAddr, dst: IpAddr, segment: &mut [u8]) {
     set_checksum(segment, sum);
 }
 
-/// Writes only the sum of the pseudo-header of a segment of `len` bytes into the checksum field of its header and leaves the rest to the link
-/// ([`crate::frame::TxChecksum::Partial`] with an offset of [`CHECKSUM_OFFSET`]).
+/// Writes only the sum of the pseudo-header of a segment of `len` bytes into the checksum field of
+/// its header and leaves the rest to the link ([`crate::frame::TxChecksum::Partial`] with an offset
+/// of [`CHECKSUM_OFFSET`]).
 #[inline]
 pub fn fill_partial_checksum(src: IpAddr, dst: IpAddr, header: &mut [u8], len: usize) {
     let sum = checksum::pseudo_header(src, dst, Protocol::TCP, len as u32);

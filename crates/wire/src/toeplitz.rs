@@ -1,5 +1,5 @@
-//! The hash by which devices spread received frames over their queues (receive-side scaling): Toeplitz, as Microsoft's RSS specification
-//! ("RSS hashing functions") has it.
+//! The hash by which devices spread received frames over their queues (receive-side scaling):
+//! Toeplitz, as Microsoft's RSS specification ("RSS hashing functions") has it.
 
 /// Bytes of the longest input: two IPv6 addresses and two ports.
 pub const LONGEST: usize = 36;
@@ -44,7 +44,8 @@ mod tests {
 
     use super::*;
 
-    /// That of "Verifying the RSS hash calculation" in Microsoft's documentation, as are the values below.
+    /// That of "Verifying the RSS hash calculation" in Microsoft's documentation, as are the values
+    /// below.
     const EXAMPLE: [u8; KEY] = [
         0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f,
         0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,

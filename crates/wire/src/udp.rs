@@ -33,8 +33,8 @@ impl UdpHeader {
         }
     }
 
-    /// Splits a datagram into header and payload, cut to the length field. Does not look at the checksum: see
-    /// [`verify_checksum`].
+    /// Splits a datagram into header and payload, cut to the length field. Does not look at the
+    /// checksum: see [`verify_checksum`].
     ///
     /// # Errors
     /// `Truncated`; `BadLength` for a length below 8.
@@ -60,7 +60,8 @@ impl UdpHeader {
         Self::LEN
     }
 
-    /// Writes the header as it is and returns its length; writes nothing and returns 0 if it does not fit.
+    /// Writes the header as it is and returns its length; writes nothing and returns 0 if it does
+    /// not fit.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let Some(h) = out.first_chunk_mut::<8>() else {
             return 0;
@@ -74,11 +75,12 @@ impl UdpHeader {
     }
 }
 
-/// Checks the checksum of a whole datagram (header and payload; bytes behind the length field do not count).
+/// Checks the checksum of a whole datagram (header and payload; bytes behind the length field do
+/// not count).
 ///
 /// # Errors
-/// `BadChecksum` if it is wrong, or missing on IPv6 (RFC 8200 §8.1; RFC 768 permits none on IPv4). Errors of
-/// [`UdpHeader::parse`].
+/// `BadChecksum` if it is wrong, or missing on IPv6 (RFC 8200 §8.1; RFC 768 permits none on IPv4).
+/// Errors of [`UdpHeader::parse`].
 pub fn verify_checksum(src: IpAddr, dst: IpAddr, datagram: &[u8]) -> Result<(), ParseError> {
     let (header, _) = UdpHeader::parse(datagram)?;
     if header.checksum == 0 && src.is_ipv4() {
@@ -93,7 +95,8 @@ pub fn verify_checksum(src: IpAddr, dst: IpAddr, datagram: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Computes the checksum of a whole datagram and writes it into its header. Too short a datagram is left as it is.
+/// Computes the checksum of a whole datagram and writes it into its header. Too short a datagram is
+/// left as it is.
 pub fn fill_checksum(src: IpAddr, dst: IpAddr, datagram: &mut [u8]) {
     let Some([.., c0, c1]) = datagram.first_chunk_mut::<8>() else {
         return;

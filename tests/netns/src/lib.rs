@@ -1,5 +1,6 @@
-//! A kernel with Linux's own settings, for tests that compare with it: a network namespace with nothing but its loopback, whoever tuned the
-//! machine. Root makes one, and who is not root one in a user namespace. Where neither can be had, the machine will do if it has these settings.
+//! A kernel with Linux's own settings, for tests that compare with it: a network namespace with
+//! nothing but its loopback, whoever tuned the machine. Root makes one, and who is not root one in
+//! a user namespace. Where neither can be had, the machine will do if it has these settings.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -65,7 +66,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Result<Command, String> {
     }
 }
 
-/// Starts this program anew in a namespace of its own; to be called before it has threads. Returns if it is there already, or cannot be.
+/// Starts this program anew in a namespace of its own; to be called before it has threads. Returns
+/// if it is there already, or cannot be.
 ///
 /// # Errors
 /// As [`command`].

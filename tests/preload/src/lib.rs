@@ -1,6 +1,8 @@
-//! Programs that know nothing of mTCP, from their Debian packages, on mTCP against real kernels: where they run and how they are judged.
+//! Programs that know nothing of mTCP, from their Debian packages, on mTCP against real kernels:
+//! where they run and how they are judged.
 //!
-//! With `INTEROP_BASELINE=1` every program runs on the kernel on both sides: the proof that a test asks for nothing odd.
+//! With `INTEROP_BASELINE=1` every program runs on the kernel on both sides: the proof that a test
+//! asks for nothing odd.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a library of tests

@@ -1,4 +1,5 @@
-//! A plain client of key-value stores: enough of the protocols of Redis and memcached to compare values.
+//! A plain client of key-value stores: enough of the protocols of Redis and memcached to compare
+//! values.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +41,8 @@ impl Store {
         bytes
     }
 
-    /// Redis: sets `count` values of `length` bytes in one pipeline, then reads and compares them in another.
+    /// Redis: sets `count` values of `length` bytes in one pipeline, then reads and compares them
+    /// in another.
     pub fn redis_round(&mut self, seed: u64, count: u64, length: usize) {
         let value = |number: u64| Noise::bytes(seed << 32 | number, length);
         for number in 0..count {

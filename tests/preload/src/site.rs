@@ -1,4 +1,5 @@
-//! Where a program runs: our end, where `mtcp run` gives it sockets of mTCP, or the peer's, where a kernel answers.
+//! Where a program runs: our end, where `mtcp run` gives it sockets of mTCP, or the peer's, where a
+//! kernel answers.
 
 use std::fs::Permissions;
 use std::net::{SocketAddr, TcpStream};
@@ -34,7 +35,8 @@ impl Site {
         Self::on(needed, (1500, workers), workers)
     }
 
-    /// The same, on a link whose packets lie in several frames, and with queues enough for none of them to come through traffic control.
+    /// The same, on a link whose packets lie in several frames, and with queues enough for none of
+    /// them to come through traffic control.
     pub fn with_long_packets(needed: &[&str]) -> Option<Self> {
         Self::on(needed, (9000, 2), 1)
     }

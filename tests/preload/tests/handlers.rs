@@ -1,4 +1,5 @@
-//! Handlers of signals that interrupt calls on sockets: over a link that loops, which takes no privileges, and on the kernel.
+//! Handlers of signals that interrupt calls on sockets: over a link that loops, which takes no
+//! privileges, and on the kernel.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

@@ -33,8 +33,9 @@ fn run(site: &Site, client_is_ours: bool, family: Family, words: &str) {
     ));
 }
 
-/// A server, and how often it has begun to listen: it closes its listener after each client and makes another, so a client that does not
-/// wait for that may be reset. Asking whether it answers would make it one client more.
+/// A server, and how often it has begun to listen: it closes its listener after each client and
+/// makes another, so a client that does not wait for that may be reset. Asking whether it answers
+/// would make it one client more.
 struct Server {
     process: Process,
     begun: usize,

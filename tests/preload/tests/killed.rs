@@ -1,4 +1,5 @@
-//! Programs that are killed, all of them: a kernel's clients get what was written, as from the kernel's stack.
+//! Programs that are killed, all of them: a kernel's clients get what was written, as from the
+//! kernel's stack.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -21,7 +22,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A client that has heard nothing for so long has lost its answer.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// More than the windows of a client that does not read, and less than the send buffer of a kernel's server.
+/// More than the windows of a client that does not read, and less than the send buffer of a
+/// kernel's server.
 const ANSWER: usize = 200_000;
 /// Clients at once.
 const CLIENTS: u64 = 16;
@@ -141,7 +143,8 @@ fn a_program_that_is_started_again_goes_on() {
     expect_gone(&site);
 }
 
-/// One whose stacks are other than those before cannot go on, and need not wait for long. The peers are told.
+/// One whose stacks are other than those before cannot go on, and need not wait for long. The peers
+/// are told.
 #[test]
 fn a_program_with_other_settings_has_the_interface_soon() {
     let Some(site) = Site::new(&["python3"]) else {
@@ -162,7 +165,8 @@ fn a_program_with_other_settings_has_the_interface_soon() {
     expect_gone(&site);
 }
 
-/// What the program would fail at is found before it runs, and the connections of the one before are not.
+/// What the program would fail at is found before it runs, and the connections of the one before
+/// are not.
 #[test]
 fn a_program_without_the_rights_does_not_run_where_one_was_killed() {
     let Some(site) = Site::new(&["python3", "setpriv"]) else {
@@ -238,7 +242,8 @@ fn sleeps(pid: Pid) -> String {
         .to_owned()
 }
 
-/// There is one queue for two workers. The other one looks a few times, and then sleeps until something happens to the one that has it.
+/// There is one queue for two workers. The other one looks a few times, and then sleeps until
+/// something happens to the one that has it.
 #[test]
 fn a_worker_without_a_queue_sleeps_until_there_is_one() {
     let Some(site) = Site::new(&["nginx"]).filter(|_| !applications::baseline()) else {

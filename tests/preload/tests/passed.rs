@@ -1,5 +1,5 @@
-//! Descriptors that come to a program otherwise than by its own calls: those that the library makes while it runs, listeners and connections
-//! that others pass on.
+//! Descriptors that come to a program otherwise than by its own calls: those that the library makes
+//! while it runs, listeners and connections that others pass on.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -123,7 +123,8 @@ fn a_connection_of_the_program_before_is_told_when_it_is_used() {
     assert_eq!(told.count(), 1, "{finished:?}");
 }
 
-/// An interface is its next user's when a process ends, also where others that hold it live on (the upgrade of a binary).
+/// An interface is its next user's when a process ends, also where others that hold it live on (the
+/// upgrade of a binary).
 #[test]
 fn a_new_program_serves_when_the_old_one_ends() {
     let Some(site) = Site::new(&["cc"]) else {
@@ -138,8 +139,9 @@ fn a_new_program_serves_when_the_old_one_ends() {
     assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
 }
 
-/// Lines are for who runs the program: a connection that becomes its stderr carries none, and the stderr from before gets them, after an `exec`,
-/// too. They name the program that waits, its place and the cause.
+/// Lines are for who runs the program: a connection that becomes its stderr carries none, and the
+/// stderr from before gets them, after an `exec`, too. They name the program that waits, its place
+/// and the cause.
 #[test]
 fn a_client_reads_no_lines_of_the_library() {
     let Some(site) = Site::new(&["cc"]) else {
@@ -201,7 +203,8 @@ fn a_child_reads_when_one_that_was_made_later_has_ended() {
     server.finish(WITHIN).must_succeed();
 }
 
-/// That one of two children keeps from the other what it does not read is told; when it has ended, the other gets what comes.
+/// That one of two children keeps from the other what it does not read is told; when it has ended,
+/// the other gets what comes.
 #[test]
 fn a_child_that_does_not_read_is_told() {
     let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
@@ -224,7 +227,8 @@ fn a_child_that_does_not_read_is_told() {
     assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
 }
 
-/// The system call is seen where the program makes it by the C library; a copy that nobody told of leaves connections to its parent.
+/// The system call is seen where the program makes it by the C library; a copy that nobody told of
+/// leaves connections to its parent.
 #[test]
 fn children_that_the_system_call_makes_have_what_those_of_fork_have() {
     let Some(site) = Site::new(&["cc"]) else {
@@ -263,8 +267,8 @@ fn a_program_keeps_its_numbers_while_peers_of_a_link_come_and_go() {
     assert!(finished.stdout.ends_with("fine\n"), "{finished:?}");
 }
 
-/// What the shell, a child, and the shell again send; what the shell and a child read. `printf` writes to its own stdout, which is the
-/// connection for as long as it takes.
+/// What the shell, a child, and the shell again send; what the shell and a child read. `printf`
+/// writes to its own stdout, which is the connection for as long as it takes.
 const SHELL: &str = "exec 3<>/dev/tcp/$1/$2; printf 'shell\\n' >&3; /usr/bin/printf 'child\\n' >&3; echo again >&3; \
     read -r line <&3; echo \"read $line\"; cat <&3; echo end";
 
@@ -292,7 +296,8 @@ fn a_shell_and_its_children_talk_over_one_connection() {
     assert_eq!(finished.stdout, "read first\nsecond\nend\n");
 }
 
-/// A child connects while its parent has the only queue. The kernel beside the stack has an address on the interface, and could connect.
+/// A child connects while its parent has the only queue. The kernel beside the stack has an address
+/// on the interface, and could connect.
 #[test]
 fn a_connection_that_finds_the_stack_busy_elsewhere_fails_and_is_not_the_kernels() {
     let Some(site) = Site::new(&["cc"]) else {

@@ -1,4 +1,5 @@
-//! What a process notices of the library beside its sockets: descriptors, stacks of threads, memory, errno, its end.
+//! What a process notices of the library beside its sockets: descriptors, stacks of threads,
+//! memory, errno, its end.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -317,7 +318,7 @@ fn limited(site: &Site, words: &str, name: &str) -> Command {
     limited
 }
 
-/// Where memory may not be locked, the limit is raised, also below the library: its own calls say why they fail.
+/// Where memory may not be locked, the limit is raised: the library's own calls say why they fail.
 #[test]
 fn frames_are_registered_in_spite_of_a_limit_on_locked_memory() {
     let Some(site) = Site::new(&["cc", "setpriv", "prlimit"]) else {
@@ -371,7 +372,7 @@ fn a_gigabyte_of_address_space_is_enough() {
     }
 }
 
-/// As FTP servers do it in the child that has a connection: a limit that leaves room for the program and some more.
+/// FTP servers set a limit in the child of a connection that leaves room for the program and more.
 const LIMITED: &str = "
 import mmap, os, resource, socket, sys
 peer = socket.create_connection((sys.argv[1], 80))
@@ -400,8 +401,8 @@ fn what_the_stack_takes_counts_against_no_limit_of_the_program() {
     succeed(site.ours(&format!("python3 {script} {peer}")));
 }
 
-/// A service with a user of its own, and the capabilities that docs/deployment.md names: those of the command are the program's, too. What the
-/// kernel would refuse is not tried.
+/// A service with a user of its own, and the capabilities that docs/deployment.md names: those of
+/// the command are the program's, too. What the kernel would refuse is not tried.
 #[test]
 fn an_ordinary_user_with_capabilities_is_served() {
     let Some(site) = Site::new(&["cc", "setpriv", "prlimit"]) else {
@@ -426,8 +427,8 @@ fn an_ordinary_user_with_capabilities_is_served() {
     }
 }
 
-/// What `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` writes: `vfs_cap_data` of linux/capability.h, of the second version and in
-/// effect; permitted and inheritable, the low 32 bits and the high ones.
+/// What `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` writes: `vfs_cap_data` of
+/// linux/capability.h, version 2, in effect; permitted and inheritable, low 32 bits and high ones.
 fn set_capabilities(file: &Path) {
     let words: [u32; 5] = [
         0x0200_0001,
@@ -521,7 +522,7 @@ fn a_handler_on_a_small_stack_of_its_own_makes_every_call() {
     assert!(measured(&site, "handler").contains("relay"));
 }
 
-/// A SYN-ACK to a peer whose hardware address is not known waits for one question, which is asked at once.
+/// A SYN-ACK to a peer whose hardware address is unknown waits for one question, asked at once.
 #[test]
 fn a_peer_that_asks_nothing_is_asked_at_once() {
     let Some(site) = Site::new(&["cc"]) else {

@@ -1,4 +1,5 @@
-//! CPython's own tests of sockets over TCP, on the kernel's loopback and on one of mTCP: what passes on the one passes on the other.
+//! CPython's own tests of sockets over TCP, on the kernel's loopback and on one of mTCP: what
+//! passes on the one passes on the other.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -78,7 +79,8 @@ fn compare(module: &str) {
     assert!(good > 0, "nothing passes on the kernel: {kernel:#?}");
     let doubtful: Vec<String> = worse(&kernel, &on_ours(&names));
     if !doubtful.is_empty() {
-        // Some have limits of time that a busy machine does not keep: once more, with nothing of theirs beside them.
+        // Some have limits of time that a busy machine does not keep: once more, with nothing of
+        // theirs beside them.
         let different = worse(&on_kernel(&doubtful), &on_ours(&doubtful));
         assert!(different.is_empty(), "{different:#?}");
     }

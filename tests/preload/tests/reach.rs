@@ -1,5 +1,5 @@
-//! Programs and links that `mtcp run` cannot reach: it says so before the program runs, or the program hears of it. No connection of the
-//! stack is the kernel's instead.
+//! Programs and links that `mtcp run` cannot reach: it says so before the program runs, or the
+//! program hears of it. No connection of the stack is the kernel's instead.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -101,7 +101,8 @@ fn programs_out_of_reach_do_not_run() {
     }
 }
 
-/// Ending such a program would be wrong, as it may have nothing to do with the network; but nobody is to wonder.
+/// Ending such a program would be wrong, as it may have nothing to do with the network; but nobody
+/// is to wonder.
 #[test]
 fn programs_that_the_program_executes_are_told_where_they_are_out_of_reach() {
     let Some(site) = Site::new(&["cc", "sh", "env"]).filter(|_| !baseline()) else {
@@ -193,7 +194,8 @@ fn a_program_does_not_run_where_another_host_has_its_address_or_a_file_the_name_
     }
 }
 
-/// What `mtcp serve` takes is enough here: the threads of the program run the stack, whatever the file says of modes.
+/// What `mtcp serve` takes is enough here: the threads of the program run the stack, whatever the
+/// file says of modes.
 #[test]
 fn a_settings_file_need_not_know_of_mtcp_run() {
     let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {

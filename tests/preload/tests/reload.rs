@@ -1,4 +1,5 @@
-//! Workers that come and go under load: a kernel's clients lose no request that they would not lose with the kernel's stack.
+//! Workers that come and go under load: a kernel's clients lose no request that they would not lose
+//! with the kernel's stack.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -248,8 +249,8 @@ fn reload_loses_no_request() {
     assert_eq!(losses, Losses { cut: 0, lost: 0 }, "{:?}", server.process);
 }
 
-/// What a worker has read and not answered ends with it, as with the kernel, and nothing else: at each kill at most what one turn of its loop
-/// has begun.
+/// What a worker has read and not answered ends with it, as with the kernel, and nothing else: at
+/// each kill at most what one turn of its loop has begun.
 #[test]
 fn a_killed_worker_takes_no_more_with_it_than_on_the_kernel() {
     let Some(server) = Server::start() else {
@@ -267,8 +268,8 @@ fn a_killed_worker_takes_no_more_with_it_than_on_the_kernel() {
     );
 }
 
-/// The answer is smaller than the send buffer, so nginx has written all of it before the client gets its first byte; and it is larger than the
-/// window of a client that does not read.
+/// The answer is smaller than the send buffer, so nginx has written all of it before the client
+/// gets its first byte; and it is larger than the window of a client that does not read.
 #[test]
 fn what_a_killed_worker_has_written_arrives() {
     let Some(server) = Server::start() else {
@@ -368,7 +369,8 @@ fn quit_finishes_what_has_begun() {
     server.process.finish(PROMPT).must_succeed();
 }
 
-/// Workers that finish long answers keep nobody waiting: those that follow them answer meanwhile, and the answers are whole.
+/// Workers that finish long answers keep nobody waiting: those that follow them answer meanwhile,
+/// and the answers are whole.
 #[test]
 fn a_reload_does_not_wait_for_long_answers() {
     let Some(server) = Server::start() else {
@@ -404,7 +406,8 @@ fn a_reload_does_not_wait_for_long_answers() {
     });
 }
 
-/// Two workers where there could be four: they receive what comes to any queue, and leave to others that come later what is theirs.
+/// Two workers where there could be four: they receive what comes to any queue, and leave to others
+/// that come later what is theirs.
 #[test]
 fn queues_without_a_worker_are_those_of_the_others() {
     let Some(site) = Site::with_workers(&["nginx"], 4) else {
@@ -423,7 +426,8 @@ fn queues_without_a_worker_are_those_of_the_others() {
             let is_slow = |_: &i32| {
                 let start = Instant::now();
                 exchange(server.at).unwrap();
-                // A SYN went into nothing: the kernel sends the next one after a second, by another queue.
+                // A SYN went into nothing: the kernel sends the next one after a second, by another
+                // queue.
                 start.elapsed() >= Duration::from_secs(1)
             };
             let slow = (0..40).filter(is_slow).count();

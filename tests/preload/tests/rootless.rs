@@ -1,5 +1,6 @@
-//! The calls of `calls.rs` without root: both ends are programs of `mtcp run` that share memory, and are compared with both on the kernel's
-//! loopback. What has to ask the peer's kernel (`effects`), and children with a stack of their own (`processes`), need root.
+//! The calls of `calls.rs` without root: both ends are programs of `mtcp run` that share memory,
+//! and are compared with both on the kernel's loopback. What has to ask the peer's kernel
+//! (`effects`), and children with a stack of their own (`processes`), need root.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -47,8 +48,9 @@ fn run(
     calls::lines(&process::finish(command, WITHIN))
 }
 
-/// `skipped`: cases of hosts that are not there, of addresses that are no host's and of segments of the loopback; of a peer that takes no more,
-/// which one on the stack does a little later; of many connections, which take long; and of what the kernel lets root do.
+/// `skipped`: cases of hosts that are not there, of addresses that are no host's and of segments of
+/// the loopback; of a peer that takes no more, which one on the stack does a little later; of many
+/// connections, which take long; and of what the kernel lets root do.
 fn compare(group: &str, number: u8, skipped: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = [1, 2].map(|end| format!("127.77.{number}.{end}"));

@@ -19,7 +19,8 @@ fn second_interface(lab: &Lab) {
     lab.peer().ip("link set peer1 up");
 }
 
-/// Connects with sockets that are tied to each of the interfaces, and with one that is tied no more: says from where.
+/// Connects with sockets that are tied to each of the interfaces, and with one that is tied no
+/// more: says from where.
 const TIE: &str = "
 import socket, sys
 for names in ['ours0'], ['ours1'], ['ours0', '']:
@@ -80,7 +81,8 @@ fn a_route_of_the_kernel_wins_over_the_gateway() {
     server.stop();
 }
 
-/// Lists interfaces with their addresses and masks, ten times, and binds a socket for datagrams to an address.
+/// Lists interfaces with their addresses and masks, ten times, and binds a socket for datagrams to
+/// an address.
 const LIST: &str = "
 import ctypes, errno, socket, struct, sys
 class Entry(ctypes.Structure): pass

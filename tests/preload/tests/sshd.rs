@@ -1,4 +1,5 @@
-//! Debian's sshd on mTCP: it forks for each connection, and what it forks executes itself again with the connection in hand.
+//! Debian's sshd on mTCP: it forks for each connection, and what it forks executes itself again
+//! with the connection in hand.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

@@ -52,7 +52,8 @@ fn nginx_with_a_worker() {
     nginx(1);
 }
 
-/// Each worker has a stack and a queue. What comes to the wrong one (answers of the upstream server, and of ARP) is handed over.
+/// Each worker has a stack and a queue. What comes to the wrong one (answers of the upstream
+/// server, and of ARP) is handed over.
 #[test]
 fn nginx_with_two_workers() {
     nginx(2);

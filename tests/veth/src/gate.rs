@@ -1,4 +1,5 @@
-//! Who may run now: tests that measure run alone, others beside each other; without root nobody does.
+//! Who may run now: tests that measure run alone, others beside each other; without root nobody
+//! does.
 
 use std::fs::{File, OpenOptions};
 use std::sync::Once;
@@ -12,7 +13,8 @@ use crate::{namespace, process, programs};
 pub struct Gate(#[allow(dead_code)] File);
 
 impl Gate {
-    /// Waits until this test may run with nothing of the suite beside it. `None`, with a printed reason: it cannot run here.
+    /// Waits until this test may run with nothing of the suite beside it. `None`, with a printed
+    /// reason: it cannot run here.
     pub fn alone() -> Option<Self> {
         Self::enter(FlockOperation::LockExclusive)
     }

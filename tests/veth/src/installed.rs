@@ -1,4 +1,5 @@
-//! The library as users get it: installed under a prefix, found by pkg-config, linked with plain cc.
+//! The library as users get it: installed under a prefix, found by pkg-config, linked with plain
+//! cc.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -171,8 +171,8 @@ impl Lab {
         self.peer().ip(&format!("link set {interface} up"));
     }
 
-    /// Kernels take up to a second to notice that a link has come up. Until then they do not hear solicitations for their addresses,
-    /// and whoever asks has to wait for a second question.
+    /// Kernels take up to a second to notice that a link has come up. Until then they do not hear
+    /// solicitations for their addresses, and whoever asks has to wait for a second question.
     fn wait_ready(&self) {
         // A TAP interface comes up when mTCP opens it.
         if self.peer.is_some() {
@@ -183,7 +183,8 @@ impl Lab {
 
     /// Tells both ends each other's hardware address for good; the option that does so for ours.
     ///
-    /// For networks that damage frames: ARP has no checksum, so that a kernel may believe in a damaged address for a minute.
+    /// For networks that damage frames: ARP has no checksum, so that a kernel may believe in a
+    /// damaged address for a minute.
     pub fn acquaint(&self) -> String {
         const OUR_MAC: &str = "02:00:00:00:00:03";
         // Our end of a TAP interface is the kernel's with the last bit inverted.
@@ -265,7 +266,8 @@ impl Lab {
         server
     }
 
-    /// Waits until the peer can be solicited: opening our end may have taken the link down for a moment.
+    /// Waits until the peer can be solicited: opening our end may have taken the link down for a
+    /// moment.
     pub fn wait_peer_hears(&self) {
         wait_hearing(self.peer(), PEER6);
     }

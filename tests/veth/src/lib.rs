@@ -1,10 +1,13 @@
-//! What the interop tests share: namespaces with a kernel at the other end, processes that end with the test, files to compare.
+//! What the interop tests share: namespaces with a kernel at the other end, processes that end with
+//! the test, files to compare.
 //!
-//! Nothing here knows the inside of mTCP. The tests drive the `mtcp` binary of `target/release` (`MTCP_BIN` names another one), C
-//! programs built against an installed library, and the kernel's own programs.
+//! Nothing here knows the inside of mTCP. The tests drive the `mtcp` binary of `target/release`
+//! (`MTCP_BIN` names another one), C programs built against an installed library, and the kernel's
+//! own programs.
 //!
-//! `MTCP_FULL=1` takes the full sizes; without it every combination runs with less data. `INTEROP_BASELINE=1` runs the kernel's stack
-//! where mTCP would run, which tells a fault of the suite from one of the stack.
+//! `MTCP_FULL=1` takes the full sizes; without it every combination runs with less data.
+//! `INTEROP_BASELINE=1` runs the kernel's stack where mTCP would run, which tells a fault of the
+//! suite from one of the stack.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a library of tests
 

@@ -1,4 +1,5 @@
-//! Network namespaces with a name, so that programs can be started in them; removed with their owner.
+//! Network namespaces with a name, so that programs can be started in them; removed with their
+//! owner.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,7 +14,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::process::{self, Finished};
 
 const PREFIX: &str = "mtcp-interop-";
-/// Which packets a peer takes, below `/proc/sys/net/ipv4`, shall not depend on how somebody tuned the machine either.
+/// Which packets a peer takes, below `/proc/sys/net/ipv4`, shall not depend on how somebody tuned
+/// the machine either.
 const DEFAULTS: &[(&str, &str)] = &[
     ("conf/all/rp_filter", "0"),
     ("conf/default/rp_filter", "0"),

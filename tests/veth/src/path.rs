@@ -1,5 +1,6 @@
-//! A path longer and narrower than a veth pair: a bridge between a station and a TAP interface, with a rate and a queue towards the latter.
-//! Where the kernel has no netem, delay and loss are for the end at the TAP to add, which is mTCP (`--fault`).
+//! A path longer and narrower than a veth pair: a bridge between a station and a TAP interface,
+//! with a rate and a queue towards the latter. Where the kernel has no netem, delay and loss are
+//! for the end at the TAP to add, which is mTCP (`--fault`).
 
 use std::process::Command;
 
@@ -53,7 +54,8 @@ impl Path {
         Self { station, far }
     }
 
-    /// The station's kernel uses this congestion control, also where a namespace must not choose it for all.
+    /// The station's kernel uses this congestion control, also where a namespace must not choose it
+    /// for all.
     pub fn choose(&self, congestion: &str) {
         self.station.ip(&format!(
             "route replace 10.78.0.0/24 dev {NAME} src 10.78.0.1 congctl {congestion}"

@@ -17,7 +17,8 @@ const POLL: Duration = Duration::from_millis(2);
 
 type Captured = Arc<Mutex<Vec<u8>>>;
 
-/// A running program. Killed when dropped; its output is shown if that happens because a test fails.
+/// A running program. Killed when dropped; its output is shown if that happens because a test
+/// fails.
 pub struct Process {
     child: Child,
     name: String,

@@ -190,7 +190,8 @@ fn a_peer_that_moves_without_a_word_is_found() {
     moves_while_we_send("0");
 }
 
-/// Two routers of the peer's, `gw1` and `gw2`, that can have the gateway's addresses, and a host behind them.
+/// Two routers of the peer's, `gw1` and `gw2`, that can have the gateway's addresses, and a host
+/// behind them.
 fn add_routers(lab: &Lab) {
     let peer = lab.peer();
     for (name, mac) in [("gw1", FIRST), ("gw2", SECOND)] {
@@ -212,7 +213,8 @@ const GATEWAY6: &str = "fd77::fe";
 const FIRST: &str = "02:00:00:00:00:81";
 const SECOND: &str = "02:00:00:00:00:82";
 
-/// Has the second router take the gateway's addresses while we send through the first; whether the rest still comes. `tell`: how we learn it.
+/// Has the second router take the gateway's addresses while we send through the first; whether the
+/// rest still comes. `tell`: how we learn it.
 fn another_router_takes_over(tell: impl Fn(&Lab)) {
     for family in Family::BOTH {
         let lab = lab();
@@ -269,7 +271,8 @@ fn a_router_that_the_kernel_is_told_of_is_followed() {
     });
 }
 
-/// What the kernel was told before the stack started: no router says or answers anything then either.
+/// What the kernel was told before the stack started: no router says or answers anything then
+/// either.
 #[test]
 fn neighbours_that_the_kernel_was_told_of_before_are_known() {
     let Some(_gate) = Gate::beside_others() else {
@@ -298,7 +301,8 @@ fn neighbours_that_the_kernel_was_told_of_before_are_known() {
     server.stop();
 }
 
-/// RFC 5227 §2.4(b); Linux, too, keeps an address of IPv6 that another host comes to have, and says so.
+/// RFC 5227 §2.4(b); Linux, too, keeps an address of IPv6 that another host comes to have, and says
+/// so.
 #[test]
 fn a_host_that_comes_to_have_an_address_of_ours_is_named() {
     let Some(_gate) = Gate::beside_others() else {

@@ -82,7 +82,8 @@ impl Lab {
         listening(command)
     }
 
-    /// Bytes per second of all flows together. Which frames of the path are lost is the same each time.
+    /// Bytes per second of all flows together. Which frames of the path are lost is the same each
+    /// time.
     fn speed(&self, server: Stack) -> f64 {
         let _server = self.serve(server);
         let Transfer { cc, flows, .. } = self.transfer;

@@ -22,7 +22,8 @@ fn capture(kind: Kind) {
     }
     programs::require(&["tcpdump"]);
     let lab = Lab::new(kind);
-    // Else the captured frames of the peer have the unfinished checksums that it left to its device.
+    // Else the captured frames of the peer have the unfinished checksums that it left to its
+    // device.
     let interface = lab.peer_interface();
     lab.peer().run("ethtool", &format!("-K {interface} tx off"));
     files::make(&lab.www().join("file"), 1, 1_000_000);

@@ -1,4 +1,5 @@
-//! A server that is killed under load leaves its interface to the kernel, and another one can follow at once.
+//! A server that is killed under load leaves its interface to the kernel, and another one can
+//! follow at once.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

@@ -10,7 +10,8 @@ use interop::{Gate, Kind, Lab, baseline, programs};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// As hosts have it: what answers comes in, some ports are open, one to friends only, one is jumped to; IPv6 is another table.
+/// As hosts have it: what answers comes in, some ports are open, one to friends only, one is jumped
+/// to; IPv6 is another table.
 const RULES: &str = "
 table inet filter {
   set open { type inet_service; flags interval; elements = { 80, 8000-8099 } }

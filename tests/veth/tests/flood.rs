@@ -1,7 +1,8 @@
-//! A SYN flood from spoofed sources over a real link, while others work: an established connection keeps the rate at which it is read, new
-//! ones succeed, memory is bounded. The sender of the flood, both kernels' sides of the link, the stack and its clients share two processors
-//! here, so the established connection is read at a rate that leaves room for the flood; how a transfer that takes all there is fares is
-//! printed.
+//! A SYN flood from spoofed sources over a real link, while others work: an established connection
+//! keeps the rate at which it is read, new ones succeed, memory is bounded. The sender of the
+//! flood, both kernels' sides of the link, the stack and its clients share two processors here, so
+//! the established connection is read at a rate that leaves room for the flood; how a transfer that
+//! takes all there is fares is printed.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -15,7 +16,8 @@ use interop::lab::{OURS, PEER, PORT, url};
 use interop::{Family, Gate, Kind, Lab, Process, client, files, sized};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 
-/// SYNs per second, as far as the machine keeps up: the sender, the kernel's side of the link and the stack share its processors.
+/// SYNs per second, as far as the machine keeps up: the sender, the kernel's side of the link and
+/// the stack share its processors.
 const RATE: u64 = 100_000;
 const TRANSFER: u64 = 40 << 20;
 /// At which an established connection is read, bytes per second: 160 Mbit/s.
@@ -104,7 +106,8 @@ fn download(lab: &Lab) -> Duration {
         .took
 }
 
-/// The same file over a connection that is established already, read at [`PACE`] as far as the bytes are there.
+/// The same file over a connection that is established already, read at [`PACE`] as far as the
+/// bytes are there.
 fn read_paced(stream: &mut TcpStream) -> Duration {
     client::ask(stream, "/large").unwrap();
     let (start, mut got, mut chunk) = (Instant::now(), 0, vec![0; 256 << 10]);

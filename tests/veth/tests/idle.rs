@@ -13,7 +13,8 @@ use interop::{Family, Gate, Kind, Lab, Namespace, Process, client, programs, siz
 const WATCH: Duration = Duration::from_secs(5);
 /// Of one core.
 const AT_REST: f64 = 0.01;
-/// What a server that has done little has allocated, KiB. Not counted is what the link takes, which depends on the kernel and the machine.
+/// What a server that has done little has allocated, KiB. Not counted is what the link takes, which
+/// depends on the kernel and the machine.
 const SMALL: u64 = 8 << 10;
 /// Of the kernel server's median.
 const SLOWER: f64 = 2.0;

@@ -1,4 +1,5 @@
-//! What `make install` leaves: found wherever cargo builds, stripped, and in no need of the tree it was built in.
+//! What `make install` leaves: found wherever cargo builds, stripped, and in no need of the tree it
+//! was built in.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

@@ -1,4 +1,5 @@
-//! ab against us, with and without keep-alive: nothing may fail. And `mtcp load` against a kernel server.
+//! ab against us, with and without keep-alive: nothing may fail. And `mtcp load` against a kernel
+//! server.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -50,7 +51,8 @@ fn all(kind: Kind, mode: &str) {
     assert!(ended.stdout.contains("(0 errors)"), "{ended}");
 }
 
-/// A kernel that uses its few ports again and again meets connections of ours that are not forgotten yet (RFC 6191).
+/// A kernel that uses its few ports again and again meets connections of ours that are not
+/// forgotten yet (RFC 6191).
 fn reuse(timestamps: &str) {
     let Some(_gate) = Gate::alone() else { return };
     let lab = lab(Kind::Afxdp);

@@ -1,4 +1,5 @@
-//! Who answers where: ARP and neighbour discovery in both directions, echo, gateways, and the kernel's own traffic beside ours.
+//! Who answers where: ARP and neighbour discovery in both directions, echo, gateways, and the
+//! kernel's own traffic beside ours.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

@@ -1,4 +1,5 @@
-//! Peers and networks that are not the usual: options refused, large and small frames, small segments.
+//! Peers and networks that are not the usual: options refused, large and small frames, small
+//! segments.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -80,7 +81,8 @@ fn mean_frame(lab: &Lab) -> u64 {
     count("bytes") / count("packets").max(1)
 }
 
-/// `fault` says what is done to the frames, and how many bytes a full and a reduced run move over IPv4 then.
+/// `fault` says what is done to the frames, and how many bytes a full and a reduced run move over
+/// IPv4 then.
 fn without(settings: &[&str], fault: Option<(&str, [u64; 2])>) {
     let Some(_gate) = Gate::alone() else { return };
     for kind in [Kind::Afxdp, Kind::Tap] {
@@ -134,7 +136,8 @@ fn a_peer_without_any_option_on_a_bad_network() {
     );
 }
 
-/// A kernel without selective acknowledgments waits for timers nearly all the time then: some 7 kB/s.
+/// A kernel without selective acknowledgments waits for timers nearly all the time then: some 7
+/// kB/s.
 const LOSSY: (&str, [u64; 2]) = ("loss=10%,seed=4", [1_500_000, 150_000]);
 
 #[test]
@@ -187,7 +190,8 @@ fn mtu(kind: Kind, mtu: u32) {
     let Some(_gate) = Gate::alone() else { return };
     let lab = Lab::with(kind, mtu, 1);
     if kind == Kind::Afxdp && mtu > NATIVE {
-        // A program in the kernel's stack sees what the peer did not cut into segments, and that fits no frame.
+        // A program in the kernel's stack sees what the peer did not cut into segments, and that
+        // fits no frame.
         lab.peer().run("ethtool", "-K peer0 tso off gso off");
     }
     for family in Family::BOTH {
@@ -222,7 +226,8 @@ fn mtu_3498_on_afxdp() {
     mtu(Kind::Afxdp, NATIVE);
 }
 
-/// As much as a frame of 4096 bytes holds: the program has to run in the kernel's stack (generic mode).
+/// As much as a frame of 4096 bytes holds: the program has to run in the kernel's stack (generic
+/// mode).
 #[test]
 fn mtu_3822_on_afxdp() {
     mtu(Kind::Afxdp, 3822);

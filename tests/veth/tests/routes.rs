@@ -1,4 +1,5 @@
-//! A router between us and a host behind a narrow link: only its messages tell us to send less at a time (RFC 1191, RFC 8201).
+//! A router between us and a host behind a narrow link: only its messages tell us to send less at a
+//! time (RFC 1191, RFC 8201).
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

@@ -1,4 +1,5 @@
-//! The shape is right: short connections are several times as fast as the kernel's, measured in turn on the same cores.
+//! The shape is right: short connections are several times as fast as the kernel's, measured in
+//! turn on the same cores.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 

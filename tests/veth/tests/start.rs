@@ -14,7 +14,8 @@ use interop::{Gate, Kind, Lab, baseline, programs};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Becomes a program that gets no sockets of the family AF_PACKET: seccomp(2) answers EAFNOSUPPORT, as kernels without them do.
+/// Becomes a program that gets no sockets of the family AF_PACKET: seccomp(2) answers EAFNOSUPPORT,
+/// as kernels without them do.
 const NO_PACKETS: &str = "
 import ctypes, os, struct, sys
 AF_PACKET, EAFNOSUPPORT, PR_SET_SECCOMP, MODE_FILTER = 17, 97, 22, 2

@@ -1,4 +1,5 @@
-//! Files up and down, in both roles, over both links and both protocols, on good and bad networks: bytes equal, every time.
+//! Files up and down, in both roles, over both links and both protocols, on good and bad networks:
+//! bytes equal, every time.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -11,7 +12,8 @@ use interop::lab::url;
 use interop::{Family, Gate, Kind, Lab, files, process, sized};
 
 const MB: u64 = 1_000_000;
-/// Longest that one transfer may take: at 5% loss a sender without selective acknowledgments waits for timers much of the time.
+/// Longest that one transfer may take: at 5% loss a sender without selective acknowledgments waits
+/// for timers much of the time.
 const WITHIN: Duration = Duration::from_secs(150);
 const FULL_WITHIN: Duration = Duration::from_secs(3600);
 

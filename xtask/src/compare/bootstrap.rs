@@ -22,9 +22,9 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// The ratio of the medians of `rounds`, each a figure before and one after, with bounds from the bootstrap (B. Efron,
-/// The Annals of Statistics 7(1), 1979). Rounds are drawn anew as pairs, since what the machine did meanwhile met both.
-/// `None` without rounds.
+/// The ratio of the medians of `rounds`, each a figure before and one after, with bounds from the
+/// bootstrap (B. Efron, The Annals of Statistics 7(1), 1979). Rounds are drawn anew as pairs, since
+/// what the machine did meanwhile met both. `None` without rounds.
 pub fn estimate(rounds: &[[f64; 2]]) -> Option<Estimate> {
     let [before, after] = medians(rounds.iter().copied())?;
     let mut random = Xorshift(SEED);

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The server's interface, which has no address of the kernel's, and the client's, with its address.
+/// The server's interface, which has no address of the kernel's, and the client's, with its
+/// address.
 pub const DEVICES: [&str; 2] = ["mtcp0", "mtcp1"];
 const CLIENT: &str = "10.9.0.250/24";
 
@@ -30,7 +31,8 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// A program in the namespace of the server (0) or of the client (1). Its process has the number of what is started.
+    /// A program in the namespace of the server (0) or of the client (1). Its process has the
+    /// number of what is started.
     pub fn command(&self, end: usize, program: &Path) -> Command {
         let mut command = command();
         let name = &self.0[usize::from(end != 0)];

@@ -1,4 +1,5 @@
-//! What the program that counts does over interfaces. That takes privileges, and namespaces, which `mtcp bench` makes.
+//! What the program that counts does over interfaces. That takes privileges, and namespaces, which
+//! `mtcp bench` makes.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,8 @@ const MEASUREMENTS: [&str; 4] = [
     "bench short --link tap --pairs 1 --seconds 2 --messages 1",
 ];
 
-/// Takes all measurements with `program`, whose ends leave files in `counts`. Leaves out, with the reason, what cannot be done here.
+/// Takes all measurements with `program`, whose ends leave files in `counts`. Leaves out, with the
+/// reason, what cannot be done here.
 pub fn run(program: &Path, counts: &Path, stop: &Stop) -> Result<()> {
     let directory = scratch()?;
     let place = Place {
@@ -53,7 +55,8 @@ fn measure(place: &Place<'_>, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a process wrote. What `bench` itself does most is to measure how quiet the machine is.
+/// Removes what a process wrote. What `bench` itself does most is to measure how quiet the machine
+/// is.
 fn forget(counts: &Path, id: u32) -> Result<()> {
     let entries = fs::read_dir(counts).with_context(|| counts.display().to_string())?;
     let name = format!("{id}-");

@@ -1,5 +1,5 @@
-//! A build with a profile: the `mtcp` command is built so that it counts what it does, does what stacks do most, and is built again, with the
-//! libraries, by a compiler that knows the counts.
+//! A build with a profile: the `mtcp` command is built so that it counts what it does, does what
+//! stacks do most, and is built again, with the libraries, by a compiler that knows the counts.
 
 mod counts;
 mod interfaces;
@@ -21,13 +21,15 @@ use tool::Tools;
 /// What divides the flags of the compiler in the variable that cargo prefers: they may have blanks.
 const DIVIDER: &str = "\u{1f}";
 
-/// Every program is compiled in one piece: what follows each other in the path of a segment is in several crates.
+/// Every program is compiled in one piece: what follows each other in the path of a segment is in
+/// several crates.
 const WHOLE: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
 ];
 
-/// A build with a profile is for the machine that makes it, unless the user's flags say something else.
+/// A build with a profile is for the machine that makes it, unless the user's flags say something
+/// else.
 const NATIVE: &str = "-Ctarget-cpu=native";
 
 /// Where things are while this runs, all below the target directory.
@@ -80,8 +82,9 @@ impl Places {
         }
     }
 
-    /// Builds the program that counts; its path. All that users take is built, although only this program runs: in a build of `mtcp` alone
-    /// functions have other names (cargo puts into them for whom a crate is made), and nobody would find their counts.
+    /// Builds the program that counts; its path. All that users take is built, although only this
+    /// program runs: in a build of `mtcp` alone functions have other names (cargo puts into them
+    /// for whom a crate is made), and nobody would find their counts.
     fn build_counting(&self, root: &Path, stop: &Stop) -> Result<PathBuf> {
         fresh(&self.counts)?;
         let flag = flag("-Cprofile-generate=", &self.strays)?;
@@ -106,7 +109,8 @@ fn fresh(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(wrong)
 }
 
-/// The build of all packages into `target`, with one more flag for the compiler than the user's or, without those, than the tree's own.
+/// The build of all packages into `target`, with one more flag for the compiler than the user's or,
+/// without those, than the tree's own.
 fn cargo(root: &Path, flag: &str, target: &Path) -> Command {
     let variable = |name| std::env::var(name).ok();
     let encoded = variable("CARGO_ENCODED_RUSTFLAGS");
@@ -126,7 +130,8 @@ fn cargo(root: &Path, flag: &str, target: &Path) -> Command {
     command
 }
 
-/// Flags behind those of `.cargo/config.toml`, of which the last counts: the key has to be the same.
+/// Flags behind those of `.cargo/config.toml`, of which the last counts: the key has to be the
+/// same.
 fn config(flag: &str) -> String {
     let arch = std::env::consts::ARCH;
     format!("target.'cfg(target_arch = \"{arch}\")'.rustflags=[{NATIVE:?}, {flag:?}]")
@@ -144,8 +149,8 @@ fn flag(name: &str, path: &Path) -> Result<String> {
     Ok(format!("{name}{path}"))
 }
 
-/// The flags that the user gave, as cargo would take them from its two variables, and `ours`. `None`: neither is set, and cargo looks into its
-/// configuration.
+/// The flags that the user gave, as cargo would take them from its two variables, and `ours`.
+/// `None`: neither is set, and cargo looks into its configuration.
 fn flags(encoded: Option<&str>, plain: Option<&str>, ours: &str) -> Option<String> {
     let theirs: Vec<&str> = match (encoded, plain) {
         (Some(encoded), _) => encoded.split(DIVIDER).collect(),

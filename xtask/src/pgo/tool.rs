@@ -1,4 +1,5 @@
-//! The tools of the toolchain: `llvm-profdata`, which makes one profile of many, and `llvm-nm`, which knows the functions of a program.
+//! The tools of the toolchain: `llvm-profdata`, which makes one profile of many, and `llvm-nm`,
+//! which knows the functions of a program.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -7,11 +8,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// So many of the functions that ran are in the new program at least, one in so many. Some two thirds are; others were inlined. Where names
-/// differ, because cargo made the crates for other uses than those that counted, it is one in a hundred, and nothing was gained.
+/// So many of the functions that ran are in the new program at least, one in so many. Some two
+/// thirds are; others were inlined. Where names differ, because cargo made the crates for other
+/// uses than those that counted, it is one in a hundred, and nothing was gained.
 const FITTING: usize = 4;
 
-/// Those that belong to the compiler: others may not know the format in which its programs write what they counted.
+/// Those that belong to the compiler: others may not know the format in which its programs write
+/// what they counted.
 pub struct Tools {
     profdata: PathBuf,
     nm: PathBuf,
@@ -43,8 +46,9 @@ impl Tools {
         }
     }
 
-    /// Makes `profile` of the files in `counts`. Functions that never ran are left out, so that the compiler takes them as it does without
-    /// a profile: that the training used no AF_XDP interface says nothing about whether the user will.
+    /// Makes `profile` of the files in `counts`. Functions that never ran are left out, so that the
+    /// compiler takes them as it does without a profile: that the training used no AF_XDP interface
+    /// says nothing about whether the user will.
     pub fn merge(&self, counts: &Path, profile: &Path) -> Result<()> {
         let words = ["merge", "--sparse", "--output"].map(OsStr::new);
         let mut command = Command::new(&self.profdata);
@@ -71,9 +75,11 @@ impl Tools {
     }
 }
 
-/// How many functions of a profile a program has, and how many there are in the profile. One whose names were stripped has all.
+/// How many functions of a profile a program has, and how many there are in the profile. One whose
+/// names were stripped has all.
 fn common(ran: &str, there: &str) -> (usize, usize) {
-    // The compiler marks what it made visible beyond a unit; the profile names the unit of what is not.
+    // The compiler marks what it made visible beyond a unit; the profile names the unit of what is
+    // not.
     let there: HashSet<&str> = there
         .lines()
         .filter_map(|name| name.split(".llvm.").next())

@@ -1,4 +1,5 @@
-//! What the program that counts does: pairs of it talk over a shared-memory link, which needs no privileges.
+//! What the program that counts does: pairs of it talk over a shared-memory link, which needs no
+//! privileges.
 
 use std::fs;
 use std::path::Path;
@@ -33,8 +34,8 @@ struct Pair {
     both: &'static str,
 }
 
-/// What stacks do. Short connections are trained for longest, because they have most to gain; the others, so that they do not lose what
-/// short ones gain.
+/// What stacks do. Short connections are trained for longest, because they have most to gain; the
+/// others, so that they do not lose what short ones gain.
 const PAIRS: [Pair; 12] = [
     Pair {
         title: "short connections",

@@ -1,5 +1,6 @@
-//! Tags: comments that name a requirement, as `RFC 9293 MUST-23` or `RFC 5961 §3.2-1`. Several of one RFC stand behind its number, on the
-//! same line: `RFC 9293 §3.8.4, MUST-24, MUST-25 and SHLD-12`.
+//! Tags: comments that name a requirement, as `RFC 9293 MUST-23` or `RFC 5961 §3.2-1`. Several of
+//! one RFC stand behind its number, on the same line:
+//! `RFC 9293 §3.8.4, MUST-24, MUST-25 and SHLD-12`.
 
 use std::fs;
 use std::path::Path;
@@ -114,7 +115,8 @@ fn comment(line: &str) -> Option<&str> {
         .and_then(|at| line.get(at..))
 }
 
-/// The requirements that a text names: ids behind the number of their RFC, whatever else stands between them.
+/// The requirements that a text names: ids behind the number of their RFC, whatever else stands
+/// between them.
 fn ids(text: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for part in text.split("RFC ").skip(1) {
@@ -146,7 +148,8 @@ fn is_id(word: &str) -> bool {
     numbered && (labelled || section)
 }
 
-/// What the comment on line `index` is about: what is declared below it, or else the function it stands in.
+/// What the comment on line `index` is about: what is declared below it, or else the function it
+/// stands in.
 fn item(lines: &[&str], index: usize) -> Option<String> {
     let below = lines[index + 1..].iter().find(|line| {
         let line = line.trim_start();

@@ -8,7 +8,8 @@ use petgraph::graphmap::DiGraphMap;
 
 use super::modules::Crate;
 
-/// How many modules of a crate are in circles. A number here may only shrink; a crate that is not named has none.
+/// How many modules of a crate are in circles. A number here may only shrink; a crate that is not
+/// named has none.
 const KNOWN: &[(&str, usize)] = &[("mtcp-core", 15), ("preload", 27)];
 
 /// Prints all circles. Fails if there are more modules in them than is known, or fewer.

@@ -1,6 +1,8 @@
-//! How the modules of each crate hang together: circles of imports, and types whose methods are scattered.
+//! How the modules of each crate hang together: circles of imports, and types whose methods are
+//! scattered.
 //!
-//! An edge is a `use` or a path from one module to another. The `mod` of a child, the re-export of something of a child, and tests are none.
+//! An edge is a `use` or a path from one module to another. The `mod` of a child, the re-export of
+//! something of a child, and tests are none.
 
 mod circles;
 mod imports;

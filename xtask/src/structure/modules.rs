@@ -75,7 +75,8 @@ impl Crate {
         Ok(index)
     }
 
-    /// The module that `path` names something of, seen from module `from`; with the rest of the path. `None`: it is not of this crate.
+    /// The module that `path` names something of, seen from module `from`; with the rest of the
+    /// path. `None`: it is not of this crate.
     pub fn resolve<'a>(&self, from: usize, path: &'a [String]) -> Option<(usize, &'a [String])> {
         let (first, rest) = path.split_first()?;
         let here = &self.modules[from];

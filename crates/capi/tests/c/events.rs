@@ -1,4 +1,5 @@
-//! The table of events in docs/porting.md: what the original says, read from its source (commit 0463aad), and what we say, tried.
+//! The table of events in docs/porting.md: what the original says, read from its source (commit
+//! 0463aad), and what we say, tried.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,8 @@ const OURS: &str = "10.0.0.2";
 const BEGIN: &str = "<!-- Made by `UPDATE_DOCS=1 cargo test -p capi events`. -->\n";
 const END: &str = "<!-- End of what was made. -->\n";
 
-/// What happens to a socket and what it was registered for, as `tests/c/events.c` calls it; what the original says; where.
+/// What happens to a socket and what it was registered for, as `tests/c/events.c` calls it; what
+/// the original says; where.
 const ORIGINAL: [(&str, &str, &str); 18] = [
     (
         "connected, OUT",

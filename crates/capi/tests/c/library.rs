@@ -106,8 +106,8 @@ fn programs_link_statically() {
     }
 }
 
-/// A program for the original is several files that define the same variables in a header, and has GetNumCPUs or takes ours; with our
-/// library shared or static.
+/// A program for the original is several files that define the same variables in a header, and has
+/// GetNumCPUs or takes ours; with our library shared or static.
 #[test]
 fn programs_for_the_original_link() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::support::{Lab, Running, compile, run};
 
-/// As in the original's samples, and what people write: no `=`, several words, sizes as large as they come.
+/// As in the original's samples, and what people write: no `=`, several words, sizes as large as
+/// they come.
 const CONF: &str = "\
 ############### mtcp configuration file ###############
 #io = psio

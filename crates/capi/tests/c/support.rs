@@ -1,4 +1,5 @@
-//! Installs the library that this test was built with, compiles C programs against it, runs them with a deadline.
+//! Installs the library that this test was built with, compiles C programs against it, runs them
+//! with a deadline.
 
 use std::env;
 use std::fs;
@@ -124,7 +125,8 @@ impl Lab {
         command
     }
 
-    /// A program that compares with the kernel, whose settings are Linux's own there. `None`: there is no such place, which is said.
+    /// A program that compares with the kernel, whose settings are Linux's own there. `None`: there
+    /// is no such place, which is said.
     pub fn beside_kernel(&self, program: &Path) -> Option<Command> {
         let found = netns::command(program).map_err(|reason| {
             let _ = writeln!(std::io::stdout(), "\nskipped: {reason}"); // println! would be captured

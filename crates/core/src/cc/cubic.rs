@@ -1,4 +1,5 @@
-//! CUBIC (RFC 9438), in integers: bytes, and time in 1/1024 s, so that the cubes of the formulas need shifts and no division.
+//! CUBIC (RFC 9438), in integers: bytes, and time in 1/1024 s, so that the cubes of the formulas
+//! need shifts and no division.
 
 use std::time::Duration;
 
@@ -13,13 +14,15 @@ use super::slow_start::SlowStart;
 const BETA: (u64, u64) = (7, 10);
 /// alpha_cubic = 3 * (1 - beta) / (1 + beta) (RFC 9438 §4.3).
 const ALPHA: (u64, u64) = (9, 17);
-/// Longest time that W_cubic is computed for, 1/1024 s: beyond, its cube leaves 64 bits. The window has long reached any limit by then.
+/// Longest time that W_cubic is computed for, 1/1024 s: beyond, its cube leaves 64 bits. The window
+/// has long reached any limit by then.
 const MAX_TIME: u32 = 1 << 18;
 
 /// A stage of congestion avoidance: from one congestion event to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Epoch {
-    /// When it began, less the time during which the application did not fill the window (RFC 9438 §4.2, §5.8).
+    /// When it began, less the time during which the application did not fill the window
+    /// (RFC 9438 §4.2, §5.8).
     start: Instant,
     last_ack: Instant,
     /// K, 1/1024 s.
@@ -108,8 +111,8 @@ impl Cubic {
         self.epoch = Some(epoch);
     }
 
-    /// A stage begins with this ACK. After slow start or a time-out (RFC 9438 §4.8, §4.10) it does on the plateau.
-    /// RFC 9438 §4.8-2.
+    /// A stage begins with this ACK. After slow start or a time-out (RFC 9438 §4.8, §4.10) it does
+    /// on the plateau. RFC 9438 §4.8-2.
     fn begin(&mut self, cwnd: u32, sample: &AckSample) -> Epoch {
         if self.w_max == 0 {
             (self.w_max, self.cwnd_prior) = (cwnd, cwnd);
@@ -192,8 +195,8 @@ impl Epoch {
         self.w_est = self.w_est.saturating_add(bytes);
     }
 
-    /// RFC 9438 §4.4, §4.5: (target - cwnd) / cwnd for every segment acknowledged, so that `cwnd` is at `target` one round trip later.
-    /// RFC 9438 §4.2-3, §4.4-1, §4.5-1.
+    /// RFC 9438 §4.4, §4.5: (target - cwnd) / cwnd for every segment acknowledged, so that `cwnd`
+    /// is at `target` one round trip later. RFC 9438 §4.2-3, §4.4-1, §4.5-1.
     fn approach(&mut self, target: u32, window: &mut Window, acked: u32) {
         let cwnd = window.cwnd;
         let most = cwnd.saturating_add(cwnd / 2);
@@ -231,8 +234,8 @@ fn height(d: u32, mss: u32) -> u32 {
     (bytes * 2 / 5).min(u64::from(u32::MAX)) as u32
 }
 
-/// The time after which `height` is `bytes`: K = cbrt((W_max - cwnd_epoch) / C) (RFC 9438 §4.2), 1/1024 s.
-/// RFC 9438 §4.2-2.
+/// The time after which `height` is `bytes`: K = cbrt((W_max - cwnd_epoch) / C) (RFC 9438 §4.2),
+/// 1/1024 s. RFC 9438 §4.2-2.
 fn time_to(bytes: u32, mss: u32) -> u32 {
     let cube = ((u64::from(bytes) << 29) / u64::from(mss.max(1))).saturating_mul(5);
     cube_root(cube).min(MAX_TIME)
@@ -343,7 +346,8 @@ mod tests {
         while ms < 30_000 {
             round(&mut cubic, &mut window, ms);
             ms += 100;
-            // After a round the window is where the curve is one round trip after the last of its ACKs.
+            // After a round the window is where the curve is one round trip after the last of its
+            // ACKs.
             let t = ms as f64 / 1000.0 + 0.1;
             let wanted = (0.4 * (t - k).powi(3) + w_max).min(1.5 * f64::from(window.cwnd));
             let got = f64::from(window.cwnd) / f64::from(MSS);
@@ -353,15 +357,16 @@ mod tests {
         assert!(k > 19.0 && k < 20.0);
     }
 
-    /// RFC 9438 §4.3: on short paths with small windows, it grows as Reno would with the same average.
-    /// RFC 9438 §4.3-1, §4.3-2.
+    /// RFC 9438 §4.3: on short paths with small windows, it grows as Reno would with the same
+    /// average. RFC 9438 §4.3-1, §4.3-2.
     #[test]
     fn a_small_window_grows_as_reno_does() {
         let mut window = avoiding(20);
         let mut cubic = Cubic::default();
         cubic.on_congestion_event(&mut window, 20 * MSS, MSS);
         let mut ms = 0;
-        // 14 to 20 at 9/17 of a segment in each round of 10 ms: while the curve has hardly moved (K is 2.5 s).
+        // 14 to 20 at 9/17 of a segment in each round of 10 ms: while the curve has hardly moved (K
+        // is 2.5 s).
         for _ in 0..10 {
             let segments = window.cwnd / MSS;
             for _ in 0..segments {

@@ -1,5 +1,5 @@
-//! DCTCP (RFC 8257): reacts to the share of data that met congestion, not to whether any did. Losses, and paths that do not mark, are
-//! answered as by Reno (RFC 8257 §3.5).
+//! DCTCP (RFC 8257): reacts to the share of data that met congestion, not to whether any did.
+//! Losses, and paths that do not mark, are answered as by Reno (RFC 8257 §3.5).
 
 use super::new_reno::NewReno;
 use super::sample::{AckSample, Window};

@@ -1,5 +1,6 @@
-//! Congestion control: policy only. Loss detection, recovery and RTT estimation are mechanism and live in `tcp`; an algorithm sees one
-//! [`AckSample`] and a few other notifications, never a sequence number. All it sets are the two numbers of [`Window`].
+//! Congestion control: policy only. Loss detection, recovery and RTT estimation are mechanism and
+//! live in `tcp`; an algorithm sees one [`AckSample`] and a few other notifications, never a
+//! sequence number. All it sets are the two numbers of [`Window`].
 
 mod bbr;
 mod cubic;
@@ -63,8 +64,8 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Becomes a new one of this kind, in its place: a value that is written in pieces and then moved takes as long as all writes before it.
-    /// `seed` differs between connections.
+    /// Becomes a new one of this kind, in its place: a value that is written in pieces and then
+    /// moved takes as long as all writes before it. `seed` differs between connections.
     #[inline(always)]
     pub fn begin(&mut self, kind: CongestionControl, seed: u32, models: &mut Models) {
         match kind {
@@ -100,7 +101,8 @@ impl Algorithm {
         }
     }
 
-    /// Nothing was sent for longer than an RTO: what slow start and CUBIC had measured says nothing any more, as after [`Self::on_idle`].
+    /// Nothing was sent for longer than an RTO: what slow start and CUBIC had measured says nothing
+    /// any more, as after [`Self::on_idle`].
     pub fn pause(&mut self) {
         match self {
             Self::Cubic(algorithm) => algorithm.on_idle(),
@@ -124,13 +126,14 @@ impl Algorithm {
         }
     }
 
-    /// Whether it is of use only on paths that mark (RFC 3168): ECN is then asked for even if the configuration does not, and
-    /// [`AckSample::marked`] should be as exact as the peer can be.
+    /// Whether it is of use only on paths that mark (RFC 3168): ECN is then asked for even if the
+    /// configuration does not, and [`AckSample::marked`] should be as exact as the peer can be.
     pub fn wants_ecn(&self) -> bool {
         matches!(self, Self::Dctcp(_))
     }
 
-    /// Whether it models the path: it is told of every ACK by [`Self::on_rate`], decides the window during recovery too, and paces.
+    /// Whether it models the path: it is told of every ACK by [`Self::on_rate`], decides the window
+    /// during recovery too, and paces.
     pub fn models_path(&self) -> bool {
         matches!(self, Self::Bbr(_))
     }
@@ -167,8 +170,8 @@ impl Algorithm {
         self.model(models).and_then(|model| model.pacing_rate())
     }
 
-    /// New data was acknowledged, outside of fast recovery. RFC 3168 §6.1.2: an ACK that echoes congestion opens no window; that of DCTCP
-    /// grows in between all the same (RFC 8257 §3.3).
+    /// New data was acknowledged, outside of fast recovery. RFC 3168 §6.1.2: an ACK that echoes
+    /// congestion opens no window; that of DCTCP grows in between all the same (RFC 8257 §3.3).
     /// RFC 3168 §6.1.2-5.
     pub fn on_ack(&mut self, window: &mut Window, sample: &AckSample) {
         match self {
@@ -180,7 +183,8 @@ impl Algorithm {
         }
     }
 
-    /// A loss was detected without a time-out; at most once per window. `flight` bytes were outstanding.
+    /// A loss was detected without a time-out; at most once per window. `flight` bytes were
+    /// outstanding.
     pub fn on_congestion_event(
         &mut self,
         window: &mut Window,
@@ -199,8 +203,9 @@ impl Algorithm {
         }
     }
 
-    /// The peer says that data of ours met congestion (ECE of RFC 3168 §6.1.2, or more CE counted by it); at most once per window, and not
-    /// during recovery. What to do is in `window` afterwards.
+    /// The peer says that data of ours met congestion (ECE of RFC 3168 §6.1.2, or more CE counted
+    /// by it); at most once per window, and not during recovery. What to do is in `window`
+    /// afterwards.
     pub fn on_ecn(&mut self, window: &mut Window, flight: u32, mss: u32, models: &mut Models) {
         if let Some(model) = self.model(models) {
             model.on_ecn(window, flight, mss);
@@ -258,8 +263,8 @@ impl Algorithm {
         }
     }
 
-    /// The loss that `saved` was taken before was none (RFC 5682, RFC 4015): the window is what it was, or what it has grown to.
-    /// RFC 9438 §4.9.2-2.
+    /// The loss that `saved` was taken before was none (RFC 5682, RFC 4015): the window is what it
+    /// was, or what it has grown to. RFC 9438 §4.9.2-2.
     pub fn undo(&mut self, window: &mut Window, saved: &Saved, models: &mut Models) {
         let Saved {
             window: before,

@@ -1,4 +1,5 @@
-//! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that RFC 6582 adds is `tcp/recovery.rs`.)
+//! Slow start, congestion avoidance and the reactions to loss of RFC 5681. (The recovery that
+//! RFC 6582 adds is `tcp/recovery.rs`.)
 
 use super::growth::{echoed, half, is_cwnd_limited};
 use super::sample::{AckSample, Window};
@@ -56,8 +57,8 @@ impl NewReno {
         window.cwnd = echoed(flight / 2, mss);
     }
 
-    /// RFC 5681 §3.1: `cwnd` falls to the loss window of one segment. `ssthresh` is held when the same data times out again.
-    /// RFC 5681 §3.1-6, §3.1-10, §3.1-11, §3.1-12.
+    /// RFC 5681 §3.1: `cwnd` falls to the loss window of one segment. `ssthresh` is held when the
+    /// same data times out again. RFC 5681 §3.1-6, §3.1-10, §3.1-11, §3.1-12.
     pub fn on_rto(&mut self, window: &mut Window, flight: u32, mss: u32, first: bool) {
         if first {
             window.ssthresh = half(flight, mss);

@@ -69,7 +69,8 @@ pub(crate) struct RateSample {
     pub has_sack: bool,
     /// RS.delivery_rate, bytes per second; 0: no sample.
     pub delivery_rate: u64,
-    /// RS.send_elapsed and RS.interval: how long it took to send what was delivered, and that or to deliver it, whichever is longer.
+    /// RS.send_elapsed and RS.interval: how long it took to send what was delivered, and that or to
+    /// deliver it, whichever is longer.
     pub send_elapsed: u32,
     pub interval: u32,
     /// RS.delivered: bytes since the newest segment acknowledged was sent; C.delivered then.

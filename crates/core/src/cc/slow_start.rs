@@ -1,4 +1,5 @@
-//! Slow start with HyStart++ (RFC 9406): it ends when the round-trip time grows, before the queue overflows.
+//! Slow start with HyStart++ (RFC 9406): it ends when the round-trip time grows, before the queue
+//! overflows.
 
 use super::sample::{AckSample, Window};
 
@@ -19,7 +20,8 @@ enum Phase {
     Standard,
     /// Conservative slow start: is it delay that stays? For so many rounds more.
     Conservative { rounds: u8 },
-    /// After a loss or a silence `ssthresh` is known: as RFC 5681 has it (RFC 9406 §4.3: initial slow start only).
+    /// After a loss or a silence `ssthresh` is known: as RFC 5681 has it (RFC 9406 §4.3: initial
+    /// slow start only).
     Known,
 }
 
@@ -81,8 +83,8 @@ impl SlowStart {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// Is the shortest round trip of this round longer than that of the last one, or did it only seem so?
-    /// RFC 9406 §4.2-1, §4.2-3.
+    /// Is the shortest round trip of this round longer than that of the last one, or did it only
+    /// seem so? RFC 9406 §4.2-1, §4.2-3.
     fn look_for_delay(&mut self) {
         if self.samples < N_RTT_SAMPLE {
             return;
@@ -122,10 +124,9 @@ impl SlowStart {
     }
 }
 
-/// Appropriate byte counting (RFC 3465 §2.2): all that is acknowledged, for receivers acknowledge a burst of frames, or a whole flight, with
-/// one ACK; after a time-out one segment (RFC 3465 §2.3).
-/// RFC 9293 MUST-19; RFC 5681 §3.1-7.
-/// RFC 9438 §4.10-1; RFC 9406 §4.2-4, §4.3-5.
+/// Appropriate byte counting (RFC 3465 §2.2): all that is acknowledged, for receivers acknowledge a
+/// burst of frames, or a whole flight, with one ACK; after a time-out one segment (RFC 3465 §2.3).
+/// RFC 9293 MUST-19; RFC 5681 §3.1-7. RFC 9438 §4.10-1; RFC 9406 §4.2-4, §4.3-5.
 fn most_acked(sample: &AckSample) -> u32 {
     if sample.after_timeout {
         sample.acked.min(sample.mss)
@@ -157,7 +158,8 @@ mod tests {
             }
         }
 
-        /// A round of 16 ACKs with these round-trip times, one after the other. How much the window grew, in segments.
+        /// A round of 16 ACKs with these round-trip times, one after the other. How much the window
+        /// grew, in segments.
         fn round(&mut self, rtts_ms: &[u32]) -> u32 {
             let before = self.window.cwnd;
             for i in 0..16 {

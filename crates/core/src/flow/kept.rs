@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::{FlowKey, is_mapped};
 use crate::side_pool::SidePool;
 
-/// A key of IPv4, or, with 0.0.0.0 as our address, which no connection has, the name of one kept beside.
+/// A key of IPv4, or, with 0.0.0.0 as our address, which no connection has, the name of one kept
+/// beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     local: u32,

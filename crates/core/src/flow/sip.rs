@@ -1,5 +1,6 @@
-//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF") of inputs whose length is known: every segment that comes is hashed
-//! once, and a hash for inputs of any length takes half as long again.
+//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF") of inputs whose length
+//! is known: every segment that comes is hashed once, and a hash for inputs of any length takes
+//! half as long again.
 
 use std::fmt;
 

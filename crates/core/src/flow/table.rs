@@ -23,7 +23,8 @@ impl FlowHash {
     }
 }
 
-/// What the keyed hash of a [`FlowKey`] gives: two numbers of which neither says anything about the other.
+/// What the keyed hash of a [`FlowKey`] gives: two numbers of which neither says anything about the
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// For the flow table. Nobody outside may learn anything about it.
@@ -52,7 +53,8 @@ const SHARE: usize = 4;
 /// Buckets from the start, at most.
 const FIRST: usize = 1024;
 
-/// One cache line: hashes, with the name of the bucket that goes on as the last word, and ids plus one (0: free).
+/// One cache line: hashes, with the name of the bucket that goes on as the last word, and ids plus
+/// one (0: free).
 type Bucket = [[u32; PLACES + 1]; 2];
 
 const _: () = assert!(size_of::<Bucket>() == 64);
@@ -67,13 +69,16 @@ enum At {
     Overflow(u32),
 }
 
-/// Ids by the hash of their keys: SipHash-1-3 with a secret key, so that chosen addresses and ports cannot make it slow.
+/// Ids by the hash of their keys: SipHash-1-3 with a secret key, so that chosen addresses and ports
+/// cannot make it slow.
 ///
-/// A look-up reads one cache line, which [`prefetch`](Self::prefetch) can have fetched. The owner keeps the keys; with the hash at hand, a
-/// look-up touches a key only when it is very probably the right one. An entry that finds its bucket full goes to one linked to that.
+/// A look-up reads one cache line, which [`prefetch`](Self::prefetch) can have fetched. The owner
+/// keeps the keys; with the hash at hand, a look-up touches a key only when it is very probably the
+/// right one. An entry that finds its bucket full goes to one linked to that.
 ///
-/// It grows with its entries, by linear hashing: one bucket at a time is split in two, in order, whenever there are too many entries for
-/// the buckets there are. So no insertion moves more than the entries of a bucket, and memory is never needed twice.
+/// It grows with its entries, by linear hashing: one bucket at a time is split in two, in order,
+/// whenever there are too many entries for the buckets there are. So no insertion moves more than
+/// the entries of a bucket, and memory is never needed twice.
 pub struct FlowTable {
     buckets: Column<Bucket>,
     /// The lowest power of two that is not less than the number of buckets, less one.
@@ -94,8 +99,9 @@ impl fmt::Debug for FlowTable {
     }
 }
 
-/// The first place of a bucket that has this hash, `PLACES` if none does: all are compared, without a branch to guess, and the last word,
-/// whose bit is set in any case, with them: processors compare four at a time.
+/// The first place of a bucket that has this hash, `PLACES` if none does: all are compared, without
+/// a branch to guess, and the last word, whose bit is set in any case, with them: processors
+/// compare four at a time.
 #[inline(always)]
 fn first_equal(hashes: &[u32; PLACES + 1], hash: FlowHash) -> usize {
     const BITS: [u32; PLACES + 1] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -181,7 +187,8 @@ impl FlowTable {
         }
     }
 
-    /// The bucket to begin with: one that has not been split yet holds what will be in the other half, too.
+    /// The bucket to begin with: one that has not been split yet holds what will be in the other
+    /// half, too.
     #[inline(always)]
     fn home(&self, hash: FlowHash) -> usize {
         let home = hash.0 as usize & self.mask;
@@ -222,7 +229,8 @@ impl FlowTable {
         self.buckets.prefetch(self.home(hash));
     }
 
-    /// Where the home bucket has an entry with this hash, and its id: very probably the one that [`find`](Self::find) will name.
+    /// Where the home bucket has an entry with this hash, and its id: very probably the one that
+    /// [`find`](Self::find) will name.
     #[inline]
     pub fn guess(&self, hash: FlowHash) -> Option<Guess> {
         let home = self.home(hash);
@@ -233,7 +241,8 @@ impl FlowTable {
         Some(Guess { home, place, id })
     }
 
-    /// [`find`](Self::find), which looks first where [`guess`](Self::guess) found something a moment ago.
+    /// [`find`](Self::find), which looks first where [`guess`](Self::guess) found something a
+    /// moment ago.
     #[inline]
     pub fn find_guessed(
         &self,
@@ -277,7 +286,8 @@ impl FlowTable {
         })
     }
 
-    /// Adds `id`; the caller made sure that its key is not in the table, and that there are not more ids than it was made for.
+    /// Adds `id`; the caller made sure that its key is not in the table, and that there are not
+    /// more ids than it was made for.
     pub fn insert(&mut self, hash: FlowHash, id: u32) {
         if self.put(hash, id) {
             self.len += 1;
@@ -319,7 +329,8 @@ impl FlowTable {
         Some(name)
     }
 
-    /// Adds a bucket, and spreads the entries of the one whose turn it is over that and the new one.
+    /// Adds a bucket, and spreads the entries of the one whose turn it is over that and the new
+    /// one.
     #[cold]
     fn split(&mut self) {
         let new = self.buckets.len();
@@ -355,7 +366,8 @@ impl FlowTable {
             .find_map(|(at, bucket)| Some((at, place_in(bucket, id)?)))
     }
 
-    /// Replaces `old` (inserted with `hash`) by `new`, which has the same key. False if it was not there.
+    /// Replaces `old` (inserted with `hash`) by `new`, which has the same key. False if it was not
+    /// there.
     pub fn replace(&mut self, hash: FlowHash, old: u32, new: u32) -> bool {
         let Some((at, place)) = self.locate(hash, old) else {
             return false;

@@ -1,4 +1,5 @@
-//! Who has to know which flows there are ([`SynOffload`]), and hears of the end of each a while later.
+//! Who has to know which flows there are ([`SynOffload`]), and hears of the end of each a while
+//! later.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,14 +7,17 @@ use std::fmt;
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
-/// A flow that has ended is known for so long, in milliseconds. Then no copies of its segments come any more, or hardly any.
+/// A flow that has ended is known for so long, in milliseconds. Then no copies of its segments come
+/// any more, or hardly any.
 const KNOWN_FOR: u32 = 100;
 /// So many that have ended are known at most; the oldest goes first.
 const MOST: usize = 16 << 10;
 
-/// A connection that is over leaves copies of its segments in the network. The answer of a link has no clock in its initial sequence
-/// number: to a copy of the SYN it would be what it was, and copies of all that followed would do as well as they did, and have the
-/// connection once more. The number of our own answers is another then (RFC 9293 §3.4.1, RFC 6528 §3), so such a SYN is for us.
+/// A connection that is over leaves copies of its segments in the network. The answer of a link has
+/// no clock in its initial sequence number: to a copy of the SYN it would be what it was, and
+/// copies of all that followed would do as well as they did, and have the connection once more. The
+/// number of our own answers is another then (RFC 9293 §3.4.1, RFC 6528 §3), so such a SYN is for
+/// us.
 pub(crate) struct Watcher {
     link: Box<dyn SynOffload>,
     /// The hashes of those that have ended, the oldest first, and when.

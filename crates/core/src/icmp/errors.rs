@@ -1,4 +1,5 @@
-//! ICMP errors that we send (RFC 1122 §3.2.2, RFC 4443 §2.4): never about errors, groups or later fragments, and not too many.
+//! ICMP errors that we send (RFC 1122 §3.2.2, RFC 4443 §2.4): never about errors, groups or later
+//! fragments, and not too many.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -32,7 +33,8 @@ pub enum Unreachable {
     Protocol,
 }
 
-/// The start of the packet that an error is about, put together from pieces: in memory that is kept for it, as it is large for a stack.
+/// The start of the packet that an error is about, put together from pieces: in memory that is kept
+/// for it, as it is large for a stack.
 fn quote(room: &mut Vec<u8>, pieces: &[&[u8]], max: usize) {
     room.clear();
     for piece in pieces {
@@ -122,8 +124,8 @@ impl Refusals<'_> {
         }
     }
 
-    /// RFC 1122 §3.2.2.1 (protocol unreachable) and RFC 4443 §3.4 (unrecognized next header). Returns why the packet was dropped.
-    /// RFC 8200 §4-2.
+    /// RFC 1122 §3.2.2.1 (protocol unreachable) and RFC 4443 §3.4 (unrecognized next header).
+    /// Returns why the packet was dropped. RFC 8200 §4-2.
     pub(crate) fn refuse_protocol(&mut self, packet: &Packet<'_>) -> DropReason {
         match (packet.src, packet.dst) {
             _ if !packet.is_unicast() => {}

@@ -52,8 +52,8 @@ impl Net {
         }
     }
 
-    /// RFC 1122 §3.2.2.6: from the address that was asked, with its data, cut off where it would have to be fragmented.
-    /// RFC 1122 §3.2.2.6-1.
+    /// RFC 1122 §3.2.2.6: from the address that was asked, with its data, cut off where it would
+    /// have to be fragmented. RFC 1122 §3.2.2.6-1.
     fn echo_v4(
         &mut self,
         at: &Arrival,
@@ -119,7 +119,8 @@ impl Net {
     }
 }
 
-/// RFC 1122 §4.2.3.9: codes 2 to 4 are hard, 0, 1 and 5 soft; §3.2.2.1 has the others. RFC 1812 §5.2.7.1 adds 13 to 15.
+/// RFC 1122 §4.2.3.9: codes 2 to 4 are hard, 0, 1 and 5 soft; §3.2.2.1 has the others.
+/// RFC 1812 §5.2.7.1 adds 13 to 15.
 fn unreachable(code: UnreachableCode) -> ErrorKind {
     match code {
         UnreachableCode::PROTOCOL => ErrorKind::Hard(Error::ProtocolUnreachable),

@@ -53,7 +53,8 @@ impl Net {
             Icmpv6Message::ParameterProblem { code, quoted, .. } => {
                 self.error_v6(quoted, problem(code), counters)
             }
-            // RFC 4443 §4.2 would have us answer echo requests to groups; that is a way to make many hosts answer one packet.
+            // RFC 4443 §4.2 would have us answer echo requests to groups; that is a way to make
+            // many hosts answer one packet.
             Icmpv6Message::EchoRequest(_)
             | Icmpv6Message::EchoReply(_)
             | Icmpv6Message::Other { .. } => Err(DropReason::IcmpIgnored),
@@ -89,7 +90,8 @@ impl Net {
         counters.icmp_out += u64::from(sent);
     }
 
-    /// RFC 8201 §4: an MTU that would not make packets smaller is a lie or a delay; one below 1280 must be ignored.
+    /// RFC 8201 §4: an MTU that would not make packets smaller is a lie or a delay; one below 1280
+    /// must be ignored.
     fn too_big<'a>(
         &mut self,
         mtu: u32,

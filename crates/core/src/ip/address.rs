@@ -95,8 +95,9 @@ impl NetLink {
         group == ALL_NODES || group == ALL_NODES_INTERFACE || self.addresses.iter().any(v6)
     }
 
-    /// The address to talk to `dst` from (RFC 6724 §5, as far as addresses without lifetimes and labels need it): of the same scope
-    /// (rule 2), then with the longest prefix in common (rule 8).
+    /// The address to talk to `dst` from (RFC 6724 §5, as far as addresses without lifetimes and
+    /// labels need it): of the same scope (rule 2), then with the longest prefix in common (rule
+    /// 8).
     pub fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
         let candidates = self
             .addresses
@@ -125,11 +126,12 @@ fn ipv6(addr: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
-/// The link-local address that a stack with this hardware address and these addresses gives itself, if any of them is of IPv6 and none is
-/// link-local.
+/// The link-local address that a stack with this hardware address and these addresses gives itself,
+/// if any of them is of IPv6 and none is link-local.
 ///
-/// Its interface identifier is one of ours, the same each time (RFC 7217 §5, without a secret): the one that RFC 4291 appendix A makes of the
-/// hardware address is the kernel's on the same interface. `dad_counter` says how many of them another host was found to have (RFC 7217 §6).
+/// Its interface identifier is one of ours, the same each time (RFC 7217 §5, without a secret): the
+/// one that RFC 4291 appendix A makes of the hardware address is the kernel's on the same
+/// interface. `dad_counter` says how many of them another host was found to have (RFC 7217 §6).
 pub fn link_local(mac: MacAddr, addresses: &[IpAddr], dad_counter: u8) -> Option<Ipv6Addr> {
     let mut v6 = addresses.iter().filter_map(|addr| ipv6(*addr)).peekable();
     v6.peek()?;
@@ -142,13 +144,15 @@ pub fn link_local(mac: MacAddr, addresses: &[IpAddr], dad_counter: u8) -> Option
     let [a, b, c, d, e, f] = mac.0;
     let identifier = hasher.hash(&[a, b, c, d, e, f, dad_counter]);
     octets[8..].copy_from_slice(&identifier.to_be_bytes());
-    // RFC 7136 §5: no bit of it means anything. Not that of a hardware address, so that nobody mistakes it for one.
+    // RFC 7136 §5: no bit of it means anything. Not that of a hardware address, so that nobody
+    // mistakes it for one.
     octets[8] &= !2;
     Some(octets.into())
 }
 
-/// Whether a packet on a wire may come from or go to this single host: not unspecified, loopback, multicast or broadcast, and not an
-/// IPv4 address in IPv6 clothes (RFC 1122 §3.2.1.3, RFC 4291 §2.5, RFC 6890).
+/// Whether a packet on a wire may come from or go to this single host: not unspecified, loopback,
+/// multicast or broadcast, and not an IPv4 address in IPv6 clothes (RFC 1122 §3.2.1.3,
+/// RFC 4291 §2.5, RFC 6890).
 pub fn is_host_address(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(v4) => is_host_v4(v4),
@@ -209,9 +213,11 @@ pub struct Addresses {
     /// All of ours, as numbers, sorted: two look-ups for every packet.
     local_v4: Vec<u32>,
     local_v6: Vec<u128>,
-    /// Broadcast addresses of our networks (RFC 1122 §3.3.6: all ones, and all zeros of old), as numbers, sorted.
+    /// Broadcast addresses of our networks (RFC 1122 §3.3.6: all ones, and all zeros of old), as
+    /// numbers, sorted.
     broadcast: Vec<u32>,
-    /// A bit for the end of each IPv4 address in the lists: where it is not set, nobody has to look whether a source is in one of them.
+    /// A bit for the end of each IPv4 address in the lists: where it is not set, nobody has to look
+    /// whether a source is in one of them.
     sketch: u64,
 }
 
@@ -291,7 +297,8 @@ impl Addresses {
         }
     }
 
-    /// Whether `addr` is the limited broadcast address or a broadcast address of one of our networks.
+    /// Whether `addr` is the limited broadcast address or a broadcast address of one of our
+    /// networks.
     pub fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
         addr.is_broadcast() || holds(&self.broadcast, addr.to_bits())
     }
@@ -313,8 +320,8 @@ impl Addresses {
         holds(&self.local_v4, bits) || holds(&self.broadcast, bits)
     }
 
-    /// The address to talk to `dst` from when packets leave on `port`: one of that port, or else one of any other that is not bound to
-    /// its link.
+    /// The address to talk to `dst` from when packets leave on `port`: one of that port, or else
+    /// one of any other that is not bound to its link.
     pub fn source_for(&self, port: PortId, dst: IpAddr) -> Option<IpAddr> {
         let of_port = self.link(port).and_then(|link| link.source_for(dst));
         let elsewhere = || {
@@ -407,7 +414,8 @@ mod tests {
         assert_eq!(from("2001:db8:0:1::77"), Some(ip("2001:db8:0:1::1")));
         assert_eq!(from("fe80::77"), Some(ip("fe80::1")));
         assert_eq!(from("ff02::1"), Some(ip("fe80::1")));
-        // Port 1 has only a link-local address: another port's address is used for what is beyond the link.
+        // Port 1 has only a link-local address: another port's address is used for what is beyond
+        // the link.
         assert_eq!(
             ours.source_for(PortId(1), ip("2001:db8::77")),
             Some(ip("2001:db8::1"))

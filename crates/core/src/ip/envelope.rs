@@ -64,7 +64,8 @@ impl Envelope {
         }
     }
 
-    /// Part of its callers: most of what it is told is the same each time. One look at the length of the frame for both headers.
+    /// Part of its callers: most of what it is told is the same each time. One look at the length
+    /// of the frame for both headers.
     #[inline(always)]
     pub(super) fn emit(
         &self,

@@ -1,5 +1,6 @@
-//! Prediction of the headers below TCP: what nearly every frame carries, in a few comparisons. Whatever is taken here,
-//! [`Net::input`] takes as well; nothing is while that has to note where frames come from.
+//! Prediction of the headers below TCP: what nearly every frame carries, in a few comparisons.
+//! Whatever is taken here, [`Net::input`] takes as well; nothing is while that has to note where
+//! frames come from.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,7 +27,8 @@ fn unwrap<'a>(link: &NetLink, frame: &'a [u8]) -> Option<&'a [u8]> {
     (is_ours && is_ipv4 && !is_echo && !from_group).then_some(packet)
 }
 
-/// Whether two hardware addresses are the same, in two words: six bytes at once are first put together from what lies in memory.
+/// Whether two hardware addresses are the same, in two words: six bytes at once are first put
+/// together from what lies in memory.
 #[inline(always)]
 fn is_same([a, b, c, d, e, f]: [u8; 6], [g, h, i, j, k, l]: [u8; 6]) -> bool {
     let start = u32::from_ne_bytes([a, b, c, d]) ^ u32::from_ne_bytes([g, h, i, j]);
@@ -35,7 +37,8 @@ fn is_same([a, b, c, d, e, f]: [u8; 6], [g, h, i, j, k, l]: [u8; 6]) -> bool {
 }
 
 impl Net {
-    /// The segment in a frame that came on `port`: IPv4 without options and in one piece, from another host to us. `None` says nothing.
+    /// The segment in a frame that came on `port`: IPv4 without options and in one piece, from
+    /// another host to us. `None` says nothing.
     #[inline(always)]
     pub fn predicted<'a>(&self, port: PortId, frame: &RxFrame<'a>) -> Option<Datagram<'a>> {
         if self.links.neighbours.notes_guests() {

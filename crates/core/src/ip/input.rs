@@ -22,8 +22,8 @@ use super::reassemble::{Assembled, Fragment, Key};
 use super::{Datagram, Input, Net};
 
 impl Net {
-    /// Takes a frame that arrived on `port` and was not [`predicted`](Self::predicted). Not part of the loop over the frames of a burst,
-    /// which would keep at hand what this needs.
+    /// Takes a frame that arrived on `port` and was not [`predicted`](Self::predicted). Not part of
+    /// the loop over the frames of a burst, which would keep at hand what this needs.
     #[inline(never)]
     pub fn input<'a>(
         &mut self,
@@ -117,9 +117,8 @@ impl Net {
         self.deliver(at, packet, counters)
     }
 
-    /// RFC 1122 §3.2.1.3, §3.3.6, RFC 7126 §4.3 and §4.4. The TTL is none of a receiver's business (§3.2.1.7).
-    /// RFC 9293 MUST-57.
-    /// RFC 1122 §3.2.1.3-1, §3.2.1.7-2, §3.3.6-1.
+    /// RFC 1122 §3.2.1.3, §3.3.6, RFC 7126 §4.3 and §4.4. The TTL is none of a receiver's business
+    /// (§3.2.1.7). RFC 9293 MUST-57. RFC 1122 §3.2.1.3-1, §3.2.1.7-2, §3.3.6-1.
     fn check_ipv4(&self, at: &Arrival, header: &Ipv4Header) -> Result<(), DropReason> {
         if header.source_route {
             return Err(DropReason::IpSourceRoute);
@@ -248,7 +247,8 @@ impl Net {
         }
     }
 
-    /// RFC 4291 §2.5 and §2.7. The unspecified address is left to Neighbor Discovery, which needs it (RFC 4862 §5.4).
+    /// RFC 4291 §2.5 and §2.7. The unspecified address is left to Neighbor Discovery, which needs
+    /// it (RFC 4862 §5.4).
     fn check_ipv6_source(
         &mut self,
         at: &Arrival,
@@ -334,7 +334,8 @@ impl Net {
             Ok(Upper {
                 protocol, offset, ..
             }) => {
-                // The field in front of the fragmentable part is the first byte of the fragment header.
+                // The field in front of the fragmentable part is the first byte of the fragment
+                // header.
                 let pointer = whole.head.len().saturating_sub(FragmentHeader::LEN) as u32;
                 self.deliver_assembled(
                     at,
@@ -428,7 +429,8 @@ fn tcp<'a>(at: &Arrival, src: IpAddr, dst: IpAddr, ecn: Ecn, payload: &'a [u8]) 
     })
 }
 
-/// Groups of ours are few: whether IP wants the packet is for IP to say, but most of what concerns others ends here.
+/// Groups of ours are few: whether IP wants the packet is for IP to say, but most of what concerns
+/// others ends here.
 fn is_group(mac: MacAddr) -> bool {
     const ALL_NODES: MacAddr = multicast_mac(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
     mac == MacAddr::BROADCAST || mac == ALL_NODES || mac.0.starts_with(&[0x33, 0x33, 0xff])

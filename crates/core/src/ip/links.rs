@@ -67,7 +67,8 @@ impl Links {
         &self.routing.addresses
     }
 
-    /// The hardware address of the path's next hop, which is asked for if it is not known. Cheap when it is.
+    /// The hardware address of the path's next hop, which is asked for if it is not known. Cheap
+    /// when it is.
     #[inline]
     pub fn resolve(&mut self, now: Instant, path: &Path, counters: &mut Counters) -> Resolution {
         let known = path.known;
@@ -140,7 +141,8 @@ impl Links {
         }
     }
 
-    /// A neighbour whose resolution has ended, and whether it answered. Whoever was told [`Resolution::Pending`] should ask again.
+    /// A neighbour whose resolution has ended, and whether it answered. Whoever was told
+    /// [`Resolution::Pending`] should ask again.
     pub fn poll_resolved(&mut self) -> Option<Ended> {
         self.resolved.pop_front()
     }
@@ -161,7 +163,8 @@ impl Links {
         }
     }
 
-    /// Fires what is due, a bounded number of timers; [`next_deadline`](Self::next_deadline) says if more are.
+    /// Fires what is due, a bounded number of timers; [`next_deadline`](Self::next_deadline) says
+    /// if more are.
     pub fn advance(&mut self, now: Instant, counters: &mut Counters) {
         for _ in 0..MAX_TIMERS {
             let Some(due) = self.neighbours.pop_due(now, counters) else {

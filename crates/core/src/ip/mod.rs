@@ -85,16 +85,17 @@ pub enum ErrorKind {
     TooBig,
 }
 
-/// An ICMP error about a TCP segment whose source address is ours. Anybody can have sent it: TCP must check that the quoted sequence
-/// number is outstanding (RFC 5927 §4).
+/// An ICMP error about a TCP segment whose source address is ours. Anybody can have sent it: TCP
+/// must check that the quoted sequence number is outstanding (RFC 5927 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportError {
     /// The segment.
     pub quoted: QuotedTcp,
     /// What is wrong.
     pub kind: ErrorKind,
-    /// With `TooBig`: the largest IP packet that passes, in bytes, as the router says, at least 68; guessed by the table of RFC 1191 §7.1
-    /// if it does not say. Never more than the packet that was too big.
+    /// With `TooBig`: the largest IP packet that passes, in bytes, as the router says, at least 68;
+    /// guessed by the table of RFC 1191 §7.1 if it does not say. Never more than the packet that
+    /// was too big.
     pub mtu: Option<u16>,
 }
 
@@ -173,7 +174,8 @@ impl Net {
         self.errors.about(&mut self.links, now, counters)
     }
 
-    /// Fires what is due, a bounded number of timers; [`next_deadline`](Self::next_deadline) says if more are.
+    /// Fires what is due, a bounded number of timers; [`next_deadline`](Self::next_deadline) says
+    /// if more are.
     pub fn advance(&mut self, now: Instant, counters: &mut Counters) {
         self.links.advance(now, counters);
         for _ in 0..MAX_TIMERS {

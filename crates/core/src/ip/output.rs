@@ -18,8 +18,8 @@ use super::packets::{Class, FRAME_LEN};
 use super::path::Path;
 
 impl Links {
-    /// Writes the Ethernet and IP header for `payload_len` bytes from the path's source to `dst`, with the ECN bits `ecn`, and returns
-    /// where the payload starts; 0 if the frame is too short.
+    /// Writes the Ethernet and IP header for `payload_len` bytes from the path's source to `dst`,
+    /// with the ECN bits `ecn`, and returns where the payload starts; 0 if the frame is too short.
     /// RFC 9293 SHLD-22.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "one header field each")]
@@ -40,8 +40,9 @@ impl Links {
         Envelope::along(path, dst, protocol).emit(frame, link.mac, mac, payload_len, tos)
     }
 
-    /// Queues a small packet that no connection keeps (RST, challenge ACK), whose checksum is complete. It waits if the neighbour has to
-    /// be asked for; it is dropped and counted if the pool is empty.
+    /// Queues a small packet that no connection keeps (RST, challenge ACK), whose checksum is
+    /// complete. It waits if the neighbour has to be asked for; it is dropped and counted if the
+    /// pool is empty.
     pub fn send_packet(
         &mut self,
         now: Instant,
@@ -62,7 +63,8 @@ impl Links {
         );
     }
 
-    /// Queues a packet whose payload of `len` bytes `fill` writes. True if it was queued; dropped and counted otherwise.
+    /// Queues a packet whose payload of `len` bytes `fill` writes. True if it was queued; dropped
+    /// and counted otherwise.
     pub(crate) fn send_filled(
         &mut self,
         now: Instant,
@@ -99,7 +101,8 @@ impl Links {
         }
     }
 
-    /// Most payload of a packet that the stack itself sends: what its frames hold, and the link takes.
+    /// Most payload of a packet that the stack itself sends: what its frames hold, and the link
+    /// takes.
     pub(crate) fn payload_room(&self, envelope: &Envelope) -> usize {
         let mtu = self
             .addresses()
@@ -165,7 +168,8 @@ impl Links {
         self.packets.next_ready(port).is_some()
     }
 
-    /// Writes the stack's own packets for `port` into frames of `sink`, until none are left or the sink is full.
+    /// Writes the stack's own packets for `port` into frames of `sink`, until none are left or the
+    /// sink is full.
     pub fn transmit(&mut self, port: PortId, sink: &mut impl FrameSink, counters: &mut Counters) {
         while let Some(id) = self.packets.next_ready(port) {
             let packet = self.packets.frame(id);

@@ -48,8 +48,8 @@ pub struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// Whether one host sent it to one host: all others must not be answered with errors (RFC 1122 §3.2.2, RFC 4443 §2.4(e)).
-    /// RFC 1122 §3.2.2-2; RFC 4443 §2.4-3.
+    /// Whether one host sent it to one host: all others must not be answered with errors
+    /// (RFC 1122 §3.2.2, RFC 4443 §2.4(e)). RFC 1122 §3.2.2-2; RFC 4443 §2.4-3.
     pub fn is_unicast(&self) -> bool {
         is_host_address(self.src) && is_host_address(self.dst)
     }

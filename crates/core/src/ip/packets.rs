@@ -1,4 +1,5 @@
-//! Frames that the stack itself answers with: a bounded pool, allocated once, touched as it is used.
+//! Frames that the stack itself answers with: a bounded pool, allocated once, touched as it is
+//! used.
 
 use std::io;
 
@@ -27,7 +28,8 @@ pub enum Class {
     Reply,
 }
 
-/// The pool, a queue of frames ready to be sent for each port, and one of waiting frames for each neighbour.
+/// The pool, a queue of frames ready to be sent for each port, and one of waiting frames for each
+/// neighbour.
 pub struct Packets {
     bytes: Vec<u8>,
     len: Vec<u16>,
@@ -73,8 +75,9 @@ impl Packets {
         })
     }
 
-    /// Takes a frame from the pool and lets `fill` write it, which returns its length or 0 to give up. The result is to be given to
-    /// [`send`](Self::send), [`wait`](Self::wait) or [`free`](Self::free). `None` if the pool is used up or `fill` gave up.
+    /// Takes a frame from the pool and lets `fill` write it, which returns its length or 0 to give
+    /// up. The result is to be given to [`send`](Self::send), [`wait`](Self::wait) or
+    /// [`free`](Self::free). `None` if the pool is used up or `fill` gave up.
     pub fn compose(&mut self, class: Class, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<u32> {
         if class == Class::Reply && self.free.len() <= RESERVED {
             return None;
@@ -146,8 +149,8 @@ impl Packets {
         }
     }
 
-    /// Lets a frame wait for the neighbour in `slot`. Returns how many frames had to be dropped for it: the oldest one of this neighbour,
-    /// or `id` itself if too many wait elsewhere.
+    /// Lets a frame wait for the neighbour in `slot`. Returns how many frames had to be dropped for
+    /// it: the oldest one of this neighbour, or `id` itself if too many wait elsewhere.
     pub fn wait(&mut self, slot: u32, id: u32) -> u32 {
         let Some(queue) = self.waiting.get_mut(slot as usize) else {
             self.free(id);

@@ -6,8 +6,8 @@ use wire::frame::MacAddr;
 
 use crate::id::PortId;
 
-/// How packets to a destination travel. Neither neighbour states nor what is known of its MTU are in it: it stays true while the stack
-/// exists.
+/// How packets to a destination travel. Neither neighbour states nor what is known of its MTU are
+/// in it: it stays true while the stack exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Where they leave.

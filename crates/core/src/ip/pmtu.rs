@@ -1,4 +1,5 @@
-//! What is known of the paths to hosts (RFC 1191 §3, RFC 8201 §4): the largest packet that gets through, for as long as that is believed.
+//! What is known of the paths to hosts (RFC 1191 §3, RFC 8201 §4): the largest packet that gets
+//! through, for as long as that is believed.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use siphasher::sip::SipHasher13;
 use wire::time::Instant;
 
-/// Hosts that are remembered at most. One that falls on the place of another takes it: what is forgotten is found out again.
+/// Hosts that are remembered at most. One that falls on the place of another takes it: what is
+/// forgotten is found out again.
 const PLACES: usize = 1024;
 /// RFC 1191 §6.3, RFC 8201 §4: how long after a decrease a larger packet may be tried.
 pub const LIFETIME: Duration = Duration::from_secs(600);

@@ -1,4 +1,5 @@
-//! Datagrams from fragments, for IPv4 (RFC 791 §3.2, RFC 1122 §3.3.2) and IPv6 (RFC 8200 §4.5): bounded in memory, time and number.
+//! Datagrams from fragments, for IPv4 (RFC 791 §3.2, RFC 1122 §3.3.2) and IPv6 (RFC 8200 §4.5):
+//! bounded in memory, time and number.
 
 mod datagram;
 mod fragment;
@@ -30,7 +31,8 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Holds at most `limit` bytes (bookkeeping included), each datagram for at most `timeout` after its first fragment.
+    /// Holds at most `limit` bytes (bookkeeping included), each datagram for at most `timeout`
+    /// after its first fragment.
     pub fn new(limit: usize, timeout: Duration) -> Self {
         Self {
             datagrams: VecDeque::new(),
@@ -43,8 +45,8 @@ impl Reassembler {
     /// Takes a fragment in; returns the datagram if it is now complete.
     ///
     /// # Errors
-    /// Why the fragment, and with it perhaps its whole datagram, was dropped. What was dropped besides it is counted here.
-    /// RFC 1122 §3.3.2-1; RFC 8200 §5-1.
+    /// Why the fragment, and with it perhaps its whole datagram, was dropped. What was dropped
+    /// besides it is counted here. RFC 1122 §3.3.2-1; RFC 8200 §5-1.
     pub fn push(
         &mut self,
         now: Instant,
@@ -150,8 +152,8 @@ impl Reassembler {
         }
     }
 
-    /// Gives up a datagram whose time is over. `None`: no more are due. `Some(None)`: its first fragment never came (then nobody is told:
-    /// RFC 1122 §3.3.2, RFC 8200 §4.5).
+    /// Gives up a datagram whose time is over. `None`: no more are due. `Some(None)`: its first
+    /// fragment never came (then nobody is told: RFC 1122 §3.3.2, RFC 8200 §4.5).
     /// RFC 1122 §3.3.2-2.
     pub fn pop_expired(
         &mut self,

@@ -55,7 +55,8 @@ fn can_be_gateway(gateway: IpAddr, network: Cidr, addresses: &Addresses) -> bool
     same_family && is_host_address(gateway) && !addresses.is_local(gateway)
 }
 
-/// Both families in one table: a handful of entries, looked at once per connection, longest prefix first.
+/// Both families in one table: a handful of entries, looked at once per connection, longest prefix
+/// first.
 #[derive(Debug)]
 pub struct Routes {
     entries: Vec<Entry>,
@@ -103,8 +104,8 @@ impl Routes {
         Ok(Self { entries })
     }
 
-    /// Where packets to `dst` leave, and their next hop: by the longest prefix; among equal ones by a port that is `preferred`, if any,
-    /// else the first.
+    /// Where packets to `dst` leave, and their next hop: by the longest prefix; among equal ones by
+    /// a port that is `preferred`, if any, else the first.
     pub fn lookup(
         &self,
         dst: IpAddr,

@@ -114,12 +114,13 @@ impl Routing {
 
     /// How to send to `dst` (from `src`, if given).
     ///
-    /// Our own addresses are reachable on a link that loops only: packets do not turn around inside the stack.
+    /// Our own addresses are reachable on a link that loops only: packets do not turn around inside
+    /// the stack.
     ///
     /// # Errors
-    /// `NetworkUnreachable`: no route, or `dst` is no host's address, or ours. `AddressNotAvailable`: `src` is not ours, is of the other
-    /// family or scope, or we have no address for this destination.
-    /// RFC 1122 §3.2.1.3-3.
+    /// `NetworkUnreachable`: no route, or `dst` is no host's address, or ours.
+    /// `AddressNotAvailable`: `src` is not ours, is of the other family or scope, or we have no
+    /// address for this destination. RFC 1122 §3.2.1.3-3.
     pub fn path(&self, dst: IpAddr, src: Option<IpAddr>) -> Result<Path, Error> {
         let is_broadcast = matches!(dst, IpAddr::V4(v4) if self.addresses.is_broadcast(v4));
         let is_reachable = if self.is_local(dst) {
@@ -136,8 +137,8 @@ impl Routing {
         self.route(dst, src)
     }
 
-    /// [`path`](Self::path), which is found once for all who ask for the same one after the other. Neither is an IPv4
-    /// address in IPv6 clothes; that `src` is unspecified says nothing.
+    /// [`path`](Self::path), which is found once for all who ask for the same one after the other.
+    /// Neither is an IPv4 address in IPv6 clothes; that `src` is unspecified says nothing.
     ///
     /// # Errors
     /// As [`path`](Self::path).

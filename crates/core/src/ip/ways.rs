@@ -1,5 +1,6 @@
-//! The ways that were found last. Most connections are from few hosts, and each asks three times: for its SYN, for the answer to it, and
-//! for its control block. Most connections that we open are to few hosts.
+//! The ways that were found last. Most connections are from few hosts, and each asks three times:
+//! for its SYN, for the answer to it, and for its control block. Most connections that we open are
+//! to few hosts.
 
 use crate::flow::FlowKey;
 
@@ -21,7 +22,8 @@ impl Ways {
         }
     }
 
-    /// Whether the way from the local to the remote host of `key` was [put](Self::put) here and no other in its place.
+    /// Whether the way from the local to the remote host of `key` was [put](Self::put) here and no
+    /// other in its place.
     #[inline]
     pub fn has(&self, key: &FlowKey) -> bool {
         let (known, path) = &self.places[place(key)];

@@ -1,12 +1,14 @@
 //! Claiming our addresses when the stack comes up, and defending them.
 //!
-//! For IPv6 this is Duplicate Address Detection (RFC 4862 §5.4) that does not wait: an address is in use at once, but advertised without
-//! the override flag until a second has passed without an objection. For IPv4 it is one probe and two announcements (RFC 5227 §2.1,
-//! §2.3), in use at once as well: addresses are configured by somebody who means it.
+//! For IPv6 this is Duplicate Address Detection (RFC 4862 §5.4) that does not wait: an address is
+//! in use at once, but advertised without the override flag until a second has passed without an
+//! objection. For IPv4 it is one probe and two announcements (RFC 5227 §2.1, §2.3), in use at once
+//! as well: addresses are configured by somebody who means it.
 //!
-//! Both RFCs would have us give up an address that somebody else turns out to have. An invented objection could then take a server off
-//! its network; so the address stays in use, the conflict is counted and told, and as long as the claim has not been made, it never will be:
-//! the entries that others have for the earlier owner are left alone.
+//! Both RFCs would have us give up an address that somebody else turns out to have. An invented
+//! objection could then take a server off its network; so the address stays in use, the conflict is
+//! counted and told, and as long as the claim has not been made, it never will be: the entries that
+//! others have for the earlier owner are left alone.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,7 +31,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(60);
 /// What to tell the link about an address of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Does anybody else have it? (ARP probe, or a neighbour solicitation from the unspecified address)
+    /// Does anybody else have it? (ARP probe, or a neighbour solicitation from the unspecified
+    /// address)
     Probe,
     /// We have it. (gratuitous ARP, or an unsolicited neighbour advertisement)
     Claim,
@@ -132,8 +135,8 @@ impl Claims {
             .any(|claim| claim.port == port && claim.addr == addr && claim.is_tentative())
     }
 
-    /// Somebody else has `addr` too, which the caller counts. A claim not yet made is given up; one made before is repeated, but not often
-    /// and for IPv4 only (RFC 5227 §2.4(b)).
+    /// Somebody else has `addr` too, which the caller counts. A claim not yet made is given up; one
+    /// made before is repeated, but not often and for IPv4 only (RFC 5227 §2.4(b)).
     pub fn contest(&mut self, now: Instant, (port, addr): (PortId, IpAddr), by: MacAddr) {
         let is_it = |claim: &&mut Claim| claim.port == port && claim.addr == addr;
         let Some(claim) = self.claims.iter_mut().find(is_it) else {

@@ -53,11 +53,12 @@ impl Links {
         }
     }
 
-    /// The sender says its address, whatever else the packet is about (RFC 826). Only an answer to us, to a question still open, counts as
-    /// solicited.
+    /// The sender says its address, whatever else the packet is about (RFC 826). Only an answer to
+    /// us, to a question still open, counts as solicited.
     ///
-    /// ARP has no checksum. A damaged hardware address would be believed until it has been reachable for long enough to be doubted; so one
-    /// that is neither the frame's source nor known before (as that of a router with a virtual address is) has to stand a probe first.
+    /// ARP has no checksum. A damaged hardware address would be believed until it has been
+    /// reachable for long enough to be doubted; so one that is neither the frame's source nor known
+    /// before (as that of a router with a virtual address is) has to stand a probe first.
     /// RFC 826 §0-2.
     fn learn_from_arp(
         &mut self,
@@ -117,7 +118,8 @@ impl Links {
         true
     }
 
-    /// A host on the link asked for an address of ours and said its own (RFC 826; RFC 4861 §7.2.3): it is about to send, and we to answer.
+    /// A host on the link asked for an address of ours and said its own (RFC 826; RFC 4861 §7.2.3):
+    /// it is about to send, and we to answer.
     pub(super) fn meet(
         &mut self,
         at: &Arrival,
@@ -225,7 +227,8 @@ impl Links {
     ) {
         let Announcement { port, addr, kind } = message;
         match (addr, kind) {
-            // RFC 5227 §1.1: a probe does not fill in the sender, so that it cannot disturb the cache of anybody.
+            // RFC 5227 §1.1: a probe does not fill in the sender, so that it cannot disturb the
+            // cache of anybody.
             (IpAddr::V4(addr), Kind::Probe) => self.ask_arp(
                 port,
                 Ipv4Addr::UNSPECIFIED,

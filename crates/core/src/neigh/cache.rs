@@ -1,7 +1,9 @@
-//! The neighbour cache: states and timers of Neighbor Unreachability Detection (RFC 4861 §7.3), for ARP too.
+//! The neighbour cache: states and timers of Neighbor Unreachability Detection (RFC 4861 §7.3), for
+//! ARP too.
 //!
-//! Entries come into being only because we want to send to a neighbour. What others say, asked or not, changes entries that exist and
-//! never makes one: a host that answers questions nobody asked cannot fill or poison the cache with addresses that we do not use.
+//! Entries come into being only because we want to send to a neighbour. What others say, asked or
+//! not, changes entries that exist and never makes one: a host that answers questions nobody asked
+//! cannot fill or poison the cache with addresses that we do not use.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,8 +33,8 @@ use state::{CLASSES, Class, UNUSED};
 
 /// REACHABLE_TIME (RFC 4861 §10); drawn anew from half to one and a half of it (§6.3.2).
 const REACHABLE: Duration = Duration::from_secs(30);
-/// RETRANS_TIMER (RFC 4861 §10). RFC 1122 §2.3.2.1: at most one ARP request per second and destination.
-/// RFC 1122 §2.3.2-1; RFC 4861 §7.2.2-2.
+/// RETRANS_TIMER (RFC 4861 §10). RFC 1122 §2.3.2.1: at most one ARP request per second and
+/// destination. RFC 1122 §2.3.2-1; RFC 4861 §7.2.2-2.
 const RETRANS: Duration = Duration::from_secs(1);
 /// MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT (RFC 4861 §10).
 /// RFC 4861 §7.2.2-3.
@@ -78,8 +80,8 @@ impl Entry {
 pub enum Lookup {
     /// Its hardware address.
     Ready(MacAddr),
-    /// It is being asked; the slot names it until then. If `solicit`, the first question is due now; else it was asked, or waits until that
-    /// many questions may be asked.
+    /// It is being asked; the slot names it until then. If `solicit`, the first question is due
+    /// now; else it was asked, or waits until that many questions may be asked.
     Pending {
         /// In the cache.
         slot: u32,
@@ -144,7 +146,8 @@ pub struct Cache {
     classes: [List; CLASSES],
     wheel: Wheel,
     recent: [u32; RECENT],
-    /// Those asked for last: most segments go to few neighbours. Forgotten when anything about any neighbour changes but when it was confirmed.
+    /// Those asked for last: most segments go to few neighbours. Forgotten when anything about any
+    /// neighbour changes but when it was confirmed.
     known: [Option<Known>; KNOWN],
     ended: VecDeque<Ended>,
     questions: Questions,
@@ -194,7 +197,8 @@ impl Cache {
         })
     }
 
-    /// The hardware address of a neighbour that was asked for lately, if sending to it changes nothing here.
+    /// The hardware address of a neighbour that was asked for lately, if sending to it changes
+    /// nothing here.
     #[inline]
     pub fn known(&self, port: PortId, addr: IpAddr) -> Option<MacAddr> {
         self.find_known(port, addr).map(|known| known.mac)
@@ -210,7 +214,8 @@ impl Cache {
         self.known = [None; KNOWN];
     }
 
-    /// The hardware address of a neighbour that we want to send to; starts asking for it if it is unknown.
+    /// The hardware address of a neighbour that we want to send to; starts asking for it if it is
+    /// unknown.
     pub fn resolve(
         &mut self,
         now: Instant,
@@ -241,7 +246,8 @@ impl Cache {
             }
             State::Stale => {
                 let mac = entry.mac;
-                // RFC 4861 §7.3.3: the first packet after a pause starts the wait for a sign of life.
+                // RFC 4861 §7.3.3: the first packet after a pause starts the wait for a sign of
+                // life.
                 self.set_state(slot, State::Delay);
                 self.wheel.schedule(slot, now + DELAY_FIRST_PROBE);
                 Lookup::Ready(mac)
@@ -284,8 +290,9 @@ impl Cache {
         }
     }
 
-    /// A connection over the neighbour had a time-out: it may have moved. It is asked at once, unless something came through it within the
-    /// last second (RFC 4861 §7.3.1: what the layers above know).
+    /// A connection over the neighbour had a time-out: it may have moved. It is asked at once,
+    /// unless something came through it within the last second (RFC 4861 §7.3.1: what the layers
+    /// above know).
     pub fn doubt(&mut self, now: Instant, port: PortId, addr: IpAddr) {
         let Some(slot) = self.find(port, addr) else {
             return;
@@ -302,11 +309,11 @@ impl Cache {
         self.wheel.schedule(slot, next);
     }
 
-    /// A neighbour said something about its own address: RFC 4861 §7.2.5, step by step; RFC 826 in its terms. False if the address means
-    /// nothing to us.
+    /// A neighbour said something about its own address: RFC 4861 §7.2.5, step by step; RFC 826 in
+    /// its terms. False if the address means nothing to us.
     ///
-    /// Stricter in one point: an answer counts as solicited only while a question is open, so that an invented one cannot make a changed
-    /// hardware address reachable without a probe.
+    /// Stricter in one point: an answer counts as solicited only while a question is open, so that
+    /// an invented one cannot make a changed hardware address reachable without a probe.
     /// RFC 4861 §7.2.5-1.
     pub fn advertise(
         &mut self,
@@ -346,9 +353,10 @@ impl Cache {
         true
     }
 
-    /// A neighbour asked us, and said its hardware address with it (RFC 4861 §7.2.3; RFC 826 likewise): whoever asks is about to send, so an
-    /// entry is made if there is none. It starts as stale, and only takes the place of entries that are not in use, so that invented
-    /// neighbours cannot push out real ones.
+    /// A neighbour asked us, and said its hardware address with it (RFC 4861 §7.2.3; RFC 826
+    /// likewise): whoever asks is about to send, so an entry is made if there is none. It starts as
+    /// stale, and only takes the place of entries that are not in use, so that invented neighbours
+    /// cannot push out real ones.
     pub fn on_solicitation(
         &mut self,
         now: Instant,
@@ -371,7 +379,8 @@ impl Cache {
         }
     }
 
-    /// The next question that is due, at most one per call. `Some(None)`: a timer fired without one.
+    /// The next question that is due, at most one per call. `Some(None)`: a timer fired without
+    /// one.
     pub fn pop_due(
         &mut self,
         now: Instant,
@@ -390,7 +399,8 @@ impl Cache {
                 None
             }
             State::Delay => self.solicit(now, slot, State::Probe),
-            // Before giving up, ask everybody: another host or another interface may have the address now.
+            // Before giving up, ask everybody: another host or another interface may have the
+            // address now.
             State::Probe => self.solicit(now, slot, State::Incomplete),
             State::Reachable => {
                 self.check_reachable(now, slot);
@@ -429,7 +439,8 @@ impl Cache {
         self.slots.len()
     }
 
-    // Everything below takes slots that `find` or `create` returned, or that a timer was set for: they are live.
+    // Everything below takes slots that `find` or `create` returned, or that a timer was set for:
+    // they are live.
 
     fn solicit(&mut self, now: Instant, slot: u32, state: State) -> Option<Solicitation> {
         if self.entries[slot as usize].state != state {

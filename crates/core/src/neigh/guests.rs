@@ -1,10 +1,13 @@
-//! Where frames of strangers came from, while more neighbours want to be known than may be asked for.
+//! Where frames of strangers came from, while more neighbours want to be known than may be asked
+//! for.
 //!
-//! A flood from invented neighbours of ours uses up the questions (`cache`), and whoever is new and real would wait with the invented ones. What
-//! such a neighbour sent says where it is: an answer goes back to the hardware address that its packet came from, which costs the link no more
-//! than the packet did, and asks nobody. Only in that time, and only to who was not asked for: ARP and Neighbor Discovery are how addresses
-//! are resolved (RFC 1122 §2.3.2, RFC 4861 §7.2). A peer that acknowledges what it was sent that way has proven that it is there
-//! (RFC 4861 §7.3.1), and is a neighbour like others from then on.
+//! A flood from invented neighbours of ours uses up the questions (`cache`), and whoever is new and
+//! real would wait with the invented ones. What such a neighbour sent says where it is: an answer
+//! goes back to the hardware address that its packet came from, which costs the link no more than
+//! the packet did, and asks nobody. Only in that time, and only to who was not asked for: ARP and
+//! Neighbor Discovery are how addresses are resolved (RFC 1122 §2.3.2, RFC 4861 §7.2). A peer that
+//! acknowledges what it was sent that way has proven that it is there (RFC 4861 §7.3.1), and is a
+//! neighbour like others from then on.
 
 use std::net::IpAddr;
 use std::time::Duration;

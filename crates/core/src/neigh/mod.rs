@@ -1,4 +1,5 @@
-//! Neighbours on the link: their hardware addresses (one cache for ARP and Neighbor Discovery), and the claim to our own addresses.
+//! Neighbours on the link: their hardware addresses (one cache for ARP and Neighbor Discovery), and
+//! the claim to our own addresses.
 
 pub mod announce;
 pub mod arp;

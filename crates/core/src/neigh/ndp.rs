@@ -108,7 +108,8 @@ impl Links {
         Ok(())
     }
 
-    /// RFC 4861 §6.1.2, §6.3.4: it says where a router is, which may have moved. Routes are configured: nobody on the link can change them.
+    /// RFC 4861 §6.1.2, §6.3.4: it says where a router is, which may have moved. Routes are
+    /// configured: nobody on the link can change them.
     fn on_router_advertisement(
         &mut self,
         at: &Arrival,
@@ -186,8 +187,8 @@ impl Links {
         }
     }
 
-    /// A packet came from an address of ours. If it is an advertisement of that address, another host has it (RFC 4862 §5.4.4). All else
-    /// about such packets is none of our business.
+    /// A packet came from an address of ours. If it is an advertisement of that address, another
+    /// host has it (RFC 4862 §5.4.4). All else about such packets is none of our business.
     pub(crate) fn ndp_from_our_address(
         &mut self,
         at: &Arrival,
@@ -206,7 +207,8 @@ impl Links {
         }
     }
 
-    /// Answers a solicitation: to the one who asked, or to all if that one has no address yet (RFC 4861 §7.2.4).
+    /// Answers a solicitation: to the one who asked, or to all if that one has no address yet
+    /// (RFC 4861 §7.2.4).
     fn advertise(
         &mut self,
         now: Instant,
@@ -241,7 +243,8 @@ impl Links {
         );
     }
 
-    /// Asks for the hardware address of a neighbour: all who might have the address, or (to confirm it) the one who had it (§7.2.2, §7.3.3).
+    /// Asks for the hardware address of a neighbour: all who might have the address, or (to confirm
+    /// it) the one who had it (§7.2.2, §7.3.3).
     pub(super) fn solicit_ndp(
         &mut self,
         now: Instant,
@@ -255,8 +258,9 @@ impl Links {
         };
         let group = solicited_node(target);
         let (dst, mac) = to.map_or((group, multicast_mac(group)), |mac| (target, mac));
-        // An address is the operator's word, assigned at once as RFC 4862 §5.1 allows. Linux does not answer a question asked of a group
-        // without a hardware address (RFC 4429 §3.2), so the first second would be lost. A conflict is noticed all the same.
+        // An address is the operator's word, assigned at once as RFC 4862 §5.1 allows. Linux does
+        // not answer a question asked of a group without a hardware address (RFC 4429 §3.2), so the
+        // first second would be lost. A conflict is noticed all the same.
         let source_lladdr = self.addresses().link(port).map(|link| link.mac);
         let message = NeighborSolicitation {
             target,

@@ -42,7 +42,8 @@ impl Tcp {
         self.complete_passive_open(now, slot, Some(record), seg)
     }
 
-    /// ESTABLISHED, and on with the segment. How long the handshake took says the record, if there was one.
+    /// ESTABLISHED, and on with the segment. How long the handshake took says the record, if there
+    /// was one.
     pub fn complete_passive_open(
         &mut self,
         now: Instant,
@@ -66,8 +67,9 @@ impl Tcp {
         step
     }
 
-    /// A control block with streams, if the backlog has room. If not, the ACK is dropped: a half-open record stays, and the SYN-ACK that its
-    /// timer sends asks for the ACK again; after a cookie the peer's data brings it again.
+    /// A control block with streams, if the backlog has room. If not, the ACK is dropped: a
+    /// half-open record stays, and the SYN-ACK that its timer sends asks for the ACK again; after a
+    /// cookie the peer's data brings it again.
     pub fn take_control_block(
         &mut self,
         now: Instant,

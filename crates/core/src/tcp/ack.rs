@@ -1,4 +1,5 @@
-//! The ACK field (RFC 9293 §3.10.7.4, fifth): what it acknowledges, the window it offers, the round-trip time it measures.
+//! The ACK field (RFC 9293 §3.10.7.4, fifth): what it acknowledges, the window it offers, the
+//! round-trip time it measures.
 
 use ring::stream::Status;
 use wire::tcp::{TcpFlags, TcpHeader};
@@ -24,8 +25,9 @@ impl Conn<'_> {
             self.complete_simultaneous_open(now, seg)?;
         }
         self.check_ack(now, seg)?;
-        // Not before: its ACK gives a forged segment away (RFC 5961 §5.2). Its mark would be echoed, its arrival would pass for a sign of
-        // life, and its timestamp would have PAWS drop the real ones.
+        // Not before: its ACK gives a forged segment away (RFC 5961 §5.2). Its mark would be
+        // echoed, its arrival would pass for a sign of life, and its timestamp would have PAWS drop
+        // the real ones.
         self.note_arrival(now);
         self.receive_marks(now, seg);
         self.update_ts_recent(seg);
@@ -136,8 +138,8 @@ impl Conn<'_> {
         self.loss().sampler().finish(now, before, rtt);
     }
 
-    /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT. On a young connection the window reaches back beyond the
-    /// ISS, to what can never have been acknowledged.
+    /// RFC 5961 §5.2: an ACK is acceptable from SND.UNA - MAX.SND.WND to SND.NXT. On a young
+    /// connection the window reaches back beyond the ISS, to what can never have been acknowledged.
     /// RFC 9293 MAY-12; RFC 5961 §5.2-1.
     fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let ever = u32::try_from(self.cold.statistics.bytes_acked).unwrap_or(u32::MAX);
@@ -218,9 +220,9 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
-    /// Gives acknowledged bytes back to the application. Of a SYN or FIN alone there are none: whether room is waited for need not be asked,
-    /// which takes a fence.
-    /// RFC 2018 §8-1; RFC 6675 §4-5.
+    /// Gives acknowledged bytes back to the application. Of a SYN or FIN alone there are none:
+    /// whether room is waited for need not be asked, which takes a fence. RFC 2018 §8-1;
+    /// RFC 6675 §4-5.
     pub fn release(&mut self, bytes: u32) {
         if bytes == 0 {
             return;
@@ -232,7 +234,8 @@ impl Conn<'_> {
         }
     }
 
-    /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments. What the ACK or the window let go is sent.
+    /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments. What the ACK or the window let
+    /// go is sent.
     pub fn update_window(&mut self, now: Instant, seg: &Segment<'_>) {
         let hot = &*self.hot;
         if seg.ack < hot.snd_una {
@@ -247,7 +250,8 @@ impl Conn<'_> {
 
     fn move_window(&mut self, now: Instant, seg: &Segment<'_>) {
         self.set_send_window(seg, self.hot.snd_wscale);
-        // A probe that is answered is not a time-out (RFC 9293 §3.8.6.1: the connection stays open while the peer answers).
+        // A probe that is answered is not a time-out (RFC 9293 §3.8.6.1: the connection stays open
+        // while the peer answers).
         if self.has(Flags::PERSIST) {
             self.hot.retries = 0;
             if self.hot.snd_wnd > 0 {

@@ -10,8 +10,8 @@ use crate::tcp::buffers::{MIN_RTT, limits, most, scale};
 use crate::tcp::conn::Conn;
 use crate::tcp::send_limit::Autotune;
 
-/// Send buffers of connections over short paths: of one at most, and of all together. Each byte is written once and read once, from the
-/// nearest cache that all of them fit in.
+/// Send buffers of connections over short paths: of one at most, and of all together. Each byte is
+/// written once and read once, from the nearest cache that all of them fit in.
 const NEAR: u32 = 512 << 10;
 const NEAR_ALL: u32 = 8 << 20;
 
@@ -21,7 +21,8 @@ pub(crate) fn near_buffer(resident: u32) -> u32 {
 }
 
 impl Conn<'_> {
-    /// The congestion window may have grown: twice as much may be written as may be on its way, so that it is there when room is.
+    /// The congestion window may have grown: twice as much may be written as may be on its way, so
+    /// that it is there when room is.
     pub fn tune_send_buffer(&mut self) {
         let wanted = self.hot.loss.window.cwnd.saturating_mul(2);
         if wanted.max(self.sh.near) > self.cold.autotune.send_limit {
@@ -54,15 +55,17 @@ impl Conn<'_> {
         }
     }
 
-    /// What is in flight on a short path, beyond what gets there in the shortest round trip, waits in a queue that we have filled ourselves: more
-    /// makes that longer. What serves there is that the peer has something to do until the application writes again.
+    /// What is in flight on a short path, beyond what gets there in the shortest round trip, waits
+    /// in a queue that we have filled ourselves: more makes that longer. What serves there is that
+    /// the peer has something to do until the application writes again.
     fn wanted_on_short_path(&self, shortest: Duration) -> u32 {
         let flight = u64::from(self.cold.loss.fill.flight);
         let under_way = scale(flight, shortest, self.hot.loss.rtt.srtt().max(shortest)) as u32;
         self.sh.near.max(under_way)
     }
 
-    /// The application has changed options: the limits that it chose apply; one that it leaves to us stays as it is.
+    /// The application has changed options: the limits that it chose apply; one that it leaves to
+    /// us stays as it is.
     pub fn fit_buffers(&mut self, before: &Options) {
         let options = *self.options();
         let limits = limits(&self.sh.config, &options);

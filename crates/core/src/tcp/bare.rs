@@ -1,5 +1,6 @@
-//! Segments without a control block behind them: RSTs, challenge ACKs, SYN cookies, and what half-open and TIME_WAIT records say. They wait as a few
-//! numbers or as a mark on their record, and are written straight into the frame that the port lends.
+//! Segments without a control block behind them: RSTs, challenge ACKs, SYN cookies, and what
+//! half-open and TIME_WAIT records say. They wait as a few numbers or as a mark on their record,
+//! and are written straight into the frame that the port lends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -175,7 +176,8 @@ impl Shared {
         true
     }
 
-    /// Sends a segment without payload now, or lets it wait with the neighbour, in a packet. False when the sink is full.
+    /// Sends a segment without payload now, or lets it wait with the neighbour, in a packet. False
+    /// when the sink is full.
     pub fn send_or_wait(
         &mut self,
         now: Instant,

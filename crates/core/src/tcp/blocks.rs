@@ -1,7 +1,8 @@
 //! Where control blocks are: at hand, or packed while their connections idle.
 //!
-//! The ones at hand take turns to be looked at, the one that waits longest first; one whose connection has been idle for a while is packed.
-//! As long as there are not many of them, nobody looks. Memory of places that were not needed for a while goes back to the kernel.
+//! The ones at hand take turns to be looked at, the one that waits longest first; one whose
+//! connection has been idle for a while is packed. As long as there are not many of them, nobody
+//! looks. Memory of places that were not needed for a while goes back to the kernel.
 
 use std::io;
 use std::net::IpAddr;
@@ -31,9 +32,11 @@ const PACKED: u32 = 1 << 31;
 const NOWHERE: u32 = PACKED - 1;
 /// Looked at per call, besides one for each that is new.
 const LOOKS: u32 = 8;
-/// As long as there are new ones, no more looks than this are in vain: each may be at memory that is far away.
+/// As long as there are new ones, no more looks than this are in vain: each may be at memory that
+/// is far away.
 const VAIN_LOOKS: u32 = 2;
-/// How long a connection idles before it is packed: longer than what comes at intervals of a round trip or two, and most timers.
+/// How long a connection idles before it is packed: longer than what comes at intervals of a round
+/// trip or two, and most timers.
 const QUIET: Duration = Duration::from_millis(256);
 /// When to go on packing, if nothing else is to be done.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -150,7 +153,8 @@ impl Blocks {
         self.turns.push_back(&mut self.links, place);
         self.fresh += 1;
         set(&mut self.places, slot, &place);
-        // Field by field: what is written in parts and read as a whole waits until the parts have reached the cache.
+        // Field by field: what is written in parts and read as a whole waits until the parts have
+        // reached the cache.
         let name = self.names.get_mut(index)?;
         name.key = *key;
         name.hash = hash;
@@ -435,8 +439,8 @@ impl Blocks {
         self.hot.len() as u32 > self.enough_for(most) + SPARE
     }
 
-    /// Once in a while, sees to it that there are not many more places than were taken at a time meanwhile: those behind are left, a few at
-    /// a time, and then given back.
+    /// Once in a while, sees to it that there are not many more places than were taken at a time
+    /// meanwhile: those behind are left, a few at a time, and then given back.
     fn trim(&mut self, now: Instant, queues: &mut Queues) {
         if self.goal.is_none() && now >= self.trim_at {
             self.trim_at = now + TRIM_EVERY;
@@ -461,7 +465,8 @@ impl Blocks {
         }
     }
 
-    /// Moves the one at `place` to the lowest that is free. False if it is on a list, or none is lower.
+    /// Moves the one at `place` to the lowest that is free. False if it is on a list, or none is
+    /// lower.
     fn move_down(&mut self, place: u32, queues: &Queues) -> bool {
         let Some(&name) = self.names.get(place as usize) else {
             return false;
@@ -524,7 +529,8 @@ fn wheel_at(sh: &Shared, slot: u32) -> Instant {
 fn set<T: Copy>(column: &mut Column<T>, index: u32, value: &T) {
     match column.get_mut(index as usize) {
         Some(entry) => *entry = *value,
-        // Slots are given out in ascending order before they are used again, up to the capacity of the column.
+        // Slots are given out in ascending order before they are used again, up to the capacity of
+        // the column.
         None => {
             let _ = column.push(*value);
         }

@@ -1,4 +1,5 @@
-//! Challenge ACKs and other answers to segments that should not be (RFC 5961), and how many of them there are (§7).
+//! Challenge ACKs and other answers to segments that should not be
+//! (RFC 5961), and how many of them there are (§7).
 
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
@@ -22,8 +23,9 @@ impl Conn<'_> {
         }
     }
 
-    /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes always get one; anything else could be
-    /// forged, or the peer answering our answer, and is limited.
+    /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes
+    /// always get one; anything else could be forged, or the peer answering our answer, and is
+    /// limited.
     pub fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
         let is_keepalive = seg.seq + 1 == self.hot.rcv.nxt && !seg.has(TcpFlags::SYN);
         if !seg.payload.is_empty() || is_keepalive || self.may_challenge(now) {

@@ -6,8 +6,8 @@ use wire::time::Instant;
 const BURST: u32 = 10;
 const INTERVAL_MS: u32 = 500;
 
-/// What one connection has used of its limit. Without one of its own, a connection could use up that of all the others, and by that find
-/// out what those do.
+/// What one connection has used of its limit. Without one of its own, a connection could use up
+/// that of all the others, and by that find out what those do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Challenges {
     /// When nothing will be used any more: milliseconds, low 32 bits.

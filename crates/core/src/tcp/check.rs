@@ -1,4 +1,5 @@
-//! The checks that come before a segment is believed (RFC 9293 §3.10.7.4 first to fourth, RFC 7323 §5, RFC 5961).
+//! The checks that come before a segment is believed (RFC 9293 §3.10.7.4 first to fourth,
+//! RFC 7323 §5, RFC 5961).
 
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
@@ -15,9 +16,9 @@ use crate::tcp::step::{Step, Stop};
 const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;
 
 impl Conn<'_> {
-    /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is taken: §3.2 says that it SHOULD be dropped,
-    /// but middleboxes strip options, and dropping kills the connection.
-    /// RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1, §5.3-5.
+    /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is
+    /// taken: §3.2 says that it SHOULD be dropped, but middleboxes strip options, and dropping
+    /// kills the connection. RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1, §5.3-5.
     pub fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let Some(stamps) = seg.options.timestamps else {
             return Ok(());
@@ -49,7 +50,8 @@ impl Conn<'_> {
             let end = seg.data_seq() + seg.payload_len();
             self.receive().note_duplicate(seg.data_seq(), end);
         }
-        // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless the RST bit is set)".
+        // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply
+        // (unless the RST bit is set)".
         if !seg.has(TcpFlags::RST) {
             self.acknowledge_unacceptable(now, seg);
             self.report_repeated_syn_ack(seg);
@@ -64,7 +66,8 @@ impl Conn<'_> {
         match (seg.len(), hot.rcv_wnd()) {
             (0, 0) => seg.seq == hot.rcv.nxt,
             (0, _) => in_window(seg.seq),
-            // "Special allowance should be made to accept valid ACKs, URGs, and RSTs": the text is cut off later.
+            // "Special allowance should be made to accept valid ACKs, URGs, and RSTs": the text is
+            // cut off later.
             (_, 0) => seg.seq == hot.rcv.nxt,
             (len, _) => in_window(seg.seq) || in_window(seg.seq + (len - 1)),
         }
@@ -103,9 +106,9 @@ impl Conn<'_> {
         Err(DropReason::TcpSyn.into())
     }
 
-    /// The peer has not seen the ACK of its SYN-ACK: the ACK that is due now is that one again, and says again how the SYN-ACK arrived. Once more
-    /// has been sent or has come the peer takes the bits for a counter.
-    /// RFC 9768 §3.2.2.1-3.
+    /// The peer has not seen the ACK of its SYN-ACK: the ACK that is due now is that one again, and
+    /// says again how the SYN-ACK arrived. Once more has been sent or has come the peer takes the
+    /// bits for a counter. RFC 9768 §3.2.2.1-3.
     fn report_repeated_syn_ack(&mut self, seg: &Segment<'_>) {
         let is_syn_ack = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK);
         let repeats = is_syn_ack && seg.seq == self.cold.irs;

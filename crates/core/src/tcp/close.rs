@@ -1,4 +1,5 @@
-//! The end of a connection: CLOSE and ABORT (RFC 9293 §3.10.4, §3.10.5), and giving back what it had.
+//! The end of a connection: CLOSE and ABORT (RFC 9293 §3.10.4, §3.10.5), and giving back what it
+//! had.
 
 use std::time::Duration;
 
@@ -66,11 +67,13 @@ impl Conn<'_> {
         if self.hot.state == State::SynSent {
             self.hot.state = State::Closed;
         } else if lost || hard {
-            // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must know.
+            // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must
+            // know.
             self.abort(now);
         } else {
-            // All was read, and nobody will read more: the memory, still in the cache, is for the next connection. What is held out of order
-            // goes, too: what would fill the gap is answered with a reset.
+            // All was read, and nobody will read more: the memory, still in the cache, is for the
+            // next connection. What is held out of order goes, too: what would fill the gap is
+            // answered with a reset.
             self.sh.streams.trim(self.slot, false);
             let _ = self.shutdown();
             if self.hot.state == State::FinWait2 {
@@ -85,8 +88,8 @@ impl Conn<'_> {
         self.hot.state = State::Closed;
     }
 
-    /// RFC 9293 leaves FIN_WAIT_2 open-ended; without an application nobody would ever end it. As on Linux, one that may not last at all
-    /// (TCP_LINGER2 below zero) ends with a reset.
+    /// RFC 9293 leaves FIN_WAIT_2 open-ended; without an application nobody would ever end it. As
+    /// on Linux, one that may not last at all (TCP_LINGER2 below zero) ends with a reset.
     pub fn start_fin_wait_2(&mut self, now: Instant) {
         if !self.has(Flags::APP_CLOSED) {
             return;
@@ -102,7 +105,8 @@ impl Conn<'_> {
         self.wake_at(self.cold.fin_wait_2_at);
     }
 
-    /// Whether TCP is done with it: [`Tcp::settle`] has to follow. Asked after everything that happens to it.
+    /// Whether TCP is done with it: [`Tcp::settle`] has to follow. Asked after everything that
+    /// happens to it.
     pub fn is_over(&self) -> bool {
         let is_over = self.hot.state.is_over();
         if !is_over {
@@ -144,8 +148,8 @@ impl Conn<'_> {
 }
 
 impl Tcp {
-    /// Gives back what a connection whose TCP is done had, its place in the flow table too, where a TIME_WAIT record may take it; and the slot,
-    /// if the application is done with it.
+    /// Gives back what a connection whose TCP is done had, its place in the flow table too, where a
+    /// TIME_WAIT record may take it; and the slot, if the application is done with it.
     pub fn settle(&mut self, now: Instant, slot: u32) {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return;
@@ -179,7 +183,8 @@ impl Tcp {
 
     /// Frees the slot of a detached connection that nobody will ask for again.
     fn release_slot(&mut self, slot: u32, options: SetId) {
-        // False only if the application has not released the streams as it must: then the slot stays taken, and nothing is unsafe.
+        // False only if the application has not released the streams as it must: then the slot
+        // stays taken, and nothing is unsafe.
         if self.shared.streams.close(slot) {
             self.conns.free(slot);
             self.shared.options.release(options);

@@ -1,5 +1,6 @@
-//! CLOSE with unread data. What was written before it goes out as far as the windows let it, and then the RST, which tells the peer of the
-//! loss (RFC 9293 §3.10.4, RFC 2525 §2.17): an answer to a request that was not read to its end arrives.
+//! CLOSE with unread data. What was written before it goes out as far as the windows let it, and
+//! then the RST, which tells the peer of the loss (RFC 9293 §3.10.4, RFC 2525 §2.17): an answer to
+//! a request that was not read to its end arrives.
 
 use std::time::Duration;
 

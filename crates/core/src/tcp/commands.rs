@@ -23,7 +23,8 @@ use crate::tcp::isn;
 use crate::tcp::listen::Listener;
 use crate::tcp::open::{self, Opening, marked};
 
-/// Free ports looked at for one whose answers come to this stack: the hash of ports that follow each other goes through few values.
+/// Free ports looked at for one whose answers come to this stack: the hash of ports that follow
+/// each other goes through few values.
 const TRIES: u32 = 256;
 
 /// What is between two ends already.
@@ -176,8 +177,8 @@ impl Tcp {
         Ok(Reply::Done)
     }
 
-    /// Connections that nobody took are reset, or left to others without a word. Those that were announced stay, closed, until the application
-    /// gives them back.
+    /// Connections that nobody took are reset, or left to others without a word. Those that were
+    /// announced stay, closed, until the application gives them back.
     fn empty(&mut self, now: Instant, listener: u32, resets: bool) {
         while let Some(mut conn) = self
             .listeners
@@ -271,7 +272,8 @@ impl Tcp {
         Ok(opened)
     }
 
-    /// The local port of `ends`, a free one if that is 0, and where sequence numbers ended if a TIME_WAIT record had to go for it.
+    /// The local port of `ends`, a free one if that is 0, and where sequence numbers ended if a
+    /// TIME_WAIT record had to go for it.
     fn choose_port(
         &mut self,
         now: Instant,
@@ -308,8 +310,8 @@ impl Tcp {
         flow::tag(id) == flow::TIME_WAIT as usize && self.time_wait.may_reuse(now, slot)
     }
 
-    /// A local port that nothing uses between `ends`, if possible one whose answers come to this stack; if there is none, one whose
-    /// TIME_WAIT may be cut short.
+    /// A local port that nothing uses between `ends`, if possible one whose answers come to this
+    /// stack; if there is none, one whose TIME_WAIT may be cut short.
     fn pick_port(&mut self, now: Instant, ends: &FlowKey) -> Option<(u16, Between)> {
         // Taken out so that the closures can look at the rest.
         let mut ports = self.ports.take()?;

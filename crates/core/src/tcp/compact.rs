@@ -1,8 +1,9 @@
 //! What is left of a control block while its connection idles: a quarter of it.
 //!
-//! A record is made only if it gives back exactly what there was, but for what means nothing while nothing is in flight, or after a silence
-//! of a retransmission time-out. So nothing that looks at a connection can tell whether it slept; one that is unusual in a way that has no
-//! place here does not.
+//! A record is made only if it gives back exactly what there was, but for what means nothing while
+//! nothing is in flight, or after a silence of a retransmission time-out. So nothing that looks at
+//! a connection can tell whether it slept; one that is unusual in a way that has no place here does
+//! not.
 
 use std::net::IpAddr;
 
@@ -66,7 +67,8 @@ pub(crate) struct Name {
     pub via: u8,
 }
 
-/// See the module. What is at SND.UNA or RCV.NXT, or as far behind as there were bytes, is not in it.
+/// See the module. What is at SND.UNA or RCV.NXT, or as far behind as there were bytes, is not in
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactTcb {
     pub key: Kept,
@@ -136,7 +138,8 @@ impl Hot {
 }
 
 impl Cold {
-    /// Sets what means nothing while a connection [idles](is_idle) for longer than its RTO to what it always is in one that has slept.
+    /// Sets what means nothing while a connection [idles](is_idle) for longer than its RTO to what
+    /// it always is in one that has slept.
     pub fn forget_flight(&mut self, now: Instant, hot: &Hot) {
         let una = hot.snd_una;
         self.last_sent = Instant::from_millis(self.last_sent.as_millis());
@@ -225,7 +228,8 @@ impl CompactTcb {
         }
     }
 
-    /// The other part, of the connection `key` with this `hot` part and these `statistics`, not long before `now`.
+    /// The other part, of the connection `key` with this `hot` part and these `statistics`, not
+    /// long before `now`.
     pub fn cold(&self, now: Instant, rest: &Rest<'_>) -> Cold {
         let Rest {
             config,

@@ -40,8 +40,8 @@ impl Conns {
         })
     }
 
-    /// The place of a slot that was just allocated, where what the connection before left is written over, by the functions of `open`: a control block
-    /// made elsewhere would be copied.
+    /// The place of a slot that was just allocated, where what the connection before left is
+    /// written over, by the functions of `open`: a control block made elsewhere would be copied.
     pub fn place(
         &mut self,
         slot: u32,
@@ -196,7 +196,8 @@ impl Conn<'_> {
         fin_only || matches!(self.hot.state, State::SynSent | State::SynReceived)
     }
 
-    /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is withheld: it would tell what that is not to.
+    /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is
+    /// withheld: it would tell what that is not to.
     pub fn mark_ack(&mut self) {
         if self.receive_view().has_withheld_ack() {
             return;
@@ -257,7 +258,8 @@ impl Conn<'_> {
         self.sh.streams.add_status(self.slot, status);
     }
 
-    /// Makes sure that the wheel fires no later than `at`. Moving a deadline later costs nothing: the wheel fires early and looks again.
+    /// Makes sure that the wheel fires no later than `at`. Moving a deadline later costs nothing:
+    /// the wheel fires early and looks again.
     pub fn wake_at(&mut self, at: Instant) {
         if at < self.hot.wheel_at && !self.has(Flags::DETACHED) {
             self.hot.wheel_at = at;
@@ -442,8 +444,8 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
-    /// The connection failed: the state is CLOSED, the application learns why. What it has not read stays readable.
-    /// RFC 9293 MUST-12.
+    /// The connection failed: the state is CLOSED, the application learns why. What it has not read
+    /// stays readable. RFC 9293 MUST-12.
     pub fn fail(&mut self, error: Error) {
         self.count_failure();
         self.cold.error = Some(error);

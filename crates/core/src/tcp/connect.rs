@@ -37,10 +37,11 @@ impl Conn<'_> {
 
     /// First, check the ACK bit: only our SYN can have been acknowledged.
     ///
-    /// An ACK that cannot be for us is what a peer sends that still has an earlier connection between the same endpoints (in TIME_WAIT, or
-    /// half-open: RFC 9293 §3.5.1, figure 9). The RST ends that one; a SYN right behind it, once, spares us the time-out. This first RST is
-    /// not counted: a client that opens very many connections would wait for its time-outs otherwise, and nobody can have more of them sent
-    /// than SYNs.
+    /// An ACK that cannot be for us is what a peer sends that still has an earlier connection
+    /// between the same endpoints (in TIME_WAIT, or half-open: RFC 9293 §3.5.1, figure 9). The RST
+    /// ends that one; a SYN right behind it, once, spares us the time-out. This first RST is not
+    /// counted: a client that opens very many connections would wait for its time-outs otherwise,
+    /// and nobody can have more of them sent than SYNs.
     fn check_ack_of_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::ACK) || (seg.ack > self.cold.iss && seg.ack <= self.hot.snd_nxt) {
             return Ok(());
@@ -108,15 +109,16 @@ impl Conn<'_> {
         self.clear(Flags::SYN_DUE);
     }
 
-    /// "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment and send it". Text in the SYN comes again.
-    /// RFC 9293 MUST-10, MUST-11.
+    /// "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment and send it". Text in the SYN comes
+    /// again. RFC 9293 MUST-10, MUST-11.
     fn become_simultaneous(&mut self) {
         self.hot.state = State::SynReceived;
         self.set(Flags::SYN_DUE);
         self.mark_output();
     }
 
-    /// Fifth of RFC 9293 §3.10.7.4 in SYN-RECEIVED: "If SND.UNA < SEG.ACK =< SND.NXT, then enter ESTABLISHED state".
+    /// Fifth of RFC 9293 §3.10.7.4 in SYN-RECEIVED: "If SND.UNA < SEG.ACK =< SND.NXT, then enter
+    /// ESTABLISHED state".
     pub fn complete_simultaneous_open(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if seg.ack <= self.hot.snd_una || seg.ack > self.hot.snd_nxt {
             self.sh.answer_with_reset(now, seg);
@@ -149,8 +151,9 @@ impl Conn<'_> {
         self.on_segment(now, &seg)
     }
 
-    /// In a simultaneous open, the SYN-ACK of somebody else than whose SYN came first. A SYN anybody can send who knows the addresses; but
-    /// who acknowledges ours has seen it. (RFC 9293 §3.10.7.4 would have both of us answer until one sends a RST.)
+    /// In a simultaneous open, the SYN-ACK of somebody else than whose SYN came first. A SYN
+    /// anybody can send who knows the addresses; but who acknowledges ours has seen it.
+    /// (RFC 9293 §3.10.7.4 would have both of us answer until one sends a RST.)
     fn answers_our_syn(&self, seg: &Segment<'_>) -> bool {
         let is_answer =
             seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK) && !seg.has(TcpFlags::RST);
@@ -158,8 +161,8 @@ impl Conn<'_> {
         is_answer && acknowledges && seg.seq != self.cold.irs && !self.may_send_early()
     }
 
-    /// In a simultaneous open the SYN-ACK repeats the peer's SYN, which is left of the window by then. What counts is its ACK
-    /// (RFC 9293 figure 8, lines 5 and 6).
+    /// In a simultaneous open the SYN-ACK repeats the peer's SYN, which is left of the window by
+    /// then. What counts is its ACK (RFC 9293 figure 8, lines 5 and 6).
     fn strip_repeated_syn<'a>(&mut self, seg: &Segment<'a>) -> Segment<'a> {
         let mut seg = *seg;
         let repeats = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK) && seg.seq == self.cold.irs;

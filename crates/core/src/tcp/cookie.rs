@@ -1,9 +1,10 @@
-//! SYN cookies (RFC 4987 §3.6): when there is no room for a half-open record, our initial sequence number holds what has to be remembered,
-//! and the ACK brings it back. What does not fit into it travels in the timestamp that the peer echoes; without timestamps window scaling
-//! and SACK are not offered.
+//! SYN cookies (RFC 4987 §3.6): when there is no room for a half-open record, our initial sequence
+//! number holds what has to be remembered, and the ACK brings it back. What does not fit into it
+//! travels in the timestamp that the peer echoes; without timestamps window scaling and SACK are
+//! not offered.
 //!
-//! Where other stacks go on for this one when it ends (`config::Seat`), the sequence number of every SYN-ACK is a cookie, under a key that
-//! they have too.
+//! Where other stacks go on for this one when it ends (`config::Seat`), the sequence number of
+//! every SYN-ACK is a cookie, under a key that they have too.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -60,7 +61,8 @@ impl fmt::Debug for Cookies {
 struct Facts<'a> {
     key: &'a FlowKey,
     irs: SeqNumber,
-    /// The low bits of the timestamp: those of any other segment of ours are not what the SYNs agreed on.
+    /// The low bits of the timestamp: those of any other segment of ours are not what the SYNs
+    /// agreed on.
     told: u32,
 }
 
@@ -102,8 +104,8 @@ impl Cookies {
         self.cookie(period(now), &Facts::of(record), index)
     }
 
-    /// A hash over all that it stands for, 29 bits of it, under a key that is another in each period; the index of the MSS below. A guess is
-    /// right once in 2^28.
+    /// A hash over all that it stands for, 29 bits of it, under a key that is another in each
+    /// period; the index of the MSS below. A guess is right once in 2^28.
     fn cookie(&self, period: u64, facts: &Facts<'_>, index: u32) -> SeqNumber {
         let mut rotated = self.hasher;
         rotated.write_u64(period);
@@ -153,7 +155,8 @@ fn told(record: &HalfOpen) -> u32 {
     scale | sack | ecn
 }
 
-/// Hides that in the low bits of a timestamp, which never runs ahead of the clock: segments that follow have to be newer.
+/// Hides that in the low bits of a timestamp, which never runs ahead of the clock: segments that
+/// follow have to be newer.
 fn stamp(clock: u32, bits: u32) -> u32 {
     let stamp = clock & !STAMP_MASK | bits;
     if bits > clock & STAMP_MASK {
@@ -190,7 +193,8 @@ impl Tcp {
         self.shared.send_bare(&record.key, &header);
     }
 
-    /// Has another stack know the connection by the ACK of its SYN-ACK, should this one end before an application has it.
+    /// Has another stack know the connection by the ACK of its SYN-ACK, should this one end before
+    /// an application has it.
     pub fn bequeath(&mut self, now: Instant, record: &mut HalfOpen) {
         if self.shared.config.bequeaths() && record.has(Options::TIMESTAMPS) {
             record.iss = self.cookies.make(now, record);

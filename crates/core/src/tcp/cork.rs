@@ -1,4 +1,5 @@
-//! Segments held back until they are full, because the application asks for it: TCP_CORK and MSG_MORE.
+//! Segments held back until they are full, because the application asks for it: TCP_CORK and
+//! MSG_MORE.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::tcp::flags::Flags;
 const CEILING: Duration = Duration::from_millis(200);
 
 impl Conn<'_> {
-    /// Whether a segment that is not full has to wait. Behind a FIN nothing will follow that could fill it.
+    /// Whether a segment that is not full has to wait. Behind a FIN nothing will follow that could
+    /// fill it.
     pub fn is_corked(&self) -> bool {
         (self.options().cork || self.cold.more_follows)
             && self.cold.held_until != Instant::ZERO

@@ -1,4 +1,5 @@
-//! Segment text and FIN (RFC 9293 §3.10.7.4, seventh and eighth): what they mean for the connection.
+//! Segment text and FIN (RFC 9293 §3.10.7.4, seventh and eighth): what they mean for the
+//! connection.
 
 use ring::stream::Status;
 use wire::seq::SeqNumber;
@@ -46,7 +47,8 @@ impl Conn<'_> {
         taken
     }
 
-    /// RFC 9293 §3.10.4 and RFC 2525 §2.17: nobody will read this, and the peer must know that it is lost.
+    /// RFC 9293 §3.10.4 and RFC 2525 §2.17: nobody will read this, and the peer must know that it
+    /// is lost.
     fn refuse_after_close(&mut self, now: Instant) -> Step {
         if !self.has(Flags::APP_CLOSED) {
             return Ok(());
@@ -56,8 +58,8 @@ impl Conn<'_> {
         Err(DropReason::TcpClosed.into())
     }
 
-    /// RFC 1122 §4.2.2.13: both directions were shut down, and data comes that nobody will read. (With our side still open, Linux keeps it;
-    /// so do we.)
+    /// RFC 1122 §4.2.2.13: both directions were shut down, and data comes that nobody will read.
+    /// (With our side still open, Linux keeps it; so do we.)
     fn refuse_after_shutdown(&mut self, now: Instant) -> Step {
         if !(self.cold.read_shut && self.has(Flags::FIN_QUEUED)) {
             return Ok(());
@@ -109,7 +111,8 @@ impl Conn<'_> {
         self.carry_out_received(now, actions);
     }
 
-    /// Notes that a segment came. After a silence longer than the RTO the peer is in slow start again: ACKs without delay help it.
+    /// Notes that a segment came. After a silence longer than the RTO the peer is in slow start
+    /// again: ACKs without delay help it.
     pub fn note_arrival(&mut self, now: Instant) {
         let millis = now.as_millis() as u32;
         let silence = millis.wrapping_sub(self.hot.last_received);

@@ -6,8 +6,8 @@ use crate::tcp::segment::Segment;
 use wire::tcp::TcpFlags;
 
 impl Tcp {
-    /// The ACK that would complete a handshake brings no data: whether it is to be ignored, until the SYN-ACK was sent again as often as
-    /// the listener says.
+    /// The ACK that would complete a handshake brings no data: whether it is to be ignored, until
+    /// the SYN-ACK was sent again as often as the listener says.
     pub fn is_deferred(&self, record: &HalfOpen, seg: &Segment<'_>) -> bool {
         let brings_news = !seg.payload.is_empty() || seg.has(TcpFlags::FIN);
         !brings_news && record.retries < self.deferral(record)
@@ -18,8 +18,8 @@ impl Tcp {
         listener.map_or(0, |listener| listener.options.defer_accept)
     }
 
-    /// The SYN-ACK was not answered with data. As on Linux: who has acknowledged it is asked once more, at the end of the time, and
-    /// accepted with or without data then.
+    /// The SYN-ACK was not answered with data. As on Linux: who has acknowledged it is asked once
+    /// more, at the end of the time, and accepted with or without data then.
     pub fn is_waiting_for_data(&self, record: &HalfOpen) -> bool {
         record.has(Options::ACKED) && record.retries + 1 < self.deferral(record)
     }

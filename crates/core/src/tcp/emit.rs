@@ -9,8 +9,8 @@ use crate::tcp::options::add_syn_options;
 use crate::tcp::plan::{Kind, Plan};
 
 impl Conn<'_> {
-    /// The header of a planned segment, to a place that is as it is by default: it is too large to be moved around. From here on the window
-    /// in it is on offer.
+    /// The header of a planned segment, to a place that is as it is by default: it is too large to
+    /// be moved around. From here on the window in it is on offer.
     #[inline(always)]
     pub fn fill_header(&mut self, now: Instant, plan: &Plan, header: &mut TcpHeader) {
         let is_syn = plan.kind == Kind::Syn;
@@ -61,8 +61,8 @@ impl Conn<'_> {
         add_syn_options(config, cold.local_mss, cold.offer_wscale, tsval, options);
         options.fast_open = self.fast_open_option(now);
         if is_reply {
-            // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for the peer (RFC 7413 §4.1.2), and
-            // ours is from it.
+            // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for
+            // the peer (RFC 7413 §4.1.2), and ours is from it.
             options.fast_open = options
                 .fast_open
                 .filter(|_| !self.cold.fast_open.is_client());
@@ -75,8 +75,9 @@ impl Conn<'_> {
         }
     }
 
-    /// The options of a segment that is no SYN, to where there are none yet: what is large and written piece by piece is not to be copied.
-    /// RFC 9293 MUST-65; RFC 2018 §2-1, §4-2; RFC 7323 §3.2-1, §3.2-5, §4.3-2.
+    /// The options of a segment that is no SYN, to where there are none yet: what is large and
+    /// written piece by piece is not to be copied. RFC 9293 MUST-65; RFC 2018 §2-1, §4-2;
+    /// RFC 7323 §3.2-1, §3.2-5, §4.3-2.
     #[inline]
     pub fn add_options(&self, now: Instant, options: &mut TcpOptions) {
         // RFC 7323 §3.2: once agreed on, in every segment but RST.

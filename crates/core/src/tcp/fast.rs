@@ -1,4 +1,5 @@
-//! Header prediction: what a connection mostly receives, in a few comparisons. Everything it does the slow path does as well.
+//! Header prediction: what a connection mostly receives, in a few comparisons. Everything it does
+//! the slow path does as well.
 
 use wire::ip::Ecn;
 use wire::tcp::TcpFlags;
@@ -20,8 +21,9 @@ const UNUSUAL: Flags = Flags::HOLES
     .union(Flags::APP_CLOSED);
 
 impl Conn<'_> {
-    /// Whether the segment can take the short way: ESTABLISHED, next in order, no flags but ACK, PSH and what ECN says all the time, acknowledging something that is in
-    /// flight or nothing new with data behind it.
+    /// Whether the segment can take the short way: ESTABLISHED, next in order, no flags but ACK,
+    /// PSH and what ECN says all the time, acknowledging something that is in flight or nothing new
+    /// with data behind it.
     pub fn is_predicted(&self, seg: &Segment<'_>) -> bool {
         let hot = &*self.hot;
         hot.state == State::Established

@@ -1,5 +1,5 @@
-//! TCP Fast Open (RFC 7413): data in the SYN, between hosts that have met before. Here the server's side; the client's are its [`cache`] of
-//! cookies and [`client`].
+//! TCP Fast Open (RFC 7413): data in the SYN, between hosts that have met before. Here the server's
+//! side; the client's are its [`cache`] of cookies and [`client`].
 
 mod cache;
 mod client;
@@ -27,12 +27,13 @@ pub(crate) use issuer::{FastOpen, Issuer};
 /// RFC 7413 §5.1: a connection that was reset counts for so long after.
 const COOLING: Duration = Duration::from_secs(60);
 
-/// Connections that a listener opened by cookie and whose handshakes are not complete: what an attacker with real addresses can hold
-/// (RFC 7413 §5.1).
+/// Connections that a listener opened by cookie and whose handshakes are not complete: what an
+/// attacker with real addresses can hold (RFC 7413 §5.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingOpens {
     pending: u32,
-    /// Those that were reset count on until `cool_at`: spoofed SYNs whose victims answer with RST must not come for free.
+    /// Those that were reset count on until `cool_at`: spoofed SYNs whose victims answer with RST
+    /// must not come for free.
     cooling: u32,
     cool_at: Instant,
 }
@@ -56,9 +57,9 @@ impl PendingOpens {
 }
 
 impl Tcp {
-    /// A SYN with a valid cookie opens a connection at once (RFC 7413 §4.2.2). False if there is nothing of the kind, or no room: then the
-    /// handshake is an ordinary one, and the data comes again.
-    /// RFC 7413 §2.1-1, §4.2.2-1, §4.2.2-2.
+    /// A SYN with a valid cookie opens a connection at once (RFC 7413 §4.2.2). False if there is
+    /// nothing of the kind, or no room: then the handshake is an ordinary one, and the data comes
+    /// again. RFC 7413 §2.1-1, §4.2.2-1, §4.2.2-2.
     pub fn open_fast(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> bool {
         let cookie = seg.options.fast_open.filter(|cookie| !cookie.is_request());
         let host = seg.key.remote().ip();
@@ -142,8 +143,8 @@ impl Conn<'_> {
             && matches!(self.cold.fast_open, FastOpen::Pending { .. })
     }
 
-    /// The option of our SYN or SYN-ACK. What goes again goes without: perhaps the option is why the first was lost.
-    /// RFC 7413 §4.2.2-5, §4.2.2-6.
+    /// The option of our SYN or SYN-ACK. What goes again goes without: perhaps the option is why
+    /// the first was lost. RFC 7413 §4.2.2-5, §4.2.2-6.
     pub fn fast_open_option(&self, now: Instant) -> Option<FastOpenCookie> {
         let remote = self.key.remote().ip();
         match self.cold.fast_open {

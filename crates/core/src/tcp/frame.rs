@@ -76,7 +76,8 @@ pub(crate) fn write_any(
     }
 }
 
-/// Writes a segment into a frame that `sink` lends; its length in bytes, `None` if there was no frame.
+/// Writes a segment into a frame that `sink` lends; its length in bytes, `None` if there was no
+/// frame.
 pub(crate) fn send_segment(
     sink: &mut impl FrameSink,
     net: &Net,

@@ -1,7 +1,8 @@
-//! Several full segments in one frame, for links that cut it themselves or carry it whole (segmentation offload): their headers are
-//! written once, and they pass the link as one.
+//! Several full segments in one frame, for links that cut it themselves or carry it whole
+//! (segmentation offload): their headers are written once, and they pass the link as one.
 //!
-//! A GSO frame counts as one segment in the counters of segments; all else (windows, pacing, the log of the flight) goes by its bytes.
+//! A GSO frame counts as one segment in the counters of segments; all else (windows, pacing, the
+//! log of the flight) goes by its bytes.
 
 use std::time::Duration;
 
@@ -21,12 +22,13 @@ const UNFIT: Flags = Flags::SACKED
     .union(Flags::LOSS)
     .union(Flags::HOLES)
     .union(Flags::DUPLICATE);
-/// Of a paced connection, a GSO frame holds what may leave in this time, as on Linux: more at once would be the burst that pacing prevents.
+/// Of a paced connection, a GSO frame holds what may leave in this time, as on Linux: more at once
+/// would be the burst that pacing prevents.
 const PACED: Duration = Duration::from_millis(1);
 
 impl Conn<'_> {
-    /// As many segments like `plan`, a full one of new data, as may go together with it: of `available` bytes of data that the peer's
-    /// window has `usable` bytes of room for.
+    /// As many segments like `plan`, a full one of new data, as may go together with it: of
+    /// `available` bytes of data that the peer's window has `usable` bytes of room for.
     pub fn plan_gso(&self, plan: Plan, available: u32, usable: u32) -> Plan {
         let most = self.gso_limit();
         let cut = plan.len;
@@ -46,7 +48,8 @@ impl Conn<'_> {
         } else {
             limit - limit % cut
         };
-        // CWR is the first segment's alone (RFC 3168 §6.1.2), and one of the bits of a counter (RFC 9768 §3.2.2): no link is trusted with it.
+        // CWR is the first segment's alone (RFC 3168 §6.1.2), and one of the bits of a counter
+        // (RFC 9768 §3.2.2): no link is trusted with it.
         if len <= cut || self.ecn_bits(&plan).contains(TcpFlags::CWR) {
             return plan;
         }
@@ -70,8 +73,8 @@ impl Conn<'_> {
     }
 }
 
-/// Writes as much of a GSO frame as the frame that `sink` lends holds; its length in bytes, `None` if there was no frame. `plan` says afterwards
-/// what went.
+/// Writes as much of a GSO frame as the frame that `sink` lends holds; its length in bytes, `None`
+/// if there was no frame. `plan` says afterwards what went.
 pub(crate) fn send_gso(
     sink: &mut impl FrameSink,
     net: &Net,

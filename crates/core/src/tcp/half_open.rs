@@ -1,4 +1,5 @@
-//! Half-open connections of listeners: SYN_RECEIVED in 64 bytes. A control block is taken when the handshake is complete.
+//! Half-open connections of listeners: SYN_RECEIVED in 64 bytes. A control block is taken when the
+//! handshake is complete.
 
 use std::io;
 
@@ -31,8 +32,8 @@ pub(crate) struct HalfOpen {
     pub iss: SeqNumber,
     pub irs: SeqNumber,
     pub ts_recent: u32,
-    /// When the last SYN-ACK was sent: µs, low 32 bits; counts with `SENT`. Until then, for the first: where the sequence numbers of the flow
-    /// start ([`crate::flow::Digest`]).
+    /// When the last SYN-ACK was sent: µs, low 32 bits; counts with `SENT`. Until then, for the
+    /// first: where the sequence numbers of the flow start ([`crate::flow::Digest`]).
     pub sent_at: u32,
     pub listener: u16,
     pub peer_mss: u16,
@@ -103,8 +104,8 @@ impl HalfOpen {
         }
     }
 
-    /// After a second time-out the SYN-ACK has no ECN bits: they may be why it does not get through. What was agreed on stays.
-    /// RFC 9768 §3.2.3.2.2-2.
+    /// After a second time-out the SYN-ACK has no ECN bits: they may be why it does not get
+    /// through. What was agreed on stays. RFC 9768 §3.2.3.2.2-2.
     pub fn hides_ecn(&self) -> bool {
         self.retries >= 2 && self.ecn.feedback() == Feedback::Accurate
     }
@@ -188,7 +189,8 @@ impl HalfOpens {
 }
 
 impl Tcp {
-    /// A SYN for a listener. `before`: what had the same endpoints, if that is in TIME_WAIT. Data and FIN in the SYN come again.
+    /// A SYN for a listener. `before`: what had the same endpoints, if that is in TIME_WAIT. Data
+    /// and FIN in the SYN come again.
     pub fn open_half(
         &mut self,
         now: Instant,
@@ -208,7 +210,8 @@ impl Tcp {
         }
         match admission {
             Admission::Record => {
-                // A cookie cannot promise to lie beyond what was sent before. It need not, where timestamps tell that apart (RFC 6191 §3).
+                // A cookie cannot promise to lie beyond what was sent before. It need not, where
+                // timestamps tell that apart (RFC 6191 §3).
                 if before.is_none_or(|before| before.timestamps) {
                     self.bequeath(now, &mut record);
                 }
@@ -241,12 +244,14 @@ impl Tcp {
         Ok(slot)
     }
 
-    /// How a SYN is answered, if it is. As long as connections wait to be accepted and there is no room for another, it is not: the peer
-    /// will ask again. `before`: what had the same endpoints, if that is in TIME_WAIT.
+    /// How a SYN is answered, if it is. As long as connections wait to be accepted and there is no
+    /// room for another, it is not: the peer will ask again. `before`: what had the same endpoints,
+    /// if that is in TIME_WAIT.
     ///
-    /// A cookie cannot promise to lie beyond the sequence numbers of a connection in TIME_WAIT. It need not where timestamps tell the two
-    /// apart (RFC 6191 §3). Where they do not, the listener's limit does not count, as on Linux: who floods it has no connection in
-    /// TIME_WAIT, and who has one must not be locked out by the flood.
+    /// A cookie cannot promise to lie beyond the sequence numbers of a connection in TIME_WAIT. It
+    /// need not where timestamps tell the two apart (RFC 6191 §3). Where they do not, the
+    /// listener's limit does not count, as on Linux: who floods it has no connection in TIME_WAIT,
+    /// and who has one must not be locked out by the flood.
     pub fn admit(&self, listener: u32, before: Option<&Before>) -> Result<Admission, DropReason> {
         let entry = self
             .listeners
@@ -330,8 +335,9 @@ impl Tcp {
         self.schedule_half_open(now, slot, retries);
     }
 
-    /// Says that it will not be a connection. The peer may hold it for one already, and nobody may be left here to answer what it sends
-    /// (RFC 9293 §3.10.5, SYN-RECEIVED STATE). As few as other answers to strangers: their addresses may be made up.
+    /// Says that it will not be a connection. The peer may hold it for one already, and nobody may
+    /// be left here to answer what it sends (RFC 9293 §3.10.5, SYN-RECEIVED STATE). As few as other
+    /// answers to strangers: their addresses may be made up.
     pub fn reset_half_open(&mut self, now: Instant, record: &HalfOpen) {
         if !self.shared.resets.allow(now) {
             return self.shared.counters.drop(DropReason::ReplyLimited);
@@ -383,8 +389,8 @@ impl Tcp {
         self.check_repeated_syn(now, slot, &record, seg)?;
         self.check_half_open_sequence(now, &record, seg)?;
         self.check_half_open_rst(now, slot, &record, seg)?;
-        // Fourth, check the SYN bit: "if the connection was initiated with a passive OPEN, then return this connection to the LISTEN
-        // state and return".
+        // Fourth, check the SYN bit: "if the connection was initiated with a passive OPEN, then
+        // return this connection to the LISTEN state and return".
         if seg.has(TcpFlags::SYN) {
             self.drop_half_open(slot);
             return Err(DropReason::TcpSyn.into());
@@ -511,7 +517,8 @@ impl Tcp {
     }
 }
 
-/// An ISS that is beyond everything sent before between the same endpoints (RFC 9293 §3.4.3, RFC 6191 §2).
+/// An ISS that is beyond everything sent before between the same endpoints (RFC 9293 §3.4.3,
+/// RFC 6191 §2).
 pub(crate) fn beyond(fresh: SeqNumber, after: Option<SeqNumber>) -> SeqNumber {
     match after {
         Some(last) => fresh.max(last + (1 << 17)),

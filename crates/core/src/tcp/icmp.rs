@@ -1,4 +1,5 @@
-//! ICMP errors about our segments (RFC 9293 §3.9.2.2, RFC 5927): believed only if they quote something that is in flight.
+//! ICMP errors about our segments (RFC 9293 §3.9.2.2, RFC 5927): believed only if they quote
+//! something that is in flight.
 
 use wire::seq::SeqNumber;
 use wire::time::Instant;
@@ -12,9 +13,8 @@ use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::path::PathActions;
 
-/// The smallest path MTU that is believed over IPv4: below, an attacker would have us send tiny segments. Every link of today carries it.
-/// (IPv6 has no smaller one than 1280.)
-/// RFC 5927 §7.2-1.
+/// The smallest path MTU that is believed over IPv4: below, an attacker would have us send tiny
+/// segments. Every link of today carries it. (IPv6 has no smaller one than 1280.) RFC 5927 §7.2-1.
 const MIN_MTU_V4: u16 = 552;
 
 impl Tcp {

@@ -111,7 +111,8 @@ impl Conn<'_> {
         if self.has(Flags::TIMESTAMPS) { 12 } else { 0 }
     }
 
-    /// Sequence numbers of SYN and FIN that were acknowledged; the handshake acknowledged a SYN-ACK before there was a connection.
+    /// Sequence numbers of SYN and FIN that were acknowledged; the handshake acknowledged a SYN-ACK
+    /// before there was a connection.
     fn control_acked(&self) -> u32 {
         let syn = self.cold.statistics.active && self.hot.snd_una > self.cold.iss;
         let fin = self.has(Flags::FIN_QUEUED) && self.hot.snd_una > self.hot.fin_seq;
@@ -126,7 +127,8 @@ impl Conn<'_> {
         self.sh.streams.send_len(self.slot) - self.unsent()
     }
 
-    /// Segments with data, SYN or FIN that have arrived: all of them but what is in flight and not SACKed.
+    /// Segments with data, SYN or FIN that have arrived: all of them but what is in flight and not
+    /// SACKed.
     fn delivered(&self, sacked: u32) -> u32 {
         let mss = u32::from(self.hot.loss.mss).max(1);
         let data = self.data_in_flight().saturating_sub(sacked);

@@ -18,8 +18,8 @@ use crate::tcp::conn::Conn;
 use crate::tcp::segment::{Flow, Segment};
 use crate::tcp::step::{Step, Stop};
 
-/// Frames that are looked at together: as many as the processor fetches memory for at a time, and few enough that what is known of them
-/// stays in its nearest cache.
+/// Frames that are looked at together: as many as the processor fetches memory for at a time, and
+/// few enough that what is known of them stays in its nearest cache.
 const PASS: usize = 16;
 /// So many segments before its own what a connection has in many lines is asked for.
 const SOON: usize = 2;
@@ -101,7 +101,8 @@ impl Tcp {
         }
     }
 
-    /// Frames from other stacks with our addresses. Who hands on a segment has verified its checksum.
+    /// Frames from other stacks with our addresses. Who hands on a segment has verified its
+    /// checksum.
     fn receive_handed(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         for frame in frames {
             let Some((bytes, words)) = Handed::split(frame.bytes) else {
@@ -174,7 +175,8 @@ impl Tcp {
             let Some(place) = arrived.get_mut(count) else {
                 break;
             };
-            // Each by itself: of what was predicted, much is known that does not have to be looked at again.
+            // Each by itself: of what was predicted, much is known that does not have to be looked
+            // at again.
             let arrives = match self.shared.net.predicted(burst.port, frame) {
                 Some(datagram) => {
                     self.shared.counters.frame_in(frame.bytes.len());
@@ -241,7 +243,8 @@ impl Tcp {
         }
     }
 
-    /// Finds the connection of a segment once before it is needed, so that the misses of a burst overlap.
+    /// Finds the connection of a segment once before it is needed, so that the misses of a burst
+    /// overlap.
     #[inline]
     fn prefetch(&self, flow: &Flow) -> Option<Guess> {
         let guess = self.flows.guess(flow.digest.hash)?;
@@ -292,8 +295,8 @@ impl Tcp {
         }
     }
 
-    /// A segment that belongs to nothing here: another stack with our addresses may know it. If none does, the state is CLOSED
-    /// (RFC 9293 §3.10.7.1).
+    /// A segment that belongs to nothing here: another stack with our addresses may know it. If
+    /// none does, the state is CLOSED (RFC 9293 §3.10.7.1).
     #[cold]
     fn on_unknown_flow(
         &mut self,
@@ -320,8 +323,8 @@ impl Tcp {
         self.shared.counters.drop(reason);
     }
 
-    /// No stack has the connection. Perhaps one had it that has ended or does not listen any more, and no application had accepted it: then one
-    /// that listens goes on.
+    /// No stack has the connection. Perhaps one had it that has ended or does not listen any more,
+    /// and no application had accepted it: then one that listens goes on.
     fn take_up(&mut self, now: Instant, origin: Option<Origin<'_>>, seg: &Segment<'_>) -> bool {
         if !seg.has(TcpFlags::ACK) || seg.has(TcpFlags::SYN | TcpFlags::RST) {
             return false;
@@ -338,7 +341,8 @@ impl Tcp {
         step.is_some()
     }
 
-    /// Hands a frame on that is for the local `port` and unknown here. False: there is nobody to ask.
+    /// Hands a frame on that is for the local `port` and unknown here. False: there is nobody to
+    /// ask.
     pub(super) fn hand_over(&mut self, origin: &Origin<'_>, port: u16) -> bool {
         let counters = &mut self.shared.counters;
         let handover = self.handover.as_mut();
@@ -350,7 +354,8 @@ impl Tcp {
         self.flows.find(hash, |id| self.has_key(id, key))
     }
 
-    /// Compared where it is: a copy of what is written in pieces and read as a whole takes as long as all writes before it.
+    /// Compared where it is: a copy of what is written in pieces and read as a whole takes as long
+    /// as all writes before it.
     #[inline(always)]
     fn has_key(&self, id: u32, key: &FlowKey) -> bool {
         let slot = flow::index(id) as u32;

@@ -1,4 +1,5 @@
-//! What must hold of a connection after anything that happens to it. Tests and simulations run with these assertions; releases do not.
+//! What must hold of a connection after anything that happens to it. Tests and simulations run with
+//! these assertions; releases do not.
 
 use crate::tcp::conn::Conn;
 

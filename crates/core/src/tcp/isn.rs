@@ -1,4 +1,5 @@
-//! Initial sequence numbers and timestamp offsets: unpredictable from outside, increasing for one pair of endpoints.
+//! Initial sequence numbers and timestamp offsets: unpredictable from outside, increasing for one
+//! pair of endpoints.
 
 use wire::seq::SeqNumber;
 use wire::time::Instant;
@@ -15,9 +16,9 @@ pub(crate) struct Start {
     pub ts_offset: u32,
 }
 
-/// ISN = M + F(localip, localport, remoteip, remoteport, secretkey) (RFC 6528 §3, RFC 9293 §3.4.1). F is `origin`, the half of the keyed
-/// hash of the flow that its table does not use ([`crate::flow::Digest`]). The clock M ticks every 4 µs.
-/// RFC 9293 MUST-8, SHLD-1, MUST-9.
+/// ISN = M + F(localip, localport, remoteip, remoteport, secretkey) (RFC 6528 §3, RFC 9293 §3.4.1).
+/// F is `origin`, the half of the keyed hash of the flow that its table does not use
+/// ([`crate::flow::Digest`]). The clock M ticks every 4 µs. RFC 9293 MUST-8, SHLD-1, MUST-9.
 /// RFC 6528 §3-1, §3-2, §3-3.
 #[inline]
 pub(crate) fn start(now: Instant, origin: u32) -> Start {

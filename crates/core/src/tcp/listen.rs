@@ -115,7 +115,8 @@ impl Listener {
 pub(crate) struct Listeners {
     slots: Slots,
     table: Vec<Listener>,
-    /// For each port the first of its listeners, plus one. 256 KiB that are touched where something listens.
+    /// For each port the first of its listeners, plus one. 256 KiB that are touched where something
+    /// listens.
     first: Vec<u32>,
     /// Where others listen on, whom this stack has left it to.
     left: Vec<Listener>,
@@ -166,8 +167,8 @@ impl Listeners {
         self.suiting(local).next().is_some()
     }
 
-    /// Who listens on `local`, for a flow of this `origin`. Of those that share it each gets its part of the flows: by the keyed hash of a flow
-    /// that peers may see, as they may see this.
+    /// Who listens on `local`, for a flow of this `origin`. Of those that share it each gets its
+    /// part of the flows: by the keyed hash of a flow that peers may see, as they may see this.
     pub fn find(&self, local: SocketAddr, origin: u32) -> Option<u32> {
         let (mut best, mut chosen, mut count) = (0, None, 0);
         for (slot, suits) in self.suiting(local) {

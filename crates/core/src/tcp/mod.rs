@@ -1,8 +1,10 @@
 //! TCP: RFC 9293 and what belongs to it. The mechanism; the policy of congestion control is `cc`.
 //!
-//! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`, `ack` (with `loss` and `ecn`), `data`
-//! (with `receive`) → `queues`. What is due leaves by `transmit` → `output` (what goes next) → `emit`. `listen`, `half_open`, `accept`,
-//! `connect`, `close` and `time_wait` are the life of a connection; `timers` what happens when nothing happens.
+//! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`,
+//! `ack` (with `loss` and `ecn`), `data` (with `receive`) → `queues`. What is due leaves by
+//! `transmit` → `output` (what goes next) → `emit`. `listen`, `half_open`, `accept`, `connect`,
+//! `close` and `time_wait` are the life of a connection; `timers` what happens when nothing
+//! happens.
 
 mod accept;
 mod ack;

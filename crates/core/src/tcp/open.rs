@@ -150,7 +150,8 @@ pub(crate) fn blank(config: &Config) -> (Hot, Cold) {
     )
 }
 
-/// The rest of a control block, with a loss part that there is. Inlined, so that it is written where it belongs.
+/// The rest of a control block, with a loss part that there is. Inlined, so that it is written
+/// where it belongs.
 #[inline(always)]
 pub(crate) fn cold_with(
     config: &Config,

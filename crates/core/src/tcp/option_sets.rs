@@ -1,4 +1,5 @@
-//! The options of sockets. Very many have the same: one record for all that were set alike one after the other.
+//! The options of sockets. Very many have the same: one record for all that were set alike one
+//! after the other.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! What the two SYNs agree on: MSS (RFC 9293 §3.7.1), window scaling and timestamps (RFC 7323), SACK (RFC 2018).
+//! What the two SYNs agree on: MSS (RFC 9293 §3.7.1), window scaling and timestamps (RFC 7323),
+//! SACK (RFC 2018).
 
 use wire::tcp::{TcpHeader, TcpOptions, Timestamps};
 
@@ -21,8 +22,8 @@ pub(crate) fn headers_len(is_ipv4: bool) -> u16 {
     ip + TcpHeader::MIN_LEN as u16
 }
 
-/// The MSS option that we send: the MTU less fixed headers (RFC 6691), no more than the socket wants.
-/// RFC 9293 MUST-67.
+/// The MSS option that we send: the MTU less fixed headers (RFC 6691), no more than the socket
+/// wants. RFC 9293 MUST-67.
 pub(crate) fn advertised_mss(config: &Config, mtu: u16, is_ipv4: bool, options: &Options) -> u16 {
     let mss = mtu.saturating_sub(headers_len(is_ipv4));
     mss.min(largest_segment(config, options)).max(MIN_MSS)
@@ -45,9 +46,8 @@ pub(crate) fn peer_mss(theirs: &TcpOptions, is_ipv4: bool) -> u16 {
     theirs.mss.unwrap_or(default).max(MIN_MSS)
 }
 
-/// Eff.snd.MSS (RFC 9293 §3.7.1): what the peer takes, what the path takes, what the socket wants, less the options in every segment.
-/// RFC 9293 MUST-16.
-/// RFC 1122 §3.3.3-1.
+/// Eff.snd.MSS (RFC 9293 §3.7.1): what the peer takes, what the path takes, what the socket wants,
+/// less the options in every segment. RFC 9293 MUST-16. RFC 1122 §3.3.3-1.
 pub(crate) fn effective_mss(
     config: &Config,
     peer: u16,

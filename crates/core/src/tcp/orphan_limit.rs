@@ -1,5 +1,6 @@
-//! Connections that their application has closed and that are not over: what Linux calls orphans. They have no socket that would count them, and
-//! their peers may never answer. So there is a limit, below the number of control blocks, which leaves room for connections that somebody uses.
+//! Connections that their application has closed and that are not over: what Linux calls orphans.
+//! They have no socket that would count them, and their peers may never answer. So there is a
+//! limit, below the number of control blocks, which leaves room for connections that somebody uses.
 
 use wire::time::Instant;
 
@@ -30,7 +31,8 @@ impl Conn<'_> {
 }
 
 impl Tcp {
-    /// One orphan more: is it one too many? If no peer seems to be silent, the one goes that was closed first.
+    /// One orphan more: is it one too many? If no peer seems to be silent, the one goes that was
+    /// closed first.
     pub fn limit_orphans(&mut self, now: Instant) {
         let is_one_too_many = self.shared.queues.orphans() > self.shared.config.max_orphans;
         if is_one_too_many
@@ -41,8 +43,8 @@ impl Tcp {
         }
     }
 
-    /// Resets the first orphan whose peer has not answered for a time-out, if there is one among the first few. Those that are passed over get
-    /// behind the others. False if there is none.
+    /// Resets the first orphan whose peer has not answered for a time-out, if there is one among
+    /// the first few. Those that are passed over get behind the others. False if there is none.
     #[cold]
     fn evict_silent_orphan(&mut self, now: Instant) -> bool {
         for _ in 0..LOOKS.min(self.shared.queues.orphans()) {

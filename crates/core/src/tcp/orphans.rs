@@ -1,5 +1,6 @@
-//! Connections whose process is gone, and with it their application: as after CLOSE, what was written is sent, and sent again until it is
-//! acknowledged, and then the FIN (RFC 9293 §3.10.4). What was known of the path is not: congestion control begins anew.
+//! Connections whose process is gone, and with it their application: as after CLOSE, what was
+//! written is sent, and sent again until it is acknowledged, and then the FIN (RFC 9293 §3.10.4).
+//! What was known of the path is not: congestion control begins anew.
 
 use wire::time::Instant;
 
@@ -139,7 +140,8 @@ impl Conn<'_> {
         self.mark_ack();
         let len = orphan.bytes.len() as u32;
         if self.hot.flight() > 0 || self.hot.snd_wnd < len {
-            // What the peer has said since, of what it has and has room for, nobody has heard: this has it say it again.
+            // What the peer has said since, of what it has and has room for, nobody has heard: this
+            // has it say it again.
             self.set(Flags::KEEPALIVE_DUE);
         }
     }

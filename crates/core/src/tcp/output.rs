@@ -38,8 +38,8 @@ impl Conn<'_> {
         self.may_depart(now).then_some(plan)
     }
 
-    /// F-RTO (RFC 5682): nothing before the ACK of the first retransmission; then new data, if there is some that may go.
-    /// RFC 5682 §2.1-7.
+    /// F-RTO (RFC 5682): nothing before the ACK of the first retransmission; then new data, if
+    /// there is some that may go. RFC 5682 §2.1-7.
     #[cold]
     fn plan_frto(&mut self, now: Instant) -> Option<Plan> {
         let Frto::Second(left) = self.loss_view().frto() else {
@@ -80,8 +80,8 @@ impl Conn<'_> {
         }
     }
 
-    /// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691: variable options come off at send
-    /// time).
+    /// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691:
+    /// variable options come off at send time).
     #[inline]
     pub fn segment_room(&self) -> u32 {
         let mss = u32::from(self.hot.loss.mss);
@@ -106,8 +106,9 @@ impl Conn<'_> {
         if self.has(Flags::TIMESTAMPS) { 3 } else { 4 }
     }
 
-    /// RFC 9293 §3.8.6.1: at least one octet of new data, or a retransmission, whatever the window says; all that fits if the window is
-    /// merely too small to be worth it (§3.8.6.2.1 (4), the override time-out).
+    /// RFC 9293 §3.8.6.1: at least one octet of new data, or a retransmission, whatever the window
+    /// says; all that fits if the window is merely too small to be worth it (§3.8.6.2.1 (4), the
+    /// override time-out).
     #[cold]
     fn plan_probe(&mut self) -> Option<Plan> {
         let start = self.hot.snd_una;
@@ -141,7 +142,8 @@ impl Conn<'_> {
     #[cold]
     fn plan_first_lost(&self) -> Option<Plan> {
         let lost = self.loss_view().next_lost()?;
-        // RFC 9293 §3.8.6: the peer may have taken back a part of its window. What lies beyond can only be thrown away.
+        // RFC 9293 §3.8.6: the peer may have taken back a part of its window. What lies beyond can
+        // only be thrown away.
         let edge = self.hot.snd_una + self.hot.snd_wnd;
         if lost.start >= edge {
             return None;
@@ -163,7 +165,8 @@ impl Conn<'_> {
     /// The first segment of `range`, none of which is SACKed.
     pub fn plan_again(&self, kind: Kind, range: Range) -> Option<Plan> {
         let Range { start, end } = range;
-        // What reaches SND.NXT takes unsent data along: a probe's single byte would go alone otherwise.
+        // What reaches SND.NXT takes unsent data along: a probe's single byte would go alone
+        // otherwise.
         let end = if end == self.hot.snd_nxt {
             end.max(self.sendable_end())
         } else {
@@ -264,8 +267,8 @@ impl Conn<'_> {
         path.plan_probe(now, available, usable, has_variable)
     }
 
-    /// Sender's silly window avoidance with Nagle's algorithm (RFC 9293 §3.8.6.2.1, §3.7.4). `len` is min(D, U, Eff.snd.MSS).
-    /// RFC 9293 SHLD-7, MUST-17, MUST-38.
+    /// Sender's silly window avoidance with Nagle's algorithm (RFC 9293 §3.8.6.2.1, §3.7.4). `len`
+    /// is min(D, U, Eff.snd.MSS). RFC 9293 SHLD-7, MUST-17, MUST-38.
     fn is_worth_sending(&self, len: u32, available: u32, usable: u32) -> bool {
         // (1) a full segment.
         if len == self.segment_room() {
@@ -276,8 +279,9 @@ impl Conn<'_> {
         is_enough && self.may_send_small()
     }
 
-    /// Nagle's algorithm in Minshall's variant, as Linux has it: a small segment waits only for the ACK of another small one. The end of a
-    /// message that is longer than a segment goes at once: the peer delays the ACK that it would wait for.
+    /// Nagle's algorithm in Minshall's variant, as Linux has it: a small segment waits only for the
+    /// ACK of another small one. The end of a message that is longer than a segment goes at once:
+    /// the peer delays the ACK that it would wait for.
     pub fn may_send_small(&self) -> bool {
         // Nothing will follow a FIN that the bytes before it could join.
         let no_delay = self.has(Flags::NODELAY | Flags::FIN_QUEUED);
@@ -291,7 +295,8 @@ impl Conn<'_> {
         small > self.hot.snd_una && small <= self.hot.snd_nxt
     }
 
-    /// Notes a small segment at the end of what was written. What the window cuts short waits for the window.
+    /// Notes a small segment at the end of what was written. What the window cuts short waits for
+    /// the window.
     #[inline]
     pub fn note_small(&mut self, plan: &Plan) {
         let last = match u32::from(plan.cut) {
@@ -313,8 +318,8 @@ impl Conn<'_> {
         self.loss().congestion().restart_after_idle();
     }
 
-    /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the last byte.
-    /// RFC 9293 MUST-61, SHLD-27.
+    /// PSH on the last segment of what the application wrote (RFC 9293 §3.9.1.2), FIN behind the
+    /// last byte. RFC 9293 MUST-61, SHLD-27.
     pub fn segment(&self, kind: Kind, seq: SeqNumber, len: u32) -> Plan {
         self.segment_of(self.stream_end(), kind, seq, len)
     }
@@ -348,7 +353,8 @@ impl Conn<'_> {
         plan
     }
 
-    /// Whether something waits for the window with nothing in flight: then only a probe can find out that it has opened.
+    /// Whether something waits for the window with nothing in flight: then only a probe can find
+    /// out that it has opened.
     pub fn is_blocked_by_window(&self) -> bool {
         let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
         self.hot.state.may_transmit()

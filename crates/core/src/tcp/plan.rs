@@ -33,7 +33,8 @@ pub(crate) struct Plan {
     /// Bytes of payload.
     pub len: u32,
     pub flags: TcpFlags,
-    /// Bytes of payload of each segment of a GSO frame (see [`crate::tcp::gso`]); 0: it is one segment.
+    /// Bytes of payload of each segment of a GSO frame (see [`crate::tcp::gso`]); 0: it is one
+    /// segment.
     pub cut: u16,
 }
 

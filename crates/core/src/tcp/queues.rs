@@ -1,5 +1,6 @@
-//! Who wants what: lists of connections (and half-open records) that want to send, and of those with news for the application. Nothing
-//! else is ever visited. Connections are named by their places in `blocks`: those that idle have none, and no links.
+//! Who wants what: lists of connections (and half-open records) that want to send, and of those
+//! with news for the application. Nothing else is ever visited. Connections are named by their
+//! places in `blocks`: those that idle have none, and no links.
 
 use std::io;
 use std::time::Duration;
@@ -14,12 +15,13 @@ use crate::side_pool::SidePool;
 
 /// Of `control` and of `syn_acks` that are sent before other lists have their turn.
 const NEW: u32 = 32;
-/// Of `data`: more, so that what has begun ends. Where the link takes less than there is, as many as wait to begin cost least there; with equal
-/// shares those that have begun, with data that is in no cache any more, stay as many as they ever were.
+/// Of `data`: more, so that what has begun ends. Where the link takes less than there is, as many
+/// as wait to begin cost least there; with equal shares those that have begun, with data that is in
+/// no cache any more, stay as many as they ever were.
 const BEGUN: u32 = 4 * NEW;
 
-/// How many of each list may be sent before all have had their turn. Kept from call to call: a link that takes a few at a time would have the first
-/// list only.
+/// How many of each list may be sent before all have had their turn. Kept from call to call: a link
+/// that takes a few at a time would have the first list only.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     control: u32,
@@ -44,7 +46,8 @@ pub(crate) struct PortQueues {
     pub control: List,
     /// ACKs that ride on nothing.
     pub acks: List,
-    /// The last of `acks` that waits for something to ride on, and the last that has waited long enough. New ones are behind both.
+    /// The last of `acks` that waits for something to ride on, and the last that has waited long
+    /// enough. New ones are behind both.
     waiting_ack: Option<u32>,
     ripe_ack: Option<u32>,
     /// When the latter became so.
@@ -77,7 +80,8 @@ pub(crate) struct Queues {
     syn_acks: Vec<Link>,
     /// For each half-open record the neighbour that it waits for, plus one.
     syn_ack_waits: Vec<u32>,
-    /// For each place of the neighbour cache the half-open records that wait for it to be resolved, linked by `syn_acks`.
+    /// For each place of the neighbour cache the half-open records that wait for it to be resolved,
+    /// linked by `syn_acks`.
     waiting: Vec<List>,
     /// TIME_WAIT records whose ACK is due, by the names that `last_acks` links.
     owing: SidePool<u32>,

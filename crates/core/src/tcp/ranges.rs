@@ -1,8 +1,10 @@
-//! Ordered sets of sequence ranges: what a receiver holds out of order, and what a sender knows to be held.
+//! Ordered sets of sequence ranges: what a receiver holds out of order, and what a sender knows to
+//! be held.
 //!
-//! In a fast long path every second segment of a window may be missing, and a window is thousands of segments; most sets have one range,
-//! and most connections none. So sets are trees of nodes from one pool, which grow with the holes. Whatever an ACK or a segment asks of a
-//! set costs the logarithm of its size; ranges that are joined or forgotten cost once what it took to add them.
+//! In a fast long path every second segment of a window may be missing, and a window is thousands
+//! of segments; most sets have one range, and most connections none. So sets are trees of nodes
+//! from one pool, which grow with the holes. Whatever an ACK or a segment asks of a set costs the
+//! logarithm of its size; ranges that are joined or forgotten cost once what it took to add them.
 
 mod range;
 mod tree;
@@ -16,7 +18,8 @@ use tree::{NIL, Trees};
 
 /// Ranges that a set may have in any case.
 pub(crate) const FEW: u32 = 32;
-/// Most disjoint ranges of a set: every second segment of 1024 bytes missing from a window of 16 MiB.
+/// Most disjoint ranges of a set: every second segment of 1024 bytes missing from a window of 16
+/// MiB.
 const MOST: u32 = 8192;
 /// Ranges that every set finds room for, however many the others have.
 const OWN: u32 = 8;
@@ -27,7 +30,8 @@ const SHARED: u32 = 32 * MOST;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Disjoint ranges that do not touch, in ascending order. All lie within half the sequence space. Only a handle: see [`RangePool`].
+/// Disjoint ranges that do not touch, in ascending order. All lie within half the sequence space.
+/// Only a handle: see [`RangePool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     root: u32,
@@ -40,7 +44,8 @@ impl Default for RangeSet {
     }
 }
 
-/// How many ranges a set may have that spans `window` bytes: segments of half a KiB fit in with a hole between any two, crumbs do not.
+/// How many ranges a set may have that spans `window` bytes: segments of half a KiB fit in with a
+/// hole between any two, crumbs do not.
 pub(crate) fn most_ranges(window: u32) -> u32 {
     (window >> 10).clamp(FEW, MOST)
 }
@@ -85,7 +90,8 @@ impl RangePool {
         }
     }
 
-    /// Adds `[start, end)`, joined with what it overlaps or touches, if the set does not get more than `most` ranges by that.
+    /// Adds `[start, end)`, joined with what it overlaps or touches, if the set does not get more
+    /// than `most` ranges by that.
     pub fn insert(
         &mut self,
         set: &mut RangeSet,

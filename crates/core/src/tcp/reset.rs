@@ -1,4 +1,5 @@
-//! RSTs (RFC 9293 §3.5.2): to segments that belong to nothing, and the last word of a connection that is aborted.
+//! RSTs (RFC 9293 §3.5.2): to segments that belong to nothing, and the last word of a connection
+//! that is aborted.
 
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
@@ -10,9 +11,10 @@ use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
 use crate::tcp::shared::Shared;
 
-/// The RST that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); none answers a RST.
-/// Without timestamps: there is no clock that the other end knows, and one that still has an earlier connection (Linux in TIME-WAIT, for
-/// one) would take the value for an old one and keep to it, so that the port could not be used again for a minute.
+/// The RST that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); none
+/// answers a RST. Without timestamps: there is no clock that the other end knows, and one that
+/// still has an earlier connection (Linux in TIME-WAIT, for one) would take the value for an old
+/// one and keep to it, so that the port could not be used again for a minute.
 fn reset_for(seg: &Segment<'_>) -> Option<TcpHeader> {
     if seg.has(TcpFlags::RST) {
         return None;
@@ -33,7 +35,8 @@ fn reset_for(seg: &Segment<'_>) -> Option<TcpHeader> {
 }
 
 impl Shared {
-    /// Answers a segment that belongs to nothing, unless there were too many. Whether there was an answer.
+    /// Answers a segment that belongs to nothing, unless there were too many. Whether there was an
+    /// answer.
     pub fn answer_with_reset(&mut self, now: Instant, seg: &Segment<'_>) -> bool {
         if seg.has(TcpFlags::RST) {
             return false;
@@ -57,8 +60,8 @@ impl Shared {
 }
 
 impl Conn<'_> {
-    /// The RST of ABORT (RFC 9293 §3.10.5): <SEQ=SND.NXT><CTL=RST>, with an ACK so that firewalls believe it.
-    /// RFC 7323 §3.2-6, §5.2-2: and with timestamps, if they were agreed on.
+    /// The RST of ABORT (RFC 9293 §3.10.5): <SEQ=SND.NXT><CTL=RST>, with an ACK so that firewalls
+    /// believe it. RFC 7323 §3.2-6, §5.2-2: and with timestamps, if they were agreed on.
     pub fn send_reset(&mut self, now: Instant) {
         if !self.hot.state.is_synchronized() && self.hot.state != State::SynReceived {
             return;

@@ -51,8 +51,8 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Parses and verifies the payload of `datagram`, which belongs to `flow`. The options go to their place, which is as they are by
-    /// default: they are too large to be moved around.
+    /// Parses and verifies the payload of `datagram`, which belongs to `flow`. The options go to
+    /// their place, which is as they are by default: they are too large to be moved around.
     /// RFC 9293 MUST-3, MUST-5.
     #[inline]
     pub fn parse(

@@ -1,6 +1,8 @@
-//! Peers of connections that a stack had whose place this one has taken, and that it could not go on with (`orphans`). It ended without a
-//! word, so they believe in connections that nobody knows: half-open connections in the sense of RFC 9293 §3.5.1. One that sends learns so by the RST that answers it; one that waits for
-//! an answer never would. So it is asked as that section says: a SYN, which it answers with an ACK (RFC 5961 §4), for which it gets the RST.
+//! Peers of connections that a stack had whose place this one has taken, and that it could not go
+//! on with (`orphans`). It ended without a word, so they believe in connections that nobody knows:
+//! half-open connections in the sense of RFC 9293 §3.5.1. One that sends learns so by the RST that
+//! answers it; one that waits for an answer never would. So it is asked as that section says: a
+//! SYN, which it answers with an ACK (RFC 5961 §4), for which it gets the RST.
 
 use std::time::Duration;
 
@@ -15,7 +17,8 @@ use crate::tcp::isn::{self, Start};
 use crate::tcp::segment::Segment;
 use crate::testament::{Left, Testament};
 
-/// Time for peers who got no ACK to send again: what no application had, this stack takes up (`cookie`).
+/// Time for peers who got no ACK to send again: what no application had, this stack takes up
+/// (`cookie`).
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So long before, their neighbours are asked for, whom a new stack does not know.
 const LEAD: Duration = Duration::from_millis(100);
@@ -137,7 +140,8 @@ impl Tcp {
 
     fn seek_survivor(&mut self, now: Instant, at: usize, key: &FlowKey, place: u32) {
         let digest = self.flows.digest(key);
-        // The endpoints are in use again: the peer has learnt it, or an application here has got what it sent again.
+        // The endpoints are in use again: the peer has learnt it, or an application here has got
+        // what it sent again.
         if self.lookup(digest.hash, key).is_some() {
             self.strike_survivor(at, place);
         } else if self.survivors.round > 0 {
@@ -150,7 +154,8 @@ impl Tcp {
 
     fn ask_survivor(&mut self, now: Instant, key: &FlowKey, digest: Digest) {
         let Start { iss, ts_offset } = isn::start(now, digest.origin);
-        // The clock that the stack before had: the peer takes it for no old duplicate (RFC 7323 §5.3).
+        // The clock that the stack before had: the peer takes it for no old duplicate
+        // (RFC 7323 §5.3).
         let stamps = self.shared.config.timestamps.then(|| Timestamps {
             tsval: (now.as_millis() as u32).wrapping_add(ts_offset),
             tsecr: 0,
@@ -168,8 +173,9 @@ impl Tcp {
         self.shared.send_bare(key, &header);
     }
 
-    /// Tells the peer whose segment this is that there is no connection, if it is to be told and no other stack knows better. Each is told
-    /// once, however many there are: no limit holds for these RSTs. Whether it is.
+    /// Tells the peer whose segment this is that there is no connection, if it is to be told and no
+    /// other stack knows better. Each is told once, however many there are: no limit holds for
+    /// these RSTs. Whether it is.
     pub fn tell_survivor(&mut self, seg: &Segment<'_>) -> bool {
         if self.survivors.untold == 0 {
             return false;

@@ -19,8 +19,8 @@ use crate::tcp::open::marked;
 use crate::tcp::options::{add_syn_options, advertised_mss};
 
 impl Tcp {
-    /// Sends a round of the SYN-ACKs that are due. False when the sink is full: what was not sent stays due. A record whose neighbour has
-    /// to be asked for waits with it, without a packet.
+    /// Sends a round of the SYN-ACKs that are due. False when the sink is full: what was not sent
+    /// stays due. A record whose neighbour has to be asked for waits with it, without a packet.
     pub fn send_syn_acks(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(slot) = self.shared.queues.syn_ack_in_turn(port) {
             let outcome = self.send_syn_ack(now, slot, sink);

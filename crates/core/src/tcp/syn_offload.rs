@@ -1,4 +1,5 @@
-//! SYNs that the link answers where they arrive ([`wire::syn_offload`]): what it is told, and what is done with a SYN that it has answered.
+//! SYNs that the link answers where they arrive ([`wire::syn_offload`]): what it is told, and what
+//! is done with a SYN that it has answered.
 
 use std::net::SocketAddr;
 
@@ -30,7 +31,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// `None`: with this configuration SYN-ACKs differ from each other, may leave by another link, or are made for somebody else to find.
+    /// `None`: with this configuration SYN-ACKs differ from each other, may leave by another link,
+    /// or are made for somebody else to find.
     fn new(config: &Config) -> Option<Self> {
         let mut outside = config
             .interfaces
@@ -54,9 +56,10 @@ impl Answers {
         })
     }
 
-    /// The initial sequence number of the answer to a SYN. Not of the form of RFC 6528 §3: without a clock in it every copy of the SYN has the
-    /// same answer. That connections between the same endpoints are told apart is left to timestamps, which all of these have
-    /// (RFC 6191 §3, RFC 7323 §5).
+    /// The initial sequence number of the answer to a SYN. Not of the form of RFC 6528 §3: without
+    /// a clock in it every copy of the SYN has the same answer. That connections between the same
+    /// endpoints are told apart is left to timestamps, which all of these have (RFC 6191 §3,
+    /// RFC 7323 §5).
     fn iss(&self, flow: Digest, irs: SeqNumber) -> SeqNumber {
         let h = u64::from(flow.origin) << 32 | u64::from(flow.hash.bits());
         SeqNumber(self.iss_key.hash([h], irs.0.to_le_bytes()) as u32)
@@ -94,8 +97,8 @@ impl Tcp {
         true
     }
 
-    /// A SYN for a listener that the link has answered. Its ACK may be the next segment: there has to be a record of it, even where the
-    /// backlog has no room now.
+    /// A SYN for a listener that the link has answered. Its ACK may be the next segment: there has
+    /// to be a record of it, even where the backlog has no room now.
     pub fn open_answered(
         &mut self,
         now: Instant,
@@ -119,8 +122,8 @@ impl Tcp {
         self.answers.as_ref().map(iss) == Some(record.iss)
     }
 
-    /// Tells the link whether to answer SYNs to where this one went, as long as there is much room for those that it answers before we hear of
-    /// it.
+    /// Tells the link whether to answer SYNs to where this one went, as long as there is much room
+    /// for those that it answers before we hear of it.
     pub fn offer(&mut self, listener: u32, syn: &Segment<'_>) {
         let (Some(answers), Some(entry)) = (&self.answers, self.listeners.at(listener)) else {
             return;
@@ -136,7 +139,8 @@ impl Tcp {
         }
     }
 
-    /// Tells the link to leave SYNs to us that are for the port of a listener which is about to change or to go.
+    /// Tells the link to leave SYNs to us that are for the port of a listener which is about to
+    /// change or to go.
     pub fn withdraw(&mut self, listener: u32) {
         if let (Some(link), Some(entry)) = (self.flows.watcher(), self.listeners.at(listener)) {
             link.withdraw(entry.local.port());

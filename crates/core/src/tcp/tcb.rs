@@ -1,4 +1,5 @@
-//! The control block: what a data segment or an ACK needs in two cache lines ([`Hot`]), the rest apart ([`Cold`]).
+//! The control block: what a data segment or an ACK needs in two cache lines ([`Hot`]), the rest
+//! apart ([`Cold`]).
 
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
@@ -24,7 +25,8 @@ use crate::tcp::statistics::Statistics;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// When the wheel fires for this connection: the earliest of its deadlines, or earlier. `FAR`: not scheduled.
+    /// When the wheel fires for this connection: the earliest of its deadlines, or earlier. `FAR`:
+    /// not scheduled.
     pub wheel_at: Instant,
     pub loss: loss::Hot,
     pub snd_una: SeqNumber,
@@ -66,18 +68,21 @@ pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,
     pub last_sent: Instant,
-    /// Behind the last segment that was sent and was not full: SND.SML of Minshall's variant of Nagle's algorithm.
+    /// Behind the last segment that was sent and was not full: SND.SML of Minshall's variant of
+    /// Nagle's algorithm.
     pub small_end: SeqNumber,
     /// SND.UP; counts with `is_urgent`: urgent data may be unacknowledged.
     pub snd_up: SeqNumber,
     pub is_urgent: bool,
 
     pub loss: loss::Cold,
-    /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user time-out counts from.
+    /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user
+    /// time-out counts from.
     pub una_since: Instant,
     /// When the peer's window closed on what there is to send; counts with `PERSIST`.
     pub blocked_since: Instant,
-    /// When the first probe went that the peer has not answered: low 32 bits of a millisecond count; counts with `PERSIST` and `Hot::retries`.
+    /// When the first probe went that the peer has not answered: low 32 bits of a millisecond
+    /// count; counts with `PERSIST` and `Hot::retries`.
     pub probed_since: u32,
     /// The application will not read any more.
     pub read_shut: bool,
@@ -91,7 +96,8 @@ pub(crate) struct Cold {
     pub ecn: EcnState,
     pub autotune: Autotune,
     pub options: SetId,
-    /// Until when segments that are not full are held back. `FAR`: none is; `ZERO`: they may go, they were held long enough.
+    /// Until when segments that are not full are held back. `FAR`: none is; `ZERO`: they may go,
+    /// they were held long enough.
     pub held_until: Instant,
     /// The last write said that more follows.
     pub more_follows: bool,
@@ -100,7 +106,8 @@ pub(crate) struct Cold {
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
     pub listener: u32,
     pub error: Option<Error>,
-    /// What ICMP or neighbour resolution said; reported when the connection times out (RFC 1122 §4.2.3.9).
+    /// What ICMP or neighbour resolution said; reported when the connection times out
+    /// (RFC 1122 §4.2.3.9).
     pub soft_error: Option<Error>,
     /// MSS option of the peer, or the default.
     pub peer_mss: u16,
@@ -154,7 +161,8 @@ impl Hot {
         self.has(Flags::FIN_QUEUED) && self.snd_nxt > self.fin_seq
     }
 
-    /// The sequence number of the first byte in the send stream: behind the SYN as long as that is not acknowledged.
+    /// The sequence number of the first byte in the send stream: behind the SYN as long as that is
+    /// not acknowledged.
     pub fn stream_start(&self) -> SeqNumber {
         match self.state {
             State::SynSent | State::SynReceived => self.snd_una + 1,

@@ -1,4 +1,5 @@
-//! TIME_WAIT in 44 bytes. All wait equally long, so they expire in the order in which they came: a list, no timers.
+//! TIME_WAIT in 44 bytes. All wait equally long, so they expire in the order in which they came: a
+//! list, no timers.
 
 use std::io;
 use std::time::Duration;
@@ -221,8 +222,8 @@ impl TimeWaits {
         }
     }
 
-    /// Whether we may connect between the same endpoints again: timestamps keep old segments apart (RFC 6191 §3).
-    /// RFC 6191 §3-1.
+    /// Whether we may connect between the same endpoints again: timestamps keep old segments apart
+    /// (RFC 6191 §3). RFC 6191 §3-1.
     pub fn may_reuse(&self, now: Instant, slot: u32) -> bool {
         let age = |record: &TimeWait<_>| (now.as_millis() as u32).wrapping_sub(record.since) as i32;
         self.record(slot)
@@ -307,7 +308,8 @@ impl Tcp {
         }
     }
 
-    /// A TIME_WAIT that lasts for next to nothing ends before `transmit`: the peer waits for the ACK all the same.
+    /// A TIME_WAIT that lasts for next to nothing ends before `transmit`: the peer waits for the
+    /// ACK all the same.
     fn send_due_last_ack(&mut self, now: Instant, slot: u32) {
         if self.forget_last_ack(slot)
             && let Some(record) = self.time_wait.at(slot)
@@ -334,12 +336,13 @@ impl Tcp {
         {
             return self.reopen(now, slot, listener, seg);
         }
-        // Fifth: "if the ACK bit is off, drop the segment and return". First comes the sequence number.
+        // Fifth: "if the ACK bit is off, drop the segment and return". First comes the sequence
+        // number.
         if !seg.has(TcpFlags::ACK | TcpFlags::SYN) && starts_in_window(&record, seg) {
             return Err(DropReason::TcpState.into());
         }
-        // "The only thing that can arrive in this state is a retransmission of the remote FIN. Acknowledge it, and restart the 2 MSL
-        // timeout."
+        // "The only thing that can arrive in this state is a retransmission of the remote FIN.
+        // Acknowledge it, and restart the 2 MSL timeout."
         if seg.has(TcpFlags::FIN) && seg.end() == record.rcv_nxt {
             self.time_wait.restart(now, slot);
             self.owe_last_ack(slot);
@@ -348,7 +351,8 @@ impl Tcp {
         // RFC 6191 §2-2.
         let acceptable = seg.len() == 0 && seg.seq == record.rcv_nxt;
         let is_syn = seg.has(TcpFlags::SYN);
-        // The first answer to a SYN is not counted: a client that takes the port again would wait for its time-out otherwise.
+        // The first answer to a SYN is not counted: a client that takes the port again would wait
+        // for its time-out otherwise.
         let is_first = is_syn && !record.has(Facts::ANSWERED_SYN);
         if !acceptable && (is_first || self.shared.may_challenge(now)) {
             self.owe_last_ack(slot);
@@ -364,10 +368,10 @@ impl Tcp {
 
     /// RFC 1337 §3: a RST must not end TIME_WAIT early, it could be an old duplicate.
     ///
-    /// One that comes after we answered a SYN, exactly where that answer said, is from somebody in SYN_SENT who was told of a connection
-    /// that it does not have (RFC 9293 §3.10.7.3, first): the peer has started anew, with a clock and sequence numbers of which we cannot
-    /// tell that they are newer. Its SYN would be in vain until TIME_WAIT ends.
-    /// RFC 1337 §3-1.
+    /// One that comes after we answered a SYN, exactly where that answer said, is from somebody in
+    /// SYN_SENT who was told of a connection that it does not have (RFC 9293 §3.10.7.3, first): the
+    /// peer has started anew, with a clock and sequence numbers of which we cannot tell that they
+    /// are newer. Its SYN would be in vain until TIME_WAIT ends. RFC 1337 §3-1.
     fn on_reset_in_time_wait(&mut self, slot: u32, record: &TimeWait, seg: &Segment<'_>) -> Step {
         if !record.has(Facts::ANSWERED_SYN) || seg.seq != record.rcv_nxt {
             return Err(DropReason::TcpReset.into());
@@ -377,8 +381,8 @@ impl Tcp {
         Err(Stop::Done)
     }
 
-    /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before opens the next connection.
-    /// RFC 9293 MAY-2.
+    /// RFC 9293 §3.10.7.4 and RFC 6191 §2: a SYN that is certainly newer than everything before
+    /// opens the next connection. RFC 9293 MAY-2.
     fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
         let has_stamps = self.shared.config.timestamps && seg.options.timestamps.is_some();
         let before = self.time_wait.at(slot).map(|record| Before {
@@ -472,8 +476,8 @@ impl Tcp {
     }
 }
 
-/// Whether the segment begins where more could have come. The record has the window field alone, which may have been scaled: a bound
-/// from below.
+/// Whether the segment begins where more could have come. The record has the window field alone,
+/// which may have been scaled: a bound from below.
 fn starts_in_window(record: &TimeWait, seg: &Segment<'_>) -> bool {
     seg.seq - record.rcv_nxt < u32::from(record.window.max(1))
 }

@@ -1,5 +1,5 @@
-//! What the wheel fires. A connection has several deadlines and one entry in the wheel, for the earliest or earlier: when it fires,
-//! whatever is due happens, and the entry is set again.
+//! What the wheel fires. A connection has several deadlines and one entry in the wheel, for the
+//! earliest or earlier: when it fires, whatever is due happens, and the entry is set again.
 
 use std::time::Duration;
 
@@ -129,7 +129,8 @@ impl Conn<'_> {
         match self.hot.state {
             State::SynSent | State::SynReceived => self.on_syn_timeout(now),
             _ if self.has(Flags::PERSIST) || self.hot.snd_wnd == 0 => self.on_persist_timer(now),
-            // What should have been sent never was: its neighbour could not be resolved, or a send is still due.
+            // What should have been sent never was: its neighbour could not be resolved, or a send
+            // is still due.
             _ if self.hot.flight() == 0 => self.mark_output(),
             _ => self.on_retransmission_timer(now),
         }
@@ -179,8 +180,8 @@ impl Conn<'_> {
         self.start_rtx_timer(now);
     }
 
-    /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer answers.
-    /// RFC 9293 MUST-36, MUST-37.
+    /// The window is closed (RFC 9293 §3.8.6.1): probe, ever more rarely, for as long as the peer
+    /// answers. RFC 9293 MUST-36, MUST-37.
     fn on_persist_timer(&mut self, now: Instant) {
         let orphaned =
             self.has(Flags::APP_CLOSED) && self.hot.loss.backoff >= self.sh.config.orphan_retries;
@@ -213,8 +214,8 @@ impl Conn<'_> {
         }
     }
 
-    /// The window has been closed for longer than we care to wait (RFC 6429 §5: who runs out of memory may; else never, RFC 9293
-    /// §3.8.6.1).
+    /// The window has been closed for longer than we care to wait (RFC 6429 §5: who runs out of
+    /// memory may; else never, RFC 9293 §3.8.6.1).
     fn is_held_up(&self, now: Instant) -> bool {
         let limit = self.sh.config.persist_timeout;
         limit.is_some_and(|limit| now - self.cold.blocked_since >= limit)
@@ -271,10 +272,9 @@ impl Conn<'_> {
         near(now, self.hot.last_received).max(self.cold.last_sent) + timeout
     }
 
-    /// RFC 5482: a SYN or data unacknowledged for so long. A window that stays closed is not that, as long as the peer answers the probes (RFC 9293
-    /// MUST-37); that nobody answers them for so long is.
-    /// RFC 9293 MUST-21.
-    /// RFC 5482 §3.1-1, §3.1-2.
+    /// RFC 5482: a SYN or data unacknowledged for so long. A window that stays closed is not that,
+    /// as long as the peer answers the probes (RFC 9293 MUST-37); that nobody answers them for so
+    /// long is. RFC 9293 MUST-21. RFC 5482 §3.1-1, §3.1-2.
     fn user_deadline(&self, now: Instant) -> Instant {
         let Some(timeout) = self.options().user_timeout else {
             return Instant::FAR;
@@ -310,7 +310,8 @@ impl Conn<'_> {
         near(now, self.hot.last_received) + keepalive.idle.max(Duration::from_millis(1))
     }
 
-    /// RFC 5482 §4.2: a user time-out, if there is one, says how long to probe, instead of the number of probes.
+    /// RFC 5482 §4.2: a user time-out, if there is one, says how long to probe, instead of the
+    /// number of probes.
     fn is_given_up(&self, now: Instant, keepalive: &Keepalive) -> bool {
         let probes = self.cold.keepalive_probes;
         match self.options().user_timeout {

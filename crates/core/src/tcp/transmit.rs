@@ -1,5 +1,6 @@
-//! Output: the lists of a port, drained into its frames: in turns, a few of SYN-ACKs and control, ACKs, and some more of data. Where the link
-//! takes less than there is, what has begun goes on before what begins, and what waits is new.
+//! Output: the lists of a port, drained into its frames: in turns, a few of SYN-ACKs and control,
+//! ACKs, and some more of data. Where the link takes less than there is, what has begun goes on
+//! before what begins, and what waits is new.
 
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ enum Sent {
     Yes,
     /// The sink has no frame left.
     Full,
-    /// The neighbour's hardware address is not known, or the connection failed: it is off the lists.
+    /// The neighbour's hardware address is not known, or the connection failed: it is off the
+    /// lists.
     Not,
 }
 
@@ -53,7 +55,8 @@ const HELD_ACK_MAX: Duration = Duration::from_millis(1);
 pub enum Acks {
     /// All.
     All,
-    /// Not those for less than two segments, for 2 ms at most: the application is being told what has come, and may answer.
+    /// Not those for less than two segments, for 2 ms at most: the application is being told what
+    /// has come, and may answer.
     Due,
 }
 
@@ -216,7 +219,8 @@ impl Conn<'_> {
         Turn::More
     }
 
-    /// Whether certainly nothing is left to be sent behind it: it goes to the end of what was written, and takes the FIN along that is due.
+    /// Whether certainly nothing is left to be sent behind it: it goes to the end of what was
+    /// written, and takes the FIN along that is due.
     fn is_last(&self, plan: &Plan) -> bool {
         let fin = plan.flags.contains(TcpFlags::FIN);
         let to_the_end = plan.flags.contains(TcpFlags::PSH) && plan.cut == 0;
@@ -241,7 +245,8 @@ impl Conn<'_> {
         }
     }
 
-    /// Others have their turn first, on the same list: the one before it in `transmit` has been drained already.
+    /// Others have their turn first, on the same list: the one before it in `transmit` has been
+    /// drained already.
     fn give_way(&mut self, which: Output) {
         let port = self.hot.port;
         self.sh.queues.remove_output(port, which, self.place);
@@ -262,8 +267,8 @@ impl Conn<'_> {
         }
     }
 
-    /// Whether the ACK that is due can wait for the connection's turn on the other lists: it goes with what is sent then, or behind it.
-    /// Duplicate ACKs must not wait (RFC 5681 §2).
+    /// Whether the ACK that is due can wait for the connection's turn on the other lists: it goes
+    /// with what is sent then, or behind it. Duplicate ACKs must not wait (RFC 5681 §2).
     fn has_turn_to_come(&self) -> bool {
         self.has(Flags::ON_DATA | Flags::ON_CONTROL)
             && self.hot.rcv.dup_acks_due == 0
@@ -271,7 +276,8 @@ impl Conn<'_> {
             && !self.cold.ecn.owes_pure_ack()
     }
 
-    /// Whether the ACK that is due is for less than must be acknowledged at once (RFC 5681 §4.2), and the peer can go on without it.
+    /// Whether the ACK that is due is for less than must be acknowledged at once (RFC 5681 §4.2),
+    /// and the peer can go on without it.
     pub fn has_little_to_acknowledge(&self) -> bool {
         self.receive_view().owes_little()
             && !self.has(Flags::KEEPALIVE_DUE)
@@ -409,8 +415,8 @@ impl Conn<'_> {
         }
     }
 
-    /// The neighbour does not answer. That ends an attempt to connect; an established connection tries again with its timers
-    /// (RFC 1122 §4.2.3.9: a soft error).
+    /// The neighbour does not answer. That ends an attempt to connect; an established connection
+    /// tries again with its timers (RFC 1122 §4.2.3.9: a soft error).
     #[cold]
     fn on_unreachable(&mut self, now: Instant) {
         if self.hot.state == State::SynSent {
@@ -476,7 +482,8 @@ impl Conn<'_> {
             self.sh.counters.retransmits += 1;
         }
         self.cold.last_sent = now;
-        // The SYN is timed, or the SYN-ACK that answers a SYN that crossed it. Its data may be refused.
+        // The SYN is timed, or the SYN-ACK that answers a SYN that crossed it. Its data may be
+        // refused.
         let end = self.cold.iss + 1;
         let actions = self.loss().on_syn_sent(now, again, end);
         self.carry_out(actions);

@@ -1,5 +1,5 @@
-//! Urgent data (RFC 9293 §3.8.5), as Linux does it (RFC 6093): a sequence of urgent data ends in one urgent byte, which the application may take
-//! apart from the stream.
+//! Urgent data (RFC 9293 §3.8.5), as Linux does it (RFC 6093): a sequence of urgent data ends in
+//! one urgent byte, which the application may take apart from the stream.
 
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
@@ -32,8 +32,8 @@ impl Conn<'_> {
         self.on_send(false)
     }
 
-    /// Whatever goes from before SND.UP says how far that is; where it is out of reach and nothing beyond has been sent, as far as can be.
-    /// RFC 9293 MUST-62.
+    /// Whatever goes from before SND.UP says how far that is; where it is out of reach and nothing
+    /// beyond has been sent, as far as can be. RFC 9293 MUST-62.
     pub fn urgent_pointer(&mut self, seq: SeqNumber) -> Option<u16> {
         self.cold.is_urgent = self.has_urgent();
         let up = self.cold.snd_up;
@@ -45,8 +45,9 @@ impl Conn<'_> {
         pointer.ok().or(is_last.then_some(u16::MAX))
     }
 
-    /// Sixth, check the URG bit. The pointer is taken to point behind the urgent byte, as hosts send it (RFC 6093 §3.1). One that
-    /// points farther than the one before moves the mark; the application is told at once, whether the byte is here or not.
+    /// Sixth, check the URG bit. The pointer is taken to point behind the urgent byte, as hosts
+    /// send it (RFC 6093 §3.1). One that points farther than the one before moves the mark; the
+    /// application is told at once, whether the byte is here or not.
     /// RFC 9293 MUST-30, MUST-31, MUST-32, MUST-33, MUST-66.
     pub fn process_urgent(&mut self, seg: &Segment<'_>) {
         if !seg.has(TcpFlags::URG) || !self.hot.state.may_receive() {

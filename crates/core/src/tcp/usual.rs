@@ -1,5 +1,6 @@
-//! Frames as nearly all are, in one go: IPv4, options of the usual layouts, on a link that finishes checksums. All headers lie at places that
-//! are known, so one look at the length of the frame is enough. Whatever is written here, [`frame`](super::frame) writes as well.
+//! Frames as nearly all are, in one go: IPv4, options of the usual layouts, on a link that finishes
+//! checksums. All headers lie at places that are known, so one look at the length of the frame is
+//! enough. Whatever is written here, [`frame`](super::frame) writes as well.
 
 use std::net::{IpAddr, Ipv4Addr};
 

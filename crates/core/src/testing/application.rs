@@ -95,7 +95,8 @@ impl Harness {
         bytes
     }
 
-    /// Everything there is to read are the bytes that the peer sent from relative sequence number `seq` on.
+    /// Everything there is to read are the bytes that the peer sent from relative sequence number
+    /// `seq` on.
     #[track_caller]
     pub fn expect_read(&mut self, seq: u32, len: usize) {
         let bytes = self.read();

@@ -70,8 +70,8 @@ pub fn mark(frame: &mut [u8], ecn: Ecn) {
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// A TCP segment in a frame: source, destination, header, payload; `None` for everything else. Panics if a checksum is wrong.
-/// RFC 9293 MUST-2.
+/// A TCP segment in a frame: source, destination, header, payload; `None` for everything else.
+/// Panics if a checksum is wrong. RFC 9293 MUST-2.
 pub fn dissect(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, TcpHeader, Vec<u8>)> {
     let (ethernet, packet) = EthernetHeader::parse(frame).expect("Ethernet header");
     let (src, dst, protocol, segment): (IpAddr, IpAddr, _, _) = match ethernet.ether_type {

@@ -74,7 +74,8 @@ impl Handshake {
     }
 }
 
-/// A stack, the application on it, and a peer that sends what the test says. Time is virtual and starts at 10 s.
+/// A stack, the application on it, and a peer that sends what the test says. Time is virtual and
+/// starts at 10 s.
 #[derive(Debug)]
 pub struct Harness {
     /// The stack.
@@ -226,7 +227,7 @@ impl Harness {
         self.peer
     }
 
-    // ---- the peer ------------------------------------------------------------------------------------------------------------------
+    // ---- the peer -------------------------------------------------------------------------------
 
     /// The frame of a segment from the peer.
     pub fn compose(&self, seg: &Seg) -> Vec<u8> {
@@ -446,9 +447,10 @@ impl Harness {
         segments
     }
 
-    // ---- time ----------------------------------------------------------------------------------------------------------------------
+    // ---- time -----------------------------------------------------------------------------------
 
-    /// Lets `ms` milliseconds pass. Timers fire when they are due, and the stack sends what they want.
+    /// Lets `ms` milliseconds pass. Timers fire when they are due, and the stack sends what they
+    /// want.
     pub fn advance(&mut self, ms: u64) {
         let end = self.now + Duration::from_millis(ms);
         self.transmit();

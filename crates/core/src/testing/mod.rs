@@ -1,4 +1,5 @@
-//! For tests of this crate and of those above it: a scripted peer in virtual time, and two stacks back to back.
+//! For tests of this crate and of those above it: a scripted peer in virtual time, and two stacks
+//! back to back.
 //!
 //! Everything here panics when an expectation does not hold.
 #![allow(
@@ -49,8 +50,9 @@ pub const fn v6(index: u8) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, index as u16))
 }
 
-/// A small configuration of end `index`, with one port and a neighbour `peer` whose hardware address is known. Congestion
-/// control is the plain one of RFC 5681, whose windows a test can foretell.
+/// A small configuration of end `index`, with one port and a neighbour `peer` whose hardware
+/// address is known. Congestion control is the plain one of RFC 5681, whose windows a test can
+/// foretell.
 pub fn config(index: u8, peer: u8) -> Config {
     let neighbour = |addr, prefix_len| StaticNeighbour {
         addr,

@@ -6,9 +6,11 @@ use wire::tcp::{
     EcnBytes, FastOpenCookie, SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps,
 };
 
-/// A segment in the making. Sequence numbers are relative: the sender's SYN has 0, its first byte 1.
+/// A segment in the making. Sequence numbers are relative: the sender's SYN has 0, its first
+/// byte 1.
 ///
-/// To send, what is not said is 0 or absent. To expect, what is not said is not looked at, except flags (PSH aside) and payload length.
+/// To send, what is not said is 0 or absent. To expect, what is not said is not looked at, except
+/// flags (PSH aside) and payload length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seg {
     pub(super) flags: TcpFlags,
@@ -169,7 +171,8 @@ impl Seg {
         self
     }
 
-    /// Timestamps option: TSval as it is, TSecr relative to the first TSval that was seen from the stack (0 if none was).
+    /// Timestamps option: TSval as it is, TSecr relative to the first TSval that was seen from the
+    /// stack (0 if none was).
     pub fn ts(mut self, tsval: u32, tsecr: u32) -> Self {
         self.stamps = Some((tsval, tsecr));
         self
@@ -231,7 +234,8 @@ impl Seg {
     }
 }
 
-/// Bytes that say where they are in the stream: `len` of them from relative sequence number `seq` on.
+/// Bytes that say where they are in the stream: `len` of them from relative sequence number `seq`
+/// on.
 pub(super) fn pattern(seq: u32, len: usize) -> Vec<u8> {
     (0..len as u32)
         .map(|i| (seq.wrapping_add(i) % 251) as u8)

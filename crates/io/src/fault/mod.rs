@@ -1,7 +1,8 @@
-//! A bad network in front of any port: loss, duplication, reordering, corruption, delay and jitter, seeded, in either direction.
+//! A bad network in front of any port: loss, duplication, reordering, corruption, delay and jitter,
+//! seeded, in either direction.
 //!
-//! What happens to a frame is decided by [`wire::impair`]; here frames are held until they are due. Time is that of
-//! [`Port::begin`]. A direction without impairments is left alone altogether.
+//! What happens to a frame is decided by [`wire::impair`]; here frames are held until they are due.
+//! Time is that of [`Port::begin`]. A direction without impairments is left alone altogether.
 
 mod lane;
 mod spec;
@@ -22,15 +23,17 @@ pub use self::spec::FaultSpec;
 use crate::port::leave_to_inner;
 use crate::{Port, checksum};
 
-/// Frames held back in each direction, at most; more are lost, as in a router with a queue of this length.
+/// Frames held back in each direction, at most; more are lost, as in a router with a queue of this
+/// length.
 const SLOTS: u32 = 8192;
 /// Bursts taken from the inner port by one `receive`, at most, while none of their frames is due.
 const BURSTS_PER_RECEIVE: usize = 8;
 
 /// A port behind a bad network.
 ///
-/// Damage must be noticed, so checksums are real here: the stack has to write its own (if frames it sends are impaired), and frames
-/// that the inner port trusts without a checksum get one before they are damaged, and arrive unverified.
+/// Damage must be noticed, so checksums are real here: the stack has to write its own (if frames it
+/// sends are impaired), and frames that the inner port trusts without a checksum get one before
+/// they are damaged, and arrive unverified.
 #[derive(Debug)]
 pub struct Fault<P> {
     inner: P,
@@ -42,8 +45,9 @@ pub struct Fault<P> {
 }
 
 impl<P: Port> Fault<P> {
-    /// Impairs `inner`. Ports that share a spec (queues of one link) give a different `stream` each, so that they do not suffer in
-    /// step; the same spec and stream on the same frames at the same times always do the same.
+    /// Impairs `inner`. Ports that share a spec (queues of one link) give a different `stream`
+    /// each, so that they do not suffer in step; the same spec and stream on the same frames at the
+    /// same times always do the same.
     pub fn new(inner: P, spec: &FaultSpec, stream: u64) -> Self {
         let frame_len = usize::from(inner.capabilities().mtu) + LINK_HEADERS;
         let seed = stream.wrapping_mul(2);
@@ -165,7 +169,8 @@ impl<P: Port> FrameSink for Fault<P> {
         let Some(lane) = &mut self.tx else {
             return false;
         };
-        // Full of frames that the inner port does not take: so do not we. Full of delayed frames: the new one is lost.
+        // Full of frames that the inner port does not take: so do not we. Full of delayed frames:
+        // the new one is lost.
         if lane.store.is_full() && lane.store.peek(self.now).is_some() {
             return false;
         }
@@ -189,7 +194,8 @@ impl<P: Port> Port for Fault<P> {
         self.inner.begin(now);
     }
 
-    // Not inlined: what it lies on would else be taken by the receiving of every other kind of port, too.
+    // Not inlined: what it lies on would else be taken by the receiving of every other kind of
+    // port, too.
     #[inline(never)]
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         let Some(lane) = &mut self.rx else {

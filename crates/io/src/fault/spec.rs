@@ -7,8 +7,9 @@ use wire::impair::{Impairments, SpecError};
 
 /// What to do to the frames of a port, per direction.
 ///
-/// As text: clauses separated by `;`, each a list as [`Impairments`] parses it, for frames we receive (`rx:`), frames we send (`tx:`) or
-/// both (no prefix). `loss=1%,seed=7` · `tx:loss=5%;rx:dup=1%,delay=5ms`. A later clause replaces an earlier one.
+/// As text: clauses separated by `;`, each a list as [`Impairments`] parses it, for frames we
+/// receive (`rx:`), frames we send (`tx:`) or both (no prefix). `loss=1%,seed=7` ·
+/// `tx:loss=5%;rx:dup=1%,delay=5ms`. A later clause replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FaultSpec {
     /// For frames we receive.

@@ -33,7 +33,8 @@ impl Store {
         }
     }
 
-    /// Holds a copy of `bytes` until `due`, behind all that are due then already. False if there is no room.
+    /// Holds a copy of `bytes` until `due`, behind all that are due then already. False if there is
+    /// no room.
     pub(super) fn hold(&mut self, bytes: &[u8], due: Instant) -> bool {
         if bytes.len() > self.frame_len {
             return false;
@@ -61,7 +62,8 @@ impl Store {
         self.queue.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Takes the next frame that is due at `now` out of the order. Its bytes stay until it is [released](Self::release).
+    /// Takes the next frame that is due at `now` out of the order. Its bytes stay until it is
+    /// [released](Self::release).
     pub(super) fn take(&mut self, now: Instant) -> Option<u32> {
         match self.queue.peek() {
             Some(Reverse((due, ..))) if *due <= now => {}

@@ -53,7 +53,8 @@ fn numbers(frames: &[(Vec<u8>, RxChecksum)]) -> Vec<u32> {
     frames.iter().map(|(bytes, _)| number(bytes)).collect()
 }
 
-/// Sends `count` numbered frames, 10 µs apart, through the sending direction, and returns what comes out at the other end.
+/// Sends `count` numbered frames, 10 µs apart, through the sending direction, and returns what
+/// comes out at the other end.
 fn through_tx(text: &str, count: u32) -> Vec<(Vec<u8>, RxChecksum)> {
     let (mut near, mut far) = faulty(text);
     let mut got = Vec::new();

@@ -77,7 +77,8 @@ pub fn driver(interface: &str) -> io::Result<String> {
         driver: [0; 32],
         rest: [0; 160],
     };
-    // SAFETY: ETHTOOL_GDRVINFO fills one `struct ethtool_drvinfo`, which is the 196 bytes of `DriverInfo`.
+    // SAFETY: ETHTOOL_GDRVINFO fills one `struct ethtool_drvinfo`, which is the 196 bytes of
+    // `DriverInfo`.
     unsafe { request(interface, &mut info) }?;
     let name = info
         .driver
@@ -145,17 +146,19 @@ pub fn offloads(interface: &str) -> io::Result<Offloads> {
     })
 }
 
-/// Has the kernel finish transport checksums itself before it hands frames to `interface` (`on` = false), or leave them to the
-/// device. On a veth it is the setting of the *peer* that decides what arrives at our end, and the peer may be in another
-/// network namespace: call this there.
+/// Has the kernel finish transport checksums itself before it hands frames to `interface` (`on` =
+/// false), or leave them to the device. On a veth it is the setting of the *peer* that decides what
+/// arrives at our end, and the peer may be in another network namespace: call this there.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` when the driver cannot, `ENODEV` when there is no such interface.
+/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` when the driver cannot, `ENODEV` when there is no
+/// such interface.
 pub fn set_tx_checksum(interface: &str, on: bool) -> io::Result<()> {
     value(interface, ETHTOOL_STXCSUM, u32::from(on)).map(drop)
 }
 
-/// Runs a command that takes or answers one number. A command that the driver does not know answers 0.
+/// Runs a command that takes or answers one number. A command that the driver does not know
+/// answers 0.
 fn value(interface: &str, command: u32, data: u32) -> io::Result<u32> {
     #[repr(C)]
     struct Value {
@@ -178,7 +181,8 @@ fn value(interface: &str, command: u32, data: u32) -> io::Result<u32> {
 /// Runs one SIOCETHTOOL request.
 ///
 /// # Safety
-/// `argument` is `repr(C)`, starts with a command, and is the structure that this command reads and writes.
+/// `argument` is `repr(C)`, starts with a command, and is the structure that this command reads and
+/// writes.
 pub(super) unsafe fn request<T>(interface: &str, argument: &mut T) -> io::Result<()> {
     let socket: OwnedFd = socket_with(
         AddressFamily::INET,
@@ -199,6 +203,7 @@ pub(super) unsafe fn request<T>(interface: &str, argument: &mut T) -> io::Result
             ifru_data: std::ptr::from_mut(argument).cast(),
         },
     };
-    // SAFETY: `request` is a whole ifreq whose name ends in a zero and whose data is the caller's structure, alive and exclusive.
+    // SAFETY: `request` is a whole ifreq whose name ends in a zero and whose data is the caller's
+    // structure, alive and exclusive.
     unsafe { sys::control(socket.as_fd(), libc::SIOCETHTOOL as _, &mut request) }
 }

@@ -17,7 +17,8 @@ use super::request;
 pub enum OperState {
     /// Passes packets.
     Up,
-    /// Does not: administratively, for want of a carrier, or because the interface below it does not.
+    /// Does not: administratively, for want of a carrier, or because the interface below it does
+    /// not.
     Down,
     /// The driver does not say (loopback, TAP and others): take it as up.
     Unknown,
@@ -79,7 +80,8 @@ impl Link {
 /// # Errors
 /// `NotFound` with the name when there is none in this namespace.
 pub fn link(name: &str) -> io::Result<Link> {
-    // Longer names are refused by the kernel with ERANGE, which says nothing to a user (IFNAMSIZ is 16 with the final zero).
+    // Longer names are refused by the kernel with ERANGE, which says nothing to a user (IFNAMSIZ is
+    // 16 with the final zero).
     if name.is_empty() || name.len() > 15 {
         return Err(missing(name));
     }

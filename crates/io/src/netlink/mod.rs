@@ -1,7 +1,8 @@
-//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads; and whom the firewall lets in.
+//! What the kernel knows about its interfaces: links, addresses, routes, neighbours and offloads;
+//! and whom the firewall lets in.
 //!
-//! Set-up and diagnosis only; nothing here is called per packet. Every answer is about the network namespace of the calling
-//! thread.
+//! Set-up and diagnosis only; nothing here is called per packet. Every answer is about the network
+//! namespace of the calling thread.
 
 pub mod ethtool;
 mod firewall;

@@ -1,4 +1,5 @@
-//! How a device spreads the frames that it receives over its queues, by the ethtool ioctl (`linux/ethtool.h`).
+//! How a device spreads the frames that it receives over its queues, by the ethtool ioctl
+//! (`linux/ethtool.h`).
 
 use std::io;
 
@@ -8,7 +9,8 @@ const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_GRSSH: u32 = 0x46;
 /// Flow types: TCP over IPv4 and IPv6.
 const TCP_FLOWS: [u32; 2] = [1, 5];
-/// Both addresses and both ports (RXH_IP_SRC, RXH_IP_DST, RXH_L4_B_0_1, RXH_L4_B_2_3), and nothing else.
+/// Both addresses and both ports (RXH_IP_SRC, RXH_IP_DST, RXH_L4_B_0_1, RXH_L4_B_2_3), and nothing
+/// else.
 const FOUR_TUPLE: u64 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
 /// ETH_RSS_HASH_TOP.
 const TOEPLITZ: u8 = 1;
@@ -16,7 +18,8 @@ const TOEPLITZ: u8 = 1;
 const MOST: usize = 1 << 16;
 const MOST_ENTRIES: usize = MOST / size_of::<u32>() / 2;
 
-/// The hash of frames of TCP is the Toeplitz hash of the addresses and ports, source before destination.
+/// The hash of frames of TCP is the Toeplitz hash of the addresses and ports, source before
+/// destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveHash {
     /// Its key.
@@ -80,8 +83,8 @@ fn ask(interface: &str, entries: u32, key: u32) -> io::Result<Box<Request>> {
         reserved: [0; 6],
         rest: [0; MOST],
     });
-    // SAFETY: ETHTOOL_GRSSH fills one `struct ethtool_rxfh`, the first 24 bytes of `Request`, and behind it at most the sizes given there,
-    // for which there is room.
+    // SAFETY: ETHTOOL_GRSSH fills one `struct ethtool_rxfh`, the first 24 bytes of `Request`, and
+    // behind it at most the sizes given there, for which there is room.
     unsafe { request(interface, &mut *question) }?;
     Ok(question)
 }
@@ -103,7 +106,8 @@ fn is_of_all(interface: &str, flow: u32) -> bool {
         data: 0,
         rest: [0; 32],
     };
-    // SAFETY: ETHTOOL_GRXFH reads and fills the first 16 bytes of one `struct ethtool_rxnfc`, which is shorter than `Fields`.
+    // SAFETY: ETHTOOL_GRXFH reads and fills the first 16 bytes of one `struct ethtool_rxnfc`, which
+    // is shorter than `Fields`.
     let asked = unsafe { request(interface, &mut fields) };
     asked.is_ok() && fields.data == FOUR_TUPLE
 }

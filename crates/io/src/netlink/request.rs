@@ -78,7 +78,8 @@ fn read_datagram<M: Message>(
             Ok(NetlinkPayload::Error(error)) if error.code.is_some() => return Err(error.to_io()),
             Ok(NetlinkPayload::Error(_)) => return Ok(false),
             Ok(_) => {}
-            // A newer kernel says something this parser does not know: one entry less is better than none at all.
+            // A newer kernel says something this parser does not know: one entry less is better
+            // than none at all.
             Err(error) => log::debug!("netlink: skipped a message: {error}"),
         }
     }

@@ -27,7 +27,8 @@ pub struct Address {
     pub prefix: u8,
 }
 
-/// A way out of this host: a unicast route of the kernel's main table. A route with several next hops is listed once for each.
+/// A way out of this host: a unicast route of the kernel's main table. A route with several next
+/// hops is listed once for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// First address of the destination network.
@@ -89,7 +90,8 @@ pub fn routes() -> io::Result<Vec<Route>> {
     Ok(all)
 }
 
-/// The route of the kernel that leads to `destination`, whatever its table; `None`: none does, or it is an address of this machine.
+/// The route of the kernel that leads to `destination`, whatever its table; `None`: none does, or
+/// it is an address of this machine.
 ///
 /// # Errors
 /// As the kernel says.

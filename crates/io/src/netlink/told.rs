@@ -11,8 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netlink, socket_
 use super::tables::{Neighbour, neighbour};
 use crate::sys;
 
-/// A socket to which the kernel tells what it learns of neighbours, of which the filter takes what is to be heard. Only the kernel, and who may
-/// configure the network, can send to it (netlink(7)).
+/// A socket to which the kernel tells what it learns of neighbours, of which the filter takes what
+/// is to be heard. Only the kernel, and who may configure the network, can send to it (netlink(7)).
 pub(crate) fn socket(filter: &[sock_filter]) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let family = AddressFamily::NETLINK;

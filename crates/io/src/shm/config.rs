@@ -6,13 +6,13 @@ use wire::frame::{HEADERS, LINK_HEADERS, LONGEST};
 
 use crate::context;
 
-/// Bytes left free before a frame in its slot: the IP header is then 8-byte aligned, and the headers of a TCP segment without
-/// options end with the cache line.
+/// Bytes left free before a frame in its slot: the IP header is then 8-byte aligned, and the
+/// headers of a TCP segment without options end with the cache line.
 pub(super) const SLOT_LEAD: usize = 10;
 /// Part of a ring that a frame with several segments takes at most.
 const GSO_SHARE: usize = 8;
-/// Bytes of the control block of a ring: producer's index, consumer's index and sleep flags, 128 bytes apart, because processors
-/// prefetch lines in pairs.
+/// Bytes of the control block of a ring: producer's index, consumer's index and sleep flags, 128
+/// bytes apart, because processors prefetch lines in pairs.
 const CONTROL: usize = 512;
 pub(super) const TAIL: usize = 0;
 pub(super) const HEAD: usize = 128;
@@ -20,16 +20,19 @@ pub(super) const CONSUMER_SLEEPS: usize = 256;
 pub(super) const PRODUCER_SLEEPS: usize = 260;
 
 pub(super) const PAGE: usize = 4096;
-/// Two event descriptors per queue and the memory go over in one message, which takes 253 (SCM_MAX_FD).
+/// Two event descriptors per queue and the memory go over in one message, which takes 253
+/// (SCM_MAX_FD).
 pub(super) const MAX_QUEUES: u16 = 64;
 const MAX_SLOTS: u32 = 1 << 16;
 const MAX_SLOT_BYTES: u32 = 1 << 17;
 const MAX_MEMORY: usize = 1 << 34;
 
-/// Size of a shared-memory link. The listening side decides; a connecting side takes what it is told, and only checks `queues`.
+/// Size of a shared-memory link. The listening side decides; a connecting side takes what it is
+/// told, and only checks `queues`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShmConfig {
-    /// Queues, 1 to 64: pairs of rings, each for one thread on either side. What is sent on queue *i* arrives on queue *i*.
+    /// Queues, 1 to 64: pairs of rings, each for one thread on either side. What is sent on queue
+    /// *i* arrives on queue *i*.
     pub queues: u16,
     /// Frames per ring: a power of two, at most 65536.
     pub slots: u32,
@@ -111,8 +114,8 @@ impl Side {
     }
 }
 
-/// Offsets in the shared memory: control blocks of all rings, then for each ring, on pages of their own, its length words and its
-/// slots.
+/// Offsets in the shared memory: control blocks of all rings, then for each ring, on pages of their
+/// own, its length words and its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     rings_at: usize,
@@ -123,7 +126,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Cannot overflow: 2^7 rings of 2^16 slots of 2^17 bytes are 2^40, and `check` bounds each factor first.
+    /// Cannot overflow: 2^7 rings of 2^16 slots of 2^17 bytes are 2^40, and `check` bounds each
+    /// factor first.
     pub(super) const fn new(config: &ShmConfig) -> Self {
         let rings = config.queues as usize * 2;
         let slots = config.slots as usize;

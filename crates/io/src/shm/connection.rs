@@ -1,4 +1,5 @@
-//! A link with a peer: the memory, the socket that dies with the peer, the doorbells; and one queue of it, with the rules of sleeping.
+//! A link with a peer: the memory, the socket that dies with the peer, the doorbells; and one queue
+//! of it, with the rules of sleeping.
 
 use std::hint;
 use std::io;
@@ -16,7 +17,8 @@ use super::ring::{Corrupt, Place, RxRing, TxRing};
 use super::socket;
 use crate::context;
 
-/// How often to look for the frames that a peer announced: 25 us on processors that pause for 140 cycles each time.
+/// How often to look for the frames that a peer announced: 25 us on processors that pause for 140
+/// cycles each time.
 const AWAITS: u32 = 500;
 
 /// The doorbells of one side, one of each kind per queue.
@@ -93,8 +95,9 @@ impl Connection {
             queue: index,
             direction,
         };
-        // SAFETY: `taken` lets this happen once per queue of a connection, and a connection's memory is fresh: made for it, or
-        // just received. The two connections of a pair in one process have different sides, hence different outgoing rings.
+        // SAFETY: `taken` lets this happen once per queue of a connection, and a connection's
+        // memory is fresh: made for it, or just received. The two connections of a pair in one
+        // process have different sides, hence different outgoing rings.
         let tx = unsafe { TxRing::new(place(self.side.outgoing())) }?;
         // SAFETY: likewise, incoming rings.
         let rx = unsafe { RxRing::new(place(self.side.incoming())) }?;
@@ -144,7 +147,8 @@ impl Queue {
         fits
     }
 
-    /// Publishes in the middle of a turn, and wakes the peer if it sleeps for frames: it reads these while we write the next.
+    /// Publishes in the middle of a turn, and wakes the peer if it sleeps for frames: it reads
+    /// these while we write the next.
     fn show(&mut self) {
         if self.tx.publish() {
             // Pairs with the fence in `arm`, as in `flush`.
@@ -197,7 +201,8 @@ impl Queue {
         self.rx.expect_frames()
     }
 
-    /// Arms the wake-up: the peer notifies us of what comes next. Returns false, with nothing armed, if there is work already.
+    /// Arms the wake-up: the peer notifies us of what comes next. Returns false, with nothing
+    /// armed, if there is work already.
     pub(super) fn arm(&mut self) -> bool {
         self.rx.set_armed(true);
         if self.blocked {
@@ -212,7 +217,8 @@ impl Queue {
         !work
     }
 
-    /// Ends a sleep that the peer ended: its frames may still be in the making. Waits for them, but not for long.
+    /// Ends a sleep that the peer ended: its frames may still be in the making. Waits for them, but
+    /// not for long.
     pub(super) fn await_frames(&mut self) {
         let for_room = self.blocked;
         self.disarm();

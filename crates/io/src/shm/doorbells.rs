@@ -1,5 +1,6 @@
-//! Doorbells: what wakes the other side of a link. Either side may make a descriptor that both have block, shut it down or fill it. So each
-//! call says for itself that it does not block, the two ends are different sockets, and each peer gets new ones.
+//! Doorbells: what wakes the other side of a link. Either side may make a descriptor that both have
+//! block, shut it down or fill it. So each call says for itself that it does not block, the two
+//! ends are different sockets, and each peer gets new ones.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +13,8 @@ use rustix::net::{
 /// Notifications that one call drains: a peer may send more and more.
 const NOTIFICATIONS: usize = 16;
 
-/// Ends that become readable, and for each the end that notifies it. They are datagram sockets, so that nothing but notifications passes.
+/// Ends that become readable, and for each the end that notifies it. They are datagram sockets, so
+/// that nothing but notifications passes.
 pub(super) fn doorbells(queues: u16) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let pair = |_| socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);

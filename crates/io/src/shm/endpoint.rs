@@ -1,4 +1,5 @@
-//! The listening side: takes one peer after the other, each with memory of its own, and hands its queues to the ports.
+//! The listening side: takes one peer after the other, each with memory of its own, and hands its
+//! queues to the ports.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +17,8 @@ use super::handshake;
 use super::socket::Listener;
 use crate::{context, poll};
 
-/// Peers that one call takes or refuses, at most: whoever connects again and again must not keep us.
+/// Peers that one call takes or refuses, at most: whoever connects again and again must not keep
+/// us.
 const ACCEPTS: usize = 16;
 
 /// What the ports of a listening side share.
@@ -121,7 +123,8 @@ impl Endpoint {
         Ok(Some(Arc::new(connection)))
     }
 
-    /// Queue `index` of the present peer, unless it is the peer of number `seen`, which is then brought up to date.
+    /// Queue `index` of the present peer, unless it is the peer of number `seen`, which is then
+    /// brought up to date.
     pub(super) fn attach(&self, index: u16, seen: &mut u64) -> io::Result<Option<Queue>> {
         if *seen == self.generation() {
             return Ok(None);

@@ -1,9 +1,11 @@
-//! How stacks with the same addresses hand each other frames: each has a queue of one interface, in one process or in several that were
-//! forked, and not every frame comes to the queue of the stack that knows it.
+//! How stacks with the same addresses hand each other frames: each has a queue of one interface, in
+//! one process or in several that were forked, and not every frame comes to the queue of the stack
+//! that knows it.
 //!
-//! Memory that all of them map has a ring for each ordered pair of seats. A stack sits down at one ([`Exchange::sit`]) and gets a [`Desk`]:
-//! frames go in with the words of [`wire::handed`] behind them, which say who has seen them; the desk gives each to a stack that has not,
-//! or back, if there is none. Whose process has ended leaves the seat to the next, with what was under way.
+//! Memory that all of them map has a ring for each ordered pair of seats. A stack sits down at one
+//! ([`Exchange::sit`]) and gets a [`Desk`]: frames go in with the words of [`wire::handed`] behind
+//! them, which say who has seen them; the desk gives each to a stack that has not, or back, if
+//! there is none. Whose process has ended leaves the seat to the next, with what was under way.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -59,8 +61,8 @@ impl Exchange {
         Self::with(seats, seats, mtu)
     }
 
-    /// For so many processes, each with one queue: there are twice as many seats, as long as they can be told apart, so that a stack that
-    /// leaves its queue to another can stay.
+    /// For so many processes, each with one queue: there are twice as many seats, as long as they
+    /// can be told apart, so that a stack that leaves its queue to another can stay.
     ///
     /// # Errors
     /// As [`Exchange::new`].
@@ -168,7 +170,8 @@ impl Exchange {
     }
 
     fn outgoing(&self, seat: u8, to: u8) -> io::Result<TxRing> {
-        // SAFETY: the queue that a seat belongs to has one owner at a time, and so have its ends of the rings.
+        // SAFETY: the queue that a seat belongs to has one owner at a time, and so have its ends of
+        // the rings.
         unsafe { TxRing::new(self.place(seat, to)) }
     }
 
@@ -206,7 +209,8 @@ impl Desk {
         seats.has_queue(self.seat) && seats.is_asked(self.seat)
     }
 
-    /// Leaves the queue to a process that asks. False: none does any more. From now on what is to be sent goes through [`Desk::relay`].
+    /// Leaves the queue to a process that asks. False: none does any more. From now on what is to
+    /// be sent goes through [`Desk::relay`].
     pub fn grant(&mut self) -> bool {
         let granted = self.exchange.seats.grant();
         if granted {
@@ -262,7 +266,8 @@ impl Desk {
         for rx in self.rx.iter().flatten() {
             rx.set_armed(true);
         }
-        // Pairs with the fence in `flush`: either the other sees that we sleep, or we see the frame.
+        // Pairs with the fence in `flush`: either the other sees that we sleep, or we see the
+        // frame.
         fence(Ordering::SeqCst);
         let has_frames = self.rx.iter_mut().flatten().any(RxRing::has_frames);
         if has_frames || self.returned.has_frames() {
@@ -284,7 +289,8 @@ impl Desk {
         }
     }
 
-    /// Sleeps as [`Port::wait`], on `port`, on `others` (descriptors of [`Port::prepare_wait`]) and for frames from other seats.
+    /// Sleeps as [`Port::wait`], on `port`, on `others` (descriptors of [`Port::prepare_wait`]) and
+    /// for frames from other seats.
     ///
     /// # Errors
     /// As there.
@@ -378,7 +384,8 @@ impl Desk {
 }
 
 impl FrameSink for Desk {
-    /// Takes all: what finds no room is dropped and counted, so that one that does not listen is in nobody's way.
+    /// Takes all: what finds no room is dropped and counted, so that one that does not listen is in
+    /// nobody's way.
     fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let mut scratch = std::mem::take(&mut self.scratch);
         let len = fill(&mut scratch).len;
@@ -408,7 +415,8 @@ impl FrameSink for Relay<'_> {
     }
 }
 
-/// Has `fill` write a frame, with the words behind it that ask for it to be sent. Returns the length of both.
+/// Has `fill` write a frame, with the words behind it that ask for it to be sent. Returns the
+/// length of both.
 fn fill_for_wire(into: &mut [u8], fill: impl FnOnce(&mut [u8]) -> TxMeta) -> usize {
     let room = into.len().saturating_sub(Handed::LEN);
     let words = Handed {

@@ -1,4 +1,5 @@
-//! What goes over the socket: once, from the listener to a new peer, the size of the link with its memory and doorbells, or a refusal.
+//! What goes over the socket: once, from the listener to a new peer, the size of the link with its
+//! memory and doorbells, or a refusal.
 //!
 //! | bytes | |
 //! |---|---|
@@ -9,8 +10,9 @@
 //! | 16..20 | slots |
 //! | 20..24 | bytes per slot |
 //!
-//! Numbers are in the machine's byte order: both ends are on it. Descriptors with an offer: the memory, for each queue what wakes
-//! the listener, for each queue what wakes the connector (`doorbells.rs`).
+//! Numbers are in the machine's byte order: both ends are on it. Descriptors with an offer: the
+//! memory, for each queue what wakes the listener, for each queue what wakes the connector
+//! (`doorbells.rs`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

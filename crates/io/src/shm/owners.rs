@@ -1,5 +1,6 @@
-//! Which processes have queues of an interface that each of them may open, in a page that all of them have since before they were forked; and a
-//! doorbell that is notified when that changes. Who finds no queue sleeps until one of those processes ends, or that.
+//! Which processes have queues of an interface that each of them may open, in a page that all of
+//! them have since before they were forked; and a doorbell that is notified when that changes. Who
+//! finds no queue sleeps until one of those processes ends, or that.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -86,7 +87,8 @@ impl Owners {
         (0..PLACES).map(|place| {
             let at = place * size_of::<AtomicU32>();
             let word = self.page.as_ptr().wrapping_add(at);
-            // SAFETY: in the mapping, which is a page and lives as long as `self`; aligned, and only accessed atomically.
+            // SAFETY: in the mapping, which is a page and lives as long as `self`; aligned, and
+            // only accessed atomically.
             unsafe { AtomicU32::from_ptr(word.cast()) }
         })
     }

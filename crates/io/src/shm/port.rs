@@ -77,13 +77,15 @@ pub struct ShmPort {
 }
 
 impl ShmPort {
-    /// Opens the link at `path`, a Unix socket: one port per queue. `config` is the listener's business; a connecting side gets the
-    /// listener's, queues included. A listening side does not wait for its peer here: until there is one its ports receive nothing
-    /// and drop (and count) what is sent.
+    /// Opens the link at `path`, a Unix socket: one port per queue. `config` is the listener's
+    /// business; a connecting side gets the listener's, queues included. A listening side does not
+    /// wait for its peer here: until there is one its ports receive nothing and drop (and count)
+    /// what is sent.
     ///
     /// # Errors
-    /// Nobody listens (`Connect`), somebody does already (`Listen`), the listener has a peer or does not answer within five seconds,
-    /// a configuration out of range, or the system's; says which and where.
+    /// Nobody listens (`Connect`), somebody does already (`Listen`), the listener has a peer or
+    /// does not answer within five seconds, a configuration out of range, or the system's; says
+    /// which and where.
     pub fn open(path: impl AsRef<Path>, role: ShmRole, config: ShmConfig) -> io::Result<Vec<Self>> {
         let path = path.as_ref();
         match role {
@@ -294,7 +296,8 @@ impl ShmPort {
         }
     }
 
-    /// What tells that there is something to do: the peer's rings, its end, news of the next peer, and where that comes from.
+    /// What tells that there is something to do: the peer's rings, its end, news of the next peer,
+    /// and where that comes from.
     fn watched(&self) -> [Option<BorrowedFd<'_>>; 4] {
         let queue = self.queue.as_ref();
         [

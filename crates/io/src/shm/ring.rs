@@ -1,11 +1,13 @@
 //! The two ends of one ring of frames in shared memory.
 //!
-//! A frame stays in the slot it was written to: there is no free list. An entry of the ring (see [`ring::cursor`]) is the length of the
-//! frame in the slot of the same index, and whether it has a checksum that wants to be verified; one that is longer than its slot goes on in those behind it, but not beyond the end of the ring.
-//! Beside the indices are two flags by which an end says that it sleeps.
+//! A frame stays in the slot it was written to: there is no free list. An entry of the ring (see
+//! [`ring::cursor`]) is the length of the frame in the slot of the same index, and whether it has a
+//! checksum that wants to be verified; one that is longer than its slot goes on in those behind it,
+//! but not beyond the end of the ring. Beside the indices are two flags by which an end says that
+//! it sleeps.
 //!
-//! The other process may write anything anywhere at any time. What it writes is checked (indices by the cursor, lengths here) and at
-//! worst gives wrong bytes.
+//! The other process may write anything anywhere at any time. What it writes is checked (indices by
+//! the cursor, lengths here) and at worst gives wrong bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -21,20 +23,25 @@ use crate::context;
 
 /// Bytes of a frame that are asked for before they are needed: headers, and a short message.
 const START: usize = 192;
-/// In an entry: the sender has written the checksum of the frame, which may have been anywhere since.
+/// In an entry: the sender has written the checksum of the frame, which may have been anywhere
+/// since.
 const COMPLETE: u32 = 1 << 31;
-/// Of what is handed on: who received it first has looked at its checksum, or trusts the link that it came by.
+/// Of what is handed on: who received it first has looked at its checksum, or trusts the link that
+/// it came by.
 pub(super) const AS_IT_CAME: TxChecksum = TxChecksum::Partial {
     start: 0,
     offset: 0,
 };
-/// How many frames before it is written a frame is asked for, and its entry: those in a cache line. Processors that share no cache take
-/// 150 ns and more to hand a line over; whoever writes to one that has not come soon waits with all that it writes.
+/// How many frames before it is written a frame is asked for, and its entry: those in a cache line.
+/// Processors that share no cache take 150 ns and more to hand a line over; whoever writes to one
+/// that has not come soon waits with all that it writes.
 const AHEAD: u32 = 16;
-/// Bytes of slots that take so long to copy that the peer had better begin with them than wait for more.
+/// Bytes of slots that take so long to copy that the peer had better begin with them than wait for
+/// more.
 const LONG: usize = 24 << 10;
-/// A burst ends with the frame that reaches this part of the slots: the producer fills them again while the next ones are read, and what long
-/// frames brought is still in the cache when the application takes it.
+/// A burst ends with the frame that reaches this part of the slots: the producer fills them again
+/// while the next ones are read, and what long frames brought is still in the cache when the
+/// application takes it.
 const BURST_SHARE: u32 = 4;
 /// Frames of a small burst. To lay out the room for a full one takes as long as to read a frame.
 const FEW: usize = 4;
@@ -54,8 +61,8 @@ struct Flag(*const AtomicU32);
 
 impl Flag {
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: points into the mapping that the ring end holding this flag keeps alive; aligned, see `Place::flag`; only ever
-        // accessed as an atomic.
+        // SAFETY: points into the mapping that the ring end holding this flag keeps alive; aligned,
+        // see `Place::flag`; only ever accessed as an atomic.
         unsafe { &*self.0 }
     }
 
@@ -63,7 +70,8 @@ impl Flag {
         self.word().store(u32::from(asleep), Ordering::Relaxed);
     }
 
-    /// Whether the other end sleeps and must be woken. Whoever gets true wakes it, so the flag can go.
+    /// Whether the other end sleeps and must be woken. Whoever gets true wakes it, so the flag can
+    /// go.
     fn take(&self) -> bool {
         let asleep = self.word().load(Ordering::Relaxed) != 0;
         if asleep {
@@ -95,7 +103,8 @@ impl Place<'_> {
         Ok(self.memory.as_ptr().wrapping_add(offset))
     }
 
-    /// A word of the control block. Offsets are multiples of 4 and mappings begin at a page, so it is aligned.
+    /// A word of the control block. Offsets are multiples of 4 and mappings begin at a page, so it
+    /// is aligned.
     fn word(&self, offset: usize) -> io::Result<*const AtomicU32> {
         let control = Layout::new(self.config).control(self.queue, self.direction);
         let pointer = self.pointer(control + offset, size_of::<AtomicU32>())?;
@@ -163,7 +172,8 @@ impl Slots {
         self.count() - (index & self.mask)
     }
 
-    /// The first byte of frame `index`, which is free-running. [`Self::room`] bytes follow for as many slots as [`Self::run`] says.
+    /// The first byte of frame `index`, which is free-running. [`Self::room`] bytes follow for as
+    /// many slots as [`Self::run`] says.
     fn frame(&self, index: u32) -> *mut u8 {
         let slot = (index & self.mask) as usize;
         self.first.wrapping_add(slot * self.bytes + SLOT_LEAD)
@@ -185,8 +195,8 @@ pub(super) struct TxRing {
     _memory: Arc<Shared>,
 }
 
-// SAFETY: the pointers stay valid wherever the value goes, since it holds the mapping; all shared words are atomics; slots are
-// accessed only between the cursor's acquire and release.
+// SAFETY: the pointers stay valid wherever the value goes, since it holds the mapping; all shared
+// words are atomics; slots are accessed only between the cursor's acquire and release.
 unsafe impl Send for TxRing {}
 
 impl TxRing {
@@ -198,8 +208,8 @@ impl TxRing {
     /// # Errors
     /// The memory is too small for it.
     pub(super) unsafe fn new(place: Place<'_>) -> io::Result<Self> {
-        // SAFETY: `raw_ring` checked that indices and entries are in the mapping, which `_memory` keeps; the caller vouches that
-        // this is the only producer here.
+        // SAFETY: `raw_ring` checked that indices and entries are in the mapping, which `_memory`
+        // keeps; the caller vouches that this is the only producer here.
         let producer = unsafe { Producer::from_raw(place.raw_ring()?) };
         let producer = producer.ok_or_else(|| context::corrupt("shm link: bad ring size"))?;
         let next = producer.index();
@@ -240,11 +250,13 @@ impl TxRing {
         }
         let room = self.slots.room(wanted.min(free - self.pending));
         self.fetch_ahead(first);
-        // SAFETY: in the mapping (`Slots`: not beyond `run`, as the caller vouches), and not lent to anyone: the cursor says that the consumer has given these
-        // slots back, and we are the only producer.
+        // SAFETY: in the mapping (`Slots`: not beyond `run`, as the caller vouches), and not lent
+        // to anyone: the cursor says that the consumer has given these slots back, and we are the
+        // only producer.
         let frame = unsafe { std::slice::from_raw_parts_mut(self.slots.frame(first), room) };
         let meta = fill(frame);
-        // Lengths fit: a slot has at most 2^17 bytes, and a GSO frame not more. Entries of further slots are never looked at.
+        // Lengths fit: a slot has at most 2^17 bytes, and a GSO frame not more. Entries of further
+        // slots are never looked at.
         let entry = match meta.checksum {
             TxChecksum::Complete => meta.len as u32 | COMPLETE,
             TxChecksum::Partial { .. } => meta.len as u32,
@@ -259,8 +271,8 @@ impl TxRing {
         true
     }
 
-    /// Asks for the start of a frame that will be written soon, and for its entry, if it is the first of its line. The lines are in the cache
-    /// of the processor that read them.
+    /// Asks for the start of a frame that will be written soon, and for its entry, if it is the
+    /// first of its line. The lines are in the cache of the processor that read them.
     #[inline(always)]
     fn fetch_ahead(&self, first: u32) {
         if first.is_multiple_of(AHEAD) {
@@ -315,8 +327,8 @@ impl TxRing {
     }
 }
 
-/// Asks for the start of a frame. Its lines are in the cache of the processor that wrote them: asked for together, those of a burst arrive
-/// together.
+/// Asks for the start of a frame. Its lines are in the cache of the processor that wrote them:
+/// asked for together, those of a burst arrive together.
 #[inline(always)]
 fn fetch_start(frame: *const u8, len: usize) {
     prefetch_read(frame);
@@ -366,8 +378,8 @@ impl RxRing {
         })
     }
 
-    /// Lends up to [`BURST`] frames and gives their slots back. Frames before a bad one are still lent; the bad one is the error of
-    /// this call if it is the first, else of the next.
+    /// Lends up to [`BURST`] frames and gives their slots back. Frames before a bad one are still
+    /// lent; the bad one is the error of this call if it is the first, else of the next.
     pub(super) fn lend(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> Result<usize, Corrupt> {
         let available = self.consumer.available(BURST as u32);
         self.check()?;
@@ -398,8 +410,8 @@ impl RxRing {
         Ok(n)
     }
 
-    /// The frames of the next burst, at least one, and the slots that they take. Their bytes stay ours until they are released, which only `lend`
-    /// does, after the last use.
+    /// The frames of the next burst, at least one, and the slots that they take. Their bytes stay
+    /// ours until they are released, which only `lend` does, after the last use.
     fn gather<'a>(
         &self,
         available: u32,
@@ -424,8 +436,9 @@ impl RxRing {
                 break;
             }
             let first = self.slots.frame(first);
-            // SAFETY: in the mapping (`Slots`, and the length was just checked as the value used here); the producer gave the
-            // slots to us and does not write there until we release them.
+            // SAFETY: in the mapping (`Slots`, and the length was just checked as the value used
+            // here); the producer gave the slots to us and does not write there until we release
+            // them.
             frame.bytes = unsafe { std::slice::from_raw_parts(first, len as usize) };
             fetch_start(first, len as usize);
             if entry != len {

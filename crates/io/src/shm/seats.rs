@@ -1,4 +1,5 @@
-//! Who sits where, in words that all processes share: which process has a seat, whether its stack has a queue, and who waits for one.
+//! Who sits where, in words that all processes share: which process has a seat, whether its stack
+//! has a queue, and who waits for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +29,8 @@ pub(super) struct Seats {
     /// Where the words are: a page.
     at: usize,
     count: u8,
-    /// Shares of the queues. Where there are twice as many seats, a stack that has left its queue to another keeps its seat.
+    /// Shares of the queues. Where there are twice as many seats, a stack that has left its queue
+    /// to another keeps its seat.
     shares: u8,
 }
 
@@ -72,7 +74,8 @@ impl Seats {
     fn word(&self, index: usize) -> &AtomicU32 {
         let at = self.at + index * size_of::<AtomicU32>();
         let word = self.memory.as_ptr().wrapping_add(at);
-        // SAFETY: in the mapping, which has a page behind the rings and lives as long as `self`; aligned, and only accessed atomically.
+        // SAFETY: in the mapping, which has a page behind the rings and lives as long as `self`;
+        // aligned, and only accessed atomically.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
@@ -132,7 +135,8 @@ impl Seats {
         asks.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
     }
 
-    /// The seat for who has this share of the queues: that of the one before, who may have left something there, unless he still has it.
+    /// The seat for who has this share of the queues: that of the one before, who may have left
+    /// something there, unless he still has it.
     pub(super) fn free_for(&self, share: u8) -> Option<u8> {
         if self.count == self.shares {
             return Some(share);
@@ -145,7 +149,8 @@ impl Seats {
         })
     }
 
-    /// Asks for a queue, unless another process does, or this one has been left one that is not free yet.
+    /// Asks for a queue, unless another process does, or this one has been left one that is not
+    /// free yet.
     pub(super) fn ask(&self) {
         let own = own_pid();
         if self.word(GRANT).load(Ordering::Acquire) == own {
@@ -194,7 +199,8 @@ mod tests {
         Seats::new(memory, 0, count, shares)
     }
 
-    /// A process that has ended and that nobody has noticed: its parent, this one, has not waited for it.
+    /// A process that has ended and that nobody has noticed: its parent, this one, has not waited
+    /// for it.
     fn ended() -> (std::process::Child, u32) {
         let child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();

@@ -1,4 +1,5 @@
-//! The Unix socket over which two processes find each other: bind with takeover of what the dead left, connect, hang-up.
+//! The Unix socket over which two processes find each other: bind with takeover of what the dead
+//! left, connect, hang-up.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +28,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Binds to `path`, which may be a file that a dead process left. The file is only for its owner.
+    /// Binds to `path`, which may be a file that a dead process left. The file is only for its
+    /// owner.
     pub(super) fn bind(path: &Path) -> io::Result<Self> {
         let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
         let address = SocketAddrUnix::new(path).map_err(explain)?;
@@ -43,7 +45,8 @@ impl Listener {
         }
         remove_stale(path)?;
         let fd = socket(SocketType::SEQPACKET).map_err(explain)?;
-        // The mode of the descriptor is the mode the file gets, as far as the umask allows: no moment at which others may connect.
+        // The mode of the descriptor is the mode the file gets, as far as the umask allows: no
+        // moment at which others may connect.
         rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR).map_err(explain)?;
         rustix::net::bind(&fd, &address).map_err(explain)?;
         rustix::net::listen(&fd, 16).map_err(explain)?;
@@ -103,7 +106,8 @@ pub(super) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Where others may make files, the name may be another user's, who would see and make all that passes.
+/// Where others may make files, the name may be another user's, who would see and make all that
+/// passes.
 ///
 /// # Errors
 /// Neither this user nor root listens there.
@@ -134,8 +138,8 @@ fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, kind, flags, None)
 }
 
-/// Whether a process listens at `path`, found out without disturbing it: a datagram socket is refused for being of the wrong type
-/// if somebody is there, and for nobody being there otherwise.
+/// Whether a process listens at `path`, found out without disturbing it: a datagram socket is
+/// refused for being of the wrong type if somebody is there, and for nobody being there otherwise.
 fn is_alive(path: &Path) -> io::Result<bool> {
     let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);
     let address = SocketAddrUnix::new(path).map_err(explain)?;
@@ -193,8 +197,9 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Two processes that find the same dead socket must not both remove it: the second would remove the first one's new socket. `None`: somebody
-/// keeps the lock, which anybody may take who can read the directory; whoever starts at the same moment is not kept away then.
+/// Two processes that find the same dead socket must not both remove it: the second would remove
+/// the first one's new socket. `None`: somebody keeps the lock, which anybody may take who can read
+/// the directory; whoever starts at the same moment is not kept away then.
 fn lock_directory(path: &Path) -> io::Result<Option<OwnedFd>> {
     let directory = directory(path);
     let explain = |errno| context::error(format_args!("shm link {}", path.display()), errno);

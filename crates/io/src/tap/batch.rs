@@ -12,7 +12,8 @@ use crate::virtio;
 #[derive(Debug)]
 pub(super) struct Batch {
     memory: Box<[u8]>,
-    /// Bytes per frame, header included; one more than the longest, so that a longer one is seen to be cut.
+    /// Bytes per frame, header included; one more than the longest, so that a longer one is seen to
+    /// be cut.
     stride: usize,
     lens: [usize; BURST],
     count: usize,
@@ -81,7 +82,8 @@ impl Batch {
         n
     }
 
-    /// Lends a free frame to `fill`, and keeps it until it is written. False when the batch is full.
+    /// Lends a free frame to `fill`, and keeps it until it is written. False when the batch is
+    /// full.
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let start = self.count * self.stride;
         let Some(slot) = self.memory.get_mut(start..start + self.stride) else {

@@ -1,8 +1,9 @@
 //! TAP: a link to this machine's kernel, through /dev/net/tun.
 //!
-//! The kernel sees an interface, we are the only other station on it. Checksums need not be computed in either direction: each frame
-//! has a header (`IFF_VNET_HDR`) that says that its checksum is unfinished. The same header says of a frame that it holds several TCP
-//! segments, in either direction: nobody cuts them unless the kernel sends them on elsewhere.
+//! The kernel sees an interface, we are the only other station on it. Checksums need not be
+//! computed in either direction: each frame has a header (`IFF_VNET_HDR`) that says that its
+//! checksum is unfinished. The same header says of a frame that it holds several TCP segments, in
+//! either direction: nobody cuts them unless the kernel sends them on elsewhere.
 //!
 //! The interface is looked up in the network namespace of the thread that opens it.
 
@@ -30,15 +31,16 @@ const MAX_QUEUES: u16 = 256;
 /// Which interface to open, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// Name of the interface; made if there is none of this name, and removed again when the last queue closes unless it is
-    /// persistent. With `%d` in it the kernel picks a number.
+    /// Name of the interface; made if there is none of this name, and removed again when the last
+    /// queue closes unless it is persistent. With `%d` in it the kernel picks a number.
     pub name: String,
     /// Queues, 1 to 256. The kernel spreads flows over them.
     pub queues: u16,
     /// Whether to bring the kernel's side up (its addresses are the administrator's).
     pub up: bool,
-    /// Our hardware address. `None`: made from the kernel's by setting the locally-administered bit and inverting the lowest bit of
-    /// the last byte, so that it is another one and stays the same as long as the interface does.
+    /// Our hardware address. `None`: made from the kernel's by setting the locally-administered bit
+    /// and inverting the lowest bit of the last byte, so that it is another one and stays the same
+    /// as long as the interface does.
     pub mac: Option<MacAddr>,
 }
 
@@ -74,8 +76,8 @@ impl TapPort {
     /// Opens all queues of an interface.
     ///
     /// # Errors
-    /// No /dev/net/tun, no right to use it (CAP_NET_ADMIN), the name is in use or belongs to something else, `mac` is not a station's
-    /// address; says what to do.
+    /// No /dev/net/tun, no right to use it (CAP_NET_ADMIN), the name is in use or belongs to
+    /// something else, `mac` is not a station's address; says what to do.
     pub fn open(config: &TapConfig) -> io::Result<Vec<Self>> {
         if config.queues == 0 || config.queues > MAX_QUEUES {
             return Err(context::invalid(format_args!(
@@ -213,7 +215,8 @@ impl FrameSink for TapPort {
 }
 
 impl Port for TapPort {
-    // Not inlined: what it lies on would else be taken by the receiving of every other kind of port, too.
+    // Not inlined: what it lies on would else be taken by the receiving of every other kind of
+    // port, too.
     #[inline(never)]
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         match self.rx.read(self.fd.as_fd()) {

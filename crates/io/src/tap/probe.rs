@@ -11,8 +11,9 @@ use crate::claim::{Holder, INTERVAL, PROBES, in_use, question, said};
 use crate::poll::{self, PollFd, PollFlags};
 use crate::{Port, tap::TapPort};
 
-/// Asks on the first queue of `ports` and listens on all: another host of the network that the kernel may have joined the interface to could
-/// have one of the addresses. What comes meanwhile is lost. Takes 100 ms.
+/// Asks on the first queue of `ports` and listens on all: another host of the network that the
+/// kernel may have joined the interface to could have one of the addresses. What comes meanwhile is
+/// lost. Takes 100 ms.
 ///
 /// # Errors
 /// One has it: `AddrInUse`. The interface is gone.

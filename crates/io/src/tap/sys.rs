@@ -68,13 +68,14 @@ impl IfReq {
     }
 
     fn call(&mut self, fd: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<()> {
-        // SAFETY: every request used here takes a pointer to a `struct ifreq`, which `IfReq` has the layout of; the kernel writes
-        // nothing beyond it, and any bytes are a valid `IfReq`.
+        // SAFETY: every request used here takes a pointer to a `struct ifreq`, which `IfReq` has
+        // the layout of; the kernel writes nothing beyond it, and any bytes are a valid `IfReq`.
         unsafe { sys::control(fd, request, self) }
     }
 }
 
-/// Makes `fd`, an open /dev/net/tun, a queue of the TAP interface `name`, and returns the name in full (`tap%d` gets a number).
+/// Makes `fd`, an open /dev/net/tun, a queue of the TAP interface `name`, and returns the name in
+/// full (`tap%d` gets a number).
 pub(super) fn set_interface(
     fd: BorrowedFd<'_>,
     name: &str,

@@ -1,5 +1,6 @@
-//! Queues that no process has, where several share the interface (`processes`) and there are fewer of them than shares of the queues. What
-//! comes there is for any of them, and the kernel would drop it. The process with the first share receives it, until another takes the share.
+//! Queues that no process has, where several share the interface (`processes`) and there are fewer
+//! of them than shares of the queues. What comes there is for any of them, and the kernel would
+//! drop it. The process with the first share receives it, until another takes the share.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -11,7 +11,8 @@ use super::error::LOAD;
 use super::program::{Program, STEER, STEER_PARTS};
 use super::resources::{may_measure, raise_memlock};
 
-/// Whether frames may come through traffic control: those of a veth pair do, if all of them are for one thread.
+/// Whether frames may come through traffic control: those of a veth pair do, if all of them are for
+/// one thread.
 fn can_use_tc_ring(config: &XdpConfig, link: &Link, queues: u32) -> bool {
     link.is_veth()
         && config.mode == AttachMode::Auto
@@ -20,7 +21,8 @@ fn can_use_tc_ring(config: &XdpConfig, link: &Link, queues: u32) -> bool {
         && queues == 1
 }
 
-/// Attaches the program where frames come soonest. `queues`: that there are, and at most. `parts`: packets may lie in several frames.
+/// Attaches the program where frames come soonest. `queues`: that there are, and at most. `parts`:
+/// packets may lie in several frames.
 pub(super) fn attach(
     config: &XdpConfig,
     link: &Link,
@@ -44,8 +46,8 @@ pub(super) fn attach(
     attach_xdp(config, link, most, parts)
 }
 
-/// Says that frames come by XDP instead of traffic control. That the kernel does not take the program is a fault; that it is too old, or
-/// told to do otherwise, is not.
+/// Says that frames come by XDP instead of traffic control. That the kernel does not take the
+/// program is a fault; that it is too old, or told to do otherwise, is not.
 fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
     match error.downcast_ref::<ProgramError>() {
         Some(ProgramError::LoadError { io_error, .. }) => log::warn!(
@@ -79,7 +81,8 @@ fn name(parts: bool) -> &'static str {
     if parts { STEER_PARTS } else { STEER }
 }
 
-/// Once more with the limit on locked memory raised where maps count against it (before Linux 5.11).
+/// Once more with the limit on locked memory raised where maps count against it (before Linux
+/// 5.11).
 fn with_memlock<T>(load: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match load() {
         Err(error)

@@ -1,8 +1,9 @@
 //! Telling an unfinished transport checksum from a finished one.
 //!
-//! A kernel whose interface offloads checksums puts only the sum of the pseudo-header into a segment and leaves the rest to the
-//! device. On a veth there is no device: the segment arrives at the other end as it is, and AF_XDP does not carry the mark that
-//! says so. The field itself tells: it holds the folded sum of the pseudo-header.
+//! A kernel whose interface offloads checksums puts only the sum of the pseudo-header into a
+//! segment and leaves the rest to the device. On a veth there is no device: the segment arrives at
+//! the other end as it is, and AF_XDP does not carry the mark that says so. The field itself tells:
+//! it holds the folded sum of the pseudo-header.
 
 use std::net::IpAddr;
 
@@ -12,7 +13,8 @@ use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
 use wire::ipv6::Ipv6Header;
 
-/// Whether `frame` is a TCP, UDP or ICMPv6 packet, not fragmented, whose checksum field holds the sum of its pseudo-header.
+/// Whether `frame` is a TCP, UDP or ICMPv6 packet, not fragmented, whose checksum field holds the
+/// sum of its pseudo-header.
 ///
 /// Damage on a wire makes one in 65536 segments look like this; on a veth there is no wire.
 pub(super) fn is_unfinished(frame: &[u8]) -> bool {

@@ -14,15 +14,18 @@ pub(super) const LINK_HEADER: u32 = LINK_HEADERS as u32;
 /// Frame sizes that an aligned UMEM may have on a machine with pages of 4 KiB.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
-/// Where what is to be sent begins in a frame, so that words for the device have room before it: at a cache line. The kernel wants the room in
-/// each frame of a packet.
+/// Where what is to be sent begins in a frame, so that words for the device have room before it: at
+/// a cache line. The kernel wants the room in each frame of a packet.
 pub(super) const FRONT: u32 = 64;
-/// Frames that carry a packet at most, of those that the kernel takes (`MAX_SKB_FRAGS`): enough for 16,000 bytes.
+/// Frames that carry a packet at most, of those that the kernel takes (`MAX_SKB_FRAGS`): enough for
+/// 16,000 bytes.
 const MOST_PARTS: u32 = 4;
 
-/// Frames of all queues together to receive into, unless the configuration says otherwise: 32 MiB with the usual MTU.
+/// Frames of all queues together to receive into, unless the configuration says otherwise: 32 MiB
+/// with the usual MTU.
 const ALL_FRAMES: u32 = 16_384;
-/// There is one frame to send for so many to receive into: what is sent waits for nobody but the device.
+/// There is one frame to send for so many to receive into: what is sent waits for nobody but the
+/// device.
 const RECEIVED_PER_SENT: u32 = 4;
 /// The least that a queue gets then, for either.
 const LEAST_FRAMES: u32 = 2048;
@@ -38,7 +41,8 @@ pub(super) struct Frames {
     pub(super) send: u32,
     /// Bytes of each.
     pub(super) size: u32,
-    /// Frames that lie one behind the other and carry a packet to send together: more than one where none holds the longest packet.
+    /// Frames that lie one behind the other and carry a packet to send together: more than one
+    /// where none holds the longest packet.
     pub(super) parts: u32,
 }
 
@@ -96,8 +100,9 @@ pub enum ZeroCopy {
 /// Which received frames are passed on as [`wire::frame::RxChecksum::Trusted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChecksumPolicy {
-    /// On virtual devices and in generic mode, frames whose transport checksum is visibly unfinished (it holds the pseudo-header sum that a
-    /// kernel leaves for the device to finish): they come from this machine's memory, or its host's, and no wire can have damaged them. No
+    /// On virtual devices and in generic mode, frames whose transport checksum is visibly
+    /// unfinished (it holds the pseudo-header sum that a kernel leaves for the device to finish):
+    /// they come from this machine's memory, or its host's, and no wire can have damaged them. No
     /// others.
     #[default]
     Auto,
@@ -114,22 +119,26 @@ pub struct XdpConfig {
     pub interface: String,
     /// Our addresses: frames for them are ours, all others stay with the kernel.
     pub addresses: Vec<IpAddr>,
-    /// Number of ports; none: one per receive queue of the interface. With fewer ports than queues a port serves several queues.
+    /// Number of ports; none: one per receive queue of the interface. With fewer ports than queues
+    /// a port serves several queues.
     pub ports: Option<u16>,
-    /// Processes that share the queues of the interface, each with a part of them: one and those that it forks.
+    /// Processes that share the queues of the interface, each with a part of them: one and those
+    /// that it forks.
     pub processes: u16,
     /// Where the program runs.
     pub mode: AttachMode,
     /// Whether the driver may use our frames itself.
     pub zero_copy: ZeroCopy,
-    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to 65536; none: 16384 over all queues to
-    /// receive and a quarter of that to send, but at least 2048 of each per queue.
+    /// Frames per queue, half of them to receive and half to send. A power of two from 128 to
+    /// 65536; none: 16384 over all queues to receive and a quarter of that to send, but at least
+    /// 2048 of each per queue.
     pub frames: Option<u32>,
     /// Which transport checksums are trusted.
     pub checksums: ChecksumPolicy,
     /// Ask first whether another host has one of the addresses.
     pub probe: bool,
-    /// When the interface is removed, wait until there is one of its name, and go on there, instead of failing.
+    /// When the interface is removed, wait until there is one of its name, and go on there, instead
+    /// of failing.
     pub retakes: bool,
 }
 
@@ -194,8 +203,9 @@ impl XdpConfig {
 
     /// Frames for each of `queues`, which receive into them or only send.
     ///
-    /// A queue holds what arrives while the stack is busy. What it cannot hold is lost, and ten thousand peers that all lost something
-    /// send it again at the same moments, so that it is lost again.
+    /// A queue holds what arrives while the stack is busy. What it cannot hold is lost, and ten
+    /// thousand peers that all lost something send it again at the same moments, so that it is lost
+    /// again.
     pub(super) fn frames_per_queue(&self, queues: u32, receives: bool, shape: Shape) -> Frames {
         let Shape { size, parts, .. } = shape;
         if let Some(frames) = self.frames {
@@ -218,8 +228,8 @@ impl XdpConfig {
     }
 }
 
-/// Drivers that tell their device of frames in whole KiB, rounded down, and cut what is longer without a word: of 2048 bytes 1792 are left
-/// behind the headroom, and that is one.
+/// Drivers that tell their device of frames in whole KiB, rounded down, and cut what is longer
+/// without a word: of 2048 bytes 1792 are left behind the headroom, and that is one.
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
 
 /// What the frames of an interface are like.
@@ -233,9 +243,10 @@ pub(super) struct Shape {
     pub(super) mtu: u32,
 }
 
-/// The smallest frames that hold an IP packet of `mtu` bytes on an interface with this driver, several of them if `joins` says that the kernel
-/// knows packets in several (Linux 6.6). The longest packet that they hold is shorter than `mtu` where no frames are long enough: peers keep to
-/// the largest segment that the stack offers them, and longer packets of others are lost.
+/// The smallest frames that hold an IP packet of `mtu` bytes on an interface with this driver,
+/// several of them if `joins` says that the kernel knows packets in several (Linux 6.6). The
+/// longest packet that they hold is shorter than `mtu` where no frames are long enough: peers keep
+/// to the largest segment that the stack offers them, and longer packets of others are lost.
 pub(super) fn shape(mtu: u32, driver: &str, joins: bool) -> Shape {
     let room = |size: u32| match size - HEADROOM {
         room if WHOLE_KIB.contains(&driver) => room / 1024 * 1024,

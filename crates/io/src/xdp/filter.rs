@@ -1,10 +1,12 @@
-//! Classic BPF programs for sockets (`linux/filter.h`): which frames that are not for the stack it hears all the same, and what of the kernel.
+//! Classic BPF programs for sockets (`linux/filter.h`): which frames that are not for the stack it
+//! hears all the same, and what of the kernel.
 
 use std::net::Ipv4Addr;
 
 use libc::{SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter};
 
-/// `BPF_LD | BPF_ABS` of a word, of half of one, and of a byte: as if the most significant byte came first.
+/// `BPF_LD | BPF_ABS` of a word, of half of one, and of a byte: as if the most significant byte
+/// came first.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_BYTE: u16 = 0x30;
@@ -15,7 +17,8 @@ const RETURN: u16 = 0x06;
 
 /// Behind an Ethernet header of 14 bytes: of ARP the target's protocol address, ...
 const ARP_TARGET: u32 = 38;
-/// ... of IPv6 what follows and how often it may be passed on, and the first byte of the destination, ...
+/// ... of IPv6 what follows and how often it may be passed on, and the first byte of the
+/// destination, ...
 const V6_NEXT_HEADER: u32 = 20;
 const V6_HOP_LIMIT: u32 = 21;
 const V6_DESTINATION: u32 = 38;
@@ -27,7 +30,8 @@ const ICMPV6: u32 = 58;
 const ROUTER_ADVERTISEMENT: u32 = 134;
 const NEIGHBOUR_ADVERTISEMENT: u32 = 136;
 
-/// Of a message of rtnetlink its type, and behind the 16 bytes of its header which interface a neighbour (`struct ndmsg`) is on, and its state.
+/// Of a message of rtnetlink its type, and behind the 16 bytes of its header which interface a
+/// neighbour (`struct ndmsg`) is on, and its state.
 const MESSAGE_TYPE: u32 = 4;
 const NEIGHBOUR_INTERFACE: u32 = 20;
 const NEIGHBOUR_STATE: u32 = 24;
@@ -100,7 +104,8 @@ pub(super) fn advertisements() -> Vec<sock_filter> {
         .collect()
 }
 
-/// Neighbours on `interface` that answered just now, or that the administrator set: the kernel has not merely heard of them.
+/// Neighbours on `interface` that answered just now, or that the administrator set: the kernel has
+/// not merely heard of them.
 pub(super) fn neighbours(interface: u32) -> Vec<sock_filter> {
     // What is said in the order of this machine is loaded in that of the network.
     let half = |value: u16| value.to_be().into();

@@ -1,5 +1,6 @@
-//! Queues that an interface gets while it is in use (`ethtool -L`). What comes to one without a socket is the kernel's, which has no use for
-//! it. (Queues with sockets cannot be taken away: the kernel refuses.)
+//! Queues that an interface gets while it is in use (`ethtool -L`). What comes to one without a
+//! socket is the kernel's, which has no use for it. (Queues with sockets cannot be taken away: the
+//! kernel refuses.)
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,5 +1,7 @@
-//! Segmentation offload beside AF_XDP. AF_XDP carries packets only, so frames of several segments go through a packet socket, each behind a
-//! `virtio_net_hdr` that gives its `gso_size` (`PACKET_VNET_HDR` of packet(7)). The kernel cuts them as late as it can, on a veth pair not at all.
+//! Segmentation offload beside AF_XDP. AF_XDP carries packets only, so frames of several segments
+//! go through a packet socket, each behind a `virtio_net_hdr` that gives its `gso_size`
+//! (`PACKET_VNET_HDR` of packet(7)). The kernel cuts them as late as it can, on a veth pair not at
+//! all.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,7 +60,8 @@ impl GsoSocket {
         })
     }
 
-    /// Lends room to `write` and sends what it wrote. Returns false, without a call of `write`, while the last frame still waits.
+    /// Lends room to `write` and sends what it wrote. Returns false, without a call of `write`,
+    /// while the last frame still waits.
     pub(super) fn send(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if !self.flush() {
             return false;
@@ -84,7 +87,8 @@ impl GsoSocket {
         match retry_on_intr(|| send(&self.socket, bytes, SendFlags::DONTWAIT)) {
             Err(Errno::AGAIN) => return false,
             Ok(_) => {}
-            // A queue discipline that is full, an interface that is down: the frame is lost, as on any link.
+            // A queue discipline that is full, an interface that is down: the frame is lost, as on
+            // any link.
             Err(_) => self.lost += 1,
         }
         self.waiting = 0;

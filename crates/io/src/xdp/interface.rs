@@ -18,7 +18,8 @@ pub struct XdpInterface {
 }
 
 impl XdpInterface {
-    /// The ports: as many as were asked for, or one per queue. Port `i` of `n` serves the queues `i`, `i + n`, …
+    /// The ports: as many as were asked for, or one per queue. Port `i` of `n` serves the queues
+    /// `i`, `i + n`, …
     pub fn ports(self) -> Vec<XdpPort> {
         self.ports
     }
@@ -38,8 +39,8 @@ impl XdpInterface {
         &self.link
     }
 
-    /// Those of our addresses that the kernel owns as well. It keeps answering for them on other interfaces, and connections of
-    /// its own from them get no answer on this one.
+    /// Those of our addresses that the kernel owns as well. It keeps answering for them on other
+    /// interfaces, and connections of its own from them get no answer on this one.
     pub fn conflicts(&self) -> &[IpAddr] {
         &self.conflicts
     }

@@ -1,5 +1,6 @@
-//! Where the kernel knows neighbours to be: it tells what it learns, or is told by the administrator; its table has what it knew before, and what
-//! it told when there was no room for more.
+//! Where the kernel knows neighbours to be: it tells what it learns, or is told by the
+//! administrator; its table has what it knew before, and what it told when there was no room for
+//! more.
 
 use std::io;
 use std::net::IpAddr;
@@ -109,8 +110,8 @@ impl Known {
         }
     }
 
-    /// What the neighbour would say. One that the administrator set is about to be sent to, as one that asks for us is: a stack that does not know
-    /// it notes it. Others it asks itself.
+    /// What the neighbour would say. One that the administrator set is about to be sent to, as one
+    /// that asks for us is: a stack that does not know it notes it. Others it asks itself.
     fn frame(&self, neighbour: &Neighbour) -> Look {
         let &Neighbour { address, mac, .. } = neighbour;
         if self.addresses.contains(&address) {

@@ -1,9 +1,10 @@
 //! The life of the frames of one queue.
 //!
-//! The first half of the frames goes round fill ring → kernel → rx ring → lent to the stack → fill ring, the second half free
-//! list → tx ring → kernel → completion ring → free list. The kernel's rings hold all the frames of their half. Ours hold twice
-//! as many: the kernel hands a frame on before it says that it has taken it (it moves the fill ring's consumer index after the rx
-//! ring's producer index), so a frame may come round while its last entry still counts.
+//! The first half of the frames goes round fill ring → kernel → rx ring → lent to the stack → fill
+//! ring, the second half free list → tx ring → kernel → completion ring → free list. The kernel's
+//! rings hold all the frames of their half. Ours hold twice as many: the kernel hands a frame on
+//! before it says that it has taken it (it moves the fill ring's consumer index after the rx ring's
+//! producer index), so a frame may come round while its last entry still counts.
 
 use libc::xdp_desc;
 use ring::prefetch::prefetch_read;
@@ -14,12 +15,14 @@ use super::parts::{Joiner, XDP_PKT_CONTD};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::{Ledger, Place, Umem};
 
-/// What is asked for of a received frame before any of it is looked at, bytes: headers, and data of a short one.
+/// What is asked for of a received frame before any of it is looked at, bytes: headers, and data of
+/// a short one.
 const HEAD: usize = 128;
 /// In the options of a descriptor: there are words (`linux/if_xdp.h`).
 const XDP_TX_METADATA: u32 = 1 << 1;
 
-/// What a device is to do with a frame: `struct xsk_tx_metadata` of `linux/if_xdp.h`, which lies right before it.
+/// What a device is to do with a frame: `struct xsk_tx_metadata` of `linux/if_xdp.h`, which lies
+/// right before it.
 pub(super) struct TxWords;
 
 impl TxWords {
@@ -55,12 +58,14 @@ pub(super) struct Lanes {
     words: bool,
     /// Where packets may lie in several frames: what puts those together that are received, ...
     joiner: Option<Box<Joiner>>,
-    /// ... and by the first of the frames that carry a packet to send together, how many of them the kernel has.
+    /// ... and by the first of the frames that carry a packet to send together, how many of them
+    /// the kernel has.
     sending: Vec<u8>,
 }
 
 impl Lanes {
-    /// Hands the first half of the frames to the kernel. Fill and tx ring have room for all frames, the others for half of them.
+    /// Hands the first half of the frames to the kernel. Fill and tx ring have room for all frames,
+    /// the others for half of them.
     pub(super) fn new(
         umem: Umem,
         words: bool,
@@ -106,7 +111,8 @@ impl Lanes {
         self.rx.available(1) > 0
     }
 
-    /// Lends the next burst to `each`, what `meta` says about each frame along with it, and gives the frames back to the kernel.
+    /// Lends the next burst to `each`, what `meta` says about each frame along with it, and gives
+    /// the frames back to the kernel.
     pub(super) fn receive(
         &mut self,
         meta: impl Fn(&[u8]) -> RxMeta,
@@ -127,7 +133,8 @@ impl Lanes {
             let Some(entry) = self.rx.read(offset) else {
                 continue;
             };
-            // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
+            // SAFETY: what is in the rx ring and not released yet is ours, and only read until
+            // `recycle`.
             frame.bytes = unsafe { self.umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default();
             fetch_head(frame.bytes);
             if let Some(index) = self.umem.index(entry.addr) {
@@ -158,7 +165,8 @@ impl Lanes {
         let count = self.rx.available(BURST as u32);
         let rx = &self.rx;
         let part = |entry: &xdp_desc| {
-            // SAFETY: what is in the rx ring and not released yet is ours, and only read until `recycle`.
+            // SAFETY: what is in the rx ring and not released yet is ours, and only read until
+            // `recycle`.
             unsafe { umem.bytes_at(entry.addr, entry.len) }.unwrap_or_default()
         };
         for number in 0..count {
@@ -206,13 +214,14 @@ impl Lanes {
         self.fill.publish();
     }
 
-    /// Lends `room` bytes of a free frame to `write` and queues what it wrote. Returns false, and does not call `write`, when no
-    /// frame is free.
+    /// Lends `room` bytes of a free frame to `write` and queues what it wrote. Returns false, and
+    /// does not call `write`, when no frame is free.
     pub(super) fn send(&mut self, room: u32, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if self.free.is_empty() {
             self.reap();
         }
-        // Taken off the list only when it is queued: should `write` unwind, the frame is still there.
+        // Taken off the list only when it is queued: should `write` unwind, the frame is still
+        // there.
         let Some(&index) = self.free.last() else {
             return false;
         };
@@ -220,7 +229,8 @@ impl Lanes {
         let words = TxWords::LEN as u32;
         let (from, len) = (address - u64::from(words), room + words);
         let parts = self.umem.frames().parts;
-        // SAFETY: a frame on the free list is ours alone, and so are those behind it that carry a packet with it.
+        // SAFETY: a frame on the free list is ours alone, and so are those behind it that carry a
+        // packet with it.
         let bytes = unsafe { self.umem.parts_at_mut(from, len, parts) };
         let Some((words, frame)) = bytes.and_then(|bytes| bytes.split_at_mut_checked(TxWords::LEN))
         else {
@@ -250,7 +260,8 @@ impl Lanes {
         self.ledger.moves(index, Place::Free, Place::Sending);
     }
 
-    /// Queues what lies in the frames from this one on. What is to be done with it stands before the first.
+    /// Queues what lies in the frames from this one on. What is to be done with it stands before
+    /// the first.
     #[inline(never)]
     fn queue_parts(&mut self, first: u32, len: u32, options: u32) {
         let size = self.umem.frames().size;
@@ -331,7 +342,8 @@ impl Lanes {
     }
 }
 
-/// Asks for the first lines of a frame, which the processor has that copied it: those of a burst arrive together.
+/// Asks for the first lines of a frame, which the processor has that copied it: those of a burst
+/// arrive together.
 pub(super) fn fetch_head(frame: &[u8]) {
     for line in frame.get(..HEAD).unwrap_or(frame).chunks(64) {
         prefetch_read(line.as_ptr());

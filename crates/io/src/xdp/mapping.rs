@@ -6,7 +6,8 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// A shared mapping of a socket, removed when dropped. Children that are forked do not have it: the kernel would copy tables of pages.
+/// A shared mapping of a socket, removed when dropped. Children that are forked do not have it: the
+/// kernel would copy tables of pages.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -47,7 +48,8 @@ impl Mapping {
         if end > self.len {
             return None;
         }
-        // SAFETY: `offset` is not beyond the end of the mapping, so the sum is in it or one past it.
+        // SAFETY: `offset` is not beyond the end of the mapping, so the sum is in it or one past
+        // it.
         let pointer = unsafe { self.base.add(offset) }.cast::<T>();
         pointer.is_aligned().then_some(pointer)
     }

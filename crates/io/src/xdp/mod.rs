@@ -1,19 +1,23 @@
 //! AF_XDP: frames straight from the driver, past the kernel's network stack.
 //!
-//! A small XDP program (`bpf/steer.bpf.c`) sends frames for our addresses to the AF_XDP socket of the queue they arrived on and
-//! leaves all others to the kernel. It is attached through a link that ends with the process, however that ends.
+//! A small XDP program (`bpf/steer.bpf.c`) sends frames for our addresses to the AF_XDP socket of
+//! the queue they arrived on and leaves all others to the kernel. It is attached through a link
+//! that ends with the process, however that ends.
 //!
-//! On a veth pair with one queue, a program in traffic control (`bpf/tc_ring.bpf.c`, Linux 6.6) copies frames into a ring of ours instead:
-//! the kernel then does less, and the other end keeps its segmentation. It is not used where the kernel spreads received frames over
-//! processors (`rps_cpus`), since that happens before traffic control.
+//! On a veth pair with one queue, a program in traffic control (`bpf/tc_ring.bpf.c`, Linux 6.6)
+//! copies frames into a ring of ours instead: the kernel then does less, and the other end keeps
+//! its segmentation. It is not used where the kernel spreads received frames over processors
+//! (`rps_cpus`), since that happens before traffic control.
 //!
-//! On a veth pair a third program (`bpf/tx_batch.bpf.c`, Linux 6.15) sends the frames of a turn in one system call.
+//! On a veth pair a third program (`bpf/tx_batch.bpf.c`, Linux 6.15) sends the frames of a turn in
+//! one system call.
 //!
 //! What is said beside us and concerns us comes through packet sockets (`overhear`).
 //!
-//! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and hands out one [`XdpPort`] per
-//! context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux 5.9 or newer. Packets that no
-//! frame holds, of more than 3822 bytes, lie in several (`parts`, Linux 6.6).
+//! [`XdpInterface::open`] attaches the program, binds a socket to every queue of the interface and
+//! hands out one [`XdpPort`] per context. Needs `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, Linux
+//! 5.9 or newer. Packets that no frame holds, of more than 3822 bytes, lie in several (`parts`,
+//! Linux 6.6).
 
 mod adopt;
 mod attach;

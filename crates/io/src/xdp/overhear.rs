@@ -1,6 +1,8 @@
-//! What is said on the link and concerns us, but is not addressed to us: who moved (gratuitous ARP, unsolicited neighbour advertisements, router
-//! advertisements), and who has an address of ours. XDP gives a frame to one side only, and these are the kernel's too: packet sockets beside
-//! it see them there. Where the kernel knows a neighbour to be (`known`) the stack hears as what the neighbour would say to all.
+//! What is said on the link and concerns us, but is not addressed to us: who moved (gratuitous ARP,
+//! unsolicited neighbour advertisements, router advertisements), and who has an address of ours.
+//! XDP gives a frame to one side only, and these are the kernel's too: packet sockets beside it see
+//! them there. Where the kernel knows a neighbour to be (`known`) the stack hears as what the
+//! neighbour would say to all.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,7 +22,8 @@ use crate::sys;
 
 /// Frames that are read at a time.
 const MOST: usize = 16;
-/// Bytes of a frame that are kept. What we listen for is shorter, but for router advertisements with many prefixes.
+/// Bytes of a frame that are kept. What we listen for is shorter, but for router advertisements
+/// with many prefixes.
 const ROOM: usize = 512;
 
 /// The sockets, and what they heard.
@@ -88,7 +91,8 @@ impl Overheard {
         self.waiting > 0
     }
 
-    /// Notes what the kernel knows, and so much of it that a flood of it takes no longer than one of frames.
+    /// Notes what the kernel knows, and so much of it that a flood of it takes no longer than one
+    /// of frames.
     fn ask_kernel(&mut self) {
         let Some(known) = &mut self.known else {
             return;
@@ -144,8 +148,8 @@ impl Overheard {
     }
 }
 
-/// A packet socket for one protocol. Unlike one for all, it costs what the kernel sends nothing, and sees frames after the programs that
-/// take ours: none comes twice.
+/// A packet socket for one protocol. Unlike one for all, it costs what the kernel sends nothing,
+/// and sees frames after the programs that take ours: none comes twice.
 fn open(interface: u32, protocol: EtherType, filter: &[sock_filter]) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Of no protocol until it is bound: nothing comes that the filter did not see.

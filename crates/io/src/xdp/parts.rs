@@ -16,9 +16,11 @@ pub(super) enum Whole {
     Joined(Range<usize>),
 }
 
-/// Where parts of packets are copied together. A packet may end in another burst than it began in, or be longer than any.
+/// Where parts of packets are copied together. A packet may end in another burst than it began in,
+/// or be longer than any.
 ///
-/// The lists of a burst lie here, too, not on the stack of a thread of the program, which may be a small one.
+/// The lists of a burst lie here, too, not on the stack of a thread of the program, which may be a
+/// small one.
 #[derive(Debug)]
 pub(super) struct Joiner {
     bytes: Box<[u8]>,
@@ -97,8 +99,8 @@ impl Joiner {
         self.is_open = false;
     }
 
-    /// Lends the packets of this burst to `each`, if there are any: `at` says where a part lies, `make` what is said of a packet. Returns how
-    /// many there are.
+    /// Lends the packets of this burst to `each`, if there are any: `at` says where a part lies,
+    /// `make` what is said of a packet. Returns how many there are.
     pub(super) fn lend<'a>(
         &'a mut self,
         at: impl Fn(u32) -> &'a [u8],
@@ -145,7 +147,8 @@ mod tests {
     const SIZE: u32 = 4096;
     const PART: usize = SIZE as usize;
 
-    /// A burst of these parts, each with whether a packet ends with it: the packets that it made whole.
+    /// A burst of these parts, each with whether a packet ends with it: the packets that it made
+    /// whole.
     fn burst(joiner: &mut Joiner, parts: &[(&[u8], bool)]) -> Vec<Vec<u8>> {
         joiner.begin();
         for (number, (part, ends)) in (0..).zip(parts) {

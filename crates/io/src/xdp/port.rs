@@ -61,7 +61,8 @@ impl Trust {
     }
 }
 
-/// One or more queues of an interface, driven by one thread. The steering program stays attached while any port lives.
+/// One or more queues of an interface, driven by one thread. The steering program stays attached
+/// while any port lives.
 #[derive(Debug)]
 pub struct XdpPort {
     queues: Vec<Queue>,
@@ -108,8 +109,8 @@ impl XdpPort {
         trust: Trust,
         program: &Arc<Program>,
     ) -> Self {
-        // A veth leaves the checksum to whoever takes the frame off this machine, if any. Drivers that take our frames themselves are
-        // another matter.
+        // A veth leaves the checksum to whoever takes the frame off this machine, if any. Drivers
+        // that take our frames themselves are another matter.
         let tx_checksum =
             link.is_veth() && !mode.zero_copy && queues.iter().all(Queue::finishes_checksums);
         let gso = tx_checksum && queues.first().is_some_and(Queue::has_gso);
@@ -280,7 +281,8 @@ impl XdpPort {
         self.queues.iter().map(Queue::number)
     }
 
-    /// Arms the wake-up on all queues. Returns false, with none armed, if a frame is already waiting in any of them.
+    /// Arms the wake-up on all queues. Returns false, with none armed, if a frame is already
+    /// waiting in any of them.
     fn arm(&mut self) -> bool {
         let sleeps = self.queues.iter_mut().all(Queue::arm);
         if !sleeps {

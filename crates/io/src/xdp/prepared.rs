@@ -1,5 +1,6 @@
-//! What opening an interface takes privileges for, done before: the program is attached, sockets and their memory exist. Binding them to
-//! queues takes none. A process and the children that it forks can share the queues of an interface this way.
+//! What opening an interface takes privileges for, done before: the program is attached, sockets
+//! and their memory exist. Binding them to queues takes none. A process and the children that it
+//! forks can share the queues of an interface this way.
 
 use std::io;
 use std::net::IpAddr;
@@ -30,8 +31,8 @@ use super::resources::{Made, gso, overhear, register, tx};
 use super::retake::Retaker;
 use super::socket::XskSocket;
 
-/// An interface with the steering program on it and none of its queues open. The program stays attached while this or any port of it
-/// lives, in any process.
+/// An interface with the steering program on it and none of its queues open. The program stays
+/// attached while this or any port of it lives, in any process.
 #[derive(Debug)]
 pub struct XdpPrepared {
     config: XdpConfig,
@@ -55,8 +56,9 @@ impl XdpInterface {
     /// Attaches the program and binds all receive queues.
     ///
     /// # Errors
-    /// Each says what failed, on which interface, and what to do: no such interface, it is down, it has an XDP program already,
-    /// its MTU is too large for its driver, more ports than queues, missing capabilities, too little memory.
+    /// Each says what failed, on which interface, and what to do: no such interface, it is down, it
+    /// has an XDP program already, its MTU is too large for its driver, more ports than queues,
+    /// missing capabilities, too little memory.
     pub fn open(config: &XdpConfig) -> io::Result<Self> {
         XdpPrepared::new(config)?.open()
     }
@@ -102,7 +104,8 @@ impl XdpPrepared {
         Ok(prepared)
     }
 
-    /// Tries what [`XdpPrepared::new`] and [`XdpPrepared::open`] do, but for what a process would notice that has the interface now.
+    /// Tries what [`XdpPrepared::new`] and [`XdpPrepared::open`] do, but for what a process would
+    /// notice that has the interface now.
     ///
     /// # Errors
     /// As those.
@@ -120,7 +123,8 @@ impl XdpPrepared {
         made.map(drop).map_err(|error| refused(name, &error))
     }
 
-    /// Has each of the processes that share the interface receive from queues that none of them has: by this they know.
+    /// Has each of the processes that share the interface receive from queues that none of them
+    /// has: by this they know.
     pub fn join(&mut self, exchange: &Arc<Exchange>) {
         self.exchange = Some(Arc::clone(exchange));
     }
@@ -177,7 +181,8 @@ impl XdpPrepared {
         Ok(())
     }
 
-    /// This process, which has opened the interface, ends, and others keep it prepared. Who attached a program after ours has it from now on.
+    /// This process, which has opened the interface, ends, and others keep it prepared. Who
+    /// attached a program after ours has it from now on.
     pub fn retire(&self) {
         self.program.close();
     }
@@ -277,7 +282,8 @@ impl XdpPrepared {
 }
 
 impl XdpPrepared {
-    /// Whether the link is known to take frames of several segments. Not where other processes carry the frames of a stack: they carry packets.
+    /// Whether the link is known to take frames of several segments. Not where other processes
+    /// carry the frames of a stack: they carry packets.
     fn has_gso(&self) -> bool {
         self.link.is_veth() && self.processes() == 1
     }
@@ -322,8 +328,8 @@ impl XdpPrepared {
         })
     }
 
-    /// What receives from queues that come later. Nothing is needed where frames of all queues come through traffic control, and several
-    /// processes have their shares.
+    /// What receives from queues that come later. Nothing is needed where frames of all queues come
+    /// through traffic control, and several processes have their shares.
     fn follower(&self) -> Option<Follower> {
         let by_queue = self.program.attachment != Attachment::TrafficControl;
         (by_queue && self.processes() == 1).then(|| Follower {
@@ -487,8 +493,8 @@ fn conflicts(config: &XdpConfig) -> Vec<IpAddr> {
     both
 }
 
-/// Gives back what loading the programs took: the loader looks at the types of the whole kernel, tens of megabytes in small pieces, of which
-/// the allocator keeps every page.
+/// Gives back what loading the programs took: the loader looks at the types of the whole kernel,
+/// tens of megabytes in small pieces, of which the allocator keeps every page.
 fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it gives back memory that nobody has.
@@ -497,7 +503,8 @@ fn trim_heap() {
     }
 }
 
-/// Why there is no socket with its memory: what the process may not have, or memory that it may not.
+/// Why there is no socket with its memory: what the process may not have, or memory that it may
+/// not.
 fn refused(name: &str, error: &io::Error) -> io::Error {
     let step = if is_refused(error) { SOCKET } else { REGISTER };
     explain(name, step, error)
@@ -518,9 +525,10 @@ fn zero_copy(queues: &[Queue]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A checksum that is visibly unfinished was left so by a kernel, for whoever takes the frame off this machine. On a virtual device of any
-/// kind that may be the kernel of this machine, or of the one that this one is a guest of; so it may where frames come as the kernel has
-/// them. A card that hands out its own frames has checked them, or they are wrong.
+/// A checksum that is visibly unfinished was left so by a kernel, for whoever takes the frame off
+/// this machine. On a virtual device of any kind that may be the kernel of this machine, or of the
+/// one that this one is a guest of; so it may where frames come as the kernel has them. A card that
+/// hands out its own frames has checked them, or they are wrong.
 fn trust(config: &XdpConfig, link: &Link, attachment: Attachment) -> Trust {
     let as_the_kernel_has_them =
         matches!(attachment, Attachment::Generic | Attachment::TrafficControl);

@@ -1,4 +1,5 @@
-//! The question who has our addresses ([`crate::claim`]), by the packet sockets that hear the answers beside XDP.
+//! The question who has our addresses ([`crate::claim`]), by the packet sockets that hear the
+//! answers beside XDP.
 
 use std::io;
 use std::net::IpAddr;
@@ -33,7 +34,8 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Asks again, and waits for answers. What was done since [`Probe::start`] took part of that time.
+    /// Asks again, and waits for answers. What was done since [`Probe::start`] took part of that
+    /// time.
     pub(super) fn finish(mut self) -> io::Result<Option<Holder>> {
         for number in 1..=PROBES {
             let holder = self.wait(self.asked + number * INTERVAL)?;
@@ -50,7 +52,8 @@ impl Probe {
     fn ask(&self) {
         for address in &self.addresses {
             let frame = question(self.mac, *address);
-            // A queue that is full, an interface that goes down: the next question may get through, and the stack asks, too.
+            // A queue that is full, an interface that goes down: the next question may get through,
+            // and the stack asks, too.
             if let Err(error) = self.overheard.say(&frame) {
                 log::debug!("cannot ask who has {address}: {error}");
             }

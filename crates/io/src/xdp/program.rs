@@ -84,7 +84,8 @@ struct Hold {
     index: u32,
     /// `None`: it is gone, or another process attached the program to it.
     link: Option<Link>,
-    /// Keeps the interface listening to our multicast groups, and to the hardware address that it had first.
+    /// Keeps the interface listening to our multicast groups, and to the hardware address that it
+    /// had first.
     _memberships: Option<OwnedFd>,
 }
 
@@ -102,7 +103,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Loads the program `name` for `addresses` and `queues` queues and attaches it to interface `index`, called `interface`.
+    /// Loads the program `name` for `addresses` and `queues` queues and attaches it to interface
+    /// `index`, called `interface`.
     pub(super) fn attach(
         interface: &str,
         index: u32,
@@ -167,7 +169,8 @@ impl Program {
         TcRing::new(&ebpf).map(Rx::TrafficControl)
     }
 
-    /// The process that received in traffic control ends: another program on the interface has what comes from now on.
+    /// The process that received in traffic control ends: another program on the interface has what
+    /// comes from now on.
     pub(super) fn close(&self) {
         if self.attachment != Attachment::TrafficControl {
             return;
@@ -189,8 +192,8 @@ impl Program {
             .ok()
     }
 
-    /// Steers our frames of `queue` to `socket`, which is bound to that queue. It leaves the map by itself when it closes.
-    /// In traffic control there is nothing to do.
+    /// Steers our frames of `queue` to `socket`, which is bound to that queue. It leaves the map by
+    /// itself when it closes. In traffic control there is nothing to do.
     pub(super) fn steer(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), MapError> {
         if self.attachment == Attachment::TrafficControl {
             return Ok(());
@@ -202,7 +205,8 @@ impl Program {
 }
 
 impl Program {
-    /// Attaches the program anew: a veth end runs it in the queues that it had when that was done, and in none that came later.
+    /// Attaches the program anew: a veth end runs it in the queues that it had when that was done,
+    /// and in none that came later.
     pub(super) fn attach_again(&self, interface: &str, index: u32) -> io::Result<()> {
         if self.attachment == Attachment::TrafficControl {
             return Ok(());
@@ -213,7 +217,8 @@ impl Program {
         let mut tries = 0;
         hold.link = loop {
             match self.attach_at(interface, index) {
-                // A child that has been forked and has not begun its program keeps the first for a moment.
+                // A child that has been forked and has not begun its program keeps the first for a
+                // moment.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
                     tries += 1;
                     thread::sleep(RETRY);
@@ -236,8 +241,9 @@ impl Program {
         }
     }
 
-    /// Attaches the program to the interface that is there instead of one that is gone, unless that has been done. It listens to the hardware
-    /// address of that one, which peers know. If the interface is shared, another process may have attached it.
+    /// Attaches the program to the interface that is there instead of one that is gone, unless that
+    /// has been done. It listens to the hardware address of that one, which peers know. If the
+    /// interface is shared, another process may have attached it.
     pub(super) fn move_to(
         &self,
         link: &netlink::Link,
@@ -399,8 +405,9 @@ fn is_final(error: &ProgramError) -> bool {
     errno(error).is_some_and(|errno| finals.contains(&errno))
 }
 
-/// What keeps the interface listening to our groups. Without it, those interfaces let questions for our IPv6 addresses pass that let all
-/// multicast frames pass: a veth pair, and any that is promiscuous.
+/// What keeps the interface listening to our groups. Without it, those interfaces let questions for
+/// our IPv6 addresses pass that let all multicast frames pass: a veth pair, and any that is
+/// promiscuous.
 fn groups(interface: &str, index: u32, addresses: &[IpAddr]) -> Option<OwnedFd> {
     join_groups(index, addresses).unwrap_or_else(|error| {
         log::warn!(
@@ -411,8 +418,8 @@ fn groups(interface: &str, index: u32, addresses: &[IpAddr]) -> Option<OwnedFd> 
     })
 }
 
-/// Has the device receive neighbour solicitations for our IPv6 addresses (RFC 4291 section 2.7.1, RFC 2464 section 7) while the
-/// socket lives. The socket itself receives nothing.
+/// Has the device receive neighbour solicitations for our IPv6 addresses (RFC 4291 section 2.7.1,
+/// RFC 2464 section 7) while the socket lives. The socket itself receives nothing.
 fn join_groups(interface: u32, addresses: &[IpAddr]) -> io::Result<Option<OwnedFd>> {
     let ours: Vec<Ipv6Addr> = addresses6(addresses).collect();
     if ours.is_empty() {
@@ -431,7 +438,8 @@ fn memberships() -> io::Result<OwnedFd> {
     Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Has the device receive what is sent to `mac`, too, while the socket lives, which is made if there is none.
+/// Has the device receive what is sent to `mac`, too, while the socket lives, which is made if
+/// there is none.
 fn listen_as(
     socket: Option<OwnedFd>,
     link: &netlink::Link,

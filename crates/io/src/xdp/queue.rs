@@ -57,7 +57,8 @@ pub(super) struct Queue {
     gso: Option<GsoSocket>,
     tx: Tx,
     rx: Rx,
-    /// True while frames that the kernel did not take of a batch are in the tx ring: later frames go behind them.
+    /// True while frames that the kernel did not take of a batch are in the tx ring: later frames
+    /// go behind them.
     is_behind: bool,
     /// Frames that were lost with batches that are no more, or that found no place in the tx ring.
     lost: u64,
@@ -133,8 +134,8 @@ impl Queue {
         }
     }
 
-    /// Arms the wake-up: [`Queue::doorbell`] becomes readable with the next frame. Returns false, with nothing armed, if a frame is already
-    /// waiting.
+    /// Arms the wake-up: [`Queue::doorbell`] becomes readable with the next frame. Returns false,
+    /// with nothing armed, if a frame is already waiting.
     pub(super) fn arm(&mut self) -> bool {
         match &mut self.rx {
             Rx::Socket => !self.lanes.has_received(),
@@ -171,8 +172,8 @@ impl Queue {
         }
     }
 
-    /// Submits the batch, if frames are in one. What the kernel does not take of it goes into the tx ring, and so do later frames until that
-    /// is empty.
+    /// Submits the batch, if frames are in one. What the kernel does not take of it goes into the
+    /// tx ring, and so do later frames until that is empty.
     fn submit(&mut self) {
         let Tx::Batch(batch) = &mut self.tx else {
             return;
@@ -242,7 +243,8 @@ impl Queue {
         gso + batch + self.lost
     }
 
-    /// Publishes what was sent and wakes the kernel if it asks for it, at most once for either ring.
+    /// Publishes what was sent and wakes the kernel if it asks for it, at most once for either
+    /// ring.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.submit();
         self.lanes.tx.publish();
@@ -266,8 +268,9 @@ impl Queue {
             || self.gso.as_ref().is_some_and(GsoSocket::waits)
     }
 
-    /// Makes the kernel take the tx ring. In copy mode a call takes a limited number of frames and says EAGAIN when there are
-    /// more, but also when there is no room for the next one: it is asked again only while that gets on.
+    /// Makes the kernel take the tx ring. In copy mode a call takes a limited number of frames and
+    /// says EAGAIN when there are more, but also when there is no room for the next one: it is
+    /// asked again only while that gets on.
     fn kick(&mut self) -> io::Result<()> {
         let mut unread = self.lanes.tx.unread();
         for _ in 0..unread / KICK_FRAMES + 2 {

@@ -1,4 +1,5 @@
-//! What a queue takes from the kernel: a socket with its memory, and what there is besides where the link allows it.
+//! What a queue takes from the kernel: a socket with its memory, and what there is besides where
+//! the link allows it.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,7 +22,8 @@ use super::tx_batch::TxBatch;
 /// A socket with its frames.
 pub(super) type Made = (XskSocket, Lanes);
 
-/// What listens beside the stack. Without it, neighbours that move are found when they stop answering.
+/// What listens beside the stack. Without it, neighbours that move are found when they stop
+/// answering.
 pub(super) fn overhear(link: &Link, addresses: &[IpAddr]) -> Option<Overheard> {
     Overheard::new(link.index, addresses)
         .map_err(|error| {
@@ -46,8 +48,8 @@ pub(super) fn gso(link: &Link) -> Option<GsoSocket> {
         .ok()
 }
 
-/// Where frames are sent to: batches where the link does at once what frames cause, as a veth pair does; the driver of a card has its queue for
-/// that.
+/// Where frames are sent to: batches where the link does at once what frames cause, as a veth pair
+/// does; the driver of a card has its queue for that.
 pub(super) fn tx(link: &Link, socket: &XskSocket, frames: Frames) -> Tx {
     // A batch has no room for packets that lie in several frames.
     if !link.is_veth() || frames.are_parts() || !may_measure() {
@@ -64,13 +66,15 @@ pub(super) fn tx(link: &Link, socket: &XskSocket, frames: Frames) -> Tx {
     )
 }
 
-/// Whether the kernel takes programs for traffic control that compare pointers, as ours do. Where it does not, it finds that out by looking at all
-/// of a program, once more for each size of its log: a second of its time.
+/// Whether the kernel takes programs for traffic control that compare pointers, as ours do. Where
+/// it does not, it finds that out by looking at all of a program, once more for each size of its
+/// log: a second of its time.
 pub(super) fn may_measure() -> bool {
     privileges::allows(privileges::own(), CapabilitySet::PERFMON)
 }
 
-/// A socket with frames; with the limit on locked memory raised when that is what is in the way, or else with fewer frames.
+/// A socket with frames; with the limit on locked memory raised when that is what is in the way, or
+/// else with fewer frames.
 pub(super) fn register(frames: Frames) -> io::Result<Made> {
     let is_limit = |made: &io::Result<_>| {
         let error = made.as_ref().err().and_then(|error| errno(error));
@@ -97,7 +101,8 @@ pub(super) fn register(frames: Frames) -> io::Result<Made> {
     made
 }
 
-/// Lifts the limit on locked memory of this process, or raises it as far as is allowed. Returns whether it is higher now.
+/// Lifts the limit on locked memory of this process, or raises it as far as is allowed. Returns
+/// whether it is higher now.
 pub(super) fn raise_memlock() -> bool {
     let before = getrlimit(Resource::Memlock);
     let none = Rlimit {

@@ -1,5 +1,6 @@
-//! An interface that is removed and made again under its name, as when the container at its other end restarts. The stack keeps its connections
-//! meanwhile, as the kernel would, and sends into nothing; its queues are opened anew on the new interface, as soon as that is there and up.
+//! An interface that is removed and made again under its name, as when the container at its other
+//! end restarts. The stack keeps its connections meanwhile, as the kernel would, and sends into
+//! nothing; its queues are opened anew on the new interface, as soon as that is there and up.
 
 use std::io;
 use std::mem;
@@ -76,7 +77,8 @@ impl Retaker {
         );
     }
 
-    /// Opens the queues on the interface of that name, if there is one. What is in the way is told once for each interface.
+    /// Opens the queues on the interface of that name, if there is one. What is in the way is told
+    /// once for each interface.
     #[cold]
     pub(super) fn retake(&mut self, now: Instant) -> Option<Taken> {
         self.due = now + LOOK;

@@ -34,7 +34,8 @@ pub(super) struct ToKernel<T: Copy> {
 unsafe impl<T: Copy + Send> Send for ToKernel<T> {}
 
 impl<T: Copy> ToKernel<T> {
-    /// The ring of `size` entries that `socket` has at page offset `page`, laid out as `offsets` says.
+    /// The ring of `size` entries that `socket` has at page offset `page`, laid out as `offsets`
+    /// says.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         page: u64,
@@ -45,8 +46,8 @@ impl<T: Copy> ToKernel<T> {
         let flags = usize::try_from(offsets.flags)
             .ok()
             .and_then(|flags| mapping.at(flags, 1));
-        // SAFETY: `map` checked that indices and entries lie in `mapping`, which lives as long as the cursor, and each ring is
-        // mapped once, so this is its only producer.
+        // SAFETY: `map` checked that indices and entries lie in `mapping`, which lives as long as
+        // the cursor, and each ring is mapped once, so this is its only producer.
         let cursor = unsafe { Producer::from_raw(raw) };
         match (cursor, flags) {
             (Some(cursor), Some(flags)) => Ok(Self {
@@ -60,7 +61,8 @@ impl<T: Copy> ToKernel<T> {
         }
     }
 
-    /// Writes one entry, seen by the kernel from the next [`Self::publish`] on. Returns whether there was room.
+    /// Writes one entry, seen by the kernel from the next [`Self::publish`] on. Returns whether
+    /// there was room.
     pub(super) fn stage(&mut self, value: T) -> bool {
         let room = self.cursor.free(self.staged + 1) > self.staged
             && self.cursor.write(self.staged, value);
@@ -84,7 +86,8 @@ impl<T: Copy> ToKernel<T> {
 
     /// Whether the kernel wants a system call before it looks at the ring again.
     pub(super) fn needs_wakeup(&self) -> bool {
-        // SAFETY: points into the mapping that `self` holds; the kernel accesses it atomically as well.
+        // SAFETY: points into the mapping that `self` holds; the kernel accesses it atomically as
+        // well.
         let flags = unsafe { self.flags.as_ref() };
         flags.load(Ordering::Relaxed) & XDP_RING_NEED_WAKEUP != 0
     }
@@ -106,8 +109,8 @@ impl<T: Copy> FromKernel<T> {
         size: u32,
     ) -> io::Result<Self> {
         let (mapping, raw) = map::<T>(socket, page, offsets, size)?;
-        // SAFETY: `map` checked that indices and entries lie in `mapping`, which lives as long as the cursor, and each ring is
-        // mapped once, so this is its only consumer.
+        // SAFETY: `map` checked that indices and entries lie in `mapping`, which lives as long as
+        // the cursor, and each ring is mapped once, so this is its only consumer.
         let cursor = unsafe { Consumer::from_raw(raw) }.ok_or_else(bad_layout)?;
         Ok(Self {
             cursor,

@@ -18,7 +18,8 @@ use crate::sys;
 /// Frames that one send call takes in copy mode (Linux 6.17, `linux/if_xdp.h`); without it 32.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 
-/// Descriptors may say that there are words for the device in front of a frame (Linux 6.11, `linux/if_xdp.h`).
+/// Descriptors may say that there are words for the device in front of a frame (Linux 6.11,
+/// `linux/if_xdp.h`).
 const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
 /// Packets may lie in several frames (Linux 6.6, `linux/if_xdp.h`).
@@ -41,8 +42,9 @@ pub(super) struct XskSocket {
     fd: OwnedFd,
 }
 
-/// Has `make` try it with words in front of each frame, and without where that fails, for whatever reason: what else is wrong is wrong without them,
-/// too. Kernels say EINVAL or EOPNOTSUPP, as old as they are.
+/// Has `make` try it with words in front of each frame, and without where that fails, for whatever
+/// reason: what else is wrong is wrong without them, too. Kernels say EINVAL or EOPNOTSUPP, as old
+/// as they are.
 fn with_words_or_without<T>(mut make: impl FnMut(bool) -> io::Result<T>) -> io::Result<T> {
     make(true).or_else(|_| make(false))
 }
@@ -56,8 +58,8 @@ impl XskSocket {
         })
     }
 
-    /// A socket with memory. Kernels that do not read what stands in front of a frame (before Linux 6.11) refuse memory that has such words:
-    /// then it has none.
+    /// A socket with memory. Kernels that do not read what stands in front of a frame (before Linux
+    /// 6.11) refuse memory that has such words: then it has none.
     pub(super) fn with_memory(frames: Frames) -> io::Result<(Self, Lanes)> {
         let make = |words| {
             let socket = Self::new()?;
@@ -90,7 +92,8 @@ impl XskSocket {
         self.set(libc::XDP_UMEM_REG, &memory)
     }
 
-    /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the others for those they bring.
+    /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the
+    /// others for those they bring.
     fn register(&self, umem: Umem, words: bool) -> io::Result<Lanes> {
         let frames = umem.frames();
         let Frames {
@@ -120,7 +123,8 @@ impl XskSocket {
         Ok(Lanes::new(umem, words, fill, rx, tx, completion))
     }
 
-    /// Lets one send call take the whole tx ring in copy mode. Older kernels take less at a time, which only costs calls.
+    /// Lets one send call take the whole tx ring in copy mode. Older kernels take less at a time,
+    /// which only costs calls.
     fn widen(&self, frames: u32, frame_size: u32) {
         if let Err(error) = self.set(XDP_MAX_TX_SKB_BUDGET, &frames) {
             log::debug!("XDP_MAX_TX_SKB_BUDGET: {error}");

@@ -23,7 +23,8 @@ const ADDRESSES: usize = 16;
 /// So many flows with the same number are not counted any more: it stays taken.
 const COUNTLESS: u8 = u8::MAX;
 
-/// What the program reads, as in `bpf/answer.h`. All of it is atomic: the program reads it whenever a frame comes.
+/// What the program reads, as in `bpf/answer.h`. All of it is atomic: the program reads it whenever
+/// a frame comes.
 #[repr(C)]
 struct Shared {
     flow_key: [AtomicU64; 4],
@@ -47,19 +48,22 @@ struct Memory {
     _mapping: Mapping,
 }
 
-// SAFETY: `shared` points into the mapping, which belongs to the process, and all that changes in it is atomic.
+// SAFETY: `shared` points into the mapping, which belongs to the process, and all that changes in
+// it is atomic.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
     fn shared(&self) -> &Shared {
-        // SAFETY: it lies in the mapping, which lives as long as this and holds all of it; all that changes in it is atomic.
+        // SAFETY: it lies in the mapping, which lives as long as this and holds all of it; all that
+        // changes in it is atomic.
         unsafe { self.shared.as_ref() }
     }
 }
 
-/// What answers SYNs, and for whom. Ends when dropped by the process that made it: one that it forks has it too.
+/// What answers SYNs, and for whom. Ends when dropped by the process that made it: one that it
+/// forks has it too.
 #[derive(Debug)]
 pub(super) struct Offload {
     memory: Arc<Memory>,

@@ -1,5 +1,6 @@
-//! The TC receive ring: a program in traffic control (`bpf/tc_ring.bpf.c`) copies frames into a ring per processor that this module reads. On
-//! a veth pair that takes a third of the time of AF_XDP, and the sender keeps its segmentation. The AF_XDP socket stays: it sends, and keeps
+//! The TC receive ring: a program in traffic control (`bpf/tc_ring.bpf.c`) copies frames into a
+//! ring per processor that this module reads. On a veth pair that takes a third of the time of
+//! AF_XDP, and the sender keeps its segmentation. The AF_XDP socket stays: it sends, and keeps
 //! other processes off the queue.
 
 use std::error::Error;
@@ -36,7 +37,8 @@ const CHUNK: usize = 256 << 10;
 /// Chunks of all processors together, but each has at least [`FEWEST_CHUNKS`].
 const CHUNKS: usize = 128;
 const FEWEST_CHUNKS: usize = 4;
-/// With more processors, the rings would take too much memory, and looking at all of them too much time.
+/// With more processors, the rings would take too much memory, and looking at all of them too much
+/// time.
 const MOST_PROCESSORS: usize = 64;
 /// Marks an offset that counts from the first chunk.
 const OVERFLOW: u32 = 1 << 31;
@@ -96,7 +98,8 @@ struct Reader {
 
 impl Reader {
     fn header(&self) -> &Header {
-        // SAFETY: the mapping lives as long as the reader and holds a whole ring; all fields of the header that change are atomic.
+        // SAFETY: the mapping lives as long as the reader and holds a whole ring; all fields of the
+        // header that change are atomic.
         unsafe { &(*self.ring.as_ptr()).header }
     }
 
@@ -136,7 +139,8 @@ impl Reader {
             return None;
         }
         let at = self.read as usize % RECORDS;
-        // SAFETY: as in `header`, and `at` is one of the records. The program does not write it until `release`.
+        // SAFETY: as in `header`, and `at` is one of the records. The program does not write it
+        // until `release`.
         Some(unsafe { (&raw const (*self.ring.as_ptr()).records[at]).read() })
     }
 
@@ -189,7 +193,8 @@ pub(super) struct TcRing {
     waiting: Vec<usize>,
     /// Becomes readable when a record is written while the wake-up is armed.
     doorbell: RingBuf<MapData>,
-    /// The process that opened the rings, if any. Its children have the rings as well, and must not close them.
+    /// The process that opened the rings, if any. Its children have the rings as well, and must not
+    /// close them.
     owner: Option<Pid>,
     armed: bool,
     _mappings: [Mapping; 2],
@@ -243,7 +248,8 @@ impl TcRing {
         self.readers.iter().any(Reader::has_received)
     }
 
-    /// Lends the next burst to `each`, in the order of arrival over all processors, with what `meta` says about each frame.
+    /// Lends the next burst to `each`, in the order of arrival over all processors, with what
+    /// `meta` says about each frame.
     pub(super) fn receive(
         &mut self,
         meta: impl Fn(&[u8]) -> RxMeta,
@@ -301,7 +307,8 @@ impl TcRing {
         Some((frame, record.len & ANSWERED != 0))
     }
 
-    /// Arms the wake-up of every ring. Returns false, with none armed, if a frame is already waiting.
+    /// Arms the wake-up of every ring. Returns false, with none armed, if a frame is already
+    /// waiting.
     pub(super) fn arm(&mut self) -> bool {
         self.armed = true;
         for reader in &self.readers {
@@ -352,13 +359,15 @@ fn map(ebpf: &Ebpf, name: &str, bytes: usize) -> Result<Mapping, Box<dyn Error>>
     }
 }
 
-/// Closes the rings, since their reader ends: frames then pass on to programs that were attached later, and to the kernel.
+/// Closes the rings, since their reader ends: frames then pass on to programs that were attached
+/// later, and to the kernel.
 pub(super) fn close(ebpf: &Ebpf) -> Result<(), Box<dyn Error>> {
     let count = processors().ok_or("too many processors")?;
     let rings = map(ebpf, "rings", size_of::<Ring>() * count)?;
     for at in 0..count {
         if let Some(ring) = rings.at::<Ring>(at * size_of::<Ring>(), 1) {
-            // SAFETY: the mapping holds a whole ring; all fields of the header that change are atomic.
+            // SAFETY: the mapping holds a whole ring; all fields of the header that change are
+            // atomic.
             let header = unsafe { &(*ring.as_ptr()).header };
             header.open.store(0, Ordering::Relaxed);
         }
@@ -392,7 +401,8 @@ fn chunks(processors: usize) -> usize {
     (CHUNKS / processors.max(1)).clamp(FEWEST_CHUNKS, CHUNKS / 2)
 }
 
-/// Whether the kernel can run the program: it needs links that end with the process, and at most one program at a time on a processor.
+/// Whether the kernel can run the program: it needs links that end with the process, and at most
+/// one program at a time on a processor.
 fn is_possible() -> Result<(), Box<dyn Error>> {
     if KernelVersion::current()? < KernelVersion::new(6, 6, 0) {
         return Err("Linux 6.6 or newer is needed".into());
@@ -403,7 +413,8 @@ fn is_possible() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether the kernel spreads the frames of the only queue over processors (a bit is set in `rps_cpus`).
+/// Whether the kernel spreads the frames of the only queue over processors (a bit is set in
+/// `rps_cpus`).
 fn is_steered(interface: &str) -> bool {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     fs::read_to_string(file).is_ok_and(|processors| processors.contains(|digit| digit > '0'))

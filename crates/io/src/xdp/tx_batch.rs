@@ -1,5 +1,6 @@
-//! Transmit batches: one system call sends all frames of a turn, in copy mode. A send call of AF_XDP takes many frames as well, but on a veth
-//! pair the kernel then does the receiver's work after each. `bpf/tx_batch.bpf.c` sends all frames before any of that work begins.
+//! Transmit batches: one system call sends all frames of a turn, in copy mode. A send call of
+//! AF_XDP takes many frames as well, but on a veth pair the kernel then does the receiver's work
+//! after each. `bpf/tx_batch.bpf.c` sends all frames before any of that work begins.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,7 +23,8 @@ const LONGEST: usize = 4096;
 const BYTES: usize = BURST * 2048;
 /// Frames begin at cache lines of so many bytes.
 const LINE: usize = 64;
-/// The template packet that the program runs on. It is short, so that the kernel allocates buffers for short frames until a long one comes.
+/// The template packet that the program runs on. It is short, so that the kernel allocates buffers
+/// for short frames until a long one comes.
 const TEMPLATE: [u8; LINE] = {
     let mut template = [0; LINE];
     template[12] = 0x08;
@@ -71,7 +73,8 @@ pub(super) struct TxBatch {
     _mapping: Mapping,
 }
 
-// SAFETY: `shared` points into the mapping, which this value owns; the kernel uses it during the calls of `submit` only.
+// SAFETY: `shared` points into the mapping, which this value owns; the kernel uses it during the
+// calls of `submit` only.
 unsafe impl Send for TxBatch {}
 
 impl TxBatch {
@@ -101,7 +104,8 @@ impl TxBatch {
     }
 
     fn shared(&mut self) -> &mut Shared {
-        // SAFETY: the mapping is that large and aligned, any bytes are a `Shared`, and only the calls of `submit` let the kernel use it.
+        // SAFETY: the mapping is that large and aligned, any bytes are a `Shared`, and only the
+        // calls of `submit` let the kernel use it.
         unsafe { self.shared.as_mut() }
     }
 
@@ -121,7 +125,8 @@ impl TxBatch {
         unsafe { self.shared.as_ref() }.lost
     }
 
-    /// Lends `room` bytes to `write` and adds what it wrote. Returns false, and does not call `write`, where there is no room.
+    /// Lends `room` bytes to `write` and adds what it wrote. Returns false, and does not call
+    /// `write`, where there is no room.
     pub(super) fn add(&mut self, room: usize, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         if !self.has_room(room) {
             return false;

@@ -50,8 +50,8 @@ impl Umem {
     /// The `len` bytes at `address`, if they lie in one frame.
     ///
     /// # Safety
-    /// The frame is in the hands of the caller, who does not write to it meanwhile: not in the fill ring, the tx ring or the
-    /// kernel.
+    /// The frame is in the hands of the caller, who does not write to it meanwhile: not in the fill
+    /// ring, the tx ring or the kernel.
     pub(super) unsafe fn bytes_at(&self, address: u64, len: u32) -> Option<&[u8]> {
         let start = self.span(address, len, 1)?;
         // SAFETY: `span` checked the bounds, and the caller has the frame.
@@ -68,7 +68,8 @@ impl Umem {
         unsafe { self.parts_at_mut(address, len, 1) }
     }
 
-    /// The `len` bytes at `address`, to write, if they lie in so many frames that lie one behind the other.
+    /// The `len` bytes at `address`, to write, if they lie in so many frames that lie one behind
+    /// the other.
     ///
     /// # Safety
     /// As [`Self::bytes_at`] for each of them, and nobody else in this process reads them either.
@@ -110,8 +111,8 @@ pub(super) enum Place {
     Sending,
 }
 
-/// The place of every frame. Debug builds check each move; release builds know that each move is right, because they have been
-/// checked.
+/// The place of every frame. Debug builds check each move; release builds know that each move is
+/// right, because they have been checked.
 #[derive(Debug)]
 pub(super) struct Ledger {
     #[cfg(debug_assertions)]

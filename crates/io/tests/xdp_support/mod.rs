@@ -1,5 +1,6 @@
-//! Two network namespaces with a veth pair between them: ours, where the port under test is, and the peer's, where a kernel
-//! answers. Neither has a name: both end with the last thread and descriptor that refers to them, however the test ends.
+//! Two network namespaces with a veth pair between them: ours, where the port under test is, and
+//! the peer's, where a kernel answers. Neither has a name: both end with the last thread and
+//! descriptor that refers to them, however the test ends.
 
 #![allow(clippy::disallowed_methods)] // the kernel is asked, as by any program
 
@@ -70,7 +71,8 @@ pub struct Namespace(OwnedFd);
 impl Namespace {
     fn new() -> Self {
         let made = thread::spawn(|| {
-            // SAFETY: a new network namespace does not change descriptors or memory of this or any other thread.
+            // SAFETY: a new network namespace does not change descriptors or memory of this or any
+            // other thread.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
             run("ip", &["link", "set", "lo", "up"]);
             OwnedFd::from(File::open("/proc/thread-self/ns/net").unwrap())
@@ -168,7 +170,8 @@ impl Pair {
         self.station_with(&XdpConfig { mode, ..config() })
     }
 
-    /// As [`Pair::station`], if the kernel reads what stands before frames of AF_XDP; says so if not.
+    /// As [`Pair::station`], if the kernel reads what stands before frames of AF_XDP; says so if
+    /// not.
     pub fn offloading_station(&self) -> Option<Station> {
         let station = self.station();
         let leaves = station.port.capabilities().tx_checksum;
@@ -194,7 +197,8 @@ impl Pair {
     }
 }
 
-/// Leaves the checksum of the segment, whose field is `offset` bytes into it, to the link. Returns what says so.
+/// Leaves the checksum of the segment, whose field is `offset` bytes into it, to the link. Returns
+/// what says so.
 pub fn leave_checksum(segment: &mut [u8], protocol: Protocol, offset: u16) -> TxChecksum {
     let sum = pseudo_header(OURS.into(), PEER.into(), protocol, segment.len() as u32);
     let at = usize::from(offset);
@@ -256,7 +260,8 @@ impl Station {
         })
     }
 
-    /// The first frame received from now on, or before and not asked for yet, that `is_it`; those before it are dropped.
+    /// The first frame received from now on, or before and not asked for yet, that `is_it`; those
+    /// before it are dropped.
     pub fn expect(&mut self, what: &str, is_it: impl Fn(&[u8]) -> bool) -> Arrived {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -276,7 +281,8 @@ impl Station {
         }
     }
 
-    /// Answers the peer's question for our hardware address, so that it sends what waits for the answer.
+    /// Answers the peer's question for our hardware address, so that it sends what waits for the
+    /// answer.
     pub fn answer_arp(&mut self) {
         self.expect("ARP request", frames::is_arp_request);
         let mac = self.port.mac();

@@ -63,8 +63,9 @@ impl Hierarchy {
     }
 }
 
-/// In bytes; `None`: no limit, or none that can be read. In a network namespace that was entered by `ip netns exec` there is another `/sys`, without
-/// these hierarchies: they are looked for where the parent has them, too.
+/// In bytes; `None`: no limit, or none that can be read. In a network namespace that was entered by
+/// `ip netns exec` there is another `/sys`, without these hierarchies: they are looked for where
+/// the parent has them, too.
 pub(super) fn memory_limit() -> Option<u64> {
     let parent = || {
         let parent = rustix::process::getppid()?.as_raw_nonzero();

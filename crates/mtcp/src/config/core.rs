@@ -41,7 +41,8 @@ impl Config {
         }
     }
 
-    /// The link that a file calls `text`: one that only the original mTCP has is another here, if it is said which.
+    /// The link that a file calls `text`: one that only the original mTCP has is another here, if
+    /// it is said which.
     pub(super) fn link_for(&self, text: &str) -> Result<IoSpec, String> {
         match &self.io_as {
             Some(link) if is_original(text) => Ok(link.clone()),
@@ -69,8 +70,9 @@ impl Config {
         Ok(())
     }
 
-    /// One gateway of a family at most, and each on a link of ours: in a network of ours, at the end of a route without a gateway, or an
-    /// address that is of the link by itself (RFC 4291 §2.5.6).
+    /// One gateway of a family at most, and each on a link of ours: in a network of ours, at the
+    /// end of a route without a gateway, or an address that is of the link by itself
+    /// (RFC 4291 §2.5.6).
     fn check_gateways(&self) -> Result<(), String> {
         for family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
             let of_family = self.gateways.iter().filter(|gateway| family(gateway));
@@ -85,7 +87,8 @@ impl Config {
             .map(|route| route.network)
             .chain(self.addresses.iter().copied())
             .collect();
-        // Who has nothing but an address of its own, as clouds give them, has a gateway beyond any network.
+        // Who has nothing but an address of its own, as clouds give them, has a gateway beyond any
+        // network.
         let alone = |ipv4: bool| {
             let mut ours = self
                 .addresses
@@ -107,7 +110,8 @@ impl Config {
         }
     }
 
-    /// What one context has for connections. Those that the application closed go on for a while without a socket.
+    /// What one context has for connections. Those that the application closed go on for a while
+    /// without a socket.
     pub(crate) fn holdings(&self) -> Holdings {
         let least = stack::Config::default().max_buffer;
         Holdings {
@@ -189,7 +193,8 @@ impl Config {
         }
     }
 
-    /// RFC 8200 §5: IPv6 needs a link that carries 1280 bytes. On a shorter one IPv4 goes on alone, as in the kernel.
+    /// RFC 8200 §5: IPv6 needs a link that carries 1280 bytes. On a shorter one IPv4 goes on alone,
+    /// as in the kernel.
     fn has_room_for_ipv6(&self, mtu: u16) -> bool {
         let has =
             |family: fn(&IpAddr) -> bool| self.addresses.iter().any(|cidr| family(&cidr.addr));
@@ -251,7 +256,8 @@ fn masked(addr: IpAddr, prefix_len: u8) -> IpAddr {
     }
 }
 
-/// An address that a host can have: not that of a network, nor of everybody in it (RFC 1122 §3.2.1.3).
+/// An address that a host can have: not that of a network, nor of everybody in it
+/// (RFC 1122 §3.2.1.3).
 fn check_address(cidr: &Cidr) -> Result<(), String> {
     let Cidr { addr, prefix_len } = cidr;
     let whole = wire::ip::Cidr::new(*addr, *prefix_len);
@@ -268,8 +274,8 @@ fn check_address(cidr: &Cidr) -> Result<(), String> {
     ))
 }
 
-/// An interface, and unless that is one itself, one on which what we send to our addresses comes back, as on the loopback interface of a host
-/// (RFC 1122 §3.3.4.2).
+/// An interface, and unless that is one itself, one on which what we send to our addresses comes
+/// back, as on the loopback interface of a host (RFC 1122 §3.3.4.2).
 pub(crate) fn with_loop(link: stack::Interface) -> Vec<stack::Interface> {
     let host = |address: &stack::Address| stack::Address {
         addr: address.addr,

@@ -27,7 +27,8 @@ impl Config {
         Ok(())
     }
 
-    /// `ROUTES n`, then lines `address/length device`. Length 0 makes the address the default gateway.
+    /// `ROUTES n`, then lines `address/length device`. Length 0 makes the address the default
+    /// gateway.
     ///
     /// # Errors
     /// The first wrong line.

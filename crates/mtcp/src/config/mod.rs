@@ -1,6 +1,7 @@
 //! Settings: from a file, from the old configuration files beside it, or set one by one.
 //!
-//! Everything that a file or a caller can set is one line of the table in [`keys`]: parser, setter and documentation come from it.
+//! Everything that a file or a caller can set is one line of the table in [`keys`]: parser, setter
+//! and documentation come from it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -27,7 +28,8 @@ pub use text::ConfigError;
 /// How a context is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// Calls that wait run the stack on the calling thread; while there are none, a stack thread does: timers and ACKs go on.
+    /// Calls that wait run the stack on the calling thread; while there are none, a stack thread
+    /// does: timers and ACKs go on.
     #[default]
     Paired,
     /// Calls that wait run the stack on the calling thread, and nothing else does.
@@ -75,7 +77,8 @@ pub struct Config {
     pub io: IoSpec,
     /// The link where a file names one that only the original mTCP has.
     pub io_as: Option<IoSpec>,
-    /// Names for a link whose `io` names none (`io = afxdp` and `port = veth0`). One interface per process, the first.
+    /// Names for a link whose `io` names none (`io = afxdp` and `port = veth0`). One interface per
+    /// process, the first.
     pub interfaces: Vec<String>,
     /// Our addresses.
     pub addresses: Vec<Cidr>,
@@ -101,11 +104,13 @@ pub struct Config {
     pub mode: Mode,
     /// Sockets and connections per context.
     pub max_concurrency: u32,
-    /// Connections per context that were closed and are not over; the one closed first is reset for one more. 0: as `max_concurrency`.
+    /// Connections per context that were closed and are not over; the one closed first is reset for
+    /// one more. 0: as `max_concurrency`.
     pub max_orphans: u32,
     /// Connections per context whose memory is taken at the start, instead of as it is needed.
     pub prefault: u32,
-    /// Buffers per context; 0: as `max_concurrency`. Bounds buffer memory together with `rcvbuf` and `sndbuf`.
+    /// Buffers per context; 0: as `max_concurrency`. Bounds buffer memory together with `rcvbuf`
+    /// and `sndbuf`.
     pub max_num_buffers: u32,
     /// Limit of a receive buffer to begin with, bytes.
     pub rcvbuf: u32,
@@ -113,7 +118,8 @@ pub struct Config {
     pub sndbuf: u32,
     /// Both grow with what a connection needs, unless the application sets them.
     pub autotune: bool,
-    /// Most memory that the receive buffers of one context, and again its send buffers, take, bytes.
+    /// Most memory that the receive buffers of one context, and again its send buffers, take,
+    /// bytes.
     pub buffer_memory: usize,
     /// Largest TCP segment that is offered and sent, bytes; 0: what the link takes.
     pub mss: u16,
@@ -135,13 +141,16 @@ pub struct Config {
     pub syn_offload: bool,
     /// Handshakes that end at a full backlog are reset.
     pub abort_on_overflow: bool,
-    /// How long to look for more frames before sleeping, once those that came are dealt with; zero: not at all.
+    /// How long to look for more frames before sleeping, once those that came are dealt with; zero:
+    /// not at all.
     pub spin: Duration,
-    /// The longest coalescing delay, where frames come densely and each would end a sleep; zero: none.
+    /// The longest coalescing delay, where frames come densely and each would end a sleep; zero:
+    /// none.
     pub coalesce: Duration,
     /// Pin contexts' threads.
     pub pin: bool,
-    /// Capture all frames to this pcapng file (one per context: `-N` is added before the extension from the second on).
+    /// Capture all frames to this pcapng file (one per context: `-N` is added before the extension
+    /// from the second on).
     pub pcap: Option<PathBuf>,
     /// Faults to inject.
     pub fault: Option<String>,

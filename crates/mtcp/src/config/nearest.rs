@@ -1,6 +1,7 @@
 //! The known word that a misspelt one is closest to.
 
-/// The one of `words` that `word` needs the fewest single-letter edits to become; `None` if every one is far off.
+/// The one of `words` that `word` needs the fewest single-letter edits to become; `None` if every
+/// one is far off.
 pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = 1 + word.len() / 3;
     words

@@ -1,8 +1,9 @@
-//! What a process reserves, fitted to the limit on its address space (RLIMIT_AS, `ulimit -v`), and what it may come to need, to the memory of its
-//! control group.
+//! What a process reserves, fitted to the limit on its address space (RLIMIT_AS, `ulimit -v`), and
+//! what it may come to need, to the memory of its control group.
 //!
-//! A stack reserves address space for all that it may ever hold, and memory as it is needed: only a limit on the former is in the way of that.
-//! But a group that comes to need more than it may have is killed.
+//! A stack reserves address space for all that it may ever hold, and memory as it is needed: only a
+//! limit on the former is in the way of that. But a group that comes to need more than it may have
+//! is killed.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -14,9 +15,11 @@ struct Cost {
     part: (u64, u64),
     /// Of a connection, open or closed by its application, in all tables.
     connection: u64,
-    /// Of a byte of `buffer_memory`, in halves of a byte: two pools, and what is known of their blocks.
+    /// Of a byte of `buffer_memory`, in halves of a byte: two pools, and what is known of their
+    /// blocks.
     halves_per_byte: u64,
-    /// Of what does not depend on either: the link, records of handshakes and of connections that are over.
+    /// Of what does not depend on either: the link, records of handshakes and of connections that
+    /// are over.
     rest: u64,
 }
 
@@ -55,8 +58,9 @@ impl Config {
         }
     }
 
-    /// Has the stacks of this process take at most a third of the address space that it may have, and three quarters of the memory of its control
-    /// group, as far as that is possible. All processes with the same limits and settings come to the same.
+    /// Has the stacks of this process take at most a third of the address space that it may have,
+    /// and three quarters of the memory of its control group, as far as that is possible. All
+    /// processes with the same limits and settings come to the same.
     pub(crate) fn fit(&mut self) {
         if let Some(limit) = getrlimit(Resource::As).current
             && self.fit_to(limit, &ADDRESS_SPACE)

@@ -11,9 +11,11 @@ pub enum IoSpec {
     Afxdp(String),
     /// A TAP device, made if it is not there.
     Tap(String),
-    /// A link to another process over shared memory; the first one creates `path`, the second connects.
+    /// A link to another process over shared memory; the first one creates `path`, the second
+    /// connects.
     Shm(PathBuf),
-    /// A link of this process to itself, on which our own addresses are reachable. The name is for messages.
+    /// A link of this process to itself, on which our own addresses are reachable. The name is for
+    /// messages.
     Loop(String),
 }
 

@@ -58,8 +58,9 @@ impl Config {
             .map_err(|text| format!("{name}: {text}").into())
     }
 
-    /// Reads `key = value` lines over `self`, or `key value` as the original mTCP does; `#` starts a comment. `file` is for messages. What
-    /// `io_as` says, or else MTCP_IO in the environment, stands for a link that only the original has, wherever the line is; MTCP_ADDR gives the
+    /// Reads `key = value` lines over `self`, or `key value` as the original mTCP does; `#` starts
+    /// a comment. `file` is for messages. What `io_as` says, or else MTCP_IO in the environment,
+    /// stands for a link that only the original has, wherever the line is; MTCP_ADDR gives the
     /// addresses where the file has none.
     ///
     /// # Errors
@@ -107,7 +108,8 @@ impl Config {
         .map_err(|error| error.text)
     }
 
-    /// Reads `file`, and beside the current directory `config/route.conf` and `config/arp.conf` if they are there, over the defaults.
+    /// Reads `file`, and beside the current directory `config/route.conf` and `config/arp.conf` if
+    /// they are there, over the defaults.
     ///
     /// # Errors
     /// A file that cannot be read, or the first wrong line.

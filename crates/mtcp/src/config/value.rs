@@ -16,7 +16,8 @@ pub(super) fn integer(text: &str, low: u64, high: u64) -> Parsed<u64> {
     in_range(whole(text, low, high)?, text, low, high)
 }
 
-/// As [`integer`], for a size that the original mTCP takes without a limit: what is too large is `high`, and a line says so.
+/// As [`integer`], for a size that the original mTCP takes without a limit: what is too large is
+/// `high`, and a line says so.
 pub(super) fn integer_up_to(key: &str, text: &str, low: u64, high: u64) -> Parsed<u64> {
     let value = clamped(key, whole(text, low, high)?, high);
     in_range(value, text, low, high)

@@ -1,7 +1,8 @@
 //! The thread that runs the stack of a paired context while the application is elsewhere.
 //!
-//! It looks every [`LOOK`] whether the application has called since. If not, it takes the stack's turns, and sleeps between them until frames
-//! come, a timer is due or the application says something, until the application calls again. An application that sleeps in a call runs the
+//! It looks every [`LOOK`] whether the application has called since. If not, it takes the stack's
+//! turns, and sleeps between them until frames come, a timer is due or the application says
+//! something, until the application calls again. An application that sleeps in a call runs the
 //! stack itself: then the thread soon sleeps without looking, until the call returns.
 
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use ring::park::FdSleeper;
 use super::shared::Shared;
 use crate::{Result, affinity};
 
-/// Between looks: ACKs and timers of an application that computes are late by two at most, and looking takes less than 1% of a processor.
+/// Between looks: ACKs and timers of an application that computes are late by two at most, and
+/// looking takes less than 1% of a processor.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
-/// Looks that find the application asleep before the thread stops looking: a timer must wake it then, which each request of a slow client
-/// would pay for.
+/// Looks that find the application asleep before the thread stops looking: a timer must wake it
+/// then, which each request of a slow client would pay for.
 const ASLEEP: u32 = 8;
 
 /// All that the thread owns.
@@ -68,7 +70,8 @@ impl Background {
         shared.rest.sleep(|| shared.waits() && !shared.stopped());
     }
 
-    /// Runs the stack until the application calls again; not at all if it has since there were `seen` calls, or has the stack.
+    /// Runs the stack until the application calls again; not at all if it has since there were
+    /// `seen` calls, or has the stack.
     ///
     /// # Errors
     /// The link is gone, which the application will see.

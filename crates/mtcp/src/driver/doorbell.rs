@@ -17,8 +17,9 @@ pub(crate) enum Doorbell {
     Abort(ConnId),
 }
 
-/// A [`Doorbell`] on its way, as two numbers that travel in registers. One that is put together in memory, piece by piece, and then copied
-/// waits until everything written before has left the processor's store buffer.
+/// A [`Doorbell`] on its way, as two numbers that travel in registers. One that is put together in
+/// memory, piece by piece, and then copied waits until everything written before has left the
+/// processor's store buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staged {
     /// Which of them, and above it the token or index.

@@ -13,12 +13,14 @@ use crate::runner::Runner;
 use crate::stats::Snapshot;
 use crate::{Errno, Result};
 
-/// Bursts per turn. Few, so that what the application answers to them leaves while the peer still works on what it got before: two
-/// programs that hand each other all they have in one piece take turns at sleeping.
+/// Bursts per turn. Few, so that what the application answers to them leaves while the peer still
+/// works on what it got before: two programs that hand each other all they have in one piece take
+/// turns at sleeping.
 const BURSTS: usize = 1;
 /// Reports per wait, for the same reason.
 pub(crate) const REPORTS: usize = 32;
-/// How long calls may go on with what a turn brought, and answers wait for company: about what a program takes to answer a burst.
+/// How long calls may go on with what a turn brought, and answers wait for company: about what a
+/// program takes to answer a burst.
 const BATCH: Duration = Duration::from_micros(200);
 
 /// ACKs do not wait for the answers of a program that takes longer for a burst.
@@ -135,7 +137,8 @@ impl Inline {
         Ok(wake)
     }
 
-    /// As [`idle`](Self::idle) without the sleep, which somebody else does. Says when something is due, at the latest `deadline`.
+    /// As [`idle`](Self::idle) without the sleep, which somebody else does. Says when something is
+    /// due, at the latest `deadline`.
     pub(super) fn begin_pause(&mut self, deadline: Option<Instant>) -> Result<Option<Instant>> {
         self.carry_out();
         self.settle()?;
@@ -148,7 +151,8 @@ impl Inline {
         self.runner.begin();
     }
 
-    /// Looks for something to do for as long as that is better than to sleep. Ends in a turn that was begun.
+    /// Looks for something to do for as long as that is better than to sleep. Ends in a turn that
+    /// was begun.
     fn spin(&mut self, deadline: Option<Instant>, asked: impl Fn() -> bool) {
         loop {
             hint::spin_loop();

@@ -1,4 +1,5 @@
-//! What moves a context: the calling thread itself, and in paired mode a thread that stands in for it while it is elsewhere.
+//! What moves a context: the calling thread itself, and in paired mode a thread that stands in for
+//! it while it is elsewhere.
 
 mod background;
 mod doorbell;
@@ -51,7 +52,8 @@ impl Driver {
         either!(self, driver => driver.ring(bell));
     }
 
-    /// Starts a turn: hands over what was staged, and has it sent, with such ACKs. True: that was nothing, and nothing has come.
+    /// Starts a turn: hands over what was staged, and has it sent, with such ACKs. True: that was
+    /// nothing, and nothing has come.
     pub(crate) fn begin_turn(&mut self, acks: Acks) -> Result<bool> {
         either!(self, driver => driver.begin_turn(acks))
     }
@@ -66,8 +68,8 @@ impl Driver {
         either!(self, driver => driver.collect())
     }
 
-    /// Nothing was ready: sends what waited for company, and sleeps until something may be, at most until `deadline`. Returns early when
-    /// `asked` says that someone asked for it.
+    /// Nothing was ready: sends what waited for company, and sleeps until something may be, at most
+    /// until `deadline`. Returns early when `asked` says that someone asked for it.
     pub(crate) fn idle(
         &mut self,
         deadline: Option<Instant>,
@@ -76,7 +78,8 @@ impl Driver {
         either!(self, driver => driver.idle(deadline, asked))
     }
 
-    /// As [`Driver::idle`] without the sleep, which somebody else does. Says when something is due, at the latest `deadline`.
+    /// As [`Driver::idle`] without the sleep, which somebody else does. Says when something is due,
+    /// at the latest `deadline`.
     pub(crate) fn begin_pause(&mut self, deadline: Option<Instant>) -> Result<Option<Instant>> {
         match self {
             Self::Inline(driver) => driver.begin_pause(deadline),
@@ -91,7 +94,8 @@ impl Driver {
         }
     }
 
-    /// Nothing was ready: sends what waited for company, and says on which descriptors to sleep, and how long at most.
+    /// Nothing was ready: sends what waited for company, and says on which descriptors to sleep,
+    /// and how long at most.
     pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         match self {
             Self::Inline(driver) => driver.prepare_sleep(fds),
@@ -177,7 +181,8 @@ impl Driver {
         }
     }
 
-    /// Whether another process asks for the queue, and the stack could go on without. A stack thread keeps it.
+    /// Whether another process asks for the queue, and the stack could go on without. A stack
+    /// thread keeps it.
     pub(crate) fn is_asked(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.is_asked(),

@@ -1,8 +1,9 @@
 //! The application's side of a stack that goes on while the application computes.
 //!
-//! Whichever thread is there runs it: calls of the application, as inline, and while none come the [stand-in](super::stand_in). A
-//! thread switch for every burst would cost more than the stack itself: hand-offs between two threads of one processor take 2 us, and the
-//! answer of a call has to be waited for. The lock is free when the application comes, unless it was away for a while.
+//! Whichever thread is there runs it: calls of the application, as inline, and while none come the
+//! [stand-in](super::stand_in). A thread switch for every burst would cost more than the stack
+//! itself: hand-offs between two threads of one processor take 2 us, and the answer of a call has
+//! to be waited for. The lock is free when the application comes, unless it was away for a while.
 
 use std::mem;
 use std::sync::Arc;

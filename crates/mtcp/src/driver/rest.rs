@@ -1,7 +1,8 @@
 //! The sleep of a stand-in while the application waits in a call.
 //!
-//! It ends some time after the call has returned. If it ended at once, the processor would turn to the stand-in first, twice 5 us in which
-//! the application, which has something to answer, could have answered it.
+//! It ends some time after the call has returned. If it ended at once, the processor would turn to
+//! the stand-in first, twice 5 us in which the application, which has something to answer, could
+//! have answered it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,9 +32,11 @@ impl Rest {
         })
     }
 
-    /// Sleeps until it is woken, unless `may_sleep` says at last that there is no reason to. May return early.
+    /// Sleeps until it is woken, unless `may_sleep` says at last that there is no reason to. May
+    /// return early.
     pub(super) fn sleep(&self, may_sleep: impl FnOnce() -> bool) {
-        // Announced before looking, sequentially consistent as what is looked at: who changes that later sees it.
+        // Announced before looking, sequentially consistent as what is looked at: who changes that
+        // later sees it.
         self.sleeps.store(true, Ordering::SeqCst);
         if may_sleep() {
             // What a signal interrupts has slept long enough.

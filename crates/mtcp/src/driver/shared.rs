@@ -1,4 +1,5 @@
-//! What the application's thread of a paired context and the one that stands in for it have in common.
+//! What the application's thread of a paired context and the one that stands in for it have in
+//! common.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

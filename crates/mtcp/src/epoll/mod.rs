@@ -34,7 +34,8 @@ impl Context {
         id
     }
 
-    /// Registers, changes or removes `id` in the instance `ep`. `Add` and `Mod` report what is ready already.
+    /// Registers, changes or removes `id` in the instance `ep`. `Add` and `Mod` report what is
+    /// ready already.
     ///
     /// # Errors
     /// `EBADF`, `EINVAL` (`ep` is no epoll instance, or `id` is one), `EEXIST`, `ENOENT`.
@@ -86,11 +87,12 @@ impl Context {
         })
     }
 
-    /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing is yet, and says how many. Starts by
-    /// sending what was written and closed since.
+    /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing
+    /// is yet, and says how many. Starts by sending what was written and closed since.
     ///
     /// # Errors
-    /// `EBADF`, `EINVAL` (no epoll instance, or no room in `events`), `EINTR`, `ENETDOWN` (the link is gone and nothing is ready).
+    /// `EBADF`, `EINVAL` (no epoll instance, or no room in `events`), `EINTR`, `ENETDOWN` (the link
+    /// is gone and nothing is ready).
     pub fn epoll_wait(
         &mut self,
         ep: SocketId,
@@ -104,7 +106,8 @@ impl Context {
         self.table.rest();
         let mut n = self.report_rest(instance, events);
         if n == 0 {
-            // Who has been told of all that came, and asks for more, has answered what it answers at once.
+            // Who has been told of all that came, and asks for more, has answered what it answers
+            // at once.
             let acks = if self.watch.has_news(instance) {
                 Acks::Due
             } else {
@@ -118,8 +121,9 @@ impl Context {
         Ok(n)
     }
 
-    /// What the last turn brought is reported before more is taken from the link, for a moment: what has arrived is best worked on
-    /// while it is in the cache, and what waits on the link takes no memory.
+    /// What the last turn brought is reported before more is taken from the link, for a moment:
+    /// what has arrived is best worked on while it is in the cache, and what waits on the link
+    /// takes no memory.
     fn report_rest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
         if !self.watch.has_news(instance) || !self.driver.is_fresh() {
             return 0;
@@ -129,9 +133,10 @@ impl Context {
         self.harvest(instance, events)
     }
 
-    /// The events of the original mTCP, as programs for it expect them: one bit per reported entry, and a socket once per wait; what else is
-    /// ready comes with the next wait, in the order ERR, IN, OUT, RDHUP. A reset is RDHUP, or else IN, and ERR a connection that failed
-    /// otherwise; a FIN is IN; sockets that were never connected are silent. Starts as configured.
+    /// The events of the original mTCP, as programs for it expect them: one bit per reported entry,
+    /// and a socket once per wait; what else is ready comes with the next wait, in the order ERR,
+    /// IN, OUT, RDHUP. A reset is RDHUP, or else IN, and ERR a connection that failed otherwise; a
+    /// FIN is IN; sockets that were never connected are silent. Starts as configured.
     pub fn set_one_event_per_entry(&mut self, on: bool) {
         self.settings.one_event_per_entry = on;
     }

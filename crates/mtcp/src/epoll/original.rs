@@ -1,7 +1,7 @@
 //! What the original mTCP reports, for programs that were written for it (`one_event_per_entry`).
 //!
-//! It has events that Linux has not meant so: ERR is a connection that failed or timed out and never a reset, RDHUP a reset and never a
-//! FIN, HUP nothing. docs/porting.md has the table.
+//! It has events that Linux has not meant so: ERR is a connection that failed or timed out and
+//! never a reset, RDHUP a reset and never a FIN, HUP nothing. docs/porting.md has the table.
 
 use mtcp_core::Status;
 
@@ -13,7 +13,8 @@ use crate::{Context, Errno, SocketId};
 pub(super) const ENDS: Events = Events::ERR.union(Events::HUP).union(Events::RDHUP);
 
 impl Context {
-    /// What the original says to who `asked` for this, where Linux says `ready`, which is among it and has some of [`ENDS`].
+    /// What the original says to who `asked` for this, where Linux says `ready`, which is among it
+    /// and has some of [`ENDS`].
     pub(super) fn as_original(&self, id: SocketId, ready: Events, asked: Events) -> Events {
         let Ok(socket) = self.table.get(id) else {
             return ready;
@@ -41,7 +42,8 @@ impl Context {
     }
 }
 
-/// RDHUP, or else IN; what came before the reset can be read. Who asked for neither finds out by writing.
+/// RDHUP, or else IN; what came before the reset can be read. Who asked for neither finds out by
+/// writing.
 fn of_reset(ready: Events, is_unread: bool) -> Events {
     let told = first(ready, [Events::RDHUP, Events::IN, Events::OUT, Events::HUP]);
     let unread = if is_unread {
@@ -61,7 +63,8 @@ fn of_fin(ready: Events) -> Events {
     }
 }
 
-/// The other end was closed: IN, and `read` gives 0; OUT, and `write` fails with EPIPE. ERR and HUP only to who did not ask for that.
+/// The other end was closed: IN, and `read` gives 0; OUT, and `write` fails with EPIPE. ERR and HUP
+/// only to who did not ask for that.
 fn of_pipe(ready: Events, asked: Events) -> Events {
     let mut told = ready - ENDS;
     for (end, event) in [(Events::HUP, Events::IN), (Events::ERR, Events::OUT)] {

@@ -27,7 +27,8 @@ impl Context {
                 .pipes
                 .get(pipe)
                 .map_or(Events::empty(), |pipe| pipe.readiness(socket.flags)),
-            // Nobody comes any more, and nobody who asks would hear of anybody: not a reason to accept again and again.
+            // Nobody comes any more, and nobody who asks would hear of anybody: not a reason to
+            // accept again and again.
             Body::Listener(_) if down => Events::empty(),
             _ if down => OVER | Events::ERR,
             Body::Idle if socket.flags.contains(Flags::GIVEN_UP) => {
@@ -50,7 +51,8 @@ impl Context {
         }
     }
 
-    /// `id` is not writable and someone wants it to be: has the stack tell when it is. Returns what became true of it meanwhile.
+    /// `id` is not writable and someone wants it to be: has the stack tell when it is. Returns what
+    /// became true of it meanwhile.
     pub(crate) fn ask_for_space(&mut self, id: SocketId) -> Events {
         match self.table.get(id).map(|socket| socket.body) {
             Ok(Body::Stream(conn))

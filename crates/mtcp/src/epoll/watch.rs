@@ -1,7 +1,8 @@
 //! Who watches whom, and what may be ready: lists of entries, no search, no scan.
 //!
-//! As in Linux, an entry is queued in its instance when something it is interested in may have become true. Whether it is true is looked
-//! up only when the application waits. A level-triggered entry that is true is queued again at the end, so that all get their turn.
+//! As in Linux, an entry is queued in its instance when something it is interested in may have
+//! become true. Whether it is true is looked up only when the application waits. A level-triggered
+//! entry that is true is queued again at the end, so that all get their turn.
 
 use super::events::{Events, Interest};
 use crate::SocketId;
@@ -67,7 +68,8 @@ impl Entry {
         }
     }
 
-    /// Reported already of what is true, where bits are reported one at a time. All that can be true is in the low 16 bits.
+    /// Reported already of what is true, where bits are reported one at a time. All that can be
+    /// true is in the low 16 bits.
     pub(crate) fn done(&self) -> Events {
         Events::from_bits_truncate(self.done.into())
     }
@@ -84,8 +86,9 @@ pub(crate) struct Instance {
     tail: u32,
     /// How many are in the ready list for [news](Queued::News) ...
     news: u32,
-    /// ... and for a [level](Queued::Level). Each changes alone: where both change they become one vector, and to load that after a store to
-    /// one half of it is to wait until all stores before have left the store buffer, those to lines of other processors among them.
+    /// ... and for a [level](Queued::Level). Each changes alone: where both change they become one
+    /// vector, and to load that after a store to one half of it is to wait until all stores before
+    /// have left the store buffer, those to lines of other processors among them.
     levels: u32,
 }
 
@@ -165,8 +168,8 @@ impl Watch {
         None
     }
 
-    /// A new entry, to be queued unless nothing can be true yet that it is interested in. Returns it as the new first of those that watch
-    /// the socket.
+    /// A new entry, to be queued unless nothing can be true yet that it is interested in. Returns
+    /// it as the new first of those that watch the socket.
     pub(crate) fn add(
         &mut self,
         instance: u32,

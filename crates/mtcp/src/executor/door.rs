@@ -1,5 +1,6 @@
-//! Where who wants an interface asks the executor that has it: a socket that only the same user and root reach. The one asks with what its
-//! stacks have ([`Terms`]); the other leaves what it has, refuses while its program lives, or ends.
+//! Where who wants an interface asks the executor that has it: a socket that only the same user and
+//! root reach. The one asks with what its stacks have ([`Terms`]); the other leaves what it has,
+//! refuses while its program lives, or ends.
 
 use std::fs::{DirBuilder, File};
 use std::io::{IoSlice, IoSliceMut};
@@ -82,7 +83,8 @@ impl Door {
     /// `None`: another executor is there, or there is no place for a door.
     pub(crate) fn open(interface: &str) -> Option<Self> {
         let path = path(interface).ok()?;
-        // Only processes of this user can take it. Two that find the door of a dead one must not both remove it.
+        // Only processes of this user can take it. Two that find the door of a dead one must not
+        // both remove it.
         let directory = File::open(path.parent()?).ok()?;
         flock(&directory, FlockOperation::LockExclusive).ok()?;
         if connect(&socket().ok()?, &SocketAddrUnix::new(&path).ok()?).is_ok() {
@@ -151,7 +153,8 @@ impl Guest {
     }
 }
 
-/// Asks the executor of an interface to leave it. `terms`: those on which its connections would be gone on with.
+/// Asks the executor of an interface to leave it. `terms`: those on which its connections would be
+/// gone on with.
 pub(crate) fn ask(interface: &str, terms: Option<&Terms>) -> Answer {
     let Ok(socket) = knock(interface) else {
         return Answer::Nobody;
@@ -196,8 +199,8 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Where the door of an interface is: in a directory of this user's alone, under a name of the network namespace that the interface is in. An
-/// abstract name would be anybody's.
+/// Where the door of an interface is: in a directory of this user's alone, under a name of the
+/// network namespace that the interface is in. An abstract name would be anybody's.
 ///
 /// # Errors
 /// There is no such directory, and none can be made.

@@ -1,9 +1,12 @@
-//! Who goes on with the connections of a program that was killed, all of it: as the kernel does with those that it has, what was written is
-//! sent, and sent again until it is acknowledged, and then the FIN.
+//! Who goes on with the connections of a program that was killed, all of it: as the kernel does
+//! with those that it has, what was written is sent, and sent again until it is acknowledged, and
+//! then the FIN.
 //!
-//! A process beside the program has the memory in which its stacks note what they have ([`Prepared::for_server`]), and sleeps until the last
-//! process of the program is gone. If connections are left it opens the interface, and ends when they have ended. A program that wants the
-//! interface meanwhile asks for it (`door`), and gets the connections too if its stacks are like those before.
+//! A process beside the program has the memory in which its stacks note what they have
+//! ([`Prepared::for_server`]), and sleeps until the last process of the program is gone. If
+//! connections are left it opens the interface, and ends when they have ended. A program that wants
+//! the interface meanwhile asks for it (`door`), and gets the connections too if its stacks are
+//! like those before.
 
 pub(crate) mod door;
 
@@ -64,8 +67,9 @@ struct Running {
 }
 
 impl Executor {
-    /// For a program with this `config`, and what [`Prepared::bequests`] said there. `lifeline` is the end to read of a pipe whose other end
-    /// each process of the program has. Gives up the privileges of this process that it does not need.
+    /// For a program with this `config`, and what [`Prepared::bequests`] said there. `lifeline` is
+    /// the end to read of a pipe whose other end each process of the program has. Gives up the
+    /// privileges of this process that it does not need.
     ///
     /// # Errors
     /// One line with cause and remedy.
@@ -132,7 +136,8 @@ impl Executor {
         PollFd::new(&self.lifeline, PollFlags::empty())
     }
 
-    /// Goes on with the connections, until they have ended or one can do so that comes; `next` is the first.
+    /// Goes on with the connections, until they have ended or one can do so that comes; `next` is
+    /// the first.
     fn serve(&self, mut next: Option<Guest>) -> std::result::Result<(), SetupError> {
         let mut running = None;
         let (start, mut guests) = (clock::now(), Vec::new());

@@ -9,8 +9,9 @@ use crate::socket::table::{Body, Flags};
 use crate::{Context, Domain, Errno, Result, SocketId};
 
 impl Context {
-    /// A pipe inside this context: `(read end, write end)`. Nobody else can empty or fill it, so that a read or write that would block for
-    /// ever says `EDEADLK` on a blocking end, `EAGAIN` on a non-blocking one.
+    /// A pipe inside this context: `(read end, write end)`. Nobody else can empty or fill it, so
+    /// that a read or write that would block for ever says `EDEADLK` on a blocking end, `EAGAIN` on
+    /// a non-blocking one.
     ///
     /// # Errors
     /// `ENFILE`.

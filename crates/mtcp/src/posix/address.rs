@@ -72,8 +72,8 @@ fn from_v6(raw: sockaddr_in6) -> SocketAddr {
     SocketAddrV6::new(ip, port, u32::from_be(raw.sin6_flowinfo), raw.sin6_scope_id).into()
 }
 
-/// Puts `addr`, as a socket of `domain` sees it, where the caller wants it: as much as there is room for, and in `*len` how much
-/// it is.
+/// Puts `addr`, as a socket of `domain` sees it, where the caller wants it: as much as there is
+/// room for, and in `*len` how much it is.
 ///
 /// # Safety
 /// `len`, unless NULL, points to a length, and `to` to as many writable bytes as it says.
@@ -103,7 +103,8 @@ fn encode(addr: SocketAddr, domain: Domain, buffer: &mut [u8; V6_LEN]) -> usize 
         Domain::V4 => (AF_INET, V4_LEN),
         Domain::V6 => (AF_INET6, V6_LEN),
     };
-    // Both structures begin with the family and the port; then IPv4 has the address, IPv6 the flow label, the address, the scope.
+    // Both structures begin with the family and the port; then IPv4 has the address, IPv6 the flow
+    // label, the address, the scope.
     buffer[..2].copy_from_slice(&(family as sa_family_t).to_ne_bytes());
     buffer[2..4].copy_from_slice(&addr.port().to_be_bytes());
     match (domain, addr) {

@@ -42,8 +42,8 @@ pub fn done(body: impl FnOnce() -> Result<()>) -> c_int {
     answer(|| body().map(|()| 0))
 }
 
-/// How many connections may wait for `accept` after `listen(fd, asked)`, where `most` may be asked for. As in Linux, what is negative or more
-/// is that, and one more may wait than was asked for.
+/// How many connections may wait for `accept` after `listen(fd, asked)`, where `most` may be asked
+/// for. As in Linux, what is negative or more is that, and one more may wait than was asked for.
 pub fn backlog(asked: c_int, most: u32) -> u32 {
     asked.cast_unsigned().min(most).saturating_add(1)
 }

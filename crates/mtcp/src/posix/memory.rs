@@ -38,7 +38,8 @@ pub unsafe fn bytes_mut<'a>(base: *mut u8, len: usize) -> Result<&'a mut [u8]> {
     match (base.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Errno::EFAULT),
-        // SAFETY: the caller's promise; the length is below isize::MAX. Bytes that C has not initialised are only written.
+        // SAFETY: the caller's promise; the length is below isize::MAX. Bytes that C has not
+        // initialised are only written.
         (false, _) => Ok(unsafe { slice::from_raw_parts_mut(base, len.min(MAX_BYTES)) }),
     }
 }
@@ -46,7 +47,8 @@ pub unsafe fn bytes_mut<'a>(base: *mut u8, len: usize) -> Result<&'a mut [u8]> {
 /// An array of `count` elements.
 ///
 /// # Safety
-/// `base`, unless NULL, points to `count` initialised elements that nobody changes while the slice lives.
+/// `base`, unless NULL, points to `count` initialised elements that nobody changes while the slice
+/// lives.
 unsafe fn elements<'a, T>(base: *const T, count: c_int, most: usize) -> Result<&'a [T]> {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     match (base.is_null(), count) {
@@ -123,7 +125,8 @@ fn take(room: &mut usize, len: usize) -> usize {
 /// The value that `pointer` points to.
 ///
 /// # Safety
-/// `pointer`, unless NULL, points to a readable `T` for which every pattern of bits is a value; alignment does not matter.
+/// `pointer`, unless NULL, points to a readable `T` for which every pattern of bits is a value;
+/// alignment does not matter.
 pub unsafe fn load<T: Copy>(pointer: *const T) -> Result<T> {
     if pointer.is_null() {
         return Err(Errno::EFAULT);

@@ -1,5 +1,5 @@
-//! What C programs hand over and expect back: addresses, buffers, socket options and `struct tcp_info` as Linux lays them out. For the
-//! crates that give this runtime a C interface.
+//! What C programs hand over and expect back: addresses, buffers, socket options and
+//! `struct tcp_info` as Linux lays them out. For the crates that give this runtime a C interface.
 
 pub mod address;
 pub mod call;

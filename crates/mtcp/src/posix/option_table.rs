@@ -189,7 +189,8 @@ fn ttl(value: &[u8]) -> Result<SocketOption> {
     Ok(SocketOption::Ttl(hops))
 }
 
-/// The values of both families are the same. Those that the stack does not do are refused, so that the program can see it.
+/// The values of both families are the same. Those that the stack does not do are refused, so that
+/// the program can see it.
 fn mtu_discovery(value: c_int) -> Result<MtuDiscovery> {
     match value {
         libc::IP_PMTUDISC_WANT => Ok(MtuDiscovery::Want),
@@ -240,7 +241,8 @@ fn timeout(value: &[u8]) -> Result<std::option::Option<Duration>> {
     })
 }
 
-/// Linux takes it for unsigned, so that negative sizes are large; it cuts large ones to what is allowed, and so does the stack.
+/// Linux takes it for unsigned, so that negative sizes are large; it cuts large ones to what is
+/// allowed, and so does the stack.
 fn size(value: &[u8]) -> Result<u32> {
     Ok(int(value)?.cast_unsigned())
 }

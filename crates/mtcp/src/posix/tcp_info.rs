@@ -19,8 +19,9 @@ const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 macro_rules! record {
     ($($name:ident: $type:ty,)*) => {
-        /// The members as far as Linux 6.18 has them, in its order and units: times in microseconds unless the name says `last`,
-        /// which are milliseconds; windows and what is in flight in segments, computed from bytes; 0 where this stack does not keep the number.
+        /// The members as far as Linux 6.18 has them, in its order and units: times in microseconds
+        /// unless the name says `last`, which are milliseconds; windows and what is in flight in
+        /// segments, computed from bytes; 0 where this stack does not keep the number.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[repr(C)]
         pub struct LinuxTcpInfo { $($name: $type,)* }

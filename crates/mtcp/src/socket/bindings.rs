@@ -62,7 +62,8 @@ impl Bindings {
         Some(port)
     }
 
-    /// The socket shares what it has at `local` otherwise from now on: as on Linux, what counts is what both say when the second comes.
+    /// The socket shares what it has at `local` otherwise from now on: as on Linux, what counts is
+    /// what both say when the second comes.
     pub(super) fn share(
         &mut self,
         local: SocketAddr,
@@ -175,7 +176,8 @@ mod tests {
         assert_eq!(bindings.take(80, reuse(0)), Some(80));
         assert_eq!(bindings.take(80, binding(1, "0.0.0.0")), None);
         assert_eq!(bindings.take(80, reuse(1)), Some(80));
-        // As on Linux, one that is bound beside it does not keep a socket from listening, one that listens does.
+        // As on Linux, one that is bound beside it does not keep a socket from listening, one that
+        // listens does.
         assert_eq!(bindings.take(80, listens(0)), Some(80));
         assert_eq!(bindings.take(80, listens(1)), None);
         assert_eq!(bindings.take(80, reuse(2)), None);

@@ -1,4 +1,5 @@
-//! What the application chose for sockets. Mostly the same for very many: one record for all that were set alike one after the other.
+//! What the application chose for sockets. Mostly the same for very many: one record for all that
+//! were set alike one after the other.
 
 use std::time::Duration;
 
@@ -78,7 +79,8 @@ pub(crate) struct ChoiceSets {
     usual: ChoicesId,
     /// What an id without a record stands for.
     none: Choices,
-    /// The choices made last: programs choose the same few things, one after the other, for each socket.
+    /// The choices made last: programs choose the same few things, one after the other, for each
+    /// socket.
     recent: [ChoicesId; RECENT],
     /// The change made last.
     change: Option<Change>,
@@ -174,7 +176,8 @@ impl ChoiceSets {
         id
     }
 
-    /// What `option` makes of `before`, for one more user, if that was the last change that was noted.
+    /// What `option` makes of `before`, for one more user, if that was the last change that was
+    /// noted.
     pub(crate) fn changed(&mut self, before: ChoicesId, option: SocketOption) -> Option<ChoicesId> {
         let change = self.change.as_ref();
         let after = change

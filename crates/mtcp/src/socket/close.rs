@@ -49,7 +49,8 @@ impl Context {
         Ok(())
     }
 
-    /// As on Linux, shut while the handshake goes on, a socket does not connect any more: it hears of a reset, and may connect again.
+    /// As on Linux, shut while the handshake goes on, a socket does not connect any more: it hears
+    /// of a reset, and may connect again.
     fn give_up(&mut self, id: SocketId, conn: ConnId, status: Status) -> Result<()> {
         let (socket, _) = self.table.both(id)?;
         let connects = socket.flags.contains(Flags::CONNECTING)
@@ -65,7 +66,8 @@ impl Context {
         Ok(())
     }
 
-    /// As on Linux, a listener that is shut for reading does not listen any more: who waits for it is woken.
+    /// As on Linux, a listener that is shut for reading does not listen any more: who waits for it
+    /// is woken.
     fn shutdown_listener(&mut self, id: SocketId, index: u32, how: How) {
         if how == How::Write {
             return;
@@ -77,8 +79,8 @@ impl Context {
         self.news(id, Events::all());
     }
 
-    /// Closes any kind of socket; the id is free afterwards, whatever is returned. With SO_LINGER set, waits until all data was
-    /// acknowledged.
+    /// Closes any kind of socket; the id is free afterwards, whatever is returned. With SO_LINGER
+    /// set, waits until all data was acknowledged.
     ///
     /// # Errors
     /// `EBADF`; `EINTR` while lingering.
@@ -131,7 +133,8 @@ impl Context {
         }
     }
 
-    /// SO_LINGER: waits for the peer to acknowledge everything, FIN included. Linux waits on non-blocking sockets too.
+    /// SO_LINGER: waits for the peer to acknowledge everything, FIN included. Linux waits on
+    /// non-blocking sockets too.
     fn linger(&mut self, id: SocketId) -> Result<()> {
         let Some(timeout) = self.begin_linger(id)? else {
             return Ok(());
@@ -141,8 +144,9 @@ impl Context {
             .map(drop)
     }
 
-    /// For who waits in place of [`close`](Self::close): ends our side if SO_LINGER says to wait for the peer before the socket is closed,
-    /// until [`has_lingered`](Self::has_lingered) or this time is over. `None`: there is nothing to wait for.
+    /// For who waits in place of [`close`](Self::close): ends our side if SO_LINGER says to wait
+    /// for the peer before the socket is closed, until [`has_lingered`](Self::has_lingered) or this
+    /// time is over. `None`: there is nothing to wait for.
     ///
     /// # Errors
     /// `EBADF`.

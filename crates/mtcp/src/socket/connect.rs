@@ -14,8 +14,8 @@ use crate::driver::Doorbell;
 use crate::{Context, Errno, Result};
 
 impl Context {
-    /// Source addresses for sockets that connect without being bound, each in turn; `None`: as routes say. Returns how many there are: those
-    /// of the range that are not ours are left out.
+    /// Source addresses for sockets that connect without being bound, each in turn; `None`: as
+    /// routes say. Returns how many there are: those of the range that are not ours are left out.
     ///
     /// # Errors
     /// `EINVAL` (an empty range), `EADDRNOTAVAIL` (none is ours); the sources are then as before.
@@ -33,12 +33,14 @@ impl Context {
         Ok(count)
     }
 
-    /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it ended, once, as Linux does. With
-    /// [`SocketOption::FastOpenConnect`](super::SocketOption) and a cookie of the peer it succeeds at once: the first write opens.
+    /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it
+    /// ended, once, as Linux does. With [`SocketOption::FastOpenConnect`](super::SocketOption) and
+    /// a cookie of the peer it succeeds at once: the first write opens.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`, `EAFNOSUPPORT`, `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`, `ENETUNREACH`,
-    /// `EHOSTUNREACH`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EINTR` (it goes on in the background), `ENETDOWN`.
+    /// `EBADF`, `ENOTSOCK`, `EAFNOSUPPORT`, `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`,
+    /// `ETIMEDOUT`, `ENETUNREACH`, `EHOSTUNREACH`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EINTR` (it goes
+    /// on in the background), `ENETDOWN`.
     pub fn connect(&mut self, id: SocketId, remote: SocketAddr) -> Result<()> {
         let (socket, _) = self.table.look(id)?;
         let (body, flags) = (socket.body, socket.flags);
@@ -69,7 +71,8 @@ impl Context {
         self.wait_connected(id, conn)
     }
 
-    /// For who waits in place of [`connect`](Self::connect), which said `EINPROGRESS`: how the attempt ended, or `EALREADY`.
+    /// For who waits in place of [`connect`](Self::connect), which said `EINPROGRESS`: how the
+    /// attempt ended, or `EALREADY`.
     ///
     /// # Errors
     /// As `connect`; `ECONNRESET`: [`shutdown`](Self::shutdown) gave it up.
@@ -95,7 +98,8 @@ impl Context {
         let result = self.wait_until(limit, false, Acks::Due, |context| {
             context.connected(id, conn)
         })?;
-        // The ACK that ends the handshake leaves now: the program may wait for the peer by other means than a call here.
+        // The ACK that ends the handshake leaves now: the program may wait for the peer by other
+        // means than a call here.
         let _ = self.driver.settle();
         result.unwrap_or(Err(Errno::EINPROGRESS))
     }

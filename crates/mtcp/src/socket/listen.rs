@@ -42,7 +42,8 @@ impl Context {
     /// Gives the socket a local address; port 0 picks one.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`, `EINVAL` (bound already, connected), `EAFNOSUPPORT`, `EADDRINUSE`, `EADDRNOTAVAIL`.
+    /// `EBADF`, `ENOTSOCK`, `EINVAL` (bound already, connected), `EAFNOSUPPORT`, `EADDRINUSE`,
+    /// `EADDRNOTAVAIL`.
     pub fn bind(&mut self, id: SocketId, local: SocketAddr) -> Result<()> {
         let (socket, _) = self.table.both(id)?;
         if socket.body != Body::Idle || socket.flags.contains(Flags::BOUND) {
@@ -85,8 +86,8 @@ impl Context {
     /// Listens; again: changes nothing. An unbound socket gets a port.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`, `EINVAL` (connected or connecting, backlog 0), `EADDRINUSE`, `ENOMEM`, `EACCES` (the host's firewall keeps
-    /// some peers out of that port; the log says so).
+    /// `EBADF`, `ENOTSOCK`, `EINVAL` (connected or connecting, backlog 0), `EADDRINUSE`, `ENOMEM`,
+    /// `EACCES` (the host's firewall keeps some peers out of that port; the log says so).
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
         let (socket, details) = self.table.look(id)?;
         let (body, flags, local) = (socket.body, socket.flags, details.ends.local());
@@ -142,7 +143,8 @@ impl Context {
     /// Takes the oldest waiting connection: a new blocking socket, and the peer.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`, `EINVAL` (not listening), `EAGAIN`, `EINTR`, `ENFILE` (it stays in the queue), `ENETDOWN`.
+    /// `EBADF`, `ENOTSOCK`, `EINVAL` (not listening), `EAGAIN`, `EINTR`, `ENFILE` (it stays in the
+    /// queue), `ENETDOWN`.
     pub fn accept(&mut self, id: SocketId) -> Result<(SocketId, SocketAddr)> {
         let (socket, _) = self.table.look(id)?;
         let Body::Listener(index) = socket.body else {
@@ -205,7 +207,8 @@ impl Context {
         sets.take(&own)
     }
 
-    /// Closes a listener where other processes that share the interface listen on: connections that nobody has accepted are left to them.
+    /// Closes a listener where other processes that share the interface listen on: connections that
+    /// nobody has accepted are left to them.
     ///
     /// # Errors
     /// `EBADF`, `EINVAL` (not listening).

@@ -17,7 +17,8 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) id: ListenerId,
-    /// Its index and how often listeners were made, so that news of a closed one is not taken for its successor's.
+    /// Its index and how often listeners were made, so that news of a closed one is not taken for
+    /// its successor's.
     pub(crate) token: Token,
     pub(crate) socket: SocketId,
     /// At most as many as its backlog: the stack lets no more in before one leaves.

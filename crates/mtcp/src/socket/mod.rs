@@ -21,7 +21,8 @@ mod stream;
 pub(crate) mod table;
 mod urgent;
 
-/// A socket of one context: `0..max_concurrency`, reused after `close`. The same number in another context is another socket.
+/// A socket of one context: `0..max_concurrency`, reused after `close`. The same number in another
+/// context is another socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u32);
 
@@ -68,7 +69,8 @@ bitflags! {
         const DONTWAIT = 2;
         /// Block until the buffer is full, or end of file or an error.
         const WAITALL = 4;
-        /// The urgent byte (MSG_OOB). Does not block: `EAGAIN` if it is announced and not here, `EINVAL` if there is none.
+        /// The urgent byte (MSG_OOB). Does not block: `EAGAIN` if it is announced and not here,
+        /// `EINVAL` if there is none.
         const OOB = 8;
     }
 }
@@ -81,7 +83,8 @@ bitflags! {
         const DONTWAIT = 2;
         /// More follows: this write need not leave now.
         const MORE = 4;
-        /// Connect first, and take the bytes along with the SYN if the peer has given us a cookie (TCP Fast Open).
+        /// Connect first, and take the bytes along with the SYN if the peer has given us a cookie
+        /// (TCP Fast Open).
         const FASTOPEN = 8;
         /// The last byte is urgent (MSG_OOB).
         const OOB = 16;
@@ -125,7 +128,8 @@ pub enum SocketOption {
     Cork(bool),
     /// TCP_QUICKACK: reads as it was set last; the stack changes its mind meanwhile.
     QuickAck(bool),
-    /// TCP_DEFER_ACCEPT; zero: at once. Reads as the time that so many retransmissions of a SYN-ACK take.
+    /// TCP_DEFER_ACCEPT; zero: at once. Reads as the time that so many retransmissions of a SYN-ACK
+    /// take.
     DeferAccept(Duration),
     /// TCP_SYNCNT.
     SynCount(u8),
@@ -135,9 +139,11 @@ pub enum SocketOption {
     WindowClamp(u32),
     /// TCP_NOTSENT_LOWAT, bytes; 0: no bound.
     UnsentLowWater(u32),
-    /// TCP_FASTOPEN on a listener: connections that data in a SYN may have opened at a time; 0: none.
+    /// TCP_FASTOPEN on a listener: connections that data in a SYN may have opened at a time; 0:
+    /// none.
     FastOpen(u32),
-    /// TCP_FASTOPEN_CONNECT: with a cookie of the peer `connect` returns at once, and the SYN takes along what is written first.
+    /// TCP_FASTOPEN_CONNECT: with a cookie of the peer `connect` returns at once, and the SYN takes
+    /// along what is written first.
     FastOpenConnect(bool),
     /// SO_MAX_PACING_RATE, bytes per second; `None`: no limit.
     MaxPacingRate(Option<u64>),
@@ -161,8 +167,8 @@ pub enum SocketOption {
     MtuDiscovery(MtuDiscovery),
     /// IPV6_MTU_DISCOVER.
     MtuDiscoveryV6(MtuDiscovery),
-    /// SO_INCOMING_CPU: the processor of the context, if threads are pinned, unless another was set. Steers nothing: contexts have
-    /// processors, sockets have not.
+    /// SO_INCOMING_CPU: the processor of the context, if threads are pinned, unless another was
+    /// set. Steers nothing: contexts have processors, sockets have not.
     IncomingCpu(Option<i32>),
     /// SO_ERROR, taken by reading; only to read.
     Error(Option<Errno>),
@@ -172,8 +178,9 @@ pub enum SocketOption {
     Domain(Domain),
 }
 
-/// How the MTU of the path is found (IP_MTU_DISCOVER). The stack never has its segments fragmented on their way, and obeys what routers and
-/// its own probes say of the path: both of these ask for that. What asks for something else is refused.
+/// How the MTU of the path is found (IP_MTU_DISCOVER). The stack never has its segments fragmented
+/// on their way, and obeys what routers and its own probes say of the path: both of these ask for
+/// that. What asks for something else is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MtuDiscovery {
     /// IP_PMTUDISC_WANT.
@@ -228,8 +235,8 @@ pub enum OptionName {
     Domain,
 }
 
-/// Local addresses that `connect` takes in turn for sockets that are not bound, for more flows to one destination than one address has
-/// ports (`mtcp_init_rss`).
+/// Local addresses that `connect` takes in turn for sockets that are not bound, for more flows to
+/// one destination than one address has ports (`mtcp_init_rss`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRange {
     /// The first.

@@ -8,7 +8,7 @@ use mtcp_core::deferral;
 
 use super::choices::Choices;
 use super::{OptionName, SocketOption};
-use crate::context::Settings;
+use crate::settings::Settings;
 use crate::{Errno, Result};
 
 /// Linux: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT.
@@ -78,7 +78,8 @@ pub(super) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> 
     Ok(())
 }
 
-/// Whether an option is among the choices and nowhere else: what it makes of them depends on nothing but what they were.
+/// Whether an option is among the choices and nowhere else: what it makes of them depends on
+/// nothing but what they were.
 pub(super) fn is_value(option: SocketOption) -> bool {
     !matches!(
         option,
@@ -91,7 +92,8 @@ pub(super) fn is_value(option: SocketOption) -> bool {
     )
 }
 
-/// SO_RCVLOWAT: at most half of the buffer, which grows for it unless the application has chosen its size. `default`: of a buffer.
+/// SO_RCVLOWAT: at most half of the buffer, which grows for it unless the application has chosen
+/// its size. `default`: of a buffer.
 pub(super) fn set_low_water(choices: &mut Choices, bytes: u32, default: u32) {
     let most = choices.options.recv_buffer.unwrap_or(MAX_BUFFER) / 2;
     let bytes = bytes.clamp(1, most.max(1));

@@ -127,7 +127,8 @@ impl Context {
     /// Has sockets begin with an option that is a value: those that are made from now on.
     ///
     /// # Errors
-    /// As [`Context::set_option`]; `ENOPROTOOPT` also for what is not a value alone (SO_REUSEADDR, SO_KEEPALIVE and the like).
+    /// As [`Context::set_option`]; `ENOPROTOOPT` also for what is not a value alone (SO_REUSEADDR,
+    /// SO_KEEPALIVE and the like).
     pub fn begin_with(&mut self, option: SocketOption) -> Result<()> {
         let mut usual = *self.table.choices.at(self.table.choices.usual_id());
         change(&mut usual, option)?;
@@ -216,7 +217,8 @@ impl Context {
 
     fn tell(&mut self, command: Command) -> Result<()> {
         match self.driver.call(command) {
-            // The connection is gone, the socket is not: as on Linux, its options can be set to no effect.
+            // The connection is gone, the socket is not: as on Linux, its options can be set to no
+            // effect.
             Ok(_) | Err(Errno::EBADF) => Ok(()),
             Err(error) => Err(error),
         }

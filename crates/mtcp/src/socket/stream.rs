@@ -12,7 +12,8 @@ use super::{RecvFlags, SendFlags, SocketId};
 use crate::driver::{Doorbell, Driver};
 use crate::{Context, Errno, Result};
 
-/// How long a call that waits several times still waits: the socket's time-out counts from its first wait.
+/// How long a call that waits several times still waits: the socket's time-out counts from its
+/// first wait.
 enum TimeLeft {
     Unasked,
     Endless,
@@ -51,7 +52,8 @@ impl Context {
     /// Reads at most `buf.len()` bytes; 0 is end of file.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTCONN`, `EAGAIN`, `ECONNRESET`, `ETIMEDOUT`, `EINTR`, `ENETDOWN`; on a pipe also `EDEADLK`.
+    /// `EBADF`, `ENOTCONN`, `EAGAIN`, `ECONNRESET`, `ETIMEDOUT`, `EINTR`, `ENETDOWN`; on a pipe
+    /// also `EDEADLK`.
     pub fn read(&mut self, id: SocketId, buf: &mut [u8]) -> Result<usize> {
         self.recv(id, buf, RecvFlags::empty())
     }
@@ -123,7 +125,8 @@ impl Context {
         self.read_rest(id, conn, bufs, n, wanted, &mut limit)
     }
 
-    /// What the original mTCP refuses: calls on a connection that opens, and to move nothing on one that is open.
+    /// What the original mTCP refuses: calls on a connection that opens, and to move nothing on one
+    /// that is open.
     fn check_as_original(&self, conn: ConnId, is_empty: bool) -> Result<()> {
         let status = self.streams.status(conn.slot);
         if !status.intersects(OVER | Status::CONNECTED) {
@@ -171,7 +174,8 @@ impl Context {
         self.driver.check().err().unwrap_or(Errno::EAGAIN)
     }
 
-    /// Reads on after `done` bytes until `wanted` are there; end of file, errors, signals and time-outs end it early.
+    /// Reads on after `done` bytes until `wanted` are there; end of file, errors, signals and
+    /// time-outs end it early.
     fn read_rest(
         &mut self,
         id: SocketId,
@@ -221,7 +225,8 @@ impl Context {
         }
         let status = self.streams.status(conn.slot);
         if status.intersects(OVER | Status::EOF | Status::URGENT) {
-            // The status is published after the bytes before it: what came between the two looks is there now.
+            // The status is published after the bytes before it: what came between the two looks is
+            // there now.
             let mut n = self.copy_out(id, conn, bufs, peek);
             if n == 0 && status.contains(Status::URGENT) {
                 n = self.copy_past_mark(id, conn, bufs, peek);
@@ -231,7 +236,8 @@ impl Context {
             }
         }
         if status.intersects(OVER | Status::EOF) {
-            // After the peer's FIN there is nothing to miss: as on Linux, an error is left for others to find.
+            // After the peer's FIN there is nothing to miss: as on Linux, an error is left for
+            // others to find.
             if status.contains(Status::EOF) {
                 return Some(Ok(0));
             }
@@ -260,7 +266,8 @@ impl Context {
         peek: bool,
     ) -> usize {
         if peek {
-            // Looking does not advance: only the first buffer can be filled, and more than it holds is never asked for.
+            // Looking does not advance: only the first buffer can be filled, and more than it holds
+            // is never asked for.
             return bufs
                 .first_mut()
                 .map_or(0, |buf| self.streams.peek(conn.slot, buf));
@@ -304,7 +311,8 @@ impl Context {
     /// Writes; non-blocking: what fits. Blocking: all of it.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTCONN`, `EAGAIN`, `EPIPE`, `ECONNRESET`, `ETIMEDOUT`, `EINTR`, `ENETDOWN`; on a pipe also `EDEADLK`.
+    /// `EBADF`, `ENOTCONN`, `EAGAIN`, `EPIPE`, `ECONNRESET`, `ETIMEDOUT`, `EINTR`, `ENETDOWN`; on a
+    /// pipe also `EDEADLK`.
     pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize> {
         self.send(id, bytes, SendFlags::empty())
     }
@@ -317,11 +325,12 @@ impl Context {
         self.send_to(id, bytes, flags, None)
     }
 
-    /// [`Context::send`] with the peer to connect to first if `flags` say so ([`SendFlags::FASTOPEN`]); without, `remote` does not count.
+    /// [`Context::send`] with the peer to connect to first if `flags` say so
+    /// ([`SendFlags::FASTOPEN`]); without, `remote` does not count.
     ///
     /// # Errors
-    /// As `write`; with `FASTOPEN` also as [`Context::connect`], `EISCONN`, `EINVAL` (no peer), and `EINPROGRESS` if there is no cookie:
-    /// then the socket connects, and took nothing.
+    /// As `write`; with `FASTOPEN` also as [`Context::connect`], `EISCONN`, `EINVAL` (no peer), and
+    /// `EINPROGRESS` if there is no cookie: then the socket connects, and took nothing.
     pub fn send_to(
         &mut self,
         id: SocketId,
@@ -476,7 +485,8 @@ impl Context {
         Some(Ok(n))
     }
 
-    /// Bytes for the SYN to take along: as Linux, it goes with the first write, whatever there is in it.
+    /// Bytes for the SYN to take along: as Linux, it goes with the first write, whatever there is
+    /// in it.
     fn put_first(&mut self, id: SocketId, conn: ConnId, bytes: &[u8]) -> usize {
         let n = self.streams.write(conn.slot, bytes);
         if let Ok(socket) = self.table.get_mut(id) {
@@ -504,7 +514,8 @@ impl Context {
         }
         socket.flags |= Flags::ERROR_TAKEN;
         let error = Errno(i32::from(status.errno()));
-        // Linux: a reset in CLOSE_WAIT says that nobody reads what was written after the peer's FIN.
+        // Linux: a reset in CLOSE_WAIT says that nobody reads what was written after the peer's
+        // FIN.
         let close_wait = status.contains(Status::EOF) && !socket.flags.contains(Flags::SHUT_WR);
         Some(if error == Errno::ECONNRESET && close_wait {
             Errno::EPIPE
@@ -513,7 +524,8 @@ impl Context {
         })
     }
 
-    /// Bytes written and not acknowledged, and how many of them were not sent at all (SIOCOUTQ, SIOCOUTQNSD).
+    /// Bytes written and not acknowledged, and how many of them were not sent at all (SIOCOUTQ,
+    /// SIOCOUTQNSD).
     ///
     /// # Errors
     /// `EBADF`, `EINVAL` (a listener), `ENOTSOCK`, `ENETDOWN`.

@@ -1,4 +1,5 @@
-//! The table of sockets: one small record per id for what every call needs, one larger for the rest.
+//! The table of sockets: one small record per id for what every call needs, one larger for the
+//! rest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -91,8 +92,9 @@ pub(crate) struct Table {
     limit: u32,
 }
 
-/// Ids that can be used again: the one that was freed first comes first. Those that were freed since `epoll_wait` last reported come last
-/// of all: programs keep arrays by id, and look at what they have of a socket after they closed it.
+/// Ids that can be used again: the one that was freed first comes first. Those that were freed
+/// since `epoll_wait` last reported come last of all: programs keep arrays by id, and look at what
+/// they have of a socket after they closed it.
 #[derive(Debug)]
 struct FreeIds {
     first: u32,

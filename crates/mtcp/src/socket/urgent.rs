@@ -1,5 +1,5 @@
-//! Urgent data, as Linux has it (tcp(7), RFC 6093): the last byte of what is urgent is taken out of the stream, or is left there with
-//! SO_OOBINLINE; reading stops at it.
+//! Urgent data, as Linux has it (tcp(7), RFC 6093): the last byte of what is urgent is taken out of
+//! the stream, or is left there with SO_OOBINLINE; reading stops at it.
 
 use std::io::IoSliceMut;
 
@@ -10,7 +10,8 @@ use super::table::{Body, Flags};
 use crate::{Context, Errno, Result};
 
 impl Context {
-    /// Whether the socket stands at the urgent byte: what is read next came after it (SIOCATMARK, sockatmark(3)).
+    /// Whether the socket stands at the urgent byte: what is read next came after it (SIOCATMARK,
+    /// sockatmark(3)).
     ///
     /// # Errors
     /// `EBADF`, `ENOTSOCK` (an epoll instance or a pipe), `EINVAL` (a listener).
@@ -22,12 +23,14 @@ impl Context {
         }
     }
 
-    /// Notes from now on which sockets the peer sends urgent data to, for [`take_urgent`](Self::take_urgent).
+    /// Notes from now on which sockets the peer sends urgent data to, for
+    /// [`take_urgent`](Self::take_urgent).
     pub fn tell_urgent(&mut self) {
         self.urgent.get_or_insert_default();
     }
 
-    /// A socket that the peer has announced urgent data for (SIGURG), if [`tell_urgent`](Self::tell_urgent) asked for it.
+    /// A socket that the peer has announced urgent data for (SIGURG), if
+    /// [`tell_urgent`](Self::tell_urgent) asked for it.
     pub fn take_urgent(&mut self) -> Option<SocketId> {
         self.urgent.as_mut()?.pop()
     }
@@ -57,7 +60,8 @@ impl Context {
         self.streams.readable_to_mark(conn.slot, self.is_inline(id))
     }
 
-    /// Reading stopped at the urgent byte, and nothing was read: goes on behind it, as far as something is there.
+    /// Reading stopped at the urgent byte, and nothing was read: goes on behind it, as far as
+    /// something is there.
     #[cold]
     pub(super) fn copy_past_mark(
         &mut self,

@@ -25,7 +25,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// `timeout`: how long loopback may take to deliver. It does so within the system call, unless its softirq is put off to a thread.
+    /// `timeout`: how long loopback may take to deliver. It does so within the system call, unless
+    /// its softirq is put off to a thread.
     pub fn new(timeout: Duration) -> Self {
         let create = || epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let two = || [create(), create()];

@@ -1,4 +1,5 @@
-//! The same scripts on our epoll and on the kernel's, over loopback TCP: every result and every reported event must be equal.
+//! The same scripts on our epoll and on the kernel's, over loopback TCP: every result and every
+//! reported event must be equal.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod kernel;

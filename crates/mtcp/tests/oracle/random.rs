@@ -33,7 +33,8 @@ fn walk(seed: u64) -> String {
         }
     }
     let mut open = vec!["C", "S"];
-    // Which directions `C` and `S` have shut. Data to an end that shut both is the one known difference: Linux answers with RST at once.
+    // Which directions `C` and `S` have shut. Data to an end that shut both is the one known
+    // difference: Linux answers with RST at once.
     let mut shut = [[false; 2]; 2];
     for _ in 0..14 {
         if open.is_empty() {

@@ -1,4 +1,5 @@
-//! Runs scripts through the public tool and through our own runner, and shows where the verdicts differ.
+//! Runs scripts through the public tool and through our own runner, and shows where the verdicts
+//! differ.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};

@@ -20,10 +20,12 @@ pub(super) unsafe fn parse(addr: *const sockaddr, len: socklen_t) -> Result<Sock
     })
 }
 
-/// Puts `addr` where the caller wants it, as much as there is room for, and in `*len` how much it is.
+/// Puts `addr` where the caller wants it, as much as there is room for, and in `*len` how much it
+/// is.
 ///
 /// # Safety
-/// `len`, unless NULL, points to a length, and `to`, unless NULL, to as many writable bytes as it says.
+/// `len`, unless NULL, points to a length, and `to`, unless NULL, to as many writable bytes as it
+/// says.
 pub(super) unsafe fn store(
     addr: SocketAddr,
     to: *mut sockaddr,

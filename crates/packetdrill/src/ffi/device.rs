@@ -11,7 +11,8 @@ use super::user::{User, status, world};
 use super::{memory, preload};
 use crate::world::{Waited, World};
 
-/// A packet that the tool cannot parse. It waits for ever for a packet that never comes; so it hears that none does.
+/// A packet that the tool cannot parse. It waits for ever for a packet that never comes; so it
+/// hears that none does.
 const NO_PACKET: &[u8] = &[0];
 
 pub(super) unsafe extern "C" fn free(user: User) {

@@ -9,7 +9,8 @@ use mtcp::Errno;
 /// `len` elements to read.
 ///
 /// # Safety
-/// `base`, unless NULL, points to `len` initialised elements that nobody changes while the slice lives.
+/// `base`, unless NULL, points to `len` initialised elements that nobody changes while the slice
+/// lives.
 pub(super) unsafe fn elements<'a, T>(base: *const T, len: usize) -> Result<&'a [T], Errno> {
     match (base.is_null(), len) {
         (_, 0) => Ok(&[]),

@@ -1,7 +1,7 @@
 //! What the tool calls.
 //!
-//! Every function takes `userdata` first, returns -1 with `errno` set when it fails, and trusts the pointers that it gets as the system
-//! call of its name does.
+//! Every function takes `userdata` first, returns -1 with `errno` set when it fails, and trusts the
+//! pointers that it gets as the system call of its name does.
 
 // Each pointer is what the manual page of the call of the same name says.
 #![allow(clippy::missing_safety_doc)]
@@ -102,9 +102,11 @@ pub struct Interface {
     ) -> ssize_t,
 }
 
-/// Makes a stack and fills in how to reach it. `flags` is what the tool got as `--so_flags`, or NULL.
+/// Makes a stack and fills in how to reach it. `flags` is what the tool got as `--so_flags`, or
+/// NULL.
 ///
-/// The tool has no way to hear that this failed: if it does, the reason is printed and the process ends.
+/// The tool has no way to hear that this failed: if it does, the reason is printed and the process
+/// ends.
 ///
 /// # Safety
 /// `flags` is NULL or a string that ends with NUL; `interface` points to room for an [`Interface`].

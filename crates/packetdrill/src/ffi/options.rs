@@ -10,7 +10,8 @@ use pkt::{Kind, Outcome};
 use super::memory;
 use super::user::{User, and_then, call, status};
 
-/// C declares it with a variable number of arguments; on x86-64 and arm64 Linux an integer among them is passed like a named one.
+/// C declares it with a variable number of arguments; on x86-64 and arm64 Linux an integer among
+/// them is passed like a named one.
 pub(super) unsafe extern "C" fn fcntl(
     user: User,
     fd: c_int,
@@ -86,7 +87,8 @@ pub(super) unsafe extern "C" fn getsockopt(
 /// Asks for an option with the caller's room, and puts there what it is.
 ///
 /// # Safety
-/// `len`, unless NULL, points to a length, and `value`, unless NULL, to as many writable bytes as it says.
+/// `len`, unless NULL, points to a length, and `value`, unless NULL, to as many writable bytes as
+/// it says.
 pub(super) unsafe fn store_option(
     value: *mut c_void,
     len: *mut socklen_t,

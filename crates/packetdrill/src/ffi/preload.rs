@@ -1,7 +1,8 @@
 //! `getsockopt` for assertions.
 //!
-//! The tool asks libc, not this library, for the TCP_INFO of assertions (`%{ }%`). With the library in LD_PRELOAD as well, this
-//! function is in front of libc's: it answers for our descriptors and hands everything else on.
+//! The tool asks libc, not this library, for the TCP_INFO of assertions (`%{ }%`). With the library
+//! in LD_PRELOAD as well, this function is in front of libc's: it answers for our descriptors and
+//! hands everything else on.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -23,7 +24,8 @@ pub(super) fn set_current(world: *mut World) {
     CURRENT.store(world, Ordering::Release);
 }
 
-/// What the tool prints: fields that the stack does not know, and structures that it does not have, are 0.
+/// What the tool prints: fields that the stack does not know, and structures that it does not have,
+/// are 0.
 fn padded(outcome: Outcome, (level, name): (c_int, c_int), room: usize) -> Outcome {
     let mut data = match outcome {
         Ok(reply) => reply.data,

@@ -119,7 +119,8 @@ impl Account {
         Ok(())
     }
 
-    /// Whether each failure has a reason and the tables are right, as far as they speak of these scripts.
+    /// Whether each failure has a reason and the tables are right, as far as they speak of these
+    /// scripts.
     fn close(&self, out: &mut impl Write) -> std::io::Result<bool> {
         let mut right = true;
         let mut explained = 0;

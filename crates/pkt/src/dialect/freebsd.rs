@@ -2,7 +2,8 @@
 
 use super::text::{assigned, lines, own};
 
-/// Its receive buffer of 65536 bytes, rounded up to segments; ACKs at once, since those that are spare do not matter.
+/// Its receive buffer of 65536 bytes, rounded up to segments; ACKs at once, since those that are
+/// spare do not matter.
 const SETTINGS: &[(&str, &str)] = &[("recv_buffer", "65700"), ("quick_acks", "255")];
 
 /// The branch of an `#ifdef` that follows the RFC.
@@ -59,8 +60,9 @@ const STATES: &[(&str, &str)] = &[
     ("TCPI_", "TCP_"),
 ];
 
-/// A socket with TCP_FASTOPEN sends its first bytes with `sendto`, which does not wait; here it takes a flag, and it waits for a peer that
-/// has not given a cookie yet. `behind` is the rest of the script.
+/// A socket with TCP_FASTOPEN sends its first bytes with `sendto`, which does not wait; here it
+/// takes a flag, and it waits for a peer that has not given a cookie yet. `behind` is the rest of
+/// the script.
 fn event(line: &str, opens_fast: bool, behind: &[&str]) -> String {
     if opens_fast && let Some((time, call)) = line.split_once("sendto(") {
         let call = call.replace(", 0, ..., ...)", ", MSG_FASTOPEN, ..., ...)");

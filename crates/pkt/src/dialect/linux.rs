@@ -29,8 +29,8 @@ pub(super) fn translate(text: &str) -> String {
     })
 }
 
-/// `sendto(3, ..., 5000, MSG_FASTOPEN, ..., ...) = 1420`: Linux takes only what goes with the SYN, we what the buffer holds. So no more is
-/// offered.
+/// `sendto(3, ..., 5000, MSG_FASTOPEN, ..., ...) = 1420`: Linux takes only what goes with the SYN,
+/// we what the buffer holds. So no more is offered.
 fn as_much_as_goes(line: &str) -> Option<String> {
     let (call, result) = line.split_once(", MSG_FASTOPEN")?;
     let (_, taken) = result.split_once(") = ")?;

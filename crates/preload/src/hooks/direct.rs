@@ -13,7 +13,8 @@ fn is_fork(flags: c_long, stack: c_long) -> bool {
 }
 
 hooks! {
-    /// syscall(2): what takes descriptors away, which leaves their numbers to others, is seen here too, and who makes a ring.
+    /// syscall(2): what takes descriptors away, which leaves their numbers to others, is seen here
+    /// too, and who makes a ring.
     fn syscall(
         number: c_long,
         a: c_long,

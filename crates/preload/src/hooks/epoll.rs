@@ -96,7 +96,8 @@ hooks! {
         mask: *const sigset_t,
     ) -> c_int {
         let Slot::Epoll(index) = slots::look(epoll) else {
-            // SAFETY: the same arguments, past the C library, which need not have it; a set of signals has 8 bytes for the kernel.
+            // SAFETY: the same arguments, past the C library, which need not have it; a set of
+            // signals has 8 bytes for the kernel.
             let n = unsafe { libc::syscall(libc::SYS_epoll_pwait2, epoll, events, most, timeout, mask, 8usize) };
             return c_int::try_from(n).unwrap_or(-1);
         };
@@ -144,7 +145,8 @@ unsafe fn wait(
     wait_for_both(&mut engine, (epoll, index), events, (timeout, mask))
 }
 
-/// Waits where there is nothing of ours. Returns how many events there are, and whether the stack has something to do with it now.
+/// Waits where there is nothing of ours. Returns how many events there are, and whether the stack
+/// has something to do with it now.
 fn wait_in_kernel(
     engine: &mut Guard<'_, Engine>,
     (epoll, index): (c_int, u32),

@@ -1,4 +1,5 @@
-//! The addresses of the host, as programs ask for them: those of the stack are on its interface, beside the kernel's.
+//! The addresses of the host, as programs ask for them: those of the stack are on its interface,
+//! beside the kernel's.
 
 use std::ffi::{CStr, c_int};
 use std::net::{IpAddr, SocketAddr};

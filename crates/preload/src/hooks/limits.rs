@@ -1,4 +1,5 @@
-//! Limits on address space that the program sets for itself: what the stack has taken is not counted against them.
+//! Limits on address space that the program sets for itself: what the stack has taken is not
+//! counted against them.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};

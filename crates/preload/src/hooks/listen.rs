@@ -61,7 +61,8 @@ fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
     engine.listen(index)?;
     engine.get_ready();
     if engine.parent_serves {
-        // It is no master whose children will have the stack, and whoever connects to it now is told by its parent's that nobody listens.
+        // It is no master whose children will have the stack, and whoever connects to it now is
+        // told by its parent's that nobody listens.
         engine.start();
     }
     if engine.is_down() {

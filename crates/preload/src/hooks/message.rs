@@ -1,4 +1,5 @@
-//! `sendmsg`, `recvmsg` and their forms for several messages. A connection has neither addresses nor control messages.
+//! `sendmsg`, `recvmsg` and their forms for several messages. A connection has neither addresses
+//! nor control messages.
 
 use std::ffi::{c_int, c_uint};
 

@@ -29,8 +29,10 @@ use std::time::Duration;
 use libc::{timespec, timeval};
 use mtcp::{Errno, Result};
 
-/// Exports a C function of this name. Calls of the library itself go on to the C library's function. In the library's own tests it keeps its
-/// Rust name only. A call that goes on in a child, which a handler of a signal has made meanwhile, is made once more if it has lost its socket.
+/// Exports a C function of this name. Calls of the library itself go on to the C library's
+/// function. In the library's own tests it keeps its Rust name only. A call that goes on in a
+/// child, which a handler of a signal has made meanwhile, is made once more if it has lost its
+/// socket.
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?) -> $result:ty $body:block)*) => {
         $(

@@ -21,8 +21,9 @@ use crate::socket::Body;
 const MIN_RCVBUF: c_int = 2304;
 const MIN_SNDBUF: c_int = 4608;
 
-/// Options that promise what other calls then do, or that segments are signed. The stack has none of them; programs that hear so do without, or
-/// end. Also before it is known whose the connection will be: a socket that changes hands cannot take the promise back.
+/// Options that promise what other calls then do, or that segments are signed. The stack has none
+/// of them; programs that hear so do without, or end. Also before it is known whose the connection
+/// will be: a socket that changes hands cannot take the promise back.
 const PROMISES: [(c_int, c_int); 9] = [
     (SOL_SOCKET, libc::SO_ZEROCOPY),
     (SOL_SOCKET, libc::SO_TXTIME),
@@ -34,7 +35,8 @@ const PROMISES: [(c_int, c_int); 9] = [
     (libc::IPPROTO_TCP, libc::TCP_INQ),
     (libc::IPPROTO_TCP, TCP_AO_ADD_KEY),
 ];
-/// Options that tie a socket to a network interface: with the stack's it says what is so, with another the socket is the kernel's.
+/// Options that tie a socket to a network interface: with the stack's it says what is so, with
+/// another the socket is the kernel's.
 const DEVICE: [(c_int, c_int); 2] = [
     (SOL_SOCKET, libc::SO_BINDTODEVICE),
     (SOL_SOCKET, libc::SO_BINDTOIFINDEX),
@@ -111,7 +113,8 @@ unsafe fn set(
     if matches!(found.body, Body::Open | Body::Listener { .. })
         && let Some(entry) = option_table::find(level, name)
     {
-        // What the kernel takes and the stack does not is refused now: there is nobody to tell later.
+        // What the kernel takes and the stack does not is refused now: there is nobody to tell
+        // later.
         (entry.parse)(bytes)?;
     }
     if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
@@ -132,7 +135,8 @@ unsafe fn set(
     Ok(0)
 }
 
-/// Levels that Linux knows for TCP; of others it says something else for IPv6 than for IPv4, which the placeholder may be of.
+/// Levels that Linux knows for TCP; of others it says something else for IPv6 than for IPv4, which
+/// the placeholder may be of.
 const LEVELS: [c_int; 4] = [
     SOL_SOCKET,
     libc::IPPROTO_TCP,
@@ -164,7 +168,8 @@ fn is_unknown(level: c_int, name: c_int) -> bool {
     option_table::find(level, name).is_none()
 }
 
-/// An option that the stack has not: the kernel's placeholder says whether its value is one, and it reads as it was set.
+/// An option that the stack has not: the kernel's placeholder says whether its value is one, and it
+/// reads as it was set.
 ///
 /// # Safety
 /// As for setsockopt(2).
@@ -312,7 +317,8 @@ unsafe fn ask(
     Ok(0)
 }
 
-/// Linux counts what it needs to manage them among the bytes of a buffer, and tells twice what it was told (socket(7)).
+/// Linux counts what it needs to manage them among the bytes of a buffer, and tells twice what it
+/// was told (socket(7)).
 fn twice(value: &[u8], least: c_int) -> Vec<u8> {
     let bytes = value.first_chunk().copied().map_or(0, c_int::from_ne_bytes);
     bytes.saturating_mul(2).max(least).to_ne_bytes().to_vec()

@@ -1,4 +1,5 @@
-//! `dprintf`: the C library writes to the descriptor by itself, so for ours it formats and we write.
+//! `dprintf`: the C library writes to the descriptor by itself, so for ours it formats and we
+//! write.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -75,8 +76,9 @@ unsafe fn write_all(fd: c_int, text: *const c_char, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// A function with variable arguments that passes them on as a `va_list`: the six registers of integers and the eight of numbers with a
-/// point are stored in a row, `$named` of the former being named arguments (System V ABI, AMD64 supplement, §3.5.7).
+/// A function with variable arguments that passes them on as a `va_list`: the six registers of
+/// integers and the eight of numbers with a point are stored in a row, `$named` of the former being
+/// named arguments (System V ABI, AMD64 supplement, §3.5.7).
 #[cfg(all(not(test), target_arch = "x86_64"))]
 macro_rules! variable {
     ($name:ident, named: $named:literal, rest in $rest:literal, $to:path) => {
@@ -85,7 +87,8 @@ macro_rules! variable {
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() -> c_int {
             std::arch::naked_asm!(
-                // 24 bytes of va_list, filled up to 32, and 176 of registers; 8 more align the stack.
+                // 24 bytes of va_list, filled up to 32, and 176 of registers; 8 more align the
+                // stack.
                 "sub rsp, 216",
                 "mov [rsp + 32], rdi",
                 "mov [rsp + 40], rsi",
@@ -101,7 +104,8 @@ macro_rules! variable {
                 "movaps [rsp + 160], xmm5",
                 "movaps [rsp + 176], xmm6",
                 "movaps [rsp + 192], xmm7",
-                // Bytes of the row that are taken, of either kind; what was passed on the stack; the row.
+                // Bytes of the row that are taken, of either kind; what was passed on the stack;
+                // the row.
                 concat!("mov dword ptr [rsp], 8 * ", $named),
                 "mov dword ptr [rsp + 4], 48",
                 "lea rax, [rsp + 224]",

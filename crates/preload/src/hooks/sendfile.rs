@@ -74,7 +74,8 @@ unsafe fn send(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Resu
     isize::try_from(sent).map_err(|_| Errno::EINVAL)
 }
 
-/// Copies from a file into the stream: all, or as much as fits now. Says how much, and what ended it early.
+/// Copies from a file into the stream: all, or as much as fits now. Says how much, and what ended
+/// it early.
 fn copy(
     engine: &mut Guard<'_, Engine>,
     found: &Found,

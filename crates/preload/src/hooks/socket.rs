@@ -1,4 +1,5 @@
-//! Making sockets and deciding whose they are: `socket`, `bind`, `connect`, `shutdown`, and what their addresses are.
+//! Making sockets and deciding whose they are: `socket`, `bind`, `connect`, `shutdown`, and what
+//! their addresses are.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
@@ -193,8 +194,8 @@ unsafe fn is_datagrams(fd: c_int, addr: *const sockaddr, len: socklen_t) -> bool
     told == 0 && kind == libc::SOCK_DGRAM && local.is_ok_and(ours)
 }
 
-/// Servers of both kinds of sockets (DNS) end, or leave an address out, where one of them cannot have it: the kernel's socket has it, and hears
-/// nothing there, which is told.
+/// Servers of both kinds of sockets (DNS) end, or leave an address out, where one of them cannot
+/// have it: the kernel's socket has it, and hears nothing there, which is told.
 ///
 /// # Safety
 /// As for bind(2).
@@ -225,8 +226,8 @@ fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) 
     if foreign {
         free_bind(fd, local, true);
     }
-    // The kernel's socket holds the address too: it says who else has it, chooses a port, and serves the addresses that are not ours.
-    // SAFETY: the same arguments as the program's.
+    // The kernel's socket holds the address too: it says who else has it, chooses a port, and
+    // serves the addresses that are not ours. SAFETY: the same arguments as the program's.
     let bound = unsafe { real::bind(fd, addr, len) };
     let error = last();
     if foreign {
@@ -278,7 +279,8 @@ pub(crate) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<(
     Ok(())
 }
 
-/// Connects, and waits for that unless the socket does not or `waits` is unset; `kernel` does when the connection is not ours.
+/// Connects, and waits for that unless the socket does not or `waits` is unset; `kernel` does when
+/// the connection is not ours.
 pub(crate) fn connect_to(
     fd: c_int,
     remote: SocketAddr,
@@ -330,7 +332,8 @@ fn connect_by_kernel(fd: c_int, there: SocketAddr, domain: Domain) -> Result<c_i
     }
 }
 
-/// MSG_FASTOPEN: connects, so that what is sent next can go along with the SYN. Says whose the connection is.
+/// MSG_FASTOPEN: connects, so that what is sent next can go along with the SYN. Says whose the
+/// connection is.
 ///
 /// # Errors
 /// Those of connect(2).

@@ -1,5 +1,6 @@
-//! `FILE*` over a socket: the C library reads and writes descriptors of a `FILE` by itself, so ours get one that calls us. So do stdin, stdout
-//! and stderr while their numbers name sockets (shells, inetd).
+//! `FILE*` over a socket: the C library reads and writes descriptors of a `FILE` by itself, so ours
+//! get one that calls us. So do stdin, stdout and stderr while their numbers name sockets (shells,
+//! inetd).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -29,7 +30,8 @@ unsafe extern "C" {
     static mut stderr: *mut FILE;
 }
 
-/// A number may name a socket now, or no socket any more: the C library's standard stream of that number follows.
+/// A number may name a socket now, or no socket any more: the C library's standard stream of that
+/// number follows.
 pub(super) fn follow(fd: c_int) {
     let at = match fd {
         0 => &raw mut stdin,
@@ -45,7 +47,8 @@ fn follow_at(fd: c_int, at: *mut *mut FILE) {
     let Some(known) = all.get_mut(fd.unsigned_abs() as usize) else {
         return;
     };
-    // SAFETY: the C library's variable. As with its other calls that change it, it is the program's business not to use it meanwhile.
+    // SAFETY: the C library's variable. As with its other calls that change it, it is the program's
+    // business not to use it meanwhile.
     let now = unsafe { at.read() };
     let next = match (slots::is_socket(fd), *known) {
         (false, Some(known)) if now.addr() == known.over_socket => known.own,

@@ -20,7 +20,8 @@ use crate::socket::Body;
 use crate::wait::{Want, wait_for};
 use crate::{passed, real, slots};
 
-/// Bytes that are taken away at a time. They lie on the stack of the program's thread, which may be small.
+/// Bytes that are taken away at a time. They lie on the stack of the program's thread, which may be
+/// small.
 const SCRATCH: usize = 256;
 
 hooks! {
@@ -276,7 +277,8 @@ pub(crate) fn receive(
     }
 }
 
-/// Does with a socket that is no connection of ours what `kernel` does, unless it is another stack's.
+/// Does with a socket that is no connection of ours what `kernel` does, unless it is another
+/// stack's.
 fn elsewhere(fd: c_int, body: Body, kernel: impl FnOnce() -> isize) -> Result<isize> {
     if body == Body::Lost {
         passed::tell_lost(fd);
@@ -358,7 +360,8 @@ fn take(
         .map(|_| 0)
 }
 
-/// Whether what is read next came after the urgent byte: what has been read before is not read with it.
+/// Whether what is read next came after the urgent byte: what has been read before is not read with
+/// it.
 fn is_at_mark(engine: &mut Engine, id: SocketId) -> bool {
     let context = engine.context();
     context.is_some_and(|context| context.at_mark(id) == Ok(true))

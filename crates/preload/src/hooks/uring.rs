@@ -1,11 +1,12 @@
-//! The functions of liburing that make a ring or end one: they are where the library hears of io_uring before the kernel does. liburing's
-//! system calls pass no other function.
+//! The functions of liburing that make a ring or end one: they are where the library hears of
+//! io_uring before the kernel does. liburing's system calls pass no other function.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::{inside, real, uring};
 
-/// Exports functions of liburing of this name, which do something before (`arm`) or after (`sweep`) the real one.
+/// Exports functions of liburing of this name, which do something before (`arm`) or after (`sweep`)
+/// the real one.
 macro_rules! around {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty { $before:expr, $after:expr })*) => {
         $(

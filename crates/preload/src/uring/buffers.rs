@@ -1,5 +1,6 @@
-//! Buffers that a program provides for whatever is received next (IOSQE_BUFFER_SELECT). They are kept here and not by the kernel, also for
-//! sockets of the kernel: of one group only one side may choose.
+//! Buffers that a program provides for whatever is received next (IOSQE_BUFFER_SELECT). They are
+//! kept here and not by the kernel, also for sockets of the kernel: of one group only one side may
+//! choose.
 
 use std::collections::{BTreeMap, VecDeque};
 

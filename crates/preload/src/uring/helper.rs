@@ -1,5 +1,5 @@
-//! A ring of the library's own. By it the kernel puts completions into rings of the program, waits for what is the kernel's, and does what
-//! is linked with what the stack does.
+//! A ring of the library's own. By it the kernel puts completions into rings of the program, waits
+//! for what is the kernel's, and does what is linked with what the stack does.
 
 use std::ffi::{c_int, c_long};
 use std::io;

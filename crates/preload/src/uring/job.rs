@@ -8,7 +8,8 @@ use mtcp::{Errno, Result};
 use super::abi::{self, Sqe, op, sqe};
 use super::memory;
 
-/// What an entry points to that the program may change once it is submitted (IORING_FEAT_SUBMIT_STABLE).
+/// What an entry points to that the program may change once it is submitted
+/// (IORING_FEAT_SUBMIT_STABLE).
 #[derive(Clone, Debug)]
 pub(super) enum Data {
     Nothing,
@@ -66,7 +67,8 @@ impl Member {
         entry.flags & (sqe::IO_LINK | sqe::IO_HARDLINK) != 0
     }
 
-    /// Whether a result is a failure to those that are linked (io_uring_enter(2)): of reads and writes, also what is short.
+    /// Whether a result is a failure to those that are linked (io_uring_enter(2)): of reads and
+    /// writes, also what is short.
     fn fails(&self, res: i32) -> bool {
         let Ok(moved) = u64::try_from(res) else {
             let ends = self.entry.opcode == op::TIMEOUT

@@ -1,4 +1,5 @@
-//! Memory of the program that it names in a ring: looked at by the kernel, so that what is not there is `EFAULT`.
+//! Memory of the program that it names in a ring: looked at by the kernel, so that what is not
+//! there is `EFAULT`.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -47,7 +48,8 @@ pub(super) fn part(base: u64, len: u64) -> iovec {
     }
 }
 
-/// Copies between two lists of parts of this process. Where the kernel does not have the call, the program is trusted.
+/// Copies between two lists of parts of this process. Where the kernel does not have the call, the
+/// program is trusted.
 fn copy(from: &[iovec], to: &[iovec]) -> Result<()> {
     let wanted: usize = from.iter().map(|part| part.iov_len).sum();
     let (ours, theirs) = (from.as_ptr(), to.as_ptr());
@@ -124,7 +126,8 @@ pub(super) fn put<T: Plain>(at: u64, value: &T) -> Result<()> {
     copy(&[part(from, size)], &[part(at, size)])
 }
 
-/// Sees that a buffer can be read, and where `writes` is set, written to: copies a byte of each page, there onto itself.
+/// Sees that a buffer can be read, and where `writes` is set, written to: copies a byte of each
+/// page, there onto itself.
 pub(super) fn check(buffer: &iovec, writes: bool) -> Result<()> {
     let (at, len) = (buffer.iov_base as u64, buffer.iov_len as u64);
     if len == 0 {

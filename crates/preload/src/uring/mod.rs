@@ -1,14 +1,19 @@
-//! io_uring of the program: its rings are the kernel's, and the kernel does what is not about sockets of the stack.
+//! io_uring of the program: its rings are the kernel's, and the kernel does what is not about
+//! sockets of the stack.
 //!
-//! Calls of io_uring pass no library. `mtcp run` forbids them by a filter (`mtcp::filter`); what opens the door again is the first call that
-//! the library does see: `syscall`, or a function of liburing that makes a ring ([`arm`]). Then a thread of the library hears each
-//! submission before the kernel does ([`notice`]), takes out of the ring what the stack has to do ([`queue`]), for which the kernel finds
-//! entries that do nothing, and does it as a program would that does not wait: by the library's own calls ([`work`]). Where that would
-//! wait it waits for all of them, and runs the stack meanwhile ([`serve`]). The kernel puts the completions into the program's ring when the
-//! library's ring tells it to (IORING_OP_MSG_RING, [`helper`]): who waits for them, by whatever call, wakes as by any other.
+//! Calls of io_uring pass no library. `mtcp run` forbids them by a filter (`mtcp::filter`); what
+//! opens the door again is the first call that the library does see: `syscall`, or a function of
+//! liburing that makes a ring ([`arm`]). Then a thread of the library hears each submission before
+//! the kernel does ([`notice`]), takes out of the ring what the stack has to do ([`queue`]), for
+//! which the kernel finds entries that do nothing, and does it as a program would that does not
+//! wait: by the library's own calls ([`work`]). Where that would wait it waits for all of them, and
+//! runs the stack meanwhile ([`serve`]). The kernel puts the completions into the program's ring
+//! when the library's ring tells it to (IORING_OP_MSG_RING, [`helper`]): who waits for them, by
+//! whatever call, wakes as by any other.
 //!
-//! All state is that thread's. A program that makes no ring has neither the thread nor the second filter. The filter is heard by one process:
-//! after `exec`, and in children of a process that hears, there is no io_uring.
+//! All state is that thread's. A program that makes no ring has neither the thread nor the second
+//! filter. The filter is heard by one process: after `exec`, and in children of a process that
+//! hears, there is no io_uring.
 
 mod abi;
 mod buffers;

@@ -1,5 +1,5 @@
-//! The memory of a ring, which program and kernel share. What is read there is wrong until checked: all bounds are the kernel's answer to
-//! `io_uring_setup`, none is read from the ring.
+//! The memory of a ring, which program and kernel share. What is read there is wrong until checked:
+//! all bounds are the kernel's answer to `io_uring_setup`, none is read from the ring.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -124,7 +124,8 @@ impl Submissions {
         word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// The numbers of the entries that the kernel would take next, at most so many. It passes over those whose number is wrong.
+    /// The numbers of the entries that the kernel would take next, at most so many. It passes over
+    /// those whose number is wrong.
     pub(super) fn pending(&self, most: u32) -> impl Iterator<Item = u32> {
         let (head, tail) = (self.counter(self.head), self.counter(self.tail));
         let n = tail.wrapping_sub(head).min(self.count).min(most);

@@ -128,7 +128,8 @@ pub(super) fn is_ring(fd: c_int) -> bool {
     link.is_ok_and(|link| link.as_os_str() == "anon_inode:[io_uring]")
 }
 
-/// What becomes of `io_uring_register(fd, opcode, arg, count)`, as far as it is not about what waits.
+/// What becomes of `io_uring_register(fd, opcode, arg, count)`, as far as it is not about what
+/// waits.
 pub(super) fn answer(opcode: u32, arg: u64, count: u32) -> Answer {
     let refused = match opcode {
         // As before Linux 5.10, 5.18, 6.13 and 6.8.
@@ -149,7 +150,8 @@ pub(super) fn answer(opcode: u32, arg: u64, count: u32) -> Answer {
     Answer::GoOn
 }
 
-/// Whether files that are to be registered are sockets that the stack has or may get: the kernel would take them for its own.
+/// Whether files that are to be registered are sockets that the stack has or may get: the kernel
+/// would take them for its own.
 fn names_a_socket(opcode: u32, arg: u64, count: u32) -> Result<bool> {
     let (list, count) = match opcode {
         register::FILES => (arg, count.into()),

@@ -23,7 +23,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// `job` waits for a socket of the engine. Returns whether the stack has it: else it is to be looked at again.
+    /// `job` waits for a socket of the engine. Returns whether the stack has it: else it is to be
+    /// looked at again.
     pub(super) fn add(&mut self, index: u32, job: u64) -> bool {
         let jobs = self.sockets.entry(index).or_default();
         if !jobs.contains(&job) {
@@ -77,7 +78,8 @@ impl Watch {
         self.sockets.get(&index).cloned().unwrap_or_default()
     }
 
-    /// Waits until sockets, which it returns, or one of these descriptors of the kernel have something.
+    /// Waits until sockets, which it returns, or one of these descriptors of the kernel have
+    /// something.
     ///
     /// # Errors
     /// `EBADF`: the program has closed them.

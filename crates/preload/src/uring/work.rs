@@ -197,7 +197,8 @@ fn transfer(entry: &Sqe, parts: &[iovec]) -> Result<u64> {
         checked.push(part);
     }
     let moved = if receives {
-        // SAFETY: the kernel found them there, and the program leaves them alone until the entry is done.
+        // SAFETY: the kernel found them there, and the program leaves them alone until the entry is
+        // done.
         let each = |part: &iovec| unsafe {
             IoSliceMut::new(slice::from_raw_parts_mut(
                 part.iov_base.cast(),

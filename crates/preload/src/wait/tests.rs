@@ -43,7 +43,8 @@ fn ends(link: &Path) -> ((Mtcp, Context), (Mtcp, Context)) {
     (ours, theirs)
 }
 
-/// Has the stack run as a thread of the program does that waits, or as the background thread, until that is `over`. Without the lock only while it sleeps.
+/// Has the stack run as a thread of the program does that waits, or as the background thread, until
+/// that is `over`. Without the lock only while it sleeps.
 fn run(lock: &Lock<Engine>, background: bool, over: &AtomicBool) {
     let mut engine = lock.lock().unwrap();
     while !over.load(Ordering::Relaxed) {
@@ -85,8 +86,8 @@ fn until(lock: &Lock<Engine>, holds: impl Fn(&mut Engine) -> bool) {
     }
 }
 
-/// The background thread has slept on the link before a thread of the program came, and wakes after that: for a time that was due then, or for a frame of
-/// which both hear.
+/// The background thread has slept on the link before a thread of the program came, and wakes after
+/// that: for a time that was due then, or for a frame of which both hear.
 #[test]
 fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +114,8 @@ fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
     });
 }
 
-/// A thread of the program that sleeps is there at once, the background thread may look first whether others run the stack.
+/// A thread of the program that sleeps is there at once, the background thread may look first
+/// whether others run the stack.
 #[test]
 fn who_leaves_the_link_rings_for_a_thread_of_the_program() {
     let mut waiters = Waiters::new();

@@ -119,7 +119,8 @@ proptest! {
         prop_assert!(!producer.is_corrupt() && !consumer.is_corrupt());
     }
 
-    /// Whatever the peer writes into its index, we stay inside the entries and never see more than there can be.
+    /// Whatever the peer writes into its index, we stay inside the entries and never see more than
+    /// there can be.
     #[test]
     fn survives_a_hostile_peer(start in any::<u32>(), indices in prop::collection::vec(any::<(u32, bool)>(), 1..60)) {
         let size = 8;

@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use super::class::{MIN_SHIFT, class_bytes};
 
-/// A buffer handed out by a [`Pool`](super::Pool); give it back with [`Pool::free`](super::Pool::free).
+/// A buffer handed out by a [`Pool`](super::Pool); give it back with
+/// [`Pool::free`](super::Pool::free).
 ///
-/// In halves of the smallest size: where it starts, and in the lowest bit its own half size, of which that is a multiple.
+/// In halves of the smallest size: where it starts, and in the lowest bit its own half size, of
+/// which that is a multiple.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a block that is not freed is lost"]
 pub struct Block(NonZeroU32);

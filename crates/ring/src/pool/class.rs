@@ -2,8 +2,9 @@
 
 /// Sizes there are; each is four times the one before.
 pub(super) const CLASSES: usize = 9;
-/// The smallest size as a power of two (loom looks at every byte, so it gets small ones). Short messages go round in a block of the smallest
-/// size, from line to line: with larger ones, those of a thousand connections do not fit into a processor's cache.
+/// The smallest size as a power of two (loom looks at every byte, so it gets small ones). Short
+/// messages go round in a block of the smallest size, from line to line: with larger ones, those of
+/// a thousand connections do not fit into a processor's cache.
 pub(super) const MIN_SHIFT: u32 = if cfg!(loom) { 1 } else { 9 };
 /// The smallest size, bytes.
 pub(crate) const MIN_BLOCK: usize = 1 << MIN_SHIFT;

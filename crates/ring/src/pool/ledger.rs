@@ -14,14 +14,16 @@ use crate::region::{Column, PagePolicy, Zeroable};
 const SPLIT: u32 = 4;
 /// All children of a split block are free.
 const WHOLE: u32 = (1 << SPLIT) - 1;
-/// Most freed blocks of one size that are kept unjoined: as many as the connections of two bursts give back before others ask.
+/// Most freed blocks of one size that are kept unjoined: as many as the connections of two bursts
+/// give back before others ask.
 const KEEP: usize = 128;
 /// Most bytes of one size that are kept unjoined.
 const KEEP_BYTES: usize = 256 << 10;
 /// Most bytes that a block's descriptor can address.
 const MAX_BYTES: usize = MIN_BLOCK << 31;
 
-/// A split block: which of its children are free, and its neighbours in the list of those that have any.
+/// A split block: which of its children are free, and its neighbours in the list of those that have
+/// any.
 #[derive(Debug, Clone, Copy)]
 struct Split {
     free: u32,
@@ -47,7 +49,8 @@ struct Level {
 }
 
 impl Level {
-    /// The free list of `class` in a pool of `bytes`; the children of the incomplete block at the end are free.
+    /// The free list of `class` in a pool of `bytes`; the children of the incomplete block at the
+    /// end are free.
     fn new(class: usize, bytes: usize) -> io::Result<Self> {
         let children = bytes / class_bytes(class) as usize;
         let complete = children / SPLIT as usize;
@@ -197,7 +200,8 @@ impl Ledger {
         Block::new(class, index)
     }
 
-    /// A block of `class` where none is kept. Apart, as is [`Self::put_or_join`]: what mostly happens then saves no registers.
+    /// A block of `class` where none is kept. Apart, as is [`Self::put_or_join`]: what mostly
+    /// happens then saves no registers.
     #[inline(never)]
     fn take_or_join(&mut self, class: usize) -> Option<u32> {
         if let Some(index) = self.take(class) {
@@ -207,7 +211,8 @@ impl Ledger {
         self.take(class)
     }
 
-    /// A block of `class`, or else of the largest class below it and above `floor` (above nothing, if `None`).
+    /// A block of `class`, or else of the largest class below it and above `floor` (above nothing,
+    /// if `None`).
     pub(crate) fn allocate_down_to(&mut self, class: usize, floor: Option<usize>) -> Option<Block> {
         let lowest = floor.map_or(0, |floor| floor + 1);
         (lowest..=class)
@@ -215,9 +220,11 @@ impl Ledger {
             .find_map(|class| self.allocate(class))
     }
 
-    /// The largest class that one owner of many may grow to, of those who have a block of the class `owned` that holds `used` bytes: the fuller
-    /// the pool, the smaller, so that who never gives anything back leaves something for a great many others. The last eighth is for those
-    /// whose bytes are taken: each begins with the smallest block, and gets a larger one when that is drained.
+    /// The largest class that one owner of many may grow to, of those who have a block of the class
+    /// `owned` that holds `used` bytes: the fuller the pool, the smaller, so that who never gives
+    /// anything back leaves something for a great many others. The last eighth is for those whose
+    /// bytes are taken: each begins with the smallest block, and gets a larger one when that is
+    /// drained.
     pub(crate) fn fair_class(&self, owned: Option<usize>, used: u32) -> usize {
         let eighth = (self.bytes / 8).max(1);
         if self.in_use < 4 * eighth {
@@ -264,7 +271,8 @@ impl Ledger {
         }
     }
 
-    /// Keeps a freed block as it is where as many are kept as may be, and joins the older half; or none is kept.
+    /// Keeps a freed block as it is where as many are kept as may be, and joins the older half; or
+    /// none is kept.
     #[inline(never)]
     fn put_or_join(&mut self, class: usize, index: u32) {
         let keep = self.levels.get(class).map_or(0, |level| level.keep);

@@ -1,10 +1,12 @@
-//! A pool of buffers in nine sizes: 512 bytes, 2 KiB, 8 KiB, 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB, 32 MiB.
+//! A pool of buffers in nine sizes: 512 bytes, 2 KiB, 8 KiB, 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8
+//! MiB, 32 MiB.
 //!
-//! Blocks of the largest size are carved from the region one after the other, split into four when a smaller one is needed, and
-//! joined again when all four are free, so memory moves between the sizes. A few freed blocks of each small size are kept as they
-//! are, last in first out: the next connection gets memory that is still in the cache. Nothing is allocated from the heap after
-//! the pool was made; untouched parts of the region cost nothing. Memory once touched is kept for reuse; who has it in streams gives what is not
-//! used for a while to the kernel.
+//! Blocks of the largest size are carved from the region one after the other, split into four when
+//! a smaller one is needed, and joined again when all four are free, so memory moves between the
+//! sizes. A few freed blocks of each small size are kept as they are, last in first out: the next
+//! connection gets memory that is still in the cache. Nothing is allocated from the heap after the
+//! pool was made; untouched parts of the region cost nothing. Memory once touched is kept for
+//! reuse; who has it in streams gives what is not used for a while to the kernel.
 
 mod block;
 mod class;
@@ -28,7 +30,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `bytes` (rounded up to 512) in blocks of at most `max_block` bytes (rounded up to a size there is).
+    /// A pool of `bytes` (rounded up to 512) in blocks of at most `max_block` bytes (rounded up to
+    /// a size there is).
     ///
     /// # Errors
     /// As [`Region::new`]; `InvalidInput` beyond 1 TiB.
@@ -38,8 +41,8 @@ impl Pool {
         Ok(Self { ledger, region })
     }
 
-    /// A block of at least `bytes`, the smallest size that fits. Its contents are whatever they were. `None`: the pool is
-    /// exhausted, or no block is that large.
+    /// A block of at least `bytes`, the smallest size that fits. Its contents are whatever they
+    /// were. `None`: the pool is exhausted, or no block is that large.
     pub fn allocate(&mut self, bytes: u32) -> Option<Block> {
         self.ledger.allocate(class_for(bytes)?)
     }

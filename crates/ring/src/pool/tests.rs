@@ -25,7 +25,8 @@ fn classes_are_the_documented_ones() {
 
 #[test]
 fn hands_out_all_of_it_and_no_more() {
-    // Blocks of 8 and 2 MiB, two of 8 KiB, one of 2 KiB, one of 512: the last, incomplete block is used too.
+    // Blocks of 8 and 2 MiB, two of 8 KiB, one of 2 KiB, one of 512: the last, incomplete block is
+    // used too.
     let bytes = LARGEST + LARGEST / 4 + 18 * KIB + 512;
     let mut pool = Pool::new(bytes, LARGEST as u32, PagePolicy::Small).unwrap();
     let mut blocks = Vec::new();
@@ -107,7 +108,8 @@ fn odd_sizes_and_foreign_blocks_do_no_harm() {
 }
 
 proptest! {
-    /// Blocks never overlap, bytes stay what their owner wrote, accounts are right, and nothing leaks.
+    /// Blocks never overlap, bytes stay what their owner wrote, accounts are right, and nothing
+    /// leaks.
     #[test]
     fn blocks_are_disjoint(kib in 1usize..POOLS, max_class in 0usize..7,
                            ops in prop::collection::vec((any::<prop::sample::Index>(), 0u32..23, any::<bool>()), 1..120)) {

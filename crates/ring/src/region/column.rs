@@ -26,9 +26,11 @@ zeroable!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64 bool);
 // SAFETY: every element is zero, and there is no padding between elements.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 
-/// An array of up to `capacity` entries in a [`Region`]; never moves, never allocates after it was made.
+/// An array of up to `capacity` entries in a [`Region`]; never moves, never allocates after it was
+/// made.
 ///
-/// It costs memory only as far as it was touched. Dereferences to the slice of the entries there are.
+/// It costs memory only as far as it was touched. Dereferences to the slice of the entries there
+/// are.
 pub struct Column<T: Copy> {
     region: Region,
     len: usize,
@@ -50,7 +52,8 @@ impl<T: Copy> Column<T> {
         Ok(column)
     }
 
-    /// Room for `capacity` entries, none of them there yet; grows by [`Self::push`] and [`Self::resize`].
+    /// Room for `capacity` entries, none of them there yet; grows by [`Self::push`] and
+    /// [`Self::resize`].
     ///
     /// # Errors
     /// As [`Region::new`].
@@ -99,7 +102,8 @@ impl<T: Copy> Column<T> {
         if self.len == self.capacity {
             return Err(value);
         }
-        // SAFETY: below the capacity, so inside the region; aligned, for regions are aligned to pages; exclusive by `&mut self`.
+        // SAFETY: below the capacity, so inside the region; aligned, for regions are aligned to
+        // pages; exclusive by `&mut self`.
         unsafe { self.entry(self.len).write(value) };
         self.len += 1;
         Ok(())
@@ -113,7 +117,8 @@ impl<T: Copy> Column<T> {
         Some(value)
     }
 
-    /// Removes the entry at `index` and puts the last one into its place. `None` when there is no such entry.
+    /// Removes the entry at `index` and puts the last one into its place. `None` when there is no
+    /// such entry.
     #[inline]
     pub fn swap_remove(&mut self, index: usize) -> Option<T> {
         let removed = self.get(index).copied()?;
@@ -124,7 +129,8 @@ impl<T: Copy> Column<T> {
         Some(removed)
     }
 
-    /// Grows to `len` entries, new ones being `value`, or shrinks to it. False, and nothing done, beyond the capacity.
+    /// Grows to `len` entries, new ones being `value`, or shrinks to it. False, and nothing done,
+    /// beyond the capacity.
     pub fn resize(&mut self, len: usize, value: T) -> bool {
         if len > self.capacity {
             return false;
@@ -134,7 +140,8 @@ impl<T: Copy> Column<T> {
         true
     }
 
-    /// Drops all entries from `len` on, and gives the memory that they were in back to the kernel. Costs a system call.
+    /// Drops all entries from `len` on, and gives the memory that they were in back to the kernel.
+    /// Costs a system call.
     pub fn shrink(&mut self, len: usize) {
         if len < self.len {
             let bytes = len * size_of::<T>()..self.len * size_of::<T>();
@@ -143,7 +150,8 @@ impl<T: Copy> Column<T> {
         }
     }
 
-    /// Has the kernel put memory behind the first `entries` that it has or may get ([`Region::prefault`]).
+    /// Has the kernel put memory behind the first `entries` that it has or may get
+    /// ([`Region::prefault`]).
     pub fn prefault(&mut self, entries: usize) {
         self.region.prefault(entries.saturating_mul(size_of::<T>()));
     }
@@ -158,7 +166,8 @@ impl<T: Copy> Column<T> {
         self.region.kind()
     }
 
-    /// Hints the processor to load the entry at `index` early, all of its cache lines; nothing when there is none.
+    /// Hints the processor to load the entry at `index` early, all of its cache lines; nothing when
+    /// there is none.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
         if let Some(entry) = self.get(index) {
@@ -177,7 +186,8 @@ impl<T: Copy> Deref for Column<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the first `len` entries were written by `push`, or are zero and `T: Zeroable`; aligned to a page.
+        // SAFETY: the first `len` entries were written by `push`, or are zero and `T: Zeroable`;
+        // aligned to a page.
         unsafe { std::slice::from_raw_parts(self.region.as_ptr().cast(), self.len) }
     }
 }

@@ -1,7 +1,9 @@
-//! Memory mapped from the kernel: anonymous regions, arrays in them, and memory shared with another process.
+//! Memory mapped from the kernel: anonymous regions, arrays in them, and memory shared with another
+//! process.
 //!
-//! Regions are touched lazily: one costs address space, not memory, until bytes of it are written. They are `Send` and `Sync`.
-//! After `fork` an anonymous region is the child's own copy; [`Shared`] memory stays the same, also where a region lies in it ([`Plot`]).
+//! Regions are touched lazily: one costs address space, not memory, until bytes of it are written.
+//! They are `Send` and `Sync`. After `fork` an anonymous region is the child's own copy; [`Shared`]
+//! memory stays the same, also where a region lies in it ([`Plot`]).
 
 mod column;
 mod page;
@@ -22,7 +24,8 @@ use std::sync::Arc;
 use page::{HUGE_PAGE, PAGE};
 use plots::Claim;
 
-/// A private anonymous mapping, all zero at first, unmapped when dropped; or a part of a [`Plot`], which stays.
+/// A private anonymous mapping, all zero at first, unmapped when dropped; or a part of a [`Plot`],
+/// which stays.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -33,7 +36,8 @@ pub struct Region {
     owner: Option<u32>,
 }
 
-// SAFETY: a region is plain memory without a thread; access through shared references is by raw pointer only.
+// SAFETY: a region is plain memory without a thread; access through shared references is by raw
+// pointer only.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -80,7 +84,8 @@ impl Region {
         })
     }
 
-    /// What pages it has. `Transparent` means that the kernel was asked to join pages; it does so when it can.
+    /// What pages it has. `Transparent` means that the kernel was asked to join pages; it does so
+    /// when it can.
     pub fn kind(&self) -> PagePolicy {
         self.kind
     }
@@ -91,13 +96,14 @@ impl Region {
         self.bytes
     }
 
-    /// The first byte, aligned to a page, valid for reads and writes of [`Self::len`] bytes as long as the region lives.
+    /// The first byte, aligned to a page, valid for reads and writes of [`Self::len`] bytes as long
+    /// as the region lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Gives the kernel back the memory of the whole pages within these bytes, where it can: they are lost, and zero or as they were when
-    /// they are looked at again. Costs a system call.
+    /// Gives the kernel back the memory of the whole pages within these bytes, where it can: they
+    /// are lost, and zero or as they were when they are looked at again. Costs a system call.
     ///
     /// # Panics
     /// The range is not within the region.
@@ -122,13 +128,15 @@ impl Region {
         let start = range.start.next_multiple_of(page);
         let end = range.end / page * page;
         if start < end {
-            // SAFETY: within the mapping, to multiples of its pages, and nobody borrows from it, as the caller vouches.
+            // SAFETY: within the mapping, to multiples of its pages, and nobody borrows from it, as
+            // the caller vouches.
             unsafe { map::give_back(self.base.add(start), end - start, self.home.is_some()) }
         }
     }
 
-    /// Keeps it from processes that are forked: to them it is not there, and must not be touched. A fork copies at once what a device may write
-    /// to (memory that is pinned), so that this is for such memory, and for what no child needs. Returns whether the kernel does so.
+    /// Keeps it from processes that are forked: to them it is not there, and must not be touched. A
+    /// fork copies at once what a device may write to (memory that is pinned), so that this is for
+    /// such memory, and for what no child needs. Returns whether the kernel does so.
     pub fn keep_from_children(&mut self) -> bool {
         // SAFETY: the whole mapping, which is this process's.
         let kept = self.home.is_none() && unsafe { map::keep_from_children(self.base, self.bytes) };
@@ -138,19 +146,21 @@ impl Region {
         kept
     }
 
-    /// Has the kernel put memory behind the first `bytes`, as far as there are so many: no page fault delays who touches them later. Their
-    /// values stay.
+    /// Has the kernel put memory behind the first `bytes`, as far as there are so many: no page
+    /// fault delays who touches them later. Their values stay.
     pub fn prefault(&mut self, bytes: usize) {
         for at in (0..bytes.min(self.bytes)).step_by(PAGE) {
             let byte = self.as_ptr().wrapping_add(at);
-            // SAFETY: inside the region, and `&mut self` makes it exclusive. Volatile: the page is to be written to.
+            // SAFETY: inside the region, and `&mut self` makes it exclusive. Volatile: the page is
+            // to be written to.
             unsafe { byte.write_volatile(byte.read_volatile()) }
         }
     }
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: mapped, initialised (by the kernel, with zeroes). Whoever writes through `as_ptr` meanwhile vouches for that.
+        // SAFETY: mapped, initialised (by the kernel, with zeroes). Whoever writes through `as_ptr`
+        // meanwhile vouches for that.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 
@@ -191,7 +201,8 @@ mod map {
         NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Without NORESERVE: the kernel sets the pages aside now, or fails now, instead of with SIGBUS at the first touch.
+    /// Without NORESERVE: the kernel sets the pages aside now, or fails now, instead of with SIGBUS
+    /// at the first touch.
     pub(super) fn huge(bytes: usize) -> io::Result<NonNull<u8>> {
         anonymous(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)
     }
@@ -210,7 +221,8 @@ mod map {
         Ok((base, kind))
     }
 
-    /// A mapping that starts at a multiple of 2 MB, so that every part of it can be a huge page: maps more and cuts the ends off.
+    /// A mapping that starts at a multiple of 2 MB, so that every part of it can be a huge page:
+    /// maps more and cuts the ends off.
     fn aligned(bytes: usize) -> io::Result<NonNull<u8>> {
         let whole = anonymous(bytes + HUGE_PAGE, MapFlags::NORESERVE)?;
         let before = whole.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
@@ -242,7 +254,8 @@ mod map {
         } else {
             Advice::LinuxDontNeed
         };
-        // SAFETY: the caller vouches; the memory reads as zero afterwards. If the kernel cannot, everything stays.
+        // SAFETY: the caller vouches; the memory reads as zero afterwards. If the kernel cannot,
+        // everything stays.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, advice) };
     }
 

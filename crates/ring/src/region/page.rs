@@ -8,8 +8,8 @@ pub(super) const PAGE: usize = 4096;
 pub enum PagePolicy {
     /// 2 MB pages if the administrator reserved enough (`vm.nr_hugepages`), else as `Transparent`.
     Huge,
-    /// Normal pages which the kernel may join to 2 MB pages (`MADV_HUGEPAGE`): fewer TLB misses, but the first byte touched in
-    /// 2 MB may cost all of them.
+    /// Normal pages which the kernel may join to 2 MB pages (`MADV_HUGEPAGE`): fewer TLB misses,
+    /// but the first byte touched in 2 MB may cost all of them.
     #[default]
     Transparent,
     /// Normal pages, 4 KB.

@@ -1,4 +1,5 @@
-//! Memory of processes that come and go: who takes the place of one that is gone finds what it left.
+//! Memory of processes that come and go: who takes the place of one that is gone finds what it
+//! left.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use super::Region;
 use super::page::{PAGE, PagePolicy};
 use super::plots::{Claim, Plots};
 
-/// A part that this process has for itself. What its last owner left can be read until regions are made in it.
+/// A part that this process has for itself. What its last owner left can be read until regions are
+/// made in it.
 #[derive(Debug)]
 pub struct Plot {
     claim: Arc<Claim>,
@@ -37,7 +39,8 @@ impl Plots {
 }
 
 impl Plot {
-    /// Copies bytes out that the last owner left. False, and nothing copied, when they are not all inside, or regions were made.
+    /// Copies bytes out that the last owner left. False, and nothing copied, when they are not all
+    /// inside, or regions were made.
     pub fn read_at(&self, offset: usize, into: &mut [u8]) -> bool {
         let end = offset.checked_add(into.len());
         let inside = self.used == 0 && end.is_some_and(|end| end <= self.bytes);
@@ -54,7 +57,8 @@ impl Plot {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let base = self.claim.plots.memory.as_ptr().wrapping_add(self.start);
-        // SAFETY: inside the mapping. Nobody here refers to these bytes: the part has one owner, this, and no region was made.
+        // SAFETY: inside the mapping. Nobody here refers to these bytes: the part has one owner,
+        // this, and no region was made.
         unsafe { madvise(base.cast(), self.bytes, Advice::LinuxRemove)? };
         Ok(())
     }

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::page::PAGE;
 use super::shared::Shared;
 
-/// Memory in parts of one size that forked processes have in common. Each is one owner's at a time: here that is seen to; across processes
-/// it is for who forked them to see that an owner is gone before another takes its place.
+/// Memory in parts of one size that forked processes have in common. Each is one owner's at a time:
+/// here that is seen to; across processes it is for who forked them to see that an owner is gone
+/// before another takes its place.
 #[derive(Debug)]
 pub struct Plots {
     pub(super) memory: Shared,

@@ -14,8 +14,8 @@ const WORD: usize = size_of::<u64>();
 
 /// A memfd mapped here and in another process, which may write any byte at any time.
 ///
-/// So there are no slices of it: copy out first, then look. Size checks hold, for a file whose size cannot shrink is the only
-/// kind that is mapped from a peer.
+/// So there are no slices of it: copy out first, then look. Size checks hold, for a file whose size
+/// cannot shrink is the only kind that is mapped from a peer.
 #[derive(Debug)]
 pub struct Shared {
     base: NonNull<u8>,
@@ -29,7 +29,8 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Creates a memfd of `bytes` zeroes and maps it. `name` is shown in `/proc`. Call [`Self::seal`] before sending it.
+    /// Creates a memfd of `bytes` zeroes and maps it. `name` is shown in `/proc`. Call
+    /// [`Self::seal`] before sending it.
     ///
     /// # Errors
     /// No descriptor, no room, or `bytes` is 0.
@@ -39,7 +40,8 @@ impl Shared {
         Self::map(fd, bytes)
     }
 
-    /// Forbids any later change of the size and of the seals (`F_SEAL_SHRINK`, `F_SEAL_GROW`, `F_SEAL_SEAL`).
+    /// Forbids any later change of the size and of the seals (`F_SEAL_SHRINK`, `F_SEAL_GROW`,
+    /// `F_SEAL_SEAL`).
     ///
     /// # Errors
     /// The file is sealed against that already.
@@ -48,11 +50,12 @@ impl Shared {
         Ok(fcntl_add_seals(&self.fd, seals)?)
     }
 
-    /// Maps a memfd received from a peer. Its size is what the kernel says, and must be sealed against shrinking (else the peer
-    /// could take mapped pages away and kill us with SIGBUS).
+    /// Maps a memfd received from a peer. Its size is what the kernel says, and must be sealed
+    /// against shrinking (else the peer could take mapped pages away and kill us with SIGBUS).
     ///
     /// # Errors
-    /// `InvalidInput`: not a memfd, not sealed, empty, or larger than `max_bytes`. Otherwise the kernel's.
+    /// `InvalidInput`: not a memfd, not sealed, empty, or larger than `max_bytes`. Otherwise the
+    /// kernel's.
     pub fn from_fd(fd: OwnedFd, max_bytes: usize) -> io::Result<Self> {
         let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
         let seals = fcntl_get_seals(&fd).map_err(|_| refused("shared memory: not a memfd"))?;
@@ -87,13 +90,14 @@ impl Shared {
         self.bytes
     }
 
-    /// The first byte, aligned to a page, valid for reads and writes of [`Self::len`] bytes as long as this lives. The peer may
-    /// write at any time: access by atomics or volatile.
+    /// The first byte, aligned to a page, valid for reads and writes of [`Self::len`] bytes as long
+    /// as this lives. The peer may write at any time: access by atomics or volatile.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Copies bytes out. False, and nothing copied, when they are not all inside. What the peer writes meanwhile may be mixed.
+    /// Copies bytes out. False, and nothing copied, when they are not all inside. What the peer
+    /// writes meanwhile may be mixed.
     pub fn read_at(&self, offset: usize, into: &mut [u8]) -> bool {
         let Some(from) = self.range(offset, into.len()) else {
             return false;

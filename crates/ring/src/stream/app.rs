@@ -21,9 +21,11 @@ const NO_WRITE: Status = Status::WRITE_CLOSED
     .union(Status::ERROR)
     .union(Status::CLOSED);
 
-/// The application's end of the [streams](super): reads what was received, writes what is to be sent.
+/// The application's end of the [streams](super): reads what was received, writes what is to be
+/// sent.
 ///
-/// Every call with a slot that does not exist or that the application does not hold is refused: 0, empty or false.
+/// Every call with a slot that does not exist or that the application does not hold is refused: 0,
+/// empty or false.
 #[derive(Debug)]
 pub struct AppStreams {
     shared: Arc<Shared>,
@@ -39,7 +41,8 @@ fn held(record: &Record) -> bool {
     record.stack.granted.load(Acquire) != record.app.released.load(Relaxed)
 }
 
-/// The status, as the stack last set it, of a slot that is held. Bytes committed before that are readable by who asks after it.
+/// The status, as the stack last set it, of a slot that is held. Bytes committed before that are
+/// readable by who asks after it.
 #[inline(always)]
 fn status(record: &Record) -> Status {
     Status::from_bits_retain(record.stack.status.load(Acquire))
@@ -81,25 +84,27 @@ impl AppStreams {
     #[inline(always)]
     fn recv_reader(&self, slot: u32) -> Option<(Reader<'_>, &Record)> {
         let record = self.held_record(slot)?;
-        // SAFETY: this is the one `AppStreams` of `shared`, so the consumer of the receive directions of the slots it holds; no
-        // slice of them is ever handed out.
+        // SAFETY: this is the one `AppStreams` of `shared`, so the consumer of the receive
+        // directions of the slots it holds; no slice of them is ever handed out.
         Some((
             unsafe { Reader::of(Direction::Recv, &self.shared, record) },
             record,
         ))
     }
 
-    /// The producer's view, of a slot that is held or not: the send buffer stays the application's either way.
+    /// The producer's view, of a slot that is held or not: the send buffer stays the application's
+    /// either way.
     #[inline(always)]
     fn send_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
         let record = self.shared.records.record(slot)?;
-        // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions, and `send` is its side.
+        // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions,
+        // and `send` is its side.
         let writer = unsafe { Writer::new(&mut self.send, &self.shared, slot, record) };
         Some((writer, record))
     }
 
-    /// Reads up to `buf.len()` bytes; returns how many. 0 when there are none: see [`Self::at_eof`] and [`Self::status`] for why.
-    /// Then ask [`Self::window_update_due`].
+    /// Reads up to `buf.len()` bytes; returns how many. 0 when there are none: see [`Self::at_eof`]
+    /// and [`Self::status`] for why. Then ask [`Self::window_update_due`].
     #[inline(always)]
     pub fn read(&mut self, slot: u32, buf: &mut [u8]) -> usize {
         let Some((reader, record)) = self.recv_reader(slot) else {
@@ -154,8 +159,8 @@ impl AppStreams {
         }
     }
 
-    /// Passes what [`Self::read`] stopped at: the urgent byte, if it is here, which is then read with the others if it is `inline`, and else
-    /// not at all. Whether there was anything.
+    /// Passes what [`Self::read`] stopped at: the urgent byte, if it is here, which is then read
+    /// with the others if it is `inline`, and else not at all. Whether there was anything.
     pub fn pass_mark(&mut self, slot: u32, inline: bool) -> bool {
         let marked = self.marked(slot);
         marked.is_some_and(|(mark, _, reader)| mark.pass(&reader, inline))
@@ -187,7 +192,8 @@ impl AppStreams {
         }
     }
 
-    /// Bytes that can be read now, past the urgent byte, which is none of them unless it is `inline`.
+    /// Bytes that can be read now, past the urgent byte, which is none of them unless it is
+    /// `inline`.
     pub fn readable_past_mark(&self, slot: u32, inline: bool) -> u32 {
         let left_out = self
             .marked(slot)
@@ -209,8 +215,8 @@ impl AppStreams {
         self.recv_reader(slot).map_or(0, |(reader, _)| reader.len())
     }
 
-    /// Asks the processor for the line that the next byte written to the slot goes to, where that is known: with many connections it has left
-    /// the cache since another was written there.
+    /// Asks the processor for the line that the next byte written to the slot goes to, where that
+    /// is known: with many connections it has left the cache since another was written there.
     #[inline]
     pub fn prefetch_write(&self, slot: u32) {
         if let Some(record) = self.shared.records.record(slot) {
@@ -226,14 +232,16 @@ impl AppStreams {
         })
     }
 
-    /// The status, as the stack last set it. Bytes committed before that are readable by who asks after it.
+    /// The status, as the stack last set it. Bytes committed before that are readable by who asks
+    /// after it.
     #[inline]
     pub fn status(&self, slot: u32) -> Status {
         self.held_record(slot).map_or(Status::empty(), status)
     }
 
-    /// Writes as many of `bytes` as the limit and the pool allow; returns how many. When it comes up short a wake-up follows, see
-    /// the [module](super). 0 after `WRITE_CLOSED`, `ERROR` or `CLOSED`.
+    /// Writes as many of `bytes` as the limit and the pool allow; returns how many. When it comes
+    /// up short a wake-up follows, see the [module](super). 0 after `WRITE_CLOSED`, `ERROR` or
+    /// `CLOSED`.
     #[inline]
     pub fn write(&mut self, slot: u32, bytes: &[u8]) -> usize {
         let Some((mut writer, record)) = self.send_writer(slot) else {
@@ -258,7 +266,8 @@ impl AppStreams {
             return 0;
         };
         record.app.wants_space.store(1, Relaxed);
-        // Pairs with the fence in `StackStreams::app_wants_space`: either it sees our note, or we see the head it has moved.
+        // Pairs with the fence in `StackStreams::app_wants_space`: either it sees our note, or we
+        // see the head it has moved.
         fence(SeqCst);
         let limit = send_limit(record);
         let written = writer.append(bytes, limit) as usize;
@@ -271,7 +280,8 @@ impl AppStreams {
         written
     }
 
-    /// Nothing of the slot is on its way that could be acknowledged, and still there was no room: the pool is exhausted.
+    /// Nothing of the slot is on its way that could be acknowledged, and still there was no room:
+    /// the pool is exhausted.
     fn note_starved(&mut self, slot: u32, starves: bool) {
         let record = self.shared.records.record(slot);
         if let Some(record) =
@@ -282,7 +292,8 @@ impl AppStreams {
         }
     }
 
-    /// Bytes that a write would take now, if the pool has the memory; 0 when it surely has not, or when writes are refused.
+    /// Bytes that a write would take now, if the pool has the memory; 0 when it surely has not, or
+    /// when writes are refused.
     pub fn writable(&self, slot: u32) -> u32 {
         let Some(record) = self.held_record(slot) else {
             return 0;
@@ -302,8 +313,8 @@ impl AppStreams {
         }
     }
 
-    /// For who waits for room without having written: asks for a wake-up when there is some, as a short write does. True when there
-    /// is room already.
+    /// For who waits for room without having written: asks for a wake-up when there is some, as a
+    /// short write does. True when there is room already.
     pub fn want_space(&mut self, slot: u32) -> bool {
         if self.held_record(slot).is_none() || self.writable(slot) > 0 {
             return self.writable(slot) > 0;
@@ -334,8 +345,8 @@ impl AppStreams {
         })
     }
 
-    /// Enough was read since this last said so for the peer to be told of the room: a quarter of the limit, or two segments when the
-    /// stream was (nearly) full. Tell the stack.
+    /// Enough was read since this last said so for the peer to be told of the room: a quarter of
+    /// the limit, or two segments when the stream was (nearly) full. Tell the stack.
     pub fn window_update_due(&mut self, slot: u32) -> bool {
         let Some(record) = self.held_record(slot) else {
             return false;
@@ -356,14 +367,16 @@ impl AppStreams {
         true
     }
 
-    /// Gives the send buffers back to the pool as far as they are drained; true when the last one went. Works on released slots.
+    /// Gives the send buffers back to the pool as far as they are drained; true when the last one
+    /// went. Works on released slots.
     pub fn trim(&mut self, slot: u32) -> bool {
         self.send_writer(slot)
             .is_some_and(|(mut writer, _)| writer.trim(false))
     }
 
-    /// Trims the next `budget` slots that have a send buffer, taking turns; more when there are more of them than after the
-    /// last sweep. Returns how many have given theirs back since they last had a turn.
+    /// Trims the next `budget` slots that have a send buffer, taking turns; more when there are
+    /// more of them than after the last sweep. Returns how many have given theirs back since they
+    /// last had a turn.
     pub fn sweep(&mut self, budget: usize) -> usize {
         let before = self.send.attached();
         for _ in 0..self.send.turns(budget) {
@@ -376,8 +389,9 @@ impl AppStreams {
         before - self.send.attached()
     }
 
-    /// Gives the kernel back what of the send pool was not used for half a minute, a little at a time. `now` in milliseconds of any clock; returns
-    /// when to ask again, in milliseconds from now.
+    /// Gives the kernel back what of the send pool was not used for half a minute, a little at a
+    /// time. `now` in milliseconds of any clock; returns when to ask again, in milliseconds from
+    /// now.
     #[inline]
     pub fn economize(&mut self, now: u64) -> Option<u64> {
         if self.send.thrift.is_due_to_look(&self.send.ledger, now)? {
@@ -389,14 +403,16 @@ impl AppStreams {
             .economize(&mut self.send.ledger, memory, now)
     }
 
-    /// So many slots have a send buffer that those not in use are worth a sweep when there is nothing else to do.
+    /// So many slots have a send buffer that those not in use are worth a sweep when there is
+    /// nothing else to do.
     pub fn is_crowded(&self) -> bool {
         self.send.is_crowded()
     }
 
-    /// A slot whose write came up short for lack of pool memory and would not now: tell the application that it is writable.
-    /// Ask until `None` before waiting, after [`Self::sweep`]. Looks at each starved slot at most once: those that need a larger block
-    /// than there is must not hide one that is content with less.
+    /// A slot whose write came up short for lack of pool memory and would not now: tell the
+    /// application that it is writable. Ask until `None` before waiting, after [`Self::sweep`].
+    /// Looks at each starved slot at most once: those that need a larger block than there is must
+    /// not hide one that is content with less.
     pub fn poll_starved(&mut self) -> Option<u32> {
         let mut joined = false;
         for _ in 0..self.starved.len() {
@@ -420,14 +436,15 @@ impl AppStreams {
         None
     }
 
-    /// Whether slots wait for pool memory. Nobody but [`Self::sweep`] and [`Self::trim`] gives any back, and no event of the stack says
-    /// when they could: as long as this is so, do not wait for events alone.
+    /// Whether slots wait for pool memory. Nobody but [`Self::sweep`] and [`Self::trim`] gives any
+    /// back, and no event of the stack says when they could: as long as this is so, do not wait for
+    /// events alone.
     pub fn is_starved(&self) -> bool {
         !self.starved.is_empty()
     }
 
-    /// The application is done with the slot and can do nothing to it any more, until it is granted again. What it has written can
-    /// still be sent. Tell the stack.
+    /// The application is done with the slot and can do nothing to it any more, until it is granted
+    /// again. What it has written can still be sent. Tell the stack.
     pub fn release(&mut self, slot: u32) {
         self.trim(slot);
         if let Some(record) = self.held_record(slot) {
@@ -457,13 +474,15 @@ impl AppStreams {
         self.send.ledger.bytes()
     }
 
-    /// Number of slots with a send buffer, or with one that was given back and not looked for since.
+    /// Number of slots with a send buffer, or with one that was given back and not looked for
+    /// since.
     pub fn send_buffers(&self) -> usize {
         self.send.attached()
     }
 }
 
-/// Remembers that the stream was within an eighth of its limit when it was read. Returns what is there to be read.
+/// Remembers that the stream was within an eighth of its limit when it was read. Returns what is
+/// there to be read.
 #[inline(always)]
 fn note_fullness(record: &Record, reader: &Reader<'_>) -> u32 {
     let limit = record.stack.recv_limit.load(Relaxed);
@@ -474,7 +493,8 @@ fn note_fullness(record: &Record, reader: &Reader<'_>) -> u32 {
     there
 }
 
-/// Of the `there` bytes that are there, those before the urgent byte. The status is looked at after them: the mark was set before they came.
+/// Of the `there` bytes that are there, those before the urgent byte. The status is looked at after
+/// them: the mark was set before they came.
 #[inline(always)]
 fn before_mark(streams: &AppStreams, slot: u32, record: &Record, there: u32) -> u32 {
     if status(record).contains(Status::URGENT) {

@@ -9,9 +9,11 @@ pub struct StreamsConfig {
     pub recv_pool_bytes: usize,
     /// All send buffers together, bytes.
     pub send_pool_bytes: usize,
-    /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at most 32 MiB.
+    /// The largest buffer of one direction, bytes; rounded up to a [size there is](crate::pool), at
+    /// most 32 MiB.
     pub max_buffer: u32,
-    /// Of so many slots, the record and 2 KiB for the buffer of either direction are backed by memory from the start.
+    /// Of so many slots, the record and 2 KiB for the buffer of either direction are backed by
+    /// memory from the start.
     pub prefault: u32,
 }
 

@@ -1,13 +1,15 @@
 //! The protocol of one direction of one slot; see the [module](super) for what it promises.
 //!
 //! Who may touch which byte, and why:
-//! - The consumer reads bytes from its head up to a tail it has loaded, and loads `buffer` *after* that tail. The producer stores
-//!   `buffer` *before* any tail beyond what the block before held. So the block the consumer finds holds every byte it may read.
-//! - The producer writes bytes from its tail up to head + capacity of the newest block, by a head it has loaded: never one that
-//!   the consumer may still read.
-//! - An outgrown block is only read, by both ends, until the consumer's head has reached the tail at which it was outgrown
-//!   (`switch`). Then no byte in it is between head and tail, so the consumer has no use for it, and holds no slice of it: slices
-//!   lie after head, and moving head takes `&mut`. The same goes for any block when head equals tail.
+//! - The consumer reads bytes from its head up to a tail it has loaded, and loads `buffer` *after*
+//!   that tail. The producer stores `buffer` *before* any tail beyond what the block before held.
+//!   So the block the consumer finds holds every byte it may read.
+//! - The producer writes bytes from its tail up to head + capacity of the newest block, by a head
+//!   it has loaded: never one that the consumer may still read.
+//! - An outgrown block is only read, by both ends, until the consumer's head has reached the tail
+//!   at which it was outgrown (`switch`). Then no byte in it is between head and tail, so the
+//!   consumer has no use for it, and holds no slice of it: slices lie after head, and moving head
+//!   takes `&mut`. The same goes for any block when head equals tail.
 
 use crate::pool::{Block, class_for};
 use crate::sync::AtomicU8;
@@ -78,7 +80,8 @@ impl<'a> Reader<'a> {
     }
 
     /// # Safety
-    /// The three belong together, the caller is the one consumer, and moves the head only when no slice is in use.
+    /// The three belong together, the caller is the one consumer, and moves the head only when no
+    /// slice is in use.
     #[inline(always)]
     pub(super) unsafe fn new(
         producer: &'a ProducerWords,
@@ -104,7 +107,8 @@ impl<'a> Reader<'a> {
         self.consumer.head.load(Relaxed)
     }
 
-    /// At most `len` bytes from `offset` on, of the `there` that there are: the block, the index of the first, and how many.
+    /// At most `len` bytes from `offset` on, of the `there` that there are: the block, the index of
+    /// the first, and how many.
     #[inline(always)]
     fn range(&self, there: u32, offset: u32, len: usize) -> Option<(Buffer, u32, u32)> {
         let available = there.checked_sub(offset)?;
@@ -155,7 +159,8 @@ impl<'a> Reader<'a> {
         n
     }
 
-    /// Gives the next `n` bytes back to the producer, at most what there is; returns how many. No slice may be in use.
+    /// Gives the next `n` bytes back to the producer, at most what there is; returns how many. No
+    /// slice may be in use.
     #[inline]
     pub(super) fn advance(&self, n: u32) -> u32 {
         let n = n.min(self.len());
@@ -181,7 +186,8 @@ impl<'a> Writer<'a> {
     /// The producer's view of a slot.
     ///
     /// # Safety
-    /// The caller is the producer of this direction of `shared`, `record` is the slot's, and `side` is that of the direction.
+    /// The caller is the producer of this direction of `shared`, `record` is the slot's, and `side`
+    /// is that of the direction.
     #[inline(always)]
     pub(super) unsafe fn new(
         side: &'a mut Side,
@@ -221,7 +227,8 @@ impl<'a> Writer<'a> {
         self.buffer().map_or(0, |buffer| buffer.capacity)
     }
 
-    /// Places bytes `offset` after the tail, all or none, so that no more than `limit` bytes are held.
+    /// Places bytes `offset` after the tail, all or none, so that no more than `limit` bytes are
+    /// held.
     #[inline]
     pub(super) fn place(
         &mut self,
@@ -247,7 +254,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Appends and commits as many bytes as fit, so that no more than `limit` are held; returns how many.
+    /// Appends and commits as many bytes as fit, so that no more than `limit` are held; returns how
+    /// many.
     #[inline]
     pub(super) fn append(&mut self, bytes: &[u8], limit: u32) -> u32 {
         let used = self.used();
@@ -298,7 +306,8 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(super) fn commit(&mut self, n: u32) {
         let n = n.min(self.placed());
-        // Release: the bytes, and the block they are in, are visible before the tail that covers them.
+        // Release: the bytes, and the block they are in, are visible before the tail that covers
+        // them.
         self.producer
             .tail
             .store(self.tail().wrapping_add(n), Release);
@@ -327,7 +336,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes the larger `block` the buffer, with everything the one before holds; that one is retired.
+    /// Makes the larger `block` the buffer, with everything the one before holds; that one is
+    /// retired.
     fn replace(&mut self, used: u32, block: Block) -> Buffer {
         let new = Buffer {
             offset: block.offset(),
@@ -367,7 +377,8 @@ impl<'a> Writer<'a> {
             let (from, left) = old.place(first.wrapping_add(done));
             let (into, room) = new.place(first.wrapping_add(done));
             let n = (len - done).min(left).min(room);
-            // SAFETY: two different blocks; no one writes the old one, for only we could, and no one else knows the new one.
+            // SAFETY: two different blocks; no one writes the old one, for only we could, and no
+            // one else knows the new one.
             unsafe { self.memory.copy(from, into, n as usize) };
             done += n;
         }
@@ -391,8 +402,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Frees what can be freed: outgrown blocks, and the buffer if it is drained and need not keep bytes out of order.
-    /// True when the direction owns no memory any more and did before.
+    /// Frees what can be freed: outgrown blocks, and the buffer if it is drained and need not keep
+    /// bytes out of order. True when the direction owns no memory any more and did before.
     #[inline(always)]
     pub(super) fn trim(&mut self, keep_out_of_order: bool) -> bool {
         let drained = self.used() == 0 && !(keep_out_of_order && self.placed() > 0);

@@ -15,8 +15,8 @@ pub(super) struct Mark {
     serial: AtomicU32,
     /// The stack's: index of the urgent byte.
     at: AtomicU32,
-    /// The stack's: urgent bytes of marks before this one, where the reader stood when the next came: not part of the stream any more. From
-    /// here ...
+    /// The stack's: urgent bytes of marks before this one, where the reader stood when the next
+    /// came: not part of the stream any more. From here ...
     gap_start: AtomicU32,
     /// ... to here.
     pub(super) gap_end: AtomicU32,
@@ -64,8 +64,8 @@ impl Mark {
         }
     }
 
-    /// By the stack: the byte of index `at` is urgent; the reader stands at `head`, and what has come ends at `tail`. False: that is not
-    /// behind the urgent byte that is known.
+    /// By the stack: the byte of index `at` is urgent; the reader stands at `head`, and what has
+    /// come ends at `tail`. False: that is not behind the urgent byte that is known.
     pub(super) fn set(&self, at: u32, head: u32, tail: u32) -> bool {
         let serial = self.serial.load(Relaxed);
         let known = self.at.load(Relaxed);
@@ -81,7 +81,8 @@ impl Mark {
         true
     }
 
-    /// Another mark follows one at which the reader stands: its byte, which was urgent, does not become one of the stream.
+    /// Another mark follows one at which the reader stands: its byte, which was urgent, does not
+    /// become one of the stream.
     fn leave_out(&self, known: u32, head: u32, tail: u32) {
         let (start, end) = (self.gap_start.load(Relaxed), self.gap_end.load(Relaxed));
         let grows = start == head && start != end && end != self.skipped.load(Acquire);
@@ -146,7 +147,8 @@ impl Marks {
             return None;
         }
         let marks = self.region.as_ptr().cast::<Mark>();
-        // SAFETY: inside the region, aligned (to a page); zero is a value of atomics, and all access is by shared reference.
+        // SAFETY: inside the region, aligned (to a page); zero is a value of atomics, and all
+        // access is by shared reference.
         Some(unsafe { &*marks.add(slot as usize) })
     }
 }

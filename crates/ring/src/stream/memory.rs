@@ -1,4 +1,5 @@
-//! The bytes of a pool, touched by two threads: raw, so that no reference ever covers a byte the other end may write.
+//! The bytes of a pool, touched by two threads: raw, so that no reference ever covers a byte the
+//! other end may write.
 
 #[cfg(not(loom))]
 pub(super) use plain::Memory;
@@ -61,7 +62,8 @@ mod plain {
         #[inline(always)]
         pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
             let into = self.at(offset, bytes.len());
-            // SAFETY: inside the region and exclusive (the caller); `bytes` cannot overlap what no one else refers to.
+            // SAFETY: inside the region and exclusive (the caller); `bytes` cannot overlap what no
+            // one else refers to.
             unsafe { into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
         }
 
@@ -87,7 +89,8 @@ mod plain {
         /// The range is inside, and no one writes it as long as the slice lives.
         #[inline(always)]
         pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
-            // SAFETY: inside the region, which is initialised (the kernel's zeroes); not written meanwhile (the caller).
+            // SAFETY: inside the region, which is initialised (the kernel's zeroes); not written
+            // meanwhile (the caller).
             unsafe { std::slice::from_raw_parts(self.at(offset, len), len) }
         }
     }

@@ -1,44 +1,56 @@
-//! Byte streams between the application and the stack: two elastic rings of bytes per connection slot.
+//! Byte streams between the application and the stack: two elastic rings of bytes per connection
+//! slot.
 //!
-//! A slot's *receive* direction is written by the stack and read by the application, its *send* direction the other way round.
-//! Both ends live in different threads or in one; there is no lock, and no end ever waits for the other.
+//! A slot's *receive* direction is written by the stack and read by the application, its *send*
+//! direction the other way round. Both ends live in different threads or in one; there is no lock,
+//! and no end ever waits for the other.
 //!
 //! # Elastic
-//! An idle direction owns no buffer. The first byte attaches the smallest one that fits, from a pool of its direction; when the
-//! buffer is full and the limit is not reached, the producer takes one of the next size, *copies* into it what the consumer has
-//! not taken yet (and what lies out of order behind it), and publishes it. From then on the consumer finds the new one; the old one
-//! goes back to the pool once the consumer has taken every byte it held. So the consumer only ever looks at one buffer, bytes
-//! are never in more than two pieces, and a direction that grew to its last size has copied a third of that in total. A drained
-//! buffer goes back by `trim` or [`StackStreams::sweep`] / [`AppStreams::sweep`], by the producer's hand: only producers attach,
+//! An idle direction owns no buffer. The first byte attaches the smallest one that fits, from a
+//! pool of its direction; when the buffer is full and the limit is not reached, the producer takes
+//! one of the next size, *copies* into it what the consumer has not taken yet (and what lies out of
+//! order behind it), and publishes it. From then on the consumer finds the new one; the old one
+//! goes back to the pool once the consumer has taken every byte it held. So the consumer only ever
+//! looks at one buffer, bytes are never in more than two pieces, and a direction that grew to its
+//! last size has copied a third of that in total. A drained buffer goes back by `trim` or
+//! [`StackStreams::sweep`] / [`AppStreams::sweep`], by the producer's hand: only producers attach,
 //! grow and trim, so each pool has one owner.
 //!
 //! # Indices
-//! `head` (consumer) and `tail` (producer) are free-running `u32`s. Bytes from head to tail are the consumer's, bytes from tail to
-//! head + capacity the producer's. Each end moves only its own index, clamped to what it may: no call, however wrong, lets
-//! the two touch the same byte or leave the buffer. What a wrong call *can* do is to lose bytes of its own connection.
+//! `head` (consumer) and `tail` (producer) are free-running `u32`s. Bytes from head to tail are the
+//! consumer's, bytes from tail to head + capacity the producer's. Each end moves only its own
+//! index, clamped to what it may: no call, however wrong, lets the two touch the same byte or leave
+//! the buffer. What a wrong call *can* do is to lose bytes of its own connection.
 //!
 //! # A slot's life
-//! The stack [reserves](StackStreams::reserve) a slot and [grants](StackStreams::grant) it ([`StackStreams::open`] is both). From
-//! then on the application holds it, until it [releases](AppStreams::release) it; while it does, the stack can neither close nor
-//! reuse it. Bytes written before the release can still be sent. [`StackStreams::close`] ends the slot's life.
-//! A connection that no one accepted was never granted, so the stack can close it at any time.
+//! The stack [reserves](StackStreams::reserve) a slot and [grants](StackStreams::grant) it
+//! ([`StackStreams::open`] is both). From then on the application holds it, until it
+//! [releases](AppStreams::release) it; while it does, the stack can neither close nor reuse it.
+//! Bytes written before the release can still be sent. [`StackStreams::close`] ends the slot's
+//! life. A connection that no one accepted was never granted, so the stack can close it at any
+//! time.
 //!
 //! # Urgent data
-//! The stack may [mark](StackStreams::mark_urgent) a byte of the receive direction as urgent. [`AppStreams::read`] then stops at it, and goes on
-//! behind it only after [`AppStreams::pass_mark`].
+//! The stack may [mark](StackStreams::mark_urgent) a byte of the receive direction as urgent.
+//! [`AppStreams::read`] then stops at it, and goes on behind it only after
+//! [`AppStreams::pass_mark`].
 //!
 //! # Waiting for room
 //! An application whose write came up short learns that there is room again in one of two ways:
-//! - bytes are on their way: [`AppStreams::write`] leaves a note, and [`StackStreams::app_wants_space`], asked by the stack after
-//!   each [`StackStreams::consume`], answers true once a quarter of the limit is free; the stack then sends a writable event.
-//!   Both ends put a sequentially consistent fence between their write (note; head) and their look at the other's (head; note), and
-//!   the application tries again after leaving the note: at least one of the two sees the other, so no wake-up is lost.
-//! - there are none, and the *pool* was exhausted: that is the application's own affair, for it owns the pool. [`AppStreams::poll_starved`], asked
-//!   whenever it is about to wait (after a [`AppStreams::sweep`]), names the slots that can be written again.
+//! - bytes are on their way: [`AppStreams::write`] leaves a note, and
+//!   [`StackStreams::app_wants_space`], asked by the stack after each [`StackStreams::consume`],
+//!   answers true once a quarter of the limit is free; the stack then sends a writable event. Both
+//!   ends put a sequentially consistent fence between their write (note; head) and their look at
+//!   the other's (head; note), and the application tries again after leaving the note: at least one
+//!   of the two sees the other, so no wake-up is lost.
+//! - there are none, and the *pool* was exhausted: that is the application's own affair, for it
+//!   owns the pool. [`AppStreams::poll_starved`], asked whenever it is about to wait (after a
+//!   [`AppStreams::sweep`]), names the slots that can be written again.
 //!
 //! # Processes and threads
-//! Both ends are `Send` and not `Clone`. After `fork` the child has copies of both that share nothing with the parent's, unless they were
-//! made in a [`Plot`]: then the child must not use its copies, and who has the plot next finds in it what was not sent ([`Remains`]).
+//! Both ends are `Send` and not `Clone`. After `fork` the child has copies of both that share
+//! nothing with the parent's, unless they were made in a [`Plot`]: then the child must not use its
+//! copies, and who has the plot next finds in it what was not sent ([`Remains`]).
 
 mod app;
 mod config;
@@ -77,7 +89,8 @@ use record::Records;
 use shared::Shared;
 use side::Side;
 
-/// Memory behind the buffer of a direction from the start, where that is asked for: as much as most messages need.
+/// Memory behind the buffer of a direction from the start, where that is asked for: as much as most
+/// messages need.
 const PREFAULT: usize = 2 << 10;
 
 /// Makes the two ends, on transparent huge pages.
@@ -99,7 +112,8 @@ pub fn streams_with(
     streams_on(None, config, pages)
 }
 
-/// The same; records and send buffers in `plot`, if there is one, so that [`Remains`] are there when this process is not.
+/// The same; records and send buffers in `plot`, if there is one, so that [`Remains`] are there
+/// when this process is not.
 ///
 /// # Errors
 /// As [`streams`]; the plot is too small.

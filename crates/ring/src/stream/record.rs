@@ -1,4 +1,5 @@
-//! What is kept per slot: a cache line, each word of it written by one end only (but for what is said below).
+//! What is kept per slot: a cache line, each word of it written by one end only (but for what is
+//! said below).
 
 use std::io;
 
@@ -8,13 +9,15 @@ use crate::region::{PagePolicy, Plot};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU8, AtomicU32};
 
-/// A direction as its producer keeps it. (What only the producer looks at is with the buffer: see [`Holding`](super::side::Holding).)
+/// A direction as its producer keeps it. (What only the producer looks at is with the buffer: see
+/// [`Holding`](super::side::Holding).)
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct ProducerWords {
     /// Bytes up to here are the consumer's. Read by the consumer.
     pub(super) tail: AtomicU32,
-    /// Descriptor of the block that holds the bytes from `head` on; 0: none. Read by the consumer, after `tail`.
+    /// Descriptor of the block that holds the bytes from `head` on; 0: none. Read by the consumer,
+    /// after `tail`.
     pub(super) buffer: AtomicU32,
     /// Bytes up to here were placed, though perhaps with holes after `tail`.
     pub(super) high: AtomicU32,
@@ -36,13 +39,15 @@ pub(super) struct StackWords {
     pub(super) send: ConsumerWords,
     pub(super) recv_limit: AtomicU32,
     pub(super) send_limit: AtomicU32,
-    /// Bytes of the send direction up to here left for the network at least once; counts while `unsent_low_water` is not `u32::MAX`.
+    /// Bytes of the send direction up to here left for the network at least once; counts while
+    /// `unsent_low_water` is not `u32::MAX`.
     pub(super) sent: AtomicU32,
     /// The application may write while less than this is unsent, bytes.
     pub(super) unsent_low_water: AtomicU32,
     /// Bits of [`Status`](super::Status).
     pub(super) status: AtomicU32,
-    /// How often the slot was granted. The application holds it while this and `released` differ, by one.
+    /// How often the slot was granted. The application holds it while this and `released` differ,
+    /// by one.
     pub(super) granted: AtomicU8,
     /// Not 0 from `reserve` to `close`; nobody else's business.
     pub(super) open: AtomicU8,
@@ -59,9 +64,11 @@ pub(super) struct AppWords {
     pub(super) send: ProducerWords,
     /// The stack's while the application does not hold the slot.
     pub(super) recv: ConsumerWords,
-    /// Receive head at the last window update. The stack's while the application does not hold the slot.
+    /// Receive head at the last window update. The stack's while the application does not hold the
+    /// slot.
     pub(super) recv_mark: AtomicU32,
-    /// Not 0: at some read since then the stream was (nearly) full. The stack's while the application does not hold the slot.
+    /// Not 0: at some read since then the stream was (nearly) full. The stack's while the
+    /// application does not hold the slot.
     pub(super) was_full: AtomicU8,
     /// Not 0: the slot is in the application's list of those that got no memory.
     pub(super) starved: AtomicU8,
@@ -71,7 +78,8 @@ pub(super) struct AppWords {
     pub(super) wants_space: AtomicU8,
 }
 
-/// One slot. All zero means: never used. Both ends are in one line: they run on one processor, and a million of them idle.
+/// One slot. All zero means: never used. Both ends are in one line: they run on one processor, and
+/// a million of them idle.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Record {
@@ -89,7 +97,8 @@ pub(super) struct Unsent {
     low_water: u32,
 }
 
-/// Written at one go although the low-water mark is lower: a few segments. By crumbs a connection would be slow, and Linux stops no earlier.
+/// Written at one go although the low-water mark is lower: a few segments. By crumbs a connection
+/// would be slow, and Linux stops no earlier.
 const PIECE: u32 = 16 << 10;
 
 impl Record {
@@ -167,7 +176,8 @@ impl Records {
             return None;
         }
         let records = self.region.as_ptr().cast::<Record>();
-        // SAFETY: inside the region, aligned (to a page); zero is a value of atomics, and all access is by shared reference.
+        // SAFETY: inside the region, aligned (to a page); zero is a value of atomics, and all
+        // access is by shared reference.
         Some(unsafe { &*records.add(slot as usize) })
     }
 }

@@ -1,7 +1,8 @@
 //! What a process that is gone had written and not got acknowledged.
 //!
-//! It may have ended between any two instructions: nothing that is read here is trusted. The protocol of a lane helps: bytes are in their
-//! place before the tail that covers them, and a larger buffer holds all of them before it takes the place of the one before.
+//! It may have ended between any two instructions: nothing that is read here is trusted. The
+//! protocol of a lane helps: bytes are in their place before the tail that covers them, and a
+//! larger buffer holds all of them before it takes the place of the one before.
 
 use std::io;
 use std::mem::offset_of;

@@ -1,4 +1,5 @@
-//! What a producer keeps for all slots: its pool's accounts, outgrown blocks, and which slots have a buffer.
+//! What a producer keeps for all slots: its pool's accounts, outgrown blocks, and which slots have
+//! a buffer.
 
 use std::io;
 
@@ -13,8 +14,8 @@ use super::record::{ConsumerWords, ProducerWords, Record};
 use super::shared::Shared;
 use super::thrift::Thrift;
 
-/// So many slots may keep a drained buffer until their turn comes: what is used again at once need not be given back before. With more of
-/// them, drained ones must not pile up.
+/// So many slots may keep a drained buffer until their turn comes: what is used again at once need
+/// not be given back before. With more of them, drained ones must not pile up.
 pub(super) const AT_EASE: usize = 1024;
 /// So many turns before a sweep looks at a slot it asks for its record.
 const AHEAD: usize = 4;
@@ -61,7 +62,8 @@ impl Direction {
     }
 }
 
-/// What the producer keeps of a slot that has outgrown blocks, by place of its buffer in units of the smallest block.
+/// What the producer keeps of a slot that has outgrown blocks, by place of its buffer in units of
+/// the smallest block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Holding {
     /// Outgrown blocks, youngest first, linked by `next`; 0: none.
@@ -81,7 +83,8 @@ pub(super) struct Side {
     pub(super) direction: Direction,
     pub(super) ledger: Ledger,
     holdings: Column<Holding>,
-    /// Slots with a buffer, and some that had one: a sweep takes those off. To find them at once would take memory that nobody asked for.
+    /// Slots with a buffer, and some that had one: a sweep takes those off. To find them at once
+    /// would take memory that nobody asked for.
     attached: Column<u32>,
     /// Which slots are in it, a bit each.
     listed: Column<u64>,
@@ -145,12 +148,14 @@ impl Side {
         }
     }
 
-    /// The slot the sweep looks at next; the ones with a buffer take turns. Asks for the record of one that comes soon.
+    /// The slot the sweep looks at next; the ones with a buffer take turns. Asks for the record of
+    /// one that comes soon.
     pub(super) fn next_attached(&mut self, shared: &Shared) -> Option<u32> {
         if self.hand == 0 {
             self.hand = self.attached.len();
         }
-        // Downwards: when the slot looked at is removed, the one that takes its place has been looked at.
+        // Downwards: when the slot looked at is removed, the one that takes its place has been
+        // looked at.
         self.hand = self.hand.checked_sub(1)?;
         let soon = self.hand.checked_sub(AHEAD);
         let soon = soon.and_then(|at| self.attached.get(at).copied());
@@ -170,8 +175,9 @@ impl Side {
         self.attached.len() > AT_EASE
     }
 
-    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two more for each slot by which those in the
-    /// list have become more since the last sweep. Then there are never many more with a drained buffer than with one in use.
+    /// How many slots a sweep looks at that was asked to look at `budget`: when it is crowded, two
+    /// more for each slot by which those in the list have become more since the last sweep. Then
+    /// there are never many more with a drained buffer than with one in use.
     pub(super) fn turns(&self, budget: usize) -> usize {
         let fresh = self.attached.len().saturating_sub(self.swept);
         let more = if self.is_crowded() { 2 * fresh } else { 0 };
@@ -183,7 +189,8 @@ impl Side {
         self.swept = self.attached.len();
     }
 
-    /// A slot of which `used` bytes are not consumed has room in its buffer, or could have a larger one without being unfair.
+    /// A slot of which `used` bytes are not consumed has room in its buffer, or could have a larger
+    /// one without being unfair.
     pub(super) fn has_room(&self, words: &ProducerWords, used: u32) -> bool {
         let current = Block::from_descriptor(words.buffer.load(Relaxed));
         let room = current
@@ -194,7 +201,8 @@ impl Side {
         room || (fair && self.ledger.can_allocate(floor))
     }
 
-    /// The slot with the buffer `old` has the buffer `new` now. If bytes up to `switch` are still in the old one, that is outgrown.
+    /// The slot with the buffer `old` has the buffer `new` now. If bytes up to `switch` are still
+    /// in the old one, that is outgrown.
     pub(super) fn succeed(&mut self, old: Block, new: &Block, switch: Option<u32>) {
         // Taken: who has the block next begins without outgrown ones.
         let mut holding = self.holding(&old).map(std::mem::take).unwrap_or_default();
@@ -211,7 +219,8 @@ impl Side {
         }
     }
 
-    /// Frees the outgrown blocks of the slot with this buffer, if the consumer has got to `head` and needs them no more. False if not.
+    /// Frees the outgrown blocks of the slot with this buffer, if the consumer has got to `head`
+    /// and needs them no more. False if not.
     pub(super) fn free_retired(&mut self, block: &Block, head: u32) -> bool {
         let Some(holding) = self.holding(block) else {
             return true;

@@ -15,15 +15,16 @@ use super::status::Status;
 
 /// The stack's end of the [streams](super): writes what was received, reads what is to be sent.
 ///
-/// Every call with a slot that does not exist or is not open is refused: an error, 0, empty or false.
+/// Every call with a slot that does not exist or is not open is refused: an error, 0, empty or
+/// false.
 #[derive(Debug)]
 pub struct StackStreams {
     shared: Arc<Shared>,
     recv: Side,
 }
 
-/// The application has been granted the slot and has not released it. Only the stack may ask, and rely on `false`: after it,
-/// everything the application did to the slot has happened.
+/// The application has been granted the slot and has not released it. Only the stack may ask, and
+/// rely on `false`: after it, everything the application did to the slot has happened.
 #[inline(always)]
 fn held(record: &Record) -> bool {
     record.app.released.load(Acquire) != record.stack.granted.load(Relaxed)
@@ -43,8 +44,9 @@ impl StackStreams {
     #[inline(always)]
     fn send_reader(&self, slot: u32) -> Option<Reader<'_>> {
         let record = self.open_record(slot)?;
-        // SAFETY: this is the one `StackStreams` of `shared`, so the consumer of its send directions; the head is only moved in
-        // methods that take `&mut self`, while slices borrow from `&self`.
+        // SAFETY: this is the one `StackStreams` of `shared`, so the consumer of its send
+        // directions; the head is only moved in methods that take `&mut self`, while slices borrow
+        // from `&self`.
         Some(unsafe { Reader::of(Direction::Send, &self.shared, record) })
     }
 
@@ -54,7 +56,8 @@ impl StackStreams {
         if record.stack.open.load(Relaxed) == 0 {
             return None;
         }
-        // SAFETY: this is the one `StackStreams` of `shared`, so the producer of its receive directions, and `recv` is its side.
+        // SAFETY: this is the one `StackStreams` of `shared`, so the producer of its receive
+        // directions, and `recv` is its side.
         let writer = unsafe { Writer::new(&mut self.recv, &self.shared, slot, record) };
         Some((writer, record))
     }
@@ -68,8 +71,9 @@ impl StackStreams {
         self.grant(slot)
     }
 
-    /// Opens a slot without giving it to the application yet: for a connection that may end before anyone accepts it. All other
-    /// operations work. An open slot that the application does not hold is closed first.
+    /// Opens a slot without giving it to the application yet: for a connection that may end before
+    /// anyone accepts it. All other operations work. An open slot that the application does not
+    /// hold is closed first.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -104,7 +108,8 @@ impl StackStreams {
         Ok(())
     }
 
-    /// Gives a reserved slot to the application (its connection is accepted). Tell the application after this.
+    /// Gives a reserved slot to the application (its connection is accepted). Tell the application
+    /// after this.
     ///
     /// # Errors
     /// `NoSlot`; `NotOpen`; `Held`: it was granted before.
@@ -126,8 +131,9 @@ impl StackStreams {
         Ok(())
     }
 
-    /// Ends a slot's life: discards what was not read and what was not acknowledged, and gives the receive buffers back. (The send
-    /// buffer goes back with the application's next sweep.) False, and nothing done, while the application holds the slot.
+    /// Ends a slot's life: discards what was not read and what was not acknowledged, and gives the
+    /// receive buffers back. (The send buffer goes back with the application's next sweep.) False,
+    /// and nothing done, while the application holds the slot.
     pub fn close(&mut self, slot: u32) -> bool {
         let Some((mut writer, record)) = self.recv_writer(slot) else {
             return false;
@@ -153,11 +159,12 @@ impl StackStreams {
             .is_some_and(|record| !held(record))
     }
 
-    /// Places received bytes `offset` after those committed. They may leave a hole, and may overwrite what is not committed.
+    /// Places received bytes `offset` after those committed. They may leave a hole, and may
+    /// overwrite what is not committed.
     ///
     /// # Errors
-    /// `NoSlot`; `NotOpen`; `BeyondLimit`: unread, offset and bytes together are more than the limit; `NoMemory`. Nothing is
-    /// written then: drop the segment, it will be sent again.
+    /// `NoSlot`; `NotOpen`; `BeyondLimit`: unread, offset and bytes together are more than the
+    /// limit; `NoMemory`. Nothing is written then: drop the segment, it will be sent again.
     #[inline]
     pub fn write_at(&mut self, slot: u32, offset: u32, bytes: &[u8]) -> Result<(), StreamError> {
         let slots = self.shared.records.len();
@@ -172,7 +179,8 @@ impl StackStreams {
         writer.place(offset, bytes, limit)
     }
 
-    /// Makes the next `n` bytes readable for the application: they are in order, without a hole. At most what was placed.
+    /// Makes the next `n` bytes readable for the application: they are in order, without a hole. At
+    /// most what was placed.
     #[inline]
     pub fn commit(&mut self, slot: u32, n: u32) {
         if let Some((mut writer, _)) = self.recv_writer(slot) {
@@ -180,8 +188,9 @@ impl StackStreams {
         }
     }
 
-    /// The byte `offset` after those committed is urgent. Returns whether that is news: false if one that the application has not passed lies
-    /// there or behind. Before that byte is committed, so that no reader misses it.
+    /// The byte `offset` after those committed is urgent. Returns whether that is news: false if
+    /// one that the application has not passed lies there or behind. Before that byte is committed,
+    /// so that no reader misses it.
     pub fn mark_urgent(&mut self, slot: u32, offset: u32) -> bool {
         let (Some(record), Some(mark)) = (self.open_record(slot), self.shared.marks.at(slot))
         else {
@@ -211,7 +220,8 @@ impl StackStreams {
         })
     }
 
-    /// Bytes that may still come in: the limit less what is unread. 0 when the limit was lowered below that.
+    /// Bytes that may still come in: the limit less what is unread. 0 when the limit was lowered
+    /// below that.
     #[inline]
     pub fn recv_free(&self, slot: u32) -> u32 {
         let (free, _) = self.recv_space(slot);
@@ -230,8 +240,8 @@ impl StackStreams {
         (limit.saturating_sub(unread), limit)
     }
 
-    /// Bytes that may still come in and are sure to find memory: all that the limit allows if the pool has a larger buffer, else what is
-    /// left of the one there is.
+    /// Bytes that may still come in and are sure to find memory: all that the limit allows if the
+    /// pool has a larger buffer, else what is left of the one there is.
     pub fn recv_room(&self, slot: u32) -> u32 {
         let Some(record) = self.open_record(slot) else {
             return 0;
@@ -256,7 +266,8 @@ impl StackStreams {
             .map_or(0, |record| record.stack.recv_limit.load(Relaxed))
     }
 
-    /// Changes the limit of the receive direction, bytes; at most the largest buffer. Below what is held it only stops more.
+    /// Changes the limit of the receive direction, bytes; at most the largest buffer. Below what is
+    /// held it only stops more.
     pub fn set_recv_limit(&mut self, slot: u32, limit: u32) {
         if let Some(record) = self.open_record(slot) {
             let limit = limit.min(self.shared.max_limit);
@@ -264,8 +275,8 @@ impl StackStreams {
         }
     }
 
-    /// Changes the limit of the send direction, bytes; at most the largest buffer. Below what is held it only stops more.
-    /// After raising it ask [`Self::app_wants_space`].
+    /// Changes the limit of the send direction, bytes; at most the largest buffer. Below what is
+    /// held it only stops more. After raising it ask [`Self::app_wants_space`].
     pub fn set_send_limit(&mut self, slot: u32, limit: u32) {
         if let Some(record) = self.open_record(slot) {
             let limit = limit.min(self.shared.max_limit);
@@ -273,15 +284,17 @@ impl StackStreams {
         }
     }
 
-    /// Has the application write only while less than `bytes` are unsent; `u32::MAX`: no matter how much is. From then on
-    /// [`Self::note_sent`] has to be told what is sent. After raising it ask [`Self::app_wants_space`].
+    /// Has the application write only while less than `bytes` are unsent; `u32::MAX`: no matter how
+    /// much is. From then on [`Self::note_sent`] has to be told what is sent. After raising it ask
+    /// [`Self::app_wants_space`].
     pub fn set_unsent_low_water(&mut self, slot: u32, bytes: u32) {
         if let Some(record) = self.open_record(slot) {
             record.stack.unsent_low_water.store(bytes, Relaxed);
         }
     }
 
-    /// Of what was not consumed yet, the first `n` bytes have been sent at least once. Then ask [`Self::app_wants_space`].
+    /// Of what was not consumed yet, the first `n` bytes have been sent at least once. Then ask
+    /// [`Self::app_wants_space`].
     pub fn note_sent(&mut self, slot: u32, n: u32) {
         if let Some(record) = self.open_record(slot) {
             let head = record.stack.send.head.load(Relaxed);
@@ -289,15 +302,15 @@ impl StackStreams {
         }
     }
 
-    /// Gives receive buffers back to the pool as far as they are drained; the last one only when nothing `out_of_order` is held
-    /// in it (else that would be lost). True when the last one went.
+    /// Gives receive buffers back to the pool as far as they are drained; the last one only when
+    /// nothing `out_of_order` is held in it (else that would be lost). True when the last one went.
     pub fn trim(&mut self, slot: u32, out_of_order: bool) -> bool {
         self.recv_writer(slot)
             .is_some_and(|(mut writer, _)| writer.trim(out_of_order))
     }
 
-    /// Trims the next `budget` slots that have a receive buffer, taking turns; more when there are more of them than after the
-    /// last sweep. Keeps buffers with bytes beyond the committed ones.
+    /// Trims the next `budget` slots that have a receive buffer, taking turns; more when there are
+    /// more of them than after the last sweep. Keeps buffers with bytes beyond the committed ones.
     pub fn sweep(&mut self, budget: usize) {
         for _ in 0..self.recv.turns(budget) {
             if let Some(slot) = self.recv.next_attached(&self.shared) {
@@ -332,16 +345,17 @@ impl StackStreams {
         record.map_or(0, |record| record.stack.send.head.load(Relaxed))
     }
 
-    /// At most `len` bytes from `offset` after the consumed ones on, in two pieces: in order, and the second is empty unless the
-    /// ring wraps in between. Together they are shorter than `len` only at the end of what was written.
+    /// At most `len` bytes from `offset` after the consumed ones on, in two pieces: in order, and
+    /// the second is empty unless the ring wraps in between. Together they are shorter than `len`
+    /// only at the end of what was written.
     #[inline]
     pub fn peek(&self, slot: u32, offset: u32, len: u32) -> (&[u8], &[u8]) {
         self.send_reader(slot)
             .map_or((&[], &[]), |reader| reader.pieces(offset, len))
     }
 
-    /// Gives the room of the first `n` bytes back to the application (they were acknowledged); at most what there is.
-    /// Then ask [`Self::app_wants_space`].
+    /// Gives the room of the first `n` bytes back to the application (they were acknowledged); at
+    /// most what there is. Then ask [`Self::app_wants_space`].
     #[inline]
     pub fn consume(&mut self, slot: u32, n: u32) {
         if let Some(reader) = self.send_reader(slot) {
@@ -349,13 +363,15 @@ impl StackStreams {
         }
     }
 
-    /// The application's last write came up short, and now a quarter of its limit is free: send it a writable event. Ask after
-    /// every [`Self::consume`]; a true is said once. May be true although the application has found room by itself meanwhile.
+    /// The application's last write came up short, and now a quarter of its limit is free: send it
+    /// a writable event. Ask after every [`Self::consume`]; a true is said once. May be true
+    /// although the application has found room by itself meanwhile.
     pub fn app_wants_space(&mut self, slot: u32) -> bool {
         let Some(record) = self.open_record(slot) else {
             return false;
         };
-        // Pairs with the fence in `AppStreams::write`: either we see its note, or it sees the head we have moved.
+        // Pairs with the fence in `AppStreams::write`: either we see its note, or it sees the head
+        // we have moved.
         fence(SeqCst);
         if record.app.wants_space.load(Relaxed) == 0 {
             return false;
@@ -415,7 +431,8 @@ impl StackStreams {
         self.recv.ledger.bytes()
     }
 
-    /// Number of slots with a receive buffer, or with one that was given back and not looked for since.
+    /// Number of slots with a receive buffer, or with one that was given back and not looked for
+    /// since.
     pub fn recv_buffers(&self) -> usize {
         self.recv.attached()
     }

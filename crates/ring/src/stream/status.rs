@@ -1,7 +1,8 @@
 //! What the application must know of a connection besides its bytes.
 
 bitflags::bitflags! {
-    /// What the application must know of a connection besides its bytes; an errno in the high 16 bits.
+    /// What the application must know of a connection besides its bytes; an errno in the high 16
+    /// bits.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Status: u32 {
         /// The connection is established.
@@ -14,7 +15,8 @@ bitflags::bitflags! {
         const ERROR = 8;
         /// The stack is done with the connection. Writes are refused.
         const CLOSED = 16;
-        /// The peer has sent urgent data, now or before: reading stops at it, see [`AppStreams::urgent`](super::AppStreams::urgent).
+        /// The peer has sent urgent data, now or before: reading stops at it, see
+        /// [`AppStreams::urgent`](super::AppStreams::urgent).
         const URGENT = 32;
         /// The bits the errno is in.
         const ERRNO = 0xffff_0000;

@@ -1,10 +1,12 @@
-//! What a flood leaves: memory of a pool that nobody has needed for a while goes back to the kernel.
+//! What a flood leaves: memory of a pool that nobody has needed for a while goes back to the
+//! kernel.
 
 use crate::pool::{Hand, Ledger};
 
 use super::memory::Memory;
 
-/// So many bytes are kept whether they are used or not: to touch memory anew takes longer than to use it again.
+/// So many bytes are kept whether they are used or not: to touch memory anew takes longer than to
+/// use it again.
 const SPARE: usize = 16 << 20;
 /// How often it is looked whether more was not needed since the last look, ms.
 const EVERY: u64 = 30_000;
@@ -28,7 +30,8 @@ impl Thrift {
         much.then(|| self.hand.is_none() && now >= self.at)
     }
 
-    /// Looks, or takes a step, when it is time: `ledger` is of the pool in `memory`, and its owner calls. When to ask again, in ms.
+    /// Looks, or takes a step, when it is time: `ledger` is of the pool in `memory`, and its owner
+    /// calls. When to ask again, in ms.
     #[inline(never)]
     pub(super) fn economize(
         &mut self,
@@ -52,7 +55,8 @@ impl Thrift {
     }
 
     fn step(&mut self, ledger: &mut Ledger, memory: &Memory, hand: Hand) {
-        // SAFETY: within the pool, and free: nobody but the producer, who this is, accesses it before it is handed out again.
+        // SAFETY: within the pool, and free: nobody but the producer, who this is, accesses it
+        // before it is handed out again.
         let give = |range| unsafe { memory.give_back(range) };
         self.hand = ledger.give_back(hand, give);
     }

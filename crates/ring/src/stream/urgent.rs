@@ -1,8 +1,10 @@
-//! Urgent data: where in the receive stream of a slot the urgent byte is, as Linux understands it (RFC 6093 §2, §3).
+//! Urgent data: where in the receive stream of a slot the urgent byte is, as Linux understands it
+//! (RFC 6093 §2, §3).
 //!
-//! The mark is kept beside the slot's line, in memory that only slots with urgent data touch. The stack sets it *before* it commits bytes up
-//! to it, and says so in the status ([`Status::URGENT`](super::Status)), so that no reader runs past a mark that it has not seen. The byte
-//! itself stays in the stream until the reader passes it.
+//! The mark is kept beside the slot's line, in memory that only slots with urgent data touch. The
+//! stack sets it *before* it commits bytes up to it, and says so in the status
+//! ([`Status::URGENT`](super::Status)), so that no reader runs past a mark that it has not seen.
+//! The byte itself stays in the stream until the reader passes it.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
@@ -23,8 +25,8 @@ pub enum Urgent {
 }
 
 impl Mark {
-    /// By the application: it moves past what is at its head, `inline` bytes that are urgent are part of the stream. Whether that was
-    /// anything.
+    /// By the application: it moves past what is at its head, `inline` bytes that are urgent are
+    /// part of the stream. Whether that was anything.
     pub(super) fn pass(&self, reader: &Reader<'_>, inline: bool) -> bool {
         let ahead = self.ahead(reader.head());
         self.skipped.store(self.gap_end.load(Acquire), Relaxed);

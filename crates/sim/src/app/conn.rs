@@ -335,7 +335,8 @@ impl Conn {
         }
     }
 
-    /// Whether the connection has failed; if so, it is over, unless an attempt to connect is to be repeated.
+    /// Whether the connection has failed; if so, it is over, unless an attempt to connect is to be
+    /// repeated.
     fn failed(&mut self, env: &mut Env<'_>) -> bool {
         let status = env.streams.status(self.id.slot);
         if !status.contains(Status::ERROR) {
@@ -369,7 +370,8 @@ impl Conn {
             Ending::HalfClose if written => self.shut_down(env),
             Ending::Hold(time) if written && self.record.connected => self.hold(env, time),
             Ending::AfterEof if written && self.record.eof => self.close(env),
-            // CLOSE before the connection is established would delete it with all that was written (RFC 9293 §3.10.4).
+            // CLOSE before the connection is established would delete it with all that was written
+            // (RFC 9293 §3.10.4).
             Ending::AfterBytes(bytes)
                 if written && self.record.connected && self.record.received >= bytes =>
             {
@@ -526,8 +528,8 @@ impl Conn {
         self.check_room(streams, now)
     }
 
-    /// A writer that found no room is woken when something was acknowledged and a quarter of what it may use is free; with nothing to be
-    /// acknowledged, when the pool has memory.
+    /// A writer that found no room is woken when something was acknowledged and a quarter of what
+    /// it may use is free; with nothing to be acknowledged, when the pool has memory.
     fn check_room(&self, streams: &AppStreams, now: Instant) -> Result<(), String> {
         let slot = self.id.slot;
         let waits = self.stuck && self.pending() > 0 && self.write_at.is_none_or(|at| at < now);

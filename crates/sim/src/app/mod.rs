@@ -1,5 +1,5 @@
-//! Applications in virtual time. They sleep until an event or a timer of their own wakes them, as real ones do, and look at nothing
-//! in between: a stack that forgets to wake them is found out.
+//! Applications in virtual time. They sleep until an event or a timer of their own wakes them, as
+//! real ones do, and look at nothing in between: a stack that forgets to wake them is found out.
 
 mod conn;
 mod plan;
@@ -230,7 +230,8 @@ impl Apps {
         }
     }
 
-    /// Looks at events and timers and does what they ask for. True if the stack was told anything, or more is to be done at once.
+    /// Looks at events and timers and does what they ask for. True if the stack was told anything,
+    /// or more is to be done at once.
     pub(crate) fn turn(&mut self, mut parts: HostParts<'_>) -> Result<bool, String> {
         let mut busy = self.poll_events(&mut parts)?;
         while let Some(entry) = self

@@ -67,8 +67,8 @@ pub struct Plan {
     pub ending: Ending,
     /// `Abort` so long after it was opened, in whatever state it is then.
     pub abort_after: Option<Duration>,
-    /// Before `Close`, shut down and wait until the peer has acknowledged everything, as with SO_LINGER: nobody sends for an application
-    /// that has closed for ever.
+    /// Before `Close`, shut down and wait until the peer has acknowledged everything, as with
+    /// SO_LINGER: nobody sends for an application that has closed for ever.
     pub linger: bool,
     /// Attempts to connect before the error counts.
     pub tries: u32,

@@ -1,10 +1,12 @@
-//! Runs short transactions between two stacks over memory, for whoever counts what one costs: `transactions COUNT [AT A TIME [MESSAGES [STACKS]]]`.
+//! Runs short transactions between two stacks over memory, for whoever counts what one costs:
+//! `transactions COUNT [AT A TIME [MESSAGES [STACKS]]]`.
 
 use std::process::ExitCode;
 
 use sim::transactions::side_by_side;
 
-/// What is done once is not told apart from what each transaction takes: run it twice with different counts and take the difference.
+/// What is done once is not told apart from what each transaction takes: run it twice with
+/// different counts and take the difference.
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).map(|word| word.parse::<u64>());
     let Some(Ok(count)) = arguments.next() else {

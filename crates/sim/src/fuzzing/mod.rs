@@ -1,4 +1,5 @@
-//! What the fuzz targets of the whole stack run. Also run by the tests, on random bytes. Each function must accept any bytes.
+//! What the fuzz targets of the whole stack run. Also run by the tests, on random bytes. Each
+//! function must accept any bytes.
 
 mod input;
 mod lab;
@@ -25,8 +26,9 @@ const MAX_TIMES: u64 = 4;
 /// Most frames that are interfered with in each direction.
 const MAX_VERDICTS: usize = 150;
 
-/// One stack, and anything at all: calls in any order, right and wrong; segments near what its connections expect, and far from it; any
-/// frames; time. Nothing panics, nothing grows beyond its bounds, and when all is closed and time has passed nothing is left.
+/// One stack, and anything at all: calls in any order, right and wrong; segments near what its
+/// connections expect, and far from it; any frames; time. Nothing panics, nothing grows beyond its
+/// bounds, and when all is closed and time has passed nothing is left.
 pub fn stack(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Ok(mut lab) = Lab::new(&mut input) else {
@@ -42,8 +44,8 @@ pub fn stack(bytes: &[u8]) {
     lab.finish();
 }
 
-/// Two stacks with applications on a link that treats each frame as the bytes say: however it does, all of what one end sends the other
-/// receives, and nothing is left.
+/// Two stacks with applications on a link that treats each frame as the bytes say: however it does,
+/// all of what one end sends the other receives, and nothing is left.
 pub fn two_stacks(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut scenario = Scenario::new(input.u64());

@@ -1,4 +1,5 @@
-//! What a malicious network sends: segments near what a connection expects, other packets, and noise.
+//! What a malicious network sends: segments near what a connection expects, other packets, and
+//! noise.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -105,7 +106,8 @@ impl Seen {
     }
 }
 
-/// A frame with an IPv4 packet in two fragments, in either order, perhaps with a gap between them or an overlap; any other as it is.
+/// A frame with an IPv4 packet in two fragments, in either order, perhaps with a gap between them
+/// or an overlap; any other as it is.
 pub fn fragments(frame: &[u8], input: &mut Input<'_>) -> Vec<Vec<u8>> {
     let Some(pieces) = split(frame, input) else {
         return vec![frame.to_vec()];

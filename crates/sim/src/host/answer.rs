@@ -1,5 +1,6 @@
-//! A link that answers SYNs where they arrive: its half of [`wire::syn_offload`], by other means than the stack's and the real link's
-//! (`io/bpf/answer.h`), which it does as, but for the order of the options.
+//! A link that answers SYNs where they arrive: its half of [`wire::syn_offload`], by other means
+//! than the stack's and the real link's (`io/bpf/answer.h`), which it does as, but for the order of
+//! the options.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddrV4};
@@ -20,7 +21,8 @@ use wire::time::Instant;
 use crate::frame::Frame;
 use crate::segment::ethernet;
 
-/// A stack that has not taken a turn for longer, in milliseconds, takes its time: it answers SYNs itself.
+/// A stack that has not taken a turn for longer, in milliseconds, takes its time: it answers SYNs
+/// itself.
 const LATEST: u64 = 16;
 
 /// What a stack has told its link.
@@ -136,7 +138,8 @@ impl Answerer {
 }
 
 impl Syn {
-    /// From one host to one, without ECN, with the four options that most SYNs have and nothing else.
+    /// From one host to one, without ECN, with the four options that most SYNs have and nothing
+    /// else.
     fn parse(mac: MacAddr, frame: &Frame) -> Option<Self> {
         let (ethernet, packet) = EthernetHeader::parse(&frame.bytes).ok()?;
         let (ip, segment) = Ipv4Header::parse(packet).ok()?;
@@ -230,7 +233,8 @@ fn is_to(mac: MacAddr, ethernet: &EthernetHeader) -> bool {
         && ethernet.ether_type == EtherType::IPV4
 }
 
-/// A packet of TCP that is whole and has no options, from an address that hosts have (RFC 1122 §3.2.1.3).
+/// A packet of TCP that is whole and has no options, from an address that hosts have
+/// (RFC 1122 §3.2.1.3).
 fn is_plain(ip: &Ipv4Header) -> bool {
     let [network, ..] = ip.src.octets();
     usize::from(ip.header_len) == Ipv4Header::LEN

@@ -2,12 +2,14 @@
 
 use wire::impair::Rng;
 
-/// How often and for how long the network is bad. Parts per million, decided frame by frame; nothing by default.
+/// How often and for how long the network is bad. Parts per million, decided frame by frame;
+/// nothing by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct BurstLoss {
     /// Probability that a good network turns bad.
     pub enter_ppm: u32,
-    /// Probability that a bad one turns good: a burst is 1,000,000 / `leave_ppm` frames long on average.
+    /// Probability that a bad one turns good: a burst is 1,000,000 / `leave_ppm` frames long on
+    /// average.
     pub leave_ppm: u32,
     /// Probability that a bad network loses a frame.
     pub loss_ppm: u32,
@@ -20,7 +22,8 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    /// Whether the next frame is lost. Draws nothing for a network that never is bad, so that other decisions do not shift.
+    /// Whether the next frame is lost. Draws nothing for a network that never is bad, so that other
+    /// decisions do not shift.
     pub fn loses(&mut self, config: &BurstLoss, rng: &mut Rng) -> bool {
         if config.enter_ppm == 0 {
             self.is_bad = false;
@@ -40,7 +43,8 @@ impl Burst {
 mod tests {
     use super::*;
 
-    /// In the long run the network is bad for enter / (enter + leave) of the frames, in runs of 1 / leave.
+    /// In the long run the network is bad for enter / (enter + leave) of the frames, in runs of 1 /
+    /// leave.
     #[test]
     fn bursts_are_as_frequent_and_long_as_configured() {
         let config = BurstLoss {

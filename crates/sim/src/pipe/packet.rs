@@ -31,7 +31,8 @@ fn ecn(frame: &[u8]) -> Option<Ecn> {
     Some(Ecn::from_tos(second >> ecn_shift(frame)?))
 }
 
-/// The ECN field is the end of the second byte of IPv4; of IPv6, four bits further to the left (RFC 8200 §3). `None`: this is neither.
+/// The ECN field is the end of the second byte of IPv4; of IPv6, four bits further to the left
+/// (RFC 8200 §3). `None`: this is neither.
 fn ecn_shift(frame: &[u8]) -> Option<u32> {
     let (header, _) = EthernetHeader::parse(frame).ok()?;
     match header.ether_type {
@@ -41,7 +42,8 @@ fn ecn_shift(frame: &[u8]) -> Option<u32> {
     }
 }
 
-/// Changes the ECN field of an IP packet, and the header checksum with it; false if this is not one.
+/// Changes the ECN field of an IP packet, and the header checksum with it; false if this is not
+/// one.
 pub(crate) fn set_ecn(frame: &mut [u8], ecn: Ecn) -> bool {
     let Some(shift) = ecn_shift(frame) else {
         return false;
@@ -65,8 +67,9 @@ pub(crate) fn set_ecn(frame: &mut [u8], ecn: Ecn) -> bool {
     true
 }
 
-/// The frame that tells the sender of `frame` that its packet exceeds `mtu`; `None` if nobody must be told: a router fragments IPv4
-/// packets without DF, and errors are no reason for errors (RFC 1122 §3.2.2).
+/// The frame that tells the sender of `frame` that its packet exceeds `mtu`; `None` if nobody must
+/// be told: a router fragments IPv4 packets without DF, and errors are no reason for errors
+/// (RFC 1122 §3.2.2).
 pub(super) fn too_big(frame: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (ethernet, packet) = EthernetHeader::parse(frame).ok()?;
     let (addrs, protocol, body) = match ethernet.ether_type {
@@ -167,7 +170,8 @@ mod tests {
         frame
     }
 
-    /// RFC 3168 §5: ECT(0) and ECT(1) become CE, CE stays, and packets that are not capable are left alone.
+    /// RFC 3168 §5: ECT(0) and ECT(1) become CE, CE stays, and packets that are not capable are
+    /// left alone.
     #[test]
     fn only_capable_packets_are_marked() {
         for is_v4 in [true, false] {

@@ -89,7 +89,8 @@ fn a_queue_is_bounded_in_frames_too() {
     assert_eq!([1000, 1000].map(&mut arrives), [true, false]);
 }
 
-/// The frames that find more than the threshold waiting are marked; they are lost only when the queue is full.
+/// The frames that find more than the threshold waiting are marked; they are lost only when the
+/// queue is full.
 #[test]
 fn a_queue_marks_before_it_drops() {
     let mut pipe = pipe(PipeConfig {

@@ -43,7 +43,8 @@ impl Scenario {
         }
         if let Some(host) = self.hosts.get_mut(index) {
             host.answers_syns = true;
-            // A SYN that the link has answered, and of which there is no room for a record, ends in a RST.
+            // A SYN that the link has answered, and of which there is no room for a record, ends in
+            // a RST.
             host.stack.max_half_open = HALF_OPEN;
         }
         let is_quiet = self.talks.len() <= FEW;

@@ -159,7 +159,8 @@ fn outages(rng: &mut Rng, start: Instant) -> Outages {
     }
 }
 
-/// From what every link must carry up to what hosts expect: RFC 8200 §5; for IPv4, what hosts believe.
+/// From what every link must carry up to what hosts expect: RFC 8200 §5; for IPv4, what hosts
+/// believe.
 fn path_mtu(rng: &mut Rng, is_v6: bool) -> u16 {
     rng.between(if is_v6 { 1280 } else { 576 }, 1500) as u16
 }
@@ -167,8 +168,8 @@ fn path_mtu(rng: &mut Rng, is_v6: bool) -> u16 {
 /// Bytes that one end of a connection may send over a good link.
 const EASY: u64 = 4 << 20;
 
-/// How much one end of a connection may send, so that a bad link does not take for ever. Mostly little: what goes wrong goes wrong at
-/// beginnings and ends.
+/// How much one end of a connection may send, so that a bad link does not take for ever. Mostly
+/// little: what goes wrong goes wrong at beginnings and ends.
 fn bytes_for(rng: &mut Rng, link: &LinkConfig) -> u64 {
     let bad = |pipe: &PipeConfig| {
         let bursts = u32::from(pipe.bursts != BurstLoss::default()) * 30_000;
@@ -260,7 +261,8 @@ pub(super) fn talk(rng: &mut Rng, index: u16, is_v6: bool, budget: u64) -> Talk 
     }
 }
 
-/// One end or both give up sometime, in whatever state they are then. Keepalive tells an end whose peer is gone.
+/// One end or both give up sometime, in whatever state they are then. Keepalive tells an end whose
+/// peer is gone.
 fn fail(rng: &mut Rng, client: &mut Plan, server: &mut Plan) {
     let which = rng.between(1, 3);
     for (bit, plan) in [(1, client), (2, server)] {

@@ -48,7 +48,8 @@ fn fast_opens(pair: &Pair) -> (u64, u64) {
     )
 }
 
-/// After the first few connections, which bring the cookie, every one that has something to say opens fast.
+/// After the first few connections, which bring the cookie, every one that has something to say
+/// opens fast.
 #[test]
 fn on_a_good_network() {
     let pair = exchange(1, "", |client| client.send = (1, 5000));

@@ -36,7 +36,8 @@ fn syns() {
     assert!(script.records()[0].is_clean());
 }
 
-/// More complete handshakes than there are control blocks; then the flooder goes silent. With an idle time-out all of it comes back.
+/// More complete handshakes than there are control blocks; then the flooder goes silent. With an
+/// idle time-out all of it comes back.
 #[test]
 fn connections() {
     let mut script = Script::new(2);
@@ -81,7 +82,8 @@ fn connections() {
     );
 }
 
-/// Out-of-order bytes at the far end of the window of every connection: the pool is all that they can take.
+/// Out-of-order bytes at the far end of the window of every connection: the pool is all that they
+/// can take.
 #[test]
 fn far_bytes() {
     let mut script = Script::with(3, |config| {
@@ -111,7 +113,8 @@ fn far_bytes() {
     script.finish();
 }
 
-/// Random segments at everything that exists: nothing breaks, answers are bounded, everything comes back.
+/// Random segments at everything that exists: nothing breaks, answers are bounded, everything comes
+/// back.
 #[test]
 fn noise() {
     for seed in 0..4 {

@@ -9,7 +9,8 @@ use wire::tcp::{TcpFlags, Timestamps};
 use crate::common::ms;
 use crate::common::script::{Flow, Script};
 
-/// Receives what the host sends until it is silent; acknowledges everything. Returns the bytes and the largest segment.
+/// Receives what the host sends until it is silent; acknowledges everything. Returns the bytes and
+/// the largest segment.
 fn drain(script: &mut Script, flow: &mut Flow) -> (Vec<u8>, usize) {
     let (mut bytes, mut largest, mut silent) = (Vec::new(), 0, 0);
     while silent < 20 {
@@ -36,7 +37,8 @@ fn check(script: &Script, flow: &Flow, bytes: &[u8], len: usize) {
     assert_eq!(pattern.mismatch(0, bytes), None);
 }
 
-/// No options at all: 536 bytes per segment (RFC 9293 §3.7.1), no timestamps, no scaling, no SACK in either direction.
+/// No options at all: 536 bytes per segment (RFC 9293 §3.7.1), no timestamps, no scaling, no SACK
+/// in either direction.
 #[test]
 fn a_peer_without_options() {
     for active in [false, true] {
@@ -94,8 +96,8 @@ fn a_window_scale_of_255() {
     script.finish();
 }
 
-/// Data that the peer sends in single bytes, shuffled, repeated and overlapping: in the end every byte is there once; meanwhile memory is
-/// bounded by the buffer, however many holes there are.
+/// Data that the peer sends in single bytes, shuffled, repeated and overlapping: in the end every
+/// byte is there once; meanwhile memory is bounded by the buffer, however many holes there are.
 #[test]
 fn dust() {
     const LEN: usize = 3000;
@@ -155,7 +157,8 @@ fn dust() {
     }
 }
 
-/// Two versions of the same bytes: what arrived first counts, also out of order (an attacker must not rewrite what was acknowledged).
+/// Two versions of the same bytes: what arrived first counts, also out of order (an attacker must
+/// not rewrite what was acknowledged).
 #[test]
 fn contradicting_overlaps() {
     let mut script = Script::new(5);
@@ -237,7 +240,8 @@ fn old_timestamps() {
     assert_eq!(script.counters().tcp_bytes_in, 1);
 }
 
-/// A router says that packets are too big: the path MTU goes down; one that lies about what was never sent is ignored (RFC 5927).
+/// A router says that packets are too big: the path MTU goes down; one that lies about what was
+/// never sent is ignored (RFC 5927).
 #[test]
 fn packet_too_big() {
     let mut script = Script::new(8);
@@ -290,7 +294,8 @@ fn packet_too_big() {
     script.finish();
 }
 
-/// The SYN-ACK is lost, the peer's SYN comes again with other options; the handshake completes all the same, once.
+/// The SYN-ACK is lost, the peer's SYN comes again with other options; the handshake completes all
+/// the same, once.
 #[test]
 fn a_repeated_syn() {
     let mut script = Script::new(9);
@@ -301,7 +306,8 @@ fn a_repeated_syn() {
     let second = script.ask(&syn);
     assert_eq!(first[0].header.seq, second[0].header.seq);
     assert_eq!(script.usage().half_open, 1);
-    // Now from a peer that has started again with another number: the old attempt is no connection of its.
+    // Now from a peer that has started again with another number: the old attempt is no connection
+    // of its.
     script.run(Duration::from_secs(1));
     let answers = script.ask(&Segment::new(me, you).syn().seq(70_000));
     assert!(

@@ -98,7 +98,8 @@ fn the_exact_reset_ends_every_state() {
     }
 }
 
-/// RFC 5961 §3.2: a RST in the window but not at RCV.NXT is answered with a challenge ACK; outside it is dropped.
+/// RFC 5961 §3.2: a RST in the window but not at RCV.NXT is answered with a challenge ACK; outside
+/// it is dropped.
 #[test]
 fn a_guessed_reset_ends_nothing() {
     for (name, enter) in STATES {

@@ -18,7 +18,8 @@ const FLOODER: MacAddr = MacAddr([2, 9, 9, 9, 9, 9]);
 /// The link of the server, and that of the client, bits per second: the client's is the narrow one.
 const SERVER_RATE: u64 = 20_000_000;
 const CLIENT_RATE: u64 = 4_000_000;
-/// SYNs per second: their answers and the transfer together fill the server's link. The half-open table has room for 64.
+/// SYNs per second: their answers and the transfer together fill the server's link. The half-open
+/// table has room for 64.
 const FLOOD: u64 = 32_000;
 /// Bytes of the transfer: two seconds of the client's link.
 const TRANSFER: u64 = 1_000_000;
@@ -163,7 +164,8 @@ impl Siege {
     }
 }
 
-/// The transfer keeps nine tenths of its rate, those who come meanwhile are served, and memory stays what it was.
+/// The transfer keeps nine tenths of its rate, those who come meanwhile are served, and memory
+/// stays what it was.
 #[test]
 fn others_are_served() {
     let mut peace = Siege::new();

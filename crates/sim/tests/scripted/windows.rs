@@ -20,8 +20,8 @@ fn expected(script: &Script, flow: &Flow, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Zero window for an hour: probes come ever more rarely, one byte each at most, for as long as they are answered (RFC 9293 §3.8.6.1);
-/// then everything is delivered.
+/// Zero window for an hour: probes come ever more rarely, one byte each at most, for as long as
+/// they are answered (RFC 9293 §3.8.6.1); then everything is delivered.
 #[test]
 fn a_window_closed_for_an_hour() {
     let mut script = Script::new(1);
@@ -80,7 +80,8 @@ fn a_window_of_one() {
     script.finish();
 }
 
-/// The right edge moves left under data in flight, which RFC 9293 §3.8.6 discourages and says one must survive.
+/// The right edge moves left under data in flight, which RFC 9293 §3.8.6 discourages and says one
+/// must survive.
 #[test]
 fn a_window_that_shrinks() {
     let mut script = Script::new(4);
@@ -167,7 +168,8 @@ fn acks_of_the_future() {
     assert!(script.records()[0].is_clean());
 }
 
-/// Our own window: data beyond it is not taken, a probe into a closed one is answered, and it never shrinks.
+/// Our own window: data beyond it is not taken, a probe into a closed one is answered, and it never
+/// shrinks.
 #[test]
 fn what_does_not_fit_our_window() {
     let mut script = Script::with(8, |config| config.stack.recv_buffer = 4096);

@@ -53,8 +53,8 @@ struct Figures {
     json: Vec<String>,
 }
 
-/// Runs all of it and puts what came out between the marks of `page`, plots and JSON into the directory beside it; whether every run
-/// went well.
+/// Runs all of it and puts what came out between the marks of `page`, plots and JSON into the
+/// directory beside it; whether every run went well.
 pub(super) fn run(options: &BenchArgs, page: &Path, stop: &Stop) -> anyhow::Result<bool> {
     // What cannot be written need not be measured.
     let text = std::fs::read_to_string(page).map_err(|error| no_page(page, &error.to_string()))?;
@@ -85,7 +85,8 @@ pub(super) fn run(options: &BenchArgs, page: &Path, stop: &Stop) -> anyhow::Resu
 }
 
 impl Figures {
-    /// Measures one line of the lists; whether every run of it went well. A line that cannot be measured here leaves its reason.
+    /// Measures one line of the lists; whether every run of it went well. A line that cannot be
+    /// measured here leaves its reason.
     fn add(
         &mut self,
         line: &str,

@@ -29,11 +29,13 @@ const OFFLOADS: &[&str] = &[
 pub(crate) struct Baseline {
     /// The congestion control of its sockets.
     congestion: &'static str,
-    /// Whether its sockets have a namespace with Linux's default settings, or this machine's as they are.
+    /// Whether its sockets have a namespace with Linux's default settings, or this machine's as
+    /// they are.
     own_namespace: bool,
     /// Keys of sysctl(8) and their values.
     settings: Vec<(String, String)>,
-    /// Offloads of the interface under the kernel's sockets, as ethtool(8) names them, and `on` or `off`.
+    /// Offloads of the interface under the kernel's sockets, as ethtool(8) names them, and `on` or
+    /// `off`.
     offloads: Vec<(String, String)>,
 }
 
@@ -48,7 +50,8 @@ impl Baseline {
         }
     }
 
-    /// Adds what is the machine's, not a namespace's. Called outside of the namespaces of a benchmark.
+    /// Adds what is the machine's, not a namespace's. Called outside of the namespaces of a
+    /// benchmark.
     pub(crate) fn add_machine(&mut self) {
         self.settings.extend(settings(MACHINE_KEYS));
     }
@@ -99,7 +102,8 @@ impl Baseline {
     }
 }
 
-/// The values of these keys, under the names that sysctl(8) has for them. Those that this kernel lacks are left out.
+/// The values of these keys, under the names that sysctl(8) has for them. Those that this kernel
+/// lacks are left out.
 fn settings(keys: &[&str]) -> Vec<(String, String)> {
     let settings = keys.iter().filter_map(|key| {
         let value = read_to_string(Path::new("/proc/sys/net").join(key)).ok()?;

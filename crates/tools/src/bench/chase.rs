@@ -1,5 +1,6 @@
-//! How long memory takes that is not in a processor's own cache. On a shared machine others may have most of the cache that all share; that shows
-//! neither in a loop that only computes nor in time that others take.
+//! How long memory takes that is not in a processor's own cache. On a shared machine others may
+//! have most of the cache that all share; that shows neither in a loop that only computes nor in
+//! time that others take.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,7 +15,8 @@ const BYTES: usize = 8 << 20;
 #[repr(align(64))]
 struct Line(u32);
 
-/// Nanoseconds that each of many loads takes, of which each waits for the one before; `None` if there is no running on `core`.
+/// Nanoseconds that each of many loads takes, of which each waits for the one before; `None` if
+/// there is no running on `core`.
 pub(super) fn load_ns(core: usize) -> Option<f64> {
     machine::on(core, || {
         let lines = circle(BYTES / size_of::<Line>());
@@ -24,7 +26,8 @@ pub(super) fn load_ns(core: usize) -> Option<f64> {
     })
 }
 
-/// So many lines, each of which leads to another, in an order that no prefetcher guesses, until all have been seen.
+/// So many lines, each of which leads to another, in an order that no prefetcher guesses, until all
+/// have been seen.
 fn circle(count: usize) -> Vec<Line> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     let mut state = 1_u64;

@@ -1,5 +1,6 @@
-//! Two namespaces for measurements over frames that leave shared memory: the server's and the client's, joined by a veth pair for mTCP
-//! and by others for the kernel, whose own settings differ.
+//! Two namespaces for measurements over frames that leave shared memory: the server's and the
+//! client's, joined by a veth pair for mTCP and by others for the kernel, whose own settings
+//! differ.
 
 use std::process::Command;
 
@@ -32,7 +33,8 @@ const KERNEL: Pair = Pair {
     devices: ["kern0", "kern1"],
     network: "10.10.0",
 };
-/// The second, with segmentation and receive offloads turned off, so that its packets are cut as those of a network are.
+/// The second, with segmentation and receive offloads turned off, so that its packets are cut as
+/// those of a network are.
 const PLAIN: Pair = Pair {
     devices: ["plain0", "plain1"],
     network: "10.11.0",
@@ -48,7 +50,8 @@ struct Pair {
 pub(crate) struct Network(Namespaces);
 
 impl Network {
-    /// Namespaces with nothing between them, in whose loopback the kernel is measured; `None` where this user cannot have any.
+    /// Namespaces with nothing between them, in whose loopback the kernel is measured; `None` where
+    /// this user cannot have any.
     pub(crate) fn loopback() -> Option<Self> {
         Namespaces::new("bench").ok().map(Self)
     }
@@ -97,7 +100,8 @@ impl Network {
         Ok(Self(namespaces))
     }
 
-    /// Has what comes for each namespace received by its own one of `cores` (receive packet steering), whoever sends it.
+    /// Has what comes for each namespace received by its own one of `cores` (receive packet
+    /// steering), whoever sends it.
     ///
     /// # Errors
     /// The kernel refused.
@@ -118,7 +122,8 @@ impl Network {
         Ok(())
     }
 
-    /// What the kernel's sockets run with there: settings, and the offloads of the interface that `link` compares with.
+    /// What the kernel's sockets run with there: settings, and the offloads of the interface that
+    /// `link` compares with.
     ///
     /// # Errors
     /// The namespace cannot be entered.

@@ -1,6 +1,7 @@
-//! How quiet the machine is: the same piece of work timed again and again, and what runs while nothing should. And how near to each other
-//! the two processors are: a hypervisor may move them while the benchmark runs, and what goes through memory shared by both takes
-//! several times as long between caches that are far apart. And how long memory takes ([`chase`]).
+//! How quiet the machine is: the same piece of work timed again and again, and what runs while
+//! nothing should. And how near to each other the two processors are: a hypervisor may move them
+//! while the benchmark runs, and what goes through memory shared by both takes several times as
+//! long between caches that are far apart. And how long memory takes ([`chase`]).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub(crate) struct Noise {
     distance_ns: Series,
     /// Nanoseconds of a load from more memory than the server's processor has cache of its own.
     load_ns: Series,
-    /// Time of both processors while nothing of ours ran, nanoseconds. Summed up, because the kernel counts in steps of a tick.
+    /// Time of both processors while nothing of ours ran, nanoseconds. Summed up, because the
+    /// kernel counts in steps of a tick.
     watched: u64,
     /// Of it, idle.
     idle: u64,
@@ -73,8 +75,8 @@ impl Noise {
         self.steal as f64 * 100.0 / self.watched.max(1) as f64
     }
 
-    /// Whether figures of this machine can be compared with those of another day: the calibration took the same time throughout, nobody
-    /// else ran, and the hypervisor kept its hands off.
+    /// Whether figures of this machine can be compared with those of another day: the calibration
+    /// took the same time throughout, nobody else ran, and the hypervisor kept its hands off.
     pub(crate) fn quiet(&self) -> bool {
         self.slowdown_percent() < 10.0 && self.others_percent() < 5.0 && self.steal_percent() < 1.0
     }
@@ -157,8 +159,8 @@ fn calibrate(core: usize) -> f64 {
     time.unwrap_or(f64::NAN)
 }
 
-/// Nanoseconds in which a cache line goes from one processor to the other and back, by the fastest of many batches; `None` if it
-/// does not.
+/// Nanoseconds in which a cache line goes from one processor to the other and back, by the fastest
+/// of many batches; `None` if it does not.
 fn distance([here, there]: [usize; 2]) -> Option<f64> {
     let (line, over) = (
         Arc::new(AtomicU32::new(0)),
@@ -189,7 +191,8 @@ fn echo(line: &AtomicU32, over: &AtomicBool) {
     }
 }
 
-/// Sends odd numbers and waits for each answer. Nanoseconds for one, in the fastest batch; `None` without a batch in time.
+/// Sends odd numbers and waits for each answer. Nanoseconds for one, in the fastest batch; `None`
+/// without a batch in time.
 fn call(line: &AtomicU32) -> Option<f64> {
     let end = Instant::now() + DISTANCE;
     let mut fastest: Option<f64> = None;

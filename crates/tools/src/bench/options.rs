@@ -87,14 +87,16 @@ impl Stack {
     }
 }
 
-/// Measures the kernel and mTCP in turn, on the same two processors, with the same programs. Exits with 1 if a run failed.
+/// Measures the kernel and mTCP in turn, on the same two processors, with the same programs. Exits
+/// with 1 if a run failed.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(value_enum, required_unless_present = "all")]
     what: Option<What>,
-    /// Measure everything that docs/performance.md has figures of, and put them there, as JSON and SVG in the directory beside it
+    /// Measure everything that docs/performance.md has figures of, and put them there, as JSON and
+    /// SVG in the directory beside it
     #[arg(long, conflicts_with_all = ["what", "json", "svg"])]
     pub(crate) all: bool,
     /// The page that --all puts its figures into
@@ -117,7 +119,8 @@ pub(crate) struct BenchArgs {
     /// Bytes of a message (several allowed) [default: 64]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) size: Vec<u32>,
-    /// Connections at a time (several allowed) [default: 1000; bulk: 1,100; latency, fairness: 8000; memory: 10000]
+    /// Connections at a time (several allowed) [default: 1000; bulk: 1,100; latency, fairness:
+    /// 8000; memory: 10000]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) concurrency: Vec<u32>,
     /// latency: connections per second of the fixed rate
@@ -132,8 +135,9 @@ pub(crate) struct BenchArgs {
     /// Who connects to mTCP's server [default: mtcp over shm, kernel otherwise]
     #[arg(long, value_enum)]
     client: Option<Stack>,
-    /// afxdp: what comes for an end is received by that end's own processor, as between two machines (receive packet steering, for
-    /// the kernel's pair alike); otherwise a veth pair has the sender's processor do it
+    /// afxdp: what comes for an end is received by that end's own processor, as between two
+    /// machines (receive packet steering, for the kernel's pair alike); otherwise a veth pair has
+    /// the sender's processor do it
     #[arg(long)]
     pub(crate) steer: bool,
     /// How mTCP runs; short and cpu measure paired beside inline as well

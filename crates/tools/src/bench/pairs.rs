@@ -56,8 +56,8 @@ impl<'a> Runner<'a> {
         measured
     }
 
-    /// One run of the side at `index`; false if it failed. The others go on without it: the figures that it has are those of the first
-    /// pairs, so that all are still in step.
+    /// One run of the side at `index`; false if it failed. The others go on without it: the figures
+    /// that it has are those of the first pairs, so that all are still in step.
     fn side(&mut self, measured: &mut Measured, index: usize, bar: &ProgressBar) -> bool {
         let Some(side) = measured.case.sides.get(index).copied() else {
             return false;

@@ -16,7 +16,8 @@ use super::network::{self, Network};
 use super::options::{LinkKind, Stack};
 use super::side::Side;
 
-/// Addresses of a server, at least: as many ports as one client can use towards one address are too few.
+/// Addresses of a server, at least: as many ports as one client can use towards one address are too
+/// few.
 const ADDRESSES: u32 = 8;
 /// Connections that one address is for: half of a client's ports.
 const PER_ADDRESS: u32 = 14_000;
@@ -46,10 +47,12 @@ pub(crate) struct Place<'a> {
     program: String,
     directory: &'a Directory,
     setting: Setting,
-    /// Where frames leave shared memory, and where the kernel's loopback is measured if namespaces can be had.
+    /// Where frames leave shared memory, and where the kernel's loopback is measured if namespaces
+    /// can be had.
     network: Option<Network>,
     runs: u32,
-    /// Clients of this run so far; each has an address of its own, as each would be a machine of its own.
+    /// Clients of this run so far; each has an address of its own, as each would be a machine of
+    /// its own.
     clients: u32,
 }
 
@@ -201,7 +204,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// mTCP's link, seen from the server (0) or the client (1). Each run over shared memory has one of its own.
+    /// mTCP's link, seen from the server (0) or the client (1). Each run over shared memory has one
+    /// of its own.
     fn link(&self, end: usize) -> String {
         match self.setting.link {
             LinkKind::Shm => {

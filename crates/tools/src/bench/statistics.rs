@@ -5,7 +5,8 @@
 pub(crate) struct Series(pub(crate) Vec<f64>);
 
 impl Series {
-    /// In the middle, or between the two in the middle; NaN if there is none or one of them is no number.
+    /// In the middle, or between the two in the middle; NaN if there is none or one of them is no
+    /// number.
     pub(crate) fn median(&self) -> f64 {
         if self.0.iter().any(|value| value.is_nan()) {
             return f64::NAN;
@@ -49,7 +50,8 @@ impl Series {
     }
 }
 
-/// Jain's fairness index of `shares`: 1 when all are the same, 1/n when one has everything; `None` when nobody has anything.
+/// Jain's fairness index of `shares`: 1 when all are the same, 1/n when one has everything; `None`
+/// when nobody has anything.
 pub(crate) fn jain(shares: impl Iterator<Item = u64>) -> Option<f64> {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for share in shares {

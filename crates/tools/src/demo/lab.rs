@@ -1,4 +1,5 @@
-//! Where the demonstration happens: two network namespaces joined by a veth pair, or one machine as it is; and a directory of files.
+//! Where the demonstration happens: two network namespaces joined by a veth pair, or one machine as
+//! it is; and a directory of files.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -21,8 +22,8 @@ pub(crate) fn fill(directory: &Directory, megabytes: u64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Two namespaces joined by two veth pairs: `mtcp0` and `peer0`, whose first end mTCP drives, and `kern0` and `kern1` as the kernel makes
-/// them, over which its own server is measured.
+/// Two namespaces joined by two veth pairs: `mtcp0` and `peer0`, whose first end mTCP drives, and
+/// `kern0` and `kern1` as the kernel makes them, over which its own server is measured.
 #[derive(Debug)]
 pub(crate) struct Lab(Namespaces);
 

@@ -114,7 +114,8 @@ pub(crate) fn load(mut command: Command, arguments: &[&str], stop: &Stop) -> any
     Ok(value)
 }
 
-/// MB/s of the typical one of several transfers of `megabytes`: the first also waits for addresses to be confirmed and resolved.
+/// MB/s of the typical one of several transfers of `megabytes`: the first also waits for addresses
+/// to be confirmed and resolved.
 pub(crate) fn speed(report: &Value, megabytes: u64) -> f64 {
     let microseconds = report["latency_us"]["p50"]
         .as_f64()

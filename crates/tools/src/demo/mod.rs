@@ -23,7 +23,8 @@ const EXAMPLES: &str = "Examples:
   mtcp demo --shm      shared memory in any case
   mtcp demo --quick    less of everything";
 
-/// Shows all of it on this machine: server, client, both IP versions, rates beside the kernel's. Exits with 1 if a step failed.
+/// Shows all of it on this machine: server, client, both IP versions, rates beside the kernel's.
+/// Exits with 1 if a step failed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {

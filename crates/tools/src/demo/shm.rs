@@ -1,4 +1,5 @@
-//! The demonstration without privileges: client and server over shared memory, the kernel's loopback beside them.
+//! The demonstration without privileges: client and server over shared memory, the kernel's
+//! loopback beside them.
 
 use std::path::Path;
 use std::process::Command;

@@ -27,7 +27,8 @@ impl Steps {
         }
     }
 
-    /// Runs `work` under `title`; what it returns is shown behind the tick, its error behind the cross. `None` after an error.
+    /// Runs `work` under `title`; what it returns is shown behind the tick, its error behind the
+    /// cross. `None` after an error.
     pub(crate) fn step<T>(
         &mut self,
         title: &str,

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-/// `NAME (PID)` of a process of this network namespace that holds a BPF program at the interface with this index, by XDP or traffic control,
-/// as the kernel says in its `fdinfo`. Only processes that this one may look at.
+/// `NAME (PID)` of a process of this network namespace that holds a BPF program at the interface
+/// with this index, by XDP or traffic control, as the kernel says in its `fdinfo`. Only processes
+/// that this one may look at.
 pub(crate) fn find(index: u32) -> Option<String> {
     let own = fs::read_link("/proc/self/ns/net").ok()?;
     let processes = fs::read_dir("/proc").ok()?.flatten();

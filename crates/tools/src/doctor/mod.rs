@@ -28,7 +28,8 @@ const EXAMPLES: &str = "Examples:
 
 'ok' says that nothing was seen in the way, not that it was tried: --open opens the link, --peer has a peer answer over it.";
 
-/// Says what on this machine helps or hinders. With --io, exits with 1 if something that it needs is missing.
+/// Says what on this machine helps or hinders. With --io, exits with 1 if something that it needs
+/// is missing.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
@@ -41,7 +42,8 @@ pub(crate) struct DoctorArgs {
     /// Open the link too, and say what came of it
     #[arg(long, requires = "io", requires = "addr")]
     open: bool,
-    /// Open the link and connect to this address and port: an answer or a refusal shows that frames go both ways
+    /// Open the link and connect to this address and port: an answer or a refusal shows that frames
+    /// go both ways
     #[arg(long, value_name = "ADDR:PORT", requires = "io", requires = "addr")]
     peer: Option<SocketAddr>,
     /// Gateway to a peer elsewhere
@@ -177,8 +179,8 @@ fn shm(path: &Path) -> Check {
     }
 }
 
-/// The kernel would answer our connections with RST if it owned our address too. On the loopback interface it is there for other programs of
-/// this machine, whom the stack hears nothing of.
+/// The kernel would answer our connections with RST if it owned our address too. On the loopback
+/// interface it is there for other programs of this machine, whom the stack hears nothing of.
 fn owned_by_kernel(ip: IpAddr) -> Check {
     let what = format!("address {ip}");
     let whole = if ip.is_ipv4() { 32 } else { 128 };

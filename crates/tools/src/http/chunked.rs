@@ -68,7 +68,8 @@ impl Decoder {
         self.state == State::Done
     }
 
-    /// Decodes until a piece of data, the end of the input or the end of the body. Call it again until `used` is 0.
+    /// Decodes until a piece of data, the end of the input or the end of the body. Call it again
+    /// until `used` is 0.
     ///
     /// # Errors
     /// 400: not the chunked coding.

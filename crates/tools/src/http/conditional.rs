@@ -112,7 +112,8 @@ fn instant(value: &[u8]) -> Option<i64> {
     date::parse(std::str::from_utf8(value).ok()?)
 }
 
-/// Whether a list of entity tags or `*` has ours; `weak` comparison ignores `W/` (RFC 9110 §8.8.3.2).
+/// Whether a list of entity tags or `*` has ours; `weak` comparison ignores `W/`
+/// (RFC 9110 §8.8.3.2).
 fn matches(tags: &[u8], etag: &str, weak: bool) -> bool {
     tags.split(|byte| *byte == b',')
         .map(<[u8]>::trim_ascii)
@@ -126,7 +127,8 @@ fn matches(tags: &[u8], etag: &str, weak: bool) -> bool {
         })
 }
 
-/// A single byte range; several ranges, other units and what does not parse are ignored, as RFC 9110 §14.2 allows.
+/// A single byte range; several ranges, other units and what does not parse are ignored, as
+/// RFC 9110 §14.2 allows.
 fn part(range: &[u8], length: u64) -> Selection {
     let Some(spec) = range.strip_prefix(b"bytes=") else {
         return Selection::Full;

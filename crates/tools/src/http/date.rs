@@ -7,7 +7,8 @@ use httpdate::{fmt_http_date, parse_http_date};
 /// The last second of the year 9999: later dates have no such format, nor have those before 1970.
 const LATEST: u64 = 253_402_300_799;
 
-/// The preferred format, `Sun, 06 Nov 1994 08:49:37 GMT`; the first or the last date that there is for one outside.
+/// The preferred format, `Sun, 06 Nov 1994 08:49:37 GMT`; the first or the last date that there is
+/// for one outside.
 pub(crate) fn format(seconds: i64) -> String {
     fmt_http_date(time(seconds))
 }

@@ -1,4 +1,5 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112): what a static server and a load generator need of it, without input or output of its own.
+//! HTTP/1.1 (RFC 9110, RFC 9112): what a static server and a load generator need of it, without
+//! input or output of its own.
 
 pub(crate) mod chunked;
 pub(crate) mod conditional;

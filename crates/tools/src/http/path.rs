@@ -4,11 +4,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 use super::Refusal;
 
-/// Decodes `target` (origin or absolute form, RFC 9112 §3.2) into `path`: percent-decoded, relative, without empty or `.` segments.
-/// A trailing slash is kept; the root is the empty path.
+/// Decodes `target` (origin or absolute form, RFC 9112 §3.2) into `path`: percent-decoded,
+/// relative, without empty or `.` segments. A trailing slash is kept; the root is the empty path.
 ///
 /// # Errors
-/// 400 for a target that is not a path, a bad escape, a NUL or a `..` segment however it is written.
+/// 400 for a target that is not a path, a bad escape, a NUL or a `..` segment however it is
+/// written.
 pub(crate) fn decode(target: &[u8], path: &mut Vec<u8>) -> Result<(), Refusal> {
     path.clear();
     let raw = percent_decode(origin(target)?)?;
@@ -64,7 +65,8 @@ fn origin(target: &[u8]) -> Result<&[u8], Refusal> {
 /// Decodes escapes.
 ///
 /// # Errors
-/// 400 for a `%` that two hexadecimal digits do not follow: the crate leaves it as it is, which another server may read otherwise.
+/// 400 for a `%` that two hexadecimal digits do not follow: the crate leaves it as it is, which
+/// another server may read otherwise.
 fn percent_decode(text: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut escapes = text.split(|byte| *byte == b'%').skip(1);
     let is_whole = |digits: &[u8; 2]| digits.iter().all(u8::is_ascii_hexdigit);

@@ -60,7 +60,8 @@ impl Default for Limits {
     }
 }
 
-/// Parses the head at the start of `input`: `None` while it is incomplete, otherwise the request and its length in bytes.
+/// Parses the head at the start of `input`: `None` while it is incomplete, otherwise the request
+/// and its length in bytes.
 ///
 /// # Errors
 /// The status to refuse it with; the connection cannot be used afterwards.

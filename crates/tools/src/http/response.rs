@@ -57,7 +57,8 @@ pub(crate) struct Response {
 /// Longest response head, bytes.
 pub(crate) const MAX_HEAD: usize = 65_536;
 
-/// Parses the head at the start of `input`: `None` while it is incomplete, otherwise the response and its length in bytes.
+/// Parses the head at the start of `input`: `None` while it is incomplete, otherwise the response
+/// and its length in bytes.
 ///
 /// # Errors
 /// It is not a response of HTTP/1.

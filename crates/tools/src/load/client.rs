@@ -43,7 +43,8 @@ struct Flow {
     exchanges: u64,
     /// Whether the response's body goes to the output file.
     captured: bool,
-    /// Whether the server's FIN was reported, which happens once, maybe long before all in front of it is read.
+    /// Whether the server's FIN was reported, which happens once, maybe long before all in front of
+    /// it is read.
     hung_up: bool,
 }
 
@@ -63,7 +64,8 @@ enum Next {
     Close,
     /// The request failed.
     Fail(Kind),
-    /// The server closed a connection that it had kept open: the request was never looked at and goes out again.
+    /// The server closed a connection that it had kept open: the request was never looked at and
+    /// goes out again.
     Retry,
 }
 
@@ -354,7 +356,8 @@ impl<'a, S: Sockets> Client<'a, S> {
                 }
                 Err(Errno::AGAIN) => return Next::Wait,
                 Err(Errno::INTR) => {}
-                // The server may have answered and closed before it read everything: what it said decides.
+                // The server may have answered and closed before it read everything: what it said
+                // decides.
                 Err(Errno::PIPE | Errno::CONNRESET) => return Next::Wait,
                 Err(error) => return Next::Fail(Kind::of(error, true, false)),
             }

@@ -88,7 +88,8 @@ pub(crate) struct LoadArgs {
     /// Take so many addresses from each URL's on, so that ports do not run out
     #[arg(long, value_name = "N", default_value_t = 1)]
     spread: u32,
-    /// Go on where no connection can be had: otherwise the run ends with the first ten that fail before one succeeds
+    /// Go on where no connection can be had: otherwise the run ends with the first ten that fail
+    /// before one succeeds
     #[arg(long)]
     keep_going: bool,
     /// Print one JSON object instead of text
@@ -184,7 +185,8 @@ impl LoadArgs {
         Ok(report.stats.failed == 0 && (report.stats.succeeded > 0 || stop.requested()))
     }
 
-    /// Every server with the request for it; `ours` are the addresses that can reach them, any if empty, and `networks` those on the link.
+    /// Every server with the request for it; `ours` are the addresses that can reach them, any if
+    /// empty, and `networks` those on the link.
     fn targets(
         &self,
         ours: &[IpAddr],

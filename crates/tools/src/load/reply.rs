@@ -85,7 +85,8 @@ impl Reply {
         self.body(input.get(used..).unwrap_or_default(), output)
     }
 
-    /// Parses heads, interim ones (1xx) too; what is incomplete is kept. Returns the bytes that were head.
+    /// Parses heads, interim ones (1xx) too; what is incomplete is kept. Returns the bytes that
+    /// were head.
     fn head(&mut self, input: &[u8]) -> Result<usize, Kind> {
         let mut used = 0;
         while matches!(self.phase, Phase::Head(_)) {

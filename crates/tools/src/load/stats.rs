@@ -47,7 +47,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a socket error, before or after the connection was there; `routed`: the server is behind a gateway.
+    /// The kind of a socket error, before or after the connection was there; `routed`: the server
+    /// is behind a gateway.
     pub(crate) fn of(error: Errno, connected: bool, routed: bool) -> Self {
         match error {
             Errno::CONNREFUSED => Self::ConnectRefused,

@@ -53,7 +53,8 @@ pub(crate) struct RunArgs {
     /// Processes of the program that serve, with a part of the queues of an AF_XDP interface each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// Where the stack cannot be reached or started, connections are the kernel's; without it, the program does not run, or hears errors
+    /// Where the stack cannot be reached or started, connections are the kernel's; without it, the
+    /// program does not run, or hears errors
     #[arg(long, value_name = "STACK", value_enum)]
     fallback: Option<Fallback>,
     /// What the program may do though its connections are the kernel's then
@@ -155,8 +156,8 @@ impl RunArgs {
         ))
     }
 
-    /// Whether the stack will have the program's connections: the program can be reached, and the link opened. Returns libraries that it
-    /// needs in front of all others.
+    /// Whether the stack will have the program's connections: the program can be reached, and the
+    /// link opened. Returns libraries that it needs in front of all others.
     fn check(&self, word: &OsStr, config: &Config) -> anyhow::Result<Vec<String>> {
         let Some(file) = loader::resolve(word) else {
             // What runs it says why it does not.
@@ -180,7 +181,8 @@ impl RunArgs {
         Ok(loader::sanitizers(&file))
     }
 
-    /// Takes away what the program could reach the kernel's sockets by without a call that the library sees.
+    /// Takes away what the program could reach the kernel's sockets by without a call that the
+    /// library sees.
     fn forbid(&self) -> anyhow::Result<()> {
         if self.fallback.is_some() || self.allow.contains(&Allowed::IoUring) {
             return Ok(());
@@ -227,7 +229,8 @@ fn beside(own: &Path) -> Vec<PathBuf> {
     ]
 }
 
-/// The library, in front of those that are to be loaded anyway, behind those that the program needs first.
+/// The library, in front of those that are to be loaded anyway, behind those that the program needs
+/// first.
 fn preload(first: &[String], library: &Path, others: Option<OsString>) -> OsString {
     let mut list = OsString::new();
     for name in first {

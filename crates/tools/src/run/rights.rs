@@ -6,8 +6,8 @@ use rustix::thread::{
     CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
 };
 
-/// Makes those that this process is permitted ambient: who is not root loses all others by exec(2). What this process may not pass on, opening
-/// the link says.
+/// Makes those that this process is permitted ambient: who is not root loses all others by exec(2).
+/// What this process may not pass on, opening the link says.
 pub(super) fn pass_on() {
     if geteuid().is_root() {
         return;

@@ -130,7 +130,8 @@ pub(crate) fn first_line(input: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Status, and bytes of the body that follow the head, of the last response in `out`, if there is a final one.
+/// Status, and bytes of the body that follow the head, of the last response in `out`, if there is a
+/// final one.
 pub(crate) fn last_response(out: &[u8]) -> Option<(u16, u64)> {
     let mut rest = out;
     loop {

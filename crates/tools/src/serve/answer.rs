@@ -47,7 +47,8 @@ impl Web {
         }
     }
 
-    /// An error instead of what was asked; the connection goes on if the request's body, if any, can be skipped.
+    /// An error instead of what was asked; the connection goes on if the request's body, if any,
+    /// can be skipped.
     fn reject(&mut self, conn: &mut Conn, request: &Request<'_>, refusal: Refusal, now: Now) {
         self.discard_body(conn, request);
         let keep = self.keeps(request) && conn.after == After::KeepAlive;
@@ -248,7 +249,8 @@ impl Web {
         }
     }
 
-    /// Relative links work only below a path that ends in a slash. The path is clean, so it cannot name another host.
+    /// Relative links work only below a path that ends in a slash. The path is clean, so it cannot
+    /// name another host.
     fn redirect(&mut self, request: &Request<'_>, keep: bool, now: Now) {
         let mut location = b"/".to_vec();
         path::encode(&self.path, &mut location);

@@ -1,4 +1,5 @@
-//! A connection of the web server: what was received and not yet understood, what is still to be sent.
+//! A connection of the web server: what was received and not yet understood, what is still to be
+//! sent.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -117,7 +118,8 @@ impl Conn {
         !self.output.is_empty() || self.file.is_some()
     }
 
-    /// Sends the rest of the last write, then what is in `outbox` (which is left empty), then the file.
+    /// Sends the rest of the last write, then what is in `outbox` (which is left empty), then the
+    /// file.
     pub(crate) fn drain<S: Sockets>(
         &mut self,
         sockets: &mut S,
@@ -210,7 +212,8 @@ impl Conn {
         };
         let (first, rest) = chunk.split_at_mut(head);
         first.copy_from_slice(&outbox.out);
-        // Shorter than it was when its length was promised: nothing but the end of the connection can say so.
+        // Shorter than it was when its length was promised: nothing but the end of the connection
+        // can say so.
         if read_exactly(&streaming.file, rest, streaming.offset).is_err() {
             return Drained::Failed;
         }

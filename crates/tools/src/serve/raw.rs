@@ -36,7 +36,8 @@ impl std::str::FromStr for Sizes {
 /// Largest message.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The protocol: answers every `request` bytes with `response` bytes, then closes unless `keep_alive`.
+/// The protocol: answers every `request` bytes with `response` bytes, then closes unless
+/// `keep_alive`.
 #[derive(Debug)]
 pub(crate) struct Raw {
     sizes: Sizes,

@@ -59,8 +59,8 @@ impl Receiving {
         }
     }
 
-    /// Whether the rest of an upload may come at once. What is done then can take long, on a disk; the peer is not to wait for that to hear
-    /// that all came.
+    /// Whether the rest of an upload may come at once. What is done then can take long, on a disk;
+    /// the peer is not to wait for that to hear that all came.
     pub(crate) fn ends_soon(&self) -> bool {
         let left = match &self.coding {
             Coding::Length(left) => *left,

@@ -1,4 +1,5 @@
-//! The event loop of a server: accepts, hands readiness to a protocol, closes, times out. One thread, any [`Sockets`].
+//! The event loop of a server: accepts, hands readiness to a protocol, closes, times out. One
+//! thread, any [`Sockets`].
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +27,8 @@ pub(crate) enum Step {
     },
     /// All was said and read.
     Close,
-    /// All was said, but the peer may still be sending: closing now would destroy our last words (RFC 9112 §9.6).
+    /// All was said, but the peer may still be sending: closing now would destroy our last words
+    /// (RFC 9112 §9.6).
     Linger,
     /// Reset it.
     Abort,

@@ -1,4 +1,5 @@
-//! Files that arrive by PUT: written under a name of their own, renamed in one step when they are complete.
+//! Files that arrive by PUT: written under a name of their own, renamed in one step when they are
+//! complete.
 
 use std::os::fd::OwnedFd;
 
@@ -21,10 +22,12 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Begins the file at `path` (decoded, relative) in `root`; `serial` is new with every call in this process.
+    /// Begins the file at `path` (decoded, relative) in `root`; `serial` is new with every call in
+    /// this process.
     ///
     /// # Errors
-    /// 400: no file name; 403: not allowed; 409: the directory is missing or the name is one; 507: no space.
+    /// 400: no file name; 403: not allowed; 409: the directory is missing or the name is one; 507:
+    /// no space.
     pub(crate) fn begin(root: &Root, path: &[u8], serial: u64) -> Result<Self, Refusal> {
         let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (

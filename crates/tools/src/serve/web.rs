@@ -1,4 +1,5 @@
-//! The static web server as a [`Protocol`]: reads, parses, answers, in the order that pipelining demands.
+//! The static web server as a [`Protocol`]: reads, parses, answers, in the order that pipelining
+//! demands.
 
 use crate::http::request::{self, Request};
 use crate::http::{Refusal, response};
@@ -145,7 +146,8 @@ impl Web {
         }
     }
 
-    /// A head has one deadline from its first byte on, however slowly it comes; bodies and silence have one per wait.
+    /// A head has one deadline from its first byte on, however slowly it comes; bodies and silence
+    /// have one per wait.
     fn wait_to_read(&self, conn: &mut Conn, partial: bool, now: Now) -> Step {
         let in_head = partial && conn.receiving.is_none();
         if !(in_head && conn.begun) {
@@ -285,7 +287,8 @@ impl Web {
     }
 }
 
-/// Date, and Connection where it is not the default of the client's version. `date` is the field of the last second it was asked for.
+/// Date, and Connection where it is not the default of the client's version. `date` is the field of
+/// the last second it was asked for.
 pub(crate) fn push_connection(
     out: &mut Vec<u8>,
     date: &mut (i64, String),

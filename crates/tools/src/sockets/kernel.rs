@@ -18,7 +18,8 @@ const WAKE: u64 = u64::MAX;
 
 /// The kernel backend; descriptors are owned by a table indexed by their number.
 pub(crate) struct Kernel {
-    /// What listeners and connecting sockets are told to use; `None`: the system's default, which needs no telling.
+    /// What listeners and connecting sockets are told to use; `None`: the system's default, which
+    /// needs no telling.
     congestion: Option<&'static str>,
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
@@ -46,7 +47,8 @@ impl Kernel {
         })
     }
 
-    /// Has all sockets use this congestion control (`TCP_CONGESTION`). Where it is the system's default, they cost no call more.
+    /// Has all sockets use this congestion control (`TCP_CONGESTION`). Where it is the system's
+    /// default, they cost no call more.
     ///
     /// # Errors
     /// `ENOENT`: the kernel does not have it; `EPERM`: only root may choose it.

@@ -1,5 +1,6 @@
-//! The sockets that `serve` and `load` are written against: non-blocking TCP and one epoll, implemented by the kernel and by mTCP.
-//! Dispatch is static, so that comparing the two compares the stacks and nothing else.
+//! The sockets that `serve` and `load` are written against: non-blocking TCP and one epoll,
+//! implemented by the kernel and by mTCP. Dispatch is static, so that comparing the two compares
+//! the stacks and nothing else.
 
 pub(crate) mod kernel;
 pub(crate) mod stack;
@@ -81,7 +82,8 @@ pub(crate) trait Sockets {
     fn peer_addr(&self, socket: Handle) -> Result<SocketAddr, Errno>;
     /// Takes a connection; `EAGAIN` when there is none.
     fn accept(&mut self, listener: Handle) -> Result<Handle, Errno>;
-    /// Opens a connection, from `local` if given; OUT says when it is there. `reset`: closing it sends RST.
+    /// Opens a connection, from `local` if given; OUT says when it is there. `reset`: closing it
+    /// sends RST.
     fn connect(
         &mut self,
         local: Option<IpAddr>,
@@ -106,10 +108,12 @@ pub(crate) trait Sockets {
     fn abort(&mut self, socket: Handle);
     /// Why a socket failed, if it did.
     fn take_error(&mut self, socket: Handle) -> Option<Errno>;
-    /// Replaces `events` with what is ready, waiting for at most `timeout` (`None`: for ever). None on a signal, a wake-up or a time-out.
+    /// Replaces `events` with what is ready, waiting for at most `timeout` (`None`: for ever). None
+    /// on a signal, a wake-up or a time-out.
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> Result<(), Errno>;
     /// Something that makes `wait` return.
     fn waker(&self) -> Result<Waker, Errno>;
-    /// Lets closed connections finish on the wire for at most `grace`: a stack inside this process ends with it.
+    /// Lets closed connections finish on the wire for at most `grace`: a stack inside this process
+    /// ends with it.
     fn finish(&mut self, grace: Duration);
 }

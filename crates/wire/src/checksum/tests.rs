@@ -54,7 +54,8 @@ fn the_sum_of_nothing_and_of_all_ones() {
 }
 
 proptest! {
-    /// One's complement addition is addition modulo 65535, of whose two zeros only nothing but zeros has the one without bits.
+    /// One's complement addition is addition modulo 65535, of whose two zeros only nothing but
+    /// zeros has the one without bits.
     #[test]
     fn folding_keeps_the_remainder(sum in any::<u64>()) {
         for sum in [sum, sum >> 16, sum >> 31, sum >> 48, u64::MAX - (sum >> 60), sum / 0xffff * 0xffff] {

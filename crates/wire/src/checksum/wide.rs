@@ -7,7 +7,8 @@ pub(super) const STEP: usize = 64;
 #[cfg(target_arch = "x86_64")]
 const MANY: usize = 4;
 
-/// The native-endian sum of whole steps. A lane overflows after 2^31 of them, which no slice of packets reaches.
+/// The native-endian sum of whole steps. A lane overflows after 2^31 of them, which no slice of
+/// packets reaches.
 #[inline]
 pub(super) fn sum(steps: &[[u8; STEP]]) -> u64 {
     // The standard library asks the processor once.

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes that look more like packets than random ones: the first few are often those of a real header.
+/// Bytes that look more like packets than random ones: the first few are often those of a real
+/// header.
 fn packet_like() -> impl Strategy<Value = Vec<u8>> {
     let head = prop_oneof![
         Just(vec![]),

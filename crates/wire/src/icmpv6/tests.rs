@@ -59,8 +59,8 @@ proptest! {
     }
 }
 
-/// The pseudo-header is part of the checksum (RFC 4443 §2.3): a message delivered to the wrong address is refused.
-/// RFC 8200 §8.1-1.
+/// The pseudo-header is part of the checksum (RFC 4443 §2.3): a message delivered to the wrong
+/// address is refused. RFC 8200 §8.1-1.
 #[test]
 fn addresses_are_covered() {
     let (a, b) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);

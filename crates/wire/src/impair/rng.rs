@@ -5,7 +5,8 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
-/// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), seeded by splitmix64.
+/// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
+/// seeded by splitmix64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: Xoshiro256PlusPlus,
@@ -41,7 +42,8 @@ impl Rng {
         }
     }
 
-    /// True `ppm` times in a million. Draws nothing for 0, so that an unused impairment does not shift the others.
+    /// True `ppm` times in a million. Draws nothing for 0, so that an unused impairment does not
+    /// shift the others.
     pub fn chance_ppm(&mut self, ppm: u32) -> bool {
         ppm != 0 && self.below(1_000_000) < u64::from(ppm)
     }

@@ -1,4 +1,5 @@
-//! The text form of impairments: `loss=1%,reorder=0.5%,dup=1%,corrupt=1%,delay=5ms,jitter=1ms,seed=7`.
+//! The text form of impairments:
+//! `loss=1%,reorder=0.5%,dup=1%,corrupt=1%,delay=5ms,jitter=1ms,seed=7`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +21,8 @@ pub struct Impairments {
     pub corrupt_ppm: u32,
     /// Delay of every frame.
     pub delay: Duration,
-    /// Each frame is delayed by a random time up to this one more. Frames closer together than that change order.
+    /// Each frame is delayed by a random time up to this one more. Frames closer together than that
+    /// change order.
     pub jitter: Duration,
     /// Seed of the decisions.
     pub seed: u64,
@@ -61,8 +63,9 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// Parses a comma-separated list of `loss`, `dup`, `reorder`, `corrupt` (percentages: `1%`, `0.01%`), `delay`, `jitter` (`5ms`,
-/// `300us`, `1s`, `20000ns`) and `seed` (a number). An empty text, and `none`, impair nothing.
+/// Parses a comma-separated list of `loss`, `dup`, `reorder`, `corrupt` (percentages: `1%`,
+/// `0.01%`), `delay`, `jitter` (`5ms`, `300us`, `1s`, `20000ns`) and `seed` (a number). An empty
+/// text, and `none`, impair nothing.
 impl FromStr for Impairments {
     type Err = SpecError;
 

@@ -7,7 +7,8 @@ use crate::ip::Protocol;
 
 use super::Ipv6Header;
 
-/// Most extension headers in a packet. RFC 8200 §4.1 lists six; RFC 8504 §5.3 lets hosts set a limit.
+/// Most extension headers in a packet. RFC 8200 §4.1 lists six; RFC 8504 §5.3 lets hosts set a
+/// limit.
 const MAX_HEADERS: usize = 8;
 /// Most bytes of extension headers in a packet (RFC 8504 §5.3 again).
 const MAX_LEN: usize = 2048;
@@ -59,16 +60,16 @@ impl FragmentHeader {
 /// Where the walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Upper {
-    /// What is at `offset`: a transport, [`Protocol::NO_NEXT_HEADER`], or a header nobody knows. In a fragment: what the
-    /// reassembled part starts with.
+    /// What is at `offset`: a transport, [`Protocol::NO_NEXT_HEADER`], or a header nobody knows. In
+    /// a fragment: what the reassembled part starts with.
     pub protocol: Protocol,
     /// Where it starts, in bytes from the start of the payload of the IPv6 header.
     pub offset: usize,
-    /// Where the next-header field that named it is, in bytes from the start of the IPv6 header: the pointer of a parameter
-    /// problem of code 1 (unrecognized next header).
+    /// Where the next-header field that named it is, in bytes from the start of the IPv6 header:
+    /// the pointer of a parameter problem of code 1 (unrecognized next header).
     pub pointer: u32,
-    /// This is a piece of a packet, to be reassembled from `offset` on. Atomic fragments (RFC 6946) are walked through and
-    /// leave this `None`.
+    /// This is a piece of a packet, to be reassembled from `offset` on. Atomic fragments (RFC 6946)
+    /// are walked through and leave this `None`.
     pub fragment: Option<FragmentHeader>,
     /// A routing header with no segments left was skipped.
     pub routing: bool,
@@ -87,7 +88,8 @@ pub enum ExtensionError {
         code: u8,
         /// Offending field, in bytes from the start of the IPv6 header.
         pointer: u32,
-        /// Whether to send it also if the destination was a multicast address (RFC 8200 §4.2, action 10).
+        /// Whether to send it also if the destination was a multicast address (RFC 8200 §4.2,
+        /// action 10).
         even_if_multicast: bool,
     },
 }
@@ -145,8 +147,9 @@ pub fn upper_layer(first: Protocol, payload: &[u8]) -> Result<Upper, ExtensionEr
     }
 }
 
-/// Like [`upper_layer`] for the fragmentable part of a reassembled packet: no hop-by-hop options may come first, and nothing may
-/// be a fragment again. Pointers are as if nothing but the IPv6 header stood before it.
+/// Like [`upper_layer`] for the fragmentable part of a reassembled packet: no hop-by-hop options
+/// may come first, and nothing may be a fragment again. Pointers are as if nothing but the IPv6
+/// header stood before it.
 ///
 /// # Errors
 /// See [`ExtensionError`]; `Unsupported` for a fragment inside the reassembled packet.
@@ -193,7 +196,8 @@ impl<'a> Walk<'a> {
         for index in 0..=MAX_HEADERS {
             match self.protocol {
                 Protocol::HOP_BY_HOP if index == 0 && hop_by_hop_allowed => self.options()?,
-                // RFC 8200 §4: hop-by-hop options anywhere else count as an unrecognized next header.
+                // RFC 8200 §4: hop-by-hop options anywhere else count as an unrecognized next
+                // header.
                 Protocol::HOP_BY_HOP => return Err(problem(CODE_NEXT_HEADER, self.pointer)),
                 Protocol::DESTINATION_OPTIONS => self.options()?,
                 Protocol::ROUTING => self.routing()?,
@@ -213,7 +217,8 @@ impl<'a> Walk<'a> {
         (Ipv6Header::LEN + self.offset + at) as u32
     }
 
-    /// The current header, whose length is in its second byte in units of 8 bytes, not counting the first 8.
+    /// The current header, whose length is in its second byte in units of 8 bytes, not counting the
+    /// first 8.
     fn header(&self) -> Result<&'a [u8], ExtensionError> {
         let rest = self
             .payload
@@ -248,7 +253,8 @@ impl<'a> Walk<'a> {
             if len > header.len() - at {
                 return Err(problem(CODE_HEADER_FIELD, self.position(at)));
             }
-            // PadN is the only option known here; router alert and jumbo payload mean nothing to a host without them.
+            // PadN is the only option known here; router alert and jumbo payload mean nothing to a
+            // host without them.
             if kind != 1 {
                 self.unknown_option(kind, at)?;
             }
@@ -262,7 +268,8 @@ impl<'a> Walk<'a> {
     /// RFC 8200 §4.2: the two high bits of an unknown option say what to do.
     /// RFC 8200 §4.2-1.
     fn unknown_option(&self, kind: u8, at: usize) -> Result<(), ExtensionError> {
-        // RFC 2711: a router alert (0x05, action 00) is for routers; hosts skip it like other skippable options.
+        // RFC 2711: a router alert (0x05, action 00) is for routers; hosts skip it like other
+        // skippable options.
         match kind >> 6 {
             0 => Ok(()),
             1 => Err(ExtensionError::Discard),
@@ -274,8 +281,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// RFC 8200 §4.4: a routing header of an unknown type is skipped if no segments are left and an error otherwise. No type is
-    /// known here; RFC 5095: type 0 is always an error.
+    /// RFC 8200 §4.4: a routing header of an unknown type is skipped if no segments are left and an
+    /// error otherwise. No type is known here; RFC 5095: type 0 is always an error.
     /// RFC 8200 §4.4-1.
     fn routing(&mut self) -> Result<(), ExtensionError> {
         let header = self.header()?;
@@ -318,8 +325,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// RFC 7112 §5: the first fragment must hold all headers up to the transport's, so that no filter can be fooled.
-/// RFC 8200 §4.5-4.
+/// RFC 7112 §5: the first fragment must hold all headers up to the transport's, so that no filter
+/// can be fooled. RFC 8200 §4.5-4.
 fn check_first_fragment(first: Protocol, data: &[u8]) -> Result<(), ExtensionError> {
     let mut walk = Walk::new(first, data);
     let chain = walk.skip_headers();
@@ -338,7 +345,8 @@ const fn smallest_header(protocol: Protocol) -> usize {
     }
 }
 
-/// The transport of a packet that an ICMP error quotes, cut anywhere. `None` if it is not in the quotation.
+/// The transport of a packet that an ICMP error quotes, cut anywhere. `None` if it is not in the
+/// quotation.
 pub(crate) fn quoted_upper_layer(first: Protocol, payload: &[u8]) -> Option<(Protocol, &[u8])> {
     let mut walk = Walk::new(first, payload);
     walk.skip_headers()?;
@@ -354,7 +362,8 @@ pub(crate) fn quoted_upper_layer(first: Protocol, payload: &[u8]) -> Option<(Pro
 }
 
 impl Walk<'_> {
-    /// Steps over options and routing headers, judging nothing but lengths. `None` if the chain is cut off or too long.
+    /// Steps over options and routing headers, judging nothing but lengths. `None` if the chain is
+    /// cut off or too long.
     fn skip_headers(&mut self) -> Option<()> {
         for _ in 0..MAX_HEADERS {
             match self.protocol {

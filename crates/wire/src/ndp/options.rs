@@ -114,7 +114,8 @@ impl NdpOptions {
             let Some((&kind, rest)) = bytes.split_first() else {
                 return Ok(options);
             };
-            // RFC 4861 §4.6: the length counts units of 8 bytes; a packet with an option of length 0 must be discarded.
+            // RFC 4861 §4.6: the length counts units of 8 bytes; a packet with an option of length
+            // 0 must be discarded.
             let len = usize::from(*rest.first().ok_or(ParseError::BadLength)?) * 8;
             let value = bytes.get(2..len).ok_or(ParseError::BadLength)?;
             options.apply(kind, value)?;
@@ -126,7 +127,8 @@ impl NdpOptions {
         Err(ParseError::TooComplex)
     }
 
-    /// Takes one option. Unknown ones are skipped (RFC 4861 §9), so are link-layer addresses that are not Ethernet's.
+    /// Takes one option. Unknown ones are skipped (RFC 4861 §9), so are link-layer addresses that
+    /// are not Ethernet's.
     fn apply(&mut self, kind: u8, value: &[u8]) -> Result<(), ParseError> {
         match (kind, value) {
             (SOURCE_LLADDR, &[a, b, c, d, e, f]) => {

@@ -48,7 +48,8 @@ fn v6(next: Protocol, payload_len: usize) -> Vec<u8> {
     out
 }
 
-/// RFC 792: the header and 8 bytes. The total length is that of the whole packet, of which most is missing.
+/// RFC 792: the header and 8 bytes. The total length is that of the whole packet, of which most is
+/// missing.
 #[test]
 fn eight_bytes_of_tcp_are_enough() {
     let segment = tcp_segment();

@@ -1,4 +1,5 @@
-//! The AccECN option (RFC 9768 §3.2.3): how many bytes arrived under each ECN codepoint, modulo 2^24.
+//! The AccECN option (RFC 9768 §3.2.3): how many bytes arrived under each ECN codepoint, modulo
+//! 2^24.
 
 use super::kinds::NOP;
 
@@ -22,7 +23,8 @@ impl EcnBytes {
     /// The counters count modulo this.
     pub const MODULUS: u32 = 1 << 24;
 
-    /// All three, the first two of which (`ect0` and `ce`, or `ect1` and `ce`) are the last to be left out.
+    /// All three, the first two of which (`ect0` and `ce`, or `ect1` and `ce`) are the last to be
+    /// left out.
     pub const fn new(ect0: u32, ce: u32, ect1: u32, ect1_first: bool) -> Self {
         let mask = Self::MODULUS - 1;
         let (first, last) = if ect1_first {
@@ -67,8 +69,8 @@ impl EcnBytes {
         self.counter(if self.ect1_first { 0 } else { 2 })
     }
 
-    /// As many whole counters as the value has, three at most. What is left over is padding (RFC 9768 §3.2.3).
-    /// RFC 9768 §3.2.3-2.
+    /// As many whole counters as the value has, three at most. What is left over is padding
+    /// (RFC 9768 §3.2.3). RFC 9768 §3.2.3-2.
     pub(super) fn parse(kind: u8, value: &[u8]) -> Self {
         let (counters, _) = value.as_chunks::<3>();
         let mut parsed = Self {

@@ -1,4 +1,5 @@
-//! TCP options: RFC 9293 §3.1 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413 (Fast Open), RFC 9768 (AccECN).
+//! TCP options: RFC 9293 §3.1 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413
+//! (Fast Open), RFC 9768 (AccECN).
 
 use super::accurate_ecn::{self, EcnBytes};
 use super::kinds::{END, FAST_OPEN, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
@@ -31,7 +32,8 @@ impl Timestamps {
     }
 }
 
-/// At most four SACK blocks (RFC 2018 §3), each from its left edge up to, not including, its right edge. Edges are as received.
+/// At most four SACK blocks (RFC 2018 §3), each from its left edge up to, not including, its right
+/// edge. Edges are as received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SackBlocks {
     len: u8,
@@ -157,8 +159,8 @@ pub struct TcpOptions {
 impl TcpOptions {
     /// Reads the bytes between the fixed header and the payload.
     ///
-    /// RFC 9293 §3.2 MUST-7: an illegal option length must not crash; parsing ends there and `malformed` is set. Unknown
-    /// options are skipped (MUST-6).
+    /// RFC 9293 §3.2 MUST-7: an illegal option length must not crash; parsing ends there and
+    /// `malformed` is set. Unknown options are skipped (MUST-6).
     #[inline]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut options = Self::default();
@@ -169,7 +171,8 @@ impl TcpOptions {
     /// [`Self::parse`] into its place, which is as it is by default.
     #[inline]
     pub fn read(&mut self, bytes: &[u8]) {
-        // RFC 7323 appendix A recommends this layout, and all but handshake and loss segments have it.
+        // RFC 7323 appendix A recommends this layout, and all but handshake and loss segments have
+        // it.
         if let [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] = *bytes {
             self.timestamps = Some(Timestamps {
                 tsval: u32::from_be_bytes([a, b, c, d]),
@@ -344,9 +347,9 @@ impl TcpOptions {
         room.min(self.sack.len())
     }
 
-    /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window scale; SACK; AccECN; Fast Open.
-    /// SACK blocks and counters that do not fit are dropped from the end. Returns the length, or `None` if `out` is too short.
-    /// RFC 9293 MUST-69.
+    /// Writes the options, each group padded to 4 bytes: MSS; SACK permitted and timestamps; window
+    /// scale; SACK; AccECN; Fast Open. SACK blocks and counters that do not fit are dropped from
+    /// the end. Returns the length, or `None` if `out` is too short. RFC 9293 MUST-69.
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
         if let Some(options) = self.lone_stamps() {
             *out.first_chunk_mut()? = options;
@@ -359,14 +362,16 @@ impl TcpOptions {
         self.emit_any(out)
     }
 
-    /// The options of what follows the handshake, if there is nothing but timestamps: what `emit` writes.
+    /// The options of what follows the handshake, if there is nothing but timestamps: what `emit`
+    /// writes.
     #[inline(always)]
     pub fn lone_stamps(&self) -> Option<[u8; STAMPS_LEN]> {
         let stamps = self.timestamps?;
         self.is_plain().then(|| stamps.emitted())
     }
 
-    /// The options of a SYN as most have them, if it is such a one: what `emit` writes, and `read` expects.
+    /// The options of a SYN as most have them, if it is such a one: what `emit` writes, and `read`
+    /// expects.
     #[inline]
     pub fn usual_syn(&self) -> Option<[u8; SYN_LEN]> {
         let is_usual = self.sack_permitted && self.fast_open.is_none() && self.is_fixed();
@@ -482,7 +487,8 @@ pub enum RawOption<'a> {
         /// Its value.
         value: &'a [u8],
     },
-    /// An option of this kind whose length is missing, less than 2, or beyond the header. Always the last.
+    /// An option of this kind whose length is missing, less than 2, or beyond the header. Always
+    /// the last.
     Malformed(u8),
 }
 

@@ -155,7 +155,8 @@ proptest! {
         bytes.extend_from_slice(&payload);
         fill_checksum(addr, addr, &mut bytes);
         prop_assert!(checksum::verify_transport(addr, addr, Protocol::TCP, &bytes));
-        // What a link does with a partial checksum: it sums everything, the field included, and writes the inverse.
+        // What a link does with a partial checksum: it sums everything, the field included, and
+        // writes the inverse.
         let complete = [bytes[16], bytes[17]];
         let len = bytes.len();
         fill_partial_checksum(addr, addr, &mut bytes, len);

@@ -98,7 +98,8 @@ impl AckAggregation {
         self.delivered = 0;
     }
 
-    /// UpdateACKAggregation. `bw` is BBR.bw, `cwnd` the window, `round` the number of the round if one has just started.
+    /// UpdateACKAggregation. `bw` is BBR.bw, `cwnd` the window, `round` the number of the round if
+    /// one has just started.
     pub fn update(
         &mut self,
         rs: &RateSample,

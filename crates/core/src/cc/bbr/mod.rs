@@ -1,7 +1,9 @@
-//! BBR (draft-ietf-ccwg-bbr, version 3 of the algorithm): a model of the path from measured delivery rate, round-trip time and loss, and a
-//! cycle of phases that keeps measuring. What the draft calls C and RS is [`RateSample`]; its names are kept.
+//! BBR (draft-ietf-ccwg-bbr, version 3 of the algorithm): a model of the path from measured
+//! delivery rate, round-trip time and loss, and a cycle of phases that keeps measuring. What the
+//! draft calls C and RS is [`RateSample`]; its names are kept.
 //!
-//! `model` estimates, `phases` moves through the cycle, and this file turns both into a pacing rate and a window.
+//! `model` estimates, `phases` moves through the cycle, and this file turns both into a pacing rate
+//! and a window.
 
 mod filter;
 mod model;
@@ -145,7 +147,7 @@ impl Bbr {
         self.return_to_undone_state();
     }
 
-    // ---- control parameters ---------------------------------------------------------------------------------------------------------
+    // ---- control parameters ---------------------------------------------------------------------
 
     /// SetPacingRateWithGain.
     fn set_pacing_rate(&mut self, gain: u64) {

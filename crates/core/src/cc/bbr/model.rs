@@ -29,10 +29,12 @@ impl Bbr {
         }
     }
 
-    /// The bandwidth that a sample shows. The draft takes the delivery rate; but what is sent more slowly than the model allows, because of
-    /// PacingMarginPercent, of the pacing gain, of ProbeRTT or of the application, cannot be delivered faster, and with a loss in every
-    /// round that would be taken off `bw_shortterm` again and again. So the model is believed as far as the path delivered all that was
-    /// sent, as fast as it was sent. Where the window held the sender back, the queue may have: there the rate counts.
+    /// The bandwidth that a sample shows. The draft takes the delivery rate; but what is sent more
+    /// slowly than the model allows, because of PacingMarginPercent, of the pacing gain, of
+    /// ProbeRTT or of the application, cannot be delivered faster, and with a loss in every round
+    /// that would be taken off `bw_shortterm` again and again. So the model is believed as far as
+    /// the path delivered all that was sent, as fast as it was sent. Where the window held the
+    /// sender back, the queue may have: there the rate counts.
     fn bw_shown(&self, rs: &RateSample) -> u64 {
         if rs.delivery_rate == 0 || (self.uses_window() && !rs.at_send.is_app_limited) {
             return rs.delivery_rate;
@@ -110,7 +112,7 @@ impl Bbr {
         self.inflight_shortterm = self.inflight_latest.max(volume);
     }
 
-    // ---- is the pipe full? ----------------------------------------------------------------------------------------------------------
+    // ---- is the pipe full? ----------------------------------------------------------------------
 
     /// CheckStartupHighLoss.
     pub(super) fn check_startup_high_loss(&mut self, rs: &RateSample) {
@@ -133,7 +135,7 @@ impl Bbr {
         self.inflight_longterm = bdp.max(self.inflight_latest);
     }
 
-    // ---- losses ---------------------------------------------------------------------------------------------------------------------
+    // ---- losses ---------------------------------------------------------------------------------
 
     /// HandleLostPacket, for what was lost since the last sample.
     pub(super) fn handle_losses(&mut self, window: &mut Window, rs: &RateSample) {
@@ -181,7 +183,7 @@ impl Bbr {
         self.bdp(self.bw(), GAIN_ONE).min(window.cwnd)
     }
 
-    // ---- round-trip time ------------------------------------------------------------------------------------------------------------
+    // ---- round-trip time ------------------------------------------------------------------------
 
     pub(super) fn update_min_rtt(&mut self, rs: &RateSample) {
         self.probe_rtt_expired = rs.now > self.probe_rtt_min_stamp + PROBE_RTT_INTERVAL;

@@ -40,7 +40,7 @@ impl Bbr {
         }
     }
 
-    // ---- ProbeBW --------------------------------------------------------------------------------------------------------------------
+    // ---- ProbeBW --------------------------------------------------------------------------------
 
     pub(super) fn start_probe_bw_down(&mut self) {
         self.reset_congestion_signals();
@@ -192,7 +192,7 @@ impl Bbr {
         false
     }
 
-    // ---- ProbeRTT -------------------------------------------------------------------------------------------------------------------
+    // ---- ProbeRTT -------------------------------------------------------------------------------
 
     pub(super) fn check_probe_rtt(&mut self, window: &mut Window, rs: &RateSample) {
         if self.state != State::ProbeRtt && self.probe_rtt_expired && !self.idle_restart {

@@ -230,7 +230,8 @@ fn near(got: u64, wanted: u64, percent: u64) -> bool {
 
 #[test]
 fn startup_finds_the_bandwidth_in_a_few_rounds() {
-    // 10 MB/s, 50 ms: 500 segments from 10 take 6 doublings, and it takes four rounds of twice the length, behind a queue, to be sure.
+    // 10 MB/s, 50 ms: 500 segments from 10 take 6 doublings, and it takes four rounds of twice the
+    // length, behind a queue, to be sure.
     let mut path = Path::new(10_000_000, 50, 10_000_000);
     assert!(path.run_until(800, State::Drain));
     assert!(
@@ -333,7 +334,8 @@ fn a_short_queue_bounds_what_is_in_flight() {
 
 #[test]
 fn random_loss_costs_what_it_takes_and_what_is_given_up_until_the_next_probe() {
-    // Each round with a loss gives up as much as was lost, and the cycle has up to 63 rounds: 1 % makes that about a quarter on average.
+    // Each round with a loss gives up as much as was lost, and the cycle has up to 63 rounds: 1 %
+    // makes that about a quarter on average.
     for (every, wanted) in [(100, 75_000_000), (1000, 90_000_000)] {
         let mut path = Path::new(10_000_000, 40, 1_000_000);
         path.lose_every = every;
@@ -343,7 +345,8 @@ fn random_loss_costs_what_it_takes_and_what_is_given_up_until_the_next_probe() {
     }
 }
 
-/// Each round has two: what is given up for them is what was lost, not the margin of the pacing rate, and not what ProbeRTT held back.
+/// Each round has two: what is given up for them is what was lost, not the margin of the pacing
+/// rate, and not what ProbeRTT held back.
 #[test]
 fn a_loss_in_every_round_costs_no_more_than_was_lost() {
     let run = |lose_every| {

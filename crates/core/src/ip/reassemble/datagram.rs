@@ -45,7 +45,8 @@ pub struct Datagram {
     head: Vec<u8>,
     /// Codepoints seen, as a set of bits.
     ecn: u8,
-    /// Fragments contradicted each other: RFC 5722 §4 has all others dropped too, so the record stays until its time is over.
+    /// Fragments contradicted each other: RFC 5722 §4 has all others dropped too, so the record
+    /// stays until its time is over.
     refused: bool,
 }
 
@@ -172,13 +173,14 @@ impl Datagram {
         Refusal { reason, others }
     }
 
-    /// Whether all pieces are there: they are disjoint and within the length, so that it is enough to count bytes.
+    /// Whether all pieces are there: they are disjoint and within the length, so that it is enough
+    /// to count bytes.
     pub fn is_complete(&self) -> bool {
         self.total == Some(self.held)
     }
 
-    /// RFC 3168 §5.3: congestion seen by one fragment was seen by all. `None`: the fragments disagree whether they may see any.
-    /// RFC 3168 §5.3-1.
+    /// RFC 3168 §5.3: congestion seen by one fragment was seen by all. `None`: the fragments
+    /// disagree whether they may see any. RFC 3168 §5.3-1.
     fn ecn(&self) -> Option<Ecn> {
         let seen = |ecn: Ecn| self.ecn & (1 << ecn.bits()) != 0;
         match (seen(Ecn::Ce), seen(Ecn::NotEct)) {

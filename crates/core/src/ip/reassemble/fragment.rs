@@ -6,7 +6,8 @@ use wire::ip::{Ecn, Protocol};
 
 use crate::id::PortId;
 
-/// What fragments of one datagram have in common: RFC 791 §3.2 (with the protocol), RFC 8200 §4.5 (without).
+/// What fragments of one datagram have in common: RFC 791 §3.2 (with the protocol), RFC 8200 §4.5
+/// (without).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Source.

@@ -174,7 +174,8 @@ fn known_neighbours_are_updated_and_unknown_ones_are_not_made() {
     }
 }
 
-/// A reply whose frame comes from elsewhere than it says: damaged, or from a router with a virtual address.
+/// A reply whose frame comes from elsewhere than it says: damaged, or from a router with a virtual
+/// address.
 fn inconsistent_reply() -> Vec<u8> {
     let packet = ArpPacket {
         sender_mac: STRANGER,

@@ -136,7 +136,8 @@ fn an_ordinary_segment_is_predicted() {
     assert!(bench.net.predicted(PortId(1), &frame).is_none());
 }
 
-/// A network full of invented hosts: whoever is new is answered to where its segment came from, and every segment is looked at for that.
+/// A network full of invented hosts: whoever is new is answered to where its segment came from, and
+/// every segment is looked at for that.
 #[test]
 fn while_a_flood_uses_up_the_questions_senders_are_noted() {
     let mut config = base_config();

@@ -1,7 +1,8 @@
 //! Room in the cache and questions to the link: both are bounded, whoever makes us want to send.
 //!
-//! A flood from invented neighbours has us ask for each of them. It gets a share of the cache and so many questions a second; it delays
-//! nobody who is known, and asks nobody more often than once a second.
+//! A flood from invented neighbours has us ask for each of them. It gets a share of the cache and
+//! so many questions a second; it delays nobody who is known, and asks nobody more often than once
+//! a second.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -88,7 +89,8 @@ impl Cache {
         is_stranger.then(place).flatten()
     }
 
-    /// A peer acknowledged what was sent to where its frames come from: it is there. Its entry, if there is room for one.
+    /// A peer acknowledged what was sent to where its frames come from: it is there. Its entry, if
+    /// there is room for one.
     #[cold]
     pub(super) fn confirm_guest(
         &mut self,
@@ -140,7 +142,8 @@ impl Cache {
         self.create(now, port, addr, &UNPROVEN, counters)
     }
 
-    /// An entry that is [`State::Incomplete`] and was not asked yet, if need be in the place of one of `victims`.
+    /// An entry that is [`State::Incomplete`] and was not asked yet, if need be in the place of one
+    /// of `victims`.
     pub(super) fn create(
         &mut self,
         now: Instant,
@@ -201,7 +204,8 @@ impl Cache {
         Some(())
     }
 
-    /// Who has been in `class` longest, if it may go: not within a second of a question about it, which could be asked again.
+    /// Who has been in `class` longest, if it may go: not within a second of a question about it,
+    /// which could be asked again.
     fn longest_in(&self, class: Class, now: Instant) -> Option<u32> {
         let slot = self.classes[class as usize].front()?;
         let entry = &self.entries[slot as usize];

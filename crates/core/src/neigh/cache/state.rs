@@ -35,8 +35,9 @@ pub(super) enum Class {
 
 pub(super) const CLASSES: usize = 6;
 
-/// Who has to go when somebody else wants to be known: first those that do not answer, then those that have not been of use to anybody, at
-/// last those whose connections have been silent for long. Who has connections stays; who is being asked does, too, as it would be asked anew.
+/// Who has to go when somebody else wants to be known: first those that do not answer, then those
+/// that have not been of use to anybody, at last those whose connections have been silent for long.
+/// Who has connections stays; who is being asked does, too, as it would be asked anew.
 pub(super) const UNUSED: [Class; 3] = [Class::Failed, Class::Stale, Class::Idle];
 
 /// Who has to go when we want to send: also those in use that no connection has got on with.

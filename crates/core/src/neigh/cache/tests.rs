@@ -77,7 +77,8 @@ impl Bench {
         )
     }
 
-    /// Lets time pass from deadline to deadline; returns the questions asked, with the milliseconds since now.
+    /// Lets time pass from deadline to deadline; returns the questions asked, with the milliseconds
+    /// since now.
     fn run(&mut self, time: Duration) -> Vec<(u64, Option<MacAddr>)> {
         let (start, end) = (self.now, self.now + time);
         let mut asked = Vec::new();
@@ -231,8 +232,8 @@ fn strangers_who_ask_push_out_nobody_in_use() {
     assert_eq!(bench.cache.state(PORT, addr(200)), None);
 }
 
-/// RFC 4861 appendix C: use, delay, unicast probes; then, beyond the RFC, everybody is asked before giving up.
-/// RFC 1122 §2.3.2-2.
+/// RFC 4861 appendix C: use, delay, unicast probes; then, beyond the RFC, everybody is asked before
+/// giving up. RFC 1122 §2.3.2-2.
 #[test]
 fn an_unused_neighbour_ages_and_is_probed_when_used() {
     let mut bench = Bench::in_state(State::Reachable);
@@ -285,7 +286,8 @@ fn confirmation_from_above_keeps_a_neighbour_reachable() {
     }
 }
 
-/// RFC 4861 appendix C, the rows about advertisements: state, hardware address (same, other, none), S, O → state, hardware address.
+/// RFC 4861 appendix C, the rows about advertisements: state, hardware address (same, other, none),
+/// S, O → state, hardware address.
 #[test]
 fn a_doubted_neighbour_is_asked_at_once_and_then_everybody() {
     for state in [State::Stale, State::Delay] {
@@ -457,7 +459,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Whoever was told to wait is told how it ended, within the time that resolution may take; nobody is told twice.
+    /// Whoever was told to wait is told how it ended, within the time that resolution may take;
+    /// nobody is told twice.
     #[test]
     fn every_wait_ends(ops in prop::collection::vec(op(), 0..200)) {
         let mut bench = Bench::new(4);

@@ -1,11 +1,13 @@
-//! Accurate ECN (RFC 9768): the receiver counts segments and bytes that met congestion, the sender takes the difference of two reports.
+//! Accurate ECN (RFC 9768): the receiver counts segments and bytes that met congestion, the sender
+//! takes the difference of two reports.
 
 use wire::ip::Ecn;
 use wire::tcp::EcnBytes;
 
 use crate::info::EcnInfo;
 
-/// RFC 9768 §3.2.1: counters do not start at 0, so that something that clears the bits is found out.
+/// RFC 9768 §3.2.1: counters do not start at 0, so that something that clears the bits is found
+/// out.
 const FIRST_CEP: u8 = 5;
 const FIRST_ECT_BYTES: u32 = 1;
 
@@ -54,7 +56,8 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// The client's side of the handshake. A marked SYN-ACK counts, and its ACK says that it does (RFC 9768 table 3).
+    /// The client's side of the handshake. A marked SYN-ACK counts, and its ACK says that it does
+    /// (RFC 9768 table 3).
     pub fn on_syn_ack(&mut self, arrived: Ecn, option: Option<EcnBytes>) {
         self.cep += u8::from(arrived == Ecn::Ce);
         self.handshake = Some(arrived);
@@ -85,7 +88,8 @@ impl Counts {
         self.news |= len > 0;
     }
 
-    /// Whether marks on segments that need no ACK want one by now: RFC 9768 §3.2.2.5.1, with an n of 3.
+    /// Whether marks on segments that need no ACK want one by now: RFC 9768 §3.2.2.5.1, with an n
+    /// of 3.
     pub fn is_ack_due(&self) -> bool {
         self.unreported >= 3
     }
@@ -100,7 +104,8 @@ impl Counts {
         self.peer_ace & 7
     }
 
-    /// The option to send. RFC 9768 §3.2.3.3: whenever a counter has changed, which is at least with every ACK of ECN-capable data.
+    /// The option to send. RFC 9768 §3.2.3.3: whenever a counter has changed, which is at least
+    /// with every ACK of ECN-capable data.
     pub fn option(&self) -> Option<EcnBytes> {
         (self.option && self.news).then(|| self.bytes())
     }
@@ -128,11 +133,12 @@ impl Counts {
         self.news = false;
     }
 
-    /// The peer's report, with an ACK for `acked` bytes in segments of `mss`: how many bytes it says met congestion since the last.
+    /// The peer's report, with an ACK for `acked` bytes in segments of `mss`: how many bytes it
+    /// says met congestion since the last.
     ///
-    /// Without the option, one ACK for more than seven segments may hide a round of the ACE field. RFC 9768 §3.2.2.5.2 has the sender
-    /// assume what is safest but likely: so many marks in one ACK are likely while the path is `congested`.
-    /// RFC 9768 §3.2.2.5.2-1, §3.2.3.2.5-1.
+    /// Without the option, one ACK for more than seven segments may hide a round of the ACE field.
+    /// RFC 9768 §3.2.2.5.2 has the sender assume what is safest but likely: so many marks in one
+    /// ACK are likely while the path is `congested`. RFC 9768 §3.2.2.5.2-1, §3.2.3.2.5-1.
     pub fn take_report(
         &mut self,
         ace: u8,

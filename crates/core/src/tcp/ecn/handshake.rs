@@ -33,8 +33,8 @@ pub(crate) enum Feedback {
 }
 
 impl Feedback {
-    /// What a SYN asks for. Combinations that no RFC uses yet count as the newest (RFC 9768 §3.1.3).
-    /// RFC 9768 §3.1.3-1.
+    /// What a SYN asks for. Combinations that no RFC uses yet count as the newest
+    /// (RFC 9768 §3.1.3). RFC 9768 §3.1.3-1.
     pub fn asked_by(syn: TcpFlags) -> Self {
         match ace(syn) {
             0b000 => Self::None,
@@ -52,9 +52,8 @@ impl Feedback {
         }
     }
 
-    /// What both agree on when a SYN that asks for `self` is answered so (RFC 9768 table 2, RFC 3168
-    /// §6.1.1).
-    /// RFC 3168 §6.1.1-1; RFC 9768 §3.1.1-1, §3.1.2-2, §3.1.3-2.
+    /// What both agree on when a SYN that asks for `self` is answered so (RFC 9768 table 2,
+    /// RFC 3168 §6.1.1). RFC 3168 §6.1.1-1; RFC 9768 §3.1.1-1, §3.1.2-2, §3.1.3-2.
     pub(super) fn agreed(self, answer: Answer) -> Self {
         match (self, answer.0) {
             (Self::None, _) | (_, 0b000 | 0b111) => Self::None,
@@ -117,9 +116,8 @@ impl Answer {
     }
 
     /// The answer to a SYN that is repeated, perhaps with other bits. What was agreed on with the
-    /// first stays. Where that was counters, the answer tells how the latest SYN arrived. `None`: the
-    /// two questions exclude each other.
-    /// RFC 9768 §3.1.5-1, §3.1.5-2.
+    /// first stays. Where that was counters, the answer tells how the latest SYN arrived. `None`:
+    /// the two questions exclude each other. RFC 9768 §3.1.5-1, §3.1.5-2.
     pub fn again(self, syn: &Segment<'_>) -> Option<Self> {
         match (self.feedback(), Feedback::asked_by(syn.flags)) {
             (Feedback::Accurate, Feedback::Classic) | (Feedback::Classic, Feedback::Accurate) => {
@@ -163,8 +161,8 @@ impl Answer {
 mod tests {
     use super::*;
 
-    /// RFC 9768 table 2, from the client's side: what it asked for, what the SYN-ACK says, what follows.
-    /// RFC 9768 §3.1.1-1, §3.1.2-2, §3.1.3-2.
+    /// RFC 9768 table 2, from the client's side: what it asked for, what the SYN-ACK says, what
+    /// follows. RFC 9768 §3.1.1-1, §3.1.2-2, §3.1.3-2.
     #[test]
     fn the_table_of_answers() {
         use Feedback::{Accurate, Classic, None};

@@ -4,9 +4,9 @@
 //! State: [`EcnState`] is embedded in the cold column of the control block.
 //!
 //! Entry points: the connection borrows the part as [`EcnPart`] for one step (`agree`, `receive`,
-//! `on_ack`, `on_reduced` …) and carries out the [`EcnActions`] that come back. [`EcnView`] says what
-//! a segment that is sent carries. [`Feedback`] and [`Answer`] are what a handshake needs before
-//! there is a connection.
+//! `on_ack`, `on_reduced` …) and carries out the [`EcnActions`] that come back. [`EcnView`] says
+//! what a segment that is sent carries. [`Feedback`] and [`Answer`] are what a handshake needs
+//! before there is a connection.
 //!
 //! No module of this folder knows the connection or another part; `docs/internals/ecn.md` says
 //! how it is cut.

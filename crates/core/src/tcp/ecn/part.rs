@@ -68,8 +68,8 @@ impl EcnPart<'_> {
         seg
     }
 
-    /// The flags that the next segment has if nothing is unusual about it. After a reduction nothing
-    /// is usual for a window.
+    /// The flags that the next segment has if nothing is unusual about it. After a reduction
+    /// nothing is usual for a window.
     pub(super) fn predict_flags(&mut self) {
         let ecn = &*self.state;
         *self.predicted = match ecn.feedback {

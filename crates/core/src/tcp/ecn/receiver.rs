@@ -10,10 +10,10 @@ use crate::tcp::ecn::state::EcnState;
 use crate::tcp::segment::Segment;
 
 impl EcnState {
-    /// Whether an acceptable segment ends a run of segments that all met congestion, or all did not.
-    /// RFC 8257 §3.2: each ACK says whether what it acknowledges met congestion, so what came before
-    /// a change is acknowledged before it, and the change at once. `is_wanted`: DCTCP is in use.
-    /// RFC 8257 §3.2-1, §3.2-2.
+    /// Whether an acceptable segment ends a run of segments that all met congestion, or all did
+    /// not. RFC 8257 §3.2: each ACK says whether what it acknowledges met congestion, so what came
+    /// before a change is acknowledged before it, and the change at once. `is_wanted`: DCTCP is in
+    /// use. RFC 8257 §3.2-1, §3.2-2.
     #[inline(always)]
     pub fn ends_run(&self, seg: &Segment<'_>, is_wanted: bool) -> bool {
         self.feedback == Feedback::Classic

@@ -6,8 +6,8 @@ use wire::tcp::TcpFlags;
 use crate::tcp::ecn::handshake::{Feedback, ace_flags, arrival_code};
 use crate::tcp::ecn::state::{EcnState, Outgoing};
 
-/// The ECN part of a connection, to be read. Mostly it makes no difference what a segment is, so that
-/// is worked out only where it does.
+/// The ECN part of a connection, to be read. Mostly it makes no difference what a segment is, so
+/// that is worked out only where it does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EcnView<'a> {
     pub state: &'a EcnState,

@@ -1,5 +1,6 @@
-//! What is known of the servers that we opened connections to: their cookies (RFC 7413 §4.1.3), and whether something on the way swallows
-//! SYNs that carry more than usual (§4.1.3.1). Bounded: a server of which nothing is known is asked again.
+//! What is known of the servers that we opened connections to: their cookies (RFC 7413 §4.1.3), and
+//! whether something on the way swallows SYNs that carry more than usual (§4.1.3.1). Bounded: a
+//! server of which nothing is known is asked again.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,7 +17,8 @@ use crate::tcp::fast_open::issuer::FastOpen;
 /// Places for servers: in each bucket the oldest makes room.
 const BUCKETS: usize = 256;
 const WAYS: usize = 4;
-/// How long Fast Open is not tried towards a server after a SYN was lost; doubled with each loss in a row, up to four hours.
+/// How long Fast Open is not tried towards a server after a SYN was lost; doubled with each loss in
+/// a row, up to four hours.
 const FIRST_BAN: Duration = Duration::from_secs(60);
 const MAX_DOUBLINGS: u32 = 8;
 
@@ -99,8 +101,8 @@ impl CookieCache {
         }
     }
 
-    /// A SYN with the option was lost and one without it answered, or the server does not take the data.
-    /// RFC 7413 §4.1.3.1-1, §4.1.3.1-2.
+    /// A SYN with the option was lost and one without it answered, or the server does not take the
+    /// data. RFC 7413 §4.1.3.1-1, §4.1.3.1-2.
     pub fn note_loss(&mut self, now: Instant, addr: IpAddr) {
         if let Some(server) = self.entry(now, addr) {
             let ban = FIRST_BAN * (1 << server.losses.min(MAX_DOUBLINGS));

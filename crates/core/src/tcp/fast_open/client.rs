@@ -1,4 +1,5 @@
-//! The client's side of Fast Open (RFC 7413 §4.2.2): the first bytes go with the SYN, if the server's cookie is known.
+//! The client's side of Fast Open (RFC 7413 §4.2.2): the first bytes go with the SYN, if the
+//! server's cookie is known.
 
 use wire::time::Instant;
 
@@ -37,8 +38,8 @@ impl Conn<'_> {
         self.hot.retries > 0 || self.cold.syn_repeated
     }
 
-    /// Bytes of data that go with the SYN: what fits into a segment as large as the server's last SYN-ACK let it be (RFC 7413 §4.2.2).
-    /// RFC 7413 §4.2.2-3.
+    /// Bytes of data that go with the SYN: what fits into a segment as large as the server's last
+    /// SYN-ACK let it be (RFC 7413 §4.2.2). RFC 7413 §4.2.2-3.
     #[inline]
     pub fn syn_data_len(&self, now: Instant) -> u32 {
         let sends = self.hot.state == State::SynSent && self.cold.fast_open == FastOpen::Sending;
@@ -62,8 +63,8 @@ impl Conn<'_> {
         self.sh.streams.send_len(self.slot).min(room)
     }
 
-    /// The SYN-ACK: what it acknowledges of the SYN's data has arrived, the rest goes again; what it says about cookies is remembered.
-    /// RFC 7413 §4.1.3.1-2, §4.2.2-4.
+    /// The SYN-ACK: what it acknowledges of the SYN's data has arrived, the rest goes again; what
+    /// it says about cookies is remembered. RFC 7413 §4.1.3.1-2, §4.2.2-4.
     pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
         let data = seg.ack - self.cold.iss - 1;
         let refused = data == 0 && self.hot.snd_nxt > seg.ack;

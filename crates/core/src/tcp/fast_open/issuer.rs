@@ -10,7 +10,8 @@ use wire::time::Instant;
 
 use crate::secret::keyed;
 
-/// A cookie is good in the period in which it was made and in the next; then its owner is given another (RFC 7413 §4.1.2).
+/// A cookie is good in the period in which it was made and in the next; then its owner is given
+/// another (RFC 7413 §4.1.2).
 const KEY_LIFETIME_SECONDS: u64 = 3600;
 
 /// What Fast Open means for a connection.
@@ -18,7 +19,8 @@ const KEY_LIFETIME_SECONDS: u64 = 3600;
 pub(crate) enum FastOpen {
     #[default]
     Off,
-    /// Passive: opened by a cookie; the handshake is not complete. The cookie was made with the last key but one.
+    /// Passive: opened by a cookie; the handshake is not complete. The cookie was made with the
+    /// last key but one.
     Pending { outdated: bool },
     /// Active: the SYN asks for a cookie.
     Asking,

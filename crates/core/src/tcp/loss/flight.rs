@@ -1,5 +1,5 @@
-//! The narrower borrows of the part, and what sending changes: the log of what is in flight, and the
-//! timers that look after it.
+//! The narrower borrows of the part, and what sending changes: the log of what is in flight, and
+//! the timers that look after it.
 
 use wire::seq::SeqNumber;
 use wire::time::Instant;

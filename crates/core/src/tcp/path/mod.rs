@@ -11,8 +11,8 @@
 //! The size goes up by probes: segments of new data that are larger than the others. The loss of a
 //! probe is no sign of congestion.
 //!
-//! State: [`PathSearch`] is embedded in the cold column of the control block; [`Finding`] is what is
-//! left of it while a connection idles. The MTU in use is `ip::Path::mtu` of the connection.
+//! State: [`PathSearch`] is embedded in the cold column of the control block; [`Finding`] is what
+//! is left of it while a connection idles. The MTU in use is `ip::Path::mtu` of the connection.
 //!
 //! Entry points: the connection borrows the part as [`PathPart`] for one step (`on_too_big`,
 //! `on_timeout`, `confirm`, `plan_probe`, `on_probe_sent`, `on_resent` …) and carries out the

@@ -1,5 +1,5 @@
-//! The state of the path part: what the cold column of the control block embeds, and what is left of
-//! it while a connection idles.
+//! The state of the path part: what the cold column of the control block embeds, and what is left
+//! of it while a connection idles.
 
 use wire::seq::SeqNumber;
 use wire::time::Instant;
@@ -195,8 +195,8 @@ impl PathSearch {
         (self.claimed != 0 && una <= self.claimed_seq).then_some(self.claimed)
     }
 
-    /// The size was lowered because of time-outs. `trials` probes of the old one are to tell whether
-    /// that was right.
+    /// The size was lowered because of time-outs. `trials` probes of the old one are to tell
+    /// whether that was right.
     pub(super) fn suspect(&mut self, trials: u8) {
         self.suspected = true;
         self.trials = trials;

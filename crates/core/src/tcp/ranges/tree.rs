@@ -1,7 +1,8 @@
-//! The nodes of all sets, and balanced search trees of them (treaps): a node has a random priority, and none above it has a smaller one.
+//! The nodes of all sets, and balanced search trees of them (treaps): a node has a random priority,
+//! and none above it has a smaller one.
 //!
-//! What a tree looks like depends on the priorities only, and nobody outside knows them: whatever ranges a peer picks, and in whichever
-//! order, the depth stays near the logarithm of their number.
+//! What a tree looks like depends on the priorities only, and nobody outside knows them: whatever
+//! ranges a peer picks, and in whichever order, the depth stays near the logarithm of their number.
 
 use std::io;
 

@@ -8,8 +8,8 @@ use crate::tcp::flags::ReceiveFlags;
 use crate::tcp::receive::actions::ReceiveActions;
 use crate::tcp::receive::part::Receive;
 
-/// So long an ACK waits for an application to accept the connection, if another stack may have to go
-/// on with it.
+/// So long an ACK waits for an application to accept the connection, if another stack may have to
+/// go on with it.
 const WITHHELD_ACK: Duration = Duration::from_millis(400);
 
 impl Receive<'_> {

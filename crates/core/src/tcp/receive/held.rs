@@ -1,5 +1,5 @@
-//! Which ranges of out-of-order data have arrived. The bytes themselves go straight to their place in
-//! the receive stream.
+//! Which ranges of out-of-order data have arrived. The bytes themselves go straight to their place
+//! in the receive stream.
 
 use wire::seq::SeqNumber;
 use wire::tcp::SackBlocks;

@@ -75,8 +75,8 @@ impl Hot {
         }
     }
 
-    /// The peer's SYN has the sequence number `irs`. None of its sequence space is acknowledged yet;
-    /// the window stays.
+    /// The peer's SYN has the sequence number `irs`. None of its sequence space is acknowledged
+    /// yet; the window stays.
     pub fn synchronize(&mut self, irs: SeqNumber) {
         let window = self.wnd();
         self.nxt = irs + 1;

@@ -34,8 +34,8 @@ impl Receive<'_> {
         Ok(())
     }
 
-    /// Takes `bytes` from inside the window, the first of which has the sequence number `start`, and
-    /// decides when to acknowledge them.
+    /// Takes `bytes` from inside the window, the first of which has the sequence number `start`,
+    /// and decides when to acknowledge them.
     pub fn take_text(
         &mut self,
         now: Instant,

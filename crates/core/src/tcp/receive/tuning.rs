@@ -60,8 +60,8 @@ fn wanted(per_rtt: u64, last: u64) -> u64 {
     2 * per_rtt + 4 * growth
 }
 
-/// The window that may be promised with `free` of `total` bytes of the pool left, and `room` sure to
-/// find memory: anything, or what is sure, or a share that falls to 0 with what is left.
+/// The window that may be promised with `free` of `total` bytes of the pool left, and `room` sure
+/// to find memory: anything, or what is sure, or a share that falls to 0 with what is left.
 fn promise(free: usize, total: usize, room: impl Fn() -> u32) -> u32 {
     if free >= total / 2 {
         u32::MAX
@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn slow_start_is_let_ahead() {
-        // Twice as much as in the round trip before: twice as much again in the next, and that twice.
+        // Twice as much as in the round trip before: twice as much again in the next, and that
+        // twice.
         assert_eq!(wanted(1_000_000, 500_000), 4_000_000);
         assert_eq!(wanted(1_000_000, 0), 4_000_000);
     }

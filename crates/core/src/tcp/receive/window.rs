@@ -1,5 +1,5 @@
-//! The window that we offer (RFC 9293 §3.8.6): it never shrinks, and opens in worthwhile steps only;
-//! and the limit of the receive buffer under it.
+//! The window that we offer (RFC 9293 §3.8.6): it never shrinks, and opens in worthwhile steps
+//! only; and the limit of the receive buffer under it.
 
 use std::time::Duration;
 

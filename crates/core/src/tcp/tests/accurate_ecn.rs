@@ -55,7 +55,7 @@ fn ack(ack: u32, ace: u16) -> Seg {
     seg().seq(1).ack(ack).ace(ace).win(WIN)
 }
 
-// ---- the handshake -----------------------------------------------------------------------------------------------------------------------
+// ---- the handshake ------------------------------------------------------------------------------
 
 /// RFC 9768 §3.1.1-1.
 #[test]
@@ -122,7 +122,8 @@ fn a_syn_ack_that_is_lost_loses_the_option_and_then_the_bits() {
     h.advance(2000);
     let bare = h.expect(seg().syn().ack(1).ace(0));
     assert_eq!(bare.options.ecn_bytes, None);
-    // The client may have got the first: it counts. If it got the last, it does not know of ECN, and nothing is marked as capable.
+    // The client may have got the first: it counts. If it got the last, it does not know of ECN,
+    // and nothing is marked as capable.
     h.send(h.handshake_ack(&offer).ace(0b010));
     h.take_accepted();
     h.write(1000);
@@ -241,7 +242,7 @@ fn two_questions_that_exclude_each_other_end_the_handshake() {
     }
 }
 
-// ---- the receiver ------------------------------------------------------------------------------------------------------------------------
+// ---- the receiver -------------------------------------------------------------------------------
 
 /// RFC 9768 §3.2.1-1, §3.2.2.2-1, §3.2.2.5.1-1.
 #[test]
@@ -308,7 +309,7 @@ fn unmarked_data_takes_the_short_way() {
     assert_eq!(h.stack.counters().fast_path, before + 10);
 }
 
-// ---- the sender --------------------------------------------------------------------------------------------------------------------------
+// ---- the sender ---------------------------------------------------------------------------------
 
 /// RFC 9768 §3.1.5-5.
 #[test]

@@ -121,7 +121,8 @@ fn a_reset_without_our_ack_is_ignored() {
 
 #[test]
 fn an_unacceptable_ack_is_reset() {
-    // RFC 9293 §3.10.7.3: "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset <SEQ=SEG.ACK><CTL=RST>".
+    // RFC 9293 §3.10.7.3: "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset
+    // <SEQ=SEG.ACK><CTL=RST>".
     let mut h = syn_sent();
     h.send(seg().seq(77).ack(5));
     h.expect(seg().rst().seq(5));
@@ -139,7 +140,8 @@ fn an_unacceptable_ack_is_reset() {
     assert_eq!(h.stack.counters().timeouts, 0);
 }
 
-/// Thousands of clients in a second may meet what is in TIME_WAIT at a server: none waits for a time-out because others were answered.
+/// Thousands of clients in a second may meet what is in TIME_WAIT at a server: none waits for a
+/// time-out because others were answered.
 #[test]
 fn the_first_reset_of_an_old_connection_is_not_limited() {
     let mut h = Harness::with(|config| config.reset_rate = 0);
@@ -276,7 +278,8 @@ fn the_syn_ack_of_a_simultaneous_open_is_sent_again() {
     h.expect(seg().syn().seq(0).ack(1));
     h.advance(1000);
     h.expect(seg().syn().seq(0).ack(1));
-    // The peer's SYN again: it has not seen our SYN-ACK. It is left of the window, and its ACK tells.
+    // The peer's SYN again: it has not seen our SYN-ACK. It is left of the window, and its ACK
+    // tells.
     h.send(Handshake::default().syn());
     h.expect(seg().seq(1).ack(1));
 }
@@ -410,7 +413,8 @@ fn an_unreachable_neighbour_ends_the_attempt() {
     assert_eq!(h.drain(), 0, "nothing but ARP was sent");
 }
 
-/// Of each connection that is opened, whether its answers come to a stack for which every fourth entry is.
+/// Of each connection that is opened, whether its answers come to a stack for which every fourth
+/// entry is.
 fn comes_here(ports: (u16, u16), count: usize) -> Vec<bool> {
     let here = vec![true, false, false, false];
     let key: Vec<u8> = (0..40_u32)

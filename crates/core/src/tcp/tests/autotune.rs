@@ -26,8 +26,9 @@ fn over_a_long_path(bytes: usize, change: impl Fn(&mut Config)) -> Duration {
 
 #[test]
 fn a_long_path_is_filled_from_small_buffers() {
-    // With the 64 KiB that both begin with it would take 15 s. What takes time here is slow start, which grows by eight segments an ACK,
-    // and a path of any rate delivers a window at once, for one ACK.
+    // With the 64 KiB that both begin with it would take 15 s. What takes time here is slow start,
+    // which grows by eight segments an ACK, and a path of any rate delivers a window at once, for
+    // one ACK.
     let time = over_a_long_path(10_000_000, |_| {});
     assert!(time < Duration::from_secs(5), "{time:?}");
 }
@@ -38,8 +39,8 @@ fn buffers_that_may_not_grow_do_not() {
     assert!(time > Duration::from_secs(2), "{time:?}");
 }
 
-/// The window that the stack offers when a peer with a round-trip time of 100 ms has used all of it eight times, and the application took
-/// everything.
+/// The window that the stack offers when a peer with a round-trip time of 100 ms has used all of it
+/// eight times, and the application took everything.
 fn window_after_eight_rounds(options: Options, change: impl FnOnce(&mut Config)) -> u32 {
     let mut h = Harness::with(|config| {
         roomy(config);
@@ -109,7 +110,8 @@ fn other_options_leave_grown_buffers_alone() {
     assert_eq!(h.app.writable(h.slot()), room);
 }
 
-/// How much the application may have written after eight rounds of 20 ms, with a peer whose handshake took `shortest` ms.
+/// How much the application may have written after eight rounds of 20 ms, with a peer whose
+/// handshake took `shortest` ms.
 fn send_buffer_after_eight_rounds(shortest: u64) -> u32 {
     let mut h = Harness::with(roomy);
     let offer = Handshake {

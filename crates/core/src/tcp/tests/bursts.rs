@@ -9,7 +9,8 @@ fn ack(n: u32, blocks: &[(u32, u32)]) -> Seg {
     seg().seq(1).ack(n).win(WIN).sack(blocks)
 }
 
-/// In congestion avoidance with a window of 14 segments of 1000 bytes, all in flight, and much more to send; what comes next.
+/// In congestion avoidance with a window of 14 segments of 1000 bytes, all in flight, and much more
+/// to send; what comes next.
 fn avoiding() -> (Harness, u32) {
     let mut h = Harness::with(|config| config.congestion = CongestionControl::NewReno)
         .and_established(&Handshake {
@@ -69,7 +70,8 @@ fn a_full_window_grows_as_fast() {
     }
 }
 
-/// RFC 5681 §3.1-5: what was outstanding is a full window, although ACKs before the first sign of loss had made room.
+/// RFC 5681 §3.1-5: what was outstanding is a full window, although ACKs before the first sign of
+/// loss had made room.
 #[test]
 fn a_loss_takes_no_more() {
     let (mut h, una) = avoiding();

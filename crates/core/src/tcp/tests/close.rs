@@ -150,7 +150,8 @@ fn close_with_unread_data_resets() {
     h.expect_gone();
 }
 
-/// What was written before goes out as far as the peer's window lets it: it left Linux at once, too.
+/// What was written before goes out as far as the peer's window lets it: it left Linux at once,
+/// too.
 #[test]
 fn close_with_unread_data_sends_what_it_may_before_the_reset() {
     let mut h = Harness::established();
@@ -212,7 +213,8 @@ fn abort_resets() {
 
 #[test]
 fn data_after_close_is_reset() {
-    // FIN_WAIT_1 and FIN_WAIT_2 without an application (RFC 9293 §3.10.4, last sentence of the CLOSE call in ESTABLISHED; RFC 2525 §2.17).
+    // FIN_WAIT_1 and FIN_WAIT_2 without an application (RFC 9293 §3.10.4, last sentence of the
+    // CLOSE call in ESTABLISHED; RFC 2525 §2.17).
     let mut h = Harness::established();
     h.close();
     h.expect(seg().seq(1).fin().ack(1));

@@ -156,7 +156,8 @@ fn the_mss_is_never_more_than_the_peer_takes() {
     }
 }
 
-/// The timestamp that holds the options is not ahead of those that follow, or the peer would drop them (PAWS).
+/// The timestamp that holds the options is not ahead of those that follow, or the peer would drop
+/// them (PAWS).
 #[test]
 fn clocks_do_not_run_backwards() {
     for ms in 0..70 {
@@ -210,8 +211,8 @@ fn a_cookie_is_good_for_a_minute_and_not_for_more_than_two() {
     }
 }
 
-/// Whoever did not see the cookie cannot complete a handshake: the source address of a connection is real.
-/// RFC 4987 §3.6-2.
+/// Whoever did not see the cookie cannot complete a handshake: the source address of a connection
+/// is real. RFC 4987 §3.6-2.
 #[test]
 fn forged_acks_are_refused() {
     let (mut h, _) = offered(&Handshake::default());
@@ -313,8 +314,8 @@ fn a_full_backlog_lets_the_peer_try_again() {
     h.expect_read(1, 10);
 }
 
-/// A connection in TIME_WAIT, and then a flood: of SYNs that take all half-open records of the listener (`of_listener`), or all there are.
-/// With the first timestamp that was seen.
+/// A connection in TIME_WAIT, and then a flood: of SYNs that take all half-open records of the
+/// listener (`of_listener`), or all there are. With the first timestamp that was seen.
 fn flooded_in_time_wait(handshake: &Handshake, of_listener: bool) -> (Harness, u32) {
     let room = if of_listener { 64 } else { ROOM };
     let mut h = Harness::with(|config| {
@@ -344,9 +345,8 @@ fn flooded_in_time_wait(handshake: &Handshake, of_listener: bool) -> (Harness, u
     (h, stamps.map_or(0, |stamps| stamps.tsval))
 }
 
-/// Who takes a port again that is in TIME_WAIT is not locked out by a flood: timestamps tell the new connection from the old one, which the
-/// cookie cannot.
-/// RFC 6191 §3-1.
+/// Who takes a port again that is in TIME_WAIT is not locked out by a flood: timestamps tell the
+/// new connection from the old one, which the cookie cannot. RFC 6191 §3-1.
 #[test]
 fn a_flood_does_not_lock_out_who_takes_a_port_again() {
     let handshake = Handshake {
@@ -370,7 +370,8 @@ fn a_flood_does_not_lock_out_who_takes_a_port_again() {
     }
 }
 
-/// Without timestamps only a record can promise a sequence number beyond the old ones. There is one as long as there is any.
+/// Without timestamps only a record can promise a sequence number beyond the old ones. There is one
+/// as long as there is any.
 #[test]
 fn without_timestamps_the_flood_of_one_listener_does_not_lock_out_either() {
     let handshake = Handshake::default();

@@ -16,7 +16,7 @@ const WIN: u16 = 60_000;
 /// Where the peer connects from when it asks for a cookie.
 const ASKING: u16 = 4000;
 
-// ---- the server -----------------------------------------------------------------------------------------------------------------------
+// ---- the server ---------------------------------------------------------------------------------
 
 fn server(limit: u32) -> Harness {
     server_with(limit, |_| {})
@@ -274,7 +274,7 @@ fn it_works_while_half_open_records_are_used_up() {
     h.expect(seg().syn().ack(101));
 }
 
-// ---- the client -----------------------------------------------------------------------------------------------------------------------
+// ---- the client ---------------------------------------------------------------------------------
 
 fn fast() -> Options {
     Options {
@@ -283,7 +283,8 @@ fn fast() -> Options {
     }
 }
 
-/// A client whose next connection goes to the same server; what it sent is taken off the wire. Whether the SYN waits for the first bytes.
+/// A client whose next connection goes to the same server; what it sent is taken off the wire.
+/// Whether the SYN waits for the first bytes.
 fn connect(h: &mut Harness) -> bool {
     h.conn = None;
     let local = SocketAddr::new(h.local().ip(), 0);
@@ -393,8 +394,8 @@ fn behind_a_black_hole_it_falls_back() {
     h.expect_nothing();
 }
 
-/// RFC 7413 §4.1.3.1: that the server does not take the data is remembered, unless it hands out another cookie.
-/// RFC 7413 §4.1.3.1-2.
+/// RFC 7413 §4.1.3.1: that the server does not take the data is remembered, unless it hands out
+/// another cookie. RFC 7413 §4.1.3.1-2.
 #[test]
 fn a_server_that_takes_no_data_is_spared_for_a_while() {
     let syn_ack = seg().syn().ack(1).win(WIN).mss(1000);
@@ -419,7 +420,8 @@ fn a_server_that_takes_no_data_is_spared_for_a_while() {
     assert_eq!(cookie, Some(renewed));
 }
 
-/// The SYN was answered, and the answer lost: the answer to the second SYN still acknowledges the data of the first.
+/// The SYN was answered, and the answer lost: the answer to the second SYN still acknowledges the
+/// data of the first.
 #[test]
 fn data_of_a_repeated_syn_counts() {
     let (mut h, _) = sent();

@@ -20,7 +20,8 @@ fn established(options: Options) -> Harness {
     h
 }
 
-/// What one frame holds is what the windows let go; the rest waits as it would in segments of its own.
+/// What one frame holds is what the windows let go; the rest waits as it would in segments of its
+/// own.
 #[test]
 fn full_segments_go_together() {
     let mut h = established(Options::default());
@@ -102,7 +103,8 @@ fn retransmissions_are_single_segments() {
     assert!(count > 0);
 }
 
-/// RFC 5681 §4.2: an ACK for at least every second segment, and a frame with more than two of them asks for one.
+/// RFC 5681 §4.2: an ACK for at least every second segment, and a frame with more than two of them
+/// asks for one.
 #[test]
 fn a_received_gso_frame_is_taken_and_acknowledged() {
     let mut h = Harness::established();

@@ -1,4 +1,5 @@
-//! Several stacks with the same addresses, each with a queue: what comes to the wrong one is handed to the one that knows it.
+//! Several stacks with the same addresses, each with a queue: what comes to the wrong one is handed
+//! to the one that knows it.
 
 use wire::arp::{ArpOperation, ArpPacket};
 use wire::ethernet::{EtherType, EthernetHeader};

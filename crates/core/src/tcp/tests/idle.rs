@@ -31,7 +31,8 @@ fn counts(h: &Harness) -> (u32, u32) {
     (usage.resident, usage.compact)
 }
 
-/// A request of 100 bytes and an answer of `len` bytes, the `round`-th, and what is known of the connection long afterwards.
+/// A request of 100 bytes and an answer of `len` bytes, the `round`-th, and what is known of the
+/// connection long afterwards.
 fn exchange(h: &mut Harness, round: u32, len: u32) -> TcpInfo {
     let (from, to) = (1 + 100 * round, 1 + len * round);
     h.inject(seg().seq(from).ack(to).win(WIN).len(100));
@@ -135,7 +136,8 @@ fn a_few_stay_at_hand() {
     assert_eq!(counts(&h), (1, 0));
 }
 
-/// What was counted of one that was not lucky does not fit into a packed record, and is kept beside it.
+/// What was counted of one that was not lucky does not fit into a packed record, and is kept beside
+/// it.
 #[test]
 fn what_came_out_of_order_is_not_forgotten() {
     let unlucky = |max_resident| {

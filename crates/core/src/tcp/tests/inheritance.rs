@@ -1,4 +1,5 @@
-//! A stack ends, or stops listening, while others with its addresses go on: what no application had accepted is taken up by one of them.
+//! A stack ends, or stops listening, while others with its addresses go on: what no application had
+//! accepted is taken up by one of them.
 
 use wire::handed::Handed;
 use wire::ip::Ecn;
@@ -137,7 +138,8 @@ fn a_handshake_goes_on_without_data() {
     accept_and_answer(&mut second);
 }
 
-/// The endpoints are those of a connection that the first closed, and that only the first remembers.
+/// The endpoints are those of a connection that the first closed, and that only the first
+/// remembers.
 #[test]
 fn a_port_that_is_used_again_goes_on_too() {
     let (mut first, mut second) = (heir(0), heir(1));
@@ -228,7 +230,8 @@ fn data_waits_for_its_ack_as_long_as_nobody_has_accepted() {
     first.expect(seg().seq(1).ack(1001));
 }
 
-/// The peer asks again after its RTO, and there is a tail loss probe before (RFC 8985 §7): neither makes it known that the data has come.
+/// The peer asks again after its RTO, and there is a tail loss probe before (RFC 8985 §7): neither
+/// makes it known that the data has come.
 #[test]
 fn data_that_comes_again_waits_with_it() {
     let (mut first, second) = begun();
@@ -239,7 +242,8 @@ fn data_that_comes_again_waits_with_it() {
     leave_to(first, second);
 }
 
-/// What comes before the missing part, or is forged, is answered with an ACK: not with one that makes it known (RFC 5681 §4.2, RFC 5961 §3, §4).
+/// What comes before the missing part, or is forged, is answered with an ACK: not with one that
+/// makes it known (RFC 5681 §4.2, RFC 5961 §3, §4).
 #[test]
 fn no_other_answer_tells_of_it() {
     let beyond = seg().seq(1001).ack(1).win(WIN).len(500).ts(102, 0);
@@ -296,7 +300,8 @@ fn so_does_a_fin() {
     first.expect(seg().seq(1).ack(502));
 }
 
-/// A later segment of the first stack had another timestamp: what the SYNs agreed on cannot be known any more.
+/// A later segment of the first stack had another timestamp: what the SYNs agreed on cannot be
+/// known any more.
 #[test]
 fn without_its_timestamp_a_cookie_is_none() {
     let (first, mut second) = begun();

@@ -1,4 +1,5 @@
-//! The order in which things leave: control, ACKs, data, a few at a time; everybody in turn; nothing lost when the link is full.
+//! The order in which things leave: control, ACKs, data, a few at a time; everybody in turn;
+//! nothing lost when the link is full.
 
 use wire::tcp::TcpFlags;
 
@@ -84,7 +85,8 @@ fn control_goes_before_acks_before_data() {
     h.expect_nothing();
 }
 
-/// However many begin, who has begun gets on: a crowd of new ones on a link that is full would have all of them open before any ends.
+/// However many begin, who has begun gets on: a crowd of new ones on a link that is full would have
+/// all of them open before any ends.
 #[test]
 fn on_a_full_link_what_has_begun_goes_on_beside_what_begins() {
     let (mut h, ids) = many(2);
@@ -106,7 +108,8 @@ fn on_a_full_link_what_has_begun_goes_on_beside_what_begins() {
     assert_eq!(h.drain(), 30);
 }
 
-/// A link that takes a few frames at a time is full at the end of each call: shares are not of a call, or the first list would have all of it.
+/// A link that takes a few frames at a time is full at the end of each call: shares are not of a
+/// call, or the first list would have all of it.
 #[test]
 fn on_a_link_that_takes_little_what_has_begun_ends_before_all_have_begun() {
     let (mut h, ids) = many(100);

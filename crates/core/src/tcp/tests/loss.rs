@@ -1,4 +1,5 @@
-//! Loss without SACK: fast retransmit and NewReno (RFC 5681 §3.2, RFC 6582), limited transmit (RFC 3042), time-outs (RFC 6298).
+//! Loss without SACK: fast retransmit and NewReno (RFC 5681 §3.2, RFC 6582), limited transmit
+//! (RFC 3042), time-outs (RFC 6298).
 
 use std::time::Duration;
 
@@ -76,7 +77,8 @@ fn a_full_ack_ends_recovery() {
     h.drain();
     h.send(ack(12_001));
     let info = h.info();
-    // RFC 6582 §3.2 step 3, option 1: min(ssthresh, max(FlightSize, SMSS) + SMSS), and slow start from there.
+    // RFC 6582 §3.2 step 3, option 1: min(ssthresh, max(FlightSize, SMSS) + SMSS), and slow start
+    // from there.
     assert_eq!(info.ssthresh, 5000);
     assert_eq!(info.cwnd, 2000);
     assert_eq!(h.drain(), 2);
@@ -147,7 +149,8 @@ fn a_time_out_goes_back_to_one_segment() {
     let info = h.info();
     assert_eq!((info.cwnd, info.ssthresh), (1000, 5000));
     assert_eq!(info.rto, 2 * rto);
-    // Was anything else lost (RFC 5682 §2.1 step 2b)? It was: slow start over everything that was in flight.
+    // Was anything else lost (RFC 5682 §2.1 step 2b)? It was: slow start over everything that was
+    // in flight.
     h.send(ack(1001));
     h.expect(seg().seq(10_001).len(1000));
     h.expect(seg().seq(11_001).len(1000));
@@ -236,7 +239,8 @@ fn the_timer_restarts_with_every_ack_of_new_data() {
 
 #[test]
 fn near_the_end_the_timer_counts_from_the_first_transmission() {
-    // RFC 7765 §4: three segments are in flight, fewer than can make three duplicates, and no more follow.
+    // RFC 7765 §4: three segments are in flight, fewer than can make three duplicates, and no more
+    // follow.
     let mut h = Harness::established();
     h.write(5000);
     assert_eq!(h.drain(), 5);

@@ -6,7 +6,8 @@ use super::transfer::{Dice, transfer};
 use crate::config::Config;
 use crate::testing::{Fate, Pair};
 
-/// A megabyte over a path that loses 5 % and reorders 1 % both ways. How long it took, and how often it timed out.
+/// A megabyte over a path that loses 5 % and reorders 1 % both ways. How long it took, and how
+/// often it timed out.
 fn megabyte(seed: u64, delay: Duration, change: impl Fn(&mut Config)) -> (Duration, u64) {
     let mut pair = Pair::new(delay, change);
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

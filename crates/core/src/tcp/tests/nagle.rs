@@ -1,4 +1,5 @@
-//! What is worth sending: Nagle (RFC 9293 §3.7.4) and the sender's side of silly window avoidance (§3.8.6.2.1).
+//! What is worth sending: Nagle (RFC 9293 §3.7.4) and the sender's side of silly window avoidance
+//! (§3.8.6.2.1).
 
 use crate::command::{Command, Options};
 use crate::testing::{Handshake, Harness, seg};

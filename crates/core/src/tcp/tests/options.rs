@@ -212,7 +212,8 @@ fn deferred_accept_waits_for_data() {
 
 #[test]
 fn deferred_accept_ends_with_one_more_question() {
-    // As Linux: the SYN-ACK is not repeated while data is waited for, once at the end, and its ACK is accepted with or without data.
+    // As Linux: the SYN-ACK is not repeated while data is waited for, once at the end, and its ACK
+    // is accepted with or without data.
     let mut h = listening(Options {
         defer_accept: 3,
         ..Options::default()
@@ -309,7 +310,8 @@ fn fin_wait_2_lasts_as_long_as_asked() {
     h.expect_gone();
 }
 
-/// Linux tcp(7): TCP_LINGER2. The peer hears that nobody is there any more, whichever came first, the close or the ACK of the FIN.
+/// Linux tcp(7): TCP_LINGER2. The peer hears that nobody is there any more, whichever came first,
+/// the close or the ACK of the FIN.
 #[test]
 fn fin_wait_2_of_no_time_ends_with_a_reset() {
     let mut h = closed_first(Duration::ZERO);
@@ -420,7 +422,8 @@ fn packets_are_marked_as_asked() {
     assert_eq!((tos & 0xfc, ttl), (0, 64));
 }
 
-/// Linux tcp(7): TCP_CONGESTION. RFC 5681 §3.1 (4), RFC 9438 §4.6: what a loss makes of the window says which algorithm there is.
+/// Linux tcp(7): TCP_CONGESTION. RFC 5681 §3.1 (4), RFC 9438 §4.6: what a loss makes of the window
+/// says which algorithm there is.
 #[test]
 fn another_algorithm_takes_over_with_the_window_there_is() {
     for (kind, ssthresh) in [

@@ -1,4 +1,5 @@
-//! Connections that were closed and whose peers never answer: there is a limit, and they make room for those that somebody uses.
+//! Connections that were closed and whose peers never answer: there is a limit, and they make room
+//! for those that somebody uses.
 
 use crate::command::{Command, Options};
 use crate::config::Config;

@@ -1,5 +1,6 @@
-//! A stack ends between two instructions, and the one that takes its place goes on with its connections: what was written arrives, and then
-//! the FIN, as after the end of a process that has a kernel's sockets (RFC 9293 §3.10.4).
+//! A stack ends between two instructions, and the one that takes its place goes on with its
+//! connections: what was written arrives, and then the FIN, as after the end of a process that has
+//! a kernel's sockets (RFC 9293 §3.10.4).
 
 use std::sync::Arc;
 
@@ -254,7 +255,8 @@ fn one_that_was_closed_before_is_closed() {
     assert_eq!(third.stack.counters().resets_out, 0);
 }
 
-/// Half of a request that was acknowledged and is lost (RFC 2525 §2.17): no FIN may say that all is well.
+/// Half of a request that was acknowledged and is lost (RFC 2525 §2.17): no FIN may say that all is
+/// well.
 #[test]
 fn what_was_not_read_is_answered_with_a_reset() {
     let place = Place::new();

@@ -15,7 +15,8 @@ fn listening() -> Harness {
 #[test]
 fn closed_answers_everything_but_rst_with_rst() {
     let mut h = Harness::new();
-    // "If the ACK bit is off, sequence number zero is used: <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>".
+    // "If the ACK bit is off, sequence number zero is used:
+    // <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>".
     h.send(seg().syn().seq(0).len(10));
     let rst = h.expect(seg().rst().ack(11));
     assert_eq!(rst.seq.0, 0);

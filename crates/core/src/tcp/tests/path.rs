@@ -1,4 +1,5 @@
-//! The path's MTU without trust in ICMP and without ICMP: RFC 5927 §7, RFC 4821, RFC 8899; and what is remembered of it (RFC 1191 §6.3).
+//! The path's MTU without trust in ICMP and without ICMP: RFC 5927 §7, RFC 4821, RFC 8899; and what
+//! is remembered of it (RFC 1191 §6.3).
 
 use wire::ip::Ecn;
 
@@ -234,7 +235,8 @@ fn after_timeouts(times: u32) -> Harness {
     h
 }
 
-/// Nothing gets through until there were so many time-outs. A probe of the tail comes before the first.
+/// Nothing gets through until there were so many time-outs. A probe of the tail comes before the
+/// first.
 fn time_out(h: &mut Harness, times: u32) {
     while h.info().timeouts < times {
         h.advance(50);
@@ -262,8 +264,9 @@ fn an_outage_that_ends_costs_small_segments_until_a_probe_gets_through() {
     assert_eq!(h.stack.counters().black_holes, 0);
 }
 
-/// Two time-outs in a row and an ACK of what was sent after them in smaller segments: so does a full queue look, and those who come later
-/// must not have small segments for ten minutes because of it.
+/// Two time-outs in a row and an ACK of what was sent after them in smaller segments: so does a
+/// full queue look, and those who come later must not have small segments for ten minutes because
+/// of it.
 #[test]
 fn what_may_be_congestion_is_not_told_to_others() {
     let mut h = after_timeouts(2);
@@ -286,7 +289,8 @@ fn a_black_hole_is_believed_in_when_probes_of_the_old_size_are_lost() {
     assert_eq!(h.info().pmtu, 1280);
 }
 
-/// A thousand connections through a full queue: of those that lose all they send at first, some lose three probes as well.
+/// A thousand connections through a full queue: of those that lose all they send at first, some
+/// lose three probes as well.
 #[test]
 fn others_are_not_told_of_a_black_hole_that_their_segments_get_through() {
     let mut h = established(true);

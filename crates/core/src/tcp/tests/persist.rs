@@ -237,7 +237,8 @@ fn a_window_that_stays_closed_for_too_long_ends_the_connection() {
 /// RFC 9293 MUST-34, SHLD-15.
 #[test]
 fn a_window_taken_back_below_what_is_in_flight_is_kept_to() {
-    // RFC 9293 §3.8.6: a sender MUST be robust against that. Nothing new is sent, and what lies in the window again and again.
+    // RFC 9293 §3.8.6: a sender MUST be robust against that. Nothing new is sent, and what lies in
+    // the window again and again.
     let mut h = Harness::established();
     h.write(12_000);
     assert_eq!(h.drain(), 10);

@@ -11,7 +11,8 @@ fn ack(n: u32, blocks: &[(u32, u32)]) -> Seg {
     seg().seq(1).ack(n).win(WIN).sack(blocks)
 }
 
-/// Twenty segments in flight from 10001 on, sent one round trip ago, with a window of twenty and more to send.
+/// Twenty segments in flight from 10001 on, sent one round trip ago, with a window of twenty and
+/// more to send.
 fn twenty_in_flight() -> Harness {
     let offer = Handshake {
         sack: true,
@@ -64,7 +65,8 @@ fn one_loss_halves_the_flight_in_the_course_of_a_round_trip() {
 
 #[test]
 fn many_losses_are_not_repaired_in_a_burst() {
-    // The first sixteen of twenty are lost: the flight is below ssthresh at once, and what is delivered decides.
+    // The first sixteen of twenty are lost: the flight is below ssthresh at once, and what is
+    // delivered decides.
     let mut h = twenty_in_flight();
     let mut sent = Vec::new();
     for arrived in 1..=4 {
@@ -81,7 +83,8 @@ fn many_losses_are_not_repaired_in_a_burst() {
 
 #[test]
 fn losses_that_time_reveals_make_no_burst() {
-    // Half of the flight is SACKed in one range of the peer's, but too few to count: the reordering timer finds the rest.
+    // Half of the flight is SACKed in one range of the peer's, but too few to count: the reordering
+    // timer finds the rest.
     let mut h = twenty_in_flight();
     h.send(ack(10_001, &[(28_001, 29_001), (29_001, 30_001)]));
     h.drain();

@@ -112,8 +112,8 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     assert!(h.info().ssthresh < window);
 }
 
-/// RFC 7323 §4.3: while there is a hole all ACKs echo what was sent before it, also those that report what was sent again behind it.
-/// RFC 8985 §6.2-2.
+/// RFC 7323 §4.3: while there is a hole all ACKs echo what was sent before it, also those that
+/// report what was sent again behind it. RFC 8985 §6.2-2.
 #[test]
 fn a_lost_retransmission_is_found_whatever_old_timestamp_is_echoed() {
     let stamped = Handshake {
@@ -202,7 +202,8 @@ fn a_single_segment_is_given_time_for_a_delayed_ack() {
     h.expect_silence(100);
 }
 
-/// RFC 8985 §7.2-3: Linux delays an ACK by 40 ms, which its timer rounds up to a tick of up to 10 ms, and is late where it has much to do.
+/// RFC 8985 §7.2-3: Linux delays an ACK by 40 ms, which its timer rounds up to a tick of up to 10
+/// ms, and is late where it has much to do.
 #[test]
 fn an_ack_that_linux_delays_comes_before_the_probe() {
     let mut h = at_a_distance(1);

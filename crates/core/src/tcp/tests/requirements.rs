@@ -38,7 +38,7 @@ fn ack(n: u32, blocks: &[(u32, u32)]) -> Seg {
     seg().seq(1).ack(n).win(WIN).sack(blocks)
 }
 
-// ---- options -------------------------------------------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 /// RFC 9293 MUST-65; RFC 2018 §2-1.
 #[test]
@@ -130,7 +130,8 @@ fn the_echo_of_a_duplicate_is_not_measured() {
     assert!(h.info().rto <= rto);
 }
 
-/// A deviation from RFC 7323 §5.2: TSval zero would be old to an end in TIME-WAIT, which would then keep the port for itself.
+/// A deviation from RFC 7323 §5.2: TSval zero would be old to an end in TIME-WAIT, which would then
+/// keep the port for itself.
 #[test]
 fn a_reset_for_no_connection_has_no_timestamps() {
     let mut h = Harness::new();
@@ -160,7 +161,7 @@ fn timestamps_of_segments_that_are_not_taken_change_nothing() {
     h.expect(seg().seq(1).ack(1).ts(0, 1000));
 }
 
-// ---- acknowledgments -----------------------------------------------------------------------------------------------------------------
+// ---- acknowledgments ----------------------------------------------------------------------------
 
 /// RFC 2018 §8-2.
 #[test]
@@ -177,7 +178,8 @@ fn what_is_not_kept_is_not_reported() {
     assert!(full.options.sack.iter().all(|(left, _)| left != newest));
 }
 
-/// RFC 2883 §7-1: the edges compare well with everything, the block is larger than what is in flight.
+/// RFC 2883 §7-1: the edges compare well with everything, the block is larger than what is in
+/// flight.
 #[test]
 fn a_block_of_half_the_sequence_space_is_nonsense() {
     let mut h = Harness::new().and_established(&everything());
@@ -191,7 +193,7 @@ fn a_block_of_half_the_sequence_space_is_nonsense() {
     assert_eq!(h.info().flight, 0);
 }
 
-// ---- retransmission and congestion ---------------------------------------------------------------------------------------------------
+// ---- retransmission and congestion --------------------------------------------------------------
 
 /// RFC 6298 §3-2.
 #[test]
@@ -303,7 +305,7 @@ fn a_probe_needs_a_measurement_since_the_last() {
     assert_eq!((counters.tail_probes, counters.timeouts), (1, 1));
 }
 
-// ---- connections ---------------------------------------------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 /// When the first segment was sent again, and when the connection failed, in ms since the first.
 fn retries(h: &mut Harness) -> (Vec<u64>, u64) {
@@ -441,7 +443,8 @@ fn a_window_that_shrank_below_the_flight_is_survived() {
     h.send(ack(1001, &[]).win(500));
     h.write(1000);
     h.expect_nothing();
-    // 3500 bytes are beyond the edge now, and half of the first segment. The peer takes a piece of what goes again, each time.
+    // 3500 bytes are beyond the edge now, and half of the first segment. The peer takes a piece of
+    // what goes again, each time.
     for acked in (1001..5001).step_by(500) {
         let mut again = false;
         for _ in 0..700 {

@@ -1,4 +1,5 @@
-//! SACK: what a receiver reports (RFC 2018, RFC 2883), what a sender does with it (RFC 6675, RFC 8985).
+//! SACK: what a receiver reports (RFC 2018, RFC 2883), what a sender does with it (RFC 6675,
+//! RFC 8985).
 
 use crate::info::State;
 use crate::testing::{Handshake, Harness, Seg, seg};
@@ -45,7 +46,7 @@ fn ack(n: u32, blocks: &[(u32, u32)]) -> Seg {
     seg().seq(1).ack(n).win(WIN).sack(blocks)
 }
 
-// ---- receiver ------------------------------------------------------------------------------------------------------------------------
+// ---- receiver -----------------------------------------------------------------------------------
 
 /// RFC 2018 §4-2, §4-3, §4-4, §4-6.
 #[test]
@@ -170,7 +171,7 @@ fn what_came_twice_is_not_reported_unless_agreed_on() {
     h.expect(seg().ack(1001).sack(&[]));
 }
 
-// ---- sender --------------------------------------------------------------------------------------------------------------------------
+// ---- sender -------------------------------------------------------------------------------------
 
 /// RFC 2018 §5.1-1; RFC 6675 §5-2, §5-11, §5-4, §5-5, §5-6.
 #[test]
@@ -317,7 +318,8 @@ fn dup_acks_with_data_still_report() {
     h.expect(seg().seq(1).len(1000).ack(11));
 }
 
-/// Sequence numbers compare in a circle (RFC 9293 §3.4): this block begins beyond SND.UNA and ends before SND.NXT, and is neither.
+/// Sequence numbers compare in a circle (RFC 9293 §3.4): this block begins beyond SND.UNA and ends
+/// before SND.NXT, and is neither.
 #[test]
 fn a_block_around_the_sequence_space_is_nonsense() {
     let mut h = far();

@@ -32,7 +32,8 @@ fn far(sack: bool, stamps: bool) -> Harness {
     h
 }
 
-/// Ten segments that time out, all at once, with `more` bytes behind them. The first has been sent again.
+/// Ten segments that time out, all at once, with `more` bytes behind them. The first has been sent
+/// again.
 fn timed_out(sack: bool, stamps: bool, more: usize) -> Harness {
     let mut h = far(sack, stamps);
     h.write(10_000 + more);

@@ -35,7 +35,8 @@ fn every_segment_carries_them() {
 /// RFC 7323 §4.3-1, §4.3-3, §4.3-4, §4.3-5, §5.3-3, §5.3-4.
 #[test]
 fn the_echo_is_of_the_segment_that_moved_the_left_edge() {
-    // RFC 7323 §4.3: not of one that came out of order, nor of one sent after a delayed ACK became due.
+    // RFC 7323 §4.3: not of one that came out of order, nor of one sent after a delayed ACK became
+    // due.
     let mut h = Harness::with(|config| config.quick_acks = 0).and_established(&Handshake {
         ts: Some(1000),
         ..Handshake::default()

@@ -1,5 +1,5 @@
-//! A stack ends without a word, and another takes its place: peers of connections that an application had learn that these are gone
-//! (RFC 9293 §3.5.1).
+//! A stack ends without a word, and another takes its place: peers of connections that an
+//! application had learn that these are gone (RFC 9293 §3.5.1).
 
 use std::sync::Arc;
 
@@ -189,7 +189,8 @@ fn what_can_be_taken_up_is() {
     second.expect_silence(390);
 }
 
-/// Accepted, and then the stack ended before it acknowledged anything: the request is there again before anybody asks.
+/// Accepted, and then the stack ended before it acknowledged anything: the request is there again
+/// before anybody asks.
 #[test]
 fn so_is_what_was_not_acknowledged() {
     let memory = memory();
@@ -222,7 +223,8 @@ fn what_another_stack_knows_is_not_reset() {
     other.expect(seg().seq(1).ack(501));
 }
 
-/// What the others do not know comes back to the stack that asked, which tells, however much is answered at a time.
+/// What the others do not know comes back to the stack that asked, which tells, however much is
+/// answered at a time.
 #[test]
 fn the_one_that_asked_tells() {
     let memory = memory();

@@ -1,4 +1,5 @@
-//! SYNs that the link has answered: the link here does as [`wire::syn_offload`] says, by other means than ours.
+//! SYNs that the link has answered: the link here does as [`wire::syn_offload`] says, by other
+//! means than ours.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddrV4};
@@ -236,7 +237,8 @@ fn the_link_knows_all_flows() {
     assert_eq!(flows(&link), 1);
 }
 
-/// RFC 9293 §3.4.1: to the link a copy of the SYN would be the SYN, and copies of all that followed would have the connection once more.
+/// RFC 9293 §3.4.1: to the link a copy of the SYN would be the SYN, and copies of all that followed
+/// would have the connection once more.
 #[test]
 fn a_flow_that_has_ended_is_known_for_a_while() {
     let (mut h, link, port) = answered_once();
@@ -346,7 +348,8 @@ fn a_listener_that_is_half_full_is_not_offered() {
     }
     answered(&mut h, &link, 6003);
     assert!(!link.is_offered());
-    // Those two are kept although the backlog has no room for both, and the last is accepted when it has.
+    // Those two are kept although the backlog has no room for both, and the last is accepted when
+    // it has.
     answered(&mut h, &link, 6004);
     h.send(ack(6003));
     h.send(ack(6004));
@@ -362,7 +365,8 @@ fn a_listener_that_is_half_full_is_not_offered() {
     assert_eq!(h.stack.counters().accepts, 5);
 }
 
-/// RFC 4987 §3.4: a flood takes half of the records, and then the stack answers, with cookies in the end.
+/// RFC 4987 §3.4: a flood takes half of the records, and then the stack answers, with cookies in
+/// the end.
 #[test]
 fn half_open_records_that_are_half_used_end_the_offer() {
     let (mut h, link) = offloaded(|config| config.max_half_open = 8);

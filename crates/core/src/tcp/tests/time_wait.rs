@@ -209,7 +209,8 @@ fn a_client_with_timestamps_may_connect_again_after_a_second() {
     assert_eq!(h.stack.usage().time_wait, 0);
 }
 
-/// A server full of TIME_WAIT records, and a client process that starts anew: lower sequence numbers, an unrelated clock.
+/// A server full of TIME_WAIT records, and a client process that starts anew: lower sequence
+/// numbers, an unrelated clock.
 #[test]
 fn a_client_that_starts_anew_gets_in() {
     for ts in [None, Some(1000)] {
@@ -342,7 +343,8 @@ fn over_ipv6_it_is_the_same() {
     }
 }
 
-/// One that owes its ACK to a link that is full makes room for another: nothing is owed for it any more.
+/// One that owes its ACK to a link that is full makes room for another: nothing is owed for it any
+/// more.
 #[test]
 fn what_is_evicted_owes_nothing() {
     let mut h = Harness::with(|config| config.max_time_wait = 1);

@@ -195,8 +195,8 @@ fn reordering_and_duplication_do_no_harm() {
 
 #[test]
 fn recovery_keeps_a_lossy_link_busy() {
-    // 300 kB over 10 ms of round trip with 5 % loss each way: about 5 segments a round trip fit (1.2 / sqrt(p)), so 41 round trips and
-    // some time-outs of 200 ms.
+    // 300 kB over 10 ms of round trip with 5 % loss each way: about 5 segments a round trip fit
+    // (1.2 / sqrt(p)), so 41 round trips and some time-outs of 200 ms.
     for options in [true, false] {
         let mut times: Vec<_> = (1..=11)
             .map(|seed| {

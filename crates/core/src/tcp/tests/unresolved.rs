@@ -1,4 +1,5 @@
-//! Neighbours whose hardware address is not known yet, and links without room: what is due stays due.
+//! Neighbours whose hardware address is not known yet, and links without room: what is due stays
+//! due.
 
 use std::net::{IpAddr, Ipv4Addr};
 

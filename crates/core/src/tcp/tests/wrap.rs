@@ -26,7 +26,8 @@ fn distance(secret: &[u8; 32], local: (u8, u16), remote: (u8, u16)) -> u32 {
 fn both_ends_begin_just_before_the_wrap() {
     let client = [1; 32];
     let until_wrap = distance(&client, (1, 40_000), (2, 80));
-    // A secret with which the other end's sequence numbers wrap at the same time, give or take a second.
+    // A secret with which the other end's sequence numbers wrap at the same time, give or take a
+    // second.
     let server = (0..u64::MAX)
         .map(|n| {
             let mut secret = [2; 32];
@@ -74,7 +75,8 @@ fn send_much(h: &mut Harness, total: u64) -> u32 {
 /// RFC 6582 §3.2-1.
 #[test]
 fn fast_retransmit_works_after_two_gigabytes() {
-    // `recover` begins at the ISS (RFC 6582 §3.2 step 1), which is "later" than everything once 2^31 bytes have been sent.
+    // `recover` begins at the ISS (RFC 6582 §3.2 step 1), which is "later" than everything once
+    // 2^31 bytes have been sent.
     let mut h = Harness::with(|config| {
         config.interfaces[0].capabilities.mtu = 61_000;
         config.send_buffer = 1 << 20;

@@ -1,7 +1,8 @@
-//! Whether the firewall of the kernel would let somebody in (`linux/netfilter/nf_tables.h`). A link that takes frames before the kernel's IP
-//! layer goes past its rules; who listens there asks them.
+//! Whether the firewall of the kernel would let somebody in (`linux/netfilter/nf_tables.h`). A link
+//! that takes frames before the kernel's IP layer goes past its rules; who listens there asks them.
 //!
-//! A SYN is thought through the chains: what it is for is known, who sends it is not. A port is open if no SYN for it can be dropped.
+//! A SYN is thought through the chains: what it is for is known, who sends it is not. A port is
+//! open if no SYN for it can be dropped.
 
 mod message;
 mod rule;
@@ -74,8 +75,8 @@ struct Ends {
 }
 
 impl Firewall {
-    /// Reads the rules of the filter chains for packets to this host: of nftables, and of iptables through it. None where the kernel has no
-    /// nftables.
+    /// Reads the rules of the filter chains for packets to this host: of nftables, and of iptables
+    /// through it. None where the kernel has no nftables.
     ///
     /// # Errors
     /// `EPERM` without CAP_NET_ADMIN in the user namespace of this network namespace.
@@ -104,7 +105,8 @@ impl Firewall {
         Ok(firewall)
     }
 
-    /// What keeps some peers from connecting to `local`: the chain, as `nft list chain` takes it. `None`: everybody comes in.
+    /// What keeps some peers from connecting to `local`: the chain, as `nft list chain` takes it.
+    /// `None`: everybody comes in.
     pub fn closes(&self, local: SocketAddr) -> Option<String> {
         if self.legacy {
             return Some("iptables-legacy, whose rules are not read".to_owned());
@@ -205,7 +207,8 @@ fn has_legacy_filter() -> bool {
     })
 }
 
-/// The chain that `answer` is about, if packets for this host come in there, and whether it drops what no rule accepts.
+/// The chain that `answer` is about, if packets for this host come in there, and whether it drops
+/// what no rule accepts.
 fn entrance(answer: &Message) -> Option<(Chain, bool)> {
     let attributes = &answer.attributes;
     let hook = value(attributes, NFTA_CHAIN_HOOK)?;

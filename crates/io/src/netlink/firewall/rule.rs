@@ -292,7 +292,8 @@ fn extension(data: &[u8], packet: &Packet<'_>) -> Option<Says> {
     let port = packet.local.port();
     match text(data, FIRST)?.as_str() {
         "comment" => Some(Says::Yes),
-        // `struct xt_tcp`: source ports, destination ports, option, flags that count and are set, what is inverted.
+        // `struct xt_tcp`: source ports, destination ports, option, flags that count and are set,
+        // what is inverted.
         "tcp" => {
             let of_all = half(0)? == 0 && half(2)? == u16::MAX && *info.get(8)? == 0;
             let flags = (SYN & info.get(9)? == *info.get(10)?) != (info.get(11)? & 4 != 0);
@@ -303,7 +304,8 @@ fn extension(data: &[u8], packet: &Packet<'_>) -> Option<Says> {
             })
         }
         "udp" | "icmp" | "icmp6" => Some(Says::No),
-        // `struct xt_multiport_v1`: which ports, how many, the ports, which of them begin a range, inverted.
+        // `struct xt_multiport_v1`: which ports, how many, the ports, which of them begin a range,
+        // inverted.
         "multiport" if *info.first()? == 1 => {
             let mut inside = false;
             let mut at = 0;

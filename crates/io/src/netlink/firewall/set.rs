@@ -32,8 +32,8 @@ const NFT_SET_ELEM_CATCHALL: u32 = 2;
 /// Family and table, and the name of a set in it.
 type Name = (u8, String, String);
 
-/// Those whose keys a SYN has that is for us, whoever sends it: ports, protocols, states, interfaces. Lists of strangers stay where they
-/// are.
+/// Those whose keys a SYN has that is for us, whoever sends it: ports, protocols, states,
+/// interfaces. Lists of strangers stay where they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sets(HashMap<Name, Set>);
 

@@ -93,7 +93,8 @@ impl Kernel {
             && let Some(address) = self.empty.pop_front()
         {
             let addr = address + HEADROOM;
-            // SAFETY: the frame came from the fill ring: the kernel's part of this test has it alone.
+            // SAFETY: the frame came from the fill ring: the kernel's part of this test has it
+            // alone.
             let frame = unsafe { lanes.umem.bytes_at_mut(addr, 60) }.unwrap();
             frame[..4].copy_from_slice(&(first + done).to_ne_bytes());
             assert!(self.rx.stage(xdp_desc {
@@ -107,7 +108,8 @@ impl Kernel {
         done
     }
 
-    /// Takes all of the tx ring and completes `count` frames of what it has. Returns the numbers in the frames it took.
+    /// Takes all of the tx ring and completes `count` frames of what it has. Returns the numbers in
+    /// the frames it took.
     fn send(&mut self, lanes: &Lanes, count: usize) -> Vec<u32> {
         let ready = self.tx.available(HALF);
         let mut numbers = Vec::new();
@@ -194,7 +196,8 @@ fn the_kernel_never_gets_more_frames_than_its_half() {
     assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
 }
 
-/// As Linux does: the rx ring's producer index moves first, the fill ring's consumer index after it.
+/// As Linux does: the rx ring's producer index moves first, the fill ring's consumer index after
+/// it.
 #[test]
 fn a_frame_that_comes_back_before_the_kernel_said_it_took_it_is_not_lost() {
     let (mut lanes, mut kernel) = pair();

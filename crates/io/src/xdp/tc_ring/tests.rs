@@ -90,8 +90,9 @@ fn origins(program: &[Instruction]) -> Vec<Vec<(usize, bool)>> {
     origins
 }
 
-/// The calls whose length is not checked, on some way that leads there, to be more than nothing and not too much, in the very register (or one that
-/// it was copied from) that holds it: older verifiers forget what they know of others.
+/// The calls whose length is not checked, on some way that leads there, to be more than nothing and
+/// not too much, in the very register (or one that it was copied from) that holds it: older
+/// verifiers forget what they know of others.
 fn unchecked_loads(program: &[Instruction]) -> Vec<usize> {
     let origins = origins(program);
     let is_load = |at: &usize| program[*at].code == CALL && program[*at].immediate == LOAD_BYTES;

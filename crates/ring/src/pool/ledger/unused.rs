@@ -1,4 +1,5 @@
-//! Memory of free blocks that was used once: what the kernel gets back when it is not needed any more.
+//! Memory of free blocks that was used once: what the kernel gets back when it is not needed any
+//! more.
 
 use std::ops::Range;
 
@@ -17,7 +18,8 @@ pub(crate) struct Hand {
 }
 
 impl Ledger {
-    /// The most bytes that were handed out at a time since unused ones were last given back: so many have memory, more or less.
+    /// The most bytes that were handed out at a time since unused ones were last given back: so
+    /// many have memory, more or less.
     #[inline(always)]
     pub(crate) fn touched(&self) -> usize {
         self.touched.max(self.recent)

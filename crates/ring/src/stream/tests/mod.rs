@@ -237,7 +237,8 @@ fn starved_slots_are_told_when_there_is_memory() {
     assert_eq!(stack.recv_bytes_in_use(), 0);
 }
 
-/// Many that need a large block must not hide one that a small one is enough for: it would sleep for ever.
+/// Many that need a large block must not hide one that a small one is enough for: it would sleep
+/// for ever.
 #[test]
 fn a_modest_starved_slot_is_found_behind_greedy_ones() {
     // Seven eighths go to 28 slots, the last eighth in the smallest blocks to 16.
@@ -282,8 +283,8 @@ fn those_who_give_nothing_back_leave_something_for_others() {
     assert!(!app.is_starved());
 }
 
-/// As many who give nothing back as there are smallest blocks in the last eighth: whoever comes then begins with little, and gets more as it is
-/// taken.
+/// As many who give nothing back as there are smallest blocks in the last eighth: whoever comes
+/// then begins with little, and gets more as it is taken.
 #[test]
 fn the_last_part_is_for_those_who_make_progress() {
     let hoarders = 1800;

@@ -21,7 +21,8 @@ impl Lcg {
     }
 }
 
-/// The stack's thread: sends `TOTAL` bytes up, some out of order, and takes `TOTAL` bytes, with every buffer as small as can be.
+/// The stack's thread: sends `TOTAL` bytes up, some out of order, and takes `TOTAL` bytes, with
+/// every buffer as small as can be.
 fn run_stack(mut stack: StackStreams) -> StackStreams {
     let mut random = Lcg(1);
     let (mut sent, mut taken) = (0, 0);
@@ -88,7 +89,8 @@ fn every_byte_arrives_through_tiny_buffers() {
     assert_eq!((stack.recv_bytes_in_use(), app.send_bytes_in_use()), (0, 0));
 }
 
-/// Both ends call anything with anything. What they see does not matter: that nothing is torn apart does.
+/// Both ends call anything with anything. What they see does not matter: that nothing is torn apart
+/// does.
 #[test]
 fn misuse_from_two_threads() {
     let (mut stack, mut app) = pair(2, 32);

@@ -6,7 +6,8 @@ use super::*;
 
 const SLOTS: u32 = 128;
 
-/// Resident kB of the pool for sending. (A mapping of /proc/self/smaps may be joined with those beside it, of other tests.)
+/// Resident kB of the pool for sending. (A mapping of /proc/self/smaps may be joined with those
+/// beside it, of other tests.)
 fn resident(app: &AppStreams) -> u32 {
     const PRESENT: u64 = 1 << 63;
     let (address, bytes) = app.send_place();

@@ -74,7 +74,8 @@ fn what_is_announced_comes_later() {
     assert_eq!(app.readable(0), 0);
 }
 
-/// As on Linux: where the reader stands at one, it is passed over; else it becomes one of the stream.
+/// As on Linux: where the reader stands at one, it is passed over; else it becomes one of the
+/// stream.
 #[test]
 fn a_second_mark_takes_the_place_of_the_first() {
     let (mut stack, mut app) = open(64, 16 * KIB);
@@ -124,7 +125,8 @@ fn a_slot_that_is_used_again_has_no_mark() {
     assert_eq!(read(&mut app), b"d");
 }
 
-/// Whatever is marked, whenever, in both threads: each byte comes once and in order, but for those that were urgent.
+/// Whatever is marked, whenever, in both threads: each byte comes once and in order, but for those
+/// that were urgent.
 #[test]
 #[allow(clippy::disallowed_methods)] // real threads are the point
 fn marks_race_readers() {

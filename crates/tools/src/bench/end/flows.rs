@@ -1,4 +1,5 @@
-//! The client's event loop: as many connections as asked for, each replaced when it has ended, until the window is over.
+//! The client's event loop: as many connections as asked for, each replaced when it has ended,
+//! until the window is over.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -131,7 +132,8 @@ impl<'a, S: Sockets> Client<'a, S> {
     /// Waiting failed: the link is gone.
     pub(crate) fn run(mut self, stop: &Stop) -> Result<Outcome, Errno> {
         let start = self.now;
-        // Those that are reset at once may never be as many at a time; at a fixed rate there are as many as it takes.
+        // Those that are reset at once may never be as many at a time; at a fixed rate there are as
+        // many as it takes.
         let mut filled = self.plan.work.work == Work::Reset || self.plan.pace.is_some();
         while !stop.requested() {
             filled |= self.live >= self.plan.work.concurrency;

@@ -1,4 +1,5 @@
-//! A client that fills the server with connections and holds still, so that what they cost in memory can be read.
+//! A client that fills the server with connections and holds still, so that what they cost in
+//! memory can be read.
 
 use std::io::{BufRead, Write as _};
 use std::net::SocketAddr;
@@ -26,8 +27,8 @@ enum State {
     Closing,
 }
 
-/// The client. With one message per connection the server closes first and is left with a TIME_WAIT for each; with more (or 0) they
-/// stay.
+/// The client. With one message per connection the server closes first and is left with a TIME_WAIT
+/// for each; with more (or 0) they stay.
 pub(crate) struct Holder<'a, S> {
     sockets: &'a mut S,
     work: WorkArgs,
@@ -55,8 +56,9 @@ impl<'a, S: Sockets> Holder<'a, S> {
         }
     }
 
-    /// Makes the first connections, then, after a line of `input`, the others, and says how many there are each time; after one line more
-    /// asks every kept one once more and returns how many answered.
+    /// Makes the first connections, then, after a line of `input`, the others, and says how many
+    /// there are each time; after one line more asks every kept one once more and returns how many
+    /// answered.
     ///
     /// # Errors
     /// The link is gone, or nobody listens to what is said.

@@ -1,5 +1,5 @@
-//! The two ends of a measurement, each a process of its own on a processor of its own: the same code over the kernel's sockets and over
-//! mTCP's.
+//! The two ends of a measurement, each a process of its own on a processor of its own: the same
+//! code over the kernel's sockets and over mTCP's.
 
 pub(crate) mod client;
 pub(crate) mod flows;

@@ -41,8 +41,8 @@ struct Count {
 }
 
 impl Exchange {
-    /// Closes after `messages` (0: never). `tuned`: connections are announced with their first bytes, so it reads at once; and it says
-    /// with the last bytes that the end follows.
+    /// Closes after `messages` (0: never). `tuned`: connections are announced with their first
+    /// bytes, so it reads at once; and it says with the last bytes that the end follows.
     pub(crate) fn new(size: u32, messages: u32, tuned: bool) -> Self {
         Self {
             size: size as usize,
@@ -77,7 +77,8 @@ impl Exchange {
             } else {
                 More::Follows
             };
-            // One message is less than any socket takes at once; a connection where it is not would count for less than it is.
+            // One message is less than any socket takes at once; a connection where it is not would
+            // count for less than it is.
             if sockets.write(socket, &self.response, more) != Ok(self.size) {
                 sockets.abort(socket);
                 return false;

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Time that a processor and the measured process on it have used, nanoseconds. Differences of two are what a window used.
+/// Time that a processor and the measured process on it have used, nanoseconds. Differences of two
+/// are what a window used.
 ///
-/// The parts of a processor's time are sampled by the timer tick; `busy` is what is left of the wall clock without the idle time, which
-/// the kernel measures.
+/// The parts of a processor's time are sampled by the timer tick; `busy` is what is left of the
+/// wall clock without the idle time, which the kernel measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// In programs.
@@ -46,10 +47,11 @@ impl Usage {
         }
     }
 
-    /// What the processor was not idle for in a window of `wall` nanoseconds: user, system and softirq time of whoever ran there.
+    /// What the processor was not idle for in a window of `wall` nanoseconds: user, system and
+    /// softirq time of whoever ran there.
     ///
-    /// No less than the measured process ran: stolen time is told late and in whole ticks, so that a short window can be told of more
-    /// than its own.
+    /// No less than the measured process ran: stolen time is told late and in whole ticks, so that
+    /// a short window can be told of more than its own.
     pub(crate) fn busy(&self, wall: u64) -> u64 {
         wall.saturating_sub(self.idle + self.steal)
             .max(self.process)

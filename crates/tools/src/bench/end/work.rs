@@ -13,7 +13,8 @@ const PREFAULT: u32 = 10_000;
 /// What connections are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Work {
-    /// The client sends a message, the server answers with one of the same size; so many times, then the server closes
+    /// The client sends a message, the server answers with one of the same size; so many times,
+    /// then the server closes
     Exchange,
     /// The server resets what it accepts
     Reset,
@@ -49,7 +50,8 @@ impl WorkArgs {
         self.concurrency.saturating_mul(2).max(16)
     }
 
-    /// Connections whose memory a stack takes at the start, as servers for a known load are set up. None where memory is what is measured.
+    /// Connections whose memory a stack takes at the start, as servers for a known load are set up.
+    /// None where memory is what is measured.
     pub(crate) fn prefault(&self) -> u32 {
         match self.work {
             Work::Hold => 0,

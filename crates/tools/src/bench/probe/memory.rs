@@ -30,8 +30,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Figures: bytes per connection, memory of the server's process before the first connection and with all of them in MB, and the
-    /// part of the kept connections that still answered afterwards, percent.
+    /// Figures: bytes per connection, memory of the server's process before the first connection
+    /// and with all of them in MB, and the part of the kept connections that still answered
+    /// afterwards, percent.
     ///
     /// # Errors
     /// An end could not start or lost connections.
@@ -121,8 +122,8 @@ impl Held {
         Ok(held)
     }
 
-    /// The growth at the server. Half of the kernel's is that of the other end, unless the connections are `closed`: then only the end
-    /// that closed first remembers them.
+    /// The growth at the server. Half of the kernel's is that of the other end, unless the
+    /// connections are `closed`: then only the end that closed first remembers them.
     fn since(self, before: &Self, closed: bool) -> f64 {
         let grown = |now: u64, before: u64| now as f64 - before as f64;
         let ends = if closed { 1.0 } else { 2.0 };

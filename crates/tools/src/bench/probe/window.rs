@@ -12,10 +12,11 @@ use crate::bench::end::work::WorkArgs;
 use crate::bench::place::Place;
 use crate::bench::side::Side;
 
-/// A client takes so much longer than its window at most: it fills up, warms up, and closes what it has.
+/// A client takes so much longer than its window at most: it fills up, warms up, and closes what it
+/// has.
 const SLACK: Duration = Duration::from_secs(60);
-/// Connections that may fail in a run that counts, by a thousand: a listener's backlog that overflowed once is no reason to throw it away,
-/// and more than this is no measurement.
+/// Connections that may fail in a run that counts, by a thousand: a listener's backlog that
+/// overflowed once is no reason to throw it away, and more than this is no measurement.
 const FAILURES_PER_MILLE: u64 = 1;
 
 /// What both ends do, and for how long.
@@ -56,7 +57,8 @@ impl Window {
         Ok((self.figures)(&outcome))
     }
 
-    /// Connections that must be open when the window begins; at a fixed rate there are as many as it takes.
+    /// Connections that must be open when the window begins; at a fixed rate there are as many as
+    /// it takes.
     fn wanted(&self) -> u32 {
         if self.client.iter().any(|word| word == "--rate") {
             0
@@ -78,7 +80,8 @@ fn check(outcome: &Outcome, wanted: u32) -> anyhow::Result<()> {
     if *connections == 0 && *messages == 0 && *bytes == 0 {
         bail!("nothing was transferred in the window ({errors} errors)");
     }
-    // Some are always about to be replaced, and where they are short some end before the last is there.
+    // Some are always about to be replaced, and where they are short some end before the last is
+    // there.
     if outcome.open * 2 < u64::from(wanted) {
         bail!(
             "only {} of {wanted} connections were open at a time: they end faster than others open, or the limit of open files (ulimit -n) is too low",

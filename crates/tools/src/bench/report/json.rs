@@ -9,7 +9,8 @@ use crate::bench::statistics::Series;
 use super::Report;
 
 impl Report {
-    /// The object: how it was measured, the first case as `kernel`, `mtcp` and `ratio`, and all of them as `cases`.
+    /// The object: how it was measured, the first case as `kernel`, `mtcp` and `ratio`, and all of
+    /// them as `cases`.
     pub(crate) fn json(&self) -> Value {
         let options = &self.options;
         let mut object = Map::new();
@@ -41,7 +42,8 @@ impl Report {
     }
 }
 
-/// The parameters, each side, and mTCP by each of the others: one figure's median as `ratio`, all of them as `ratios`.
+/// The parameters, each side, and mTCP by each of the others: one figure's median as `ratio`, all
+/// of them as `ratios`.
 fn case(measured: &Measured) -> Map<String, Value> {
     let parameters = measured.case.parameters.iter();
     let mut object: Map<String, Value> = parameters

@@ -9,7 +9,8 @@ use super::Report;
 use super::table::{number, range, ratio};
 
 impl Report {
-    /// Lines of the table at the page's head: the first figure of every case, for the command `line`.
+    /// Lines of the table at the page's head: the first figure of every case, for the command
+    /// `line`.
     pub(crate) fn summary(&self, line: &str) -> String {
         let mut text = String::new();
         for measured in &self.cases {

@@ -83,14 +83,16 @@ fn colour(side: Side) -> RGBColor {
     }
 }
 
-/// A bar: whose it is, where it stands (pixels from the top of the diagram), and its slowest, median and fastest run.
+/// A bar: whose it is, where it stands (pixels from the top of the diagram), and its slowest,
+/// median and fastest run.
 struct Bar {
     side: Side,
     top: u32,
     runs: [f64; 3],
 }
 
-/// The bars of all cases, the title of each case with the middle of its bars, and the height of all.
+/// The bars of all cases, the title of each case with the middle of its bars, and the height of
+/// all.
 struct Layout {
     bars: Vec<Bar>,
     titles: Vec<(String, u32)>,
@@ -144,7 +146,8 @@ impl Layout {
     }
 }
 
-/// The picture: a bar for each side of each case, beside the title of the case; `unit` is the name of the axis.
+/// The picture: a bar for each side of each case, beside the title of the case; `unit` is the name
+/// of the axis.
 fn plot(title: &str, unit: &str, cases: &[Measured]) -> anyhow::Result<String> {
     let layout = Layout::of(cases);
     let (least, most, is_log) = layout.range();

@@ -10,7 +10,8 @@ use crate::bench::statistics::Series;
 use super::Report;
 
 impl Report {
-    /// A table per case, then what the kernel's sockets ran with and what the machine did meanwhile.
+    /// A table per case, then what the kernel's sockets ran with and what the machine did
+    /// meanwhile.
     pub(crate) fn text(&self) -> String {
         let options = &self.options;
         let mut text = format!(
@@ -47,7 +48,8 @@ impl Report {
     }
 }
 
-/// The table of a case: a line per figure; median and spread of each side, ratios of mTCP to each of the others.
+/// The table of a case: a line per figure; median and spread of each side, ratios of mTCP to each
+/// of the others.
 fn rows(measured: &Measured) -> Vec<Vec<String>> {
     let mut header = vec![measured.case.title.clone()];
     for side in &measured.case.sides {

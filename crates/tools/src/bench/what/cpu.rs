@@ -1,4 +1,5 @@
-//! What the server's processor does for one message: in the program, in system calls, in interrupts.
+//! What the server's processor does for one message: in the program, in system calls, in
+//! interrupts.
 
 use crate::bench::case::{Case, Metric};
 use crate::bench::end::outcome::Outcome;
@@ -41,7 +42,8 @@ fn figures(outcome: &Outcome) -> Vec<f64> {
     ]
 }
 
-/// The cases of short connections with one message and with 32, unless asked otherwise, and other figures of them.
+/// The cases of short connections with one message and with 32, unless asked otherwise, and other
+/// figures of them.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     let mut options = options.clone();
     if options.messages.is_empty() {

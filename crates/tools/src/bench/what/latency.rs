@@ -76,8 +76,9 @@ fn figures(outcome: &Outcome) -> Vec<f64> {
     ]
 }
 
-/// One message after the other on one connection, spinning and sleeping; short connections at a fixed rate, from when they were due;
-/// and short connections in a closed loop, for as long and for as many.
+/// One message after the other on one connection, spinning and sleeping; short connections at a
+/// fixed rate, from when they were due; and short connections in a closed loop, for as long and for
+/// as many.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     let work = |messages, concurrency, spin| WorkArgs {
         work: Work::Exchange,
@@ -123,8 +124,8 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     cases
 }
 
-/// The closed loop until each side has had the same number of responses, as in the paper's Table 2: what the slowest of many took grows
-/// with how many there were.
+/// The closed loop until each side has had the same number of responses, as in the paper's Table 2:
+/// what the slowest of many took grows with how many there were.
 fn as_many(options: &BenchArgs, concurrency: u32, work: WorkArgs) -> Case {
     let responses = options.responses;
     let mut case = case(

@@ -40,7 +40,8 @@ fn too_many(connections: u32, open_files: u64) -> Option<String> {
     })
 }
 
-/// Both, with 10,000 connections unless asked otherwise: more than many users may have open files for.
+/// Both, with 10,000 connections unless asked otherwise: more than many users may have open files
+/// for.
 pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     let mut cases = Vec::new();
     let open_files = raise_open_files();

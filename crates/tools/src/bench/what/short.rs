@@ -1,4 +1,5 @@
-//! Connections per second, each with so many messages each way, and the time that the server's processor spends on one.
+//! Connections per second, each with so many messages each way, and the time that the server's
+//! processor spends on one.
 
 use serde_json::json;
 

@@ -41,7 +41,8 @@ fn who_has_connections_stays_whoever_wants_to_be_known() {
 /// Longer than silent connections keep their neighbour.
 const SILENT: Duration = Duration::from_secs(601);
 
-/// The questions about each of `targets`, over `millis`, when each is wanted each 100 ms; at which milliseconds.
+/// The questions about each of `targets`, over `millis`, when each is wanted each 100 ms; at which
+/// milliseconds.
 fn flood(bench: &mut Bench, targets: u16, millis: u64) -> Vec<Vec<u64>> {
     let mut asked = vec![Vec::new(); usize::from(targets)];
     let at = |addr: IpAddr| match addr {

@@ -1,4 +1,5 @@
-//! A receiver that lies to be served faster ("TCP Congestion Control with a Misbehaving Receiver", Savage et al., 1999).
+//! A receiver that lies to be served faster ("TCP Congestion Control with a Misbehaving Receiver",
+//! Savage et al., 1999).
 
 use crate::testing::{Handshake, Harness, seg};
 
@@ -33,7 +34,8 @@ fn optimistic_acks() {
     assert_eq!(h.info().flight, before.flight);
 }
 
-/// ACK division: the window grows by what is acknowledged, not by how often (RFC 3465, RFC 5681 §3.1).
+/// ACK division: the window grows by what is acknowledged, not by how often
+/// (RFC 3465, RFC 5681 §3.1).
 #[test]
 fn divided_acks() {
     let cwnd = |step: usize| {
@@ -47,7 +49,8 @@ fn divided_acks() {
     assert!(divided <= honest, "{divided} > {honest}");
 }
 
-/// Duplicate ACKs by the thousand, without SACK: they let go what a window of honest ones would, once.
+/// Duplicate ACKs by the thousand, without SACK: they let go what a window of honest ones would,
+/// once.
 #[test]
 fn spoofed_duplicate_acks_without_sack() {
     let mut h = Harness::established();

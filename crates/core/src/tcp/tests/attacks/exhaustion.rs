@@ -16,7 +16,8 @@ fn with_sack(mss: u16) -> Harness {
     })
 }
 
-/// SACK panic, SACK slowness (CVE-2019-11477, CVE-2019-11478): tiny segments, and every second one SACKed.
+/// SACK panic, SACK slowness (CVE-2019-11477, CVE-2019-11478): tiny segments, and every second one
+/// SACKed.
 #[test]
 fn combs_of_sacks() {
     for mss in [48, 100, 536] {
@@ -92,7 +93,8 @@ fn sacks_from_the_other_half() {
     assert_eq!(h.info().bytes_acked, u64::from(nxt - 1));
 }
 
-/// A small MSS (CVE-2019-11479): however small the peer says its segments are, headers stay the smaller part.
+/// A small MSS (CVE-2019-11479): however small the peer says its segments are, headers stay the
+/// smaller part.
 #[test]
 fn a_tiny_mss() {
     for mss in 0..64 {
@@ -103,7 +105,8 @@ fn a_tiny_mss() {
     }
 }
 
-/// Reassembly exhaustion (CVE-2018-5390): bytes out of order, one by one, each in a place of its own.
+/// Reassembly exhaustion (CVE-2018-5390): bytes out of order, one by one, each in a place of its
+/// own.
 #[test]
 fn crumbs_out_of_order() {
     let mut h = Harness::established();
@@ -139,8 +142,8 @@ fn far_bytes_on_many_connections() {
     assert!(h.stack.counters().dropped(DropReason::TcpMemory) > 0);
 }
 
-/// A closed window held open for ever (sockstress): when the application has gone, so does the connection, however dutifully the peer
-/// answers probes.
+/// A closed window held open for ever (sockstress): when the application has gone, so does the
+/// connection, however dutifully the peer answers probes.
 #[test]
 fn closed_windows() {
     let mut h = Harness::established();
@@ -156,7 +159,8 @@ fn closed_windows() {
     h.expect_gone();
 }
 
-/// The same with a window that opens by a byte whenever it is probed: each byte is progress, and a small buffer is drained at last.
+/// The same with a window that opens by a byte whenever it is probed: each byte is progress, and a
+/// small buffer is drained at last.
 #[test]
 fn windows_opened_by_a_byte() {
     let mut h = Harness::established();
@@ -180,7 +184,8 @@ fn windows_opened_by_a_byte() {
     h.expect_gone();
 }
 
-/// Peers that complete the handshake and never speak again hold no buffer, and with keepalive not even a control block.
+/// Peers that complete the handshake and never speak again hold no buffer, and with keepalive not
+/// even a control block.
 #[test]
 fn silent_connections() {
     let mut h = Harness::new();
@@ -212,7 +217,8 @@ fn a_peer_that_never_closes() {
     h.expect_gone();
 }
 
-/// Old duplicates by the thousand are answered, but what they make us send is no more than what they are.
+/// Old duplicates by the thousand are answered, but what they make us send is no more than what
+/// they are.
 #[test]
 fn replayed_segments() {
     let mut h = Harness::established();

@@ -1,4 +1,5 @@
-//! Segments that nobody honest sends: from ourselves, from groups, with flags that contradict each other; and forged ICMP errors.
+//! Segments that nobody honest sends: from ourselves, from groups, with flags that contradict each
+//! other; and forged ICMP errors.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -107,7 +108,8 @@ fn every_combination_of_flags() {
     }
 }
 
-/// Data in a SYN without Fast Open is not delivered before the handshake has shown that the address is real, nor acknowledged.
+/// Data in a SYN without Fast Open is not delivered before the handshake has shown that the address
+/// is real, nor acknowledged.
 #[test]
 fn data_in_a_syn() {
     let mut h = listening();
@@ -145,15 +147,16 @@ fn time_wait_assassination() {
         h.send(seg().rst().seq(seq).ack(2));
     }
     h.expect_nothing();
-    // H1: an old duplicate of data is answered with the ACK of what is; the RST that a confused peer sends for that does no harm.
+    // H1: an old duplicate of data is answered with the ACK of what is; the RST that a confused
+    // peer sends for that does no harm.
     h.send(seg().seq(1).ack(2).win(1000).len(10));
     h.expect(seg().seq(2).ack(2));
     h.send(seg().rst().seq(2));
     assert_eq!(h.stack.usage().time_wait, 1);
 }
 
-/// RFC 5927: forged ICMP errors with guessed numbers, of every type and code, at an established connection.
-/// RFC 5927 §4.1-1, §5.2-1.
+/// RFC 5927: forged ICMP errors with guessed numbers, of every type and code, at an established
+/// connection. RFC 5927 §4.1-1, §5.2-1.
 #[test]
 fn forged_icmp_errors() {
     let mut h = Harness::established();

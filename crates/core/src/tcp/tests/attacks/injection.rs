@@ -26,7 +26,8 @@ fn guesses(right: u32) -> impl Iterator<Item = u32> {
         .filter(move |&guess| guess != right)
 }
 
-/// The attacker sends `forge` of each guess, a thousand a second. Answers are few, and the connection goes on.
+/// The attacker sends `forge` of each guess, a thousand a second. Answers are few, and the
+/// connection goes on.
 #[track_caller]
 fn survives(forge: impl Fn(u32) -> Seg) {
     let mut h = Harness::established();
@@ -65,8 +66,8 @@ fn blind_syns() {
     h.expect_state(State::Established);
 }
 
-/// Data in the window needs an acknowledgment number that was possible, too (§5): one in 2^32 / (MAX.SND.WND + 1) guesses, both together.
-/// RFC 5961 §5.2-1.
+/// Data in the window needs an acknowledgment number that was possible, too (§5): one in 2^32 /
+/// (MAX.SND.WND + 1) guesses, both together. RFC 5961 §5.2-1.
 #[test]
 fn blind_data() {
     let mut h = Harness::established();
@@ -90,7 +91,8 @@ fn blind_data() {
     h.expect_read(1, 200);
 }
 
-/// A young connection: what was never acknowledged cannot be repeated, however large the window (§5.2).
+/// A young connection: what was never acknowledged cannot be repeated, however large the window
+/// (§5.2).
 #[test]
 fn acks_older_than_the_connection() {
     let mut h = Harness::established();

@@ -1,4 +1,5 @@
-//! What an outsider could foretell: initial sequence numbers (RFC 6528), ports (RFC 6056), timestamps (RFC 7323 §7.1).
+//! What an outsider could foretell: initial sequence numbers
+//! (RFC 6528), ports (RFC 6056), timestamps (RFC 7323 §7.1).
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,8 @@ fn sample(secret: u8) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// Differences between neighbours are spread over the whole space: each of 16 parts has its share, no difference comes twice.
+/// Differences between neighbours are spread over the whole space: each of 16 parts has its share,
+/// no difference comes twice.
 fn assert_spread(numbers: &[u32]) {
     let steps: Vec<_> = numbers
         .windows(2)
@@ -50,7 +52,8 @@ fn sequence_numbers_and_timestamps_cannot_be_foretold() {
     let (isns, stamps): (Vec<_>, Vec<_>) = mine.iter().copied().unzip();
     assert_spread(&isns);
     assert_spread(&stamps);
-    // What one stack gives says nothing about another, nor one number of a connection about the other.
+    // What one stack gives says nothing about another, nor one number of a connection about the
+    // other.
     let theirs = sample(2);
     let differences: Vec<_> = mine
         .iter()

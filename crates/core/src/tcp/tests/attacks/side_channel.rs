@@ -1,4 +1,5 @@
-//! Limits that all share must not tell one what another has used (CVE-2016-5696: "Off-Path TCP Exploits", USENIX Security 2016).
+//! Limits that all share must not tell one what another has used (CVE-2016-5696: "Off-Path TCP
+//! Exploits", USENIX Security 2016).
 
 use crate::drops::DropReason;
 use crate::testing::{Handshake, Harness, seg};
@@ -35,7 +36,8 @@ fn one_connection_cannot_use_up_the_limit() {
     h.expect(seg().seq(1).ack(1));
 }
 
-/// Even one with connections enough to make the common limit run dry cannot count what is missing: each second allows another number.
+/// Even one with connections enough to make the common limit run dry cannot count what is missing:
+/// each second allows another number.
 #[test]
 fn what_is_missing_cannot_be_counted() {
     let counts = |secret: u8, victim_too: bool| {
