@@ -228,7 +228,8 @@ fn has_stack(pid: Pid) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let mut tasks = tasks.into_iter().flatten().flatten();
     tasks.any(|task| {
-        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.contains("-keep"))
+        std::fs::read_to_string(task.path().join("comm"))
+            .is_ok_and(|name| name.contains("-background"))
     })
 }
 
