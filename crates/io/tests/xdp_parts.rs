@@ -12,14 +12,10 @@ mod xdp_support;
 
 use io::Port;
 use io::xdp::{AttachMode, Attachment, XdpConfig};
-use wire::ethernet::EtherType;
-use wire::frame::{FrameSink, TxChecksum, TxMeta};
 use wire::ip::Protocol;
 
-use xdp_support::frames::{carries, ethernet, ipv4, udp};
-use xdp_support::{
-    OURS, PEER, Pair, Station, config, has_traffic_control, is_root, leave_checksum, peer_socket,
-};
+use xdp_support::frames::carries;
+use xdp_support::{OURS, PEER, Pair, config, has_traffic_control, is_root, peer_socket};
 
 const MTU: u16 = 9000;
 /// The longest datagram of such a packet.
@@ -27,25 +23,6 @@ const MOST: usize = 9000 - 28;
 
 fn data(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at + 7 * number) % 251) as u8).collect()
-}
-
-fn send(station: &mut Station, port: u16, data: &[u8], leaves: bool) {
-    let mut datagram = udp(OURS.into(), PEER.into(), (2000, port), data);
-    let checksum = match leaves {
-        true => leave_checksum(&mut datagram, Protocol::UDP, 6),
-        false => TxChecksum::Complete,
-    };
-    let packet = ipv4((OURS, PEER), Protocol::UDP, &datagram, |_| ());
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    let frame = ethernet(ours, peer, EtherType::IPV4, None, &packet);
-    assert!(station.port.send(|room| {
-        room[..frame.len()].copy_from_slice(&frame);
-        TxMeta {
-            len: frame.len(),
-            checksum,
-            ..TxMeta::default()
-        }
-    }));
 }
 
 fn exchange(mode: AttachMode, queues: u32, attachment: Attachment) {
@@ -75,12 +52,7 @@ fn exchange(mode: AttachMode, queues: u32, attachment: Attachment) {
     for round in 0..200 {
         let lens = lens.map(|len| len - round % 3);
         for (number, &len) in lens.iter().enumerate() {
-            send(
-                &mut station,
-                port,
-                &data(number, len),
-                leaves && number % 2 == 0,
-            );
+            station.put_datagram(port, &data(number, len), leaves && number % 2 == 0);
         }
         station.port.flush().unwrap();
         for (number, &len) in lens.iter().enumerate() {

@@ -11,12 +11,8 @@ use std::net::UdpSocket;
 use aya::util::KernelVersion;
 use io::{Port, netlink};
 use rustix::net::RecvFlags;
-use wire::ethernet::EtherType;
-use wire::frame::{FrameSink, TxMeta};
-use wire::ip::Protocol;
 
-use xdp_support::frames::{ethernet, ipv4, udp};
-use xdp_support::{OURS, PEER, Pair, Raw, Station, is_root, leave_checksum, peer_socket};
+use xdp_support::{PEER, Pair, Raw, Station, is_root, peer_socket};
 
 /// What datagram `number` holds: as many bytes as `len` says, or enough for the number.
 fn data(number: usize, len: usize) -> Vec<u8> {
@@ -25,28 +21,11 @@ fn data(number: usize, len: usize) -> Vec<u8> {
     data
 }
 
-/// Sends a datagram to `port` of the peer, with its checksum left to the link.
-fn send(station: &mut Station, port: u16, data: &[u8]) {
-    let mut datagram = udp(OURS.into(), PEER.into(), (2000, port), data);
-    let checksum = leave_checksum(&mut datagram, Protocol::UDP, 6);
-    let packet = ipv4((OURS, PEER), Protocol::UDP, &datagram, |_| ());
-    let (ours, peer) = (station.port.mac(), station.peer_mac);
-    let frame = ethernet(ours, peer, EtherType::IPV4, None, &packet);
-    assert!(station.port.send(|room| {
-        room[..frame.len()].copy_from_slice(&frame);
-        TxMeta {
-            len: frame.len(),
-            checksum,
-            ..TxMeta::default()
-        }
-    }));
-}
-
 /// Sends datagrams of these lengths in one go and expects all of them at `socket`, in order.
 fn exchange(station: &mut Station, socket: &UdpSocket, lens: &[usize]) {
     let port = socket.local_addr().unwrap().port();
     for (number, len) in lens.iter().enumerate() {
-        send(station, port, &data(number, *len));
+        station.put_datagram(port, &data(number, *len), true);
     }
     station.port.flush().unwrap();
     let mut buffer = [0; 2048];
@@ -122,13 +101,13 @@ fn an_interface_that_goes_away_is_an_error() {
     let pair = Pair::new(1);
     let mut station = pair.station();
     pair.ours.run(|| {
-        send(&mut station, 9, &[1; 64]);
+        station.put_datagram(9, &[1; 64], true);
         station.port.flush().unwrap();
     });
     pair.ours.ip("link del xdp0");
     pair.ours.run(|| {
         let mut sent = || {
-            send(&mut station, 9, &[1; 64]);
+            station.put_datagram(9, &[1; 64], true);
             station.port.flush()
         };
         // The first may only find out.

@@ -431,25 +431,17 @@ fn assemble(
     core: usize,
     joined: Joined,
 ) -> io::Result<Context> {
+    let [a, b, ..] = secrets.own;
+    let stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
+    let stack_config = join(stack_config, secrets.common, &joined);
     let Joined {
         cpu,
         reporter,
         desk,
-        arrivals,
-        link_local,
         testaments,
         wall,
+        ..
     } = joined;
-    let [a, b, ..] = secrets.own;
-    let mut stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
-    stack_config.common_secret = Some(secrets.common);
-    stack_config.arrivals = arrivals;
-    give_link_local(&mut stack_config, link_local);
-    stack_config.seat = desk.as_ref().map(|desk| Seat {
-        index: desk.seat(),
-        seats: desk.seats(),
-        bequeaths: testaments.is_some(),
-    });
     let (mut stack, streams) = match testaments {
         Some((own, others)) => Stack::heir(stack_config, clock::now(), own, others)?,
         None => Stack::new(stack_config)?,
@@ -486,6 +478,19 @@ fn assemble(
         driver,
         streams,
     ))
+}
+
+/// Adds to the settings of a stack what it has in common with others.
+fn join(mut stack: stack::Config, common: [u8; 32], joined: &Joined) -> stack::Config {
+    stack.common_secret = Some(common);
+    stack.arrivals = joined.arrivals.clone();
+    give_link_local(&mut stack, joined.link_local);
+    stack.seat = joined.desk.as_ref().map(|desk| Seat {
+        index: desk.seat(),
+        seats: desk.seats(),
+        bequeaths: joined.testaments.is_some(),
+    });
+    stack
 }
 
 /// Gives the link of a stack that speaks IPv6 there this address (RFC 4291 §2.8).

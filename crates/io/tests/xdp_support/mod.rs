@@ -21,6 +21,7 @@ use io_crate::{Port, netlink};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use wire::checksum::pseudo_header;
+use wire::ethernet::EtherType;
 use wire::frame::{FrameSink, MacAddr, RxMeta, TxChecksum, TxMeta};
 use wire::ip::Protocol;
 
@@ -238,15 +239,34 @@ pub struct Station {
 impl Station {
     /// Sends one frame.
     pub fn send(&mut self, frame: &[u8]) {
+        self.put(frame, TxChecksum::default());
+        self.port.flush().unwrap();
+    }
+
+    /// Hands a frame to the port, which the next flush sends.
+    pub fn put(&mut self, frame: &[u8], checksum: TxChecksum) {
         let sent = self.port.send(|room| {
             room[..frame.len()].copy_from_slice(frame);
             TxMeta {
                 len: frame.len(),
+                checksum,
                 ..TxMeta::default()
             }
         });
         assert!(sent, "no free frame");
-        self.port.flush().unwrap();
+    }
+
+    /// As `put`, a datagram to `port` of the peer, whose checksum is left to the link if `leaves`.
+    pub fn put_datagram(&mut self, port: u16, data: &[u8], leaves: bool) {
+        let mut datagram = frames::udp(OURS.into(), PEER.into(), (2000, port), data);
+        let checksum = match leaves {
+            true => leave_checksum(&mut datagram, Protocol::UDP, 6),
+            false => TxChecksum::Complete,
+        };
+        let packet = frames::ipv4((OURS, PEER), Protocol::UDP, &datagram, |_| ());
+        let (ours, peer) = (self.port.mac(), self.peer_mac);
+        let frame = frames::ethernet(ours, peer, EtherType::IPV4, None, &packet);
+        self.put(&frame, checksum);
     }
 
     /// Receives what is there.

@@ -144,10 +144,6 @@ impl Config {
             send_pool,
             max_buffer,
         } = self.holdings();
-        let address = |cidr: &super::Cidr| stack::Address {
-            addr: cidr.addr,
-            prefix_len: cidr.prefix_len,
-        };
         let room = self.has_room_for_ipv6(capabilities.mtu);
         let neighbour = |spec: &super::NeighbourSpec| stack::StaticNeighbour {
             addr: spec.network.addr,
@@ -159,12 +155,7 @@ impl Config {
             interfaces: with_loop(stack::Interface {
                 mac: self.mac.unwrap_or(mac),
                 capabilities,
-                addresses: self
-                    .addresses
-                    .iter()
-                    .filter(|cidr| room || cidr.addr.is_ipv4())
-                    .map(address)
-                    .collect(),
+                addresses: self.stack_addresses(room),
             }),
             routes: self.stack_routes(port, room),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
@@ -205,6 +196,16 @@ impl Config {
             );
         }
         !alone
+    }
+
+    fn stack_addresses(&self, room_for_ipv6: bool) -> Vec<stack::Address> {
+        let fit = |cidr: &&Cidr| room_for_ipv6 || cidr.addr.is_ipv4();
+        let addresses = self.addresses.iter().filter(fit);
+        let address = |cidr: &Cidr| stack::Address {
+            addr: cidr.addr,
+            prefix_len: cidr.prefix_len,
+        };
+        addresses.map(address).collect()
     }
 
     fn stack_routes(&self, port: PortId, room_for_ipv6: bool) -> Vec<stack::Route> {
