@@ -124,13 +124,13 @@ impl Tcp {
         let is_ipv4 = opening.path.src.is_ipv4();
         synchronize(config, hot, cold, options, irs, &agreed, is_ipv4);
         hot.state = State::SynReceived;
-        hot.snd_una = record.iss + 1;
-        hot.snd_nxt = hot.snd_una;
+        hot.snd.una = record.iss + 1;
+        hot.snd.nxt = hot.snd.una;
         // The window of the SYN; WL1 is its sequence number, so that any later segment is newer.
-        hot.snd_wnd = u32::from(record.window);
-        hot.max_snd_wnd = hot.snd_wnd;
-        hot.snd_wl1 = record.irs;
-        hot.snd_wl2 = hot.snd_una;
+        hot.snd.wnd = u32::from(record.window);
+        hot.snd.max_wnd = hot.snd.wnd;
+        hot.snd.wl1 = record.irs;
+        hot.snd.wl2 = hot.snd.una;
         hot.ts_recent = record.ts_recent;
         // The SYN-ACK acknowledged the SYN.
         hot.rcv.last_ack_sent = hot.rcv.nxt;

@@ -50,15 +50,15 @@ impl Conn<'_> {
         }
         let actions = self.loss().review(now, seg, report.news);
         self.carry_out(actions);
-        let advances = seg.ack > self.hot.snd_una;
+        let advances = seg.ack > self.hot.snd.una;
         if advances {
             self.on_ack_advance(now, seg);
             if self.cold.search.is_suspected() {
                 self.path().confirm(now);
             }
-        } else if seg.ack == self.hot.snd_una {
+        } else if seg.ack == self.hot.snd.una {
             let window = u32::from(seg.window) << self.hot.snd_wscale;
-            let same_window = window == self.hot.snd_wnd;
+            let same_window = window == self.hot.snd.wnd;
             let loss = self.loss();
             let actions = loss.on_possible_duplicate(now, seg, report.news, same_window);
             self.carry_out(actions);
@@ -119,7 +119,7 @@ impl Conn<'_> {
 
     #[inline(never)]
     fn look_before(&mut self) -> Option<Before> {
-        let unsent = self.stream_end() > self.hot.snd_nxt;
+        let unsent = self.stream_end() > self.hot.snd.nxt;
         let has_more = unsent || self.loss_view().has_lost();
         self.loss().sampler().begin(has_more)
     }
@@ -143,12 +143,12 @@ impl Conn<'_> {
     /// RFC 9293 MAY-12; RFC 5961 §5.2-1.
     fn check_ack(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         let ever = u32::try_from(self.cold.statistics.bytes_acked).unwrap_or(u32::MAX);
-        let oldest = self.hot.snd_una - self.hot.max_snd_wnd.min(ever.saturating_add(1));
+        let oldest = self.hot.snd.una - self.hot.snd.max_wnd.min(ever.saturating_add(1));
         // What the process had sent when it ended, and had not come to note.
-        if seg.ack > self.hot.snd_nxt && self.is_orphan() && seg.ack <= self.hot.fin_seq + 1 {
-            self.hot.snd_nxt = seg.ack;
+        if seg.ack > self.hot.snd.nxt && self.is_orphan() && seg.ack <= self.hot.snd.fin_seq + 1 {
+            self.hot.snd.nxt = seg.ack;
         }
-        if seg.ack >= oldest && seg.ack <= self.hot.snd_nxt {
+        if seg.ack >= oldest && seg.ack <= self.hot.snd.nxt {
             return Ok(());
         }
         self.challenge(now);
@@ -160,21 +160,21 @@ impl Conn<'_> {
     /// RFC 6582 §3.2-5.
     #[inline]
     pub fn on_ack_advance(&mut self, now: Instant, seg: &Segment<'_>) {
-        let acked = seg.ack - self.hot.snd_una;
+        let acked = seg.ack - self.hot.snd.una;
         let flight = self.hot.flight();
-        let fin = self.has(Flags::FIN_QUEUED) && seg.ack > self.hot.fin_seq;
+        let fin = self.has(Flags::FIN_QUEUED) && seg.ack > self.hot.snd.fin_seq;
         self.release(acked - u32::from(fin));
         if self.hot.retries > 0 {
             self.hot.retries = 0;
             self.cold.statistics.end_timeouts(now);
         }
-        self.cold.una_since = now;
+        self.cold.snd.una_since = now;
         self.set(Flags::PROGRESS);
         // What this ACK acknowledges was sent in the mode there was before it.
         let mode = self.hot.flags;
         if self.loss_view().is_usual(seg.ack) {
             self.loss().on_usual_advance(now, seg);
-            self.hot.snd_una = seg.ack;
+            self.hot.snd.una = seg.ack;
         } else {
             self.on_unusual_advance(now, seg);
         }
@@ -191,7 +191,7 @@ impl Conn<'_> {
             }
             self.tune_send_buffer();
         }
-        if self.hot.snd_una == self.hot.snd_nxt {
+        if self.hot.snd.una == self.hot.snd.nxt {
             self.loss().timers().stop_rtx_timer();
         } else {
             let to_send = self.sh.streams.send_len(self.slot);
@@ -205,7 +205,7 @@ impl Conn<'_> {
     #[inline(never)]
     fn on_unusual_advance(&mut self, now: Instant, seg: &Segment<'_>) {
         let actions = self.loss().on_advance(now, seg);
-        self.hot.snd_una = seg.ack;
+        self.hot.snd.una = seg.ack;
         self.carry_out(actions);
     }
 
@@ -238,10 +238,10 @@ impl Conn<'_> {
     /// go is sent.
     pub fn update_window(&mut self, now: Instant, seg: &Segment<'_>) {
         let hot = &*self.hot;
-        if seg.ack < hot.snd_una {
+        if seg.ack < hot.snd.una {
             return;
         }
-        let newer = hot.snd_wl1 < seg.seq || (hot.snd_wl1 == seg.seq && hot.snd_wl2 <= seg.ack);
+        let newer = hot.snd.wl1 < seg.seq || (hot.snd.wl1 == seg.seq && hot.snd.wl2 <= seg.ack);
         if newer {
             self.move_window(now, seg);
         }
@@ -254,7 +254,7 @@ impl Conn<'_> {
         // while the peer answers).
         if self.has(Flags::PERSIST) {
             self.hot.retries = 0;
-            if self.hot.snd_wnd > 0 {
+            if self.hot.snd.wnd > 0 {
                 self.leave_persist(now);
             }
         }
@@ -263,10 +263,10 @@ impl Conn<'_> {
     /// Takes the window of a segment; on a SYN it is not scaled (RFC 7323 §2.2).
     /// RFC 9293 MUST-1; RFC 7323 §2.3-1.
     pub fn set_send_window(&mut self, seg: &Segment<'_>, scale: u8) {
-        self.hot.snd_wnd = u32::from(seg.window) << scale;
-        self.hot.max_snd_wnd = self.hot.max_snd_wnd.max(self.hot.snd_wnd);
-        self.hot.snd_wl1 = seg.seq;
-        self.hot.snd_wl2 = seg.ack;
+        self.hot.snd.wnd = u32::from(seg.window) << scale;
+        self.hot.snd.max_wnd = self.hot.snd.max_wnd.max(self.hot.snd.wnd);
+        self.hot.snd.wl1 = seg.seq;
+        self.hot.snd.wl2 = seg.ack;
     }
 
     /// The window opened: what probes carried was never taken, so it counts as lost.
@@ -281,7 +281,7 @@ impl Conn<'_> {
 
     /// Has `transmit` look, if there is anything that an ACK may have let go.
     fn mark_if_more(&mut self) {
-        let unsent = self.stream_end() > self.hot.snd_nxt;
+        let unsent = self.stream_end() > self.hot.snd.nxt;
         let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
         if unsent || fin_due || self.loss_view().has_lost() {
             self.mark_output();
@@ -290,7 +290,7 @@ impl Conn<'_> {
 
     /// What the acknowledgment of our FIN means in each state.
     fn after_ack(&mut self, now: Instant) {
-        if !(self.hot.fin_sent() && self.hot.snd_una > self.hot.fin_seq) {
+        if !(self.hot.fin_sent() && self.hot.snd.una > self.hot.snd.fin_seq) {
             return;
         }
         match self.hot.state {
@@ -317,7 +317,7 @@ impl Conn<'_> {
         if !self.sh.net.paths.is_empty() {
             self.path().adopt(now);
         }
-        self.cold.una_since = now;
+        self.cold.snd.una_since = now;
         self.start_windows(now);
         self.greet();
         if self.has(Flags::FIN_QUEUED) {

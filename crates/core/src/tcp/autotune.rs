@@ -8,7 +8,7 @@ use crate::command::Options;
 use crate::event::Ready;
 use crate::tcp::buffers::{MIN_RTT, limits, most, scale};
 use crate::tcp::conn::Conn;
-use crate::tcp::send_limit::Autotune;
+use crate::tcp::send::send_limit;
 
 /// Send buffers of connections over short paths: of one at most, and of all together. Each byte is
 /// written once and read once, from the nearest cache that all of them fit in.
@@ -25,7 +25,7 @@ impl Conn<'_> {
     /// that it is there when room is.
     pub fn tune_send_buffer(&mut self) {
         let wanted = self.hot.loss.window.cwnd.saturating_mul(2);
-        if wanted.max(self.sh.near) > self.cold.autotune.send_limit {
+        if wanted.max(self.sh.near) > self.cold.snd.limit {
             self.raise_send_limit(wanted);
         }
     }
@@ -39,14 +39,14 @@ impl Conn<'_> {
         } else {
             wanted
         };
-        if wanted <= self.cold.autotune.send_limit {
+        if wanted <= self.cold.snd.limit {
             return;
         }
         let config = &self.sh.config;
         let most = most(config.max_buffer, config.send_pool);
-        let before = self.cold.autotune.send_limit;
+        let before = self.cold.snd.limit;
         let limit = wanted.checked_next_power_of_two().unwrap_or(most).min(most);
-        self.cold.autotune.send_limit = if limit < most { limit } else { u32::MAX };
+        self.cold.snd.limit = if limit < most { limit } else { u32::MAX };
         if limit > before {
             self.sh.streams.set_send_limit(self.slot, limit);
             if self.sh.streams.app_wants_space(self.slot) {
@@ -74,7 +74,7 @@ impl Conn<'_> {
         }
         if options.send_buffer != before.send_buffer {
             self.sh.streams.set_send_limit(self.slot, limits.send);
-            self.cold.autotune.send_limit = Autotune::send_limit(&self.sh.config, &options);
+            self.cold.snd.limit = send_limit(&self.sh.config, &options);
         }
     }
 }

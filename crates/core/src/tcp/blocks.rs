@@ -414,8 +414,9 @@ impl Blocks {
         let received = (now.as_millis() as u32).wrapping_sub(hot.last_received);
         let cold = self.cold.get(place as usize);
         let rto = hot.loss.rtt.rto_micros().into();
-        let silent =
-            |cold: &Cold| now - cold.last_sent >= QUIET && now > cold.last_sent.after_micros(rto);
+        let silent = |cold: &Cold| {
+            now - cold.snd.last_sent >= QUIET && now > cold.snd.last_sent.after_micros(rto)
+        };
         cold.is_some_and(silent) && u128::from(received) >= QUIET.as_millis()
     }
 

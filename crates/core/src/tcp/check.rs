@@ -88,7 +88,7 @@ impl Conn<'_> {
         match self.hot.state {
             State::SynReceived if !self.may_send_early() => self.fail(Error::Refused),
             // What was sent has arrived, or else the application must know.
-            State::Closing | State::LastAck if self.hot.snd_una >= self.hot.fin_seq => {
+            State::Closing | State::LastAck if self.hot.snd.una >= self.hot.snd.fin_seq => {
                 self.finish(State::Closed);
             }
             _ => self.fail(Error::Reset),
@@ -112,7 +112,7 @@ impl Conn<'_> {
     fn report_repeated_syn_ack(&mut self, seg: &Segment<'_>) {
         let is_syn_ack = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK);
         let repeats = is_syn_ack && seg.seq == self.cold.irs;
-        let is_new = self.hot.snd_nxt == self.cold.iss + 1 && self.hot.rcv.nxt == seg.seq + 1;
+        let is_new = self.hot.snd.nxt == self.cold.iss + 1 && self.hot.rcv.nxt == seg.seq + 1;
         if repeats && is_new && self.has(Flags::ACK_NOW) {
             self.cold.ecn.answer_again(seg.ecn);
         }

@@ -29,7 +29,7 @@ use crate::tcp::open::{Opening, cold_with};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::Finding;
 use crate::tcp::receive;
-use crate::tcp::send_limit::SendLimit;
+use crate::tcp::send::{self, Limit};
 use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
 
@@ -73,10 +73,8 @@ pub(crate) struct Name {
 pub(crate) struct CompactTcb {
     pub key: Kept,
     pub hash: FlowHash,
-    snd_una: SeqNumber,
+    snd: send::Compact,
     rcv_nxt: SeqNumber,
-    snd_wnd: u32,
-    max_snd_wnd: u32,
     rcv_wnd: u32,
     ts_recent: u32,
     ts_offset: u32,
@@ -90,8 +88,6 @@ pub(crate) struct CompactTcb {
     quick_acks: u8,
     predicted: TcpFlags,
     pub counted: Counted,
-    /// Milliseconds, low 32 bits.
-    last_sent: u32,
     loss: loss::Compact,
     pub options: SetId,
     token: Token,
@@ -101,7 +97,7 @@ pub(crate) struct CompactTcb {
     local_mss: u16,
     facts: Facts,
     ecn: ecn::Compact,
-    send_limit: SendLimit,
+    send_limit: Limit,
     /// As in [`Name`].
     pub via: u8,
 }
@@ -129,11 +125,9 @@ impl Hot {
         // The wheel knows.
         self.wheel_at = Instant::FAR;
         // Whatever comes next is newer.
-        self.snd_wl1 = self.rcv.nxt;
-        self.snd_wl2 = self.snd_una;
+        self.snd.forget_flight(self.rcv.nxt);
         self.rcv.ack_at = 0;
-        self.fin_seq = self.snd_una;
-        self.loss.forget_flight(self.snd_una);
+        self.loss.forget_flight(self.snd.una);
     }
 }
 
@@ -141,22 +135,16 @@ impl Cold {
     /// Sets what means nothing while a connection [idles](is_idle) for longer than its RTO to what
     /// it always is in one that has slept.
     pub fn forget_flight(&mut self, now: Instant, hot: &Hot) {
-        let una = hot.snd_una;
-        self.last_sent = Instant::from_millis(self.last_sent.as_millis());
-        self.statistics.stop_watches(self.una_since);
-        self.una_since = self.last_sent;
-        self.blocked_since = self.last_sent;
-        self.probed_since = 0;
-        self.small_end = self.iss;
-        self.is_urgent &= self.snd_up > una;
-        self.snd_up = self.iss;
+        let una = hot.snd.una;
+        self.statistics.stop_watches(self.snd.una_since);
+        self.snd.forget_flight(self.iss, una);
         self.listener = 0;
         if self.keepalive_probes == 0 {
             self.keepalive_at = Instant::FAR;
         }
         self.search.forget_probe(now, una);
         self.rcv
-            .forget_idle(self.last_sent, self.statistics.bytes_received);
+            .forget_idle(self.snd.last_sent, self.statistics.bytes_received);
         self.challenges.forget(now);
         self.loss.forget_flight(self.iss, una);
     }
@@ -169,10 +157,8 @@ impl CompactTcb {
         Self {
             key,
             hash,
-            snd_una: hot.snd_una,
+            snd: send::Compact::pack(&hot.snd, &cold.snd),
             rcv_nxt: hot.rcv.nxt,
-            snd_wnd: hot.snd_wnd,
-            max_snd_wnd: hot.max_snd_wnd,
             rcv_wnd: hot.rcv_wnd(),
             ts_recent: hot.ts_recent,
             ts_offset: hot.ts_offset,
@@ -185,37 +171,30 @@ impl CompactTcb {
             quick_acks: hot.rcv.quick_acks,
             predicted: hot.predicted,
             counted,
-            last_sent: cold.last_sent.as_millis() as u32,
             loss,
             options: cold.options,
             token: cold.token,
-            finding: cold.search.finding(hot.snd_una),
+            finding: cold.search.finding(hot.snd.una),
             mtu: cold.path.mtu,
             peer_mss: cold.peer_mss,
             local_mss: cold.local_mss,
             facts: Facts::of(cold),
             ecn: cold.ecn.packed(),
-            send_limit: cold.autotune.packed_limit(),
+            send_limit: Limit::of(cold.snd.limit),
             via,
         }
     }
 
     /// The one part that it was made from, but for what the wheel knows.
     pub fn hot(&self) -> Hot {
-        let (una, nxt) = (self.snd_una, self.rcv_nxt);
+        let (una, nxt) = (self.snd.una, self.rcv_nxt);
         Hot {
             wheel_at: Instant::FAR,
             loss: self.loss.hot(una),
-            snd_una: una,
-            snd_nxt: una,
-            snd_wl1: nxt,
-            snd_wl2: una,
-            snd_wnd: self.snd_wnd,
-            max_snd_wnd: self.max_snd_wnd,
+            snd: self.snd.hot(nxt),
             rcv: receive::Hot::resting(nxt, self.rcv_wnd, self.rcv_mss, self.quick_acks),
             ts_recent: self.ts_recent,
             ts_offset: self.ts_offset,
-            fin_seq: una,
             last_received: self.last_received,
             flags: self.flags,
             state: State::Established,
@@ -240,7 +219,7 @@ impl CompactTcb {
             known,
             statistics,
         } = *rest;
-        let una = hot.snd_una;
+        let una = hot.snd.una;
         // In the ESTABLISHED state, SYN and bytes are all that there was.
         let iss = una - 1 - statistics.bytes_acked as u32;
         let path = Path {
@@ -261,22 +240,23 @@ impl CompactTcb {
             },
             token: self.token,
         };
-        let last_sent = near(now, self.last_sent).min(now);
+        let last_sent = near(now, self.snd.last_sent).min(now);
         let loss = self.loss.cold(iss, una, options.max_pacing_rate);
         let fresh = cold_with(config, &opening, options, last_sent, loss);
         let has = |fact| self.facts.contains(fact);
-        let mut autotune = fresh.autotune;
-        autotune.unpack_limit(self.send_limit);
         let failed = has(Facts::PROBE_FAILED);
         let mut rcv = fresh.rcv;
         rcv.tuning.pause(last_sent, statistics.bytes_received);
         Cold {
+            snd: send::Cold {
+                limit: self.send_limit.unpacked(fresh.snd.limit),
+                ..fresh.snd
+            },
             rcv,
             read_shut: has(Facts::READ_SHUT),
             irs: hot.rcv.nxt - 1 - statistics.bytes_received as u32,
             search: self.finding.search(now, una, failed),
             ecn: EcnState::unpacked(self.ecn),
-            autotune,
             statistics: *statistics,
             peer_mss: self.peer_mss,
             local_mss: self.local_mss,

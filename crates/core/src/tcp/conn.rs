@@ -192,7 +192,7 @@ impl Conn<'_> {
     }
 
     fn wants_control(&self) -> bool {
-        let fin_only = self.has(Flags::FIN_QUEUED) && self.hot.snd_nxt == self.hot.fin_seq;
+        let fin_only = self.has(Flags::FIN_QUEUED) && self.hot.snd.nxt == self.hot.snd.fin_seq;
         fin_only || matches!(self.hot.state, State::SynSent | State::SynReceived)
     }
 
@@ -280,8 +280,8 @@ impl Conn<'_> {
             ranges: &mut sh.ranges,
             counters: &mut sh.counters,
             statistics: &mut cold.statistics,
-            snd_una: hot.snd_una,
-            snd_nxt: hot.snd_nxt,
+            snd_una: hot.snd.una,
+            snd_nxt: hot.snd.nxt,
             ts_offset: hot.ts_offset,
             actions: LossActions::empty(),
         }
@@ -296,8 +296,8 @@ impl Conn<'_> {
             flags: LossFlags::of(self.hot.flags),
             pools: &self.sh.loss,
             ranges: &self.sh.ranges,
-            snd_una: self.hot.snd_una,
-            snd_nxt: self.hot.snd_nxt,
+            snd_una: self.hot.snd.una,
+            snd_nxt: self.hot.snd.nxt,
             ts_offset: self.hot.ts_offset,
         }
     }
@@ -342,8 +342,8 @@ impl Conn<'_> {
                 options: sh.options.at(cold.options),
                 port: hot.port,
                 dst: self.key.remote().ip(),
-                snd_una: hot.snd_una,
-                snd_nxt: hot.snd_nxt,
+                snd_una: hot.snd.una,
+                snd_nxt: hot.snd.nxt,
                 cwnd: hot.loss.window.cwnd,
                 peer_mss: cold.peer_mss,
                 retries: hot.retries,
@@ -360,8 +360,8 @@ impl Conn<'_> {
             predicted: &mut hot.predicted,
             counters: &mut sh.counters,
             flags: EcnFlags::of(hot.flags),
-            snd_una: hot.snd_una,
-            snd_nxt: hot.snd_nxt,
+            snd_una: hot.snd.una,
+            snd_nxt: hot.snd.nxt,
             mss: hot.loss.mss,
             is_wanted: cold.loss.congestion.wants_ecn(),
         }

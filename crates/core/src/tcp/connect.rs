@@ -43,7 +43,7 @@ impl Conn<'_> {
     /// counted: a client that opens very many connections would wait for its time-outs otherwise,
     /// and nobody can have more of them sent than SYNs.
     fn check_ack_of_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if !seg.has(TcpFlags::ACK) || (seg.ack > self.cold.iss && seg.ack <= self.hot.snd_nxt) {
+        if !seg.has(TcpFlags::ACK) || (seg.ack > self.cold.iss && seg.ack <= self.hot.snd.nxt) {
             return Ok(());
         }
         if self.cold.syn_repeated || seg.has(TcpFlags::RST) {
@@ -105,7 +105,7 @@ impl Conn<'_> {
     fn acknowledge_syn(&mut self, now: Instant, seg: &Segment<'_>) {
         let una = self.cold.iss + 1;
         self.loss().on_syn_acked(now, seg, una);
-        self.hot.snd_una = una;
+        self.hot.snd.una = una;
         self.clear(Flags::SYN_DUE);
     }
 
@@ -120,7 +120,7 @@ impl Conn<'_> {
     /// Fifth of RFC 9293 §3.10.7.4 in SYN-RECEIVED: "If SND.UNA < SEG.ACK =< SND.NXT, then enter
     /// ESTABLISHED state".
     pub fn complete_simultaneous_open(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if seg.ack <= self.hot.snd_una || seg.ack > self.hot.snd_nxt {
+        if seg.ack <= self.hot.snd.una || seg.ack > self.hot.snd.nxt {
             self.sh.answer_with_reset(now, seg);
             return Err(DropReason::TcpAck.into());
         }
@@ -157,7 +157,7 @@ impl Conn<'_> {
     fn answers_our_syn(&self, seg: &Segment<'_>) -> bool {
         let is_answer =
             seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK) && !seg.has(TcpFlags::RST);
-        let acknowledges = seg.ack > self.cold.iss && seg.ack <= self.hot.snd_nxt;
+        let acknowledges = seg.ack > self.cold.iss && seg.ack <= self.hot.snd.nxt;
         is_answer && acknowledges && seg.seq != self.cold.irs && !self.may_send_early()
     }
 

@@ -23,15 +23,15 @@ impl Conn<'_> {
             return;
         }
         let statistics = &mut self.cold.statistics;
-        if plan.end() > self.hot.snd_nxt && plan.kind != Kind::Syn {
+        if plan.end() > self.hot.snd.nxt && plan.kind != Kind::Syn {
             statistics.new_segments_out = statistics.new_segments_out.saturating_add(1);
         }
         if plan.len == 0 {
             return;
         }
         statistics.data_segments_out = statistics.data_segments_out.saturating_add(1);
-        if plan.seq < self.hot.snd_nxt {
-            let again = plan.len.min(self.hot.snd_nxt - plan.seq);
+        if plan.seq < self.hot.snd.nxt {
+            let again = plan.len.min(self.hot.snd.nxt - plan.seq);
             statistics.bytes_retransmitted += u64::from(again);
         }
     }
@@ -41,9 +41,9 @@ impl Conn<'_> {
         if self.hot.flight() == 0 {
             return;
         }
-        let unsent = self.stream_end() > self.hot.snd_nxt;
-        let edge = self.hot.snd_una + self.hot.snd_wnd;
-        let closed = edge < self.hot.snd_nxt + u32::from(self.hot.loss.mss);
+        let unsent = self.stream_end() > self.hot.snd.nxt;
+        let edge = self.hot.snd.una + self.hot.snd.wnd;
+        let closed = edge < self.hot.snd.nxt + u32::from(self.hot.loss.mss);
         let starved = !unsent && self.sh.streams.app_is_short(self.slot);
         self.cold.statistics.window.set(unsent && closed, now);
         self.cold.statistics.buffer.set(starved, now);
@@ -53,7 +53,7 @@ impl Conn<'_> {
     /// if nothing is now.
     pub fn busy_times(&self, now: Instant) -> (Duration, Duration, Duration) {
         let end = if self.hot.flight() == 0 {
-            self.cold.una_since
+            self.cold.snd.una_since
         } else {
             now
         };

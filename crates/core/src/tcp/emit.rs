@@ -42,7 +42,7 @@ impl Conn<'_> {
         if plan.kind == Kind::Syn {
             ecn.syn_flags()
         } else {
-            ecn.flags(|| plan.outgoing(self.hot.snd_nxt))
+            ecn.flags(|| plan.outgoing(self.hot.snd.nxt))
         }
     }
 

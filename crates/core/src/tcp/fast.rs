@@ -38,8 +38,8 @@ impl Conn<'_> {
 
     fn predicts_ack(&self, seg: &Segment<'_>) -> bool {
         let hot = &*self.hot;
-        let advances = seg.ack > hot.snd_una && seg.ack <= hot.snd_nxt && hot.loss.dup_acks == 0;
-        let only_data = seg.ack == hot.snd_una && !seg.payload.is_empty();
+        let advances = seg.ack > hot.snd.una && seg.ack <= hot.snd.nxt && hot.loss.dup_acks == 0;
+        let only_data = seg.ack == hot.snd.una && !seg.payload.is_empty();
         let reports = !seg.options.sack.is_empty() || seg.options.ecn_bytes.is_some();
         (advances || only_data) && !reports
     }
@@ -60,7 +60,7 @@ impl Conn<'_> {
         if seg.ecn != Ecn::NotEct {
             self.receive_marks(now, seg);
         }
-        if seg.ack > self.hot.snd_una {
+        if seg.ack > self.hot.snd.una {
             let before = self.begin_rate_sample();
             if self.loss_view().resolves_tail_probe(seg.ack) {
                 self.on_ack_of_tail_probe(now, seg);

@@ -121,8 +121,8 @@ impl Conn<'_> {
 
     /// SYN_RECEIVED, with the data of the SYN delivered; our SYN-ACK is due.
     fn begin_fast(&mut self, now: Instant, iss: SeqNumber, seg: &Segment<'_>) {
-        self.hot.snd_una = iss;
-        self.hot.snd_nxt = iss;
+        self.hot.snd.una = iss;
+        self.hot.snd.nxt = iss;
         self.set(Flags::SYN_DUE);
         self.start_windows(now);
         self.greet();

@@ -48,7 +48,7 @@ impl Conn<'_> {
     /// RFC 5927 §4.1: SND.UNA =< SEG.SEQ < SND.NXT.
     /// RFC 5927 §4.1-1.
     fn is_in_flight(&self, seq: SeqNumber) -> bool {
-        seq >= self.hot.snd_una && seq < self.hot.snd_nxt
+        seq >= self.hot.snd.una && seq < self.hot.snd.nxt
     }
 
     /// The segment at `seq` was too big for a link of `mtu` bytes.

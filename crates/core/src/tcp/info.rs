@@ -38,13 +38,13 @@ impl Conn<'_> {
             sacked: self.loss_view().sacked_bytes(),
             lost,
             resent,
-            snd_wnd: hot.snd_wnd,
+            snd_wnd: hot.snd.wnd,
             rcv_wnd: self.receive_window(),
             ack_delay: self.ack_delay(),
             unacked: self.sh.streams.send_len(self.slot),
             not_sent: self.unsent(),
             unread: self.sh.streams.recv_unread(self.slot),
-            last_sent: now - cold.last_sent,
+            last_sent: now - cold.snd.last_sent,
             last_received: now - near(now, hot.last_received),
             last_data_received: now - near(now, cold.statistics.data_at),
             rates: self.loss_view().rate_info(self.options().max_pacing_rate),
@@ -114,8 +114,8 @@ impl Conn<'_> {
     /// Sequence numbers of SYN and FIN that were acknowledged; the handshake acknowledged a SYN-ACK
     /// before there was a connection.
     fn control_acked(&self) -> u32 {
-        let syn = self.cold.statistics.active && self.hot.snd_una > self.cold.iss;
-        let fin = self.has(Flags::FIN_QUEUED) && self.hot.snd_una > self.hot.fin_seq;
+        let syn = self.cold.statistics.active && self.hot.snd.una > self.cold.iss;
+        let fin = self.has(Flags::FIN_QUEUED) && self.hot.snd.una > self.hot.snd.fin_seq;
         u32::from(syn) + u32::from(fin)
     }
 
@@ -132,7 +132,7 @@ impl Conn<'_> {
     fn delivered(&self, sacked: u32) -> u32 {
         let mss = u32::from(self.hot.loss.mss).max(1);
         let data = self.data_in_flight().saturating_sub(sacked);
-        let fin = self.hot.fin_sent() && self.hot.snd_una <= self.hot.fin_seq;
+        let fin = self.hot.fin_sent() && self.hot.snd.una <= self.hot.snd.fin_seq;
         let missing = data.div_ceil(mss).max(u32::from(fin));
         let syn = u32::from(self.hot.state.is_synchronized());
         let sent = self.cold.statistics.new_segments_out;
@@ -154,7 +154,7 @@ impl Conn<'_> {
 
     fn unsent(&self) -> u32 {
         let end = self.hot.stream_start() + self.sh.streams.send_len(self.slot);
-        end - self.hot.snd_nxt.max(self.hot.stream_start()).min(end)
+        end - self.hot.snd.nxt.max(self.hot.stream_start()).min(end)
     }
 
     fn receive_window(&self) -> u32 {

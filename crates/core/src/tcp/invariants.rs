@@ -21,10 +21,10 @@ impl Conn<'_> {
 
     fn check_sequence_space(&self) {
         let hot = &*self.hot;
-        assert!(hot.snd_una <= hot.snd_nxt, "more acknowledged than sent");
+        assert!(hot.snd.una <= hot.snd.nxt, "more acknowledged than sent");
         if self.has_urgent() {
             assert!(
-                self.cold.snd_up <= self.stream_end(),
+                self.cold.snd.up <= self.stream_end(),
                 "urgent, but not written"
             );
         }

@@ -56,7 +56,7 @@ mod ranges;
 mod receive;
 mod reset;
 mod segment;
-mod send_limit;
+mod send;
 mod shared;
 mod state;
 mod statistics;

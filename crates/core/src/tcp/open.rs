@@ -22,7 +22,7 @@ use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
-use crate::tcp::send_limit::Autotune;
+use crate::tcp::send::{self, send_limit};
 use crate::tcp::statistics::Statistics;
 use crate::tcp::tcb::{Cold, Hot};
 use wire::tcp::{TcpFlags, TcpOptions};
@@ -69,19 +69,13 @@ pub(crate) fn hot(
     Hot {
         wheel_at: Instant::FAR,
         loss: loss::Hot::new(iss, rto),
-        snd_una: iss,
-        snd_nxt: iss,
-        snd_wl1: SeqNumber(0),
-        snd_wl2: SeqNumber(0),
-        snd_wnd: 0,
-        max_snd_wnd: 0,
+        snd: send::Hot::new(iss),
         rcv: receive::Hot::new(
             initial_receive_window(config, options),
             quick_acks(config, options),
         ),
         ts_recent: 0,
         ts_offset,
-        fin_seq: iss,
         last_received: now.as_millis() as u32,
         flags,
         state: State::Closed,
@@ -163,25 +157,16 @@ pub(crate) fn cold_with(
     let is_ipv4 = opening.path.src.is_ipv4();
     Cold {
         path: marked(opening.path, options),
-        last_sent: now,
-        small_end: opening.start.iss,
-        snd_up: opening.start.iss,
-        is_urgent: false,
+        snd: send::Cold::new(now, opening.start.iss, send_limit(config, options)),
         ecn: EcnState::new(config, loss.congestion.wants_ecn()),
         loss,
-        una_since: now,
-        blocked_since: now,
-        probed_since: 0,
         read_shut: false,
         fin_wait_2_at: Instant::FAR,
         iss: opening.start.iss,
         irs: SeqNumber(0),
         rcv: receive::Cold::new(now),
         search: PathSearch::new(opening.path.mtu),
-        autotune: Autotune::new(config, options),
         options: opening.options,
-        held_until: Instant::FAR,
-        more_follows: false,
         statistics: Statistics::new(now),
         token: opening.token,
         listener: 0,

@@ -114,18 +114,18 @@ impl Conn<'_> {
 
     fn go_on(&mut self, now: Instant, orphan: &Orphan) {
         let hot = &mut *self.hot;
-        hot.snd_una = orphan.snd_una;
-        hot.snd_nxt = orphan.snd_nxt;
-        hot.snd_wnd = orphan.snd_wnd;
-        hot.max_snd_wnd = orphan.max_snd_wnd;
+        hot.snd.una = orphan.snd_una;
+        hot.snd.nxt = orphan.snd_nxt;
+        hot.snd.wnd = orphan.snd_wnd;
+        hot.snd.max_wnd = orphan.max_snd_wnd;
         // Any segment that follows is newer.
-        hot.snd_wl1 = orphan.rcv_nxt - 1;
-        hot.snd_wl2 = orphan.snd_una;
+        hot.snd.wl1 = orphan.rcv_nxt - 1;
+        hot.snd.wl2 = orphan.snd_una;
         hot.rcv.adv = orphan.rcv_adv;
         hot.rcv.last_ack_sent = orphan.last_ack_sent;
         hot.ts_recent = orphan.ts_recent;
         let fin_acked = u32::from(orphan.state == State::FinWait2);
-        hot.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;
+        hot.snd.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;
         hot.insert(Flags::APP_CLOSED | Flags::FIN_QUEUED);
         self.cold.loss.recover = orphan.snd_una;
         self.establish(now);
@@ -139,7 +139,7 @@ impl Conn<'_> {
         // It may be owed, for what this stack cannot know.
         self.mark_ack();
         let len = orphan.bytes.len() as u32;
-        if self.hot.flight() > 0 || self.hot.snd_wnd < len {
+        if self.hot.flight() > 0 || self.hot.snd.wnd < len {
             // What the peer has said since, of what it has and has room for, nobody has heard: this
             // has it say it again.
             self.set(Flags::KEEPALIVE_DUE);

@@ -74,7 +74,7 @@ impl Conn<'_> {
     /// The sequence number behind the last byte that is to be sent (the FIN's, if there is one).
     pub fn stream_end(&self) -> SeqNumber {
         if self.has(Flags::FIN_QUEUED) {
-            self.hot.fin_seq
+            self.hot.snd.fin_seq
         } else {
             self.hot.stream_start() + self.sh.streams.send_len(self.slot)
         }
@@ -111,16 +111,17 @@ impl Conn<'_> {
     /// override time-out).
     #[cold]
     fn plan_probe(&mut self) -> Option<Plan> {
-        let start = self.hot.snd_una;
+        let start = self.hot.snd.una;
         let end = self.stream_end();
         let available = if end > start { end - start } else { 0 };
         let len = self
             .hot
-            .snd_wnd
+            .snd
+            .wnd
             .max(1)
             .min(available)
             .min(self.segment_room());
-        let fin = len == 0 && self.has(Flags::FIN_QUEUED) && start == self.hot.fin_seq;
+        let fin = len == 0 && self.has(Flags::FIN_QUEUED) && start == self.hot.snd.fin_seq;
         if len == 0 && !fin {
             self.clear(Flags::PROBE_DUE);
             return None;
@@ -144,7 +145,7 @@ impl Conn<'_> {
         let lost = self.loss_view().next_lost()?;
         // RFC 9293 §3.8.6: the peer may have taken back a part of its window. What lies beyond can
         // only be thrown away.
-        let edge = self.hot.snd_una + self.hot.snd_wnd;
+        let edge = self.hot.snd.una + self.hot.snd.wnd;
         if lost.start >= edge {
             return None;
         }
@@ -156,7 +157,7 @@ impl Conn<'_> {
     /// RFC 9293 SHLD-16, SHLD-17, MUST-35; RFC 7323 §2.4-5.
     fn may_retransmit(&self, plan: &Plan) -> bool {
         // A closed window is the persist timer's business.
-        if self.hot.snd_wnd == 0 {
+        if self.hot.snd.wnd == 0 {
             return false;
         }
         self.loss_view().may_retransmit(plan.len)
@@ -167,7 +168,7 @@ impl Conn<'_> {
         let Range { start, end } = range;
         // What reaches SND.NXT takes unsent data along: a probe's single byte would go alone
         // otherwise.
-        let end = if end == self.hot.snd_nxt {
+        let end = if end == self.hot.snd.nxt {
             end.max(self.sendable_end())
         } else {
             end
@@ -201,14 +202,14 @@ impl Conn<'_> {
     }
 
     fn plan_new_probe(&self) -> Option<Plan> {
-        let nxt = self.hot.snd_nxt;
+        let nxt = self.hot.snd.nxt;
         let end = self.sendable_end();
         let len = if end > nxt { end - nxt } else { 0 };
         (len > 0).then(|| self.segment(Kind::TailProbe, nxt, len.min(self.segment_room())))
     }
 
     fn plan_last_again(&self) -> Option<Plan> {
-        let (una, nxt) = (self.hot.snd_una, self.hot.snd_nxt);
+        let (una, nxt) = (self.hot.snd.una, self.hot.snd.nxt);
         let last = self.segment_room() + u32::from(self.hot.fin_sent());
         let start = if nxt - una > last { nxt - last } else { una };
         let gap = self.loss_view().first_unsacked(start, nxt)?;
@@ -217,22 +218,22 @@ impl Conn<'_> {
 
     /// How far data and window reach.
     pub fn sendable_end(&self) -> SeqNumber {
-        self.stream_end().min(self.hot.snd_una + self.hot.snd_wnd)
+        self.stream_end().min(self.hot.snd.una + self.hot.snd.wnd)
     }
 
     /// NextSeg (2): data that was never sent, and the FIN behind the last of it.
     /// RFC 9293 MUST-34, SHLD-15, SHLD-28, MUST-60; RFC 7323 §2.4-3, §2.4-4; RFC 5681 §2-1;
     /// RFC 9937 §3-1.
     fn plan_new(&mut self, now: Instant) -> Option<Plan> {
-        let nxt = self.hot.snd_nxt;
+        let nxt = self.hot.snd.nxt;
         let end = self.stream_end();
         let available = if end > nxt { end - nxt } else { 0 };
-        let fin = self.has(Flags::FIN_QUEUED) && nxt <= self.hot.fin_seq;
+        let fin = self.has(Flags::FIN_QUEUED) && nxt <= self.hot.snd.fin_seq;
         if available == 0 && !fin {
             return None;
         }
         self.restart_if_idle(now);
-        let edge = self.hot.snd_una + self.hot.snd_wnd;
+        let edge = self.hot.snd.una + self.hot.snd.wnd;
         let usable = if edge > nxt { edge - nxt } else { 0 };
         if self.cold.search.is_open(self.cold.path.mtu)
             && let Some(len) = self.plan_path_probe(now, available, usable)
@@ -275,7 +276,7 @@ impl Conn<'_> {
             return true;
         }
         // (2) all there is; (3) a good part of the largest window the peer ever offered.
-        let is_enough = available <= usable || len >= self.hot.max_snd_wnd / 2;
+        let is_enough = available <= usable || len >= self.hot.snd.max_wnd / 2;
         is_enough && self.may_send_small()
     }
 
@@ -291,8 +292,8 @@ impl Conn<'_> {
     }
 
     fn has_small_in_flight(&self) -> bool {
-        let small = self.cold.small_end;
-        small > self.hot.snd_una && small <= self.hot.snd_nxt
+        let small = self.cold.snd.small_end;
+        small > self.hot.snd.una && small <= self.hot.snd.nxt
     }
 
     /// Notes a small segment at the end of what was written. What the window cuts short waits for
@@ -305,14 +306,14 @@ impl Conn<'_> {
         };
         let is_small = last > 0 && last < u32::from(self.hot.loss.mss);
         if is_small && plan.flags.contains(TcpFlags::PSH) {
-            self.cold.small_end = plan.end();
+            self.cold.snd.small_end = plan.end();
         }
     }
 
     /// New data goes after a silence of an RTO.
     fn restart_if_idle(&mut self, now: Instant) {
         let rto = u64::from(self.hot.loss.rtt.rto_micros());
-        if self.hot.flight() > 0 || now <= self.cold.last_sent.after_micros(rto) {
+        if self.hot.flight() > 0 || now <= self.cold.snd.last_sent.after_micros(rto) {
             return;
         }
         self.loss().congestion().restart_after_idle();
@@ -346,7 +347,7 @@ impl Conn<'_> {
         };
         let is_new = kind == Kind::New || kind == Kind::TailProbe;
         let has_fin = flags.contains(TcpFlags::FIN);
-        if has_fin && is_new && plan.end() > self.hot.snd_una + self.hot.snd_wnd {
+        if has_fin && is_new && plan.end() > self.hot.snd.una + self.hot.snd.wnd {
             // The FIN does not fit the window behind the data.
             plan.flags.remove(TcpFlags::FIN);
         }
@@ -359,14 +360,14 @@ impl Conn<'_> {
         let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
         self.hot.state.may_transmit()
             && self.hot.flight() == 0
-            && (fin_due || self.stream_end() > self.hot.snd_nxt)
+            && (fin_due || self.stream_end() > self.hot.snd.nxt)
     }
 
     /// The ACK that the ACK list sends.
     pub fn plan_ack(&self) -> Plan {
         Plan {
             kind: Kind::Ack,
-            seq: self.hot.snd_nxt,
+            seq: self.hot.snd.nxt,
             len: 0,
             flags: TcpFlags::ACK,
             cut: 0,
@@ -378,7 +379,7 @@ impl Conn<'_> {
     pub fn plan_keepalive(&self) -> Plan {
         Plan {
             kind: Kind::Keepalive,
-            seq: self.hot.snd_nxt - 1,
+            seq: self.hot.snd.nxt - 1,
             len: 0,
             flags: TcpFlags::ACK,
             cut: 0,

@@ -70,7 +70,7 @@ impl Conn<'_> {
             return;
         }
         let header = TcpHeader {
-            seq: self.hot.snd_nxt,
+            seq: self.hot.snd.nxt,
             ack: self.hot.rcv.nxt,
             flags: TcpFlags::RST | TcpFlags::ACK,
             options: TcpOptions {

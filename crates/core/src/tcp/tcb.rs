@@ -18,7 +18,7 @@ use crate::tcp::loss;
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
-use crate::tcp::send_limit::Autotune;
+use crate::tcp::send;
 use crate::tcp::statistics::Statistics;
 
 /// What a data segment or an ACK needs.
@@ -29,22 +29,11 @@ pub(crate) struct Hot {
     /// not scheduled.
     pub wheel_at: Instant,
     pub loss: loss::Hot,
-    pub snd_una: SeqNumber,
-    pub snd_nxt: SeqNumber,
-    pub snd_wl1: SeqNumber,
-    pub snd_wl2: SeqNumber,
-    /// Scaled, bytes.
-    /// RFC 9293 REC-1.
-    pub snd_wnd: u32,
-    /// Largest window the peer ever offered, bytes.
-    /// RFC 5961 §5.2-2.
-    pub max_snd_wnd: u32,
+    pub snd: send::Hot,
     pub rcv: receive::Hot,
     pub ts_recent: u32,
     /// Our timestamps are the millisecond clock plus this.
     pub ts_offset: u32,
-    /// Sequence number of our FIN; counts with `FIN_QUEUED`.
-    pub fin_seq: SeqNumber,
     /// When a segment was last received: low 32 bits of a millisecond count.
     pub last_received: u32,
     pub flags: Flags,
@@ -67,23 +56,8 @@ const _: () = assert!(size_of::<Hot>() == 128);
 pub(crate) struct Cold {
     /// Where segments go, and from which address.
     pub path: Path,
-    pub last_sent: Instant,
-    /// Behind the last segment that was sent and was not full: SND.SML of Minshall's variant of
-    /// Nagle's algorithm.
-    pub small_end: SeqNumber,
-    /// SND.UP; counts with `is_urgent`: urgent data may be unacknowledged.
-    pub snd_up: SeqNumber,
-    pub is_urgent: bool,
-
+    pub snd: send::Cold,
     pub loss: loss::Cold,
-    /// When `snd_una` last advanced, or data was sent with nothing in flight: where the user
-    /// time-out counts from.
-    pub una_since: Instant,
-    /// When the peer's window closed on what there is to send; counts with `PERSIST`.
-    pub blocked_since: Instant,
-    /// When the first probe went that the peer has not answered: low 32 bits of a millisecond
-    /// count; counts with `PERSIST` and `Hot::retries`.
-    pub probed_since: u32,
     /// The application will not read any more.
     pub read_shut: bool,
     /// FIN_WAIT_2 without an application ends then.
@@ -94,13 +68,7 @@ pub(crate) struct Cold {
     /// What larger and smaller segments have shown of the path.
     pub search: PathSearch,
     pub ecn: EcnState,
-    pub autotune: Autotune,
     pub options: SetId,
-    /// Until when segments that are not full are held back. `FAR`: none is; `ZERO`: they may go,
-    /// they were held long enough.
-    pub held_until: Instant,
-    /// The last write said that more follows.
-    pub more_follows: bool,
     pub statistics: Statistics,
     pub token: Token,
     /// Slot of the listener; counts with `BACKLOG` or `UNANNOUNCED`.
@@ -129,7 +97,7 @@ const _: () = assert!(size_of::<Cold>() <= 600);
 impl Hot {
     /// Sequence numbers sent and not acknowledged, SYN and FIN included.
     pub fn flight(&self) -> u32 {
-        self.snd_nxt - self.snd_una
+        self.snd.flight()
     }
 
     /// RCV.WND: what is left of the window that we offered.
@@ -158,15 +126,15 @@ impl Hot {
 
     /// Whether our FIN has been sent.
     pub fn fin_sent(&self) -> bool {
-        self.has(Flags::FIN_QUEUED) && self.snd_nxt > self.fin_seq
+        self.has(Flags::FIN_QUEUED) && self.snd.nxt > self.snd.fin_seq
     }
 
     /// The sequence number of the first byte in the send stream: behind the SYN as long as that is
     /// not acknowledged.
     pub fn stream_start(&self) -> SeqNumber {
         match self.state {
-            State::SynSent | State::SynReceived => self.snd_una + 1,
-            _ => self.snd_una,
+            State::SynSent | State::SynReceived => self.snd.una + 1,
+            _ => self.snd.una,
         }
     }
 }

@@ -245,7 +245,7 @@ impl Conn<'_> {
         (hot.state == State::TimeWait).then(|| Rest {
             record: TimeWait {
                 key: *self.key,
-                snd_nxt: hot.snd_nxt,
+                snd_nxt: hot.snd.nxt,
                 rcv_nxt: hot.rcv.nxt,
                 ts_recent: hot.ts_recent,
                 since: since(now),

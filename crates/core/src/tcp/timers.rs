@@ -110,7 +110,7 @@ impl Conn<'_> {
 
     /// The reordering timer or the probe timer expired.
     fn on_early_timer(&mut self, now: Instant) {
-        let may_send = self.hot.snd_wnd > 0 && self.hot.state.may_transmit();
+        let may_send = self.hot.snd.wnd > 0 && self.hot.state.may_transmit();
         let probe = self.cold.search.probe();
         let actions = self.loss().on_early_timer(now, may_send, probe);
         self.carry_out(actions);
@@ -128,7 +128,7 @@ impl Conn<'_> {
         self.hot.loss.rtx_at = Instant::FAR;
         match self.hot.state {
             State::SynSent | State::SynReceived => self.on_syn_timeout(now),
-            _ if self.has(Flags::PERSIST) || self.hot.snd_wnd == 0 => self.on_persist_timer(now),
+            _ if self.has(Flags::PERSIST) || self.hot.snd.wnd == 0 => self.on_persist_timer(now),
             // What should have been sent never was: its neighbour could not be resolved, or a send
             // is still due.
             _ if self.hot.flight() == 0 => self.mark_output(),
@@ -210,7 +210,7 @@ impl Conn<'_> {
     /// The window is closed, if it was not before.
     fn note_blocked(&mut self, now: Instant) {
         if !self.has(Flags::PERSIST) {
-            self.cold.blocked_since = now;
+            self.cold.snd.blocked_since = now;
         }
     }
 
@@ -218,7 +218,7 @@ impl Conn<'_> {
     /// memory may; else never, RFC 9293 §3.8.6.1).
     fn is_held_up(&self, now: Instant) -> bool {
         let limit = self.sh.config.persist_timeout;
-        limit.is_some_and(|limit| now - self.cold.blocked_since >= limit)
+        limit.is_some_and(|limit| now - self.cold.snd.blocked_since >= limit)
     }
 
     /// Which timers that few connections have does this one have? Its options have changed.
@@ -269,7 +269,7 @@ impl Conn<'_> {
         if !self.hot.state.is_synchronized() {
             return Instant::FAR;
         }
-        near(now, self.hot.last_received).max(self.cold.last_sent) + timeout
+        near(now, self.hot.last_received).max(self.cold.snd.last_sent) + timeout
     }
 
     /// RFC 5482: a SYN or data unacknowledged for so long. A window that stays closed is not that,
@@ -280,7 +280,7 @@ impl Conn<'_> {
             return Instant::FAR;
         };
         if self.has(Flags::PERSIST) {
-            let since = near(now, self.cold.probed_since);
+            let since = near(now, self.cold.snd.probed_since);
             return if self.hot.retries > 0 {
                 since + timeout
             } else {
@@ -288,7 +288,7 @@ impl Conn<'_> {
             };
         }
         if self.hot.flight() > 0 {
-            self.cold.una_since + timeout
+            self.cold.snd.una_since + timeout
         } else {
             Instant::FAR
         }

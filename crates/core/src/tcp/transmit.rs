@@ -304,7 +304,7 @@ impl Conn<'_> {
 
     fn send(&mut self, now: Instant, plan: Plan, sink: &mut impl FrameSink) -> Sent {
         match self.resolve(now) {
-            Ok(mac) if self.cold.is_urgent => self.send_urgently(now, plan, mac, sink),
+            Ok(mac) if self.cold.snd.is_urgent => self.send_urgently(now, plan, mac, sink),
             Ok(mac) => self.send_to(now, plan, mac, None, sink),
             Err(sent) => sent,
         }
@@ -348,7 +348,7 @@ impl Conn<'_> {
             dst: self.key.remote().ip(),
             ecn: self
                 .ecn_view()
-                .codepoint(|| plan.outgoing(self.hot.snd_nxt)),
+                .codepoint(|| plan.outgoing(self.hot.snd.nxt)),
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         };
         let shared = &mut *self.sh;
@@ -444,7 +444,7 @@ impl Conn<'_> {
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
         }
-        let sent = plan.outgoing(self.hot.snd_nxt);
+        let sent = plan.outgoing(self.hot.snd.nxt);
         let has_ack = plan.flags.contains(TcpFlags::ACK);
         self.cold.ecn.on_sent(sent, has_ack);
         self.loss().on_sent(plan.len);
@@ -473,7 +473,7 @@ impl Conn<'_> {
     fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::SYN_DUE);
         // A SYN that goes again goes without data, which may have arrived for all that.
-        self.hot.snd_nxt = self.hot.snd_nxt.max(plan.end());
+        self.hot.snd.nxt = self.hot.snd.nxt.max(plan.end());
         let again = self.syn_went_before();
         if again {
             // Only a time-out is a sign of loss.
@@ -481,7 +481,7 @@ impl Conn<'_> {
             self.cold.statistics.retransmits += 1;
             self.sh.counters.retransmits += 1;
         }
-        self.cold.last_sent = now;
+        self.cold.snd.last_sent = now;
         // The SYN is timed, or the SYN-ACK that answers a SYN that crossed it. Its data may be
         // refused.
         let end = self.cold.iss + 1;
@@ -491,8 +491,10 @@ impl Conn<'_> {
 
     pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
         if self.hot.flight() == 0 {
-            self.cold.statistics.begin_flight(now, self.cold.una_since);
-            self.cold.una_since = now;
+            self.cold
+                .statistics
+                .begin_flight(now, self.cold.snd.una_since);
+            self.cold.snd.una_since = now;
         }
         if self.has(Flags::PERSIST) {
             self.loss().timers().stop_rtx_timer();
@@ -506,15 +508,15 @@ impl Conn<'_> {
         loss.on_new_sent(now, NewData { end, len });
         loss.start_timers_of_new_data(now);
         let actions = loss.actions;
-        self.hot.snd_nxt = end;
+        self.hot.snd.nxt = end;
         self.publish_sent();
-        self.cold.last_sent = now;
+        self.cold.snd.last_sent = now;
         self.carry_out(actions);
     }
 
     /// New data went out in a segment of full size, or larger: then it is a probe.
     fn on_full_segment_sent(&mut self, now: Instant, plan: &Plan) {
-        let una = self.hot.snd_una;
+        let una = self.hot.snd.una;
         if self.cold.search.owes_proof(una) {
             self.path().prove(now);
         }
@@ -531,7 +533,7 @@ impl Conn<'_> {
     /// Data or FIN went out again.
     pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
         let range = Range::new(plan.seq, plan.end());
-        if range.end > self.hot.snd_nxt {
+        if range.end > self.hot.snd.nxt {
             // It takes along what was not sent yet.
             self.note_small(plan);
         }
@@ -539,17 +541,17 @@ impl Conn<'_> {
             self.path().on_resent(now, range);
         }
         let actions = self.loss().on_retransmitted(now, range, plan.len);
-        self.hot.snd_nxt = self.hot.snd_nxt.max(range.end);
+        self.hot.snd.nxt = self.hot.snd.nxt.max(range.end);
         let retransmits = &mut self.cold.statistics.retransmits;
         *retransmits = retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
-        self.cold.last_sent = now;
+        self.cold.snd.last_sent = now;
         self.carry_out(actions);
     }
 
     /// A tail loss probe went out: new data, or the last segment again.
     fn on_tail_probe_sent(&mut self, now: Instant, plan: &Plan) {
-        let nxt = self.hot.snd_nxt;
+        let nxt = self.hot.snd.nxt;
         let is_new = plan.seq >= nxt;
         self.sh.counters.tail_probes += 1;
         let end = plan.end().max(nxt);
@@ -565,12 +567,12 @@ impl Conn<'_> {
         self.sh.counters.window_probes += 1;
         let range = Range::new(plan.seq, plan.end());
         let actions = self.loss().on_window_probe_sent(now, range);
-        self.hot.snd_nxt = self.hot.snd_nxt.max(range.end);
+        self.hot.snd.nxt = self.hot.snd.nxt.max(range.end);
         if self.hot.retries == 0 {
-            self.cold.probed_since = now.as_millis() as u32;
+            self.cold.snd.probed_since = now.as_millis() as u32;
         }
         self.hot.retries = self.hot.retries.saturating_add(1);
-        self.cold.last_sent = now;
+        self.cold.snd.last_sent = now;
         self.carry_out(actions);
         self.start_cold_timers(now);
     }

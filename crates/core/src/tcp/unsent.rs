@@ -22,7 +22,7 @@ impl Conn<'_> {
     #[cold]
     fn tell_sent(&mut self) {
         let start = self.hot.stream_start();
-        let sent = self.hot.snd_nxt - start;
+        let sent = self.hot.snd.nxt - start;
         self.sh.streams.note_sent(self.slot, sent);
         if self.sh.streams.app_wants_space(self.slot) {
             self.notify(Ready::WRITABLE);

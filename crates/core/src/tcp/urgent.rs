@@ -16,7 +16,7 @@ impl Conn<'_> {
     /// Whether urgent data is unacknowledged.
     #[inline]
     pub fn has_urgent(&self) -> bool {
-        self.cold.is_urgent && self.cold.snd_up > self.hot.snd_una
+        self.cold.snd.is_urgent && self.cold.snd.up > self.hot.snd.una
     }
 
     /// What was written up to byte `end` of the send stream is urgent: SND.UP points behind it.
@@ -26,8 +26,8 @@ impl Conn<'_> {
         let written = self.sh.streams.send_len(self.slot);
         let urgent = end.wrapping_sub(head).min(written);
         if urgent > 0 {
-            self.cold.snd_up = self.hot.stream_start() + urgent;
-            self.cold.is_urgent = true;
+            self.cold.snd.up = self.hot.stream_start() + urgent;
+            self.cold.snd.is_urgent = true;
         }
         self.on_send(false)
     }
@@ -35,12 +35,12 @@ impl Conn<'_> {
     /// Whatever goes from before SND.UP says how far that is; where it is out of reach and nothing
     /// beyond has been sent, as far as can be. RFC 9293 MUST-62.
     pub fn urgent_pointer(&mut self, seq: SeqNumber) -> Option<u16> {
-        self.cold.is_urgent = self.has_urgent();
-        let up = self.cold.snd_up;
-        if !self.cold.is_urgent || seq >= up {
+        self.cold.snd.is_urgent = self.has_urgent();
+        let up = self.cold.snd.up;
+        if !self.cold.snd.is_urgent || seq >= up {
             return None;
         }
-        let is_last = seq + FARTHEST > self.hot.snd_nxt;
+        let is_last = seq + FARTHEST > self.hot.snd.nxt;
         let pointer = u16::try_from(up - seq);
         pointer.ok().or(is_last.then_some(u16::MAX))
     }

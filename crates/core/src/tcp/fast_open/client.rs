@@ -67,10 +67,10 @@ impl Conn<'_> {
     /// it says about cookies is remembered. RFC 7413 §4.1.3.1-2, §4.2.2-4.
     pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
         let data = seg.ack - self.cold.iss - 1;
-        let refused = data == 0 && self.hot.snd_nxt > seg.ack;
+        let refused = data == 0 && self.hot.snd.nxt > seg.ack;
         self.release(data);
-        self.hot.snd_una = seg.ack;
-        self.hot.snd_nxt = seg.ack;
+        self.hot.snd.una = seg.ack;
+        self.hot.snd.nxt = seg.ack;
         if self.cold.fast_open == FastOpen::Off {
             return;
         }
