@@ -34,6 +34,7 @@ pub mod testament;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod udp;
+mod usage;
 mod wheel;
 
 pub use arrivals::Arrivals;
@@ -49,6 +50,7 @@ pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ip::link_local;
 pub use ring::stream::{AppStreams, Status, Urgent};
-pub use stack::{Stack, Undelivered, Usage};
+pub use stack::Stack;
 pub use tcp::Acks;
 pub use testament::Testament;
+pub use usage::{Undelivered, Usage};

@@ -1,9 +1,9 @@
 //! What must hold at any time, whatever the network does.
 
+use mtcp_core::Usage;
 use mtcp_core::command::Command;
 use mtcp_core::config::Interface;
 use mtcp_core::info::State;
-use mtcp_core::stack::Usage;
 use mtcp_core::{AppStreams, Config, ConnId, Reply, Stack, TcpInfo};
 use wire::checksum;
 use wire::ethernet::{EtherType, EthernetHeader};

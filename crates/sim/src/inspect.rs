@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use mtcp_core::stack::Usage;
+use mtcp_core::Usage;
 
 use crate::app::Record;
 use crate::failure::Failure;

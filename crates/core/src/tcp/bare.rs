@@ -11,12 +11,12 @@ use wire::tcp::{TcpFlags, TcpHeader, Timestamps, fill_checksum};
 use wire::time::Instant;
 
 use crate::config::Config;
+use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::id::PortId;
-use crate::ip::{Path, Resolution};
+use crate::ip::{Net, Path, Resolution};
 use crate::tcp::frame::write_frame;
-use crate::tcp::shared::Shared;
 use crate::tcp::target::Target;
 
 /// Room for answers that rate limits allow, besides one for each connection.
@@ -151,9 +151,18 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-impl Shared {
+/// What sends bare segments, borrowed for one step.
+#[derive(Debug)]
+pub(crate) struct BareOutput<'a> {
+    pub answers: &'a mut Answers,
+    pub net: &'a mut Net,
+    pub counters: &'a mut Counters,
+    pub config: &'a Config,
+}
+
+impl BareOutput<'_> {
     /// Has a segment without payload sent, along the route there is.
-    pub fn send_bare(&mut self, key: &FlowKey, header: &TcpHeader) {
+    pub fn queue(&mut self, key: &FlowKey, header: &TcpHeader) {
         let Ok(&Path { port, .. }) = self.net.way_back(key) else {
             return self.counters.drop(DropReason::ReplyNoRoute);
         };
@@ -163,7 +172,7 @@ impl Shared {
     }
 
     /// Sends the bare segments that are due. False when the sink is full.
-    pub fn send_answers(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
+    pub fn drain(&mut self, now: Instant, port: PortId, sink: &mut impl FrameSink) -> bool {
         while let Some(bare) = self.answers.front(port) {
             let (key, header) = (bare.key, bare.header());
             if let Ok(&path) = self.net.way_back(&key)
@@ -205,7 +214,7 @@ impl Shared {
         header: &TcpHeader,
         sink: &mut impl FrameSink,
     ) -> Outcome {
-        let mac = match self.net.resolve(now, path, &mut self.counters) {
+        let mac = match self.net.resolve(now, path, self.counters) {
             Resolution::Ready(mac) => mac,
             Resolution::Pending(neighbour) => return Outcome::Waits(neighbour),
             Resolution::Failed => {
@@ -221,7 +230,7 @@ impl Shared {
             ecn: Ecn::NotEct,
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         };
-        let net = &self.net;
+        let net = &*self.net;
         let mut len = 0;
         let sent = sink.send(|frame| {
             let meta = write_frame(frame, net, &target, header, (&[], &[]));
@@ -252,9 +261,7 @@ impl Shared {
         let (src, dst) = (key.local().ip(), key.remote().ip());
         fill_checksum(src, dst, segment);
         self.counters.segments_out += 1;
-        let counters = &mut self.counters;
-        self.net
-            .links
-            .send_packet(now, path, dst, Protocol::TCP, segment, counters);
+        let links = &mut self.net.links;
+        links.send_packet(now, path, dst, Protocol::TCP, segment, self.counters);
     }
 }

@@ -22,6 +22,7 @@ mod commands;
 mod compact;
 mod conn;
 mod connect;
+mod conns;
 mod cookie;
 mod cork;
 mod counting;
@@ -86,9 +87,8 @@ use crate::flow::FlowTable;
 use crate::handover::Handover;
 use crate::info::State;
 use crate::ports::EphemeralPorts;
-use crate::stack::{Undelivered, Usage};
 use crate::tcp::close_reset::ClosingWithReset;
-use crate::tcp::conn::Conns;
+use crate::tcp::conns::Conns;
 use crate::tcp::cookie::Cookies;
 use crate::tcp::half_open::HalfOpens;
 use crate::tcp::listen::Listeners;
@@ -97,6 +97,7 @@ use crate::tcp::survivors::Survivors;
 use crate::tcp::syn_offload::Answers;
 use crate::tcp::time_wait::TimeWaits;
 use crate::testament::Testament;
+use crate::usage::{Undelivered, Usage};
 
 pub use transmit::Acks;
 

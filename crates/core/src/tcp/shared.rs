@@ -5,16 +5,18 @@ use std::io;
 
 use ring::region::PagePolicy;
 use ring::stream::StackStreams;
+use wire::tcp::TcpHeader;
 use wire::time::Instant;
 
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::ip::Net;
 use crate::limit::SecretLimiter;
 use crate::secret::keyed;
 use crate::side_pool::SidePool;
-use crate::tcp::bare::Answers;
+use crate::tcp::bare::{Answers, BareOutput};
 use crate::tcp::fast_open::{CookieCache, Issuer};
 use crate::tcp::loss;
 use crate::tcp::option_sets::OptionSets;
@@ -91,6 +93,22 @@ impl Shared {
         if let Stop::Drop(reason) = stop {
             self.counters.drop(reason);
         }
+    }
+
+    /// What sends segments without a control block behind them.
+    #[inline(always)]
+    pub fn bare(&mut self) -> BareOutput<'_> {
+        BareOutput {
+            answers: &mut self.answers,
+            net: &mut self.net,
+            counters: &mut self.counters,
+            config: &self.config,
+        }
+    }
+
+    /// Has a segment without payload sent, along the route there is.
+    pub fn send_bare(&mut self, key: &FlowKey, header: &TcpHeader) {
+        self.bare().queue(key, header);
     }
 
     /// Whether one more answer to a segment that should not be is allowed now.

@@ -51,6 +51,7 @@ impl Tcp {
         let header = self.syn_ack(now, &record, path.mtu);
         let outcome = self
             .shared
+            .bare()
             .send_alone(now, &path, &record.key, &header, sink);
         if outcome == Outcome::Sent {
             let again = self.was_answered(&record);

@@ -450,6 +450,7 @@ impl Tcp {
         let header = self.last_ack(now, record);
         let sent = self
             .shared
+            .bare()
             .send_or_wait(now, &path, &record.key, &header, sink);
         self.shared.counters.acks_out += u64::from(sent);
         sent

@@ -72,12 +72,12 @@ impl Tcp {
             .net
             .links
             .transmit(port, sink, &mut self.shared.counters);
-        let all = self.shared.send_answers(now, port, sink)
+        let all = self.shared.bare().drain(now, port, sink)
             && self.send_last_acks(now, port, sink)
             && self.send_lists(now, port, acks, sink);
         if all && !self.closing_with_reset.is_empty() {
             self.part(now, port);
-            self.shared.send_answers(now, port, sink);
+            self.shared.bare().drain(now, port, sink);
         }
     }
 

@@ -1,0 +1,131 @@
+//! All connections: their slots, and where their control blocks are.
+
+use std::io;
+
+use ring::region::Plot;
+use wire::time::Instant;
+
+use crate::arena::Slots;
+use crate::config::Config;
+use crate::flow::{FlowHash, FlowKey};
+use crate::id::ConnId;
+use crate::tcp::blocks::Blocks;
+use crate::tcp::conn::Conn;
+use crate::tcp::queues::Queues;
+use crate::tcp::shared::Shared;
+use crate::tcp::tcb::{Cold, Hot};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Conns {
+    pub slots: Slots,
+    blocks: Blocks,
+}
+
+impl Conns {
+    pub fn new(config: &Config, plot: Option<&mut Plot>) -> io::Result<Self> {
+        Ok(Self {
+            slots: Slots::new(config.max_connections)?,
+            blocks: Blocks::new(config, plot)?,
+        })
+    }
+
+    /// The place of a slot that was just allocated, where what the connection before left is
+    /// written over, by the functions of `open`: a control block made elsewhere would be copied.
+    pub fn place(
+        &mut self,
+        slot: u32,
+        key: &FlowKey,
+        hash: FlowHash,
+        queues: &mut Queues,
+    ) -> Option<(&mut Hot, &mut Cold)> {
+        self.blocks.put(slot, key, hash, queues)
+    }
+
+    /// Gives a slot back, filled in or not.
+    pub fn free(&mut self, slot: u32) {
+        self.blocks.free(slot);
+        self.slots.free(slot);
+    }
+
+    /// Packs those that idle, a few at a time.
+    pub fn rest(&mut self, now: Instant, sh: &mut Shared) {
+        self.blocks.rest(now, sh);
+    }
+
+    /// When [`Self::rest`] wants to be called, though nothing else is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.blocks.next_deadline()
+    }
+
+    /// How many have their state at hand, and how many are packed.
+    pub fn counts(&self) -> (u32, u32) {
+        self.blocks.counts()
+    }
+
+    /// Those that have their state at hand, with their slots.
+    pub fn at_hand(&self) -> impl Iterator<Item = (u32, &Hot)> {
+        self.blocks.at_hand()
+    }
+
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.blocks.places()
+    }
+
+    pub fn key(&self, slot: u32) -> FlowKey {
+        self.blocks.key(slot)
+    }
+
+    pub fn has_key(&self, slot: u32, key: &FlowKey) -> bool {
+        self.blocks.has_key(slot, key)
+    }
+
+    /// The id of a live slot.
+    pub fn id_of(&self, slot: u32) -> ConnId {
+        id_of(&self.slots, slot)
+    }
+
+    pub fn prefetch(&self, slot: u32) {
+        self.blocks.prefetch(slot);
+    }
+
+    pub fn prefetch_rest(&self, slot: u32) {
+        self.blocks.prefetch_rest(slot);
+    }
+
+    /// The connection `id`, if it is there.
+    pub fn live<'a>(&'a mut self, id: ConnId, sh: &'a mut Shared) -> Option<Conn<'a>> {
+        if !self.slots.is_live(id.slot, id.generation) {
+            return None;
+        }
+        self.view(id.slot, sh)
+    }
+
+    /// The connection in `slot`, which was given out once.
+    pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
+        self.blocks.view(slot, sh)
+    }
+
+    /// The connection whose control block is at `place`.
+    pub fn at<'a>(&'a mut self, place: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
+        self.blocks.at(place, sh)
+    }
+
+    /// The same, and its id.
+    pub fn named_at<'a>(
+        &'a mut self,
+        place: u32,
+        sh: &'a mut Shared,
+    ) -> Option<(ConnId, Conn<'a>)> {
+        let conn = self.blocks.at(place, sh)?;
+        Some((id_of(&self.slots, conn.slot), conn))
+    }
+}
+
+fn id_of(slots: &Slots, slot: u32) -> ConnId {
+    ConnId {
+        slot,
+        generation: slots.generation(slot),
+    }
+}
