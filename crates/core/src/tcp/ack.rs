@@ -1,6 +1,8 @@
 //! The ACK field (RFC 9293 §3.10.7.4, fifth): what it acknowledges, the window it offers, the
 //! round-trip time it measures.
 
+use std::time::Duration;
+
 use ring::stream::Status;
 use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
@@ -13,6 +15,7 @@ use crate::tcp::ecn::EcnActions;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{Acked, Before};
 use crate::tcp::segment::Segment;
+use crate::tcp::send::PathTimes;
 use crate::tcp::step::{Step, Stop};
 
 impl Conn<'_> {
@@ -86,7 +89,7 @@ impl Conn<'_> {
     #[cold]
     fn acknowledge_run(&mut self, now: Instant) {
         if self.hot.rcv.has_unacknowledged() && !self.receive_view().has_withheld_ack() {
-            let plan = self.plan_ack();
+            let plan = self.send_view().ack();
             let mut header = TcpHeader::default();
             self.fill_header(now, &plan, &mut header);
             self.sh.send_bare(self.key, &header);
@@ -119,8 +122,7 @@ impl Conn<'_> {
 
     #[inline(never)]
     fn look_before(&mut self) -> Option<Before> {
-        let unsent = self.stream_end() > self.hot.snd.nxt;
-        let has_more = unsent || self.loss_view().has_lost();
+        let has_more = self.send_view().has_unsent() || self.loss_view().has_lost();
         self.loss().sampler().begin(has_more)
     }
 
@@ -189,7 +191,10 @@ impl Conn<'_> {
             if self.sh.loss.pacing {
                 self.repace();
             }
-            self.tune_send_buffer();
+            let cwnd = self.hot.loss.window.cwnd;
+            if self.cold.snd.may_want_more(cwnd, self.sh.near) {
+                self.raise_send_limit();
+            }
         }
         if self.hot.snd.una == self.hot.snd.nxt {
             self.loss().timers().stop_rtx_timer();
@@ -209,6 +214,23 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
+    /// The congestion window may have grown: more may be written ahead.
+    #[cold]
+    fn raise_send_limit(&mut self) {
+        let cwnd = self.hot.loss.window.cwnd;
+        let loss = &self.cold.loss;
+        let path = PathTimes {
+            shortest: Duration::from_micros(loss.min_rtt.micros().into()),
+            srtt: self.hot.loss.rtt.srtt(),
+            flight: loss.fill.flight,
+            near: self.sh.near,
+        };
+        let mut send = self.send_part();
+        send.raise_limit(cwnd, &path);
+        let actions = send.actions;
+        self.carry_out_sent(actions);
+    }
+
     #[inline(never)]
     fn repace(&mut self) {
         self.loss().congestion().pace();
@@ -220,36 +242,29 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
-    /// Gives acknowledged bytes back to the application. Of a SYN or FIN alone there are none:
-    /// whether room is waited for need not be asked, which takes a fence. RFC 2018 §8-1;
-    /// RFC 6675 §4-5.
+    /// Gives acknowledged bytes back to the application.
+    #[inline]
     pub fn release(&mut self, bytes: u32) {
-        if bytes == 0 {
-            return;
-        }
-        self.sh.streams.consume(self.slot, bytes);
-        self.cold.statistics.bytes_acked += u64::from(bytes);
-        if self.sh.streams.app_wants_space(self.slot) {
-            self.notify(Ready::WRITABLE);
-        }
+        let mut send = self.send_part();
+        send.release(bytes);
+        let actions = send.actions;
+        self.carry_out_sent(actions);
     }
 
     /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments. What the ACK or the window let
     /// go is sent.
     pub fn update_window(&mut self, now: Instant, seg: &Segment<'_>) {
-        let hot = &*self.hot;
-        if seg.ack < hot.snd.una {
+        if seg.ack < self.hot.snd.una {
             return;
         }
-        let newer = hot.snd.wl1 < seg.seq || (hot.snd.wl1 == seg.seq && hot.snd.wl2 <= seg.ack);
-        if newer {
+        if self.hot.snd.is_newer(seg) {
             self.move_window(now, seg);
         }
         self.mark_if_more();
     }
 
     fn move_window(&mut self, now: Instant, seg: &Segment<'_>) {
-        self.set_send_window(seg, self.hot.snd_wscale);
+        self.hot.snd.take_window(seg, self.hot.snd_wscale);
         // A probe that is answered is not a time-out (RFC 9293 §3.8.6.1: the connection stays open
         // while the peer answers).
         if self.has(Flags::PERSIST) {
@@ -258,15 +273,6 @@ impl Conn<'_> {
                 self.leave_persist(now);
             }
         }
-    }
-
-    /// Takes the window of a segment; on a SYN it is not scaled (RFC 7323 §2.2).
-    /// RFC 9293 MUST-1; RFC 7323 §2.3-1.
-    pub fn set_send_window(&mut self, seg: &Segment<'_>, scale: u8) {
-        self.hot.snd.wnd = u32::from(seg.window) << scale;
-        self.hot.snd.max_wnd = self.hot.snd.max_wnd.max(self.hot.snd.wnd);
-        self.hot.snd.wl1 = seg.seq;
-        self.hot.snd.wl2 = seg.ack;
     }
 
     /// The window opened: what probes carried was never taken, so it counts as lost.
@@ -281,16 +287,14 @@ impl Conn<'_> {
 
     /// Has `transmit` look, if there is anything that an ACK may have let go.
     fn mark_if_more(&mut self) {
-        let unsent = self.stream_end() > self.hot.snd.nxt;
-        let fin_due = self.has(Flags::FIN_QUEUED) && !self.hot.fin_sent();
-        if unsent || fin_due || self.loss_view().has_lost() {
+        if self.send_view().has_more() || self.loss_view().has_lost() {
             self.mark_output();
         }
     }
 
     /// What the acknowledgment of our FIN means in each state.
     fn after_ack(&mut self, now: Instant) {
-        if !(self.hot.fin_sent() && self.hot.snd.una > self.hot.snd.fin_seq) {
+        if !self.send_view().fin_acked() {
             return;
         }
         match self.hot.state {

@@ -49,7 +49,7 @@ impl Conn<'_> {
     /// Behind what has been written, the FIN.
     fn queue_fin(&mut self) {
         if !self.has(Flags::FIN_QUEUED) {
-            self.hot.snd.fin_seq = self.stream_end();
+            self.hot.snd.fin_seq = self.send_view().stream_end();
             self.set(Flags::FIN_QUEUED);
             self.add_status(Status::WRITE_CLOSED);
         }

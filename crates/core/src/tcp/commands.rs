@@ -73,7 +73,10 @@ impl Tcp {
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
             Command::Send(id) => self.done(now, id, |conn| conn.on_send(false)),
             Command::SendMore(id) => self.done(now, id, |conn| conn.on_send(true)),
-            Command::SendUrgent(id, end) => self.done(now, id, |conn| conn.send_urgent(end)),
+            Command::SendUrgent(id, end) => self.done(now, id, |conn| {
+                conn.send_part().mark_urgent(end);
+                conn.on_send(false)
+            }),
             Command::QuickAck(id) => self.tell(now, id, |conn| conn.acknowledge_quickly()),
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),
             Command::Received(id) => self.tell(now, id, |conn| conn.on_read(now)),
@@ -400,7 +403,7 @@ impl Conn<'_> {
             _ if self.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),
             _ => {
                 self.release_syn();
-                self.expect_more(more);
+                self.cold.snd.more_follows = more;
                 self.mark_output();
                 Ok(())
             }
@@ -432,6 +435,33 @@ impl Conn<'_> {
         self.loss().congestion().change(now, kind, seed, is_open);
     }
 
+    /// The options were `before`: the limits that the application chose apply; one that it leaves
+    /// to us stays as it is.
+    fn fit_buffers(&mut self, before: &Options) {
+        let options = *self.options();
+        let limits = limits(&self.sh.config, &options);
+        if options.recv_buffer != before.recv_buffer {
+            self.receive().set_limit(limits.recv);
+        }
+        if options.send_buffer != before.send_buffer {
+            self.send_part().fit_limit();
+        }
+    }
+
+    /// What has been written goes now, whatever holds it back.
+    pub fn push(&mut self) {
+        self.send_part().pull_cork();
+        self.mark_output();
+    }
+
+    /// The application may want its unsent bytes bounded.
+    pub fn bound_unsent(&mut self) {
+        let mut send = self.send_part();
+        send.bound_unsent();
+        let actions = send.actions;
+        self.carry_out_sent(actions);
+    }
+
     /// RFC 9293 MUST-24, MUST-17, SHLD-21.
     fn set_options(&mut self, now: Instant, options: Options) {
         let before = *self.options();
@@ -440,7 +470,7 @@ impl Conn<'_> {
         self.sh.options.release(set);
         if options.nodelay && !before.nodelay {
             // As on Linux, it lets go what is corked.
-            self.pull_cork();
+            self.send_part().pull_cork();
         }
         self.fit_congestion(now, &before);
         self.cold.path = marked(&self.cold.path, &options);

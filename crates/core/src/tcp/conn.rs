@@ -10,11 +10,12 @@ use crate::flow::{self, FlowHash, FlowKey};
 use crate::info::State;
 use crate::tcp::clock::near;
 use crate::tcp::ecn::{EcnPart, EcnView};
-use crate::tcp::flags::{Bits, EcnFlags, Flags, LossFlags, PathFlags, ReceiveFlags};
+use crate::tcp::flags::{Bits, EcnFlags, Flags, LossFlags, PathFlags, ReceiveFlags, SendFlags};
 use crate::tcp::loss::{Loss, LossActions, LossView};
 use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::Output;
 use crate::tcp::receive::{Receive, ReceiveActions, ReceiveView};
+use crate::tcp::send::{SendActions, SendPart, SendView};
 use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Hot};
 
@@ -70,8 +71,8 @@ impl Conn<'_> {
     }
 
     fn wants_control(&self) -> bool {
-        let fin_only = self.has(Flags::FIN_QUEUED) && self.hot.snd.nxt == self.hot.snd.fin_seq;
-        fin_only || matches!(self.hot.state, State::SynSent | State::SynReceived)
+        self.send_view().has_only_fin()
+            || matches!(self.hot.state, State::SynSent | State::SynReceived)
     }
 
     /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is
@@ -303,8 +304,57 @@ impl Conn<'_> {
         if actions.contains(ReceiveActions::ACK) {
             self.mark_ack();
         }
+        if actions.contains(ReceiveActions::URGENT) {
+            self.notify(Ready::URGENT);
+        }
         if actions.contains(ReceiveActions::TIMER) {
             self.wake_at(near(now, self.hot.rcv.ack_at));
+        }
+    }
+
+    /// The send part, for one step.
+    #[inline(always)]
+    pub fn send_part(&mut self) -> SendPart<'_> {
+        let (hot, cold, sh) = (&mut *self.hot, &mut *self.cold, &mut *self.sh);
+        SendPart {
+            hot: &mut hot.snd,
+            cold: &mut cold.snd,
+            bits: Bits::new(&mut hot.flags),
+            streams: &mut sh.streams,
+            slot: self.slot,
+            statistics: &mut cold.statistics,
+            config: &sh.config,
+            options: &sh.options,
+            set: cold.options,
+            state: hot.state,
+            mss: hot.loss.mss,
+            actions: SendActions::empty(),
+        }
+    }
+
+    /// The send part, to be read.
+    #[inline(always)]
+    pub fn send_view(&self) -> SendView<'_> {
+        SendView {
+            hot: &self.hot.snd,
+            cold: &self.cold.snd,
+            flags: SendFlags::of(self.hot.flags),
+            streams: &self.sh.streams,
+            slot: self.slot,
+            options: &self.sh.options,
+            set: self.cold.options,
+            state: self.hot.state,
+        }
+    }
+
+    /// Does what a step of the send part asks for.
+    #[inline(always)]
+    pub fn carry_out_sent(&mut self, actions: SendActions) {
+        if actions.contains(SendActions::WRITABLE) {
+            self.notify(Ready::WRITABLE);
+        }
+        if actions.contains(SendActions::TIMER) {
+            self.wake_at(self.cold.snd.held_until);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::tcp::step::{Step, Stop};
 impl Conn<'_> {
     /// If the state is SYN-SENT, then ...
     pub fn on_segment_syn_sent(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.count_arrival(seg);
+        self.cold.statistics.on_arrival(seg);
         self.check_ack_of_syn(now, seg)?;
         self.check_rst_of_syn(seg)?;
         // "Fifth, if neither of the SYN or RST bits is set, then drop the segment and return."
@@ -89,7 +89,7 @@ impl Conn<'_> {
         if let Some(stamps) = seg.options.timestamps {
             self.hot.ts_recent = stamps.tsval;
         }
-        self.set_send_window(seg, 0);
+        self.hot.snd.take_window(seg, 0);
         self.hot.last_received = now.as_millis() as u32;
     }
 
@@ -125,7 +125,7 @@ impl Conn<'_> {
             return Err(DropReason::TcpAck.into());
         }
         self.acknowledge_syn(now, seg);
-        self.set_send_window(seg, self.hot.snd_wscale);
+        self.hot.snd.take_window(seg, self.hot.snd_wscale);
         self.establish(now);
         if self.hot.flight() > 0 {
             // Data went before the handshake was complete (RFC 7413 §4.2.2).

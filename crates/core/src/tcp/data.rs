@@ -1,4 +1,4 @@
-//! Segment text and FIN (RFC 9293 §3.10.7.4, seventh and eighth): what they mean for the
+//! Urgent data, segment text and FIN (RFC 9293 §3.10.7.4, sixth to eighth): what they mean for the
 //! connection.
 
 use ring::stream::Status;
@@ -16,6 +16,17 @@ use crate::tcp::segment::Segment;
 use crate::tcp::step::{Step, Stop};
 
 impl Conn<'_> {
+    /// Sixth, check the URG bit.
+    pub fn process_urgent(&mut self, now: Instant, seg: &Segment<'_>) {
+        if !seg.has(TcpFlags::URG) || !self.hot.state.may_receive() {
+            return;
+        }
+        let mut receive = self.receive();
+        receive.note_urgent(seg);
+        let actions = receive.actions;
+        self.carry_out_received(now, actions);
+    }
+
     /// Seventh, process the segment text.
     pub fn process_data(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         // In the other states the peer has sent FIN already: "ignore the segment text".

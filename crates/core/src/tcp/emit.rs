@@ -1,12 +1,33 @@
 //! Headers and options of segments that a connection sends.
 
+use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
 use crate::tcp::conn::Conn;
+use crate::tcp::ecn::Outgoing;
 use crate::tcp::flags::Flags;
 use crate::tcp::options::add_syn_options;
-use crate::tcp::plan::{Kind, Plan};
+use crate::tcp::send::{Kind, Plan};
+
+/// What a planned segment is as far as ECN makes a difference, with SND.NXT at `nxt`.
+#[inline(always)]
+pub(crate) fn outgoing(plan: &Plan, nxt: SeqNumber) -> Outgoing {
+    match plan.kind {
+        Kind::Ack => Outgoing::PureAck,
+        Kind::New | Kind::TailProbe if plan.len > 0 && plan.seq == nxt => Outgoing::NewData,
+        _ => Outgoing::Other,
+    }
+}
+
+/// RFC 2018 §3: with timestamps three blocks fit.
+fn max_sack_blocks(flags: Flags) -> usize {
+    if flags.contains(Flags::TIMESTAMPS) {
+        3
+    } else {
+        4
+    }
+}
 
 impl Conn<'_> {
     /// The header of a planned segment, to a place that is as it is by default: it is too large to
@@ -15,7 +36,9 @@ impl Conn<'_> {
     pub fn fill_header(&mut self, now: Instant, plan: &Plan, header: &mut TcpHeader) {
         let is_syn = plan.kind == Kind::Syn;
         let window = if is_syn {
-            self.syn_window()
+            // The window in a SYN is never scaled (RFC 7323 §2.2).
+            // RFC 7323 §2.2-4.
+            self.hot.rcv_wnd().min(u32::from(u16::MAX)) as u16
         } else {
             self.receive().take_window()
         };
@@ -42,15 +65,8 @@ impl Conn<'_> {
         if plan.kind == Kind::Syn {
             ecn.syn_flags()
         } else {
-            ecn.flags(|| plan.outgoing(self.hot.snd.nxt))
+            ecn.flags(|| outgoing(plan, self.hot.snd.nxt))
         }
-    }
-
-    /// The window in a SYN is never scaled (RFC 7323 §2.2).
-    /// RFC 7323 §2.2-4.
-    fn syn_window(&mut self) -> u16 {
-        let window = self.hot.rcv_wnd().min(u32::from(u16::MAX));
-        window as u16
     }
 
     /// Those of a SYN, to where there are none yet.
@@ -89,8 +105,29 @@ impl Conn<'_> {
         }
         if self.has(Flags::HOLES | Flags::DUPLICATE) {
             options.sack = self.receive_view().sack_blocks();
-            options.sack.truncate(self.max_sack_blocks());
+            options.sack.truncate(max_sack_blocks(self.hot.flags));
         }
         options.ecn_bytes = self.cold.ecn.option();
+    }
+
+    /// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691:
+    /// variable options come off at send time).
+    #[inline]
+    pub fn segment_room(&self) -> u32 {
+        let mss = u32::from(self.hot.loss.mss);
+        if self.has(Flags::HOLES | Flags::DUPLICATE) || self.cold.ecn.option().is_some() {
+            self.room_beside_options(mss)
+        } else {
+            mss
+        }
+    }
+
+    #[cold]
+    fn room_beside_options(&self, mss: u32) -> u32 {
+        // The time makes no difference to the length.
+        let mut options = TcpOptions::default();
+        self.add_options(Instant::ZERO, &mut options);
+        options.timestamps = None;
+        mss.saturating_sub(options.emitted_len() as u32).max(1)
     }
 }

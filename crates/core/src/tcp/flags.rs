@@ -217,6 +217,28 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// The bits that the send part sees.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct SendFlags: u32 {
+        // What the application has asked for. The send part only reads it.
+        const NODELAY = Flags::NODELAY.bits();
+        const FIN_QUEUED = Flags::FIN_QUEUED.bits();
+
+        // What has arrived, and what is known of the data in flight. It only reads that, too.
+        const HOLES = Flags::HOLES.bits();
+        const DUPLICATE = Flags::DUPLICATE.bits();
+        const RECOVERY = Flags::RECOVERY.bits();
+        const LOSS = Flags::LOSS.bits();
+        const SACKED = Flags::SACKED.bits();
+
+        // The window is closed, and a probe is due; or something is held back.
+        const PERSIST = Flags::PERSIST.bits();
+        const PROBE_DUE = Flags::PROBE_DUE.bits();
+        const COLD_TIMERS = Flags::COLD_TIMERS.bits();
+    }
+}
+
 /// Ties the bits of parts to the word.
 macro_rules! masks {
     ($($part:ident),*) => {$(
@@ -237,4 +259,4 @@ macro_rules! masks {
     )*};
 }
 
-masks!(LossFlags, PathFlags, EcnFlags, ReceiveFlags);
+masks!(LossFlags, PathFlags, EcnFlags, ReceiveFlags, SendFlags);

@@ -42,7 +42,7 @@ impl Conn<'_> {
             rcv_wnd: self.receive_window(),
             ack_delay: self.ack_delay(),
             unacked: self.sh.streams.send_len(self.slot),
-            not_sent: self.unsent(),
+            not_sent: self.send_view().not_sent(),
             unread: self.sh.streams.recv_unread(self.slot),
             last_sent: now - cold.snd.last_sent,
             last_received: now - near(now, hot.last_received),
@@ -56,7 +56,7 @@ impl Conn<'_> {
     /// What grows as long as the connection lives.
     fn totals(&self, now: Instant) -> TcpInfo {
         let (cold, statistics) = (&*self.cold, &self.cold.statistics);
-        let (busy, window_limited, buffer_limited) = self.busy_times(now);
+        let (busy, window_limited, buffer_limited) = statistics.busy_times(self.busy_until(now));
         TcpInfo {
             retransmits: cold.statistics.retransmits,
             bytes_acked: cold.statistics.bytes_acked,
@@ -81,6 +81,15 @@ impl Conn<'_> {
             buffer_limited,
             syn_data: statistics.syn_data,
             ..TcpInfo::default()
+        }
+    }
+
+    /// Nothing is in flight since the last ACK if nothing is now.
+    fn busy_until(&self, now: Instant) -> Instant {
+        if self.hot.flight() == 0 {
+            self.cold.snd.una_since
+        } else {
+            now
         }
     }
 
@@ -115,24 +124,20 @@ impl Conn<'_> {
     /// before there was a connection.
     fn control_acked(&self) -> u32 {
         let syn = self.cold.statistics.active && self.hot.snd.una > self.cold.iss;
-        let fin = self.has(Flags::FIN_QUEUED) && self.hot.snd.una > self.hot.snd.fin_seq;
-        u32::from(syn) + u32::from(fin)
+        u32::from(syn) + u32::from(self.send_view().fin_acked())
     }
 
     fn fin_received(&self) -> bool {
         self.sh.streams.status(self.slot).contains(Status::EOF)
     }
 
-    fn data_in_flight(&self) -> u32 {
-        self.sh.streams.send_len(self.slot) - self.unsent()
-    }
-
     /// Segments with data, SYN or FIN that have arrived: all of them but what is in flight and not
     /// SACKed.
     fn delivered(&self, sacked: u32) -> u32 {
         let mss = u32::from(self.hot.loss.mss).max(1);
-        let data = self.data_in_flight().saturating_sub(sacked);
-        let fin = self.hot.fin_sent() && self.hot.snd.una <= self.hot.snd.fin_seq;
+        let send = self.send_view();
+        let data = send.data_in_flight().saturating_sub(sacked);
+        let fin = send.fin_sent() && !send.fin_acked();
         let missing = data.div_ceil(mss).max(u32::from(fin));
         let syn = u32::from(self.hot.state.is_synchronized());
         let sent = self.cold.statistics.new_segments_out;
@@ -140,7 +145,7 @@ impl Conn<'_> {
     }
 
     fn bytes_sent(&self) -> u64 {
-        let once = self.cold.statistics.bytes_acked + u64::from(self.data_in_flight());
+        let once = self.cold.statistics.bytes_acked + u64::from(self.send_view().data_in_flight());
         once + self.cold.statistics.bytes_retransmitted
     }
 
@@ -150,11 +155,6 @@ impl Conn<'_> {
         } else {
             Duration::ZERO
         }
-    }
-
-    fn unsent(&self) -> u32 {
-        let end = self.hot.stream_start() + self.sh.streams.send_len(self.slot);
-        end - self.hot.snd.nxt.max(self.hot.stream_start()).min(end)
     }
 
     fn receive_window(&self) -> u32 {

@@ -390,7 +390,7 @@ impl Tcp {
 impl Conn<'_> {
     /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
     pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.count_arrival(seg);
+        self.cold.statistics.on_arrival(seg);
         if self.is_predicted(seg) {
             return self.take_predicted(now, seg);
         }
@@ -399,7 +399,7 @@ impl Conn<'_> {
         self.check_rst(now, seg)?;
         self.check_syn(now, seg)?;
         self.process_ack(now, seg)?;
-        self.process_urgent(seg);
+        self.process_urgent(now, seg);
         self.process_data(now, seg)?;
         self.process_fin(now, seg)
     }

@@ -8,7 +8,6 @@
 
 mod accept;
 mod ack;
-mod autotune;
 mod bare;
 mod blocks;
 mod buffers;
@@ -24,8 +23,6 @@ mod conn;
 mod connect;
 mod conns;
 mod cookie;
-mod cork;
-mod counting;
 mod data;
 mod defer;
 mod ecn;
@@ -51,7 +48,6 @@ mod orphan_limit;
 mod orphans;
 mod output;
 mod path;
-mod plan;
 mod queues;
 mod ranges;
 mod receive;
@@ -72,8 +68,6 @@ mod tests;
 mod time_wait;
 mod timers;
 mod transmit;
-mod unsent;
-mod urgent;
 mod usual;
 
 use std::io;

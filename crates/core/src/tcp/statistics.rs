@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use wire::seq::SeqNumber;
 use wire::time::Instant;
+
+use crate::tcp::segment::Segment;
+use crate::tcp::send::{Kind, Plan};
 
 /// Time that something is going on, in ticks of a millisecond, as Linux counts it: what is shorter
 /// counts as none or as one, and is right on the average.
@@ -109,6 +113,33 @@ impl Statistics {
         }
     }
 
+    /// A segment came, acceptable or not.
+    pub fn on_arrival(&mut self, seg: &Segment<'_>) {
+        self.segments_in = self.segments_in.saturating_add(1);
+        let data = u32::from(!seg.payload.is_empty());
+        self.data_segments_in = self.data_segments_in.saturating_add(data);
+    }
+
+    /// A segment is sent; SND.NXT, at `nxt`, has not moved yet.
+    #[inline(always)]
+    pub fn on_sent(&mut self, plan: &Plan, nxt: SeqNumber) {
+        self.segments_out = self.segments_out.saturating_add(1);
+        if plan.kind == Kind::Ack {
+            return;
+        }
+        if plan.end() > nxt && plan.kind != Kind::Syn {
+            self.new_segments_out = self.new_segments_out.saturating_add(1);
+        }
+        if plan.len == 0 {
+            return;
+        }
+        self.data_segments_out = self.data_segments_out.saturating_add(1);
+        if plan.seq < nxt {
+            let again = plan.len.min(nxt - plan.seq);
+            self.bytes_retransmitted += u64::from(again);
+        }
+    }
+
     /// A retransmission time-out, the first of its run or not.
     pub fn on_timeout(&mut self, now: Instant, first: bool) {
         self.timeouts = self.timeouts.saturating_add(1);
@@ -126,6 +157,17 @@ impl Statistics {
     pub fn begin_flight(&mut self, now: Instant, idle: Instant) {
         self.stop_watches(idle);
         self.busy.set(true, now);
+    }
+
+    /// How long something was unacknowledged, held up by the window, and by the send buffer, until
+    /// `end`.
+    pub fn busy_times(&self, end: Instant) -> (Duration, Duration, Duration) {
+        let watches = (&self.busy, &self.window, &self.buffer);
+        (
+            watches.0.total(end),
+            watches.1.total(end),
+            watches.2.total(end),
+        )
     }
 
     /// Nothing is in flight since `idle`.

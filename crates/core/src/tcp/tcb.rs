@@ -123,18 +123,4 @@ impl Hot {
     pub fn set(&mut self, flags: Flags, value: bool) {
         Flags::put(&mut self.flags, flags, value);
     }
-
-    /// Whether our FIN has been sent.
-    pub fn fin_sent(&self) -> bool {
-        self.has(Flags::FIN_QUEUED) && self.snd.nxt > self.snd.fin_seq
-    }
-
-    /// The sequence number of the first byte in the send stream: behind the SYN as long as that is
-    /// not acknowledged.
-    pub fn stream_start(&self) -> SeqNumber {
-        match self.state {
-            State::SynSent | State::SynReceived => self.snd.una + 1,
-            _ => self.snd.una,
-        }
-    }
 }

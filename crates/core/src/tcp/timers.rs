@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::flow;
 use crate::info::State;
 use crate::tcp::Tcp;
-use crate::tcp::autotune;
 use crate::tcp::clock::near;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
+use crate::tcp::send::near_buffer;
 
 /// Timers fired in one call of `advance`.
 const TIMERS_PER_CALL: u32 = 1024;
@@ -43,7 +43,7 @@ impl Tcp {
         self.economize_at = economizes.map(|ms| now + Duration::from_millis(ms));
         self.conns.rest(now, &mut self.shared);
         let (resident, _) = self.conns.counts();
-        self.shared.near = autotune::near_buffer(resident);
+        self.shared.near = near_buffer(resident);
         self.flows.advance(now);
     }
 
@@ -103,7 +103,7 @@ impl Conn<'_> {
                 .min(self.idle_deadline(now))
                 .min(self.user_deadline(now))
                 .min(self.fin_wait_2_deadline())
-                .min(self.cork_deadline());
+                .min(self.cold.snd.cork_deadline());
         }
         at
     }
@@ -185,47 +185,24 @@ impl Conn<'_> {
     fn on_persist_timer(&mut self, now: Instant) {
         let orphaned =
             self.has(Flags::APP_CLOSED) && self.hot.loss.backoff >= self.sh.config.orphan_retries;
-        self.note_blocked(now);
         let unanswered = self.hot.retries >= self.sh.config.data_retries;
-        if unanswered || orphaned || self.is_held_up(now) {
+        let mut send = self.send_part();
+        send.note_blocked(now);
+        if unanswered || orphaned || send.is_held_up(now) {
             self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
-        self.set(Flags::PERSIST | Flags::PROBE_DUE);
+        send.owe_probe();
         self.start_rtx_timer(now);
         self.mark_output();
-    }
-
-    /// Something waits for the window, and nothing is in flight that could bring news of it.
-    /// RFC 9293 SHLD-29.
-    pub fn start_persist(&mut self, now: Instant) {
-        if !self.has(Flags::PERSIST) {
-            self.note_blocked(now);
-            self.set(Flags::PERSIST);
-            self.start_rtx_timer(now);
-        }
-    }
-
-    /// The window is closed, if it was not before.
-    fn note_blocked(&mut self, now: Instant) {
-        if !self.has(Flags::PERSIST) {
-            self.cold.snd.blocked_since = now;
-        }
-    }
-
-    /// The window has been closed for longer than we care to wait (RFC 6429 §5: who runs out of
-    /// memory may; else never, RFC 9293 §3.8.6.1).
-    fn is_held_up(&self, now: Instant) -> bool {
-        let limit = self.sh.config.persist_timeout;
-        limit.is_some_and(|limit| now - self.cold.snd.blocked_since >= limit)
     }
 
     /// Which timers that few connections have does this one have? Its options have changed.
     pub fn choose_cold_timers(&mut self) {
         let wanted = self.options().has_cold_timers()
             || self.cold.fin_wait_2_at < Instant::FAR
-            || self.cork_deadline() < Instant::FAR;
+            || self.cold.snd.cork_deadline() < Instant::FAR;
         self.hot.set(Flags::COLD_TIMERS, wanted);
     }
 
@@ -238,8 +215,8 @@ impl Conn<'_> {
     }
 
     fn on_cold_timers(&mut self, now: Instant) {
-        if self.cork_deadline() <= now {
-            self.on_cork_timer();
+        if self.cold.snd.cork_deadline() <= now {
+            self.push();
         }
         if self.fin_wait_2_deadline() <= now {
             self.finish(State::Closed);
@@ -272,26 +249,8 @@ impl Conn<'_> {
         near(now, self.hot.last_received).max(self.cold.snd.last_sent) + timeout
     }
 
-    /// RFC 5482: a SYN or data unacknowledged for so long. A window that stays closed is not that,
-    /// as long as the peer answers the probes (RFC 9293 MUST-37); that nobody answers them for so
-    /// long is. RFC 9293 MUST-21. RFC 5482 §3.1-1, §3.1-2.
     fn user_deadline(&self, now: Instant) -> Instant {
-        let Some(timeout) = self.options().user_timeout else {
-            return Instant::FAR;
-        };
-        if self.has(Flags::PERSIST) {
-            let since = near(now, self.cold.snd.probed_since);
-            return if self.hot.retries > 0 {
-                since + timeout
-            } else {
-                Instant::FAR
-            };
-        }
-        if self.hot.flight() > 0 {
-            self.cold.snd.una_since + timeout
-        } else {
-            Instant::FAR
-        }
+        self.send_view().user_deadline(now, self.hot.retries)
     }
 
     /// RFC 9293 §3.8.4: only on a connection with nothing in flight.

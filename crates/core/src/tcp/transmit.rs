@@ -15,13 +15,14 @@ use crate::ip::Resolution;
 use crate::neigh::cache::Ended;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::emit::outgoing;
 use crate::tcp::flags::Flags;
 use crate::tcp::frame::send_segment;
 use crate::tcp::gso::send_gso;
 use crate::tcp::loss::NewData;
-use crate::tcp::plan::{Kind, Plan};
 use crate::tcp::queues::Output;
 use crate::tcp::ranges::Range;
+use crate::tcp::send::{Kind, Plan};
 use crate::tcp::target::Target;
 
 /// Segments that one connection sends before others have their turn.
@@ -208,7 +209,7 @@ impl Conn<'_> {
                 return self.end_turn(now, sink);
             };
             sent += plan.segments();
-            let is_last = self.is_last(&plan);
+            let is_last = self.send_view().is_last(&plan);
             match self.send(now, plan, sink) {
                 Sent::Yes if is_last => return self.end_turn(now, sink),
                 Sent::Yes => {}
@@ -219,21 +220,17 @@ impl Conn<'_> {
         Turn::More
     }
 
-    /// Whether certainly nothing is left to be sent behind it: it goes to the end of what was
-    /// written, and takes the FIN along that is due.
-    fn is_last(&self, plan: &Plan) -> bool {
-        let fin = plan.flags.contains(TcpFlags::FIN);
-        let to_the_end = plan.flags.contains(TcpFlags::PSH) && plan.cut == 0;
-        plan.kind == Kind::New && (fin || to_the_end && !self.has(Flags::FIN_QUEUED))
-    }
-
     /// Nothing (more) to send: what holds it back, and is an ACK left that hoped to ride on it?
     fn end_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
-        self.note_held(now);
-        self.note_limits(now);
-        let waits = self.cold.loss.pacing.is_waiting() || self.is_corked();
-        if self.is_blocked_by_window() && !waits {
-            self.start_persist(now);
+        let mut send = self.send_part();
+        send.note_held(now);
+        send.note_limits(now);
+        let actions = send.actions;
+        self.carry_out_sent(actions);
+        let send = self.send_view();
+        let waits = self.cold.loss.pacing.is_waiting() || send.is_corked();
+        if send.is_blocked_by_window() && !waits && self.send_part().begin_persist(now) {
+            self.start_rtx_timer(now);
         }
         if !self.has(Flags::ACK_NOW) || self.sh.queues.has_ack(self.place) {
             return Turn::Done;
@@ -286,14 +283,14 @@ impl Conn<'_> {
 
     fn send_due_acks(&mut self, now: Instant, sink: &mut impl FrameSink) -> Sent {
         if self.has(Flags::KEEPALIVE_DUE) {
-            let probe = self.plan_keepalive();
+            let probe = self.send_view().keepalive();
             match self.send(now, probe, sink) {
                 Sent::Yes => self.clear(Flags::KEEPALIVE_DUE),
                 other => return other,
             }
         }
         while self.has(Flags::ACK_NOW) {
-            let ack = self.plan_ack();
+            let ack = self.send_view().ack();
             match self.send(now, ack, sink) {
                 Sent::Yes => {}
                 other => return other,
@@ -320,7 +317,7 @@ impl Conn<'_> {
         mac: MacAddr,
         sink: &mut impl FrameSink,
     ) -> Sent {
-        let urgent = self.urgent_pointer(plan.seq);
+        let urgent = self.send_part().urgent_pointer(plan.seq);
         self.send_to(now, plan, mac, urgent, sink)
     }
 
@@ -348,12 +345,13 @@ impl Conn<'_> {
             dst: self.key.remote().ip(),
             ecn: self
                 .ecn_view()
-                .codepoint(|| plan.outgoing(self.hot.snd.nxt)),
+                .codepoint(|| outgoing(&plan, self.hot.snd.nxt)),
             partial: interface.is_some_and(|interface| interface.capabilities.tx_checksum),
         };
+        let start = self.send_view().stream_start();
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
-            let offset = plan.data_seq() - self.hot.stream_start();
+            let offset = plan.data_seq() - start;
             shared.streams.peek(self.slot, offset, plan.len)
         } else {
             (&[][..], &[][..])
@@ -428,8 +426,9 @@ impl Conn<'_> {
         self.hot.rcv.dup_acks_due = 0;
         self.cold.soft_error = Some(Error::HostUnreachable);
         // Without a timer nothing would ever try again.
-        let waits =
-            self.hot.flight() > 0 || self.has(Flags::SYN_DUE) || self.is_blocked_by_window();
+        let waits = self.hot.flight() > 0
+            || self.has(Flags::SYN_DUE)
+            || self.send_view().is_blocked_by_window();
         if waits && self.hot.loss.rtx_at == Instant::FAR {
             self.start_rtx_timer(now);
         }
@@ -439,12 +438,11 @@ impl Conn<'_> {
     fn on_sent(&mut self, now: Instant, plan: &Plan) {
         self.sh.counters.segments_out += 1;
         self.sh.counters.tcp_bytes_out += u64::from(plan.len);
-        self.cold.statistics.segments_out = self.cold.statistics.segments_out.saturating_add(1);
-        self.count_sent(plan);
+        self.cold.statistics.on_sent(plan, self.hot.snd.nxt);
         if plan.flags.contains(TcpFlags::ACK) {
             self.on_ack_sent(plan);
         }
-        let sent = plan.outgoing(self.hot.snd.nxt);
+        let sent = outgoing(plan, self.hot.snd.nxt);
         let has_ack = plan.flags.contains(TcpFlags::ACK);
         self.cold.ecn.on_sent(sent, has_ack);
         self.loss().on_sent(plan.len);
@@ -473,7 +471,7 @@ impl Conn<'_> {
     fn on_syn_sent(&mut self, now: Instant, plan: &Plan) {
         self.clear(Flags::SYN_DUE);
         // A SYN that goes again goes without data, which may have arrived for all that.
-        self.hot.snd.nxt = self.hot.snd.nxt.max(plan.end());
+        self.send_part().advance(now, plan.end());
         let again = self.syn_went_before();
         if again {
             // Only a time-out is a sign of loss.
@@ -481,7 +479,6 @@ impl Conn<'_> {
             self.cold.statistics.retransmits += 1;
             self.sh.counters.retransmits += 1;
         }
-        self.cold.snd.last_sent = now;
         // The SYN is timed, or the SYN-ACK that answers a SYN that crossed it. Its data may be
         // refused.
         let end = self.cold.iss + 1;
@@ -490,27 +487,22 @@ impl Conn<'_> {
     }
 
     pub fn on_new_sent(&mut self, now: Instant, plan: &Plan) {
-        if self.hot.flight() == 0 {
-            self.cold
-                .statistics
-                .begin_flight(now, self.cold.snd.una_since);
-            self.cold.snd.una_since = now;
-        }
+        self.send_part().on_new(now, plan);
         if self.has(Flags::PERSIST) {
             self.loss().timers().stop_rtx_timer();
         }
         if plan.len >= u32::from(self.hot.loss.mss) {
             self.on_full_segment_sent(now, plan);
         }
-        self.note_small(plan);
         let (end, len) = (plan.end(), plan.len);
         let mut loss = self.loss();
         loss.on_new_sent(now, NewData { end, len });
         loss.start_timers_of_new_data(now);
         let actions = loss.actions;
-        self.hot.snd.nxt = end;
-        self.publish_sent();
-        self.cold.snd.last_sent = now;
+        let mut send = self.send_part();
+        send.advance_new(now, end);
+        let told = send.actions;
+        self.carry_out_sent(told);
         self.carry_out(actions);
     }
 
@@ -533,19 +525,15 @@ impl Conn<'_> {
     /// Data or FIN went out again.
     pub fn on_retransmitted(&mut self, now: Instant, plan: &Plan) {
         let range = Range::new(plan.seq, plan.end());
-        if range.end > self.hot.snd.nxt {
-            // It takes along what was not sent yet.
-            self.note_small(plan);
-        }
+        self.send_part().on_again(plan);
         if self.cold.search.probe().is_some() {
             self.path().on_resent(now, range);
         }
         let actions = self.loss().on_retransmitted(now, range, plan.len);
-        self.hot.snd.nxt = self.hot.snd.nxt.max(range.end);
+        self.send_part().advance(now, range.end);
         let retransmits = &mut self.cold.statistics.retransmits;
         *retransmits = retransmits.saturating_add(1);
         self.sh.counters.retransmits += 1;
-        self.cold.snd.last_sent = now;
         self.carry_out(actions);
     }
 
@@ -567,12 +555,9 @@ impl Conn<'_> {
         self.sh.counters.window_probes += 1;
         let range = Range::new(plan.seq, plan.end());
         let actions = self.loss().on_window_probe_sent(now, range);
-        self.hot.snd.nxt = self.hot.snd.nxt.max(range.end);
-        if self.hot.retries == 0 {
-            self.cold.snd.probed_since = now.as_millis() as u32;
-        }
-        self.hot.retries = self.hot.retries.saturating_add(1);
-        self.cold.snd.last_sent = now;
+        let retries = self.hot.retries;
+        self.send_part().on_probe(now, range.end, retries);
+        self.hot.retries = retries.saturating_add(1);
         self.carry_out(actions);
         self.start_cold_timers(now);
     }

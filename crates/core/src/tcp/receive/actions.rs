@@ -15,5 +15,7 @@ bitflags! {
         const UNMARK = 1 << 2;
         /// `Hot::ack_at` has changed: the wheel must fire no later.
         const TIMER = 1 << 3;
+        /// Urgent data is on its way, or here: the application is told.
+        const URGENT = 1 << 4;
     }
 }

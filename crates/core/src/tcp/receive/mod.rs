@@ -21,6 +21,7 @@ mod part;
 mod state;
 mod text;
 mod tuning;
+mod urgent;
 mod view;
 mod window;
 

@@ -4,8 +4,6 @@ use wire::frame::HEADERS;
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
 
-use crate::tcp::ecn::Outgoing;
-
 /// Why a segment is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -33,7 +31,7 @@ pub(crate) struct Plan {
     /// Bytes of payload.
     pub len: u32,
     pub flags: TcpFlags,
-    /// Bytes of payload of each segment of a GSO frame (see [`crate::tcp::gso`]); 0: it is one
+    /// Bytes of payload of each segment of a GSO frame (see `gather`); 0: it is one
     /// segment.
     pub cut: u16,
 }
@@ -44,16 +42,6 @@ impl Plan {
         let syn = u32::from(self.flags.contains(TcpFlags::SYN));
         let fin = u32::from(self.flags.contains(TcpFlags::FIN));
         self.seq + self.len + syn + fin
-    }
-
-    /// What it is as far as ECN makes a difference, with SND.NXT at `nxt`.
-    #[inline(always)]
-    pub fn outgoing(&self, nxt: SeqNumber) -> Outgoing {
-        match self.kind {
-            Kind::Ack => Outgoing::PureAck,
-            Kind::New | Kind::TailProbe if self.len > 0 && self.seq == nxt => Outgoing::NewData,
-            _ => Outgoing::Other,
-        }
     }
 
     /// The sequence number of the first byte of payload.
