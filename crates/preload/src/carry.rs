@@ -5,7 +5,6 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::mem;
 
-use crate::private;
 use crate::real;
 
 /// The number that says that no more come.
@@ -32,18 +31,18 @@ struct Control([u8; ROOM]);
 const ROOM: usize = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as c_uint) } as usize;
 
 impl Carrier {
-    /// Both ends.
+    /// Both ends, whose numbers `own` makes the library's.
     ///
     /// # Errors
     /// No descriptors.
-    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+    pub(crate) fn pair(own: fn(c_int) -> c_int) -> io::Result<(Self, Self)> {
         let mut fds = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: room for two descriptors.
         if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let [near, far] = fds.map(private::own);
+        let [near, far] = fds.map(own);
         Ok((Self(near), Self(far)))
     }
 

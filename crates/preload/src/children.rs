@@ -3,14 +3,10 @@
 //! gets a listener of ours is given what names it.
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
-use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use ::log::LevelFilter;
 use mtcp::{Events, Owners};
 
 use crate::diagnostics::Carried;
@@ -19,79 +15,7 @@ use crate::queue::tell_owners;
 use crate::rules::{self, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{diagnostics, inside, real};
-
-/// What has been told, by hash: a page that the children of this process share.
-const TOLD: usize = 4096 / size_of::<u64>();
-static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-
-/// The library is loaded.
-#[cfg(not(test))]
-pub(crate) fn prepare() {
-    let (protection, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-    );
-    let bytes = TOLD * size_of::<u64>();
-    // SAFETY: new memory.
-    let page = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    if page != libc::MAP_FAILED {
-        SHARED.store(page.cast(), Ordering::Release);
-    }
-}
-
-/// Whether this is to be told, which nobody has yet. Of too many different texts the last are not.
-fn is_new(text: &str) -> bool {
-    let page = SHARED.load(Ordering::Acquire);
-    if page.is_null() {
-        return true;
-    }
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    let hash = hasher.finish().max(1);
-    // SAFETY: mapped for as long as the process lives; zeros at first, and only accessed
-    // atomically.
-    let told = unsafe { std::slice::from_raw_parts(page, TOLD) };
-    for word in told {
-        match word.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return true,
-            Err(seen) if seen == hash => return false,
-            Err(_) => {}
-        }
-    }
-    false
-}
-
-/// Tells what `--fallback kernel` allows.
-fn tell(rules: &Rules, text: &str) {
-    if rules.falls_back {
-        say((LevelFilter::Info, "info"), text, text);
-    } else {
-        warn(text, text);
-    }
-}
-
-/// Warns, once of each `what` for this process and its children.
-pub(crate) fn warn(what: &str, text: &str) {
-    say((LevelFilter::Warn, "warning"), what, text);
-}
-
-/// Without the logger: a thread of the parent may have had its lock when this child was made.
-fn say((level, word): (LevelFilter, &str), what: &str, text: &str) {
-    if ::log::max_level() < level || diagnostics::place().is_none() || !is_new(what) {
-        return;
-    }
-    let mut line = String::new();
-    let _ = writeln!(line, "mtcp: {word}: {text}");
-    diagnostics::write(line.as_bytes());
-}
-
-/// Tells what a child has to tell, whatever the parent's threads were at.
-pub(crate) fn tell_always(text: &str) {
-    if let Some(rules) = rules() {
-        tell(rules, text);
-    }
-}
+use crate::{diagnostics, inside, real, told};
 
 /// What a program is executed with.
 pub(crate) struct Environment {
@@ -206,7 +130,7 @@ pub(crate) unsafe fn examine(
         }
         if let Some(obstacle) = loader::obstacle(&file) {
             let text = format!("{obstacle}: its connections are the kernel's");
-            tell(rules, &text);
+            told::tell(rules, &text);
             return Environment::as_said(said);
         }
         if names_us(said) {
@@ -221,7 +145,7 @@ pub(crate) unsafe fn examine(
             rules::PRELOAD,
             rules::SETTINGS
         );
-        tell(rules, &text);
+        told::tell(rules, &text);
         Environment::as_said(said)
     })
 }
@@ -238,7 +162,7 @@ fn tell_ended(rules: &Rules, file: &Path) {
             "{} is executed in place of the program whose stack this is: {lost} are lost",
             file.display()
         );
-        tell(rules, &text);
+        told::tell(rules, &text);
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn about_to_be(with: c_int) {
 fn replace_kept(with: c_int) {
     let before = KEPT.swap(with, Ordering::Relaxed);
     if before >= 0 {
-        private::disown(before);
+        slots::disown(before);
         // SAFETY: a descriptor of the library's own.
         unsafe { real::close(before) };
     }

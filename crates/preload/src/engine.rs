@@ -17,7 +17,9 @@ use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::Waiters;
 use crate::watch::EpollSet;
-use crate::{away, background, executor, exit, fork, passed, presence, private, real, wait};
+use crate::{
+    away, background, executor, exit, fork, marks, presence, private, process, real, wait,
+};
 
 /// How far the stack is.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ static ENGINE: Lock<Engine> = Lock::new(Engine::new());
 /// `EDEADLK`: this thread has it already, below a signal handler.
 pub(crate) fn lock() -> Result<Guard<'static, Engine>> {
     // A handler that the kernel calls in the midst of a call leaves this to the next one.
-    if fork::is_copy() && !ENGINE.is_mine() {
+    if process::is_copy() && !ENGINE.is_mine() {
         fork::become_child();
     }
     let mut engine = ENGINE.lock()?;
@@ -242,7 +244,7 @@ impl Engine {
             // SAFETY: makes a socket; no memory is involved.
             let blank =
                 unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-            passed::mark(blank);
+            marks::mark(blank);
             // Large ones, which the caller may have no room for.
             Ok((Box::new(mtcp), Box::new(context), blank))
         };
@@ -343,7 +345,7 @@ impl Engine {
         let socket = self.sockets.get_mut(index).ok_or(Errno::EBADF)?;
         let id = socket.make(context)?;
         socket.body = Body::Stream(id);
-        passed::mark(socket.number);
+        marks::mark(socket.number);
         self.rewatch(index, true);
         Ok(id)
     }
@@ -351,7 +353,7 @@ impl Engine {
     /// There is something that a child of this process must not take for its own.
     pub(crate) fn begin(&mut self) {
         if self.owner == 0 {
-            self.owner = fork::pid();
+            self.owner = process::pid();
             fork::register();
         }
     }
@@ -373,7 +375,7 @@ impl Engine {
     /// Whether this process shares the memory of the one it comes from: then nothing here may
     /// change.
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.owner != 0 && self.owner != fork::pid()
+        self.owner != 0 && self.owner != process::pid()
     }
 
     /// The socket that `fd` names.
@@ -540,7 +542,7 @@ impl Engine {
             prepared.disarm();
         }
         self.close_private();
-        self.owner = fork::pid();
+        self.owner = process::pid();
         self.has_children = false;
         self.starts_soon = false;
         self.owed = 0;

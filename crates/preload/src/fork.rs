@@ -2,8 +2,6 @@
 //! the stack, if it has any. The parent pumps for the child.
 
 use std::ffi::{c_int, c_long};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::engine::{self, Engine};
@@ -13,21 +11,15 @@ use crate::relay::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{children, diagnostics, lent, real, streams};
+use crate::{diagnostics, lent, process, real, streams, told};
 
 /// How long connections that the program has closed may take to end before it forks.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The id of this process.
-pub(crate) fn pid() -> libc::pid_t {
-    // SAFETY: no conditions.
-    unsafe { libc::getpid() }
-}
-
 /// Has `fork` find the engine in order. Once per process image; children inherit it.
 pub(crate) fn register() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(watch_for_copies);
+    ONCE.call_once(process::watch_for_copies);
     static HANDLERS: std::sync::Once = std::sync::Once::new();
     // Fails without memory only. SAFETY: the three functions may run before, in the parent after,
     // and in the child after any fork.
@@ -72,7 +64,7 @@ extern "C" fn child() {
     }
     streams::after_fork();
     inside::is_child();
-    is_no_copy();
+    process::is_no_copy();
     // SAFETY: a child has one thread, this one.
     unsafe { engine::raw().renew() };
     inside::go(Side::Program);
@@ -97,46 +89,10 @@ pub(crate) fn around(call: impl FnOnce() -> c_long) -> c_long {
     result
 }
 
-/// A word that is 1, and 0 in a copy of this process that was made without a word to the library.
-static ORIGINAL: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
-
-fn watch_for_copies() {
-    const BYTES: usize = 4096;
-    let (protection, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
-    // SAFETY: new memory, which children find wiped.
-    let page = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, flags, -1, 0) };
-    // SAFETY: as above.
-    if page != libc::MAP_FAILED && unsafe { libc::madvise(page, BYTES, libc::MADV_WIPEONFORK) } == 0
-    {
-        ORIGINAL.store(page.cast(), Ordering::Release);
-        is_no_copy();
-    }
-}
-
-fn original() -> Option<&'static AtomicU32> {
-    // SAFETY: mapped for good, and only accessed atomically.
-    unsafe { ORIGINAL.load(Ordering::Acquire).as_ref() }
-}
-
-fn is_no_copy() {
-    if let Some(word) = original() {
-        word.store(1, Ordering::Relaxed);
-    }
-}
-
-/// Whether this process is a copy of the one that the engine belongs to, and has not been told.
-#[inline]
-pub(crate) fn is_copy() -> bool {
-    original().is_some_and(|word| word.load(Ordering::Relaxed) == 0)
-}
-
 /// It was made by the clone system call, which runs no handlers: the stack stays with the parent.
 #[cold]
 pub(crate) fn become_child() {
-    is_no_copy();
+    process::is_no_copy();
     let lock = engine::raw();
     let is_whole = !lock.is_held();
     // SAFETY: such a child has one thread, this one.
@@ -158,7 +114,7 @@ impl Engine {
             slots::set(fd, Slot::Kernel);
         }
         let _ = std::mem::ManuallyDrop::new(std::mem::replace(self, Self::new()));
-        children::tell_always(
+        told::tell_always(
             "this process was made by the clone system call while another thread used a socket: its sockets are the kernel's",
         );
     }

@@ -1,23 +1,19 @@
 //! Sockets that come otherwise than by `socket`: by `exec` from the program before, or from another
 //! process in a message. A listener at an address of ours is one of the stack here, too; a socket
 //! that stands for a connection of another stack is nothing, which is told when it is used.
-//!
-//! Sockets of the kernel that stand for ours are known by an option that means nothing to them
-//! (IP_FREEBIND), and listeners that are to wait by the absence of another (IP_RECVTTL): the
-//! kernel's own never do.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::net::IpAddr;
 
-use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t, tcp_info};
+use libc::{IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, tcp_info};
 use mtcp::{Domain, Result};
 
 use crate::engine::{self, Engine};
-use crate::hooks::socket::note_local;
+use crate::marks::{ask, has, is_marked, take_over};
 use crate::rules::{Place, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{children, inside, lent, real};
+use crate::{inside, lent, real, told};
 
 /// TCP_CLOSE of the kernel: no connection, and none before.
 const CLOSED: u8 = 7;
@@ -30,67 +26,6 @@ const KEPT: [(c_int, c_int); 6] = [
     (IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
     (IPPROTO_IPV6, libc::IPV6_V6ONLY),
 ];
-
-/// What the kernel says of a socket.
-fn ask<T: Copy>(fd: c_int, (level, name): (c_int, c_int), blank: T) -> Option<T> {
-    let mut value = blank;
-    let mut len = size_of::<T>() as socklen_t;
-    let at: *mut c_void = (&raw mut value).cast();
-    // SAFETY: room for a value of that size, of any bits.
-    let told = unsafe { real::getsockopt(fd, level, name, at, &raw mut len) };
-    (told == 0).then_some(value)
-}
-
-fn has(fd: c_int, option: (c_int, c_int)) -> bool {
-    ask(fd, option, 0).is_some_and(|value| value != 0)
-}
-
-fn set(fd: c_int, (level, name): (c_int, c_int), on: bool) {
-    let on = c_int::from(on);
-    // Where the kernel refuses, others take it for one of its own.
-    // SAFETY: an int.
-    unsafe { real::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
-}
-
-/// Notes, for whoever comes to have it, that this socket of the kernel stands for one of the stack.
-pub(crate) fn mark(fd: c_int) {
-    set(fd, (IPPROTO_IP, libc::IP_FREEBIND), true);
-}
-
-/// Notes, for whoever comes to have this listener, whether calls on it wait: for the kernel they
-/// never do.
-pub(crate) fn mark_waiting(fd: c_int, waits: bool) {
-    set(fd, (IPPROTO_IP, libc::IP_RECVTTL), !waits);
-}
-
-fn is_marked(fd: c_int) -> bool {
-    has(fd, (IPPROTO_IP, libc::IP_FREEBIND))
-}
-
-/// Whether calls on a listener do not wait, as its owner said. The kernel's own are told not to
-/// from now on.
-fn take_over(fd: c_int) -> bool {
-    // SAFETY: no memory is involved.
-    let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
-    let nonblocking = if is_marked(fd) {
-        has(fd, (IPPROTO_IP, libc::IP_RECVTTL))
-    } else {
-        flags & libc::O_NONBLOCK != 0
-    };
-    mark(fd);
-    mark_waiting(fd, !nonblocking);
-    never_wait(fd);
-    nonblocking
-}
-
-/// Accepting from the kernel never waits: the wait is for both.
-pub(crate) fn never_wait(fd: c_int) {
-    // SAFETY: no memory is involved.
-    unsafe {
-        let flags = real::fcntl64(fd, libc::F_GETFL, 0) | libc::O_NONBLOCK;
-        real::fcntl64(fd, libc::F_SETFL, flags.cast_unsigned().into());
-    }
-}
 
 /// The library is loaded: what the program before has left.
 #[cfg(not(test))]
@@ -127,7 +62,7 @@ pub(crate) fn tell_lost(fd: c_int) {
         "descriptor {fd} is a connection of another process's stack, which nobody can use here: it was passed by exec, in a message, or to a \
          child without fork(2)"
     );
-    inside::run(|| children::tell_always(&text));
+    inside::run(|| told::tell_always(&text));
 }
 
 impl Engine {
@@ -155,7 +90,10 @@ impl Engine {
         let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
         let socket = Socket::new(fd, domain, flags & libc::O_NONBLOCK != 0, body);
         let index = self.insert(socket);
-        let noted = note_local(self, fd, index);
+        let noted = self
+            .sockets
+            .get_mut(index)
+            .map_or(Ok(()), |socket| socket.note_local(fd));
         let local = self.sockets.get(index).and_then(|socket| socket.local);
         let bound = local.filter(|local| local.port() != 0);
         let ours = |rules: &crate::rules::Rules| {

@@ -46,20 +46,13 @@ pub(crate) fn own(fd: c_int) -> c_int {
     high
 }
 
-/// One of the library's own is the program's from now on, or its number free.
-pub(crate) fn disown(fd: c_int) {
-    if slots::look(fd) == Slot::Private {
-        slots::set(fd, Slot::Kernel);
-    }
-}
-
 /// Crates below have closed what they had open: those numbers are the program's again.
 pub(crate) fn sweep() {
     let private = slots::used(0, c_uint::MAX).filter(|(_, slot)| *slot == Slot::Private);
     private
         .map(|(fd, _)| fd)
         .filter(|fd| !is_open(*fd))
-        .for_each(disown);
+        .for_each(slots::disown);
 }
 
 /// Runs `body` on a thread that has its own stack, and descriptors that are its own, of which those
@@ -70,7 +63,7 @@ pub(crate) fn sweep() {
 pub(crate) fn make<T: Send>(body: impl FnOnce() -> T + Send) -> io::Result<(T, Vec<c_int>)> {
     let above = Above::program();
     let reserved = Reserved::new(above.first)?;
-    let (near, far) = Carrier::pair()?;
+    let (near, far) = Carrier::pair(own)?;
     let mut kept = Vec::new();
     // Handlers of the program wait until the thread is done: the engine is not there for them
     // meanwhile.
@@ -357,7 +350,7 @@ mod tests {
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("Linux"));
-        disown(file.as_raw_fd());
+        slots::disown(file.as_raw_fd());
     }
 
     #[test]

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use mtcp::{Owners, Prepared};
 
-use crate::children;
 use crate::engine::Engine;
 use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::vigil::Vigil;
-use crate::wait;
+use crate::{told, wait};
 
 /// After so many refusals in a row it sleeps until something happens to those who have queues;
 /// where that cannot be seen it asks anew then: perhaps another took what was left to this process.
@@ -114,7 +113,7 @@ pub(crate) fn tell_refused(engine: &Engine, error: &str, then: &str) {
     };
     let program = &rules.program;
     let reason = format!("{program}: {error}");
-    children::warn(&reason, &format!("{program}{listening}: {error}: {then}"));
+    told::warn(&reason, &format!("{program}{listening}: {error}: {then}"));
 }
 
 /// Tells those that wait for a queue what became of this process's.

@@ -11,8 +11,8 @@ use libc::{
 };
 
 use crate::inside::{self, Side};
-use crate::private;
 use crate::rights::{Header, Sets};
+use crate::slots;
 
 /// Finds the next definition of `name` after this library's.
 #[cold]
@@ -183,7 +183,7 @@ mod plain {
 #[inline]
 pub(crate) unsafe fn close(fd: c_int) -> c_int {
     if matches!(inside::side(), Side::Library | Side::Forks) {
-        private::disown(fd);
+        slots::disown(fd);
     }
     // SAFETY: the caller's promises.
     unsafe { plain::close(fd) }

@@ -19,7 +19,7 @@ use mtcp::{
 use crate::lent::Pair;
 use crate::rules::rules;
 use crate::wait::{self, Waiters};
-use crate::{children, private, real};
+use crate::{private, real, told};
 
 /// Connections that children may have at most.
 pub(crate) const MOST: usize = 1024;
@@ -458,7 +458,7 @@ fn tell_unread(context: &mut Context, id: SocketId) {
         return;
     };
     let program = &rules.program;
-    children::warn(
+    told::warn(
         &format!("unread {peer}"),
         &format!(
             "{program}: several children have the connection with {peer}, and the one made first gets what comes, but does not read it: others \

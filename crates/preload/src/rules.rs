@@ -67,24 +67,6 @@ fn has_environment() -> bool {
     unsafe { !environ.is_null() }
 }
 
-/// The environment is read when the library is loaded: programs may empty it before their first
-/// socket.
-#[cfg(not(test))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOAD: extern "C" fn() = load;
-
-#[cfg(not(test))]
-extern "C" fn load() {
-    crate::inside::run(|| {
-        if rules().is_some() {
-            crate::diagnostics::take_over();
-            crate::children::prepare();
-            crate::passed::take_inherited();
-        }
-    });
-}
-
 fn read() -> Option<Rules> {
     let settings = std::env::var(SETTINGS).ok()?;
     // Without a choice of ours it never fails.

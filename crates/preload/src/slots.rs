@@ -53,6 +53,13 @@ pub(crate) fn look(fd: c_int) -> Slot {
     }
 }
 
+/// A descriptor of the library's own is the program's from now on, or its number is free.
+pub(crate) fn disown(fd: c_int) {
+    if look(fd) == Slot::Private {
+        set(fd, Slot::Kernel);
+    }
+}
+
 /// Whether `fd` is one of our sockets.
 #[inline]
 pub(crate) fn is_socket(fd: c_int) -> bool {

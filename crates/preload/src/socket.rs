@@ -1,15 +1,17 @@
 //! A TCP socket of the program: one open file description, however many descriptors name it.
 
 use std::ffi::c_int;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mtcp::posix::options;
-use mtcp::{Context, Domain, Result, SocketId};
+use libc::socklen_t;
+use mtcp::posix::{address, options};
+use mtcp::{Context, Domain, Errno, Result, SocketId};
 
 use crate::log::no_effect;
 use crate::owner::Owner;
+use crate::real;
 
 /// What a socket has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +158,31 @@ impl Socket {
             .iter()
             .find(same)
             .map(|saved| saved.value.as_slice())
+    }
+
+    /// Remembers what the kernel bound the socket to, by its descriptor `fd`.
+    ///
+    /// # Errors
+    /// Those of getsockname(2).
+    pub(crate) fn note_local(&mut self, fd: c_int) -> Result<()> {
+        // SAFETY: all zeros are an address of no family.
+        let mut room: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        let mut len = size_of_val(&room) as socklen_t;
+        let at = (&raw mut room).cast();
+        // SAFETY: room for any address.
+        if unsafe { real::getsockname(fd, at, &raw mut len) } < 0 {
+            return Err(Errno(mtcp::posix::call::errno()));
+        }
+        // SAFETY: the kernel filled it.
+        let local = unsafe { address::parse(at, len) }.map_err(|_| Errno::EINVAL)?;
+        self.local = Some(local);
+        if matches!(local.ip(), IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none())
+        {
+            // Linux: who has an address of IPv6 speaks nothing else.
+            let yes: c_int = 1;
+            self.save(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &yes.to_ne_bytes());
+        }
+        Ok(())
     }
 
     /// Makes a socket of ours like this one: family, options, address.

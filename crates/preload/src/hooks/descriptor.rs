@@ -1,21 +1,25 @@
-//! Descriptors: `close`, `dup`, `fcntl`, `ioctl`.
+//! Descriptors: `close`, `dup`, `fcntl`, `ioctl`, `sockatmark`.
 
-use std::ffi::{c_int, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::ptr;
 
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, F_GETFL, F_SETFL, FIONBIO, FIONREAD, O_NONBLOCK};
 use mtcp::posix::call::{answer, done};
 use mtcp::posix::memory;
 use mtcp::{Errno, Result};
 
+use super::stream::{read, write};
 use super::urgent::SIOCATMARK;
-use super::{hooks, stdio, urgent};
+use super::{hooks, urgent};
 use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::rules::rules;
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{diagnostics, inside, linger, passed, private, real, uring};
+use crate::streams::{self, Functions};
+use crate::uring::armed;
+use crate::{diagnostics, inside, linger, marks, private, real};
 
 /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
 const RANGE_CLOEXEC: c_int = 4;
@@ -38,7 +42,7 @@ hooks! {
             Slot::Ring => {
                 // SAFETY: the same argument.
                 let closed = unsafe { real::close(fd) };
-                uring::sweep();
+                armed::sweep();
                 closed
             }
             slot => {
@@ -49,7 +53,7 @@ hooks! {
                     // SAFETY: the same argument.
                     Ok(unsafe { real::close(fd) })
                 });
-                stdio::follow(fd);
+                streams::follow(fd, CALLS);
                 closed
             }
         }
@@ -139,6 +143,18 @@ hooks! {
         // SAFETY: the same arguments.
         unsafe { real::ioctl(fd, request, argument) }
     }
+
+    /// sockatmark(3).
+    fn sockatmark(fd: c_int) -> c_int {
+        if !slots::is_socket(fd) {
+            // SAFETY: no memory is involved.
+            return unsafe { real::sockatmark(fd) };
+        }
+        let mut is_there = 0;
+        // SAFETY: room for an int.
+        let done = unsafe { ioctl(fd, SIOCATMARK, (&raw mut is_there).cast()) };
+        if done < 0 { done } else { is_there }
+    }
 }
 
 /// Closes a descriptor, and does not wait as long as SO_LINGER says for what was sent.
@@ -160,7 +176,7 @@ fn copy(fd: c_int, new: c_int) {
     {
         engine.copy_number(fd, new);
         drop(engine);
-        stdio::follow(new);
+        streams::follow(new, CALLS);
     }
 }
 
@@ -186,7 +202,7 @@ fn replace(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
                 }
                 Ok(new)
             });
-            stdio::follow(to);
+            streams::follow(to, CALLS);
             result
         }
     }
@@ -238,7 +254,7 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int) -> Result<()> {
     }
     drop(engine);
     if has_ring {
-        uring::sweep();
+        armed::sweep();
     }
     Ok(())
 }
@@ -301,7 +317,7 @@ impl Engine {
             socket.nonblocking = on;
         }
         if matches!(found.body, Body::Listener { .. }) {
-            passed::mark_waiting(fd, !on);
+            marks::mark_waiting(fd, !on);
         }
         Ok(())
     }
@@ -368,4 +384,35 @@ unsafe fn control(fd: c_int, request: c_ulong, argument: *mut c_int) -> Result<c
     unsafe { memory::store(argument, c_int::try_from(count).unwrap_or(c_int::MAX)) }?;
     engine.rouse();
     Ok(0)
+}
+
+/// What a file of the C library over a socket calls.
+pub(super) const CALLS: Functions = Functions {
+    read: receive,
+    write: transmit,
+    seek: ptr::null(),
+    close: end,
+};
+
+fn number(cookie: *mut c_void) -> c_int {
+    c_int::try_from(cookie.addr()).unwrap_or(-1)
+}
+
+extern "C" fn receive(cookie: *mut c_void, buffer: *mut c_char, len: usize) -> isize {
+    // SAFETY: the C library's buffer.
+    unsafe { read(number(cookie), buffer.cast(), len) }
+}
+
+extern "C" fn transmit(cookie: *mut c_void, buffer: *const c_char, len: usize) -> isize {
+    // SAFETY: the C library's buffer.
+    let n = unsafe { write(number(cookie), buffer.cast(), len) };
+    // Zero is what fopencookie(3) wants to hear of a failure.
+    n.max(0)
+}
+
+extern "C" fn end(cookie: *mut c_void) -> c_int {
+    let fd = number(cookie);
+    streams::forget(fd);
+    // SAFETY: no memory is involved.
+    unsafe { close(fd) }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{RLIM_INFINITY, RLIMIT_AS, pid_t, rlimit};
 
 use super::hooks;
-use crate::{fork, real};
+use crate::{process, real};
 
 /// What the stack takes, bytes. One that is not there yet makes do with the limit.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -69,7 +69,7 @@ unsafe fn look(resource: c_uint, limit: *mut rlimit) -> c_int {
 /// # Safety
 /// As for prlimit(2).
 unsafe fn both(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
-    let is_own = pid == 0 || pid == fork::pid();
+    let is_own = pid == 0 || pid == process::pid();
     let before = ADDED.load(Ordering::Relaxed);
     if resource != RLIMIT_AS || !is_own || (before == 0 && new.is_null()) {
         // SAFETY: the caller's promises.

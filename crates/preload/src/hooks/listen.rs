@@ -15,7 +15,7 @@ use crate::engine::{self, Engine, Found};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::wait::{Want, wait_for};
-use crate::{passed, real};
+use crate::{marks, real};
 
 /// SOMAXCONN of Linux, where the host does not say another (`net.core.somaxconn`).
 const SOMAXCONN: u32 = 4096;
@@ -90,11 +90,11 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     if found.body != Body::Open {
         return Ok(0);
     }
-    passed::never_wait(fd);
-    passed::mark(fd);
-    passed::mark_waiting(fd, !found.nonblocking);
-    super::socket::note_local(&mut engine, fd, found.index)?;
+    marks::never_wait(fd);
+    marks::mark(fd);
+    marks::mark_waiting(fd, !found.nonblocking);
     if let Some(socket) = engine.sockets.get_mut(found.index) {
+        socket.note_local(fd)?;
         socket.body = Body::Listener {
             backlog: backlog_of(backlog),
             ours: None,

@@ -11,7 +11,8 @@ use crate::engine::{self, Engine};
 use crate::inside::keep_errno;
 use crate::presence::{self, Note};
 use crate::rights::{self, Header, Sets};
-use crate::{exit, real, uring};
+use crate::uring::armed;
+use crate::{exit, real};
 
 hooks! {
     /// setuid(2).
@@ -87,7 +88,7 @@ hooks! {
         // SAFETY: the same arguments.
         let result = unsafe { real::daemon(keeps_folder, keeps_files) };
         if result == 0 {
-            uring::tell_lost();
+            armed::tell_lost();
         }
         result
     }
@@ -145,7 +146,7 @@ pub unsafe extern "C" fn setsid() -> pid_t {
     // SAFETY: no memory is involved.
     let session = unsafe { real::setsid() };
     if session >= 0 {
-        keep_errno(uring::tell_lost);
+        keep_errno(armed::tell_lost);
     }
     session
 }

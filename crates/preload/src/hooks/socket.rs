@@ -2,7 +2,7 @@
 //! their addresses are.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_NONBLOCK, SOCK_STREAM, sockaddr, socklen_t};
 use mtcp::posix::address;
@@ -238,7 +238,10 @@ fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) 
     }
     match place {
         Place::Kernel => engine.disown(fd, found.index),
-        Place::Ours => note_local(&mut engine, fd, found.index)?,
+        Place::Ours => engine
+            .sockets
+            .get_mut(found.index)
+            .map_or(Ok(()), |socket| socket.note_local(fd))?,
     }
     Ok(())
 }
@@ -253,30 +256,6 @@ fn free_bind(fd: c_int, local: SocketAddr, on: bool) {
     // Where that fails, so does `bind`, and says why.
     // SAFETY: an int.
     unsafe { real::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
-}
-
-/// Remembers what the kernel bound the socket to.
-pub(crate) fn note_local(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
-    // SAFETY: all zeros are an address of no family.
-    let mut room: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut len = size_of_val(&room) as socklen_t;
-    let at = (&raw mut room).cast();
-    // SAFETY: room for any address.
-    if unsafe { real::getsockname(fd, at, &raw mut len) } < 0 {
-        return Err(last());
-    }
-    // SAFETY: the kernel filled it.
-    let local = unsafe { address::parse(at, len) }.map_err(|_| Errno::EINVAL)?;
-    if let Some(socket) = engine.sockets.get_mut(index) {
-        socket.local = Some(local);
-        if matches!(local.ip(), IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none())
-        {
-            // Linux: who has an address of IPv6 speaks nothing else.
-            let yes: c_int = 1;
-            socket.save(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &yes.to_ne_bytes());
-        }
-    }
-    Ok(())
 }
 
 /// Connects, and waits for that unless the socket does not or `waits` is unset; `kernel` does when

@@ -1,15 +1,13 @@
-//! Urgent data: `sockatmark`, and whom it is told to by SIGURG.
+//! Urgent data: whom it is told to by SIGURG.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
 use mtcp::Result;
 use mtcp::posix::memory;
 
-use super::hooks;
 use crate::engine;
 use crate::owner::Owner;
 use crate::socket::Body;
-use crate::{real, slots};
 
 /// Of asm-generic/fcntl.h.
 const F_SETOWN: c_int = 8;
@@ -22,20 +20,6 @@ const SIOCSPGRP: c_ulong = 0x8902;
 const FIOGETOWN: c_ulong = 0x8903;
 const SIOCGPGRP: c_ulong = 0x8904;
 pub(super) const SIOCATMARK: c_ulong = 0x8905;
-
-hooks! {
-    /// sockatmark(3).
-    fn sockatmark(fd: c_int) -> c_int {
-        if !slots::is_socket(fd) {
-            // SAFETY: no memory is involved.
-            return unsafe { real::sockatmark(fd) };
-        }
-        let mut is_there = 0;
-        // SAFETY: room for an int.
-        let done = unsafe { super::descriptor::ioctl(fd, SIOCATMARK, (&raw mut is_there).cast()) };
-        if done < 0 { done } else { is_there }
-    }
-}
 
 /// Whether an fcntl(2) is about the owner.
 pub(super) fn is_about_owner(command: c_int) -> bool {

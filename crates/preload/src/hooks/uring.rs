@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use crate::uring::armed;
 use crate::{inside, real, uring};
 
 /// Exports functions of liburing of this name, which do something before (`arm`) or after (`sweep`)
@@ -56,14 +57,14 @@ around! {
     ) -> c_int { uring::arm, nothing }
 
     /// io_uring_queue_exit(3).
-    fn io_uring_queue_exit(ring: *mut c_void) -> () { nothing, uring::sweep }
+    fn io_uring_queue_exit(ring: *mut c_void) -> () { nothing, armed::sweep }
 
     /// io_uring_get_probe(3): makes a ring for the moment.
-    fn io_uring_get_probe() -> *mut c_void { uring::arm, uring::sweep }
+    fn io_uring_get_probe() -> *mut c_void { uring::arm, armed::sweep }
 
     /// Makes a ring for the moment.
-    fn io_uring_mlock_size(entries: c_uint, flags: c_uint) -> isize { uring::arm, uring::sweep }
+    fn io_uring_mlock_size(entries: c_uint, flags: c_uint) -> isize { uring::arm, armed::sweep }
 
     /// Makes a ring for the moment.
-    fn io_uring_mlock_size_params(entries: c_uint, params: *mut c_void) -> isize { uring::arm, uring::sweep }
+    fn io_uring_mlock_size_params(entries: c_uint, params: *mut c_void) -> isize { uring::arm, armed::sweep }
 }

@@ -16,6 +16,7 @@
 //! hears, there is no io_uring.
 
 mod abi;
+pub(crate) mod armed;
 mod buffers;
 mod helper;
 mod job;
@@ -29,38 +30,26 @@ mod watch;
 mod work;
 
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
 use mtcp::{filter, signals};
 
 use crate::rules::rules;
-use crate::slots::{self, Slot};
-use crate::{children, engine, fork, inside, log};
+use crate::{engine, log};
 use helper::Helper;
 use notice::Listener;
 use serve::Server;
 
-/// `IORING_REGISTER_*` that the kernel has not: asks which rings the program has closed.
-const SWEEP: u32 = 0x6d74_6370;
-
-/// The process in which it was tried; 0: none.
-static ARMED: AtomicI32 = AtomicI32::new(0);
-
-fn is_armed() -> bool {
-    ARMED.load(Ordering::Relaxed) == fork::pid()
-}
-
 /// The program is about to make a ring.
 #[cold]
 pub(crate) fn arm() {
-    if rules().is_none() || is_armed() {
+    if rules().is_none() || armed::is_armed() {
         return;
     }
     let Ok(mut engine) = engine::lock() else {
         return;
     };
-    if is_armed() || engine.is_borrowed() {
+    if armed::is_armed() || engine.is_borrowed() {
         return;
     }
     if is_forbidden() {
@@ -72,17 +61,7 @@ pub(crate) fn arm() {
             ));
         }
     }
-    ARMED.store(fork::pid(), Ordering::Relaxed);
-}
-
-/// The program has become a daemon, perhaps: a ring that its parent made does nothing here.
-pub(crate) fn tell_lost() {
-    let armed = ARMED.load(Ordering::Relaxed);
-    let has_ring = || slots::used(0, u32::MAX).any(|(_, slot)| slot == Slot::Ring);
-    if armed != 0 && !is_armed() && has_ring() {
-        let text = "io_uring is not there for a child of the process that made the ring (ENOSYS): make it after the fork";
-        inside::run(|| children::warn(text, text));
-    }
+    armed::note();
 }
 
 /// Whether `mtcp run` has set its filter, and nobody hears what it forbids.
@@ -115,13 +94,4 @@ fn start() -> io::Result<()> {
     let listener = Listener::new(listener);
     let thread = thread::Builder::new().name("mtcp-uring".into());
     signals::without(|| thread.spawn(move || Server::new(listener, helper).run())).map(drop)
-}
-
-/// The program has closed a descriptor that was a ring's, or may have been.
-pub(crate) fn sweep() {
-    if is_armed() {
-        // Whoever hears it does it; the kernel knows of no such thing.
-        // SAFETY: no memory is involved.
-        inside::run(|| unsafe { libc::syscall(libc::SYS_io_uring_register, -1, SWEEP, 0, 0) });
-    }
 }

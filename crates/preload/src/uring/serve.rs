@@ -7,8 +7,8 @@ use std::time::Duration;
 use libc::{POLLIN, pollfd};
 use mtcp::{Errno, Result};
 
-use super::SWEEP;
 use super::abi::{self, Sqe, op, register, sqe};
+use super::armed::SWEEP;
 use super::helper::Helper;
 use super::job::{Cancel, Job, Member};
 use super::notice::{Answer, Listener, Notice};
