@@ -154,8 +154,8 @@ pub(crate) unsafe fn examine(
 fn tell_ended(rules: &Rules, file: &Path) {
     let lost = engine::lock().map(|mut engine| {
         // Its queues are free as soon as the other program is there.
-        tell_owners(&engine, Owners::notify);
-        engine.ends_with_exec()
+        tell_owners(engine.stack.prepared(), Owners::notify);
+        ends_with_exec(&mut engine)
     });
     if let Ok(Some(lost)) = lost {
         let text = format!(
@@ -189,44 +189,46 @@ fn names_us(said: *const *const c_char) -> bool {
 
 /// Whether a listener of ours outlasts `exec`.
 fn passes_listener() -> bool {
-    engine::lock().is_ok_and(|engine| engine.passes_listener())
+    engine::lock().is_ok_and(|engine| passes_listener_of(&engine))
 }
 
-impl Engine {
-    /// The connections of a stack that is this process's own, in words.
-    fn ends_with_exec(&mut self) -> Option<String> {
-        if self.is_borrowed() || self.context().is_none() {
-            return None;
-        }
-        let bodies: Vec<_> = self.sockets.iter().map(|(_, socket)| socket.body).collect();
-        let opened = bodies.iter().filter(|body| matches!(body, Body::Stream(_)));
-        let opened = opened.count();
-        let waits = bodies.iter().any(|body| match body {
-            Body::Listener { ours: Some(id), .. } => self
-                .context()
-                .is_some_and(|context| context.ready(*id, Events::IN).contains(Events::IN)),
-            _ => false,
-        });
-        match (opened, waits) {
-            (0, false) => None,
-            (0, true) => Some("connections that nobody has accepted".to_owned()),
-            (opened, false) => Some(format!("its connections ({opened})")),
-            (opened, true) => Some(format!(
-                "its connections ({opened}) and those that nobody has accepted"
-            )),
-        }
+/// The connections of a stack that is this process's own, in words.
+fn ends_with_exec(engine: &mut Engine) -> Option<String> {
+    if engine.is_borrowed() || engine.context().is_none() {
+        return None;
     }
+    let bodies: Vec<_> = engine
+        .sockets
+        .iter()
+        .map(|(_, socket)| socket.body)
+        .collect();
+    let opened = bodies.iter().filter(|body| matches!(body, Body::Stream(_)));
+    let opened = opened.count();
+    let waits = bodies.iter().any(|body| match body {
+        Body::Listener { ours: Some(id), .. } => engine
+            .context()
+            .is_some_and(|context| context.ready(*id, Events::IN).contains(Events::IN)),
+        _ => false,
+    });
+    match (opened, waits) {
+        (0, false) => None,
+        (0, true) => Some("connections that nobody has accepted".to_owned()),
+        (opened, false) => Some(format!("its connections ({opened})")),
+        (opened, true) => Some(format!(
+            "its connections ({opened}) and those that nobody has accepted"
+        )),
+    }
+}
 
-    fn passes_listener(&self) -> bool {
-        let listens = |index| {
-            let socket = self.sockets.get(index);
-            socket.is_some_and(|socket| matches!(socket.body, Body::Listener { .. }))
-        };
-        slots::used(0, u32::MAX).any(|(fd, slot)| match slot {
-            Slot::Socket(index) => listens(index) && outlasts(fd),
-            _ => false,
-        })
-    }
+fn passes_listener_of(engine: &Engine) -> bool {
+    let listens = |index| {
+        let socket = engine.sockets.get(index);
+        socket.is_some_and(|socket| matches!(socket.body, Body::Listener { .. }))
+    };
+    slots::used(0, u32::MAX).any(|(fd, slot)| match slot {
+        Slot::Socket(index) => listens(index) && outlasts(fd),
+        _ => false,
+    })
 }
 
 /// Whether a descriptor outlasts `exec`.

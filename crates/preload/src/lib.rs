@@ -13,18 +13,20 @@
 // The manual pages of Linux say what each pointer must be.
 #![allow(clippy::missing_safety_doc)]
 
+mod address_space;
 mod away;
 mod background;
 mod carry;
 mod children;
 mod diagnostics;
 mod engine;
+mod epolls;
 mod executor;
 mod exit;
-mod fork;
 mod handlers;
 pub mod hooks;
 mod inside;
+mod kernel;
 mod lent;
 mod linger;
 #[cfg(not(test))]
@@ -33,7 +35,6 @@ mod lock;
 mod log;
 mod marks;
 mod ourselves;
-mod owed;
 mod owner;
 mod passed;
 mod presence;
@@ -47,10 +48,11 @@ mod rights;
 mod rules;
 mod slots;
 mod socket;
-mod soon;
+mod sockets;
+mod stack;
 mod streams;
 mod told;
 mod uring;
 mod vigil;
 mod wait;
-mod watch;
+mod waiters;

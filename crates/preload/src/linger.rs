@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::lock::Guard;
 use crate::socket::Body;
-use crate::wait::{self, Want};
+use crate::waiters::Want;
+use crate::{kernel, wait};
 
 /// How often to look while another thread runs the stack, which wakes nobody for this.
 const LOOK: Duration = Duration::from_millis(10);
@@ -20,9 +21,9 @@ pub(crate) fn wait(engine: &mut Guard<'_, Engine>, index: u32) {
     };
     engine.staged(true);
     let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-    let end = wait::now().saturating_add(nanos);
+    let end = kernel::now().saturating_add(nanos);
     loop {
-        let left = Duration::from_nanos(end.saturating_sub(wait::now()));
+        let left = Duration::from_nanos(end.saturating_sub(kernel::now()));
         let lingered = |engine: &mut Engine| {
             let lingered = engine
                 .context()

@@ -18,35 +18,35 @@ pub(crate) enum Way {
     Kernel(SocketAddr),
 }
 
-impl Engine {
-    /// How to reach `remote`, if that is an address of ours.
-    pub(crate) fn way_to_ourselves(&self, remote: SocketAddr) -> Option<Way> {
-        if !rules().is_some_and(|rules| rules.is_own(remote)) {
-            return None;
-        }
-        let listens = |socket: &&Socket| listens_at(socket, remote);
-        let listener = self.sockets.iter().map(|(_, socket)| socket).find(listens);
-        let kernel = || kernel_at(remote, interfaces::is_local(plain(remote.ip())));
-        Some(match listener {
-            Some(listener) if !listener.inherited && !listener.shared => Way::Stack,
-            // The kernel has it at an address that leads nowhere there.
-            Some(Socket {
-                local: Some(local), ..
-            }) if !local.ip().is_unspecified() && !interfaces::is_local(plain(local.ip())) => {
-                Way::Stack
-            }
-            // Nobody's, as the stack says, too, where it takes no queue to ask it.
-            None if self.can_start() && !listens_in_kernel(remote.port()) => Way::Stack,
-            _ => Way::Kernel(kernel()),
-        })
+/// How to reach `remote`, if that is an address of ours.
+pub(crate) fn way_to_ourselves(engine: &Engine, remote: SocketAddr) -> Option<Way> {
+    if !rules().is_some_and(|rules| rules.is_own(remote)) {
+        return None;
     }
+    let listens = |socket: &&Socket| listens_at(socket, remote);
+    let listener = engine
+        .sockets
+        .iter()
+        .map(|(_, socket)| socket)
+        .find(listens);
+    let kernel = || kernel_at(remote, interfaces::is_local(plain(remote.ip())));
+    Some(match listener {
+        Some(listener) if !listener.inherited && !listener.shared => Way::Stack,
+        // The kernel has it at an address that leads nowhere there.
+        Some(Socket {
+            local: Some(local), ..
+        }) if !local.ip().is_unspecified() && !interfaces::is_local(plain(local.ip())) => {
+            Way::Stack
+        }
+        // Nobody's, as the stack says, too, where it takes no queue to ask it.
+        None if can_start(engine) && !listens_in_kernel(remote.port()) => Way::Stack,
+        _ => Way::Kernel(kernel()),
+    })
 }
 
-impl Engine {
-    /// Whether there is a stack, or one could be without taking anything from anybody.
-    fn can_start(&self) -> bool {
-        !self.is_idle() || rules().is_some_and(Rules::loops)
-    }
+/// Whether there is a stack, or one could be without taking anything from anybody.
+fn can_start(engine: &Engine) -> bool {
+    !engine.stack.is_idle() || rules().is_some_and(Rules::loops)
 }
 
 /// Whether the kernel has a listener at this port, which may be another process's.

@@ -5,11 +5,7 @@
 use std::ffi::{c_int, c_long};
 
 use libc::pid_t;
-use mtcp::{Errno, Result, SocketId};
-
-use crate::engine::Engine;
-use crate::slots::{self, Slot};
-use crate::wait::Rings;
+use mtcp::{Errno, Result};
 
 /// Of asm-generic/fcntl.h.
 const F_OWNER_TID: c_int = 0;
@@ -61,6 +57,16 @@ impl Owner {
         }
     }
 
+    /// Whether anybody hears of it.
+    pub(crate) fn is_somebody(self) -> bool {
+        self.id != 0
+    }
+
+    /// Tells of urgent data. Who is gone hears of nothing.
+    pub(crate) fn tell(self) {
+        let _ = self.send(libc::SIGURG);
+    }
+
     /// Sends a signal; 0 only asks.
     fn send(self, signal: c_int) -> Result<()> {
         let (call, to) = match self.kind {
@@ -73,58 +79,5 @@ impl Owner {
             return Err(Errno(mtcp::posix::call::errno()));
         }
         Ok(())
-    }
-}
-
-/// What is left to do when the lock is given back.
-#[derive(Debug)]
-pub(crate) struct After {
-    rings: Rings,
-    owners: Vec<Owner>,
-}
-
-impl Drop for After {
-    fn drop(&mut self) {
-        self.rings.ring();
-        for owner in self.owners.drain(..) {
-            // Who is gone hears of nothing.
-            let _ = owner.send(libc::SIGURG);
-        }
-    }
-}
-
-impl Engine {
-    pub(crate) fn after(&mut self) -> After {
-        let mut owners = Vec::new();
-        while let Some(id) = self.context().and_then(mtcp::Context::take_urgent) {
-            owners.extend(self.owner_of(id));
-        }
-        After {
-            rings: self.waiters.take_rings(),
-            owners,
-        }
-    }
-
-    #[cold]
-    fn owner_of(&self, id: SocketId) -> Option<Owner> {
-        let (_, socket) = self
-            .sockets
-            .iter()
-            .find(|(_, socket)| socket.ours() == Some(id))?;
-        Some(socket.owner).filter(|owner| owner.id != 0)
-    }
-
-    /// Sets the owner of the socket that `fd` names.
-    pub(crate) fn set_owner(&mut self, fd: c_int, owner: Owner) -> Result<()> {
-        let Slot::Socket(index) = slots::look(fd) else {
-            return Err(Errno::EBADF);
-        };
-        self.sockets.get_mut(index).ok_or(Errno::EBADF)?.owner = owner;
-        Ok(())
-    }
-
-    pub(crate) fn owner(&self, fd: c_int) -> Result<Owner> {
-        let index = self.find(fd).ok_or(Errno::EBADF)?.index;
-        Ok(self.sockets.get(index).ok_or(Errno::EBADF)?.owner)
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn take(fd: c_int) {
         && !engine.is_borrowed()
     {
         // A socket without a place stays the kernel's.
-        let _ = engine.take(fd, domain);
+        let _ = take_socket(&mut engine, fd, domain);
     }
 }
 
@@ -65,54 +65,51 @@ pub(crate) fn tell_lost(fd: c_int) {
     inside::run(|| told::tell_always(&text));
 }
 
-impl Engine {
-    fn take(&mut self, fd: c_int, domain: Domain) -> Result<()> {
-        if let Some(twin) = twin(fd) {
-            self.copy_number(twin, fd);
-            return Ok(());
-        }
-        // SAFETY: all zeros are one of no state.
-        let blank: tcp_info = unsafe { std::mem::zeroed() };
-        let info = ask(fd, (IPPROTO_TCP, libc::TCP_INFO), blank);
-        let state = info.map(|info| info.tcpi_state);
-        let listens = has(fd, (SOL_SOCKET, libc::SO_ACCEPTCONN));
-        let body = match info {
-            Some(info) if listens => Body::Listener {
-                // As tcp_get_info() of the kernel has it; one more may wait.
-                backlog: info.tcpi_sacked.saturating_add(1),
-                ours: None,
-            },
-            _ if state != Some(CLOSED) => return Ok(()),
-            _ if is_marked(fd) => Body::Lost,
-            _ => Body::Open,
-        };
-        // SAFETY: no memory is involved.
-        let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
-        let socket = Socket::new(fd, domain, flags & libc::O_NONBLOCK != 0, body);
-        let index = self.insert(socket);
-        let noted = self
-            .sockets
-            .get_mut(index)
-            .map_or(Ok(()), |socket| socket.note_local(fd));
-        let local = self.sockets.get(index).and_then(|socket| socket.local);
-        let bound = local.filter(|local| local.port() != 0);
-        let ours = |rules: &crate::rules::Rules| {
-            bound.is_none_or(|local| rules.bind(local) == Place::Ours)
-        };
-        if noted.is_err() || !rules().is_some_and(ours) || !slots::set(fd, Slot::Socket(index)) {
-            self.sockets.remove(index);
-            return noted;
-        }
-        if let Some(socket) = self.sockets.get_mut(index) {
-            (socket.inherited, socket.shared) = (true, true);
-            socket.local = bound;
-            if listens {
-                socket.nonblocking = take_over(fd);
-                keep_options(socket, fd);
-            }
-        }
-        Ok(())
+fn take_socket(engine: &mut Engine, fd: c_int, domain: Domain) -> Result<()> {
+    if let Some(twin) = twin(fd) {
+        engine.copy_number(twin, fd);
+        return Ok(());
     }
+    // SAFETY: all zeros are one of no state.
+    let blank: tcp_info = unsafe { std::mem::zeroed() };
+    let info = ask(fd, (IPPROTO_TCP, libc::TCP_INFO), blank);
+    let state = info.map(|info| info.tcpi_state);
+    let listens = has(fd, (SOL_SOCKET, libc::SO_ACCEPTCONN));
+    let body = match info {
+        Some(info) if listens => Body::Listener {
+            // As tcp_get_info() of the kernel has it; one more may wait.
+            backlog: info.tcpi_sacked.saturating_add(1),
+            ours: None,
+        },
+        _ if state != Some(CLOSED) => return Ok(()),
+        _ if is_marked(fd) => Body::Lost,
+        _ => Body::Open,
+    };
+    // SAFETY: no memory is involved.
+    let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
+    let socket = Socket::new(fd, domain, flags & libc::O_NONBLOCK != 0, body);
+    let index = engine.insert(socket);
+    let noted = engine
+        .sockets
+        .get_mut(index)
+        .map_or(Ok(()), |socket| socket.note_local(fd));
+    let local = engine.sockets.get(index).and_then(|socket| socket.local);
+    let bound = local.filter(|local| local.port() != 0);
+    let ours =
+        |rules: &crate::rules::Rules| bound.is_none_or(|local| rules.bind(local) == Place::Ours);
+    if noted.is_err() || !rules().is_some_and(ours) || !slots::set(fd, Slot::Socket(index)) {
+        engine.sockets.remove(index);
+        return noted;
+    }
+    if let Some(socket) = engine.sockets.get_mut(index) {
+        (socket.inherited, socket.shared) = (true, true);
+        socket.local = bound;
+        if listens {
+            socket.nonblocking = take_over(fd);
+            keep_options(socket, fd);
+        }
+    }
+    Ok(())
 }
 
 /// A descriptor of ours that names the same socket: inetd gives one three numbers.

@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use mtcp::{Owners, Prepared};
 
-use crate::engine::Engine;
 use crate::rules::rules;
-use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
+use crate::sockets::Sockets;
 use crate::vigil::Vigil;
-use crate::{told, wait};
+use crate::{kernel, told};
 
 /// After so many refusals in a row it sleeps until something happens to those who have queues;
 /// where that cannot be seen it asks anew then: perhaps another took what was left to this process.
 const TRIES: u32 = 5;
 /// After so many it is told: by then whoever had one that is not its own has left it.
-const TOLD: u32 = 4;
+pub(crate) const TOLD: u32 = 4;
 
 /// How often to ask for a queue that another process has.
 const RETRY: Duration = Duration::from_millis(50);
@@ -59,9 +58,9 @@ impl Sharing {
     /// Whether to ask for one now.
     pub(crate) fn may_try(&mut self) -> bool {
         if self.is_refused() && self.vigil.notified() {
-            (self.tries, self.next_try) = (0, self.next_try.min(wait::now()));
+            (self.tries, self.next_try) = (0, self.next_try.min(kernel::now()));
         }
-        self.next_try == 0 || wait::now() >= self.next_try
+        self.next_try == 0 || kernel::now() >= self.next_try
     }
 
     /// It was refused one: when to ask again.
@@ -75,7 +74,7 @@ impl Sharing {
         self.next_try = if sees_all && self.tries >= TRIES {
             NEVER
         } else {
-            wait::now() + RETRY.as_nanos() as u64
+            kernel::now() + RETRY.as_nanos() as u64
         };
     }
 
@@ -89,6 +88,15 @@ impl Sharing {
         (most, self.vigil.descriptor())
     }
 
+    /// It is refused one. Returns whether others are to be asked anew, and how often it was
+    /// refused.
+    pub(crate) fn count(&mut self) -> (bool, u32) {
+        self.refusals += 1;
+        self.tries += 1;
+        let asks_anew = self.tries == 1 || self.tries.is_multiple_of(4 * TRIES);
+        (asks_anew, self.refusals)
+    }
+
     /// It has one, or belongs to a child that was never refused any.
     pub(crate) fn forget(&mut self) {
         (self.refusals, self.tries, self.next_try) = (0, 0, 0);
@@ -97,12 +105,12 @@ impl Sharing {
 }
 
 /// Names the program that has no stack, and the peers that it keeps waiting.
-pub(crate) fn tell_refused(engine: &Engine, error: &str, then: &str) {
+pub(crate) fn tell_refused(sockets: &Sockets, error: &str, then: &str) {
     let Some(rules) = rules() else {
         return;
     };
     let listens = |socket: &Socket| matches!(socket.body, Body::Listener { .. });
-    let places = engine.sockets.iter().filter(|(_, socket)| listens(socket));
+    let places = sockets.iter().filter(|(_, socket)| listens(socket));
     let places = places.filter_map(|(_, socket)| Some(socket.local?.to_string()));
     let mut places: Vec<String> = places.collect();
     places.dedup();
@@ -117,61 +125,9 @@ pub(crate) fn tell_refused(engine: &Engine, error: &str, then: &str) {
 }
 
 /// Tells those that wait for a queue what became of this process's.
-pub(crate) fn tell_owners(engine: &Engine, what: fn(&Owners)) {
-    let prepared = engine.prepared.as_deref();
+pub(crate) fn tell_owners(prepared: Option<&Prepared>, what: fn(&Owners)) {
     prepared
         .and_then(Prepared::owners)
         .into_iter()
         .for_each(what);
-}
-
-impl Engine {
-    /// There is no queue for this process. Returns whether it is time to tell.
-    pub(crate) fn ask_for_queue(&mut self) -> bool {
-        self.sharing.refusals += 1;
-        self.sharing.tries += 1;
-        let Some(prepared) = &self.prepared else {
-            return false;
-        };
-        if self.sharing.tries == 1 || self.sharing.tries.is_multiple_of(4 * TRIES) {
-            prepared.stop_asking();
-        }
-        prepared.ask_for_queue();
-        // The only one is the parent's.
-        let is_certain = self.parent_serves && !prepared.is_shared();
-        self.sharing.refusals == if is_certain { 1 } else { TOLD }
-    }
-
-    /// There is one.
-    pub(crate) fn stop_asking(&mut self) {
-        self.sharing.forget();
-        if let Some(prepared) = &self.prepared {
-            prepared.stop_asking();
-        }
-    }
-
-    /// Leaves the queue to a process that asks, unless this one still listens.
-    pub(crate) fn leave_queue(&mut self) {
-        if !self.sharing.leaves {
-            return;
-        }
-        let listens = |socket: &Socket| matches!(socket.body, Body::Listener { ours: Some(_), .. });
-        let serves = self.sockets.iter().any(|(_, socket)| listens(socket));
-        let Some(context) = self.context() else {
-            return;
-        };
-        if serves || !context.is_asked_for_queue() {
-            return;
-        }
-        // Their numbers may soon be the program's.
-        let forget = |fds: &[i32]| {
-            for &fd in fds {
-                slots::set(fd, Slot::Kernel);
-            }
-        };
-        // Sockets say what became of the link.
-        if context.leave_queue(forget).is_ok() {
-            tell_owners(self, Owners::leave);
-        }
-    }
 }

@@ -18,8 +18,8 @@ use mtcp::{
 
 use crate::lent::Pair;
 use crate::rules::rules;
-use crate::wait::{self, Waiters};
-use crate::{private, real, told};
+use crate::waiters::Waiters;
+use crate::{kernel, private, real, told};
 
 /// Connections that children may have at most.
 pub(crate) const MOST: usize = 1024;
@@ -374,7 +374,7 @@ impl Relay {
             self.since = 0;
             return false;
         }
-        let now = wait::now();
+        let now = kernel::now();
         if self.since == 0 {
             self.since = now;
         }
@@ -387,7 +387,7 @@ impl Relay {
         let Reads::Since(given) = self.reads else {
             return;
         };
-        let is_late = wait::now() - given >= LONG;
+        let is_late = kernel::now() - given >= LONG;
         if !shared || !unread(self.end) {
             self.reads = Reads::Settled;
         } else if is_late {
@@ -412,7 +412,7 @@ impl Relay {
             Ok(n) => match give(self.end, buffer.get(..n).unwrap_or_default()) {
                 Ok(given) => {
                     if self.reads == Reads::Unknown {
-                        self.reads = Reads::Since(wait::now());
+                        self.reads = Reads::Since(kernel::now());
                     }
                     let _ = context.read(self.id, buffer.get_mut(..given).unwrap_or_default());
                     Left::More

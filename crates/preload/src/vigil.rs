@@ -103,7 +103,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::wait;
+    use crate::kernel;
 
     fn doorbell() -> c_int {
         // SAFETY: makes a descriptor.
@@ -145,9 +145,9 @@ mod tests {
             .unwrap();
         assert!(vigil.watch(doorbell(), &[child.id()]) && !vigil.notified());
         drop(child.stdin.take());
-        let mut fds = [wait::poll_in(vigil.descriptor().unwrap())];
+        let mut fds = [kernel::poll_in(vigil.descriptor().unwrap())];
         let seconds = Some(Duration::from_secs(10));
-        assert_eq!(wait::ppoll(&mut fds, seconds, ptr::null()), Ok(1));
+        assert_eq!(kernel::ppoll(&mut fds, seconds, ptr::null()), Ok(1));
         assert!(
             vigil.notified() && vigil.notified(),
             "until others are watched"

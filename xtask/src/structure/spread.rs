@@ -17,7 +17,6 @@ const KNOWN: &[(&str, usize, usize)] = &[
     ("mtcp-core::tcp::conn::Conn", 207, 25),
     ("mtcp-core::testing::harness::Harness", 66, 3),
     ("mtcp::context::Context", 150, 14),
-    ("preload::engine::Engine", 103, 18),
 ];
 
 /// How much of a type is where.

@@ -259,77 +259,25 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int) -> Result<()> {
     Ok(())
 }
 
-impl Engine {
-    /// Closes a number of ours that the program never heard of.
-    pub(super) fn drop_number(&mut self, fd: c_int) {
-        self.forget_number(fd, slots::look(fd));
-        // SAFETY: no memory is involved.
-        unsafe { real::close(fd) };
+/// Changes whether calls on a socket wait.
+fn set_nonblocking(engine: &mut Engine, fd: c_int, on: bool) -> Result<()> {
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
+    if let Some(socket) = engine.sockets.get_mut(found.index) {
+        socket.nonblocking = on;
     }
-
-    /// A number of ours is about to be closed.
-    fn forget_number(&mut self, fd: c_int, slot: Slot) {
-        if self.is_borrowed() {
-            return;
-        }
-        match slot {
-            Slot::Socket(index) => {
-                slots::set(fd, Slot::Kernel);
-                self.release(index);
-            }
-            Slot::Epoll(index) => {
-                slots::set(fd, Slot::Kernel);
-                self.release_epoll(index, fd);
-            }
-            // Whose ring it was finds out.
-            Slot::Kernel | Slot::Private | Slot::Ring => {}
-        }
+    if matches!(found.body, Body::Listener { .. }) {
+        marks::mark_waiting(fd, !on);
     }
-
-    /// `new` is what `fd` is.
-    pub(crate) fn copy_number(&mut self, fd: c_int, new: c_int) {
-        if self.is_borrowed() {
-            return;
-        }
-        let slot = slots::look(fd);
-        if !slots::set(new, slot) {
-            return;
-        }
-        match slot {
-            Slot::Socket(index) => {
-                if let Some(socket) = self.sockets.get_mut(index) {
-                    socket.refs += 1;
-                }
-            }
-            Slot::Epoll(index) => {
-                if let Some(set) = self.epolls.get_mut(index) {
-                    set.names.push(new);
-                }
-            }
-            Slot::Kernel | Slot::Private | Slot::Ring => {}
-        }
-    }
-
-    /// Changes whether calls on a socket wait.
-    fn set_nonblocking(&mut self, fd: c_int, on: bool) -> Result<()> {
-        let found = self.find(fd).ok_or(Errno::EBADF)?;
-        if let Some(socket) = self.sockets.get_mut(found.index) {
-            socket.nonblocking = on;
-        }
-        if matches!(found.body, Body::Listener { .. }) {
-            marks::mark_waiting(fd, !on);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// F_GETFL and F_SETFL: whether calls wait is ours to know once the socket is.
 fn status_flags(fd: c_int, command: c_int, argument: c_ulong) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if command == F_SETFL {
         let wanted = c_int::try_from(argument & 0x7fff_ffff).unwrap_or(0);
-        engine.set_nonblocking(fd, wanted & O_NONBLOCK != 0)?;
+        set_nonblocking(&mut engine, fd, wanted & O_NONBLOCK != 0)?;
         if wanted & libc::O_ASYNC != 0 && matches!(found.body, Body::Stream(_)) {
             unsupported(Unsupported::Async, format_args!("fcntl(F_SETFL, O_ASYNC)"));
         }
@@ -359,11 +307,11 @@ fn status_flags(fd: c_int, command: c_int, argument: c_ulong) -> Result<c_int> {
 /// `argument` points to an int, or is NULL.
 unsafe fn control(fd: c_int, request: c_ulong, argument: *mut c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if request == FIONBIO {
         // SAFETY: the caller's promise.
         let on = unsafe { memory::load(argument) }? != 0;
-        engine.set_nonblocking(fd, on)?;
+        set_nonblocking(&mut engine, fd, on)?;
         if matches!(found.body, Body::Listener { .. } | Body::Stream(_)) {
             return Ok(0);
         }

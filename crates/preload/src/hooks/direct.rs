@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_long, c_uint};
 
 use super::descriptor::{close, close_range};
 use super::hooks;
-use crate::{fork, real, uring};
+use crate::{engine, real, uring};
 
 /// Whether a call of clone(2) with these flags and this stack makes a process as fork(2) does.
 fn is_fork(flags: c_long, stack: c_long) -> bool {
@@ -35,10 +35,10 @@ hooks! {
                     real::syscall(number, a, b, c, d, e, f)
                 }
                 libc::SYS_clone if is_fork(a, b) => {
-                    fork::around(|| real::syscall(number, a, b, c, d, e, f))
+                    engine::around(|| real::syscall(number, a, b, c, d, e, f))
                 }
                 #[cfg(target_arch = "x86_64")]
-                libc::SYS_fork => fork::around(|| real::syscall(number, a, b, c, d, e, f)),
+                libc::SYS_fork => engine::around(|| real::syscall(number, a, b, c, d, e, f)),
                 _ => real::syscall(number, a, b, c, d, e, f),
             }
         }

@@ -9,12 +9,14 @@ use mtcp::{Errno, Result};
 
 use super::{hooks, last, limit, millis};
 use crate::engine::{self, Engine};
+use crate::epolls::Watched;
 use crate::lock::Guard;
 use crate::presence::{self, Note};
 use crate::real;
 use crate::rules::rules;
 use crate::slots::{self, Slot};
-use crate::wait::{self, Look, Pause, Want, wait_until};
+use crate::wait::{self, Look, Pause, wait_until};
+use crate::waiters::Want;
 
 hooks! {
     /// epoll_create(2).
@@ -35,7 +37,8 @@ hooks! {
             && let Ok(mut engine) = engine::lock()
             && !engine.is_borrowed()
         {
-            let index = engine.insert_epoll(fd);
+            engine.begin();
+            let index = engine.epolls.insert(fd);
             if !slots::set(fd, Slot::Epoll(index)) {
                 engine.release_epoll(index, fd);
             }
@@ -49,14 +52,15 @@ hooks! {
             (Slot::Epoll(index), Slot::Socket(socket)) => done(|| {
                 // SAFETY: the caller's promise.
                 let event = unsafe { event.as_ref() };
-                engine::lock()?.watch((epoll, index), op, (fd, socket), event)
+                let watched = Watched { epoll, index, fd, socket };
+                engine::lock()?.watch(op, watched, event)
             }),
             (Slot::Epoll(index), Slot::Epoll(child)) => {
                 // SAFETY: the same arguments.
                 let result = unsafe { real::epoll_ctl(epoll, op, fd, event) };
                 if result == 0 && let Ok(mut engine) = engine::lock() {
                     // SAFETY: the caller's promise.
-                    engine.nest(index, op, (fd, child), unsafe { event.as_ref() });
+                    engine.epolls.nest(index, op, (fd, child), unsafe { event.as_ref() });
                 }
                 result
             }
@@ -130,11 +134,11 @@ unsafe fn wait(
             return c_int::try_from(rest).map_err(|_| Errno::EINVAL);
         }
     }
-    if engine.needs_stack(index) {
+    if engine.epolls.needs_stack(index, &engine.sockets) {
         engine.start();
     }
     let mut timeout = timeout;
-    while engine.instances(index).next().is_none() && !engine.is_starved() {
+    while engine.epolls.instances(index).next().is_none() && !engine.is_starved() {
         let (n, kicked) = wait_in_kernel(&mut engine, (epoll, index), events, (timeout, mask))?;
         if n > 0 || !kicked {
             return c_int::try_from(n).map_err(|_| Errno::EINVAL);
@@ -232,7 +236,7 @@ fn harvest_both(
 }
 
 fn want(engine: &Engine, index: u32) -> Want {
-    let mut all = engine.instances(index);
+    let mut all = engine.epolls.instances(index);
     match (all.next(), all.next()) {
         (None, _) => Want::Nothing,
         (Some(one), None) => Want::Epoll(one),

@@ -11,10 +11,12 @@ use mtcp::posix::call::{answer, backlog};
 use mtcp::{Context, Domain, Errno, Events, Result, SocketId};
 
 use super::{hooks, last};
-use crate::engine::{self, Engine, Found};
+use crate::engine::{self, Engine};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::wait::{Want, wait_for};
+use crate::sockets::Found;
+use crate::wait::wait_for;
+use crate::waiters::Want;
 use crate::{marks, real};
 
 /// SOMAXCONN of Linux, where the host does not say another (`net.core.somaxconn`).
@@ -65,7 +67,7 @@ fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
         // told by its parent's that nobody listens.
         engine.start();
     }
-    if engine.is_down() {
+    if engine.stack.is_down() {
         return Err(Errno::ENETDOWN);
     }
     let mut only_v6: c_int = 0;
@@ -74,12 +76,13 @@ fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
     let at = (&raw mut only_v6).cast();
     // SAFETY: room for a number; a socket of IPv4 leaves it.
     unsafe { real::getsockopt(fd, level, name, at, &raw mut len) };
-    engine.admits(index, only_v6 != 0)
+    let local = engine.sockets.get(index).and_then(|socket| socket.local);
+    engine.stack.admits(local, only_v6 != 0)
 }
 
 fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if matches!(found.body, Body::Stream(_)) {
         return Err(Errno::EINVAL);
     }
@@ -122,7 +125,7 @@ pub(crate) unsafe fn take(
     waits: bool,
 ) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if !matches!(found.body, Body::Listener { .. }) {
         drop(engine);
         // SAFETY: the same arguments.
@@ -132,11 +135,11 @@ pub(crate) unsafe fn take(
         return Err(Errno::EINVAL);
     }
     engine.start();
-    if engine.is_down() {
+    if engine.stack.is_down() {
         return Err(Errno::ENETDOWN);
     }
     let step = |engine: &mut Engine| -> Option<Result<c_int>> {
-        if !engine.still(&found) {
+        if !engine.sockets.still(&found) {
             return Some(Err(Errno::EBADF));
         }
         // SAFETY: the caller's promises.
@@ -149,7 +152,7 @@ pub(crate) unsafe fn take(
         engine.rouse();
         return Err(Errno::EAGAIN);
     }
-    let timeout = engine.recv_timeout(&found);
+    let timeout = engine.sockets.recv_timeout(&found);
     let mut kernel = [pollfd {
         fd,
         events: POLLIN,
@@ -170,7 +173,7 @@ unsafe fn next(
     len: *mut socklen_t,
     flags: c_int,
 ) -> Option<Result<c_int>> {
-    match engine.accept(fd, flags) {
+    match accept_ours(engine, fd, flags) {
         Err(Errno::EAGAIN) => {}
         Err(error) => return Some(Err(error)),
         Ok((new, ..)) if addr.is_null() => return Some(Ok(new)),
@@ -196,69 +199,71 @@ fn want(engine: &Engine, found: &Found) -> Want {
     ours.map_or(Want::Nothing, |id| Want::Socket(id, Events::IN))
 }
 
-impl Engine {
-    /// Takes a connection from our side of a listener.
-    ///
-    /// # Errors
-    /// `EAGAIN`: there is none; those of accept(2).
-    fn accept(&mut self, fd: c_int, flags: c_int) -> Result<(c_int, SocketAddr, Domain)> {
-        let listener = self.find(fd).ok_or(Errno::EBADF)?;
-        let Body::Listener { ours: Some(id), .. } = listener.body else {
-            return Err(Errno::EAGAIN);
-        };
-        if !self.has_waiting(id) {
-            return Err(Errno::EAGAIN);
-        }
-        let new = self.placeholder(flags & SOCK_CLOEXEC != 0)?;
-        match self.enter(listener.index, id, new, flags & SOCK_NONBLOCK != 0) {
-            Ok((remote, domain)) => Ok((new, remote, domain)),
-            Err(error) => {
-                // SAFETY: the descriptor was just made, and nobody knows it.
-                unsafe { real::close(new) };
-                Err(error)
-            }
+/// Takes a connection from our side of a listener.
+///
+/// # Errors
+/// `EAGAIN`: there is none; those of accept(2).
+fn accept_ours(
+    engine: &mut Engine,
+    fd: c_int,
+    flags: c_int,
+) -> Result<(c_int, SocketAddr, Domain)> {
+    let listener = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
+    let Body::Listener { ours: Some(id), .. } = listener.body else {
+        return Err(Errno::EAGAIN);
+    };
+    if !has_waiting(engine, id) {
+        return Err(Errno::EAGAIN);
+    }
+    let new = engine.stack.placeholder(flags & SOCK_CLOEXEC != 0)?;
+    match enter(engine, listener.index, id, new, flags & SOCK_NONBLOCK != 0) {
+        Ok((remote, domain)) => Ok((new, remote, domain)),
+        Err(error) => {
+            // SAFETY: the descriptor was just made, and nobody knows it.
+            unsafe { real::close(new) };
+            Err(error)
         }
     }
+}
 
-    /// Whether somebody waits to be accepted. Has run a turn before it says no.
-    fn has_waiting(&mut self, id: SocketId) -> bool {
-        let waits = |engine: &mut Self| {
-            let context = engine.context();
-            context.is_some_and(|context| !context.ready(id, Events::IN).is_empty())
-        };
-        if waits(self) {
-            return true;
-        }
-        // An epoll instance reports what comes later.
-        let stands = |context: &mut Context| context.is_watched(id) && context.is_fresh();
-        if self.context().is_some_and(stands) {
-            return false;
-        }
-        self.turn();
-        waits(self)
+/// Whether somebody waits to be accepted. Has run a turn before it says no.
+fn has_waiting(engine: &mut Engine, id: SocketId) -> bool {
+    let waits = |engine: &mut Engine| {
+        let context = engine.context();
+        context.is_some_and(|context| !context.ready(id, Events::IN).is_empty())
+    };
+    if waits(engine) {
+        return true;
     }
+    // An epoll instance reports what comes later.
+    let stands = |context: &mut Context| context.is_watched(id) && context.is_fresh();
+    if engine.context().is_some_and(stands) {
+        return false;
+    }
+    engine.turn();
+    waits(engine)
+}
 
-    /// Gives the next connection of a listener the number `new`.
-    fn enter(
-        &mut self,
-        listener: u32,
-        id: SocketId,
-        new: c_int,
-        nonblocking: bool,
-    ) -> Result<(SocketAddr, Domain)> {
-        let context = self.context().ok_or(Errno::EAGAIN)?;
-        let (accepted, remote) = context.accept(id)?;
-        context.set_nonblocking(accepted, true)?;
-        let listener = self.sockets.get(listener).ok_or(Errno::EBADF)?;
-        let socket = listener.child(new, nonblocking, Body::Stream(accepted));
-        let domain = socket.domain;
-        let index = self.insert(socket);
-        if !slots::set(new, Slot::Socket(index)) {
-            self.release(index);
-            return Err(Errno(libc::EMFILE));
-        }
-        Ok((remote, domain))
+/// Gives the next connection of a listener the number `new`.
+fn enter(
+    engine: &mut Engine,
+    listener: u32,
+    id: SocketId,
+    new: c_int,
+    nonblocking: bool,
+) -> Result<(SocketAddr, Domain)> {
+    let context = engine.context().ok_or(Errno::EAGAIN)?;
+    let (accepted, remote) = context.accept(id)?;
+    context.set_nonblocking(accepted, true)?;
+    let listener = engine.sockets.get(listener).ok_or(Errno::EBADF)?;
+    let socket = listener.child(new, nonblocking, Body::Stream(accepted));
+    let domain = socket.domain;
+    let index = engine.insert(socket);
+    if !slots::set(new, Slot::Socket(index)) {
+        engine.release(index);
+        return Err(Errno(libc::EMFILE));
     }
+    Ok((remote, domain))
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use mtcp::posix::{memory, option_table, options};
 use mtcp::{Context, Domain, Errno, Result, SocketId};
 
 use super::{duration, hooks};
-use crate::engine::{self, Engine, Found};
+use crate::engine::{self, Engine};
 use crate::lent;
 use crate::log::no_effect;
 use crate::real;
 use crate::rules::rules;
 use crate::slots;
 use crate::socket::Body;
+use crate::sockets::Found;
 
 /// The least that Linux says of SO_RCVBUF and SO_SNDBUF.
 const MIN_RCVBUF: c_int = 2304;
@@ -82,7 +83,7 @@ unsafe fn set(
     len: socklen_t,
 ) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     let size = c_int::try_from(len).map_err(|_| Errno::EINVAL)?;
     let size = usize::try_from(size)
         .map_err(|_| Errno::EINVAL)?
@@ -118,10 +119,10 @@ unsafe fn set(
         (entry.parse)(bytes)?;
     }
     if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
-        return engine.set_timeout(&found, name, bytes).map(|()| 0);
+        return set_timeout(&mut engine, &found, name, bytes).map(|()| 0);
     }
     if let Body::Stream(id) = found.body {
-        match engine.set_option(id, (level, name), bytes) {
+        match set_option(&mut engine, id, (level, name), bytes) {
             Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
                 // SAFETY: the same arguments.
                 return unsafe { remember(&mut engine, (fd, &found), (level, name), (value, len)) };
@@ -129,7 +130,7 @@ unsafe fn set(
             result => result?,
         }
     } else {
-        engine.keep_option(&found, (level, name), bytes);
+        keep_option(&mut engine, &found, (level, name), bytes);
     }
     engine.staged(false);
     Ok(0)
@@ -195,84 +196,82 @@ unsafe fn remember(
     Ok(0)
 }
 
-impl Engine {
-    /// An option of a socket that is no connection yet, which the kernel has taken.
-    fn keep_option(&mut self, found: &Found, (level, name): (c_int, c_int), value: &[u8]) {
-        if found.body == Body::Lost {
-            return;
-        }
-        if let Some(socket) = self.sockets.get_mut(found.index) {
-            socket.save(level, name, value);
-        }
-        if let Body::Listener { ours: Some(id), .. } = found.body {
-            // What the kernel took and we do not know, we do without.
-            let _ = self.set_option(id, (level, name), value);
-        }
+/// An option of a socket that is no connection yet, which the kernel has taken.
+fn keep_option(engine: &mut Engine, found: &Found, (level, name): (c_int, c_int), value: &[u8]) {
+    if found.body == Body::Lost {
+        return;
     }
-
-    fn set_option(
-        &mut self,
-        id: SocketId,
-        (level, name): (c_int, c_int),
-        value: &[u8],
-    ) -> Result<()> {
-        let context = self.context().ok_or(Errno::EBADF)?;
-        let entry = options::find(context, id, level, name)?.ok_or(Errno::ENOPROTOOPT)?;
-        context.set_option(id, (entry.parse)(value)?)
+    if let Some(socket) = engine.sockets.get_mut(found.index) {
+        socket.save(level, name, value);
     }
-
-    fn option(
-        &mut self,
-        found: &Found,
-        id: SocketId,
-        (level, name): (c_int, c_int),
-        room: usize,
-    ) -> Result<Vec<u8>> {
-        let saved = self
-            .sockets
-            .get(found.index)
-            .and_then(|socket| socket.saved(level, name));
-        if is_unknown(level, name)
-            && let Some(saved) = saved
-        {
-            return Ok(saved.to_vec());
-        }
-        let context = self.context().ok_or(Errno::EBADF)?;
-        let entry = options::known(context, id, level, name)?;
-        let value = options::value(context, id, entry, room)?;
-        Ok(match (level, name) {
-            (SOL_SOCKET, SO_RCVBUF) => twice(&value, MIN_RCVBUF),
-            (SOL_SOCKET, SO_SNDBUF) => twice(&value, MIN_SNDBUF),
-            _ => value,
-        })
+    if let Body::Listener { ours: Some(id), .. } = found.body {
+        // What the kernel took and we do not know, we do without.
+        let _ = set_option(engine, id, (level, name), value);
     }
+}
 
-    fn set_timeout(&mut self, found: &Found, name: c_int, value: &[u8]) -> Result<()> {
-        let (seconds, micros) = value.split_first_chunk::<8>().ok_or(Errno::EINVAL)?;
-        let micros = micros.first_chunk::<8>().ok_or(Errno::EINVAL)?;
-        let time = duration(
-            i64::from_ne_bytes(*seconds),
-            i64::from_ne_bytes(*micros),
-            1000,
-        );
-        let time = time.map_err(|_| Errno(libc::EDOM))?;
-        let socket = self.sockets.get_mut(found.index).ok_or(Errno::EBADF)?;
-        let time = Some(time).filter(|time| !time.is_zero());
-        if name == SO_RCVTIMEO {
-            socket.recv_timeout = time;
-        } else {
-            socket.send_timeout = time;
-        }
-        Ok(())
+fn set_option(
+    engine: &mut Engine,
+    id: SocketId,
+    (level, name): (c_int, c_int),
+    value: &[u8],
+) -> Result<()> {
+    let context = engine.context().ok_or(Errno::EBADF)?;
+    let entry = options::find(context, id, level, name)?.ok_or(Errno::ENOPROTOOPT)?;
+    context.set_option(id, (entry.parse)(value)?)
+}
+
+fn option(
+    engine: &mut Engine,
+    found: &Found,
+    id: SocketId,
+    (level, name): (c_int, c_int),
+    room: usize,
+) -> Result<Vec<u8>> {
+    let saved = engine
+        .sockets
+        .get(found.index)
+        .and_then(|socket| socket.saved(level, name));
+    if is_unknown(level, name)
+        && let Some(saved) = saved
+    {
+        return Ok(saved.to_vec());
     }
+    let context = engine.context().ok_or(Errno::EBADF)?;
+    let entry = options::known(context, id, level, name)?;
+    let value = options::value(context, id, entry, room)?;
+    Ok(match (level, name) {
+        (SOL_SOCKET, SO_RCVBUF) => twice(&value, MIN_RCVBUF),
+        (SOL_SOCKET, SO_SNDBUF) => twice(&value, MIN_SNDBUF),
+        _ => value,
+    })
+}
 
-    fn timeout(&self, found: &Found, name: c_int) -> Option<Duration> {
-        let socket = self.sockets.get(found.index)?;
-        if name == SO_RCVTIMEO {
-            socket.recv_timeout
-        } else {
-            socket.send_timeout
-        }
+fn set_timeout(engine: &mut Engine, found: &Found, name: c_int, value: &[u8]) -> Result<()> {
+    let (seconds, micros) = value.split_first_chunk::<8>().ok_or(Errno::EINVAL)?;
+    let micros = micros.first_chunk::<8>().ok_or(Errno::EINVAL)?;
+    let time = duration(
+        i64::from_ne_bytes(*seconds),
+        i64::from_ne_bytes(*micros),
+        1000,
+    );
+    let time = time.map_err(|_| Errno(libc::EDOM))?;
+    let socket = engine.sockets.get_mut(found.index).ok_or(Errno::EBADF)?;
+    let time = Some(time).filter(|time| !time.is_zero());
+    if name == SO_RCVTIMEO {
+        socket.recv_timeout = time;
+    } else {
+        socket.send_timeout = time;
+    }
+    Ok(())
+}
+
+fn timeout(engine: &Engine, found: &Found, name: c_int) -> Option<Duration> {
+    let socket = engine.sockets.get(found.index)?;
+    if name == SO_RCVTIMEO {
+        socket.recv_timeout
+    } else {
+        socket.send_timeout
     }
 }
 
@@ -285,7 +284,7 @@ unsafe fn ask(
     len: *mut socklen_t,
 ) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
         // SAFETY: the same arguments.
@@ -297,9 +296,9 @@ unsafe fn ask(
         return Err(Errno::EFAULT);
     }
     let bytes = if level == SOL_SOCKET && [SO_RCVTIMEO, SO_SNDTIMEO].contains(&name) {
-        time(engine.timeout(&found, name).unwrap_or_default())
+        time(timeout(&engine, &found, name).unwrap_or_default())
     } else {
-        match engine.option(&found, id, (level, name), room) {
+        match option(&mut engine, &found, id, (level, name), room) {
             Err(Errno::ENOPROTOOPT) if is_unknown(level, name) => {
                 if !LEVELS.contains(&level) && engine.context().is_some_and(|c| is_v6(c, id)) {
                     return Err(Errno::ENOPROTOOPT);

@@ -10,10 +10,11 @@ use mtcp::{Errno, Events, Result, SocketId};
 use super::{hooks, limit, millis};
 use crate::engine::{self, Engine};
 use crate::lock::Guard;
-use crate::real;
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::wait::{self, Look, Pause, Want, wait_until};
+use crate::wait::{Look, Pause, wait_until};
+use crate::waiters::Want;
+use crate::{kernel, real};
 
 hooks! {
     /// poll(2).
@@ -98,13 +99,13 @@ pub(super) fn poll_all(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<c_int> {
-    let end = timeout.map(|timeout| wait::now().saturating_add(wait::nanos(timeout)));
+    let end = timeout.map(|timeout| kernel::now().saturating_add(kernel::nanos(timeout)));
     loop {
         let mut engine = engine::lock()?;
-        if fds.iter().any(|entry| engine.poll_needs_stack(entry.fd)) {
+        if fds.iter().any(|entry| poll_needs_stack(&engine, entry.fd)) {
             engine.start();
         }
-        let left = end.map(|end| Duration::from_nanos(end.saturating_sub(wait::now())));
+        let left = end.map(|end| Duration::from_nanos(end.saturating_sub(kernel::now())));
         // While the stack waits for a queue, it asks again.
         let is_starved = engine.is_starved();
         let n = poll_once(engine, fds, left, mask)?;
@@ -120,7 +121,7 @@ fn poll_once(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<usize> {
-    let sides: Vec<Side> = fds.iter().map(|entry| engine.side(entry.fd)).collect();
+    let sides: Vec<Side> = fds.iter().map(|entry| side(&engine, entry.fd)).collect();
     if sides.iter().all(|side| matches!(side, Side::Kernel)) {
         let (most, vigil) = engine.sharing.ends();
         drop(engine);
@@ -151,11 +152,11 @@ fn poll_kernel(
     mask: *const sigset_t,
 ) -> Result<usize> {
     let Some(vigil) = vigil else {
-        return wait::ppoll(fds, timeout, mask);
+        return kernel::ppoll(fds, timeout, mask);
     };
     let mut all = fds.to_vec();
-    all.push(wait::poll_in(vigil));
-    wait::ppoll(&mut all, timeout, mask)?;
+    all.push(kernel::poll_in(vigil));
+    kernel::ppoll(&mut all, timeout, mask)?;
     for (to, from) in fds.iter_mut().zip(&all) {
         to.revents = from.revents;
     }
@@ -171,12 +172,12 @@ fn wait_mixed(
 ) -> Result<usize> {
     let asks_kernel = kernel.iter().any(|entry| entry.fd >= 0);
     let result = wait_until(engine, pause, kernel, |engine, kernel| {
-        if asks_kernel && wait::ppoll(kernel, Some(Duration::ZERO), std::ptr::null()).is_err() {
+        if asks_kernel && kernel::ppoll(kernel, Some(Duration::ZERO), std::ptr::null()).is_err() {
             kernel.iter_mut().for_each(|entry| entry.revents = 0);
         }
         let mut n = 0;
         for ((entry, side), theirs) in fds.iter_mut().zip(sides).zip(kernel.iter()) {
-            entry.revents = theirs.revents | engine.revents(*side, entry.events);
+            entry.revents = theirs.revents | revents(engine, *side, entry.events);
             n += usize::from(entry.revents != 0);
         }
         match n {
@@ -197,7 +198,7 @@ fn want(engine: &Engine, fds: &[pollfd], sides: &[Side]) -> Want {
         match side {
             Side::Kernel => {}
             Side::Stream(id) | Side::Listener(id) => sockets.push((*id, events(entry.events))),
-            Side::Epoll(index) => epolls.extend(engine.instances(*index)),
+            Side::Epoll(index) => epolls.extend(engine.epolls.instances(*index)),
         }
     }
     match (&sockets[..], &epolls[..]) {
@@ -206,42 +207,41 @@ fn want(engine: &Engine, fds: &[pollfd], sides: &[Side]) -> Want {
     }
 }
 
-impl Engine {
-    /// Whether only a stack can bring what a wait on `fd` is for.
-    fn poll_needs_stack(&self, fd: c_int) -> bool {
-        match slots::look(fd) {
-            Slot::Socket(_) => self
-                .find(fd)
-                .is_some_and(|found| matches!(found.body, Body::Listener { .. })),
-            Slot::Epoll(index) => self.needs_stack(index),
-            Slot::Kernel | Slot::Private | Slot::Ring => false,
-        }
+/// Whether only a stack can bring what a wait on `fd` is for.
+fn poll_needs_stack(engine: &Engine, fd: c_int) -> bool {
+    match slots::look(fd) {
+        Slot::Socket(_) => engine
+            .sockets
+            .find(fd)
+            .is_some_and(|found| matches!(found.body, Body::Listener { .. })),
+        Slot::Epoll(index) => engine.epolls.needs_stack(index, &engine.sockets),
+        Slot::Kernel | Slot::Private | Slot::Ring => false,
     }
+}
 
-    fn side(&self, fd: c_int) -> Side {
-        match slots::look(fd) {
-            Slot::Socket(_) => match self.find(fd).map(|found| found.body) {
-                Some(Body::Stream(id)) => Side::Stream(id),
-                Some(Body::Listener { ours: Some(id), .. }) => Side::Listener(id),
-                _ => Side::Kernel,
-            },
-            Slot::Epoll(index) if self.instances(index).next().is_some() => Side::Epoll(index),
-            Slot::Epoll(_) => Side::Kernel,
-            Slot::Kernel | Slot::Private | Slot::Ring => Side::Kernel,
-        }
+fn side(engine: &Engine, fd: c_int) -> Side {
+    match slots::look(fd) {
+        Slot::Socket(_) => match engine.sockets.find(fd).map(|found| found.body) {
+            Some(Body::Stream(id)) => Side::Stream(id),
+            Some(Body::Listener { ours: Some(id), .. }) => Side::Listener(id),
+            _ => Side::Kernel,
+        },
+        Slot::Epoll(index) if engine.epolls.instances(index).next().is_some() => Side::Epoll(index),
+        Slot::Epoll(_) => Side::Kernel,
+        Slot::Kernel | Slot::Private | Slot::Ring => Side::Kernel,
     }
+}
 
-    fn revents(&mut self, side: Side, wanted: i16) -> i16 {
-        match side {
-            Side::Stream(id) | Side::Listener(id) => {
-                let ready = self
-                    .context()
-                    .map(|context| context.ready(id, events(wanted)));
-                let bits = ready.unwrap_or_default().bits();
-                u16::try_from(bits).unwrap_or(0).cast_signed()
-            }
-            Side::Epoll(index) if self.is_ready(index) => wanted & (POLLIN | POLLRDNORM),
-            Side::Epoll(_) | Side::Kernel => 0,
+fn revents(engine: &mut Engine, side: Side, wanted: i16) -> i16 {
+    match side {
+        Side::Stream(id) | Side::Listener(id) => {
+            let ready = engine
+                .context()
+                .map(|context| context.ready(id, events(wanted)));
+            let bits = ready.unwrap_or_default().bits();
+            u16::try_from(bits).unwrap_or(0).cast_signed()
         }
+        Side::Epoll(index) if engine.is_ready(index) => wanted & (POLLIN | POLLRDNORM),
+        Side::Epoll(_) | Side::Kernel => 0,
     }
 }

@@ -10,9 +10,9 @@ use super::hooks;
 use crate::engine::{self, Engine};
 use crate::inside::keep_errno;
 use crate::presence::{self, Note};
+use crate::real;
 use crate::rights::{self, Header, Sets};
 use crate::uring::armed;
-use crate::{exit, real};
 
 hooks! {
     /// setuid(2).
@@ -125,14 +125,14 @@ hooks! {
 
     /// _exit(2).
     fn _exit(status: c_int) -> () {
-        exit::finish();
+        engine::finish();
         real::exit_group(status)
     }
 
     /// _Exit(3).
     #[allow(non_snake_case)]
     fn _Exit(status: c_int) -> () {
-        exit::finish();
+        engine::finish();
         real::exit_group(status)
     }
 }
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn setsid() -> pid_t {
 
 /// Waits for a child, if the call `blocks`: meanwhile it may read what the program here does not.
 fn waiting(blocks: bool, call: impl FnOnce() -> c_int) -> c_int {
-    let noted = blocks && engine::lock().is_ok_and(|mut engine| engine.begin_waiting());
+    let noted = blocks && engine::lock().is_ok_and(|mut engine| begin_waiting(&mut engine));
     let result = call();
     if noted {
         let errno = errno();
@@ -164,16 +164,14 @@ fn waiting(blocks: bool, call: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-impl Engine {
-    fn begin_waiting(&mut self) -> bool {
-        let waits = !self.is_borrowed() && self.pumps.begin_waiting();
-        if waits {
-            presence::note(Note::ForChild);
-            self.turn();
-            self.staged(true);
-        }
-        waits
+fn begin_waiting(engine: &mut Engine) -> bool {
+    let waits = !engine.is_borrowed() && engine.pumps.begin_waiting();
+    if waits {
+        presence::note(Note::ForChild);
+        engine.turn();
+        engine.staged(true);
     }
+    waits
 }
 
 /// Opening the link takes privileges.

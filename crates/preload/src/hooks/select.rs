@@ -13,7 +13,7 @@ use mtcp::{Errno, Result};
 use super::poll::poll_all;
 use super::{hooks, limit, limit_micros};
 use crate::slots::{self, Slot};
-use crate::{real, wait};
+use crate::{kernel, real};
 
 hooks! {
     /// select(2). As in Linux, `timeout` is what is left of it afterwards.
@@ -33,11 +33,11 @@ hooks! {
         answer(|| {
             // SAFETY: the caller's promise.
             let time = unsafe { limit_micros(timeout) }?;
-            let started = wait::now();
+            let started = kernel::now();
             // SAFETY: the caller's promises.
             let result = unsafe { sets.wait(count, time, std::ptr::null()) };
             if let Some(time) = time {
-                let left = time.saturating_sub(Duration::from_nanos(wait::now() - started));
+                let left = time.saturating_sub(Duration::from_nanos(kernel::now() - started));
                 // SAFETY: the caller's promise.
                 unsafe {
                     (*timeout).tv_sec = left.as_secs().cast_signed();

@@ -9,9 +9,10 @@ use mtcp::{Errno, Result, SendFlags, SocketId};
 
 use super::stream::write_out;
 use super::{hooks, last};
-use crate::engine::{self, Engine, Found};
+use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::socket::Body;
+use crate::sockets::Found;
 use crate::{real, slots};
 
 /// Bytes of a file per step.
@@ -39,7 +40,7 @@ hooks! {
 /// `offset` is NULL or points to an offset.
 unsafe fn send(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Result<isize> {
     let mut engine = engine::lock()?;
-    let found = engine.find(to).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(to).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
         // SAFETY: the same arguments.

@@ -10,14 +10,16 @@ use mtcp::posix::call::{answer, done};
 use mtcp::{Context, Domain, Errno, Events, How, Result, SocketId, SocketOption, State};
 
 use super::{hooks, last};
-use crate::engine::{self, Engine, Found};
+use crate::engine::{self, Engine};
 use crate::lent::{self, End};
 use crate::lock::Guard;
-use crate::ourselves::Way;
+use crate::ourselves::{Way, way_to_ourselves};
 use crate::rules::{Place, Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::wait::{Want, wait_for};
+use crate::sockets::Found;
+use crate::wait::wait_for;
+use crate::waiters::Want;
 use crate::{log, real};
 
 /// `IPV6_FREEBIND` of linux/in6.h.
@@ -154,7 +156,7 @@ pub(super) fn stream(fd: c_int) -> Option<SocketId> {
     if !slots::is_socket(fd) {
         return None;
     }
-    match engine::lock().ok()?.find(fd)?.body {
+    match engine::lock().ok()?.sockets.find(fd)?.body {
         Body::Stream(id) => Some(id),
         _ => None,
     }
@@ -217,7 +219,7 @@ unsafe fn bind_deaf(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
 
 fn bind_to(fd: c_int, local: SocketAddr, addr: *const sockaddr, len: socklen_t) -> Result<()> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     let place = rules().map_or(Place::Kernel, |rules| rules.bind(local));
     if matches!(found.body, Body::Stream(_)) {
         return Err(Errno::EINVAL);
@@ -267,10 +269,10 @@ pub(crate) fn connect_to(
     kernel: impl FnOnce() -> c_int,
 ) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let mut found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let mut found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     found.nonblocking |= !waits;
     let way = match found.body {
-        Body::Open => engine.way_to_ourselves(remote),
+        Body::Open => way_to_ourselves(&engine, remote),
         _ => None,
     };
     let id = match (found.body, way) {
@@ -279,12 +281,14 @@ pub(crate) fn connect_to(
         // It waits for a queue, or never had one.
         (_, Some(Way::Stack)) => return Err(Errno::ENETDOWN),
         (_, Some(Way::Kernel(there))) => {
-            let domain = engine.domain(found.index);
+            let domain = domain(&engine, found.index);
             engine.disown(fd, found.index);
             drop(engine);
             return connect_by_kernel(fd, there, domain);
         }
-        (Body::Open, None) if engine.takes(found.index, remote)? => engine.adopt(found.index)?,
+        (Body::Open, None) if takes(&mut engine, found.index, remote)? => {
+            engine.adopt(found.index)?
+        }
         (body, None) => {
             if body == Body::Open {
                 engine.disown(fd, found.index);
@@ -326,7 +330,7 @@ pub(super) unsafe fn open_fast(
     flags: c_int,
 ) -> Result<Place> {
     let mut engine = engine::lock()?;
-    let mut found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let mut found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if matches!(found.body, Body::Stream(_)) {
         return Err(Errno(libc::EISCONN));
     }
@@ -336,7 +340,7 @@ pub(super) unsafe fn open_fast(
     let Some(remote) = remote.ok().filter(|remote| ours(*remote)) else {
         return Ok(Place::Kernel);
     };
-    if found.body != Body::Open || !engine.takes(found.index, remote)? {
+    if found.body != Body::Open || !takes(&mut engine, found.index, remote)? {
         return Ok(Place::Kernel);
     }
     let id = engine.adopt(found.index)?;
@@ -375,7 +379,7 @@ fn start_connect(
         return first;
     }
     let step = |engine: &mut Engine| -> Option<Result<()>> {
-        if !engine.still(found) {
+        if !engine.sockets.still(found) {
             return Some(Err(Errno::EBADF));
         }
         let context = engine.context().ok_or(Errno::ENETDOWN);
@@ -386,45 +390,43 @@ fn start_connect(
         }
     };
     let want = |_: &Engine| Want::Socket(id, Events::OUT);
-    let timeout = engine.send_timeout(found);
+    let timeout = engine.sockets.send_timeout(found);
     match wait_for(engine, timeout, &mut [], want, step) {
         Err(Errno::EAGAIN) => Err(Errno::EINPROGRESS),
         result => result,
     }
 }
 
-impl Engine {
-    /// Whether the stack has the connection to `remote`: it runs, then.
-    ///
-    /// # Errors
-    /// `ENETDOWN`: it should, and cannot be started, or has to wait for a queue.
-    fn takes(&mut self, index: u32, remote: SocketAddr) -> Result<bool> {
-        if place(self, index, remote) == Place::Kernel {
-            return Ok(false);
-        }
-        if self.start() {
-            return Ok(true);
-        }
-        let without = rules().map_or(Ok(Place::Kernel), Rules::without_stack);
-        without.map(|place| place == Place::Ours)
+/// Whether the stack has the connection to `remote`: it runs, then.
+///
+/// # Errors
+/// `ENETDOWN`: it should, and cannot be started, or has to wait for a queue.
+fn takes(engine: &mut Engine, index: u32, remote: SocketAddr) -> Result<bool> {
+    if place(engine, index, remote) == Place::Kernel {
+        return Ok(false);
     }
+    if engine.start() {
+        return Ok(true);
+    }
+    let without = rules().map_or(Ok(Place::Kernel), Rules::without_stack);
+    without.map(|place| place == Place::Ours)
+}
 
-    fn domain(&self, index: u32) -> Domain {
-        let socket = self.sockets.get(index);
-        socket.map_or(Domain::V4, |socket| socket.domain)
-    }
+fn domain(engine: &Engine, index: u32) -> Domain {
+    let socket = engine.sockets.get(index);
+    socket.map_or(Domain::V4, |socket| socket.domain)
+}
 
-    /// Whether the handshake of a connection of ours has begun and not ended.
-    pub(super) fn is_connecting(&mut self, id: SocketId) -> bool {
-        let context = self.context();
-        let info = context.and_then(|context| context.info(id).ok());
-        info.is_some_and(|info| info.state == State::SynSent)
-    }
+/// Whether the handshake of a connection of ours has begun and not ended.
+pub(super) fn is_connecting(engine: &mut Engine, id: SocketId) -> bool {
+    let context = engine.context();
+    let info = context.and_then(|context| context.info(id).ok());
+    info.is_some_and(|info| info.state == State::SynSent)
 }
 
 fn shut(fd: c_int, how: c_int) -> Result<c_int> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         // SAFETY: no memory is involved.
         let result = unsafe { real::shutdown(fd, how) };

@@ -12,12 +12,15 @@ use mtcp::posix::memory;
 use mtcp::{Errno, Events, RecvFlags, Result, SendFlags, SocketId};
 
 use super::hooks;
-use crate::engine::{self, Engine, Found};
+use super::socket::is_connecting;
+use crate::engine::{self, Engine};
 use crate::lock::Guard;
 use crate::log::{Unsupported, unsupported};
 use crate::rules::Place;
 use crate::socket::Body;
-use crate::wait::{Want, wait_for};
+use crate::sockets::Found;
+use crate::wait::wait_for;
+use crate::waiters::Want;
 use crate::{passed, real, slots};
 
 /// Bytes that are taken away at a time. They lie on the stack of the program's thread, which may be
@@ -225,7 +228,7 @@ pub(crate) fn receive(
     kernel: impl FnOnce() -> isize,
 ) -> Result<isize> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
         return elsewhere(fd, found.body, kernel);
@@ -234,13 +237,13 @@ pub(crate) fn receive(
     let known = recv_flags(flags)?;
     let blocking = !found.nonblocking && flags & (MSG_DONTWAIT | MSG_OOB) == 0;
     let wanted = if blocking {
-        engine.wanted(id, bufs, flags)
+        wanted(&mut engine, id, bufs, flags)
     } else {
         1
     };
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
-        if !engine.still(&found) {
+        if !engine.sockets.still(&found) {
             return Some(Err(Errno::EBADF));
         }
         if done > 0 && is_at_mark(engine, id) {
@@ -265,7 +268,7 @@ pub(crate) fn receive(
         }
         None => {
             let want = |_: &Engine| Want::Socket(id, Events::IN | Events::RDHUP);
-            let timeout = engine.recv_timeout(&found);
+            let timeout = engine.sockets.recv_timeout(&found);
             wait_for(&mut engine, timeout, &mut [], want, step)
         }
     };
@@ -287,19 +290,17 @@ fn elsewhere(fd: c_int, body: Body, kernel: impl FnOnce() -> isize) -> Result<is
     Ok(kernel())
 }
 
-impl Engine {
-    /// Bytes that a call waits for.
-    fn wanted(&mut self, id: SocketId, bufs: &[IoSliceMut<'_>], flags: c_int) -> usize {
-        let room: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if flags & MSG_PEEK != 0 {
-            1
-        } else if flags & MSG_WAITALL != 0 {
-            room
-        } else {
-            // SO_RCVLOWAT.
-            let context = self.context();
-            room.min(context.map_or(1, |context| context.low_water(id)))
-        }
+/// Bytes that a call waits for.
+fn wanted(engine: &mut Engine, id: SocketId, bufs: &[IoSliceMut<'_>], flags: c_int) -> usize {
+    let room: usize = bufs.iter().map(|buf| buf.len()).sum();
+    if flags & MSG_PEEK != 0 {
+        1
+    } else if flags & MSG_WAITALL != 0 {
+        room
+    } else {
+        // SO_RCVLOWAT.
+        let context = engine.context();
+        room.min(context.map_or(1, |context| context.low_water(id)))
     }
 }
 
@@ -393,7 +394,7 @@ pub(crate) fn transmit(
     kernel: impl FnOnce() -> isize,
 ) -> Result<isize> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     let Body::Stream(id) = found.body else {
         drop(engine);
         return elsewhere(fd, found.body, kernel);
@@ -455,7 +456,7 @@ pub(super) fn write_out(
     let waits = !flags.contains(SendFlags::DONTWAIT);
     let mut done = 0;
     let mut step = |engine: &mut Engine| -> Option<Result<usize>> {
-        if !engine.still(found) {
+        if !engine.sockets.still(found) {
             return Some(Err(Errno::EBADF));
         }
         engine.children_first(id);
@@ -474,7 +475,7 @@ pub(super) fn write_out(
         Some(result) => result,
         None if waits => {
             let want = |_: &Engine| Want::Socket(id, Events::OUT);
-            let timeout = engine.send_timeout(found);
+            let timeout = engine.sockets.send_timeout(found);
             wait_for(engine, timeout, &mut [], want, &mut step)
         }
         None => Err(Errno::EAGAIN),
@@ -522,7 +523,7 @@ fn put(
         return Ok(total);
     }
     // As in Linux, to send nothing takes that the connection is made.
-    if engine.is_connecting(id) {
+    if is_connecting(engine, id) {
         return Err(Errno::EAGAIN);
     }
     let context = engine.context().ok_or(Errno::ENETDOWN)?;

@@ -40,11 +40,11 @@ pub(super) unsafe fn control_owner(fd: c_int, command: c_int, argument: c_ulong)
     match command {
         // The argument is an int.
         F_SETOWN => set(fd, Owner::of(argument as c_int)?),
-        F_GETOWN => Ok(engine::lock()?.owner(fd)?.number()),
+        F_GETOWN => Ok(engine::lock()?.sockets.owner(fd)?.number()),
         // SAFETY: the caller's promise.
         F_SETOWN_EX => set(fd, unsafe { memory::load(pointer) }?.checked()?),
         // SAFETY: the caller's promise.
-        _ => unsafe { memory::store(pointer, engine::lock()?.owner(fd)?) }.map(|()| 0),
+        _ => unsafe { memory::store(pointer, engine::lock()?.sockets.owner(fd)?) }.map(|()| 0),
     }
 }
 
@@ -62,17 +62,19 @@ pub(super) unsafe fn request_owner(
         // SAFETY: the caller's promise.
         return set(fd, Owner::of(unsafe { memory::load(argument) }?)?);
     }
-    let number = engine::lock()?.owner(fd)?.number();
+    let number = engine::lock()?.sockets.owner(fd)?.number();
     // SAFETY: the caller's promise.
     unsafe { memory::store(argument, number) }.map(|()| 0)
 }
 
 fn set(fd: c_int, owner: Owner) -> Result<c_int> {
-    engine::lock()?.set_owner(fd, owner).map(|()| 0)
+    engine::lock()?.sockets.set_owner(fd, owner).map(|()| 0)
 }
 
 /// Whether the kernel is told, too: the connection may become its own.
 pub(super) fn is_open(fd: c_int) -> bool {
-    let found = engine::lock().ok().and_then(|engine| engine.find(fd));
+    let found = engine::lock()
+        .ok()
+        .and_then(|engine| engine.sockets.find(fd));
     found.is_none_or(|found| !matches!(found.body, Body::Stream(_)))
 }

@@ -16,9 +16,9 @@ use super::register::{self as registering, Ring};
 use super::watch::Watch;
 use super::{memory, work};
 use crate::inside::{self, Side};
+use crate::kernel;
 use crate::log::{self, Unsupported, unsupported};
 use crate::slots::{self, Slot};
-use crate::wait;
 
 /// Calls that are answered before sockets have their turn.
 const CALLS: usize = 32;
@@ -76,7 +76,7 @@ impl Server {
                 events: POLLIN,
                 revents: 0,
             }];
-            let asked = wait::ppoll(&mut fds, Some(Duration::ZERO), std::ptr::null());
+            let asked = kernel::ppoll(&mut fds, Some(Duration::ZERO), std::ptr::null());
             if asked != Ok(1) {
                 return;
             }

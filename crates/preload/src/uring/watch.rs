@@ -8,8 +8,10 @@ use mtcp::{Ctl, EpollEvent, Errno, Events, Interest, Result, SocketId};
 
 use super::work;
 use crate::engine::{self, Engine};
+use crate::kernel;
 use crate::lock::Guard;
-use crate::wait::{self, Look, Pause, Want};
+use crate::wait::{self, Look, Pause};
+use crate::waiters::Want;
 
 /// Reports at a time.
 const REPORTS: usize = 32;
@@ -95,7 +97,7 @@ impl Watch {
         };
         let Some(mut engine) = engine else {
             // Interrupted or not, who calls looks.
-            let _ = wait::ppoll(&mut kernel, None, std::ptr::null());
+            let _ = kernel::ppoll(&mut kernel, None, std::ptr::null());
             return are_open(&kernel).map(|()| Vec::new());
         };
         let ready = self.wait_for_both(&mut engine, &mut kernel);

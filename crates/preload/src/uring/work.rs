@@ -19,7 +19,7 @@ use crate::inside::{self, Side};
 use crate::log::{Unsupported, unsupported};
 use crate::slots::{self, Slot};
 use crate::socket::Body;
-use crate::{real, wait};
+use crate::{kernel, real};
 
 /// Where an entry is after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,11 @@ pub(super) fn body(fd: c_int) -> Option<Body> {
     if !slots::is_socket(fd) {
         return None;
     }
-    engine::lock().ok()?.find(fd).map(|found| found.body)
+    engine::lock()
+        .ok()?
+        .sockets
+        .find(fd)
+        .map(|found| found.body)
 }
 
 /// Whether the stack has to do with a descriptor.
@@ -75,7 +79,7 @@ pub(super) fn is_served(fd: c_int) -> bool {
         Slot::Socket(_) => matches!(body(fd), Some(Body::Stream(_) | Body::Listener { .. })),
         Slot::Epoll(index) => {
             let engine = engine::lock();
-            engine.is_ok_and(|engine| engine.instances(index).next().is_some())
+            engine.is_ok_and(|engine| engine.epolls.instances(index).next().is_some())
         }
         Slot::Kernel | Slot::Private | Slot::Ring => false,
     }
@@ -84,7 +88,10 @@ pub(super) fn is_served(fd: c_int) -> bool {
 /// The socket that the entry is about, for which it waits.
 pub(super) fn subject(fd: c_int) -> Option<(u32, u32)> {
     let engine = engine::lock().ok()?;
-    engine.find(fd).map(|found| (found.index, found.serial))
+    engine
+        .sockets
+        .find(fd)
+        .map(|found| (found.index, found.serial))
 }
 
 /// Does what can be done of the entry now.
@@ -411,7 +418,7 @@ fn poll(entry: &Sqe) -> Step {
 
 fn revents(fd: c_int, wanted: u16) -> Result<u16> {
     let mut engine = engine::lock()?;
-    let found = engine.find(fd).ok_or(Errno::EBADF)?;
+    let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if matches!(found.body, Body::Listener { .. }) {
         engine.start();
     }
@@ -429,7 +436,7 @@ fn revents(fd: c_int, wanted: u16) -> Result<u16> {
             events: wanted.cast_signed(),
             revents: 0,
         }];
-        wait::ppoll(
+        kernel::ppoll(
             &mut kernel,
             Some(std::time::Duration::ZERO),
             std::ptr::null(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use mtcp::{Config, Domain, IoSpec, Mode, Mtcp};
+use mtcp::{Config, Context, Domain, Events, IoSpec, Mode, Mtcp};
 
 use super::*;
 use crate::lock::Lock;
@@ -57,8 +57,7 @@ fn run(lock: &Lock<Engine>, background: bool, over: &AtomicBool) {
 /// Ends the sleep in a bed.
 fn wake(lock: &Lock<Engine>, bed: usize) {
     let mut engine = lock.lock().unwrap();
-    let Waiters { rings, beds, .. } = &mut engine.waiters;
-    Waiters::ring(rings, beds.get_mut(bed).unwrap());
+    engine.waiters.wake(bed);
 }
 
 /// Whether the other end refuses a connection, which takes one who runs it.
@@ -112,22 +111,4 @@ fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
         assert_eq!(driven, (true, true), "others know who sleeps on the link");
         assert!(refused, "the peer has rung for it");
     });
-}
-
-/// A thread of the program that sleeps is there at once, the background thread may look first
-/// whether others run the stack.
-#[test]
-fn who_leaves_the_link_rings_for_a_thread_of_the_program() {
-    let mut waiters = Waiters::new();
-    let background = waiters.lie_down(Want::Nothing, true).unwrap();
-    assert!(waiters.drive(background.bed, true));
-    let program = [(); 2].map(|()| waiters.lie_down(Want::Nothing, false).unwrap());
-    assert!(waiters.drive(program[0].bed, false), "it relieves that");
-    assert!(waiters.get_up(program[0], false), "it drove");
-    let woken = |waiters: &Waiters| waiters.beds.iter().map(|bed| bed.woken).collect::<Vec<_>>();
-    waiters.hand_over();
-    assert_eq!(woken(&waiters), [false, false, true]);
-    let _ = waiters.get_up(program[1], true);
-    waiters.hand_over();
-    assert!(woken(&waiters)[background.bed], "nobody else sleeps");
 }

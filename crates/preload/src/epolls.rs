@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
+use mtcp::slab::Slab;
 use mtcp::{Context, Ctl, EpollEvent, Errno, Events, Interest, Result, SocketId};
 
-use crate::engine::Engine;
 use crate::socket::Body;
+use crate::sockets::Sockets;
 use crate::{private, real};
 
 /// Comes back from the kernel when a thread in its `epoll_wait` must look at the stack too.
@@ -207,73 +208,109 @@ impl EpollSet {
     }
 }
 
-impl Engine {
+/// All instances of the program, by index: slots say which index a descriptor has.
+#[derive(Debug)]
+pub(crate) struct Epolls {
+    sets: Slab<EpollSet>,
+}
+
+/// What epoll_ctl(2) is about: an instance with its index, and a socket with its.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched {
+    pub(crate) epoll: c_int,
+    pub(crate) index: u32,
+    pub(crate) fd: c_int,
+    pub(crate) socket: u32,
+}
+
+impl Epolls {
+    pub(crate) const fn new() -> Self {
+        Self { sets: Slab::new() }
+    }
+
+    /// Notes a new instance. Returns its index.
+    pub(crate) fn insert(&mut self, name: c_int) -> u32 {
+        self.sets.insert(EpollSet::new(name))
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&EpollSet> {
+        self.sets.get(index)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut EpollSet> {
+        self.sets.get_mut(index)
+    }
+
     /// Whether a wait on the instance is for something that only a stack can bring.
-    pub(crate) fn needs_stack(&self, index: u32) -> bool {
-        let Some(set) = self.epolls.get(index) else {
+    pub(crate) fn needs_stack(&self, index: u32, sockets: &Sockets) -> bool {
+        let Some(set) = self.sets.get(index) else {
             return false;
         };
         let listens = |parked: &Parked| {
-            let socket = self.sockets.get(parked.socket);
+            let socket = sockets.get(parked.socket);
             socket.is_some_and(|socket| matches!(socket.body, Body::Listener { .. }))
         };
         set.parked.values().any(listens)
             || set
                 .nested
                 .values()
-                .any(|(child, _)| *child != index && self.needs_stack(*child))
+                .any(|(child, _)| *child != index && self.needs_stack(*child, sockets))
     }
 
     /// The stack's instances that a wait on this one is about: its own, and those in it.
     pub(crate) fn instances(&self, index: u32) -> impl Iterator<Item = SocketId> {
-        self.epolls.get(index).into_iter().flat_map(|set| {
+        self.sets.get(index).into_iter().flat_map(|set| {
             let nested = set
                 .nested
                 .values()
-                .filter_map(|(child, _)| self.epolls.get(*child));
+                .filter_map(|(child, _)| self.sets.get(*child));
             set.all_ours().chain(nested.flat_map(EpollSet::all_ours))
         })
     }
 
     /// Whether the last turn was just now and left something to be reported for an instance: a turn
     /// for each of many small waits would carry little.
-    pub(crate) fn has_rest(&mut self, index: u32) -> bool {
-        let (Some((context, _)), epolls) = self.split() else {
-            return false;
-        };
-        let mut ours = epolls.get(index).into_iter().flat_map(EpollSet::all_ours);
+    pub(crate) fn has_rest(&self, context: &mut Context, index: u32) -> bool {
+        let mut ours = self
+            .sets
+            .get(index)
+            .into_iter()
+            .flat_map(EpollSet::all_ours);
         context.is_fresh() && ours.any(|id| context.epoll_pending(id) == Ok(true))
     }
 
     /// What the stack has to report for an instance.
-    pub(crate) fn harvest(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
-        let (Some((context, _)), epolls) = self.split() else {
-            return 0;
-        };
-        let Some(set) = epolls.get(index) else {
+    pub(crate) fn harvest(
+        &self,
+        context: &mut Context,
+        index: u32,
+        events: &mut [epoll_event],
+    ) -> usize {
+        let Some(set) = self.sets.get(index) else {
             return 0;
         };
         let mut n = 0;
         for id in set.all_ours() {
             n += take(context, id, events.get_mut(n..).unwrap_or_default());
         }
-        n + self.harvest_nested(index, events.get_mut(n..).unwrap_or_default())
+        n + self.harvest_nested(context, index, events.get_mut(n..).unwrap_or_default())
     }
 
     /// Instances in this one that have something.
-    fn harvest_nested(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
-        let Some(set) = self.epolls.get(index).filter(|set| !set.nested.is_empty()) else {
+    fn harvest_nested(
+        &self,
+        context: &mut Context,
+        index: u32,
+        events: &mut [epoll_event],
+    ) -> usize {
+        let Some(set) = self.sets.get(index) else {
             return 0;
         };
-        let children: Vec<(u32, Interest)> = set
+        let children = set
             .nested
             .values()
-            .filter(|(_, interest)| interest.events.contains(Events::IN))
-            .copied()
-            .collect();
-        let ready = children
-            .into_iter()
-            .filter(|(child, _)| self.is_ready(*child));
+            .filter(|(_, interest)| interest.events.contains(Events::IN));
+        let ready = children.filter(|(child, _)| self.is_ready(context, *child));
         let mut n = 0;
         for (to, (_, interest)) in events.iter_mut().zip(ready) {
             to.events = Events::IN.bits();
@@ -284,54 +321,38 @@ impl Engine {
     }
 
     /// Whether a wait on an instance would report something of ours.
-    pub(crate) fn is_ready(&mut self, index: u32) -> bool {
-        let instances: Vec<SocketId> = self.instances(index).collect();
-        let Some(context) = self.context() else {
-            return false;
-        };
-        instances
-            .into_iter()
+    pub(crate) fn is_ready(&self, context: &mut Context, index: u32) -> bool {
+        self.instances(index)
             .any(|id| context.epoll_ready(id).unwrap_or(false))
     }
 
-    /// `epoll_ctl` for one of our sockets. `epoll` is the instance with that index, `fd` names
-    /// socket number `socket`.
+    /// `epoll_ctl` in the stack for the socket `id` of ours. `number` is its first descriptor.
     ///
     /// # Errors
     /// Those of epoll_ctl(2).
     pub(crate) fn watch(
         &mut self,
-        (epoll, index): (c_int, u32),
+        context: &mut Context,
         op: c_int,
-        (fd, socket): (c_int, u32),
+        watched: Watched,
+        (body, number): (Body, c_int),
         event: Option<&epoll_event>,
     ) -> Result<()> {
         let ctl = ctl(op)?;
-        let (body, number) = self
-            .sockets
-            .get(socket)
-            .map(|socket| (socket.body, socket.number))
-            .ok_or(Errno::EBADF)?;
-        let name = Name {
-            index: socket,
-            number,
-        };
-        if !matches!(body, Body::Stream(_)) {
-            self.watch_kernel((epoll, index), op, (fd, socket), event)?;
-        }
-        let id = match body {
-            Body::Stream(id) | Body::Listener { ours: Some(id), .. } => id,
-            _ => return Ok(()),
+        let (Body::Stream(id) | Body::Listener { ours: Some(id), .. }) = body else {
+            return Ok(());
         };
         let interest = match (ctl, event) {
             (Ctl::Del, _) => Interest::default(),
             (_, Some(event)) => interest(event),
             (_, None) => return Err(Errno::EFAULT),
         };
-        let (Some((context, _)), epolls) = self.split() else {
-            return Err(Errno::EBADF);
+        let Watched { fd, socket, .. } = watched;
+        let name = Name {
+            index: socket,
+            number,
         };
-        let set = epolls.get_mut(index).ok_or(Errno::EBADF)?;
+        let set = self.sets.get_mut(watched.index).ok_or(Errno::EBADF)?;
         let events = event.map_or(0, |event| event.events);
         if let Body::Stream(_) = body {
             set.check_exclusive(ctl, fd, events)?;
@@ -345,27 +366,29 @@ impl Engine {
             set.forget_copies(context, |copy, of| (copy, of) == (fd, socket));
         }
         set.kick();
-        self.rouse();
         done
     }
 
     /// The kernel's part, for sockets that are, or also are, the kernel's.
-    fn watch_kernel(
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub(crate) fn watch_kernel(
         &mut self,
-        (epoll, index): (c_int, u32),
         op: c_int,
-        (fd, socket): (c_int, u32),
+        watched: Watched,
         event: Option<&epoll_event>,
     ) -> Result<()> {
+        let Watched { fd, socket, .. } = watched;
         let mut copy = event.copied();
         let pointer = copy
             .as_mut()
             .map_or(std::ptr::null_mut(), std::ptr::from_mut);
         // SAFETY: an event or NULL.
-        if unsafe { real::epoll_ctl(epoll, op, fd, pointer) } < 0 {
+        if unsafe { real::epoll_ctl(watched.epoll, op, fd, pointer) } < 0 {
             return Err(Errno(mtcp::posix::call::errno()));
         }
-        if let Some(set) = self.epolls.get_mut(index) {
+        if let Some(set) = self.sets.get_mut(watched.index) {
             match event {
                 Some(event) if op != EPOLL_CTL_DEL => {
                     let interest = interest(event);
@@ -387,7 +410,7 @@ impl Engine {
         (fd, child): (c_int, u32),
         event: Option<&epoll_event>,
     ) {
-        let Some(set) = self.epolls.get_mut(index) else {
+        let Some(set) = self.sets.get_mut(index) else {
             return;
         };
         match event {
@@ -400,22 +423,20 @@ impl Engine {
         }
     }
 
-    /// A socket became ours: the stack watches it from now on for whoever had the kernel do so,
-    /// `alone` if the kernel shall not any more.
-    pub(crate) fn rewatch(&mut self, socket: u32, alone: bool) {
-        let found = self
-            .sockets
-            .get(socket)
-            .and_then(|socket| Some((socket.ours()?, socket.number)));
-        let (Some((context, _)), epolls) = self.split() else {
-            return;
-        };
-        let Some((id, number)) = found else { return };
+    /// A socket became ours: the stack watches it from now on as `id` for whoever had the kernel do
+    /// so, `alone` if the kernel shall not any more. `number` is its first descriptor.
+    pub(crate) fn rewatch(
+        &mut self,
+        context: &mut Context,
+        socket: u32,
+        (id, number): (SocketId, c_int),
+        alone: bool,
+    ) {
         let name = Name {
             index: socket,
             number,
         };
-        for set in epolls.values_mut() {
+        for set in self.sets.values_mut() {
             let mine: Vec<(c_int, Interest)> = set
                 .parked
                 .iter()
@@ -437,14 +458,13 @@ impl Engine {
     }
 
     /// A socket is gone, or the kernel's for good.
-    pub(crate) fn forget(&mut self, socket: u32) {
-        let (mut parts, epolls) = self.split();
-        for set in epolls.values_mut() {
+    pub(crate) fn forget(&mut self, mut context: Option<&mut Context>, socket: u32) {
+        for set in self.sets.values_mut() {
             if !set.parked.is_empty() {
                 set.parked.retain(|_, parked| parked.socket != socket);
             }
             if !set.copies.is_empty()
-                && let Some((context, _)) = &mut parts
+                && let Some(context) = &mut context
             {
                 set.forget_copies(context, |_, of| of == socket);
             }
@@ -452,19 +472,19 @@ impl Engine {
     }
 
     /// One descriptor less names the instance.
-    pub(crate) fn release_epoll(&mut self, index: u32, name: c_int) {
-        let Some(set) = self.epolls.get_mut(index) else {
+    pub(crate) fn release(&mut self, context: Option<&mut Context>, index: u32, name: c_int) {
+        let Some(set) = self.sets.get_mut(index) else {
             return;
         };
         set.names.retain(|other| *other != name);
         if !set.names.is_empty() {
             return;
         }
-        let gone = self.epolls.remove(index);
-        for set in self.epolls.values_mut() {
+        let gone = self.sets.remove(index);
+        for set in self.sets.values_mut() {
             set.nested.retain(|_, (child, _)| *child != index);
         }
-        if let (Some(gone), Some(context)) = (gone, self.context()) {
+        if let (Some(gone), Some(context)) = (gone, context) {
             for id in gone.all_ours() {
                 // It is an instance.
                 let _ = context.close(id);
@@ -474,16 +494,16 @@ impl Engine {
 
     /// What was in the stack is not there any more.
     pub(crate) fn forget_instances(&mut self) {
-        for set in self.epolls.values_mut() {
+        for set in self.sets.values_mut() {
             set.ours = None;
             set.copies.clear();
         }
     }
 
     /// In the child of a `fork`, which has one thread.
-    pub(crate) fn orphan_epolls(&mut self) {
+    pub(crate) fn orphan(&mut self) {
         self.forget_instances();
-        for set in self.epolls.values_mut() {
+        for set in self.sets.values_mut() {
             set.in_kernel = 0;
         }
     }

@@ -1,12 +1,31 @@
 //! What calls have staged goes out: at once, with whoever waits next, or with the call of another
 //! thread that waits for the lock.
 
-use crate::engine::{self, Engine};
+use mtcp::Context;
+
+use super::state::Engine;
 use crate::lock::Shared;
-use crate::owner::After;
+use crate::owner::Owner;
+use crate::waiters::Rings;
 
 /// How many calls may leave what they staged to the next.
 const MOST_OWED: u32 = 16;
+
+/// What is left to do when the lock is given back.
+#[derive(Debug)]
+pub(crate) struct After {
+    rings: Rings,
+    owners: Vec<Owner>,
+}
+
+impl Drop for After {
+    fn drop(&mut self) {
+        self.rings.ring();
+        for owner in self.owners.drain(..) {
+            owner.tell();
+        }
+    }
+}
 
 impl Shared for Engine {
     type After = After;
@@ -27,7 +46,7 @@ impl Engine {
         if !now && !self.waiters.is_driven() {
             return;
         }
-        if self.owed < MOST_OWED && engine::raw().is_wanted() {
+        if self.owed < MOST_OWED && (self.duties.is_wanted)() {
             self.owed += 1;
             return;
         }
@@ -65,6 +84,17 @@ impl Engine {
         if let Some(context) = self.context() {
             // Sockets say what became of the link.
             let _ = context.settle();
+        }
+    }
+
+    fn after(&mut self) -> After {
+        let mut owners = Vec::new();
+        while let Some(id) = self.context().and_then(Context::take_urgent) {
+            owners.extend(self.sockets.owner_of(id));
+        }
+        After {
+            rings: self.waiters.take_rings(),
+            owners,
         }
     }
 }

@@ -1,119 +1,55 @@
 //! `fork`: the child inherits listeners and epoll instances; connections stay with the parent, and
 //! the stack, if it has any. The parent pumps for the child.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 use std::time::Duration;
 
-use crate::engine::{self, Engine};
-use crate::inside::{self, Side};
+use mtcp::SocketId;
+
+use super::state::Engine;
+use crate::background::Background;
 use crate::lent::Pair;
 use crate::relay::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{diagnostics, lent, process, real, streams, told};
+use crate::waiters::Waiters;
+use crate::{diagnostics, lent, process, real, told};
 
 /// How long connections that the program has closed may take to end before it forks.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Has `fork` find the engine in order. Once per process image; children inherit it.
-pub(crate) fn register() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(process::watch_for_copies);
-    static HANDLERS: std::sync::Once = std::sync::Once::new();
-    // Fails without memory only. SAFETY: the three functions may run before, in the parent after,
-    // and in the child after any fork.
-    HANDLERS.call_once(|| unsafe {
-        libc::pthread_atfork(Some(before), Some(parent), Some(child));
-    });
-}
-
-extern "C" fn before() {
-    // A handler that the kernel called in the midst of a call: what holds there nobody knows.
-    if inside::side() != Side::Program {
-        return;
-    }
-    if let Ok(mut engine) = engine::lock() {
-        streams::before_fork();
-        engine.vacate();
-        engine.has_children = true;
-        engine.share_listeners();
-        engine.lend();
-        // Given back by `parent`, made anew by `child`.
-        let _ = std::mem::ManuallyDrop::new(engine);
-        inside::go(Side::Forks);
-    }
-}
-
-/// Whether this thread forks, and has the engine. A handler that interrupted the library has not.
-fn forks() -> bool {
-    inside::side() == Side::Forks
-}
-
-extern "C" fn parent() {
-    if forks() {
-        streams::after_fork();
-        // SAFETY: `before` took it in this thread.
-        unsafe { engine::raw().held() }.keep_lent();
-    }
-}
-
-extern "C" fn child() {
-    if !forks() {
-        return;
-    }
-    streams::after_fork();
-    inside::is_child();
-    process::is_no_copy();
-    // SAFETY: a child has one thread, this one.
-    unsafe { engine::raw().renew() };
-    inside::go(Side::Program);
-    if let Ok(mut engine) = engine::lock() {
-        engine.orphan();
-        engine.take_lent();
-    }
-}
-
-/// Runs a call that makes a process without the C library's `fork`, as if it were that.
-pub(crate) fn around(call: impl FnOnce() -> c_long) -> c_long {
-    if rules().is_none() {
-        return call();
-    }
-    before();
-    let result = call();
-    if result == 0 {
-        child();
-    } else {
-        parent();
-    }
-    result
-}
-
-/// It was made by the clone system call, which runs no handlers: the stack stays with the parent.
-#[cold]
-pub(crate) fn become_child() {
-    process::is_no_copy();
-    let lock = engine::raw();
-    let is_whole = !lock.is_held();
-    // SAFETY: such a child has one thread, this one.
-    unsafe { lock.renew() };
-    if let Ok(mut engine) = engine::lock() {
-        if is_whole {
-            engine.orphan();
-        } else {
-            // Another thread was at it: nobody knows what holds.
-            engine.forget_everything();
-        }
-    }
-}
-
 impl Engine {
+    /// This process is about to fork.
+    pub(super) fn prepare_fork(&mut self) {
+        self.vacate();
+        self.has_children = true;
+        self.sockets.share();
+        self.lend();
+    }
+
+    /// In the child of a `fork`: the stack stays with the parent.
+    pub(super) fn orphan(&mut self) {
+        self.parent_serves |= self.stack.leave_to_parent();
+        self.close_private();
+        self.owner = process::pid();
+        self.has_children = false;
+        self.starts_soon = false;
+        self.owed = 0;
+        self.waiters = Waiters::new();
+        self.pumps.forget();
+        self.background = Background::new();
+        self.forget_stack();
+        self.sockets.inherit();
+        self.epolls.orphan();
+    }
+
     /// Leaves all descriptors to the kernel.
-    fn forget_everything(&mut self) {
+    pub(super) fn forget_everything(&mut self) {
         for (fd, _) in slots::used(0, u32::MAX) {
             slots::set(fd, Slot::Kernel);
         }
-        let _ = std::mem::ManuallyDrop::new(std::mem::replace(self, Self::new()));
+        let _ = std::mem::ManuallyDrop::new(std::mem::replace(self, Self::new(self.duties)));
         told::tell_always(
             "this process was made by the clone system call while another thread used a socket: its sockets are the kernel's",
         );
@@ -122,9 +58,7 @@ impl Engine {
     /// Queues are few: one that has no connections is for whoever waits for some first, parent or
     /// child.
     fn vacate(&mut self) {
-        let is_connected = |socket: &Socket| matches!(socket.body, Body::Stream(_));
-        let connected = self.sockets.iter().any(|(_, socket)| is_connected(socket));
-        let serves = connected || self.pumps.count() > 0;
+        let serves = self.sockets.has_connection() || self.pumps.count() > 0;
         let shared = rules().is_some_and(Rules::has_queues);
         if serves || !shared || self.is_borrowed() || self.waiters.is_wanted() {
             return;
@@ -138,30 +72,10 @@ impl Engine {
         }
     }
 
-    /// The child has the listeners, too.
-    fn share_listeners(&mut self) {
-        for index in self.indices() {
-            if let Some(socket) = self.sockets.get_mut(index) {
-                socket.shared = true;
-            }
-        }
-    }
-
     /// Has the stack listen no more. Those whom nobody has accepted are told so.
     fn close_listeners(&mut self) {
-        for index in self.indices() {
-            if let Some(socket) = self.sockets.get_mut(index)
-                && let Body::Listener {
-                    backlog,
-                    ours: Some(id),
-                } = socket.body
-            {
-                socket.body = Body::Listener {
-                    backlog,
-                    ours: None,
-                };
-                self.close(id);
-            }
+        for id in self.sockets.stop_listening() {
+            self.close(id);
         }
     }
 
@@ -196,11 +110,11 @@ impl Engine {
 
     /// Closes the library's own descriptors, but those that processes share, and those that the
     /// parent lends.
-    pub(crate) fn close_private(&self) {
+    fn close_private(&self) {
         let lent = |fd| self.lent.iter().any(|(_, pair)| pair.has(fd));
         let private = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Private);
         for fd in private.map(|(fd, _)| fd) {
-            let is_kept = self.inherited.contains(&fd) || diagnostics::kept() == Some(fd);
+            let is_kept = self.stack.shares(fd) || diagnostics::kept() == Some(fd);
             if !is_kept && !lent(fd) {
                 // SAFETY: a descriptor of the library's own, which nothing here uses any more.
                 unsafe { real::close(fd) };
@@ -208,16 +122,23 @@ impl Engine {
         }
     }
 
+    /// The program is about to write: what its children wrote before goes first.
+    pub(crate) fn children_first(&mut self, id: SocketId) {
+        if let Some(context) = self.stack.context() {
+            self.pumps.write(context, id);
+        }
+    }
+
     /// A child has the connection of a socket, too.
     fn relay(&mut self, index: u32, pair: Pair) {
         let id = self.sockets.get(index).and_then(Socket::ours);
-        if let Some(id) = id {
-            self.lend_out(id, pair);
+        if let (Some(id), Some(context)) = (id, self.stack.context()) {
+            self.pumps.add(context, id, pair);
         }
     }
 
     /// In the parent: the child has its ends.
-    fn keep_lent(&mut self) {
+    pub(super) fn keep_lent(&mut self) {
         for (index, pair) in std::mem::take(&mut self.lent) {
             // SAFETY: a descriptor of the library's own, which is the child's now.
             unsafe { real::close(pair.theirs) };
@@ -227,7 +148,7 @@ impl Engine {
     }
 
     /// In the child: the program finds its ends where the connections were.
-    fn take_lent(&mut self) {
+    pub(super) fn take_lent(&mut self) {
         for (index, pair) in std::mem::take(&mut self.lent) {
             let names = slots::used(0, u32::MAX).filter(|(_, slot)| *slot == Slot::Socket(index));
             let names: Vec<c_int> = names.map(|(fd, _)| fd).collect();
