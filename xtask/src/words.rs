@@ -32,10 +32,10 @@ const fn retired(word: &'static str, instead: &'static str, known: usize) -> Ret
 
 /// What takes over from killed processes has words of its own, which go with it.
 const RETIRED: &[Retired] = &[
-    retired("asleep", "compact TCB", 28),
+    retired("asleep", "compact TCB", 22),
     retired("awake", "full TCB", 6),
-    retired("bell", "wake-up, doorbell", 70),
-    retired("bells", "wake-ups, doorbells", 13),
+    retired("bell", "wake-up, doorbell", 55),
+    retired("bells", "wake-ups, doorbells", 9),
     retired("bundle", "GSO or GRO segment", 2),
     retired("bundles", "GSO or GRO segments", 2),
     retired("doubt", "undo state", 12),
@@ -52,10 +52,10 @@ const RETIRED: &[Retired] = &[
         9,
     ),
     retired("pump", "relay", 0),
-    retired("rouse", "notify, wake", 6),
+    retired("rouse", "notify, wake", 0),
     retired("stray", "unknown flow", 0),
     retired("tally", "connection statistics", 0),
-    retired("vacate", "release before fork", 2),
+    retired("vacate", "release before fork", 0),
     retired("volley", "transmit batch", 0),
     retired("volleys", "transmit batches", 0),
 ];

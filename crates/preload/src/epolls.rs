@@ -13,7 +13,7 @@ use crate::sockets::Sockets;
 use crate::{private, real};
 
 /// Comes back from the kernel when a thread in its `epoll_wait` must look at the stack too.
-const KICK: u64 = 0x6d74_6370_6b69_636b;
+const WAKE_UP: u64 = 0x6d74_6370_6b69_636b;
 const EPOLLEXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE.cast_unsigned();
 /// What may stand beside EPOLLEXCLUSIVE.
 const WITH_EXCLUSIVE: u32 = EPOLLEXCLUSIVE
@@ -61,7 +61,7 @@ pub(crate) struct EpollSet {
     /// Threads that wait in the kernel only.
     in_kernel: u32,
     /// A descriptor that ends their wait.
-    kick: Option<c_int>,
+    wake_up: Option<c_int>,
 }
 
 fn interest(event: &epoll_event) -> Interest {
@@ -82,7 +82,7 @@ impl EpollSet {
             nested: HashMap::new(),
             kernel_first: false,
             in_kernel: 0,
-            kick: None,
+            wake_up: None,
         }
     }
 
@@ -155,26 +155,26 @@ impl EpollSet {
     }
 
     /// Ends the waits of those in the kernel.
-    fn kick(&mut self) {
+    fn wake_in_kernel(&mut self) {
         let Some(&epoll) = self.names.first() else {
             return;
         };
-        if self.in_kernel == 0 || self.kick.is_some() {
+        if self.in_kernel == 0 || self.wake_up.is_some() {
             return;
         }
         // SAFETY: makes a descriptor that is readable at once; no memory is involved.
-        let kick = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        let kick = private::own(kick);
+        let fd = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        let fd = private::own(fd);
         let mut event = epoll_event {
             events: libc::EPOLLIN as u32,
-            u64: KICK,
+            u64: WAKE_UP,
         };
         // SAFETY: an event.
-        if unsafe { real::epoll_ctl(epoll, EPOLL_CTL_ADD, kick, &raw mut event) } == 0 {
-            self.kick = Some(kick);
-        } else if kick >= 0 {
+        if unsafe { real::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &raw mut event) } == 0 {
+            self.wake_up = Some(fd);
+        } else if fd >= 0 {
             // SAFETY: made above.
-            unsafe { real::close(kick) };
+            unsafe { real::close(fd) };
         }
     }
 
@@ -183,7 +183,7 @@ impl EpollSet {
     pub(crate) fn enter_kernel(&mut self, is_ours: bool) {
         self.in_kernel += 1;
         if is_ours {
-            self.kick();
+            self.wake_in_kernel();
         }
     }
 
@@ -192,17 +192,17 @@ impl EpollSet {
         self.in_kernel = self.in_kernel.saturating_sub(1);
     }
 
-    /// Takes the kicks out of what the kernel reported. Returns how many reports are left.
+    /// Takes the wake-up out of what the kernel reported. Returns how many reports are left.
     pub(crate) fn sift(&mut self, events: &mut [epoll_event]) -> usize {
-        let kicked = events.iter().position(|event| event.u64 == KICK);
-        let (Some(at), Some(kick)) = (kicked, self.kick) else {
+        let woken = events.iter().position(|event| event.u64 == WAKE_UP);
+        let (Some(at), Some(fd)) = (woken, self.wake_up) else {
             return events.len();
         };
         events.copy_within(at + 1.., at);
         if self.in_kernel == 0 {
-            self.kick = None;
+            self.wake_up = None;
             // SAFETY: a descriptor of ours; the instance forgets it.
-            unsafe { real::close(kick) };
+            unsafe { real::close(fd) };
         }
         events.len() - 1
     }
@@ -365,7 +365,7 @@ impl Epolls {
         if ctl == Ctl::Del || done == Err(Errno::ENOENT) {
             set.forget_copies(context, |copy, of| (copy, of) == (fd, socket));
         }
-        set.kick();
+        set.wake_in_kernel();
         done
     }
 
@@ -452,7 +452,7 @@ impl Epolls {
                     set.parked.remove(&fd);
                     set.leave_kernel(fd);
                 }
-                set.kick();
+                set.wake_in_kernel();
             }
         }
     }
@@ -501,7 +501,7 @@ impl Epolls {
     }
 
     /// In the child of a `fork`, which has one thread.
-    pub(crate) fn orphan(&mut self) {
+    pub(crate) fn inherit(&mut self) {
         self.forget_instances();
         for set in self.sets.values_mut() {
             set.in_kernel = 0;

@@ -31,7 +31,7 @@ pub(crate) trait Shared {
 #[derive(Debug)]
 pub(crate) struct Lock<T: Shared> {
     word: AtomicU32,
-    /// Threads that wait, awake or asleep.
+    /// Threads that wait: they spin or sleep.
     waiting: AtomicU32,
     /// The thread that has it; 0: none.
     owner: AtomicUsize,

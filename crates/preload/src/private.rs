@@ -19,13 +19,13 @@ use crate::slots::{self, Slot};
 use crate::{real, rights};
 
 /// They end at the latest here: a `fork` copies all numbers below the highest one.
-const LAST: u64 = 16 << 10;
+const NUMBERS_END: u64 = 16 << 10;
 /// As many as opening a link may leave: a few for each of many queues ...
-const MOST: usize = 512;
+const LINK_DESCRIPTORS_MAX: usize = 512;
 /// ... and at least, for one queue.
-const LEAST: usize = 24;
+const LINK_DESCRIPTORS_MIN: usize = 24;
 /// Numbers that are left for what is made later.
-const LATER: usize = 16;
+const LATER_DESCRIPTORS: usize = 16;
 /// CLOSE_RANGE_UNSHARE of linux/close_range.h.
 const UNSHARE: c_int = 2;
 
@@ -202,9 +202,9 @@ impl Reserved {
         let any = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
         let any = own(any);
         let mut reserved = Self {
-            numbers: Vec::with_capacity(MOST),
+            numbers: Vec::with_capacity(LINK_DESCRIPTORS_MAX),
         };
-        while reserved.numbers.len() < MOST {
+        while reserved.numbers.len() < LINK_DESCRIPTORS_MAX {
             match duplicate(any, above) {
                 number if number >= 0 && slots::set(number, Slot::Private) => {
                     reserved.numbers.push(number);
@@ -216,12 +216,16 @@ impl Reserved {
         unsafe { real::close(any) };
         // Other threads close descriptors meanwhile: what comes next may be lower.
         reserved.numbers.sort_unstable();
-        if reserved.numbers.len() < LEAST {
+        if reserved.numbers.len() < LINK_DESCRIPTORS_MIN {
             reserved.give_up_but(&[]);
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        let later = reserved.numbers.len().saturating_sub(LATER).max(LEAST);
-        if reserved.numbers.len() < MOST {
+        let later = reserved
+            .numbers
+            .len()
+            .saturating_sub(LATER_DESCRIPTORS)
+            .max(LINK_DESCRIPTORS_MIN);
+        if reserved.numbers.len() < LINK_DESCRIPTORS_MAX {
             reserved.numbers.drain(later..).for_each(free);
         }
         Ok(reserved)
@@ -251,16 +255,16 @@ struct Above {
 impl Above {
     fn program() -> Self {
         let Some(program) = limit() else {
-            return Self::below(LAST);
+            return Self::below(NUMBERS_END);
         };
         let soft = program.rlim_cur;
-        let room = soft.saturating_add(MOST as u64 + LATER as u64);
+        let room = soft.saturating_add(LINK_DESCRIPTORS_MAX as u64 + LATER_DESCRIPTORS as u64);
         let raised = libc::rlimit {
             rlim_cur: room.min(program.rlim_max),
             ..program
         };
-        let is_enough = raised.rlim_cur - soft >= (LEAST + LATER) as u64;
-        if soft < LAST && is_enough && set_limit(&raised) {
+        let is_enough = raised.rlim_cur - soft >= (LINK_DESCRIPTORS_MIN + LATER_DESCRIPTORS) as u64;
+        if soft < NUMBERS_END && is_enough && set_limit(&raised) {
             return Self {
                 first: number(soft),
                 limits: Some([program, raised]),
@@ -271,9 +275,12 @@ impl Above {
 
     /// The highest ones below a limit, which is not raised.
     fn below(limit: u64) -> Self {
-        let end = limit.min(LAST);
-        let least = end.saturating_sub((LEAST + LATER + 4) as u64);
-        let first = end.saturating_sub(2 * MOST as u64).max(end / 2).min(least);
+        let end = limit.min(NUMBERS_END);
+        let least = end.saturating_sub((LINK_DESCRIPTORS_MIN + LATER_DESCRIPTORS + 4) as u64);
+        let first = end
+            .saturating_sub(2 * LINK_DESCRIPTORS_MAX as u64)
+            .max(end / 2)
+            .min(least);
         Self {
             first: number(first),
             limits: None,

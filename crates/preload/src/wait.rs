@@ -10,7 +10,7 @@ use mtcp::{Errno, Result};
 use crate::engine::Engine;
 use crate::kernel::{nanos, now, poll_in, ppoll};
 use crate::lock::Guard;
-use crate::presence::{self, Bunk, Note};
+use crate::presence::{self, Note, WaitEntry};
 use crate::put_off;
 use crate::waiters::Want;
 
@@ -48,10 +48,10 @@ pub(crate) enum Look<T> {
 
 /// Descriptors of a sleep whose room is on the stack: who never comes back from a handler leaves
 /// none behind.
-const FEW: usize = 8;
+const INLINE_DESCRIPTORS: usize = 8;
 
-fn get_up(engine: &mut Engine, bunk: Bunk, rang: bool) {
-    if engine.waiters.get_up(bunk, rang)
+fn dequeue(engine: &mut Engine, entry: WaitEntry, notified: bool) {
+    if engine.waiters.dequeue(entry, notified)
         && let Some(context) = engine.context()
     {
         // The next turn says what became of the link.
@@ -64,9 +64,9 @@ fn get_up(engine: &mut Engine, bunk: Bunk, rang: bool) {
 #[cold]
 pub(crate) fn wake_up(engine: &mut Engine) {
     match presence::take() {
-        Some(Note::InBed(bunk)) => {
-            get_up(engine, bunk, false);
-            engine.waiters.hand_over();
+        Some(Note::Waits(entry)) => {
+            dequeue(engine, entry, false);
+            engine.waiters.wake_next_driver();
             engine.background.attend();
         }
         Some(Note::InKernel(index)) => {
@@ -84,7 +84,7 @@ pub(crate) fn wake_up(engine: &mut Engine) {
 pub(crate) fn sleep_on(engine: &mut Engine, noted: Note) {
     match noted {
         // It ends with the handler.
-        Note::InBed(_) => return,
+        Note::Waits(_) => return,
         Note::InKernel(index) => {
             let is_ours = engine.epolls.instances(index).next().is_some();
             if let Some(set) = engine.epolls.get_mut(index) {
@@ -97,7 +97,7 @@ pub(crate) fn sleep_on(engine: &mut Engine, noted: Note) {
 }
 
 /// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for
-/// `want`. Fills their `revents`. Returns whether it was rung for.
+/// `want`. Fills their `revents`. Returns whether it was notified.
 ///
 /// # Errors
 /// `EINTR`; what ppoll(2) says.
@@ -108,13 +108,13 @@ pub(crate) fn sleep(
     (timeout, mask): (Option<Duration>, *const sigset_t),
     background: bool,
 ) -> Result<bool> {
-    let bunk = engine.waiters.lie_down(want, background)?;
-    let bell = engine.waiters.doorbell(bunk);
-    let drives = engine.waiters.drive(bunk, background);
-    presence::note(Note::InBed(bunk));
+    let entry = engine.waiters.enqueue(want, background)?;
+    let doorbell = engine.waiters.doorbell(entry);
+    let drives = engine.waiters.drive(entry, background);
+    presence::note(Note::Waits(entry));
     if !drives && let Some((context, waiters)) = engine.parts() {
         // What this thread's turn left to be sent is the driver's now, who knows nothing of it.
-        waiters.kick(context);
+        waiters.wake_if_due(context);
     }
     let mut links = engine.waiters.take_room();
     let (most, vigil) = engine.sharing.ends();
@@ -133,27 +133,27 @@ pub(crate) fn sleep(
         let until = timeout.map_or(u64::MAX, |time| now().saturating_add(nanos(time)));
         engine.waiters.sleep_until(until);
     }
-    let (mut few, mut many) = ([poll_in(-1); FEW], Vec::new());
+    let (mut few, mut many) = ([poll_in(-1); INLINE_DESCRIPTORS], Vec::new());
     let count = kernel.len() + 1 + links.len();
-    if count > FEW {
+    if count > INLINE_DESCRIPTORS {
         many.resize(count, poll_in(-1));
     }
     let fds = few.get_mut(..count).unwrap_or(&mut many);
     let links_in = links.iter().copied();
-    let own = [bell].into_iter().chain(links_in).map(poll_in);
+    let own = [doorbell].into_iter().chain(links_in).map(poll_in);
     let all = kernel.iter().copied().chain(own);
     fds.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     engine.waiters.keep_room(links);
     let slept = engine.unlocked(|| ppoll(fds, timeout, mask));
-    let rang = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
+    let notified = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
     // A handler may have taken it back.
-    if presence::take() == Some(Note::InBed(bunk)) {
-        get_up(engine, bunk, rang);
+    if presence::take() == Some(Note::Waits(entry)) {
+        dequeue(engine, entry, notified);
     }
     for (to, from) in kernel.iter_mut().zip(fds.iter()) {
         to.revents = from.revents;
     }
-    slept.map(|_| rang)
+    slept.map(|_| notified)
 }
 
 /// What a blocking call on a socket waits for: tries `step` until it has a result, or the socket's
@@ -228,7 +228,7 @@ pub(crate) fn wait_until<T>(
             Ok(_) => {}
         }
     };
-    engine.waiters.hand_over();
+    engine.waiters.wake_next_driver();
     engine.background.attend();
     if held.is_some() {
         // Handlers may use our sockets.

@@ -1,9 +1,9 @@
 //! Who waits for the stack, and who of them drives it.
 //!
 //! One of those that wait, the driver, sleeps on the link, and runs a turn when it wakes. The
-//! others sleep on a bell of their own; whoever runs a turn rings for those whose sockets became
-//! ready, once it has given the lock back, which they need. Who stops waiting while it drives rings
-//! for another to take its place.
+//! others sleep on a doorbell of their own. The thread that runs a turn notifies those whose
+//! sockets became ready, once it has given the lock back, which they need. A driver that stops
+//! waiting notifies another thread to take its place.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mtcp::{Context, Errno, Events, Result, SocketId};
 
 use crate::kernel::{nanos, now};
-use crate::presence::Bunk;
+use crate::presence::WaitEntry;
 use crate::private;
 
 /// What a sleeper sleeps for, besides descriptors of the kernel.
@@ -45,85 +45,85 @@ impl Want {
     }
 }
 
-/// A place to sleep in, reused.
+/// The place of a thread that waits, reused.
 #[derive(Debug)]
-struct Bed {
-    bell: c_int,
-    /// Of the sleep there: each has another.
+struct Waiter {
+    doorbell: c_int,
+    /// Of the wait there: each has another.
     serial: u64,
-    /// `None`: nobody sleeps there.
+    /// `None`: nobody waits there.
     want: Option<Want>,
     woken: bool,
     /// The background thread does.
-    keeps: bool,
+    is_background: bool,
 }
 
-/// Sleeps so far. A child counts on where its parent was, whose beds it has not.
-static SLEEPS: AtomicU64 = AtomicU64::new(0);
+/// Waits so far. A child counts on where its parent was, whose waiters it has not.
+static WAITS: AtomicU64 = AtomicU64::new(0);
 
 /// Who sleeps on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     Nobody,
-    /// Bed of a thread of the program.
+    /// A thread of the program.
     Program(usize),
-    /// Bed of the background thread, whom a thread of the program may relieve.
+    /// The background thread, which a thread of the program may relieve.
     Background(usize),
 }
 
-/// Bells to ring once the lock is given back: who wakes up needs it at once.
+/// Doorbells to be notified once the lock is given back: a thread that wakes up needs it at once.
 #[derive(Debug)]
-pub(crate) struct Rings {
-    bells: [c_int; MOST_RINGS],
+pub(crate) struct Doorbells {
+    list: [c_int; DOORBELLS_MAX],
     count: usize,
 }
 
-/// How many bells wait to be rung at most. Those before are rung with the lock.
-const MOST_RINGS: usize = 32;
+/// How many wait for that at most. Those before are notified with the lock.
+const DOORBELLS_MAX: usize = 32;
 
-impl Rings {
+impl Doorbells {
     const fn new() -> Self {
         Self {
-            bells: [-1; MOST_RINGS],
+            list: [-1; DOORBELLS_MAX],
             count: 0,
         }
     }
 
-    fn add(&mut self, bell: c_int) {
-        if self.count == MOST_RINGS {
-            self.ring();
+    fn add(&mut self, doorbell: c_int) {
+        if self.count == DOORBELLS_MAX {
+            self.notify();
         }
-        if let Some(place) = self.bells.get_mut(self.count) {
-            *place = bell;
+        if let Some(place) = self.list.get_mut(self.count) {
+            *place = doorbell;
             self.count += 1;
         }
     }
 
-    pub(crate) fn ring(&mut self) {
-        for bell in self.bells.iter().take(self.count) {
+    pub(crate) fn notify(&mut self) {
+        for doorbell in self.list.iter().take(self.count) {
             let one = 1u64;
             // SAFETY: 8 bytes are there.
-            unsafe { libc::syscall(libc::SYS_write, *bell, &raw const one, 8usize) };
+            unsafe { libc::syscall(libc::SYS_write, *doorbell, &raw const one, 8usize) };
         }
         self.count = 0;
     }
 }
 
-impl Drop for Rings {
+impl Drop for Doorbells {
     fn drop(&mut self) {
-        self.ring();
+        self.notify();
     }
 }
 
 /// All that wait.
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    beds: Vec<Bed>,
-    rings: Rings,
+    list: Vec<Waiter>,
+    doorbells: Doorbells,
     driver: Driver,
     /// When the driver wakes by itself, in nanoseconds of the monotonic clock.
     until: u64,
-    asleep: usize,
+    waiting: usize,
     /// What the link gives the driver to sleep on, kept for its room.
     links: Vec<c_int>,
 }
@@ -131,11 +131,11 @@ pub(crate) struct Waiters {
 impl Waiters {
     pub(crate) const fn new() -> Self {
         Self {
-            beds: Vec::new(),
-            rings: Rings::new(),
+            list: Vec::new(),
+            doorbells: Doorbells::new(),
             driver: Driver::Nobody,
             until: 0,
-            asleep: 0,
+            waiting: 0,
             links: Vec::new(),
         }
     }
@@ -150,43 +150,45 @@ impl Waiters {
         matches!(self.driver, Driver::Program(_))
     }
 
-    /// A thread is about to sleep for `want`; the background thread `keeps` the stack.
+    /// A thread is about to wait for `want`, the background thread or one of the program.
     ///
     /// # Errors
     /// There are no more descriptors.
-    pub(crate) fn lie_down(&mut self, want: Want, keeps: bool) -> Result<Bunk> {
-        let free = self.beds.iter().position(|bed| bed.want.is_none());
-        let bed = match free {
-            Some(bed) => bed,
+    pub(crate) fn enqueue(&mut self, want: Want, is_background: bool) -> Result<WaitEntry> {
+        let free = self.list.iter().position(|waiter| waiter.want.is_none());
+        let waiter = match free {
+            Some(waiter) => waiter,
             None => {
                 // SAFETY: makes a descriptor; no memory is involved.
-                let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-                if bell < 0 {
+                let doorbell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+                if doorbell < 0 {
                     return Err(Errno(mtcp::posix::call::errno()));
                 }
-                let bell = private::own(bell);
-                self.beds.push(Bed {
-                    bell,
+                let doorbell = private::own(doorbell);
+                self.list.push(Waiter {
+                    doorbell,
                     serial: 0,
                     want: None,
                     woken: false,
-                    keeps: false,
+                    is_background: false,
                 });
-                self.beds.len() - 1
+                self.list.len() - 1
             }
         };
-        self.asleep += 1;
-        let serial = SLEEPS.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(bed) = self.beds.get_mut(bed) {
-            (bed.want, bed.woken, bed.serial) = (Some(want), false, serial);
-            bed.keeps = keeps;
+        self.waiting += 1;
+        let serial = WAITS.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(waiter) = self.list.get_mut(waiter) {
+            (waiter.want, waiter.woken, waiter.serial) = (Some(want), false, serial);
+            waiter.is_background = is_background;
         }
-        Ok(Bunk { bed, serial })
+        Ok(WaitEntry { waiter, serial })
     }
 
-    /// The doorbell of a sleep.
-    pub(crate) fn doorbell(&self, bunk: Bunk) -> c_int {
-        self.beds.get(bunk.bed).map_or(-1, |bed| bed.bell)
+    /// The doorbell of a waiter.
+    pub(crate) fn doorbell(&self, entry: WaitEntry) -> c_int {
+        self.list
+            .get(entry.waiter)
+            .map_or(-1, |waiter| waiter.doorbell)
     }
 
     /// The driver wakes by itself then, in nanoseconds of the monotonic clock.
@@ -206,98 +208,104 @@ impl Waiters {
         self.links = links;
     }
 
-    /// What is to be rung after the lock is given back.
-    pub(crate) fn take_rings(&mut self) -> Rings {
-        std::mem::replace(&mut self.rings, Rings::new())
+    /// What is to be notified after the lock is given back.
+    pub(crate) fn take_doorbells(&mut self) -> Doorbells {
+        std::mem::replace(&mut self.doorbells, Doorbells::new())
     }
 
-    /// `rang`: the bell did, for this sleep or, late, for the one before in this bed. Returns
-    /// whether it was still the driver's: the background thread may have been relieved, and the
-    /// sleep on the link is another's then.
+    /// The wait is over. `notified`: the doorbell was, for this wait or, late, for the one before.
+    /// Returns whether it was still the driver's: the background thread may have been relieved, and
+    /// another thread sleeps on the link then.
     #[must_use]
-    pub(crate) fn get_up(&mut self, bunk: Bunk, rang: bool) -> bool {
-        let at = bunk.bed;
-        // A handler has made a child of this thread meanwhile, and this is the child: it lay down
-        // in a bed of its parent.
-        let is_there = |bed: &&mut Bed| bed.want.is_some() && bed.serial == bunk.serial;
-        let Some(bed) = self.beds.get_mut(at).filter(is_there) else {
+    pub(crate) fn dequeue(&mut self, entry: WaitEntry, notified: bool) -> bool {
+        let at = entry.waiter;
+        // A handler has made a child of this thread meanwhile, and this is the child: it began to
+        // wait in its parent.
+        let is_there =
+            |waiter: &&mut Waiter| waiter.want.is_some() && waiter.serial == entry.serial;
+        let Some(waiter) = self.list.get_mut(at).filter(is_there) else {
             return false;
         };
-        self.asleep -= 1;
-        let drove =
-            matches!(self.driver, Driver::Program(bed) | Driver::Background(bed) if bed == at);
+        self.waiting -= 1;
+        let drove = matches!(self.driver, Driver::Program(by) | Driver::Background(by) if by == at);
         if drove {
             self.driver = Driver::Nobody;
         }
-        bed.want = None;
-        if rang {
+        waiter.want = None;
+        if notified {
             let mut count = 0u64;
             // SAFETY: room for the count.
-            unsafe { libc::syscall(libc::SYS_read, bed.bell, &raw mut count, 8usize) };
+            unsafe { libc::syscall(libc::SYS_read, waiter.doorbell, &raw mut count, 8usize) };
         }
         drove
     }
 
     /// Takes the driver's place, if it is free or the background thread's.
-    pub(crate) fn drive(&mut self, bunk: Bunk, background: bool) -> bool {
-        let bed = bunk.bed;
+    pub(crate) fn drive(&mut self, entry: WaitEntry, background: bool) -> bool {
+        let waiter = entry.waiter;
         match (self.driver, background) {
-            (Driver::Nobody, true) => self.driver = Driver::Background(bed),
-            (Driver::Nobody | Driver::Background(_), false) => self.driver = Driver::Program(bed),
+            (Driver::Nobody, true) => self.driver = Driver::Background(waiter),
+            (Driver::Nobody | Driver::Background(_), false) => {
+                self.driver = Driver::Program(waiter)
+            }
             _ => return false,
         }
         true
     }
 
-    fn ring(rings: &mut Rings, bed: &mut Bed) {
-        bed.woken = true;
-        rings.add(bed.bell);
+    fn notify(doorbells: &mut Doorbells, waiter: &mut Waiter) {
+        waiter.woken = true;
+        doorbells.add(waiter.doorbell);
     }
 
     /// Wakes those whose sockets became ready.
     pub(crate) fn wake_ready(&mut self, context: &mut Context) {
-        if self.asleep == 0 {
+        if self.waiting == 0 {
             return;
         }
-        for bed in &mut self.beds {
-            let there = !bed.woken && bed.want.as_ref().is_some_and(|want| want.is_there(context));
+        for waiter in &mut self.list {
+            let there = !waiter.woken
+                && waiter
+                    .want
+                    .as_ref()
+                    .is_some_and(|want| want.is_there(context));
             if there {
-                Self::ring(&mut self.rings, bed);
+                Self::notify(&mut self.doorbells, waiter);
             }
         }
     }
 
     /// Wakes the driver if something is due before it would wake.
-    pub(crate) fn kick(&mut self, context: &mut Context) {
-        let (Driver::Program(bed) | Driver::Background(bed)) = self.driver else {
+    pub(crate) fn wake_if_due(&mut self, context: &mut Context) {
+        let (Driver::Program(waiter) | Driver::Background(waiter)) = self.driver else {
             return;
         };
         let due = context.due().map(|due| now().saturating_add(nanos(due)));
         if due.is_some_and(|due| due < self.until)
-            && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
+            && let Some(waiter) = self.list.get_mut(waiter).filter(|waiter| !waiter.woken)
         {
-            Self::ring(&mut self.rings, bed);
+            Self::notify(&mut self.doorbells, waiter);
         }
     }
 
     /// Wakes who sleeps on descriptors of the link that are no more, or are not all of them.
     pub(crate) fn wake_driver(&mut self) {
-        if let Driver::Program(bed) | Driver::Background(bed) = self.driver
-            && let Some(bed) = self.beds.get_mut(bed).filter(|bed| !bed.woken)
+        if let Driver::Program(waiter) | Driver::Background(waiter) = self.driver
+            && let Some(waiter) = self.list.get_mut(waiter).filter(|waiter| !waiter.woken)
         {
-            Self::ring(&mut self.rings, bed);
+            Self::notify(&mut self.doorbells, waiter);
         }
     }
 
     /// Whether somebody sleeps until something of the stack is ready.
     pub(crate) fn is_wanted(&self) -> bool {
-        let wants = |bed: &Bed| !matches!(bed.want, None | Some(Want::Nothing));
-        self.beds.iter().any(wants)
+        let wants = |waiter: &Waiter| !matches!(waiter.want, None | Some(Want::Nothing));
+        self.list.iter().any(wants)
     }
 
     /// Whether a thread of the program waits for this socket, or may do.
     pub(crate) fn wants(&self, id: SocketId) -> bool {
-        self.beds.iter().any(|bed| match &bed.want {
+        self.list.iter().any(|waiter| match &waiter.want {
             Some(Want::Socket(own, _)) => *own == id,
             Some(Want::Epoll(_)) => true,
             Some(Want::Many { sockets, epolls }) => {
@@ -309,27 +317,29 @@ impl Waiters {
 
     /// Has another drive, if nobody does: the background thread only where no thread of the program
     /// sleeps.
-    pub(crate) fn hand_over(&mut self) {
-        if self.asleep == 0 || self.is_driven() {
+    pub(crate) fn wake_next_driver(&mut self) {
+        if self.waiting == 0 || self.is_driven() {
             return;
         }
-        let sleeper = |keeps| {
-            let fits = move |bed: &Bed| bed.want.is_some() && !bed.woken && bed.keeps == keeps;
-            self.beds.iter().position(fits)
+        let sleeper = |is_background| {
+            let fits = move |waiter: &Waiter| {
+                waiter.want.is_some() && !waiter.woken && waiter.is_background == is_background
+            };
+            self.list.iter().position(fits)
         };
         let at = sleeper(false).or_else(|| sleeper(true));
-        if let Some(bed) = at.and_then(|at| self.beds.get_mut(at)) {
-            Self::ring(&mut self.rings, bed);
+        if let Some(waiter) = at.and_then(|at| self.list.get_mut(at)) {
+            Self::notify(&mut self.doorbells, waiter);
         }
     }
 }
 
 #[cfg(test)]
 impl Waiters {
-    /// Ends the sleep in a bed.
-    pub(crate) fn wake(&mut self, bed: usize) {
-        if let Some(bed) = self.beds.get_mut(bed) {
-            Self::ring(&mut self.rings, bed);
+    /// Ends the wait of a waiter.
+    pub(crate) fn wake(&mut self, waiter: usize) {
+        if let Some(waiter) = self.list.get_mut(waiter) {
+            Self::notify(&mut self.doorbells, waiter);
         }
     }
 }
@@ -345,17 +355,22 @@ mod tests {
     #[test]
     fn who_leaves_the_link_rings_for_a_thread_of_the_program() {
         let mut waiters = Waiters::new();
-        let background = waiters.lie_down(Want::Nothing, true).unwrap();
+        let background = waiters.enqueue(Want::Nothing, true).unwrap();
         assert!(waiters.drive(background, true));
-        let program = [(); 2].map(|()| waiters.lie_down(Want::Nothing, false).unwrap());
+        let program = [(); 2].map(|()| waiters.enqueue(Want::Nothing, false).unwrap());
         assert!(waiters.drive(program[0], false), "it relieves that");
-        assert!(waiters.get_up(program[0], false), "it drove");
-        let woken =
-            |waiters: &Waiters| waiters.beds.iter().map(|bed| bed.woken).collect::<Vec<_>>();
-        waiters.hand_over();
+        assert!(waiters.dequeue(program[0], false), "it drove");
+        let woken = |waiters: &Waiters| {
+            waiters
+                .list
+                .iter()
+                .map(|waiter| waiter.woken)
+                .collect::<Vec<_>>()
+        };
+        waiters.wake_next_driver();
         assert_eq!(woken(&waiters), [false, false, true]);
-        let _ = waiters.get_up(program[1], true);
-        waiters.hand_over();
-        assert!(woken(&waiters)[background.bed], "nobody else sleeps");
+        let _ = waiters.dequeue(program[1], true);
+        waiters.wake_next_driver();
+        assert!(woken(&waiters)[background.waiter], "nobody else sleeps");
     }
 }

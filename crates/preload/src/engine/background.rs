@@ -38,10 +38,10 @@ pub(super) fn run(lock: fn() -> Result<Guard<'static, Engine>>) {
             // Ends at the latest when a frame comes; errors are the driver's to tell, which this is
             // not.
             let pause = (None, std::ptr::null());
-            let rung = wait::sleep(&mut engine, Want::Nothing, &mut [], pause, true);
-            if rung == Ok(true) {
-                // Who rings leaves the link to it: it does not look first whether others run the
-                // stack.
+            let notified = wait::sleep(&mut engine, Want::Nothing, &mut [], pause, true);
+            if notified == Ok(true) {
+                // Whoever notifies it leaves the link to it: it does not look first whether others
+                // run the stack.
                 seen = engine.turns;
             }
         }

@@ -56,7 +56,7 @@ impl Engine {
             return Err(Errno::EBADF);
         };
         let done = epolls.watch(context, op, watched, (body, number), event);
-        self.rouse();
+        self.wake_ready();
         done
     }
 

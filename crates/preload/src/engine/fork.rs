@@ -22,26 +22,26 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 impl Engine {
     /// This process is about to fork.
     pub(super) fn prepare_fork(&mut self) {
-        self.vacate();
+        self.release_before_fork();
         self.has_children = true;
         self.sockets.share();
         self.lend();
     }
 
     /// In the child of a `fork`: the stack stays with the parent.
-    pub(super) fn orphan(&mut self) {
+    pub(super) fn leave_to_parent(&mut self) {
         self.parent_serves |= self.stack.leave_to_parent();
         self.close_private();
         self.owner = process::pid();
         self.has_children = false;
-        self.starts_soon = false;
+        self.start_is_deferred = false;
         self.owed = 0;
         self.waiters = Waiters::new();
         self.pumps.forget();
         self.background = Background::new();
         self.forget_stack();
         self.sockets.inherit();
-        self.epolls.orphan();
+        self.epolls.inherit();
     }
 
     /// Leaves all descriptors to the kernel.
@@ -57,7 +57,7 @@ impl Engine {
 
     /// Queues are few: one that has no connections is for whoever waits for some first, parent or
     /// child.
-    fn vacate(&mut self) {
+    fn release_before_fork(&mut self) {
         let serves = self.sockets.has_connection() || self.pumps.count() > 0;
         let shared = rules().is_some_and(Rules::has_queues);
         if serves || !shared || self.is_borrowed() || self.waiters.is_wanted() {

@@ -22,8 +22,8 @@ pub(crate) use state::Engine;
 
 static ENGINE: Lock<Engine> = Lock::new(Engine::new(Duties {
     is_wanted: || ENGINE.is_wanted(),
-    keep: || background::run(lock),
-    start_soon: || start::run(lock),
+    background: || background::run(lock),
+    start_deferred: || start::run(lock),
     watch_forks,
     watch_end,
 }));
@@ -94,7 +94,7 @@ extern "C" fn child() {
     unsafe { ENGINE.renew() };
     inside::go(Side::Program);
     if let Ok(mut engine) = lock() {
-        engine.orphan();
+        engine.leave_to_parent();
         engine.take_lent();
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn become_child() {
     unsafe { ENGINE.renew() };
     if let Ok(mut engine) = lock() {
         if is_whole {
-            engine.orphan();
+            engine.leave_to_parent();
         } else {
             // Another thread was at it: nobody knows what holds.
             engine.forget_everything();

@@ -6,21 +6,21 @@ use mtcp::Context;
 use super::state::Engine;
 use crate::lock::Shared;
 use crate::owner::Owner;
-use crate::waiters::Rings;
+use crate::waiters::Doorbells;
 
 /// How many calls may leave what they staged to the next.
-const MOST_OWED: u32 = 16;
+const OWED_CALLS_MAX: u32 = 16;
 
 /// What is left to do when the lock is given back.
 #[derive(Debug)]
 pub(crate) struct After {
-    rings: Rings,
+    doorbells: Doorbells,
     owners: Vec<Owner>,
 }
 
 impl Drop for After {
     fn drop(&mut self) {
-        self.rings.ring();
+        self.doorbells.notify();
         for owner in self.owners.drain(..) {
             owner.tell();
         }
@@ -31,7 +31,7 @@ impl Shared for Engine {
     type After = After;
 
     fn part(&mut self, is_wanted: bool) -> After {
-        if self.owed > 0 && !(is_wanted && self.owed < MOST_OWED) {
+        if self.owed > 0 && !(is_wanted && self.owed < OWED_CALLS_MAX) {
             self.hand_out();
         }
         self.after()
@@ -46,7 +46,7 @@ impl Engine {
         if !now && !self.waiters.is_driven() {
             return;
         }
-        if self.owed < MOST_OWED && (self.duties.is_wanted)() {
+        if self.owed < OWED_CALLS_MAX && (self.duties.is_wanted)() {
             self.owed += 1;
             return;
         }
@@ -54,7 +54,7 @@ impl Engine {
     }
 
     /// Wakes those whose sockets became ready by a call.
-    pub(crate) fn rouse(&mut self) {
+    pub(crate) fn wake_ready(&mut self) {
         if let Some((context, waiters)) = self.parts() {
             waiters.wake_ready(context);
         }
@@ -75,7 +75,7 @@ impl Engine {
             let _ = context.poll();
         }
         waiters.wake_ready(context);
-        waiters.kick(context);
+        waiters.wake_if_due(context);
         self.turns += 1;
     }
 
@@ -93,7 +93,7 @@ impl Engine {
             owners.extend(self.sockets.owner_of(id));
         }
         After {
-            rings: self.waiters.take_rings(),
+            doorbells: self.waiters.take_doorbells(),
             owners,
         }
     }

@@ -17,7 +17,7 @@ use crate::{exit, log, marks, real};
 
 /// How long a server may listen without a stack. Peers connect all the same, as with the kernel. A
 /// master, which forks before long, has none.
-const SOON: Duration = Duration::from_millis(500);
+const START_DELAY: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// Starts the stack, once. Returns whether it runs. While other processes have all queues it
@@ -38,7 +38,7 @@ impl Engine {
         if self.background.is_there() {
             self.background.attend();
         } else {
-            self.background = Background::start(self.duties.keep);
+            self.background = Background::start(self.duties.background);
         }
         (self.duties.watch_end)();
         self.listen_everywhere();
@@ -142,13 +142,14 @@ impl Engine {
 
     /// Has a thread start the stack, unless the program waits for something of it, or forks, before
     /// that.
-    pub(crate) fn start_soon(&mut self) {
-        if self.starts_soon || self.has_children || !self.stack.is_idle() {
+    pub(crate) fn start_deferred(&mut self) {
+        if self.start_is_deferred || self.has_children || !self.stack.is_idle() {
             return;
         }
         let starter = thread::Builder::new().name("mtcp-starter".into());
         // Without it, peers wait for the program.
-        self.starts_soon = signals::without(|| starter.spawn(self.duties.start_soon)).is_ok();
+        self.start_is_deferred =
+            signals::without(|| starter.spawn(self.duties.start_deferred)).is_ok();
     }
 
     /// A server that has its listeners and gives up privileges is about to serve, itself or by a
@@ -263,11 +264,11 @@ impl Engine {
 /// What the thread does that starts the stack of a server.
 pub(super) fn run(lock: fn() -> Result<Guard<'static, Engine>>) {
     inside::go(Side::Library);
-    thread::sleep(SOON);
+    thread::sleep(START_DELAY);
     let Ok(mut engine) = lock() else {
         return;
     };
-    engine.starts_soon = false;
+    engine.start_is_deferred = false;
     if !engine.has_children && engine.sockets.has_listener() {
         engine.start();
     }

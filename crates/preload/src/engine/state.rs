@@ -24,9 +24,9 @@ pub(crate) struct Duties {
     /// Whether another thread waits for the lock.
     pub(crate) is_wanted: fn() -> bool,
     /// What the background thread does.
-    pub(crate) keep: fn(),
+    pub(crate) background: fn(),
     /// What the thread does that starts the stack of a server.
-    pub(crate) start_soon: fn(),
+    pub(crate) start_deferred: fn(),
     /// Has `fork` find the engine in order, ...
     pub(crate) watch_forks: fn(),
     /// ... and the end of the program.
@@ -38,8 +38,8 @@ impl Duties {
     /// Of an engine that nobody shares.
     const NONE: Self = Self {
         is_wanted: || false,
-        keep: || (),
-        start_soon: || (),
+        background: || (),
+        start_deferred: || (),
         watch_forks: || (),
         watch_end: || (),
     };
@@ -63,7 +63,7 @@ pub(crate) struct Engine {
     /// It is a child, and the process that forked it had the stack.
     pub(crate) parent_serves: bool,
     /// A thread is about to start the stack.
-    pub(crate) starts_soon: bool,
+    pub(crate) start_is_deferred: bool,
     pub(crate) sharing: Sharing,
     /// How often in a row what calls have staged was left to the next thread that waits for the
     /// lock; 0: nothing is.
@@ -86,7 +86,7 @@ impl Engine {
             turns: 0,
             has_children: false,
             parent_serves: false,
-            starts_soon: false,
+            start_is_deferred: false,
             sharing: Sharing::new(),
             owed: 0,
             owner: 0,

@@ -330,7 +330,7 @@ unsafe fn control(fd: c_int, request: c_ulong, argument: *mut c_int) -> Result<c
     };
     // SAFETY: the caller's promise.
     unsafe { memory::store(argument, c_int::try_from(count).unwrap_or(c_int::MAX)) }?;
-    engine.rouse();
+    engine.wake_ready();
     Ok(0)
 }
 

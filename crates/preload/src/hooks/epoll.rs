@@ -139,8 +139,8 @@ unsafe fn wait(
     }
     let mut timeout = timeout;
     while engine.epolls.instances(index).next().is_none() && !engine.is_starved() {
-        let (n, kicked) = wait_in_kernel(&mut engine, (epoll, index), events, (timeout, mask))?;
-        if n > 0 || !kicked {
+        let (n, woken) = wait_in_kernel(&mut engine, (epoll, index), events, (timeout, mask))?;
+        if n > 0 || !woken {
             return c_int::try_from(n).map_err(|_| Errno::EINVAL);
         }
         // What time has passed is given once more, and only once.

@@ -110,7 +110,7 @@ fn start(fd: c_int, backlog: c_int) -> Result<c_int> {
         return Err(error);
     }
     engine.staged(true);
-    engine.start_soon();
+    engine.start_deferred();
     Ok(0)
 }
 
@@ -149,7 +149,7 @@ pub(crate) unsafe fn take(
         return result;
     }
     if found.nonblocking || !waits {
-        engine.rouse();
+        engine.wake_ready();
         return Err(Errno::EAGAIN);
     }
     let timeout = engine.sockets.recv_timeout(&found);

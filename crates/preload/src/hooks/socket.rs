@@ -442,7 +442,7 @@ fn shut(fd: c_int, how: c_int) -> Result<c_int> {
         _ => return Err(Errno::EINVAL),
     };
     let result = engine.context().ok_or(Errno::EBADF)?.shutdown(id, how);
-    engine.rouse();
+    engine.wake_ready();
     engine.staged(!found.nonblocking);
     result.map(|()| 0)
 }

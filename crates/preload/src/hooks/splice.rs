@@ -13,7 +13,7 @@ use super::{hooks, last};
 use crate::real;
 
 /// Bytes per call at most: what a pipe usually has room for.
-const MOST: usize = 64 << 10;
+const BYTES_MAX: usize = 64 << 10;
 
 hooks! {
     /// splice(2).
@@ -41,9 +41,9 @@ hooks! {
                 return Ok(0);
             }
             if source {
-                into_pipe(from, to, len.min(MOST), flags)
+                into_pipe(from, to, len.min(BYTES_MAX), flags)
             } else {
-                from_pipe(from, to, len.min(MOST), flags)
+                from_pipe(from, to, len.min(BYTES_MAX), flags)
             }
         })
     }

@@ -263,7 +263,7 @@ pub(crate) fn receive(
     let result = match step(&mut engine) {
         Some(result) => result,
         None if !blocking => {
-            engine.rouse();
+            engine.wake_ready();
             return Err(Errno::EAGAIN);
         }
         None => {

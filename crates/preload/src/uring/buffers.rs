@@ -10,7 +10,7 @@ use super::abi::Sqe;
 use super::memory;
 
 /// Buffers that a group has at most.
-const MOST: u64 = 1 << 16;
+const BUFFERS_MAX: u64 = 1 << 16;
 /// Bytes of `struct io_uring_buf`.
 const ENTRY: u64 = 16;
 const PAGE: u64 = 4096;
@@ -83,10 +83,10 @@ impl Groups {
     pub(super) fn provide(&mut self, entry: &Sqe) -> Result<()> {
         let count = u64::try_from(entry.fd).map_err(|_| Errno(libc::E2BIG))?;
         let (first, len) = (entry.off, u64::from(entry.len));
-        if count == 0 || count > MOST || first >= MOST {
+        if count == 0 || count > BUFFERS_MAX || first >= BUFFERS_MAX {
             return Err(Errno(libc::E2BIG));
         }
-        if first + count > MOST || len == 0 {
+        if first + count > BUFFERS_MAX || len == 0 {
             return Err(Errno::EINVAL);
         }
         let end = entry.addr.checked_add(count * len);
@@ -95,7 +95,7 @@ impl Groups {
         let Group::List(list) = group.or_insert_with(|| Group::List(VecDeque::new())) else {
             return Err(Errno::EINVAL);
         };
-        if list.len() as u64 + count > MOST {
+        if list.len() as u64 + count > BUFFERS_MAX {
             return Err(Errno(libc::ENOMEM));
         }
         list.extend((0..count).map(|n| Buffer {
@@ -188,8 +188,8 @@ mod tests {
         for bad in [
             provided(-1, 0, 1),
             provided(0, 0, 1),
-            provided(1, MOST, 1),
-            provided(2, MOST - 1, 1),
+            provided(1, BUFFERS_MAX, 1),
+            provided(2, BUFFERS_MAX - 1, 1),
             provided(1, 0, 0),
         ] {
             assert!(groups.provide(&bad).is_err(), "{bad:?}");

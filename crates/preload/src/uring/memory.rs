@@ -11,7 +11,7 @@ const PAGE: u64 = 4096;
 /// Pages that one call looks at.
 const PAGES: usize = 64;
 /// Most bytes of a buffer that are used at a time.
-pub(super) const MOST: u64 = 1 << 20;
+pub(super) const BYTES_MAX: u64 = 1 << 20;
 
 /// Values of which every pattern of bits is one.
 ///

@@ -21,7 +21,7 @@ use crate::log::{self, Unsupported, unsupported};
 use crate::slots::{self, Slot};
 
 /// Calls that are answered before sockets have their turn.
-const CALLS: usize = 32;
+const CALLS_MAX: usize = 32;
 
 /// All of it.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Server {
     }
 
     fn hear_calls(&mut self) {
-        for _ in 0..CALLS {
+        for _ in 0..CALLS_MAX {
             let mut fds = [pollfd {
                 fd: self.listener.descriptor(),
                 events: POLLIN,

@@ -113,15 +113,15 @@ impl Watch {
         let instance = self.instance;
         let waited = wait::wait_until(engine, pause, kernel, |engine, kernel| {
             let taken = take(engine, instance);
-            let rang = kernel.iter().any(|fd| fd.revents != 0);
+            let has_news = kernel.iter().any(|fd| fd.revents != 0);
             match (taken, instance) {
-                (Some(ready), _) if ready.is_empty() && !rang => {
+                (Some(ready), _) if ready.is_empty() && !has_news => {
                     Look::Sleep(instance.map_or(Want::Nothing, Want::Epoll))
                 }
                 (Some(ready), _) => Look::Done(Some(ready)),
                 // The stack has ended; what begins next knows nothing.
                 (None, Some(_)) => Look::Done(None),
-                (None, None) if rang => Look::Done(Some(Vec::new())),
+                (None, None) if has_news => Look::Done(Some(Vec::new())),
                 (None, None) => Look::Sleep(Want::Nothing),
             }
         });

@@ -192,7 +192,7 @@ fn flags(entry: &Sqe) -> (c_int, bool) {
 fn transfer(entry: &Sqe, parts: &[iovec]) -> Result<u64> {
     let receives = receives(entry);
     let (flags, _) = flags(entry);
-    let mut room = memory::MOST as usize;
+    let mut room = memory::BYTES_MAX as usize;
     let mut checked = Vec::with_capacity(parts.len());
     for part in parts.iter().filter(|part| part.iov_len > 0) {
         let part = iovec {

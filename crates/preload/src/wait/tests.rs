@@ -54,10 +54,10 @@ fn run(lock: &Lock<Engine>, background: bool, over: &AtomicBool) {
     }
 }
 
-/// Ends the sleep in a bed.
-fn wake(lock: &Lock<Engine>, bed: usize) {
+/// Ends the sleep in a waiter.
+fn wake(lock: &Lock<Engine>, waiter: usize) {
     let mut engine = lock.lock().unwrap();
-    engine.waiters.wake(bed);
+    engine.waiters.wake(waiter);
 }
 
 /// Whether the other end refuses a connection, which takes one who runs it.
@@ -99,7 +99,7 @@ fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
         scope.spawn(|| run(lock, false, &over));
         until(lock, |engine| engine.waiters.is_driven_by_program());
         relieved.store(true, Ordering::Relaxed);
-        // Who lay down first has the first bed.
+        // The thread that came first is the first waiter.
         wake(lock, 0);
         background.join().unwrap();
         let mut engine = lock.lock().unwrap();
@@ -109,6 +109,6 @@ fn a_background_thread_that_was_relieved_leaves_the_link_to_who_sleeps_on_it() {
         over.store(true, Ordering::Relaxed);
         wake(lock, 1);
         assert_eq!(driven, (true, true), "others know who sleeps on the link");
-        assert!(refused, "the peer has rung for it");
+        assert!(refused, "the peer was notified");
     });
 }
