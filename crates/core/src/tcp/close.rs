@@ -122,7 +122,7 @@ impl Conn<'_> {
 
     /// Gives back what only a connection has that goes on.
     fn detach(&mut self) {
-        self.unqueue();
+        self.lists().leave_all();
         self.receive().forget_held();
         self.loss().forget();
         let id = self.timer_id();

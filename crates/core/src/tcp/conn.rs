@@ -11,6 +11,7 @@ use crate::info::State;
 use crate::tcp::clock::near;
 use crate::tcp::ecn::{EcnPart, EcnView};
 use crate::tcp::flags::{Bits, EcnFlags, Flags, LossFlags, PathFlags, ReceiveFlags, SendFlags};
+use crate::tcp::lists::Lists;
 use crate::tcp::loss::{Loss, LossActions, LossView};
 use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::Output;
@@ -55,24 +56,29 @@ impl Conn<'_> {
         self.sh.options.at(self.cold.options)
     }
 
+    /// The lists of its port, for one step.
+    #[inline(always)]
+    pub fn lists(&mut self) -> Lists<'_> {
+        Lists {
+            queues: &mut self.sh.queues,
+            bits: Bits::new(&mut self.hot.flags),
+            port: self.hot.port,
+            place: self.place,
+        }
+    }
+
     /// Something may want to be sent: have `transmit` look.
     pub fn mark_output(&mut self) {
         if self.has(Flags::ON_CONTROL | Flags::ON_DATA | Flags::PARKED | Flags::DETACHED) {
             return;
         }
-        let (list, flag) = if self.wants_control() {
-            (Output::Control, Flags::ON_CONTROL)
+        let is_opening = matches!(self.hot.state, State::SynSent | State::SynReceived);
+        let is_control = self.send_view().has_only_fin() || is_opening;
+        self.lists().join(if is_control {
+            Output::Control
         } else {
-            (Output::Data, Flags::ON_DATA)
-        };
-        if self.sh.queues.push_output(self.hot.port, list, self.place) {
-            self.set(flag);
-        }
-    }
-
-    fn wants_control(&self) -> bool {
-        self.send_view().has_only_fin()
-            || matches!(self.hot.state, State::SynSent | State::SynReceived)
+            Output::Data
+        });
     }
 
     /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is
@@ -90,7 +96,7 @@ impl Conn<'_> {
     pub fn unmark_ack(&mut self) {
         self.clear(Flags::ACK_NOW);
         if !self.has(Flags::KEEPALIVE_DUE) {
-            self.sh.queues.remove_ack(self.hot.port, self.place);
+            self.lists().leave_acks();
         }
     }
 
@@ -98,28 +104,10 @@ impl Conn<'_> {
         if self.has(Flags::PARKED | Flags::DETACHED) {
             return;
         }
-        let (port, place) = (self.hot.port, self.place);
-        if !self.sh.queues.push_ack(port, place) && !self.has_little_to_acknowledge() {
+        if !self.lists().join_acks() && !self.has_little_to_acknowledge() {
             // It waits no longer.
-            self.sh.queues.remove_ack(port, place);
-            self.sh.queues.push_ack(port, place);
+            self.lists().move_ack_to_end();
         }
-    }
-
-    /// Takes the connection off the lists of its port.
-    pub fn unqueue(&mut self) {
-        let (port, place) = (self.hot.port, self.place);
-        for (flag, list) in [
-            (Flags::ON_CONTROL, Output::Control),
-            (Flags::ON_DATA, Output::Data),
-            (Flags::PARKED, Output::Parked),
-        ] {
-            if self.has(flag) {
-                self.sh.queues.remove_output(port, list, place);
-            }
-        }
-        self.clear(Flags::ON_CONTROL | Flags::ON_DATA | Flags::PARKED);
-        self.sh.queues.remove_ack(port, place);
     }
 
     /// Tells the application. News waits until the connection is accepted.
@@ -396,6 +384,20 @@ impl Conn<'_> {
         self.hot.state = state;
         self.add_status(Status::CLOSED | Status::WRITE_CLOSED);
         self.notify(Ready::CLOSED);
+    }
+
+    /// What must hold of a connection after anything that happens to it. Tests and simulations run
+    /// with these assertions; releases do not.
+    pub fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            // RFC 9293 MUST-45: segments come from where the connection is.
+            assert_eq!(self.cold.path.src, self.key.local().ip(), "the source");
+            self.loss_view().check(self.hot.state.is_synchronized());
+            self.receive_view().check();
+            self.send_view().check();
+            let first = self.hot.loss.deadline();
+            assert!(self.hot.wheel_at <= first, "a timer that the wheel forgot");
+        }
     }
 
     /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).

@@ -9,6 +9,7 @@ use crate::info::State;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
+use crate::tcp::tcb::Hot;
 
 /// Anything that makes an ACK or data more than the next in line.
 const UNUSUAL: Flags = Flags::HOLES
@@ -20,38 +21,39 @@ const UNUSUAL: Flags = Flags::HOLES
     .union(Flags::PEER_FIN)
     .union(Flags::APP_CLOSED);
 
-impl Conn<'_> {
+impl Hot {
     /// Whether the segment can take the short way: ESTABLISHED, next in order, no flags but ACK,
     /// PSH and what ECN says all the time, acknowledging something that is in flight or nothing new
     /// with data behind it.
     pub fn is_predicted(&self, seg: &Segment<'_>) -> bool {
-        let hot = &*self.hot;
-        hot.state == State::Established
-            && !hot.has(UNUSUAL)
-            && seg.flags.difference(TcpFlags::PSH) == hot.predicted
+        self.state == State::Established
+            && !self.has(UNUSUAL)
+            && seg.flags.difference(TcpFlags::PSH) == self.predicted
             && seg.ecn != Ecn::Ce
-            && seg.seq == hot.rcv.nxt
-            && seg.payload_len() <= hot.rcv_wnd()
+            && seg.seq == self.rcv.nxt
+            && seg.payload_len() <= self.rcv_wnd()
             && self.predicts_ack(seg)
             && self.predicts_timestamp(seg)
     }
 
     fn predicts_ack(&self, seg: &Segment<'_>) -> bool {
-        let hot = &*self.hot;
-        let advances = seg.ack > hot.snd.una && seg.ack <= hot.snd.nxt && hot.loss.dup_acks == 0;
-        let only_data = seg.ack == hot.snd.una && !seg.payload.is_empty();
+        let snd = &self.snd;
+        let advances = seg.ack > snd.una && seg.ack <= snd.nxt && self.loss.dup_acks == 0;
+        let only_data = seg.ack == snd.una && !seg.payload.is_empty();
         let reports = !seg.options.sack.is_empty() || seg.options.ecn_bytes.is_some();
         (advances || only_data) && !reports
     }
 
     fn predicts_timestamp(&self, seg: &Segment<'_>) -> bool {
         match (seg.options.timestamps, self.has(Flags::TIMESTAMPS)) {
-            (Some(stamps), true) => stamps.tsval.wrapping_sub(self.hot.ts_recent) as i32 >= 0,
+            (Some(stamps), true) => stamps.tsval.wrapping_sub(self.ts_recent) as i32 >= 0,
             (None, false) => true,
             _ => false,
         }
     }
+}
 
+impl Conn<'_> {
     /// Takes a predicted segment.
     pub fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> crate::tcp::step::Step {
         self.sh.counters.fast_path += 1;

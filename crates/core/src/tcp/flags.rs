@@ -239,6 +239,23 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// The bits that say on which lists a connection is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct ListFlags: u32 {
+        const ON_CONTROL = Flags::ON_CONTROL.bits();
+        const ON_DATA = Flags::ON_DATA.bits();
+        const PARKED = Flags::PARKED.bits();
+    }
+}
+
+impl Mask for ListFlags {
+    #[inline(always)]
+    fn flags(self) -> Flags {
+        Flags::from_bits_retain(self.bits())
+    }
+}
+
 /// Ties the bits of parts to the word.
 macro_rules! masks {
     ($($part:ident),*) => {$(

@@ -391,7 +391,7 @@ impl Conn<'_> {
     /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
     pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         self.cold.statistics.on_arrival(seg);
-        if self.is_predicted(seg) {
+        if self.hot.is_predicted(seg) {
             return self.take_predicted(now, seg);
         }
         self.check_timestamp(now, seg)?;

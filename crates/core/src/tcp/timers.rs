@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use wire::time::Instant;
 
-use crate::command::Keepalive;
 use crate::error::Error;
 use crate::flow;
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::clock::near;
 use crate::tcp::conn::Conn;
+use crate::tcp::deadlines::{Deadlines, probe_interval};
 use crate::tcp::flags::Flags;
 use crate::tcp::send::near_buffer;
 
@@ -99,10 +99,8 @@ impl Conn<'_> {
         }
         if self.has(Flags::COLD_TIMERS) {
             at = at
-                .min(self.keepalive_deadline(now))
-                .min(self.idle_deadline(now))
+                .min(self.deadlines(now).first())
                 .min(self.user_deadline(now))
-                .min(self.fin_wait_2_deadline())
                 .min(self.cold.snd.cork_deadline());
         }
         at
@@ -218,65 +216,36 @@ impl Conn<'_> {
         if self.cold.snd.cork_deadline() <= now {
             self.push();
         }
-        if self.fin_wait_2_deadline() <= now {
+        let deadlines = self.deadlines(now);
+        if deadlines.fin_wait_2() <= now {
             self.finish(State::Closed);
-        } else if self.idle_deadline(now) <= now {
+        } else if deadlines.idle() <= now {
             self.send_reset(now);
             self.fail(Error::TimedOut);
-        } else if self.keepalive_deadline(now) <= now {
+        } else if deadlines.keepalive() <= now {
             self.on_keepalive_timer(now);
         } else if self.user_deadline(now) <= now {
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
         }
     }
 
-    fn fin_wait_2_deadline(&self) -> Instant {
-        if self.hot.state == State::FinWait2 {
-            self.cold.fin_wait_2_at
-        } else {
-            Instant::FAR
+    /// The deadlines that few connections have.
+    fn deadlines(&self, now: Instant) -> Deadlines<'_> {
+        let (hot, cold) = (&*self.hot, &*self.cold);
+        Deadlines {
+            options: self.options(),
+            state: hot.state,
+            is_waiting: hot.flight() > 0 || self.has(Flags::PERSIST),
+            last_received: near(now, hot.last_received),
+            last_sent: cold.snd.last_sent,
+            probes: cold.keepalive_probes,
+            probe_at: cold.keepalive_at,
+            fin_wait_2_at: cold.fin_wait_2_at,
         }
-    }
-
-    /// Nothing sent, nothing received.
-    fn idle_deadline(&self, now: Instant) -> Instant {
-        let Some(timeout) = self.options().idle_timeout else {
-            return Instant::FAR;
-        };
-        if !self.hot.state.is_synchronized() {
-            return Instant::FAR;
-        }
-        near(now, self.hot.last_received).max(self.cold.snd.last_sent) + timeout
     }
 
     fn user_deadline(&self, now: Instant) -> Instant {
         self.send_view().user_deadline(now, self.hot.retries)
-    }
-
-    /// RFC 9293 §3.8.4: only on a connection with nothing in flight.
-    /// RFC 9293 MUST-26, MUST-27.
-    fn keepalive_deadline(&self, now: Instant) -> Instant {
-        let Some(keepalive) = self.options().keepalive else {
-            return Instant::FAR;
-        };
-        let waiting = self.hot.flight() > 0 || self.has(Flags::PERSIST);
-        if !self.hot.state.is_synchronized() || waiting {
-            return Instant::FAR;
-        }
-        if self.cold.keepalive_probes > 0 {
-            return self.cold.keepalive_at;
-        }
-        near(now, self.hot.last_received) + keepalive.idle.max(Duration::from_millis(1))
-    }
-
-    /// RFC 5482 §4.2: a user time-out, if there is one, says how long to probe, instead of the
-    /// number of probes.
-    fn is_given_up(&self, now: Instant, keepalive: &Keepalive) -> bool {
-        let probes = self.cold.keepalive_probes;
-        match self.options().user_timeout {
-            Some(timeout) => probes > 0 && now - near(now, self.hot.last_received) >= timeout,
-            None => probes >= keepalive.count,
-        }
     }
 
     /// RFC 9293 MUST-29.
@@ -284,13 +253,13 @@ impl Conn<'_> {
         let Some(keepalive) = self.options().keepalive else {
             return;
         };
-        if self.is_given_up(now, &keepalive) {
+        if self.deadlines(now).is_given_up(now, &keepalive) {
             self.send_reset(now);
             self.fail(self.cold.soft_error.unwrap_or(Error::TimedOut));
             return;
         }
         self.cold.keepalive_probes += 1;
-        self.cold.keepalive_at = now + keepalive.interval.max(Duration::from_millis(1));
+        self.cold.keepalive_at = now + probe_interval(&keepalive);
         self.set(Flags::KEEPALIVE_DUE);
         self.queue_ack();
     }

@@ -120,8 +120,8 @@ impl Tcp {
             };
             match conn.take_turn(now, sink) {
                 Turn::Full => return false,
-                Turn::Done => conn.leave_output(which),
-                Turn::More => conn.give_way(which),
+                Turn::Done => conn.lists().leave(which),
+                Turn::More => conn.lists().give_way(which),
                 Turn::Off => {}
             }
             if conn.is_over() {
@@ -239,28 +239,6 @@ impl Conn<'_> {
             Sent::Yes => Turn::Done,
             Sent::Full => Turn::Full,
             Sent::Not => Turn::Off,
-        }
-    }
-
-    /// Others have their turn first, on the same list: the one before it in `transmit` has been
-    /// drained already.
-    fn give_way(&mut self, which: Output) {
-        let port = self.hot.port;
-        self.sh.queues.remove_output(port, which, self.place);
-        self.sh.queues.push_output(port, which, self.place);
-    }
-
-    fn leave_output(&mut self, which: Output) {
-        let flag = match which {
-            Output::Control => Flags::ON_CONTROL,
-            Output::Data => Flags::ON_DATA,
-            Output::Parked => Flags::PARKED,
-        };
-        if self.has(flag) {
-            self.sh
-                .queues
-                .remove_output(self.hot.port, which, self.place);
-            self.clear(flag);
         }
     }
 
@@ -385,28 +363,19 @@ impl Conn<'_> {
         match sh.net.resolve(now, &self.cold.path, &mut sh.counters) {
             Resolution::Ready(mac) => Ok(mac),
             Resolution::Pending(_) => {
-                self.park();
+                self.lists().park();
                 Err(Sent::Not)
             }
             Resolution::Failed => {
-                self.unqueue();
+                self.lists().leave_all();
                 self.on_unreachable(now);
                 Err(Sent::Not)
             }
         }
     }
 
-    #[cold]
-    fn park(&mut self) {
-        self.unqueue();
-        let port = self.hot.port;
-        if self.sh.queues.push_output(port, Output::Parked, self.place) {
-            self.set(Flags::PARKED);
-        }
-    }
-
     fn unpark(&mut self) {
-        self.leave_output(Output::Parked);
+        self.lists().leave(Output::Parked);
         self.mark_output();
         if self.has(Flags::ACK_NOW | Flags::KEEPALIVE_DUE) {
             self.queue_ack();
@@ -421,7 +390,7 @@ impl Conn<'_> {
             self.fail(Error::HostUnreachable);
             return;
         }
-        self.unqueue();
+        self.lists().leave_all();
         self.clear(Flags::ACK_NOW | Flags::KEEPALIVE_DUE);
         self.hot.rcv.dup_acks_due = 0;
         self.cold.soft_error = Some(Error::HostUnreachable);

@@ -106,6 +106,23 @@ impl<'a> SendView<'a> {
         self.streams.send_len(self.slot) - self.not_sent()
     }
 
+    /// Segments of `mss` bytes with data or FIN that were sent and have not arrived: what is in
+    /// flight, less `sacked` bytes.
+    pub fn segments_missing(self, mss: u16, sacked: u32) -> u32 {
+        let data = self.data_in_flight().saturating_sub(sacked);
+        let fin = self.fin_sent() && !self.fin_acked();
+        data.div_ceil(u32::from(mss).max(1)).max(u32::from(fin))
+    }
+
+    /// Until when something was in flight: nothing is since the last ACK if nothing is now.
+    pub fn busy_until(self, now: Instant) -> Instant {
+        if self.hot.flight() == 0 {
+            self.cold.una_since
+        } else {
+            now
+        }
+    }
+
     /// What must hold after anything that happens: tests run with these assertions.
     pub fn check(self) {
         self.check_hot();
