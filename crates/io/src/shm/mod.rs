@@ -32,6 +32,7 @@ mod exchange;
 mod handshake;
 mod owners;
 mod port;
+mod process;
 mod returned;
 mod ring;
 mod seats;

@@ -4,16 +4,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ring::region::Shared;
 
 use super::config::PAGE;
 use super::doorbells::{eventfds, signal};
-use super::seats::{is_gone, own_pid};
+use super::process::Process;
 
 /// Processes that are noted at most.
-const PLACES: usize = PAGE / size_of::<AtomicU32>();
+const PLACES: usize = PAGE / size_of::<AtomicU64>();
 
 /// See the module.
 #[derive(Debug)]
@@ -37,13 +37,13 @@ impl Owners {
 
     /// This process has queues.
     pub fn note(&self) {
-        let own = own_pid();
-        let is_free = |pid: u32| pid == 0 || pid == own || is_gone(pid);
-        let takes = |word: &AtomicU32| {
-            let pid = word.load(Ordering::Acquire);
-            is_free(pid)
+        let own = Process::own();
+        let takes = |word: &AtomicU64| {
+            let noted = word.load(Ordering::Acquire);
+            let process = Process::from_word(noted);
+            (process.is_own() || process.is_gone())
                 && word
-                    .compare_exchange(pid, own, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(noted, own.word(), Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
         };
         // Of more processes than places the end is not seen.
@@ -53,9 +53,11 @@ impl Owners {
 
     /// This process has none any more.
     pub fn leave(&self) {
-        let own = own_pid();
         for word in self.words() {
-            let _ = word.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let noted = word.load(Ordering::Acquire);
+            if Process::from_word(noted).is_own() {
+                let _ = word.compare_exchange(noted, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
         self.notify();
     }
@@ -72,24 +74,28 @@ impl Owners {
 
     /// The processes. Those that have ended are noted no longer.
     pub fn pids(&self) -> Vec<u32> {
-        let lives = |word: &AtomicU32| {
-            let pid = word.load(Ordering::Acquire);
-            if pid != 0 && is_gone(pid) {
-                let _ = word.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let lives = |word: &AtomicU64| {
+            let noted = word.load(Ordering::Acquire);
+            let process = Process::from_word(noted);
+            if process.is_none() {
                 return None;
             }
-            (pid != 0).then_some(pid)
+            if process.is_gone() {
+                let _ = word.compare_exchange(noted, 0, Ordering::AcqRel, Ordering::Relaxed);
+                return None;
+            }
+            Some(process.pid())
         };
         self.words().filter_map(lives).collect()
     }
 
-    fn words(&self) -> impl Iterator<Item = &AtomicU32> {
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         (0..PLACES).map(|place| {
-            let at = place * size_of::<AtomicU32>();
+            let at = place * size_of::<AtomicU64>();
             let word = self.page.as_ptr().wrapping_add(at);
             // SAFETY: in the mapping, which is a page and lives as long as `self`; aligned, and
             // only accessed atomically.
-            unsafe { AtomicU32::from_ptr(word.cast()) }
+            unsafe { AtomicU64::from_ptr(word.cast()) }
         })
     }
 }
@@ -98,6 +104,7 @@ impl Owners {
 mod tests {
     use std::time::Duration;
 
+    use super::super::process::tests as process;
     use super::*;
     use crate::poll::{self, PollFd, PollFlags};
 
@@ -111,7 +118,7 @@ mod tests {
         assert!(owners.pids().is_empty() && !is_notified());
         owners.note();
         owners.note();
-        assert!(owners.pids() == [own_pid()] && is_notified());
+        assert!(owners.pids() == [std::process::id()] && is_notified());
         owners.leave();
         assert!(owners.pids().is_empty());
     }
@@ -119,12 +126,17 @@ mod tests {
     #[test]
     fn the_place_of_a_process_that_has_ended_is_free() {
         let owners = Owners::new().unwrap();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = process::living();
         let word = owners.words().next().unwrap();
-        word.store(child.id(), Ordering::Release);
+        // Of another process that had its PID nothing is noted.
+        word.store(process::before(&child).word(), Ordering::Release);
+        assert!(owners.pids().is_empty());
+        word.store(process::of(&child).word(), Ordering::Release);
+        assert_eq!(owners.pids(), [child.id()]);
+        drop(child.stdin.take());
         child.wait().unwrap();
         assert!(owners.pids().is_empty() && word.load(Ordering::Acquire) == 0);
         owners.note();
-        assert_eq!(owners.pids(), [own_pid()]);
+        assert_eq!(owners.pids(), [std::process::id()]);
     }
 }

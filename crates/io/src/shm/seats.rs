@@ -2,25 +2,26 @@
 //! has a queue, and who waits for one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use ring::region::Shared;
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 
-use crate::poll::{self, PollFd, PollFlags};
+use super::process::Process;
 
-/// Words by seat: the process that has it, 0 if none ...
+/// There are no more.
+const SEATS_MAX: usize = 64;
+/// Words of 64 bits by seat: the process that has it, if any.
 const HOLDER: usize = 0;
-/// ... and whether its stack has a queue.
-const CARRIER: usize = 64;
-/// By share of the queues: the seat of who had it last, plus one.
-const LAST: usize = 128;
 /// The process that waits for a queue ...
-const WANT: usize = 192;
+const WANT: usize = SEATS_MAX;
 /// ... and the one that somebody has left a queue to.
-const GRANT: usize = 193;
+const GRANT: usize = WANT + 1;
+/// Words of 32 bits behind those, by seat: whether its stack has a queue.
+const CARRIER: usize = 2 * (GRANT + 1);
+/// By share of the queues: the seat of who had it last, plus one.
+const LAST: usize = CARRIER + SEATS_MAX;
+/// A holder that is asked for frame after frame is looked at closely once in so many times.
+const CLOSE_LOOK: u8 = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -32,27 +33,30 @@ pub(super) struct Seats {
     /// Shares of the queues. Where there are twice as many seats, a stack that has left its queue
     /// to another keeps its seat.
     shares: u8,
+    /// How often this process has asked for the holder of each seat, wrapping.
+    asked: [AtomicU8; SEATS_MAX],
 }
 
-pub(super) fn own_pid() -> u32 {
-    getpid().as_raw_nonzero().get().unsigned_abs()
-}
+/// A process in the page.
+#[derive(Debug)]
+struct Entry<'a>(&'a AtomicU64);
 
-fn pid_of(word: u32) -> Option<Pid> {
-    i32::try_from(word).ok().and_then(Pid::from_raw)
-}
+impl Entry<'_> {
+    fn get(&self) -> Process {
+        Process::from_word(self.0.load(Ordering::Acquire))
+    }
 
-/// Whether a process has ended, perhaps without its parent having noticed.
-pub(super) fn is_gone(pid: u32) -> bool {
-    let Some(pid) = pid_of(pid) else {
-        return true;
-    };
-    match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(fd) => {
-            let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-            poll::sleep(&mut fds, Some(Duration::ZERO)).is_ok_and(|ended| ended > 0)
-        }
-        Err(error) => error == Errno::SRCH,
+    fn set(&self, process: Process) {
+        self.0.store(process.word(), Ordering::Release);
+    }
+
+    /// Whether `old` was there, in whose place `new` is now.
+    fn replace(&self, old: Process, new: Process) -> bool {
+        let (old, new) = (old.word(), new.word());
+        let replaced = self
+            .0
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
+        replaced.is_ok()
     }
 }
 
@@ -64,6 +68,7 @@ impl Seats {
             at,
             count,
             shares,
+            asked: [const { AtomicU8::new(0) }; SEATS_MAX],
         }
     }
 
@@ -71,16 +76,26 @@ impl Seats {
         self.count
     }
 
-    fn word(&self, index: usize) -> &AtomicU32 {
-        let at = self.at + index * size_of::<AtomicU32>();
-        let word = self.memory.as_ptr().wrapping_add(at);
+    fn at(&self, offset: usize) -> *mut u8 {
+        self.memory.as_ptr().wrapping_add(self.at + offset)
+    }
+
+    fn of(&self, kind: usize, seat: u8) -> &AtomicU32 {
+        let index = kind + usize::from(seat) % SEATS_MAX;
+        let word = self.at(index * size_of::<AtomicU32>());
         // SAFETY: in the mapping, which has a page behind the rings and lives as long as `self`;
         // aligned, and only accessed atomically.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    fn of(&self, kind: usize, seat: u8) -> &AtomicU32 {
-        self.word(kind + usize::from(seat % 64))
+    fn process(&self, index: usize) -> Entry<'_> {
+        let word = self.at(index * size_of::<AtomicU64>());
+        // SAFETY: as above.
+        Entry(unsafe { AtomicU64::from_ptr(word.cast()) })
+    }
+
+    fn holder(&self, seat: u8) -> Entry<'_> {
+        self.process(HOLDER + usize::from(seat) % SEATS_MAX)
     }
 
     /// This process has the seat, and its stack a queue.
@@ -89,11 +104,11 @@ impl Seats {
         self.of(LAST, share)
             .store(u32::from(seat) + 1, Ordering::Relaxed);
         self.of(CARRIER, seat).store(1, Ordering::Release);
-        self.of(HOLDER, seat).store(own_pid(), Ordering::Release);
+        self.holder(seat).set(Process::own());
     }
 
     pub(super) fn leave(&self, seat: u8) {
-        self.of(HOLDER, seat).store(0, Ordering::Release);
+        self.holder(seat).set(Process::NONE);
     }
 
     /// The stack that sits there has no queue any more.
@@ -107,17 +122,28 @@ impl Seats {
 
     /// Whether somebody has the seat. One whose process is gone has it no more.
     pub(super) fn is_taken(&self, seat: u8, doubtful: bool) -> bool {
-        let word = self.of(HOLDER, seat);
-        let holder = word.load(Ordering::Acquire);
-        let Some(pid) = pid_of(holder) else {
+        let entry = self.holder(seat);
+        let holder = entry.get();
+        if holder.is_none() {
             return false;
-        };
-        // Asked for frame after frame: what costs least.
-        if doubtful && test_kill_process(pid) == Err(Errno::SRCH) {
-            let gone = word.compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
-            return gone.is_err();
+        }
+        // Asked for frame after frame: what costs least, and now and then what says more.
+        if doubtful && (holder.is_missing() || (self.is_due(seat) && holder.is_another())) {
+            return !entry.replace(holder, Process::NONE);
         }
         true
+    }
+
+    /// The same, asked for now and then.
+    fn is_held(&self, seat: u8) -> bool {
+        let holder = self.holder(seat).get();
+        !holder.is_missing() && !holder.is_another()
+    }
+
+    /// Whether to look closely at the holder of this seat now.
+    fn is_due(&self, seat: u8) -> bool {
+        let asked = self.asked.get(usize::from(seat));
+        asked.is_none_or(|asked| asked.fetch_add(1, Ordering::Relaxed) % CLOSE_LOOK == 0)
     }
 
     /// Whether a process that lives has a queue for this seat, or its double.
@@ -126,13 +152,12 @@ impl Seats {
         [Some(seat), double]
             .into_iter()
             .flatten()
-            .any(|seat| seat < self.count && self.has_queue(seat) && self.is_taken(seat, true))
+            .any(|seat| seat < self.count && self.has_queue(seat) && self.is_held(seat))
     }
 
     /// Whether a process that lives asks for a queue.
     pub(super) fn is_wanted(&self) -> bool {
-        let asks = pid_of(self.word(WANT).load(Ordering::Acquire));
-        asks.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+        !self.process(WANT).get().is_gone()
     }
 
     /// The seat for who has this share of the queues: that of the one before, who may have left
@@ -144,47 +169,48 @@ impl Seats {
         let last = self.of(LAST, share).load(Ordering::Relaxed);
         let last = u8::try_from(last).ok()?.checked_sub(1).unwrap_or(share);
         let other = (last + self.shares) % self.count;
-        [last, other].into_iter().find(|&seat| {
-            seat < self.count && is_gone(self.of(HOLDER, seat).load(Ordering::Acquire))
-        })
+        [last, other]
+            .into_iter()
+            .find(|&seat| seat < self.count && self.holder(seat).get().is_gone())
     }
 
     /// Asks for a queue, unless another process does, or this one has been left one that is not
     /// free yet.
     pub(super) fn ask(&self) {
-        let own = own_pid();
-        if self.word(GRANT).load(Ordering::Acquire) == own {
+        if self.process(GRANT).get().is_own() {
             return;
         }
-        let want = self.word(WANT);
-        let asks = want.load(Ordering::Acquire);
-        if asks == 0 || (asks != own && is_gone(asks)) {
-            let _ = want.compare_exchange(asks, own, Ordering::AcqRel, Ordering::Relaxed);
+        let want = self.process(WANT);
+        let asks = want.get();
+        if asks.is_gone() {
+            want.replace(asks, Process::own());
         }
     }
 
     /// This process has got one, or asks no more.
     pub(super) fn stop_asking(&self) {
-        for word in [self.word(WANT), self.word(GRANT)] {
-            let _ = word.compare_exchange(own_pid(), 0, Ordering::AcqRel, Ordering::Relaxed);
+        for entry in [self.process(WANT), self.process(GRANT)] {
+            let process = entry.get();
+            if process.is_own() {
+                entry.replace(process, Process::NONE);
+            }
         }
     }
 
     /// Whether a process asks for a queue, and who leaves it the one of `seat` could go on without.
     pub(super) fn is_asked(&self, seat: u8) -> bool {
         self.count > self.shares
-            && self.word(WANT).load(Ordering::Acquire) != 0
+            && !self.process(WANT).get().is_none()
             && self.free_for(seat % self.shares).is_some()
     }
 
     /// Leaves a queue to the process that asks. False: another was faster.
     pub(super) fn grant(&self) -> bool {
-        let want = self.word(WANT);
-        let asks = want.load(Ordering::Acquire);
-        let taken = want.compare_exchange(asks, 0, Ordering::AcqRel, Ordering::Relaxed);
-        let granted = asks != 0 && taken.is_ok() && !is_gone(asks);
+        let want = self.process(WANT);
+        let asks = want.get();
+        let granted = !asks.is_none() && want.replace(asks, Process::NONE) && !asks.is_gone();
         if granted {
-            self.word(GRANT).store(asks, Ordering::Release);
+            self.process(GRANT).set(asks);
         }
         granted
     }
@@ -192,6 +218,7 @@ impl Seats {
 
 #[cfg(test)]
 mod tests {
+    use super::super::process::tests as process;
     use super::*;
 
     fn seats(count: u8, shares: u8) -> Seats {
@@ -201,13 +228,14 @@ mod tests {
 
     /// A process that has ended and that nobody has noticed: its parent, this one, has not waited
     /// for it.
-    fn ended() -> (std::process::Child, u32) {
-        let child = std::process::Command::new("true").spawn().unwrap();
-        let pid = child.id();
-        while !is_gone(pid) {
+    fn ended() -> (std::process::Child, Process) {
+        let mut child = process::living();
+        let ended = process::of(&child);
+        drop(child.stdin.take());
+        while !ended.is_gone() {
             std::thread::yield_now();
         }
-        (child, pid)
+        (child, ended)
     }
 
     #[test]
@@ -228,10 +256,28 @@ mod tests {
     #[test]
     fn who_has_ended_has_no_seat() {
         let seats = seats(4, 2);
-        let (mut child, pid) = ended();
-        seats.of(HOLDER, 1).store(pid, Ordering::Relaxed);
+        let (mut child, process) = ended();
+        seats.holder(1).set(process);
         assert!(seats.is_taken(1, false));
         assert_eq!(seats.free_for(1), Some(1));
+        child.wait().unwrap();
+    }
+
+    /// Another process has its PID meanwhile.
+    #[test]
+    fn who_has_the_pid_of_the_holder_has_no_seat() {
+        let seats = seats(4, 2);
+        let mut child = process::living();
+        seats.holder(1).set(process::before(&child));
+        assert_eq!(seats.free_for(1), Some(1));
+        seats.of(CARRIER, 1).store(1, Ordering::Release);
+        assert!(!seats.is_served(1));
+        assert!(!seats.is_taken(1, true), "nobody takes what is put there");
+        seats.process(WANT).set(process::before(&child));
+        assert!(!seats.is_wanted() && !seats.grant());
+        seats.holder(1).set(process::of(&child));
+        assert!(seats.is_taken(1, true) && seats.free_for(1) == Some(3));
+        drop(child.stdin.take());
         child.wait().unwrap();
     }
 
@@ -265,8 +311,8 @@ mod tests {
     #[test]
     fn who_has_ended_asks_no_more() {
         let seats = seats(4, 2);
-        let (mut child, pid) = ended();
-        seats.word(WANT).store(pid, Ordering::Relaxed);
+        let (mut child, process) = ended();
+        seats.process(WANT).set(process);
         assert!(!seats.grant());
         seats.ask();
         assert!(seats.grant());
