@@ -68,7 +68,7 @@ impl Stack {
     /// From now on `link`, of the only port that leads to others, answers SYNs in our name. False,
     /// and it does not: this stack answers them in ways that the link cannot, or has flows already.
     pub fn offload_syns(&mut self, link: Box<dyn SynOffload>) -> bool {
-        self.tcp.offload_syns(link)
+        self.tcp.setup().offload_syns(link)
     }
 
     /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that

@@ -1,4 +1,5 @@
-//! From half-open record to connection: the last ACK of a passive handshake.
+//! Passive opens: from SYN to half-open record ([`setup`](super::setup)), and from there to
+//! connection.
 
 use ring::stream::StreamError;
 use wire::time::Instant;
@@ -10,15 +11,55 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
+use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
-use crate::tcp::half_open::{self, HalfOpen};
-use crate::tcp::isn::{self, Start};
 use crate::tcp::open::{self, Opening, synchronize};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
-use crate::tcp::step::Step;
+use crate::tcp::setup::isn::{self, Start};
+use crate::tcp::setup::{Before, FastOpen, HalfOpen, Listened, Listeners, Options};
+use crate::tcp::step::{Step, Stop};
 
 impl Tcp {
+    /// LISTEN, or CLOSED if nobody listens.
+    /// `answered`: by the link, if it is a SYN.
+    pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
+        match self.setup().on_listen(now, seg, answered)? {
+            Listened::Done => Ok(()),
+            Listened::Complete(record) => self.promote_cookie(now, &record, seg),
+            Listened::Syn(listener) => self.open_half(now, listener, seg, None).map_err(Stop::Drop),
+        }
+    }
+
+    /// A SYN for a listener. `before`: what had the same endpoints, if that is in TIME_WAIT. Data
+    /// and FIN in the SYN come again, but for Fast Open.
+    pub fn open_half(
+        &mut self,
+        now: Instant,
+        listener: u32,
+        seg: &Segment<'_>,
+        before: Option<Before>,
+    ) -> Result<(), DropReason> {
+        let mut admitted = self.setup().admit_syn(now, listener, seg, before)?;
+        let record = &admitted.record;
+        if let Some(fast_open) = self.setup().opens_fast(now, record, seg)
+            && let Ok(slot) = self.take_control_block(now, record, seg)
+        {
+            self.begin_fast(now, slot, record, fast_open, seg);
+            return Ok(());
+        }
+        self.setup().answer(now, &mut admitted, seg.hash)
+    }
+
+    /// SYN_RECEIVED of a passive open (RFC 9293 §3.10.7.4).
+    pub fn on_half_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
+        let Some(&record) = self.setup.half_open.at(slot) else {
+            return Err(DropReason::TcpNoConnection.into());
+        };
+        self.setup().on_half_open(now, slot, &record, seg)?;
+        self.promote(now, slot, &record, seg)
+    }
+
     /// The handshake is complete: "enter ESTABLISHED state and continue processing".
     pub fn promote(
         &mut self,
@@ -30,7 +71,7 @@ impl Tcp {
         let slot = match self.take_control_block(now, record, seg) {
             Ok(slot) => slot,
             Err(DropReason::TcpBacklog) if self.shared.config.abort_on_overflow => {
-                self.drop_half_open(record_slot);
+                self.setup().drop_half_open(record_slot);
                 return Err(DropReason::TcpBacklog.into());
             }
             Err(reason) => return Err(reason.into()),
@@ -38,8 +79,17 @@ impl Tcp {
         let old = flow::id(flow::HALF_OPEN, record_slot);
         self.flows
             .replace(seg.hash, old, flow::id(flow::CONNECTION, slot));
-        self.free_half_open(record_slot);
+        self.setup().free_half_open(record_slot);
         self.complete_passive_open(now, slot, Some(record), seg)
+    }
+
+    /// The same, of a handshake of which a SYN cookie was all that was left.
+    pub fn promote_cookie(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> Step {
+        let slot = self.take_control_block(now, record, seg)?;
+        self.flows
+            .insert(seg.hash, flow::id(flow::CONNECTION, slot));
+        self.shared.counters.syn_cookies_accepted += 1;
+        self.complete_passive_open(now, slot, None, seg)
     }
 
     /// ESTABLISHED, and on with the segment. How long the handshake took says the record, if there
@@ -54,7 +104,7 @@ impl Tcp {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return Err(DropReason::TcpConnections.into());
         };
-        self.listeners.enter_backlog(&mut conn);
+        conn.enter_backlog(&mut self.setup.listeners);
         if let Some(record) = record {
             conn.time_handshake(now, record, seg);
         }
@@ -67,6 +117,29 @@ impl Tcp {
         step
     }
 
+    fn begin_fast(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: &HalfOpen,
+        fast_open: FastOpen,
+        seg: &Segment<'_>,
+    ) {
+        self.flows
+            .insert(seg.hash, flow::id(flow::CONNECTION, slot));
+        let listener = self.setup.listeners.at_mut(u32::from(record.listener));
+        if let Some(listener) = listener {
+            listener.pending.enter();
+        }
+        self.shared.counters.fast_opens_in += 1;
+        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            conn.enter_backlog(&mut self.setup.listeners);
+            conn.cold.fast_open = fast_open;
+            conn.cold.ecn.accept(record.ecn.classic());
+            conn.begin_fast(now, record.iss, seg);
+        }
+    }
+
     /// A control block with streams, if the backlog has room. If not, the ACK is dropped: a
     /// half-open record stays, and the SYN-ACK that its timer sends asks for the ACK again; after a
     /// cookie the peer's data brings it again.
@@ -77,6 +150,7 @@ impl Tcp {
         seg: &Segment<'_>,
     ) -> Result<u32, DropReason> {
         let listener = self
+            .setup
             .listeners
             .at(u32::from(record.listener))
             .ok_or(DropReason::TcpNoConnection)?;
@@ -135,19 +209,20 @@ impl Tcp {
         // The SYN-ACK acknowledged the SYN.
         hot.rcv.last_ack_sent = hot.rcv.nxt;
         hot.insert(Flags::BACKLOG | Flags::UNANNOUNCED);
-        let timed_out = record.retries > 0 && record.has(half_open::Options::SENT_AGAIN);
+        let timed_out = record.retries > 0 && record.has(Options::SENT_AGAIN);
         hot.set(Flags::SYN_RETRANSMITTED, timed_out);
         // The SYN.
         cold.statistics.segments_in = 1;
         cold.listener = u32::from(record.listener);
         cold.ecn.accept(record.ecn);
-        if record.has(half_open::Options::UNASKED) || record.hides_ecn() {
+        if record.has(Options::UNASKED) || record.hides_ecn() {
             cold.ecn.mark_nothing();
         }
         let returns = self.shared.config.bequeaths();
-        if !returns || !record.has(half_open::Options::TIMESTAMPS) {
+        if !returns || !record.has(Options::TIMESTAMPS) {
             // No other stack could take it up (`cookie`).
-            self.bequeath_connection(slot);
+            self.survivors
+                .bequeath(slot, &mut self.conns, &mut self.shared);
         }
     }
 }
@@ -172,12 +247,18 @@ fn drop_for(error: StreamError) -> DropReason {
     }
 }
 
-impl crate::tcp::conn::Conn<'_> {
+impl Conn<'_> {
+    /// Waits for the application.
+    fn enter_backlog(&mut self, listeners: &mut Listeners) {
+        self.sh.counters.accepts += 1;
+        listeners.enter_backlog(self.cold.listener, &mut self.sh.queues.backlog, self.place);
+    }
+
     /// The time from SYN-ACK to ACK (RFC 6298 §3).
     fn time_handshake(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) {
-        let again = record.has(half_open::Options::SENT_AGAIN);
+        let again = record.has(Options::SENT_AGAIN);
         let mut loss = self.loss();
-        if again || record.has(half_open::Options::SENT) {
+        if again || record.has(Options::SENT) {
             loss.time_handshake(now, record.sent_at, again);
         }
         loss.measure(now, seg);

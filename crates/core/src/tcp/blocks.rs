@@ -500,6 +500,11 @@ impl Blocks {
         self.hot.len()
     }
 
+    /// What is at `place`, to be read.
+    pub fn hot(&self, place: u32) -> Option<&Hot> {
+        self.hot.get(place as usize)
+    }
+
     /// Those at hand, with their slots. A packed one has nothing in flight.
     pub fn at_hand(&self) -> impl Iterator<Item = (u32, &Hot)> {
         let follow = |place: &u32| self.turns.next(&self.links, *place);

@@ -4,25 +4,24 @@
 use std::time::Duration;
 
 use ring::stream::Status;
+use wire::tcp::Timestamps;
 use wire::time::Instant;
 
+use crate::command::Reply;
 use crate::error::Error;
-use crate::flow::{self, FlowHash};
+use crate::flow;
+use crate::id::{ConnId, PortId};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
-use crate::tcp::listen::Listeners;
 use crate::tcp::option_sets::SetId;
-use crate::tcp::time_wait::Rest;
+use crate::tcp::segment::Segment;
+use crate::tcp::setup::{Before, Listeners};
+use crate::tcp::step::{Step, Stop};
+use crate::tcp::teardown::{Facts, Rest, TimeWait, one_too_many, reset_of, since};
 
 impl Conn<'_> {
-    /// The application reads no more.
-    pub fn shutdown_read(&mut self) -> Result<(), Error> {
-        self.cold.read_shut = true;
-        Ok(())
-    }
-
     /// Our side sends no more after what is written: CLOSE of RFC 9293 §3.10.4, or half of it.
     pub fn shutdown(&mut self) -> Result<(), Error> {
         match self.hot.state {
@@ -140,10 +139,74 @@ impl Conn<'_> {
     fn leave_lists(&mut self, listeners: &mut Listeners) {
         self.sh.queues.remove_news(self.place);
         if self.has(Flags::BACKLOG) {
-            listeners.leave_backlog(self);
+            self.leave_backlog(listeners);
         } else {
             self.leave_orphans();
         }
+    }
+
+    /// Leaves the backlog of its listener.
+    pub fn leave_backlog(&mut self, listeners: &mut Listeners) {
+        let links = &mut self.sh.queues.backlog;
+        listeners.leave_backlog(self.cold.listener, links, self.place);
+    }
+
+    /// The application has closed it, and it is not over.
+    pub fn enter_orphans(&mut self) {
+        // Of a connection in a backlog the links are in use: its listener ends it.
+        self.sh.queues.push_orphan(self.place);
+    }
+
+    pub fn leave_orphans(&mut self) {
+        if self.has(Flags::APP_CLOSED) {
+            self.sh.queues.remove_orphan(self.place);
+        }
+    }
+
+    /// The RST of ABORT, unless the peer has not heard of the connection.
+    pub fn send_reset(&mut self, now: Instant) {
+        if !self.hot.state.is_synchronized() && self.hot.state != State::SynReceived {
+            return;
+        }
+        if self.has(Flags::DETACHED) {
+            return;
+        }
+        let timestamps = self.has(Flags::TIMESTAMPS).then(|| Timestamps {
+            tsval: self.tsval(now),
+            tsecr: self.hot.ts_recent,
+        });
+        let header = reset_of(self.hot.snd.nxt, self.hot.rcv.nxt, timestamps);
+        self.sh.send_bare(self.key, &header);
+        self.sh.counters.resets_out += 1;
+    }
+
+    /// What is left of it, if its state is TIME_WAIT.
+    fn time_wait(&self, now: Instant) -> Option<Rest> {
+        let hot = &*self.hot;
+        let mut facts = Facts::LIVE;
+        facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
+        (hot.state == State::TimeWait).then(|| Rest {
+            record: TimeWait {
+                key: *self.key,
+                snd_nxt: hot.snd.nxt,
+                rcv_nxt: hot.rcv.nxt,
+                ts_recent: hot.ts_recent,
+                since: since(now),
+                due: 0,
+                window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
+                port: hot.port,
+                facts,
+            },
+            owes_ack: hot.has(Flags::ACK_NOW),
+        })
+    }
+
+    /// Whether the end that CLOSE brings is a RST, and there is something to send before it.
+    fn has_last_words(&mut self, now: Instant) -> bool {
+        self.has(Flags::ON_DATA)
+            && self.sh.streams.recv_unread(self.slot) > 0
+            && self.options().linger != Some(Duration::ZERO)
+            && self.plan(now).is_some()
     }
 }
 
@@ -159,25 +222,21 @@ impl Tcp {
         }
         let left = conn.is_left_alone().then_some(conn.cold.options);
         if left.is_some() {
-            conn.leave_lists(&mut self.listeners);
+            conn.leave_lists(&mut self.setup.listeners);
         }
         if !conn.has(Flags::DETACHED) {
             conn.detach();
-            conn.leave_pending(now, &mut self.listeners);
+            conn.leave_pending(now, &mut self.setup.listeners);
             let (hash, rest) = (conn.hash, conn.time_wait(now));
-            self.leave_flows(now, slot, hash, rest);
-            self.strike_connection(slot);
+            let id = flow::id(flow::CONNECTION, slot);
+            // Segments find a TIME_WAIT record instead, or nothing.
+            if !rest.is_some_and(|rest| self.time_waits().start(now, id, hash, &rest)) {
+                self.flows.remove(hash, id);
+            }
+            self.survivors.strike_connection(slot);
         }
         if let Some(options) = left {
             self.release_slot(slot, options);
-        }
-    }
-
-    /// Segments find a TIME_WAIT record instead, or nothing.
-    fn leave_flows(&mut self, now: Instant, slot: u32, hash: FlowHash, rest: Option<Rest>) {
-        let id = flow::id(flow::CONNECTION, slot);
-        if !rest.is_some_and(|rest| self.start_time_wait(now, id, hash, &rest)) {
-            self.flows.remove(hash, id);
         }
     }
 
@@ -189,5 +248,84 @@ impl Tcp {
             self.conns.free(slot);
             self.shared.options.release(options);
         }
+    }
+
+    /// CLOSE.
+    pub fn close(&mut self, now: Instant, id: ConnId) -> Result<Reply, Error> {
+        let mut conn = self.live(id)?;
+        if conn.has_last_words(now) {
+            conn.set(Flags::APP_CLOSED);
+            self.closing_with_reset.push(id);
+            return Ok(Reply::Done);
+        }
+        conn.close(now);
+        if conn.is_over() {
+            self.settle(now, id.slot);
+        } else {
+            conn.enter_orphans();
+            self.limit_orphans(now);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Ends those that have had their turn on this port.
+    pub fn part(&mut self, now: Instant, port: PortId) {
+        let mut at = 0;
+        loop {
+            let (conns, shared) = (&mut self.conns, &mut self.shared);
+            let ready = |id| {
+                conns
+                    .live(id, shared)
+                    .is_none_or(|conn| conn.hot.port == port)
+            };
+            let Some(id) = self.closing_with_reset.take(&mut at, ready) else {
+                return;
+            };
+            if let Ok(mut conn) = self.live(id)
+                && !conn.hot.state.is_over()
+            {
+                conn.abort(now);
+                self.settle(now, id.slot);
+            }
+        }
+    }
+
+    /// One orphan more: is it one too many?
+    fn limit_orphans(&mut self, now: Instant) {
+        let (conns, queues) = (&self.conns, &mut self.shared.queues);
+        let most = self.shared.config.max_orphans;
+        let place = one_too_many(queues, most, |place| conns.is_unanswered(place));
+        if let Some(place) = place
+            && let Some(mut conn) = self.conns.at(place, &mut self.shared)
+        {
+            conn.sh.counters.orphans_evicted += 1;
+            conn.abort(now);
+            let slot = conn.slot;
+            self.settle(now, slot);
+        }
+    }
+
+    /// A segment for a connection in TIME_WAIT (RFC 9293 §3.10.7.4).
+    /// RFC 1337 §3-2.
+    pub fn on_time_wait(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
+        if self.time_waits().may_reopen(slot, seg)
+            && let Some(listener) = self.setup.listeners.find(seg.key.local(), seg.origin)
+        {
+            return self.reopen(now, slot, listener, seg);
+        }
+        self.time_waits().on_segment(now, slot, seg)
+    }
+
+    /// The SYN opens the next connection.
+    fn reopen(&mut self, now: Instant, slot: u32, listener: u32, seg: &Segment<'_>) -> Step {
+        let has_stamps = self.shared.config.timestamps && seg.options.timestamps.is_some();
+        let before = self.time_wait.at(slot).map(|record| Before {
+            end: record.snd_nxt,
+            timestamps: has_stamps && record.has(Facts::TIMESTAMPS),
+        });
+        self.setup().admit(listener, before.as_ref())?;
+        self.time_waits().end(slot);
+        self.open_half(now, listener, seg, before)
+            .map_err(Stop::Drop)
     }
 }

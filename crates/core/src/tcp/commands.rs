@@ -15,24 +15,12 @@ use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
 use crate::tcp::conn::Conn;
-use crate::tcp::fast_open::FastOpen;
-
 use crate::tcp::flags::Flags;
-use crate::tcp::half_open::beyond;
-use crate::tcp::isn;
-use crate::tcp::listen::Listener;
-use crate::tcp::open::{self, Opening, marked};
-
-/// Free ports looked at for one whose answers come to this stack: the hash of ports that follow
-/// each other goes through few values.
-const TRIES: u32 = 256;
-
-/// What is between two ends already.
-#[derive(Clone, Copy, Debug)]
-struct Between {
-    digest: Digest,
-    taken: Option<u32>,
-}
+use crate::tcp::lookup::Lookup;
+use crate::tcp::open::{self, Opening};
+use crate::tcp::setup::isn;
+use crate::tcp::setup::{FastOpen, Listener, beyond, pick_port};
+use crate::tcp::target::marked;
 
 impl Tcp {
     pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
@@ -45,7 +33,8 @@ impl Tcp {
                 options,
             } => {
                 let local = canonical(local);
-                self.listen(Listener::new(token, local, only_v6, backlog, options))
+                self.setup()
+                    .listen(Listener::new(token, local, only_v6, backlog, options))
             }
             Command::Unlisten(listener) => self.unlisten(now, listener, false),
             Command::Leave(listener) => self.unlisten(now, listener, true),
@@ -66,8 +55,8 @@ impl Tcp {
             }
             Command::Accept { conn, token } => self.accept(now, conn, token),
             Command::SetListenerOptions { listener, options } => {
-                let slot = self.listeners.resolve(listener)?;
-                self.set_listener_options(slot, &options);
+                let slot = self.setup.listeners.resolve(listener)?;
+                self.setup().set_options(slot, &options);
                 Ok(Reply::Done)
             }
             Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
@@ -81,7 +70,7 @@ impl Tcp {
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),
             Command::Received(id) => self.tell(now, id, |conn| conn.on_read(now)),
             Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
-            Command::ShutdownRead(id) => self.done(now, id, |conn| conn.shutdown_read()),
+            Command::ShutdownRead(id) => self.tell(now, id, |conn| conn.cold.read_shut = true),
             Command::Close(id) => self.close(now, id),
             Command::Abort(id) => self.tell(now, id, |conn| conn.abort_by_user(now)),
             Command::AbortAll => Ok(self.abort_all(now)),
@@ -127,55 +116,19 @@ impl Tcp {
         let slots: Vec<u32> = self.conns.slots.iter().collect();
         for slot in slots {
             // Those that are over stay so.
-            let _ = self.tell(now, self.id_of(slot), |conn| conn.abort_by_user(now));
+            let _ = self.tell(now, self.conns.id_of(slot), |conn| conn.abort_by_user(now));
         }
         Reply::Done
     }
 
-    /// The id of a live slot.
-    pub fn id_of(&self, slot: u32) -> ConnId {
-        self.conns.id_of(slot)
-    }
-
-    fn listen(&mut self, mut listener: Listener) -> Result<Reply, Error> {
-        let ip = listener.local.ip();
-        if !(ip.is_unspecified() || self.shared.net.is_local(ip)) {
-            return Err(Error::AddressNotAvailable);
-        }
-        if listener.local.port() == 0 {
-            let port = self.free_listen_port(listener).ok_or(Error::AddressInUse)?;
-            listener.local.set_port(port);
-        }
-        let id = self.listeners.insert(listener)?;
-        self.set_listener_options(id.slot, &listener.options);
-        Ok(Reply::Listening(id, listener.local))
-    }
-
-    fn set_listener_options(&mut self, slot: u32, options: &Options) {
-        self.withdraw(slot);
-        if let Some(entry) = self.listeners.at_mut(slot) {
-            let set = self.shared.options.take(options);
-            let before = entry.set_options(*options, set);
-            self.shared.options.release(before);
-        }
-    }
-
-    fn free_listen_port(&self, mut listener: Listener) -> Option<u16> {
-        let (first, last) = self.shared.config.ephemeral;
-        (first.max(1)..=last).find(|&port| {
-            listener.local.set_port(port);
-            self.listeners.is_free(&listener)
-        })
-    }
-
     fn unlisten(&mut self, now: Instant, id: ListenerId, leaves: bool) -> Result<Reply, Error> {
-        let slot = self.listeners.resolve(id)?;
-        self.withdraw(slot);
+        let slot = self.setup.listeners.resolve(id)?;
+        self.setup().withdraw(slot);
         self.empty(now, slot, !leaves);
         if leaves {
-            self.listeners.leave(slot);
+            self.setup.listeners.leave(slot);
         } else {
-            self.listeners.remove(slot);
+            self.setup.listeners.remove(slot);
         }
         Ok(Reply::Done)
     }
@@ -184,6 +137,7 @@ impl Tcp {
     /// announced stay, closed, until the application gives them back.
     fn empty(&mut self, now: Instant, listener: u32, resets: bool) {
         while let Some(mut conn) = self
+            .setup
             .listeners
             .at(listener)
             .and_then(|entry| entry.waiting.front())
@@ -197,31 +151,13 @@ impl Tcp {
             }
             conn.hot.state = State::Closed;
             conn.clear(Flags::BACKLOG);
-            self.listeners.leave_backlog(&mut conn);
+            conn.leave_backlog(&mut self.setup.listeners);
             let slot = conn.slot;
             self.settle(now, slot);
         }
-        self.drop_half_open_of(now, listener, resets);
-        if let Some(entry) = self.listeners.at(listener) {
+        self.setup().drop_half_open_of(now, listener, resets);
+        if let Some(entry) = self.setup.listeners.at(listener) {
             self.shared.options.release(entry.set);
-        }
-    }
-
-    fn drop_half_open_of(&mut self, now: Instant, listener: u32, resets: bool) {
-        for slot in 0..self.half_open.slots.high_water() {
-            let generation = self.half_open.slots.generation(slot);
-            let record = self
-                .half_open
-                .at(slot)
-                .filter(|_| self.half_open.slots.is_live(slot, generation));
-            let Some(&record) = record.filter(|record| u32::from(record.listener) == listener)
-            else {
-                continue;
-            };
-            if resets && self.was_answered(&record) {
-                self.reset_half_open(now, &record);
-            }
-            self.drop_half_open(slot);
         }
     }
 
@@ -237,8 +173,9 @@ impl Tcp {
         if !conn.hot.ready.is_empty() {
             conn.sh.queues.push_news(conn.place);
         }
-        self.listeners.leave_backlog(&mut conn);
-        self.bequeath_connection(id.slot);
+        conn.leave_backlog(&mut self.setup.listeners);
+        self.survivors
+            .bequeath(id.slot, &mut self.conns, &mut self.shared);
         Ok(Reply::Done)
     }
 
@@ -282,77 +219,34 @@ impl Tcp {
         now: Instant,
         ends: &FlowKey,
     ) -> Result<(u16, Digest, Option<SeqNumber>), Error> {
+        let lookup = Lookup::new(&self.flows, &self.conns, &self.setup, &self.time_wait);
+        let (handover, listeners) = (self.handover.as_ref(), &self.setup.listeners);
+        let candidate = |ends: &FlowKey| {
+            let local = ends.local();
+            let is_ours = handover.is_none_or(|handover| handover.owns(local.port()));
+            let is_free = is_ours && !listeners.listens(local);
+            is_free.then(|| lookup.between(ends))
+        };
+        let may_reuse = |id| self.time_wait.may_reuse(now, id);
         let (port, between) = match ends.local().port() {
-            0 => self
-                .pick_port(now, ends)
-                .ok_or(Error::AddressNotAvailable)?,
-            port => (port, self.between(ends)),
+            0 => {
+                let arrivals = self.shared.config.arrivals.as_ref();
+                pick_port(&mut self.ports, ends, arrivals, candidate, may_reuse)
+                    .ok_or(Error::AddressNotAvailable)?
+            }
+            port => (port, lookup.between(ends)),
         };
         let Some(id) = between.taken else {
             return Ok((port, between.digest, None));
         };
-        if !self.may_reuse(now, id) {
+        if !may_reuse(id) {
             // As on Linux: the port is bound, it is the pair that is taken.
             return Err(Error::AddressNotAvailable);
         }
         let slot = flow::index(id) as u32;
         let after = self.time_wait.at(slot).map(|record| record.snd_nxt);
-        self.end_time_wait(slot);
+        self.time_waits().end(slot);
         Ok((port, between.digest, after))
-    }
-
-    fn between(&self, ends: &FlowKey) -> Between {
-        let digest = self.flows.digest(ends);
-        let taken = self.lookup(digest.hash, ends);
-        Between { digest, taken }
-    }
-
-    /// Whether `id` is a TIME_WAIT that may be cut short.
-    fn may_reuse(&self, now: Instant, id: u32) -> bool {
-        let slot = flow::index(id) as u32;
-        flow::tag(id) == flow::TIME_WAIT as usize && self.time_wait.may_reuse(now, slot)
-    }
-
-    /// A local port that nothing uses between `ends`, if possible one whose answers come to this
-    /// stack; if there is none, one whose TIME_WAIT may be cut short.
-    fn pick_port(&mut self, now: Instant, ends: &FlowKey) -> Option<(u16, Between)> {
-        // Taken out so that the closures can look at the rest.
-        let mut ports = self.ports.take()?;
-        let mut chosen = None;
-        let mut pick = |suits: &mut dyn FnMut(&FlowKey, Option<u32>) -> bool| {
-            let is_chosen = |port| {
-                let ends = ends.with_local_port(port);
-                let between = self.candidate(&ends);
-                let between = between.filter(|between| suits(&ends, between.taken));
-                chosen = between.map(|between| (port, between));
-                chosen.is_some()
-            };
-            ports.pick(ends, is_chosen).is_some()
-        };
-        let mut tries = if self.shared.config.arrivals.is_some() {
-            TRIES
-        } else {
-            0
-        };
-        let mut comes_here = |key: &FlowKey| {
-            let arrivals = self.shared.config.arrivals.as_ref();
-            let here = tries == 0 || arrivals.is_none_or(|arrivals| arrivals.has(key));
-            tries -= u32::from(!here);
-            here
-        };
-        let _ = pick(&mut |ends, taken| taken.is_none() && comes_here(ends))
-            || (tries > 0 && pick(&mut |_, taken| taken.is_none()))
-            || pick(&mut |_, taken| taken.is_some_and(|id| self.may_reuse(now, id)));
-        self.ports = Some(ports);
-        chosen
-    }
-
-    /// What is between these ends, if their local port is ours to choose.
-    fn candidate(&self, ends: &FlowKey) -> Option<Between> {
-        let (handover, local) = (self.handover.as_ref(), ends.local());
-        let is_ours = handover.is_none_or(|handover| handover.owns(local.port()));
-        let is_free = is_ours && !self.listeners.listens(local);
-        is_free.then(|| self.between(ends))
     }
 
     fn open_active(
@@ -379,7 +273,8 @@ impl Tcp {
         cold.statistics.active = true;
         hot.state = State::SynSent;
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
-        self.bequeath_connection(slot);
+        self.survivors
+            .bequeath(slot, &mut self.conns, &mut self.shared);
         let conn = self.conns.view(slot, &mut self.shared);
         let is_deferred = conn.is_some_and(|mut conn| {
             conn.start_cold_timers(now);
@@ -387,7 +282,7 @@ impl Tcp {
             conn.cold.fast_open == FastOpen::Waiting
         });
         Ok(Opened {
-            conn: self.id_of(slot),
+            conn: self.conns.id_of(slot),
             local: opening.key.local(),
             is_deferred,
             options: self.shared.options.name(opening.options),

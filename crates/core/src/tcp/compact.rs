@@ -23,13 +23,13 @@ use crate::ip::Path;
 use crate::tcp::clock::near;
 use crate::tcp::ecn::{self, EcnState};
 use crate::tcp::flags::Flags;
-use crate::tcp::isn::Start;
 use crate::tcp::loss;
 use crate::tcp::open::{Opening, cold_with};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::Finding;
 use crate::tcp::receive;
 use crate::tcp::send::{self, Limit};
+use crate::tcp::setup::isn::Start;
 use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
 

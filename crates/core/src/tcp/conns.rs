@@ -68,6 +68,12 @@ impl Conns {
         self.blocks.at_hand()
     }
 
+    /// Whether a time-out has passed without an answer to the one at `place`.
+    pub fn is_unanswered(&self, place: u32) -> bool {
+        let hot = self.blocks.hot(place);
+        hot.is_some_and(|hot| hot.retries > 0 || hot.loss.backoff > 0)
+    }
+
     #[cfg(test)]
     pub fn places(&self) -> usize {
         self.blocks.places()

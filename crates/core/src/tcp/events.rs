@@ -2,38 +2,34 @@
 
 use crate::event::{Event, Ready};
 use crate::id::ConnId;
-use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::conns::Conns;
 use crate::tcp::flags::Flags;
-use crate::tcp::listen::Listeners;
+use crate::tcp::setup::Listeners;
+use crate::tcp::shared::Shared;
 
-impl Tcp {
-    pub fn poll_event(&mut self) -> Option<Event> {
-        loop {
-            let place = self.shared.queues.pop_news()?;
-            if let Some(event) = self.news_of(place) {
-                return Some(event);
-            }
-        }
+/// What there is to say of the connection at `place`.
+pub(crate) fn news_of(
+    place: u32,
+    conns: &mut Conns,
+    sh: &mut Shared,
+    listeners: &Listeners,
+) -> Option<Event> {
+    let (id, mut conn) = conns.named_at(place, sh)?;
+    if conn.has(Flags::UNANNOUNCED) {
+        return announce(&mut conn, id, listeners);
     }
-
-    fn news_of(&mut self, place: u32) -> Option<Event> {
-        let (id, mut conn) = self.conns.named_at(place, &mut self.shared)?;
-        if conn.has(Flags::UNANNOUNCED) {
-            return announce(&mut conn, id, &self.listeners);
-        }
-        // Before `Accept` nobody waits for more; `accept` asks for it again.
-        if conn.has(Flags::BACKLOG) || conn.hot.ready.is_empty() {
-            return None;
-        }
-        let ready = std::mem::take(&mut conn.hot.ready);
-        Some(Event::Ready {
-            conn: id,
-            token: conn.cold.token,
-            ready,
-            error: conn.cold.error.filter(|_| ready.contains(Ready::ERROR)),
-        })
+    // Before `Accept` nobody waits for more; `accept` asks for it again.
+    if conn.has(Flags::BACKLOG) || conn.hot.ready.is_empty() {
+        return None;
     }
+    let ready = std::mem::take(&mut conn.hot.ready);
+    Some(Event::Ready {
+        conn: id,
+        token: conn.cold.token,
+        ready,
+        error: conn.cold.error.filter(|_| ready.contains(Ready::ERROR)),
+    })
 }
 
 /// From here on the application holds the streams.

@@ -1,109 +1,19 @@
-//! TCP Fast Open (RFC 7413): data in the SYN, between hosts that have met before. Here the server's
-//! side; the client's are its [`cache`] of cookies and [`client`].
-
-mod cache;
-mod client;
-mod issuer;
-
-use std::time::Duration;
+//! Fast Open (RFC 7413) on a connection. The server's side: the data of the SYN is delivered before
+//! the handshake is complete. The client's side: the first bytes go with the SYN, if the server's
+//! cookie is known.
 
 use wire::seq::SeqNumber;
-use wire::tcp::FastOpenCookie;
+use wire::tcp::{FastOpenCookie, TcpOptions};
 use wire::time::Instant;
 
 use crate::error::Error;
-use crate::flow;
+use crate::event::Ready;
 use crate::info::State;
-use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
-use crate::tcp::half_open::HalfOpen;
-use crate::tcp::listen::Listeners;
+use crate::tcp::options::{headers_len, peer_mss};
 use crate::tcp::segment::Segment;
-
-pub(crate) use cache::CookieCache;
-pub(crate) use issuer::{FastOpen, Issuer};
-
-/// RFC 7413 §5.1: a connection that was reset counts for so long after.
-const COOLING: Duration = Duration::from_secs(60);
-
-/// Connections that a listener opened by cookie and whose handshakes are not complete: what an
-/// attacker with real addresses can hold (RFC 7413 §5.1).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PendingOpens {
-    pending: u32,
-    /// Those that were reset count on until `cool_at`: spoofed SYNs whose victims answer with RST
-    /// must not come for free.
-    cooling: u32,
-    cool_at: Instant,
-}
-
-impl PendingOpens {
-    /// RFC 7413 §5.1-1.
-    fn has_room(&mut self, now: Instant, limit: u32) -> bool {
-        if now >= self.cool_at {
-            self.cooling = 0;
-        }
-        self.pending.saturating_add(self.cooling) < limit
-    }
-
-    fn leave(&mut self, now: Instant, by_reset: bool) {
-        self.pending = self.pending.saturating_sub(1);
-        if by_reset {
-            self.cooling += 1;
-            self.cool_at = now + COOLING;
-        }
-    }
-}
-
-impl Tcp {
-    /// A SYN with a valid cookie opens a connection at once (RFC 7413 §4.2.2). False if there is
-    /// nothing of the kind, or no room: then the handshake is an ordinary one, and the data comes
-    /// again. RFC 7413 §2.1-1, §4.2.2-1, §4.2.2-2.
-    pub fn open_fast(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> bool {
-        let cookie = seg.options.fast_open.filter(|cookie| !cookie.is_request());
-        let host = seg.key.remote().ip();
-        let Some(fast_open) =
-            cookie.and_then(|cookie| self.shared.issuer.check(now, host, &cookie))
-        else {
-            return false;
-        };
-        let Some(listener) = self.listeners.at_mut(u32::from(record.listener)) else {
-            return false;
-        };
-        let limit = listener.options.fast_open.unwrap_or(0);
-        if !listener.pending.has_room(now, limit) {
-            return false;
-        }
-        let Ok(slot) = self.take_control_block(now, record, seg) else {
-            return false;
-        };
-        self.begin_fast(now, slot, record, fast_open, seg);
-        true
-    }
-
-    fn begin_fast(
-        &mut self,
-        now: Instant,
-        slot: u32,
-        record: &HalfOpen,
-        fast_open: FastOpen,
-        seg: &Segment<'_>,
-    ) {
-        self.flows
-            .insert(seg.hash, flow::id(flow::CONNECTION, slot));
-        if let Some(listener) = self.listeners.at_mut(u32::from(record.listener)) {
-            listener.pending.pending += 1;
-        }
-        self.shared.counters.fast_opens_in += 1;
-        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-            self.listeners.enter_backlog(&mut conn);
-            conn.cold.fast_open = fast_open;
-            conn.cold.ecn.accept(record.ecn.classic());
-            conn.begin_fast(now, record.iss, seg);
-        }
-    }
-}
+use crate::tcp::setup::{FastOpen, Listeners};
 
 impl Conn<'_> {
     /// A connection opened by cookie is established, or over.
@@ -120,7 +30,7 @@ impl Conn<'_> {
     }
 
     /// SYN_RECEIVED, with the data of the SYN delivered; our SYN-ACK is due.
-    fn begin_fast(&mut self, now: Instant, iss: SeqNumber, seg: &Segment<'_>) {
+    pub fn begin_fast(&mut self, now: Instant, iss: SeqNumber, seg: &Segment<'_>) {
         self.hot.snd.una = iss;
         self.hot.snd.nxt = iss;
         self.set(Flags::SYN_DUE);
@@ -155,23 +65,82 @@ impl Conn<'_> {
             _ => None,
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// The SYN is due, or waits for the first bytes.
+    pub fn begin_active(&mut self, now: Instant) {
+        if self.options().fast_open_connect {
+            self.cold.fast_open = self.sh.server_cookies.advise(now, self.key.remote().ip());
+        }
+        if self.cold.fast_open == FastOpen::Waiting {
+            self.notify(Ready::WRITABLE);
+        } else {
+            self.set(Flags::SYN_DUE);
+            self.mark_output();
+        }
+    }
 
-    #[test]
-    fn resets_count_for_a_minute() {
-        let mut opens = PendingOpens::default();
-        let at = |seconds: u64| Instant::from_millis(seconds * 1000);
-        assert!(!opens.has_room(at(0), 0));
-        opens.pending = 2;
-        assert!(!opens.has_room(at(0), 2));
-        opens.leave(at(0), false);
-        assert!(opens.has_room(at(0), 2));
-        opens.leave(at(0), true);
-        assert!(opens.has_room(at(0), 2) && !opens.has_room(at(59), 1));
-        assert!(opens.has_room(at(60), 1));
+    /// The application wrote, or will not: the SYN waits no longer.
+    pub fn release_syn(&mut self) {
+        if self.cold.fast_open == FastOpen::Waiting {
+            self.cold.fast_open = FastOpen::Sending;
+            self.set(Flags::SYN_DUE);
+        }
+    }
+
+    /// Whether a SYN was sent that was not answered.
+    pub fn syn_went_before(&self) -> bool {
+        self.hot.retries > 0 || self.cold.syn_repeated
+    }
+
+    /// Bytes of data that go with the SYN: what fits into a segment as large as the server's last
+    /// SYN-ACK let it be (RFC 7413 §4.2.2). RFC 7413 §4.2.2-3.
+    #[inline]
+    pub fn syn_data_len(&self, now: Instant) -> u32 {
+        let sends = self.hot.state == State::SynSent && self.cold.fast_open == FastOpen::Sending;
+        if sends && !self.syn_went_before() {
+            self.room_beside_syn(now)
+        } else {
+            0
+        }
+    }
+
+    #[cold]
+    fn room_beside_syn(&self, now: Instant) -> u32 {
+        let is_ipv4 = self.key.is_ipv4();
+        let known = self.sh.server_cookies.mss(self.key.remote().ip());
+        let peer = known.unwrap_or_else(|| peer_mss(&TcpOptions::default(), is_ipv4));
+        let path = self.cold.path.mtu.saturating_sub(headers_len(is_ipv4));
+        let mut options = TcpOptions::default();
+        self.add_syn_options(now, false, &mut options);
+        let options = options.emitted_len() as u32;
+        let room = u32::from(peer.min(path)).saturating_sub(options);
+        self.sh.streams.send_len(self.slot).min(room)
+    }
+
+    /// The SYN-ACK: what it acknowledges of the SYN's data has arrived, the rest goes again; what
+    /// it says about cookies is remembered. RFC 7413 §4.1.3.1-2, §4.2.2-4.
+    pub fn on_fast_open_answer(&mut self, now: Instant, seg: &Segment<'_>) {
+        let data = seg.ack - self.cold.iss - 1;
+        let refused = data == 0 && self.hot.snd.nxt > seg.ack;
+        self.release(data);
+        self.hot.snd.una = seg.ack;
+        self.hot.snd.nxt = seg.ack;
+        if self.cold.fast_open == FastOpen::Off {
+            return;
+        }
+        let remote = self.key.remote().ip();
+        self.cold.statistics.syn_data = data > 0;
+        self.sh.counters.fast_opens_out += u64::from(data > 0);
+        if data == 0 && self.hot.retries > 0 {
+            self.sh.counters.fast_open_losses += 1;
+            self.sh.server_cookies.note_loss(now, remote);
+            return;
+        }
+        let (cookie, mss) = (seg.options.fast_open, self.cold.peer_mss);
+        self.sh.server_cookies.learn(now, remote, cookie, mss);
+        // With a cookie it means that ours was too old, not that the server does not want the data.
+        if refused && cookie.is_none_or(|cookie| cookie.is_request()) {
+            self.sh.server_cookies.note_loss(now, remote);
+        }
     }
 }

@@ -4,12 +4,8 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
-use crate::drops::DropReason;
-use crate::flow::{self, FlowKey};
-use crate::handover::Origin;
 use crate::info::State;
 use crate::ip::{ErrorKind, TransportError};
-use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::path::PathActions;
 
@@ -17,37 +13,10 @@ use crate::tcp::path::PathActions;
 /// segments. Every link of today carries it. (IPv6 has no smaller one than 1280.) RFC 5927 §7.2-1.
 const MIN_MTU_V4: u16 = 552;
 
-impl Tcp {
-    /// RFC 9293 MUST-54.
-    pub fn on_transport_error(
-        &mut self,
-        now: Instant,
-        error: &TransportError,
-        origin: &Origin<'_>,
-    ) {
-        let key = FlowKey::new(error.quoted.src, error.quoted.dst);
-        let hash = self.flows.hash(&key);
-        let id = self.lookup(hash, &key);
-        let slot = match id {
-            Some(id) if flow::tag(id) == flow::CONNECTION as usize => flow::index(id) as u32,
-            _ if self.hand_over(origin, error.quoted.src.port()) => return,
-            _ => return self.shared.counters.drop(DropReason::IcmpQuote),
-        };
-        let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
-            return;
-        };
-        if !conn.is_in_flight(error.quoted.seq) {
-            return self.shared.counters.drop(DropReason::IcmpQuote);
-        }
-        conn.on_transport_error(now, error);
-        self.settle(now, slot);
-    }
-}
-
 impl Conn<'_> {
     /// RFC 5927 §4.1: SND.UNA =< SEG.SEQ < SND.NXT.
     /// RFC 5927 §4.1-1.
-    fn is_in_flight(&self, seq: SeqNumber) -> bool {
+    pub fn is_in_flight(&self, seq: SeqNumber) -> bool {
         seq >= self.hot.snd.una && seq < self.hot.snd.nxt
     }
 
@@ -60,7 +29,7 @@ impl Conn<'_> {
         }
     }
 
-    fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
+    pub fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
         match error.kind {
             ErrorKind::TooBig => {
                 if let Some(mtu) = error.mtu {

@@ -8,11 +8,11 @@ use wire::tcp::{TcpFlags, TcpOptions};
 use wire::time::Instant;
 
 use crate::drops::DropReason;
-use crate::flow::{self, FlowHash, FlowKey, Guess};
+use crate::flow::{self, FlowKey, Guess};
 use crate::handover::Origin;
 use crate::id::PortId;
 use crate::info::State;
-use crate::ip::{Datagram, Input};
+use crate::ip::{Datagram, Input, TransportError};
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::segment::{Flow, Segment};
@@ -250,7 +250,7 @@ impl Tcp {
         let guess = self.flows.guess(flow.digest.hash)?;
         let slot = flow::index(guess.id) as u32;
         match flow::tag(guess.id) as u32 {
-            flow::HALF_OPEN => self.half_open.prefetch(slot),
+            flow::HALF_OPEN => self.setup.half_open.prefetch(slot),
             flow::CONNECTION => {
                 self.conns.prefetch(slot);
                 self.shared.streams.prefetch(slot);
@@ -276,8 +276,9 @@ impl Tcp {
         segment: &Segment<'_>,
         guess: Option<Guess>,
     ) {
-        let is_key = |id| self.has_key(id, segment.key);
-        let step = match self.flows.find_guessed(segment.hash, guess, is_key) {
+        let is_key = |id| self.lookup().has_key(id, segment.key);
+        let found = self.flows.find_guessed(segment.hash, guess, is_key);
+        let step = match found {
             None => self.on_listen(now, segment, carrier.frame.meta.answered),
             Some(id) => {
                 let slot = flow::index(id) as u32;
@@ -317,7 +318,7 @@ impl Tcp {
             return;
         }
         // RFC 9293 §3.10.7.1, unless somebody else will know better: then the peer sends it again.
-        if !self.listeners.is_left(local) && !self.tell_survivor(seg) {
+        if !self.setup.listeners.is_left(local) && !self.survivors.tell(seg, &mut self.shared) {
             self.shared.answer_with_reset(now, seg);
         }
         self.shared.counters.drop(reason);
@@ -330,40 +331,50 @@ impl Tcp {
             return false;
         }
         let local = seg.key.local();
-        let Some(listener) = self.listeners.find(local, seg.origin) else {
+        let Some(listener) = self.setup.listeners.find(local, seg.origin) else {
             let orphan = origin.map(Origin::orphaned);
             return orphan.is_some_and(|orphan| self.hand_over(&orphan, local.port()));
         };
-        let step = self.take_cookie(now, listener, seg);
-        if let Some(Err(stop)) = step {
+        let Some(record) = self.setup().take_cookie(now, listener, seg) else {
+            return false;
+        };
+        if let Err(stop) = self.promote_cookie(now, &record, seg) {
             self.shared.count(stop);
         }
-        step.is_some()
+        true
     }
 
     /// Hands a frame on that is for the local `port` and unknown here. False: there is nobody to
     /// ask.
-    pub(super) fn hand_over(&mut self, origin: &Origin<'_>, port: u16) -> bool {
+    fn hand_over(&mut self, origin: &Origin<'_>, port: u16) -> bool {
         let counters = &mut self.shared.counters;
         let handover = self.handover.as_mut();
         handover.is_some_and(|handover| handover.pass(origin, port, counters))
     }
 
-    /// What has these endpoints.
-    pub fn lookup(&self, hash: FlowHash, key: &FlowKey) -> Option<u32> {
-        self.flows.find(hash, |id| self.has_key(id, key))
-    }
-
-    /// Compared where it is: a copy of what is written in pieces and read as a whole takes as long
-    /// as all writes before it.
-    #[inline(always)]
-    fn has_key(&self, id: u32, key: &FlowKey) -> bool {
-        let slot = flow::index(id) as u32;
-        match flow::tag(id) as u32 {
-            flow::HALF_OPEN => self.half_open.at(slot).is_some_and(|it| it.key == *key),
-            flow::TIME_WAIT => self.time_wait.at(slot).is_some_and(|it| it.key == *key),
-            _ => self.conns.has_key(slot, key),
+    /// RFC 9293 MUST-54.
+    pub fn on_transport_error(
+        &mut self,
+        now: Instant,
+        error: &TransportError,
+        origin: &Origin<'_>,
+    ) {
+        let key = FlowKey::new(error.quoted.src, error.quoted.dst);
+        let hash = self.flows.hash(&key);
+        let id = self.lookup().find(hash, &key);
+        let slot = match id {
+            Some(id) if flow::tag(id) == flow::CONNECTION as usize => flow::index(id) as u32,
+            _ if self.hand_over(origin, error.quoted.src.port()) => return,
+            _ => return self.shared.counters.drop(DropReason::IcmpQuote),
+        };
+        let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
+            return;
+        };
+        if !conn.is_in_flight(error.quoted.seq) {
+            return self.shared.counters.drop(DropReason::IcmpQuote);
         }
+        conn.on_transport_error(now, error);
+        self.settle(now, slot);
     }
 
     fn on_connection(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
@@ -372,7 +383,7 @@ impl Tcp {
         };
         if conn.hot.state == State::SynReceived {
             let step = conn.on_segment_syn_received(now, seg);
-            conn.leave_pending(now, &mut self.listeners);
+            conn.leave_pending(now, &mut self.setup.listeners);
             self.settle(now, slot);
             return step;
         }

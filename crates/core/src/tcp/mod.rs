@@ -2,30 +2,24 @@
 //!
 //! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`,
 //! `ack` (with `loss` and `ecn`), `data` (with `receive`) → `queues`. What is due leaves by
-//! `transmit` → `output` (what goes next) → `emit`. `listen`, `half_open`, `accept`, `connect`,
-//! `close` and `time_wait` are the life of a connection; `timers` what happens when nothing
-//! happens.
+//! `transmit` → `output` (what goes next) → `emit`. `setup`, `accept`, `connect`, `close` and
+//! `teardown` are the life of a connection; `timers` what happens when nothing happens.
 
 mod accept;
 mod ack;
 mod bare;
 mod blocks;
 mod buffers;
-mod challenge;
-mod challenges;
 mod check;
 mod clock;
 mod close;
-mod close_reset;
 mod commands;
 mod compact;
 mod conn;
 mod connect;
 mod conns;
-mod cookie;
 mod data;
 mod deadlines;
-mod defer;
 mod ecn;
 mod emit;
 mod events;
@@ -34,87 +28,82 @@ mod fast_open;
 pub(crate) mod flags;
 mod frame;
 mod gso;
-mod half_open;
 mod icmp;
 mod info;
 mod input;
-mod isn;
-mod listen;
 mod lists;
+mod lookup;
 mod loss;
 mod open;
 mod option_sets;
 pub(crate) mod options;
-mod orphan_limit;
 mod orphans;
 mod output;
 mod path;
 mod queues;
 mod ranges;
 mod receive;
-mod reset;
 mod segment;
 mod send;
+mod setup;
 mod shared;
 mod state;
 mod statistics;
 mod step;
 mod survivors;
-mod syn_ack;
-mod syn_offload;
 mod target;
 pub(crate) mod tcb;
+mod teardown;
 #[cfg(test)]
 mod tests;
-mod time_wait;
 mod timers;
 mod transmit;
 mod usual;
 
 use std::io;
+use std::time::Duration;
 
 use ring::region::Plot;
 use ring::stream::{AppStreams, StreamsConfig, streams_on};
 use wire::time::Instant;
 
 use crate::config::Config;
-use crate::flow::FlowTable;
+use crate::event::Event;
+use crate::flow::{self, FlowTable};
 use crate::handover::Handover;
 use crate::info::State;
 use crate::ports::EphemeralPorts;
-use crate::tcp::close_reset::ClosingWithReset;
 use crate::tcp::conns::Conns;
-use crate::tcp::cookie::Cookies;
-use crate::tcp::half_open::HalfOpens;
-use crate::tcp::listen::Listeners;
+use crate::tcp::events::news_of;
+use crate::tcp::lookup::Lookup;
+use crate::tcp::orphans::Adoption;
+use crate::tcp::send::near_buffer;
+use crate::tcp::setup::{SetupPart, SetupState};
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::survivors::Survivors;
-use crate::tcp::syn_offload::Answers;
-use crate::tcp::time_wait::TimeWaits;
-use crate::testament::Testament;
+use crate::tcp::teardown::{ClosingWithReset, TimeWaitPart, TimeWaits};
+use crate::testament::{Left, Testament};
 use crate::usage::{Undelivered, Usage};
 
 pub use transmit::Acks;
+
+/// Timers fired in one call of `advance`.
+const TIMERS_PER_CALL: u32 = 1024;
+/// Receive buffers looked at in one call of `advance`, to be given back when drained.
+const SWEPT_PER_CALL: usize = 16;
 
 /// All connections of a stack, and the IP side under them.
 #[derive(Debug)]
 pub(crate) struct Tcp {
     pub shared: Shared,
     conns: Conns,
-    half_open: HalfOpens,
+    setup: SetupState,
     time_wait: TimeWaits,
-    listeners: Listeners,
     flows: FlowTable,
-    cookies: Cookies,
-    /// What the link answers SYNs with, if it does.
-    answers: Option<Answers>,
-    /// Only `None` while a port is being picked.
-    ports: Option<Box<EphemeralPorts>>,
+    ports: Box<EphemeralPorts>,
     /// To the other stacks with our addresses, if there are any.
     handover: Option<Box<Handover>>,
     closing_with_reset: ClosingWithReset,
-    /// What the stack that takes this one's place is to know, if one will.
-    testament: Option<Testament>,
     survivors: Survivors,
     /// When memory of the receive pool that nobody needs may go back to the kernel.
     economize_at: Option<Instant>,
@@ -139,21 +128,14 @@ impl Tcp {
         let flows = flows.iter().map(|&n| n as usize).sum();
         let tcp = Self {
             conns: Conns::new(&config, plot.as_mut())?,
-            half_open: HalfOpens::new(&config)?,
+            setup: SetupState::new(&config)?,
             time_wait: TimeWaits::new(&config)?,
-            listeners: Listeners::new(&config)?,
             flows: FlowTable::new(flows, config.inherited_secret(), page_policy(&config))?,
-            cookies: Cookies::new(config.inherited_secret()),
-            answers: None,
             handover: Handover::new(&config).map(Box::new),
             closing_with_reset: ClosingWithReset::default(),
-            testament: None,
             survivors: Survivors::default(),
             economize_at: None,
-            ports: Some(Box::new(EphemeralPorts::new(
-                config.ephemeral,
-                &config.secret,
-            ))),
+            ports: Box::new(EphemeralPorts::new(config.ephemeral, &config.secret)),
             shared: Shared::new(config, stack_streams)?,
         };
         Ok((tcp, app_streams))
@@ -181,9 +163,9 @@ impl Tcp {
             connections: self.conns.slots.len(),
             resident,
             compact,
-            half_open: self.half_open.slots.len(),
+            half_open: self.setup.half_open.slots.len(),
             time_wait: self.time_wait.len(),
-            listeners: self.listeners.len(),
+            listeners: self.setup.listeners.len(),
             flows: self.flows.count() as u32,
             timers: shared.wheel.count(),
             queued: shared.queues.output_len() + shared.answers.len() as u32,
@@ -195,5 +177,113 @@ impl Tcp {
             undos: shared.loss.undos.len(),
             recv_bytes: shared.streams.recv_bytes_in_use(),
         }
+    }
+
+    /// The set-up part, for one step.
+    #[inline(always)]
+    pub fn setup(&mut self) -> SetupPart<'_> {
+        SetupPart {
+            state: &mut self.setup,
+            flows: &mut self.flows,
+            sh: &mut self.shared,
+        }
+    }
+
+    /// What is in TIME_WAIT, for one step.
+    #[inline(always)]
+    fn time_waits(&mut self) -> TimeWaitPart<'_> {
+        TimeWaitPart {
+            records: &mut self.time_wait,
+            flows: &mut self.flows,
+            sh: &mut self.shared,
+        }
+    }
+
+    /// Who has which endpoints.
+    #[inline(always)]
+    fn lookup(&self) -> Lookup<'_> {
+        Lookup::new(&self.flows, &self.conns, &self.setup, &self.time_wait)
+    }
+
+    pub fn advance(&mut self, now: Instant) {
+        self.shared.net.advance(now, &mut self.shared.counters);
+        self.wake_resolved(now);
+        for _ in 0..TIMERS_PER_CALL {
+            let Some(id) = self.shared.wheel.pop_due(now) else {
+                break;
+            };
+            let slot = flow::index(id) as u32;
+            if flow::tag(id) == flow::HALF_OPEN as usize {
+                self.setup().on_half_open_timer(now, slot);
+            } else if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+                conn.on_timer(now);
+                self.settle(now, slot);
+            }
+        }
+        self.time_waits().expire(now, TIMERS_PER_CALL);
+        let lookup = Lookup::new(&self.flows, &self.conns, &self.setup, &self.time_wait);
+        self.survivors.ask(now, lookup, &mut self.shared);
+        self.shared.streams.sweep(SWEPT_PER_CALL);
+        let economizes = self.shared.streams.economize(now.as_millis());
+        self.economize_at = economizes.map(|ms| now + Duration::from_millis(ms));
+        self.conns.rest(now, &mut self.shared);
+        let (resident, _) = self.conns.counts();
+        self.shared.near = near_buffer(resident);
+        self.flows.advance(now);
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [
+            self.shared.wheel.next_deadline(),
+            self.time_wait.next_deadline(),
+            self.shared.net.next_deadline(),
+            self.survivors.deadline(),
+            self.conns.next_deadline(),
+            self.economize_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            let place = self.shared.queues.pop_news()?;
+            let listeners = &self.setup.listeners;
+            let news = news_of(place, &mut self.conns, &mut self.shared, listeners);
+            if news.is_some() {
+                return news;
+            }
+        }
+    }
+
+    /// Takes the place of a stack that is gone, if it left anything, and leaves as much itself.
+    pub fn inherit(
+        &mut self,
+        now: Instant,
+        testament: Testament,
+        left: Vec<Left>,
+        app: &mut AppStreams,
+    ) {
+        self.survivors = Survivors::with(testament);
+        let mut untold = Vec::new();
+        for Left { key, place, orphan } in left {
+            let is_free = self.lookup().between(&key).taken.is_none();
+            let orphan = orphan.as_ref().filter(|_| is_free);
+            let mut adoption = Adoption {
+                conns: &mut self.conns,
+                flows: &mut self.flows,
+                sh: &mut self.shared,
+            };
+            match orphan.and_then(|orphan| adoption.adopt(now, key, orphan, app)) {
+                Some(slot) => {
+                    self.survivors
+                        .bequeath(slot, &mut self.conns, &mut self.shared);
+                    self.survivors.settle(place);
+                }
+                None => untold.push((key, place)),
+            }
+        }
+        self.survivors.seek(now, untold);
     }
 }

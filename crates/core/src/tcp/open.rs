@@ -10,21 +10,22 @@ use crate::event::Ready;
 use crate::flow::FlowKey;
 use crate::id::Token;
 use crate::info::State;
-use crate::ip::{HOP_LIMIT, Path};
+use crate::ip::Path;
 use crate::tcp::buffers::initial_receive_window;
-use crate::tcp::challenges::Challenges;
 use crate::tcp::ecn::EcnState;
-use crate::tcp::fast_open::FastOpen;
 use crate::tcp::flags::Flags;
-use crate::tcp::isn::Start;
 use crate::tcp::loss::{self, Bounds};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, window_scale_for};
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
 use crate::tcp::send::{self, send_limit};
+use crate::tcp::setup::FastOpen;
+use crate::tcp::setup::isn::Start;
 use crate::tcp::statistics::Statistics;
+use crate::tcp::target::marked;
 use crate::tcp::tcb::{Cold, Hot};
+use crate::tcp::teardown::Challenges;
 use wire::tcp::{TcpFlags, TcpOptions};
 
 /// What a connection is made from.
@@ -35,22 +36,6 @@ pub(crate) struct Opening<'a> {
     pub options: SetId,
     pub start: Start,
     pub token: Token,
-}
-
-/// `path` with the header fields that `options` ask for.
-/// RFC 9293 MUST-48, MUST-49; RFC 1122 §3.2.1.6-1, §3.2.1.7-3.
-#[inline]
-pub(crate) fn marked(path: &Path, options: &Options) -> Path {
-    let marking = if path.src.is_ipv4() {
-        options.v4
-    } else {
-        options.v6
-    };
-    // As a whole: field by field it would be moved around.
-    let mut path = *path;
-    path.class = marking.class;
-    path.hop_limit = marking.hop_limit.unwrap_or(HOP_LIMIT);
-    path
 }
 
 /// The part of a control block that is always needed, before any segment was sent or received.

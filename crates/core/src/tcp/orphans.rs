@@ -7,54 +7,60 @@ use wire::time::Instant;
 use crate::AppStreams;
 use crate::command::Options;
 use crate::estate::Orphan;
-use crate::flow::{self, FlowHash, FlowKey};
+use crate::flow::{self, FlowHash, FlowKey, FlowTable};
 use crate::id::Token;
 use crate::info::State;
-use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
 use crate::tcp::conn::Conn;
+use crate::tcp::conns::Conns;
 use crate::tcp::flags::Flags;
-use crate::tcp::isn::Start;
 use crate::tcp::open::{self, Opening, synchronize};
+use crate::tcp::setup::isn::Start;
+use crate::tcp::shared::Shared;
 
-impl Tcp {
-    /// Goes on with a connection. False: it cannot be done, and nothing is.
-    pub(super) fn adopt(
+/// What taking up a connection needs, borrowed for one step.
+#[derive(Debug)]
+pub(crate) struct Adoption<'a> {
+    pub conns: &'a mut Conns,
+    pub flows: &'a mut FlowTable,
+    pub sh: &'a mut Shared,
+}
+
+impl Adoption<'_> {
+    /// Goes on with a connection that nothing here has the endpoints of: in which slot. `None`: it
+    /// cannot be done, and nothing is.
+    pub fn adopt(
         &mut self,
         now: Instant,
         key: FlowKey,
         orphan: &Orphan,
         app: &mut AppStreams,
-    ) -> bool {
+    ) -> Option<u32> {
         let hash = self.flows.digest(&key).hash;
-        let is_ours = self.shared.net.is_local(key.local().ip());
-        if !is_ours || self.lookup(hash, &key).is_some() {
-            return false;
+        if !self.sh.net.is_local(key.local().ip()) {
+            return None;
         }
-        let Some(slot) = self.conns.slots.alloc() else {
-            return false;
-        };
+        let slot = self.conns.slots.alloc()?;
         if !self.write_again(slot, orphan, app) || !self.place_orphan(now, slot, key, hash, orphan)
         {
-            self.shared.streams.close(slot);
+            self.sh.streams.close(slot);
             self.conns.free(slot);
-            return false;
+            return None;
         }
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
-        if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+        if let Some(mut conn) = self.conns.view(slot, self.sh) {
             conn.go_on(now, orphan);
         }
-        self.bequeath_connection(slot);
-        self.shared.counters.orphans_adopted += 1;
-        true
+        self.sh.counters.orphans_adopted += 1;
+        Some(slot)
     }
 
     /// What an application would do that writes all of it at once, and closes.
     fn write_again(&mut self, slot: u32, orphan: &Orphan, app: &mut AppStreams) -> bool {
         let len = u32::try_from(orphan.bytes.len()).unwrap_or(u32::MAX);
-        let mut limits = limits(&self.shared.config, &Options::default());
+        let mut limits = limits(&self.sh.config, &Options::default());
         limits.send = limits.send.max(len);
-        if self.shared.streams.open(slot, limits).is_err() {
+        if self.sh.streams.open(slot, limits).is_err() {
             return false;
         }
         let written = app.write(slot, &orphan.bytes);
@@ -70,34 +76,34 @@ impl Tcp {
         hash: FlowHash,
         orphan: &Orphan,
     ) -> bool {
-        let Ok(&path) = self.shared.net.way_back(&key) else {
+        let Ok(&path) = self.sh.net.way_back(&key) else {
             return false;
         };
         let options = Options::default();
         let opening = Opening {
             key: &key,
             path: &path,
-            options: self.shared.options.take(&options),
+            options: self.sh.options.take(&options),
             start: Start {
                 iss: orphan.snd_una - 1,
                 ts_offset: orphan.ts_offset,
             },
             token: Token::NONE,
         };
-        let config = &self.shared.config;
-        let queues = &mut self.shared.queues;
+        let config = &self.sh.config;
+        let queues = &mut self.sh.queues;
         let Some((hot, cold)) = self.conns.place(slot, &key, hash, queues) else {
-            self.shared.options.release(opening.options);
+            self.sh.options.release(opening.options);
             return false;
         };
-        *hot = open::hot(config, self.shared.loss.rto_bounds, &opening, &options, now);
+        *hot = open::hot(config, self.sh.loss.rto_bounds, &opening, &options, now);
         open::renew(
             cold,
             config,
             &opening,
             &options,
             now,
-            &mut self.shared.loss.models,
+            &mut self.sh.loss.models,
         );
         let (irs, agreed) = (orphan.rcv_nxt - 1, &orphan.agreed);
         synchronize(config, hot, cold, &options, irs, agreed, key.is_ipv4());

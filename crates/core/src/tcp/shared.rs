@@ -5,11 +5,12 @@ use std::io;
 
 use ring::region::PagePolicy;
 use ring::stream::StackStreams;
-use wire::tcp::TcpHeader;
+use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::ip::Net;
@@ -17,13 +18,15 @@ use crate::limit::SecretLimiter;
 use crate::secret::keyed;
 use crate::side_pool::SidePool;
 use crate::tcp::bare::{Answers, BareOutput};
-use crate::tcp::fast_open::{CookieCache, Issuer};
 use crate::tcp::loss;
 use crate::tcp::option_sets::OptionSets;
 use crate::tcp::queues::Queues;
 use crate::tcp::ranges::RangePool;
 use crate::tcp::receive::Held;
+use crate::tcp::segment::Segment;
+use crate::tcp::setup::{CookieCache, Issuer};
 use crate::tcp::step::Stop;
+use crate::tcp::teardown::{Challenges, reset_for};
 use crate::wheel::Wheel;
 
 /// See the module.
@@ -111,9 +114,37 @@ impl Shared {
         self.bare().queue(key, header);
     }
 
+    /// Answers a segment that belongs to nothing, unless there were too many. Whether there was an
+    /// answer.
+    pub fn answer_with_reset(&mut self, now: Instant, seg: &Segment<'_>) -> bool {
+        if seg.has(TcpFlags::RST) {
+            return false;
+        }
+        let allowed = self.resets.allow(now);
+        if allowed {
+            self.reset(seg);
+        } else {
+            self.counters.drop(DropReason::ReplyLimited);
+        }
+        allowed
+    }
+
+    /// Answers a segment that belongs to nothing.
+    pub fn reset(&mut self, seg: &Segment<'_>) {
+        if let Some(header) = reset_for(seg) {
+            self.counters.resets_out += 1;
+            self.send_bare(seg.key, &header);
+        }
+    }
+
     /// Whether one more answer to a segment that should not be is allowed now.
     pub fn may_challenge(&mut self, now: Instant) -> bool {
         self.challenges.allow(now)
+    }
+
+    /// The same, for a connection, which has a limit of its `own`.
+    pub fn may_challenge_by(&mut self, now: Instant, own: &mut Challenges) -> bool {
+        own.allow(now) && self.may_challenge(now)
     }
 }
 

@@ -9,13 +9,15 @@ use std::time::Duration;
 use wire::tcp::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use wire::time::Instant;
 
-use crate::AppStreams;
 use crate::estate;
 use crate::flow::{Digest, FlowKey};
-use crate::tcp::Tcp;
-use crate::tcp::isn::{self, Start};
+use crate::tcp::conns::Conns;
+use crate::tcp::lookup::Lookup;
 use crate::tcp::segment::Segment;
-use crate::testament::{Left, Testament};
+use crate::tcp::setup::Between;
+use crate::tcp::setup::isn::{self, Start};
+use crate::tcp::shared::Shared;
+use crate::testament::Testament;
 
 /// Time for peers who got no ACK to send again: what no application had, this stack takes up
 /// (`cookie`).
@@ -40,18 +42,33 @@ pub(crate) struct Survivors {
     /// The next to be asked.
     next: usize,
     at: Option<Instant>,
+    /// What the stack that takes this one's place is to know, if one will.
+    testament: Option<Testament>,
 }
 
 const TOLD: u32 = u32::MAX;
 
 impl Survivors {
-    fn new(now: Instant, mut peers: Vec<(FlowKey, u32)>) -> Self {
-        peers.sort_unstable();
+    /// Of a stack that leaves a testament.
+    pub fn with(testament: Testament) -> Self {
         Self {
-            untold: peers.len(),
-            at: (!peers.is_empty()).then_some(now + (PATIENCE - LEAD)),
-            peers,
+            testament: Some(testament),
             ..Self::default()
+        }
+    }
+
+    /// These are to be told.
+    pub fn seek(&mut self, now: Instant, mut peers: Vec<(FlowKey, u32)>) {
+        peers.sort_unstable();
+        self.untold = peers.len();
+        self.at = (!peers.is_empty()).then_some(now + (PATIENCE - LEAD));
+        self.peers = peers;
+    }
+
+    /// What lies at `place` of the testament is done with.
+    pub fn settle(&self, place: u32) {
+        if let Some(testament) = &self.testament {
+            testament.settle(place);
         }
     }
 
@@ -93,131 +110,93 @@ impl Survivors {
         self.round += 1;
         (self.untold > 0 && self.round <= ROUNDS).then(|| now + wait)
     }
-}
 
-impl Tcp {
-    /// Takes the place of a stack that is gone, if it left anything, and leaves as much itself.
-    pub fn inherit(
-        &mut self,
-        now: Instant,
-        testament: Testament,
-        left: Vec<Left>,
-        app: &mut AppStreams,
-    ) {
-        self.testament = Some(testament);
-        let mut untold = Vec::new();
-        for Left { key, place, orphan } in left {
-            let orphan = orphan.as_ref();
-            if !orphan.is_some_and(|orphan| self.adopt(now, key, orphan, app)) {
-                untold.push((key, place));
-            } else if let Some(testament) = &self.testament {
-                testament.settle(place);
-            }
-        }
-        self.survivors = Survivors::new(now, untold);
-    }
-
-    /// When [`Tcp::ask_survivors`] wants to be called.
-    pub fn survivors_deadline(&self) -> Option<Instant> {
-        self.survivors.at
+    /// When [`Self::ask`] wants to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.at
     }
 
     /// Asks the next few whose time has come.
-    pub fn ask_survivors(&mut self, now: Instant) {
-        if self.survivors.at.is_none_or(|at| at > now) {
+    pub fn ask(&mut self, now: Instant, lookup: Lookup<'_>, sh: &mut Shared) {
+        if self.at.is_none_or(|at| at > now) {
             return;
         }
-        for at in self.survivors.take_turn() {
-            if let Some(&(key, place)) = self.survivors.peers.get(at).filter(|(_, p)| *p != TOLD) {
-                self.seek_survivor(now, at, &key, place);
+        for at in self.take_turn() {
+            if let Some(&(key, place)) = self.peers.get(at).filter(|(_, p)| *p != TOLD) {
+                self.seek_one(now, at, &key, place, lookup, sh);
             }
         }
-        self.survivors.at = self.survivors.schedule(now);
-        if self.survivors.at.is_none() {
-            self.forget_survivors();
+        self.at = self.schedule(now);
+        if self.at.is_none() {
+            self.forget();
         }
     }
 
-    fn seek_survivor(&mut self, now: Instant, at: usize, key: &FlowKey, place: u32) {
-        let digest = self.flows.digest(key);
+    fn seek_one(
+        &mut self,
+        now: Instant,
+        at: usize,
+        key: &FlowKey,
+        place: u32,
+        lookup: Lookup<'_>,
+        sh: &mut Shared,
+    ) {
+        let Between { digest, taken } = lookup.between(key);
         // The endpoints are in use again: the peer has learnt it, or an application here has got
         // what it sent again.
-        if self.lookup(digest.hash, key).is_some() {
-            self.strike_survivor(at, place);
-        } else if self.survivors.round > 0 {
-            self.ask_survivor(now, key, digest);
-        } else if let Ok(&path) = self.shared.net.way_back(key) {
-            let counters = &mut self.shared.counters;
-            self.shared.net.resolve(now, &path, counters);
+        if taken.is_some() {
+            self.strike(at, place);
+        } else if self.round > 0 {
+            ask(now, key, digest, sh);
+        } else if let Ok(&path) = sh.net.way_back(key) {
+            sh.net.resolve(now, &path, &mut sh.counters);
         }
-    }
-
-    fn ask_survivor(&mut self, now: Instant, key: &FlowKey, digest: Digest) {
-        let Start { iss, ts_offset } = isn::start(now, digest.origin);
-        // The clock that the stack before had: the peer takes it for no old duplicate
-        // (RFC 7323 §5.3).
-        let stamps = self.shared.config.timestamps.then(|| Timestamps {
-            tsval: (now.as_millis() as u32).wrapping_add(ts_offset),
-            tsecr: 0,
-        });
-        let header = TcpHeader {
-            seq: iss,
-            flags: TcpFlags::SYN,
-            options: TcpOptions {
-                timestamps: stamps,
-                ..TcpOptions::default()
-            },
-            ..TcpHeader::default()
-        };
-        self.shared.counters.survivors_asked += 1;
-        self.shared.send_bare(key, &header);
     }
 
     /// Tells the peer whose segment this is that there is no connection, if it is to be told and no
     /// other stack knows better. Each is told once, however many there are: no limit holds for
     /// these RSTs. Whether it is.
-    pub fn tell_survivor(&mut self, seg: &Segment<'_>) -> bool {
-        if self.survivors.untold == 0 {
+    pub fn tell(&mut self, seg: &Segment<'_>, sh: &mut Shared) -> bool {
+        if self.untold == 0 {
             return false;
         }
-        let Some(at) = self.survivors.find(seg.key) else {
+        let Some(at) = self.find(seg.key) else {
             return false;
         };
-        let place = self.survivors.peers.get(at).map_or(TOLD, |peer| peer.1);
-        self.strike_survivor(at, place);
-        self.shared.reset(seg);
+        let place = self.peers.get(at).map_or(TOLD, |peer| peer.1);
+        self.strike(at, place);
+        sh.reset(seg);
         true
     }
 
-    fn strike_survivor(&mut self, at: usize, place: u32) {
-        if let Some(peer) = self.survivors.peers.get_mut(at) {
+    fn strike(&mut self, at: usize, place: u32) {
+        if let Some(peer) = self.peers.get_mut(at) {
             peer.1 = TOLD;
-            self.survivors.untold -= 1;
+            self.untold -= 1;
         }
-        if let Some(testament) = &mut self.testament {
-            testament.settle(place);
-        }
+        self.settle(place);
     }
 
-    fn forget_survivors(&mut self) {
-        for (_, place) in std::mem::take(&mut self.survivors).peers {
-            if let Some(testament) = self.testament.as_mut().filter(|_| place != TOLD) {
-                testament.settle(place);
+    fn forget(&mut self) {
+        for (_, place) in std::mem::take(&mut self.peers) {
+            if place != TOLD {
+                self.settle(place);
             }
         }
+        self.untold = 0;
         if let Some(testament) = &self.testament {
             testament.forget_left();
         }
     }
 
     /// An application has the connection in `slot`, or nobody could take it up.
-    pub fn bequeath_connection(&mut self, slot: u32) {
+    pub fn bequeath(&mut self, slot: u32, conns: &mut Conns, sh: &mut Shared) {
         let Some(testament) = &mut self.testament else {
             return;
         };
-        let head = self.shared.streams.send_head(slot);
-        let key = self.conns.key(slot);
-        if let Some(conn) = self.conns.view(slot, &mut self.shared) {
+        let head = sh.streams.send_head(slot);
+        let key = conns.key(slot);
+        if let Some(conn) = conns.view(slot, sh) {
             let start = estate::Start {
                 sent: conn.cold.iss + 1 - head,
                 irs: conn.cold.irs,
@@ -232,4 +211,25 @@ impl Tcp {
             testament.strike(slot);
         }
     }
+}
+
+fn ask(now: Instant, key: &FlowKey, digest: Digest, sh: &mut Shared) {
+    let Start { iss, ts_offset } = isn::start(now, digest.origin);
+    // The clock that the stack before had: the peer takes it for no old duplicate
+    // (RFC 7323 §5.3).
+    let stamps = sh.config.timestamps.then(|| Timestamps {
+        tsval: (now.as_millis() as u32).wrapping_add(ts_offset),
+        tsecr: 0,
+    });
+    let header = TcpHeader {
+        seq: iss,
+        flags: TcpFlags::SYN,
+        options: TcpOptions {
+            timestamps: stamps,
+            ..TcpOptions::default()
+        },
+        ..TcpHeader::default()
+    };
+    sh.counters.survivors_asked += 1;
+    sh.send_bare(key, &header);
 }

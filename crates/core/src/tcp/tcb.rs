@@ -10,16 +10,16 @@ use crate::event::Ready;
 use crate::id::{PortId, Token};
 use crate::info::State;
 use crate::ip::Path;
-use crate::tcp::challenges::Challenges;
 use crate::tcp::ecn::EcnState;
-use crate::tcp::fast_open::FastOpen;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss;
 use crate::tcp::option_sets::SetId;
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
 use crate::tcp::send;
+use crate::tcp::setup::FastOpen;
 use crate::tcp::statistics::Statistics;
+use crate::tcp::teardown::Challenges;
 
 /// What a data segment or an ACK needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,69 +1,17 @@
 //! What the wheel fires. A connection has several deadlines and one entry in the wheel, for the
 //! earliest or earlier: when it fires, whatever is due happens, and the entry is set again.
 
-use std::time::Duration;
-
 use wire::time::Instant;
 
 use crate::error::Error;
-use crate::flow;
 use crate::info::State;
-use crate::tcp::Tcp;
 use crate::tcp::clock::near;
 use crate::tcp::conn::Conn;
 use crate::tcp::deadlines::{Deadlines, probe_interval};
 use crate::tcp::flags::Flags;
-use crate::tcp::send::near_buffer;
-
-/// Timers fired in one call of `advance`.
-const TIMERS_PER_CALL: u32 = 1024;
-/// Receive buffers looked at in one call of `advance`, to be given back when drained.
-const SWEPT_PER_CALL: usize = 16;
-
-impl Tcp {
-    pub fn advance(&mut self, now: Instant) {
-        self.shared.net.advance(now, &mut self.shared.counters);
-        self.wake_resolved(now);
-        for _ in 0..TIMERS_PER_CALL {
-            let Some(id) = self.shared.wheel.pop_due(now) else {
-                break;
-            };
-            let slot = flow::index(id) as u32;
-            if flow::tag(id) == flow::HALF_OPEN as usize {
-                self.on_half_open_timer(now, slot);
-            } else if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-                conn.on_timer(now);
-                self.settle(now, slot);
-            }
-        }
-        self.expire_time_wait(now, TIMERS_PER_CALL);
-        self.ask_survivors(now);
-        self.shared.streams.sweep(SWEPT_PER_CALL);
-        let economizes = self.shared.streams.economize(now.as_millis());
-        self.economize_at = economizes.map(|ms| now + Duration::from_millis(ms));
-        self.conns.rest(now, &mut self.shared);
-        let (resident, _) = self.conns.counts();
-        self.shared.near = near_buffer(resident);
-        self.flows.advance(now);
-    }
-
-    pub fn next_deadline(&self) -> Option<Instant> {
-        [
-            self.shared.wheel.next_deadline(),
-            self.time_wait.next_deadline(),
-            self.shared.net.next_deadline(),
-            self.survivors_deadline(),
-            self.conns.next_deadline(),
-            self.economize_at,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-}
 
 impl Conn<'_> {
-    fn on_timer(&mut self, now: Instant) {
+    pub fn on_timer(&mut self, now: Instant) {
         self.hot.wheel_at = Instant::FAR;
         let in_flight = self.loss_view().modelled_flight();
         if self.cold.loss.pacing.release_at() <= now {

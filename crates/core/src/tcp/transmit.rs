@@ -74,7 +74,7 @@ impl Tcp {
             .links
             .transmit(port, sink, &mut self.shared.counters);
         let all = self.shared.bare().drain(now, port, sink)
-            && self.send_last_acks(now, port, sink)
+            && self.time_waits().send_last_acks(now, port, sink)
             && self.send_lists(now, port, acks, sink);
         if all && !self.closing_with_reset.is_empty() {
             self.part(now, port);
@@ -91,7 +91,7 @@ impl Tcp {
         sink: &mut impl FrameSink,
     ) -> bool {
         loop {
-            let all = self.send_syn_acks(now, port, sink)
+            let all = self.setup().send_syn_acks(now, port, sink)
                 && self.send_list(now, port, Output::Control, sink)
                 && self.send_acks(now, port, acks, sink)
                 && self.send_list(now, port, Output::Data, sink);
@@ -175,7 +175,7 @@ impl Tcp {
     /// Neighbour resolutions have ended: who waited for them may go on.
     pub fn wake_resolved(&mut self, now: Instant) {
         while let Some(ended) = self.shared.net.links.poll_resolved() {
-            self.wake_syn_acks(ended.slot);
+            self.setup().wake_syn_acks(ended.slot);
             self.wake_parked(now, &ended);
         }
     }
@@ -202,6 +202,7 @@ impl Tcp {
 
 impl Conn<'_> {
     /// Sends up to a quantum of segments.
+    #[inline(always)]
     fn take_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
         let mut sent = 0;
         while sent < QUANTUM {
@@ -221,6 +222,7 @@ impl Conn<'_> {
     }
 
     /// Nothing (more) to send: what holds it back, and is an ACK left that hoped to ride on it?
+    #[inline(always)]
     fn end_turn(&mut self, now: Instant, sink: &mut impl FrameSink) -> Turn {
         let mut send = self.send_part();
         send.note_held(now);

@@ -9,7 +9,7 @@ use wire::time::Instant;
 use super::transfer::{Dice, transfer};
 use crate::command::Command;
 use crate::flow::{FlowKey, FlowTable};
-use crate::tcp::isn;
+use crate::tcp::setup::isn;
 use crate::testing::{Fate, Handshake, Harness, Pair, seg, v4};
 
 /// How far the ISS of an end is from the wrap at time 0, in units of the clock.

@@ -35,6 +35,12 @@ pub(crate) fn ts_offset(origin: u32) -> u32 {
     origin.wrapping_mul(STAMPS)
 }
 
+/// Our timestamp, of a flow whose sequence numbers start from `origin`.
+#[inline]
+pub(crate) fn stamp(now: Instant, origin: u32) -> u32 {
+    (now.as_millis() as u32).wrapping_add(ts_offset(origin))
+}
+
 #[cfg(test)]
 mod tests {
     use ring::region::PagePolicy;

@@ -15,16 +15,14 @@ use wire::seq::SeqNumber;
 use wire::tcp::{TcpFlags, Timestamps};
 use wire::time::Instant;
 
-use crate::config::{EcnUse, SynCookies};
-use crate::flow::{self, FlowKey};
+use crate::config::{Config, EcnUse, SynCookies};
+use crate::flow::FlowKey;
 use crate::id::PortId;
 use crate::secret::keyed;
-use crate::tcp::Tcp;
 use crate::tcp::ecn::{Answer, Feedback};
-use crate::tcp::half_open::{HalfOpen, Options};
 use crate::tcp::options::window_scale_for;
 use crate::tcp::segment::Segment;
-use crate::tcp::step::Step;
+use crate::tcp::setup::half_open::{HalfOpen, Options};
 
 /// A cookie is good in the period in which it was made and in the next: one to two minutes.
 const PERIOD_SECONDS: u64 = 64;
@@ -55,6 +53,16 @@ impl fmt::Debug for Cookies {
             .field("last_sent", &self.last_sent)
             .finish_non_exhaustive()
     }
+}
+
+/// What an ACK for a listener brings back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taken {
+    /// No cookie could come back.
+    Nothing,
+    /// No cookie of ours, or one that is too old.
+    Forged,
+    Cookie(HalfOpen),
 }
 
 /// What a cookie stands for, besides the MSS.
@@ -97,7 +105,7 @@ impl Cookies {
     }
 
     /// The cookie in the answer to a SYN.
-    fn make(&mut self, now: Instant, record: &HalfOpen) -> SeqNumber {
+    pub fn make(&mut self, now: Instant, record: &HalfOpen) -> SeqNumber {
         self.last_sent = Some(now);
         let fits = |mss: &u16| *mss <= record.peer_mss;
         let index = MSS.iter().rposition(fits).unwrap_or(0) as u32;
@@ -121,6 +129,20 @@ impl Cookies {
     fn is_expected(&self, now: Instant) -> bool {
         let lifetime = Duration::from_secs(2 * PERIOD_SECONDS);
         self.last_sent.is_some_and(|sent| now <= sent + lifetime)
+    }
+
+    /// What the ACK `seg` brings back: the half-open record of `listener` that a cookie stands for.
+    pub fn take(&self, now: Instant, config: &Config, listener: u32, seg: &Segment<'_>) -> Taken {
+        let off = config.syn_cookies == SynCookies::Off;
+        let expected = config.bequeaths() || self.is_expected(now);
+        if off || seg.has(TcpFlags::SYN) || !expected {
+            return Taken::Nothing;
+        }
+        let facts = Facts::brought(seg, echoed(config, seg));
+        match self.check(now, &facts, seg.ack - 1) {
+            Some(mss) => Taken::Cookie(recall(config, listener, mss, seg)),
+            None => Taken::Forged,
+        }
     }
 
     /// The MSS that a cookie stands for, if it is one of ours and not too old.
@@ -167,110 +189,55 @@ fn stamp(clock: u32, bits: u32) -> u32 {
 }
 
 /// A timestamp that reminds of what the SYNs agreed on.
-pub(super) fn remind(stamps: Timestamps, record: &HalfOpen) -> Timestamps {
+pub(crate) fn remind(stamps: Timestamps, record: &HalfOpen) -> Timestamps {
     Timestamps {
         tsval: stamp(stamps.tsval, told(record)),
         ..stamps
     }
 }
 
-impl Tcp {
-    /// Answers a SYN without remembering it.
-    /// RFC 4987 §3.6-1.
-    pub fn answer_with_cookie(&mut self, now: Instant, mut record: HalfOpen, mtu: u16) {
-        record.ecn = record.ecn.classic();
-        if !record.has(Options::TIMESTAMPS) {
-            record.agreed.remove(Options::SACK | Options::SCALING);
-            record.ecn = Answer::REFUSAL;
-        }
-        record.iss = self.cookies.make(now, &record);
-        let mut header = self.syn_ack(now, &record, mtu);
-        header.options.timestamps = header
-            .options
-            .timestamps
-            .map(|stamps| remind(stamps, &record));
-        self.shared.counters.syn_cookies_sent += 1;
-        self.shared.send_bare(&record.key, &header);
-    }
+/// What the peer brings back besides.
+fn echoed(config: &Config, seg: &Segment<'_>) -> u32 {
+    let stamps = seg.options.timestamps.filter(|_| config.timestamps);
+    stamps.map_or(NO_SCALE, |Timestamps { tsecr, .. }| tsecr)
+}
 
-    /// Has another stack know the connection by the ACK of its SYN-ACK, should this one end before
-    /// an application has it.
-    pub fn bequeath(&mut self, now: Instant, record: &mut HalfOpen) {
-        if self.shared.config.bequeaths() && record.has(Options::TIMESTAMPS) {
-            record.iss = self.cookies.make(now, record);
-        }
-    }
-
-    /// An ACK for a listener. The connection it completes, if it brings a cookie back.
-    pub fn take_cookie(&mut self, now: Instant, listener: u32, seg: &Segment<'_>) -> Option<Step> {
-        let config = &self.shared.config;
-        let off = config.syn_cookies == SynCookies::Off;
-        let expected = config.bequeaths() || self.cookies.is_expected(now);
-        if off || seg.has(TcpFlags::SYN) || !expected {
-            return None;
-        }
-        let facts = Facts::brought(seg, self.echoed(seg));
-        let Some(mss) = self.cookies.check(now, &facts, seg.ack - 1) else {
-            self.shared.counters.syn_cookies_failed += 1;
-            return None;
-        };
-        let record = self.recall(listener, mss, seg);
-        Some(self.promote_cookie(now, &record, seg))
-    }
-
-    /// What the peer brings back besides.
-    fn echoed(&self, seg: &Segment<'_>) -> u32 {
-        let stamps = seg.options.timestamps;
-        let stamps = stamps.filter(|_| self.shared.config.timestamps);
-        stamps.map_or(NO_SCALE, |Timestamps { tsecr, .. }| tsecr)
-    }
-
-    /// The half-open record that the cookie stands for.
-    fn recall(&self, listener: u32, peer_mss: u16, seg: &Segment<'_>) -> HalfOpen {
-        let config = &self.shared.config;
-        let stamps = seg.options.timestamps.filter(|_| config.timestamps);
-        let told = self.echoed(seg);
-        let scaling = config.window_scaling && told & SCALE_MASK != NO_SCALE;
-        let mut agreed = Options::empty();
-        agreed.set(Options::TIMESTAMPS, stamps.is_some());
-        agreed.set(Options::SACK, told & SACK_BIT != 0);
-        let ecn = config.ecn != EcnUse::Off && told & ECN_BIT != 0;
-        agreed.set(Options::SCALING, scaling);
-        HalfOpen {
-            key: *seg.key,
-            iss: seg.ack - 1,
-            irs: seg.seq - 1,
-            ts_recent: stamps.map_or(0, |stamps| stamps.tsval),
-            sent_at: 0,
-            listener: listener as u16,
-            peer_mss,
-            window: seg.window,
-            snd_wscale: if scaling {
-                (told & SCALE_MASK) as u8
-            } else {
-                0
-            },
-            rcv_wscale: if scaling {
-                window_scale_for(config.max_buffer)
-            } else {
-                0
-            },
-            port: PortId(0),
-            retries: 0,
-            agreed,
-            ecn: if ecn {
-                Answer::CLASSIC
-            } else {
-                Answer::REFUSAL
-            },
-        }
-    }
-
-    fn promote_cookie(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> Step {
-        let slot = self.take_control_block(now, record, seg)?;
-        self.flows
-            .insert(seg.hash, flow::id(flow::CONNECTION, slot));
-        self.shared.counters.syn_cookies_accepted += 1;
-        self.complete_passive_open(now, slot, None, seg)
+/// The half-open record that the cookie stands for.
+fn recall(config: &Config, listener: u32, peer_mss: u16, seg: &Segment<'_>) -> HalfOpen {
+    let stamps = seg.options.timestamps.filter(|_| config.timestamps);
+    let told = echoed(config, seg);
+    let scaling = config.window_scaling && told & SCALE_MASK != NO_SCALE;
+    let mut agreed = Options::empty();
+    agreed.set(Options::TIMESTAMPS, stamps.is_some());
+    agreed.set(Options::SACK, told & SACK_BIT != 0);
+    let ecn = config.ecn != EcnUse::Off && told & ECN_BIT != 0;
+    agreed.set(Options::SCALING, scaling);
+    HalfOpen {
+        key: *seg.key,
+        iss: seg.ack - 1,
+        irs: seg.seq - 1,
+        ts_recent: stamps.map_or(0, |stamps| stamps.tsval),
+        sent_at: 0,
+        listener: listener as u16,
+        peer_mss,
+        window: seg.window,
+        snd_wscale: if scaling {
+            (told & SCALE_MASK) as u8
+        } else {
+            0
+        },
+        rcv_wscale: if scaling {
+            window_scale_for(config.max_buffer)
+        } else {
+            0
+        },
+        port: PortId(0),
+        retries: 0,
+        agreed,
+        ecn: if ecn {
+            Answer::CLASSIC
+        } else {
+            Answer::REFUSAL
+        },
     }
 }

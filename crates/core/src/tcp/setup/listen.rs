@@ -1,24 +1,16 @@
-//! Listeners: who listens where, their backlogs, and LISTEN (RFC 9293 §3.10.7.2).
+//! Listeners: who listens where, and their backlogs.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use wire::tcp::TcpFlags;
-use wire::time::Instant;
-
 use crate::arena::Slots;
 use crate::command::Options;
 use crate::config::Config;
-use crate::drops::DropReason;
 use crate::error::Error;
 use crate::id::{ListenerId, Token};
-use crate::list::List;
-use crate::tcp::Tcp;
-use crate::tcp::conn::Conn;
-use crate::tcp::fast_open::PendingOpens;
+use crate::list::{Link, List};
 use crate::tcp::option_sets::SetId;
-use crate::tcp::segment::Segment;
-use crate::tcp::step::{Step, Stop};
+use crate::tcp::setup::fast_open::PendingOpens;
 
 /// Half-open records that a listener may have even if its backlog is smaller.
 const MIN_HALF_OPEN: u32 = 64;
@@ -269,56 +261,18 @@ impl Listeners {
         self.slots.free(slot);
     }
 
-    /// A new connection waits for the application.
-    pub fn enter_backlog(&mut self, conn: &mut Conn<'_>) {
-        conn.sh.counters.accepts += 1;
-        if let Some(listener) = self.at_mut(conn.cold.listener) {
-            let links = &mut conn.sh.queues.backlog;
-            listener.waiting.push_back(links, conn.place);
+    /// The connection at `place` waits for the application, on the list that `links` are for.
+    pub fn enter_backlog(&mut self, slot: u32, links: &mut [Link], place: u32) {
+        if let Some(listener) = self.at_mut(slot) {
+            listener.waiting.push_back(links, place);
         }
     }
 
-    /// A connection leaves the backlog of its listener.
-    pub fn leave_backlog(&mut self, conn: &mut Conn<'_>) {
-        if let Some(listener) = self.at_mut(conn.cold.listener) {
-            let links = &mut conn.sh.queues.backlog;
-            listener.waiting.remove(links, conn.place);
+    /// The connection at `place` leaves the backlog of its listener.
+    pub fn leave_backlog(&mut self, slot: u32, links: &mut [Link], place: u32) {
+        if let Some(listener) = self.at_mut(slot) {
+            listener.waiting.remove(links, place);
         }
-    }
-}
-
-impl Tcp {
-    /// LISTEN, or CLOSED if nobody listens.
-    /// `answered`: by the link, if it is a SYN.
-    pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
-        let Some(listener) = self.listeners.find(seg.key.local(), seg.origin) else {
-            return Err(Stop::UnknownFlow(DropReason::TcpNoConnection));
-        };
-        // First, check for a RST.
-        if seg.has(TcpFlags::RST) {
-            return Err(Stop::UnknownFlow(DropReason::TcpNoConnection));
-        }
-        // Second, check for an ACK: there is nothing it could acknowledge but a cookie.
-        if seg.has(TcpFlags::ACK) {
-            // Where another stack may know the connection, that one is asked before.
-            if !self.shared.config.bequeaths()
-                && let Some(step) = self.take_cookie(now, listener, seg)
-            {
-                return step;
-            }
-            return Err(Stop::UnknownFlow(DropReason::TcpNoConnection));
-        }
-        // Third, check for a SYN. Nobody honest ends a connection in the segment that opens it.
-        if !seg.has(TcpFlags::SYN) || seg.has(TcpFlags::FIN) {
-            return Err(DropReason::TcpState.into());
-        }
-        self.offer(listener, seg);
-        let opened = if answered {
-            self.open_answered(now, listener, seg)
-        } else {
-            self.open_half(now, listener, seg, None)
-        };
-        opened.map_err(Stop::Drop)
     }
 }
 

@@ -12,7 +12,7 @@ use wire::tcp::FastOpenCookie;
 use wire::time::Instant;
 
 use crate::secret::keyed;
-use crate::tcp::fast_open::issuer::FastOpen;
+use crate::tcp::setup::fast_open::issuer::FastOpen;
 
 /// Places for servers: in each bucket the oldest makes room.
 const BUCKETS: usize = 256;
