@@ -13,9 +13,7 @@
 // Rebuild with `check.sh --update`.
 
 #include "answer.h"
-
-#define TCX_NEXT -1
-#define TCX_DROP 2
+#include "skb.h"
 
 // `xdp/tc_ring.rs` has the same.
 #define RECORDS 16384
@@ -30,7 +28,6 @@
 #define ANSWERED (1U << 31)
 
 #define FULL (~0U)
-#define HEADERS (sizeof(struct ethernet) + sizeof(struct ipv6) + sizeof(struct solicitation))
 
 // One frame. `at`: its offset in the bytes of the ring or, with OVERFLOW, in the chunks of the
 // processor. `len`: its length, with ANSWERED for a SYN that was answered. `when`: when it came,
@@ -92,27 +89,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } doorbell SEC(".maps");
-
-static __always_inline int skb_is_ours(struct __sk_buff *skb)
-{
-	void *at = (void *)(long)skb->data;
-	void *end = (void *)(long)skb->data_end;
-	struct ethernet *ethernet;
-
-	if (skb->vlan_present && skb->vlan_proto != bpf_htons(TYPE_VLAN))
-		return 0;
-	if (at + HEADERS > end && skb->len > (__u64)(end - at)) {
-		// The headers are not all in the first part of the frame.
-		if (bpf_skb_pull_data(skb, skb->len < HEADERS ? skb->len : HEADERS))
-			return 0;
-		at = (void *)(long)skb->data;
-		end = (void *)(long)skb->data_end;
-	}
-	ethernet = at;
-	if ((void *)(ethernet + 1) > end)
-		return 0;
-	return is_ours(ethernet->type, ethernet + 1, end);
-}
 
 // Where `size` bytes go in a ring that ends at `end`, of which what lies from `read` up to `next`
 // has not been read. A frame that begins before the end may reach past it.

@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libc::c_int;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
+use rustix::net::{SendFlags, send, sockopt};
 use wire::frame::{LONGEST, TxMeta};
 
-use crate::{sys, virtio};
+use crate::{packet_socket, virtio};
 
 /// Bytes that the kernel may hold of frames sent.
 const SEND_BUFFER: usize = 4 << 20;
@@ -33,25 +33,13 @@ impl GsoSocket {
     /// # Errors
     /// No right to (CAP_NET_RAW), or no packet sockets in this kernel.
     pub(super) fn new(interface: u32) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Of no protocol: it receives nothing.
-        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        let socket = packet_socket::open()?;
         let on: c_int = 1;
-        let vnet = (libc::SOL_PACKET, libc::PACKET_VNET_HDR);
-        sys::set_option(socket.as_fd(), vnet, &on)?;
+        packet_socket::set(socket.as_fd(), libc::PACKET_VNET_HDR, &on)?;
         if let Err(error) = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER) {
             log::debug!("SO_SNDBUFFORCE of a packet socket: {error}");
         }
-        let address = libc::sockaddr_ll {
-            sll_family: libc::AF_PACKET as u16,
-            sll_protocol: 0,
-            sll_ifindex: interface.cast_signed(),
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
-        sys::bind(socket.as_fd(), &address)?;
+        packet_socket::bind(socket.as_fd(), interface, packet_socket::NONE)?;
         Ok(Self {
             socket,
             memory: vec![0; virtio::LEN + LONGEST].into_boxed_slice(),

@@ -11,6 +11,7 @@ use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
 use crate::netlink::Link;
+use crate::overhear::Overheard;
 use crate::port::{Coalesce, Port};
 use crate::{context, poll, virtio};
 
@@ -18,7 +19,6 @@ use super::adopt::Adopter;
 use super::checksum;
 use super::config::LINK_HEADER;
 use super::follow::Follower;
-use super::overhear::Overheard;
 use super::program::{Mode, Program};
 use super::queue::Queue;
 use super::retake::{LOOK, Retaker};

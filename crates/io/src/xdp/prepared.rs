@@ -14,6 +14,7 @@ use crate::Port as _;
 use crate::claim;
 use crate::context::invalid;
 use crate::netlink::{self, Link, OperState, XdpAttachment, ethtool};
+use crate::overhear::{Overheard, Probe};
 use crate::shm::Exchange;
 
 use super::adopt::{Adopter, Shares};
@@ -22,9 +23,7 @@ use super::config::{ChecksumPolicy, Frames, Shape, XdpConfig, shape};
 use super::error::{ATTACH, BIND, LISTEN, MAP, QUEUES, REGISTER, SOCKET, errno, explain};
 use super::follow::Follower;
 use super::interface::XdpInterface;
-use super::overhear::Overheard;
 use super::port::{Trust, XdpPort};
-use super::probe::Probe;
 use super::program::{Attachment, Mode, Program};
 use super::queue::{Extras, Queue};
 use super::resources::{Made, gso, overhear, register, tx};

@@ -2,29 +2,27 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use aya::maps::{HashMap, Map, MapError, XskMap};
+use aya::maps::{MapError, XskMap};
 use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::XdpLink;
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
-use libc::c_int;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wire::frame::MacAddr;
-use wire::ndp::{multicast_mac, solicited_node};
 
 use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
 use super::queue::Rx;
 use super::syn_offload::{Clock, Offload};
 use super::tc_ring::{self, TcRing};
-use crate::{netlink, sys};
+use crate::packet_socket::{groups, listen_as};
+use crate::{netlink, ours};
 
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
@@ -123,7 +121,7 @@ impl Program {
         Ok(Self {
             hold: Mutex::new(hold),
             ebpf: Mutex::new(ebpf),
-            addresses4: addresses4(addresses).collect(),
+            addresses4: ours::addresses4(addresses).collect(),
             name,
             attachment,
         })
@@ -144,8 +142,8 @@ impl Program {
         index: u32,
         addresses: &[IpAddr],
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let entries = entries(addresses)?;
-        let (ebpf, link) = tc_ring::attach(interface, entries, |ebpf| fill(ebpf, addresses))?;
+        let entries = ours::entries(addresses)?;
+        let (ebpf, link) = tc_ring::attach(interface, entries, |ebpf| ours::fill(ebpf, addresses))?;
         let hold = Hold {
             index,
             link: Some(Link::TrafficControl(link)),
@@ -154,7 +152,7 @@ impl Program {
         Ok(Self {
             hold: Mutex::new(hold),
             ebpf: Mutex::new(ebpf),
-            addresses4: addresses4(addresses).collect(),
+            addresses4: ours::addresses4(addresses).collect(),
             name: STEER,
             attachment: Attachment::TrafficControl,
         })
@@ -310,55 +308,15 @@ fn load_filled(
     queues: u32,
     name: &str,
 ) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
-    let entries = entries(addresses)?;
+    let entries = ours::entries(addresses)?;
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("sockets", queues)
         .map_max_entries("addresses4", entries)
         .map_max_entries("addresses6", entries)
         .load(OBJECT)?;
-    fill(&mut ebpf, addresses)?;
+    ours::fill(&mut ebpf, addresses)?;
     program(&mut ebpf, name)?.load()?;
     Ok(ebpf)
-}
-
-/// Entries of a map for these addresses.
-fn entries(addresses: &[IpAddr]) -> Result<u32, std::num::TryFromIntError> {
-    u32::try_from(addresses.len().max(1))
-}
-
-/// Puts our addresses into the maps of a program.
-fn fill(ebpf: &mut Ebpf, addresses: &[IpAddr]) -> Result<(), MapError> {
-    for (address, number) in addresses4(addresses).zip(1..) {
-        let number = u8::try_from(number).unwrap_or(u8::MAX);
-        insert(ebpf.map_mut("addresses4"), address.octets(), number)?;
-    }
-    for address in addresses6(addresses) {
-        insert(ebpf.map_mut("addresses6"), address.octets(), 1)?;
-    }
-    Ok(())
-}
-
-fn addresses4(addresses: &[IpAddr]) -> impl Iterator<Item = Ipv4Addr> {
-    addresses.iter().filter_map(|address| match address {
-        IpAddr::V4(address) => Some(*address),
-        IpAddr::V6(_) => None,
-    })
-}
-
-fn addresses6(addresses: &[IpAddr]) -> impl Iterator<Item = Ipv6Addr> {
-    addresses.iter().filter_map(|address| match address {
-        IpAddr::V6(address) => Some(*address),
-        IpAddr::V4(_) => None,
-    })
-}
-
-fn insert<const N: usize>(
-    map: Option<&mut Map>,
-    address: [u8; N],
-    number: u8,
-) -> Result<(), MapError> {
-    let map = map.ok_or(MapError::ElementNotFound)?;
-    HashMap::<_, [u8; N], u8>::try_from(map)?.insert(address, number, 0)
 }
 
 fn program<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Xdp, ProgramError> {
@@ -403,70 +361,4 @@ fn attach(
 fn is_final(error: &ProgramError) -> bool {
     let finals = [libc::EPERM, libc::EBUSY, libc::EEXIST, libc::ENODEV];
     errno(error).is_some_and(|errno| finals.contains(&errno))
-}
-
-/// What keeps the interface listening to our groups. Without it, those interfaces let questions for
-/// our IPv6 addresses pass that let all multicast frames pass: a veth pair, and any that is
-/// promiscuous.
-fn groups(interface: &str, index: u32, addresses: &[IpAddr]) -> Option<OwnedFd> {
-    join_groups(index, addresses).unwrap_or_else(|error| {
-        log::warn!(
-            "{}: going on without: if neighbours do not find our IPv6 addresses, `ip link set {interface} allmulticast on`",
-            explain(interface, JOIN, &error)
-        );
-        None
-    })
-}
-
-/// Has the device receive neighbour solicitations for our IPv6 addresses (RFC 4291 section 2.7.1,
-/// RFC 2464 section 7) while the socket lives. The socket itself receives nothing.
-fn join_groups(interface: u32, addresses: &[IpAddr]) -> io::Result<Option<OwnedFd>> {
-    let ours: Vec<Ipv6Addr> = addresses6(addresses).collect();
-    if ours.is_empty() {
-        return Ok(None);
-    }
-    let socket = memberships()?;
-    for address in ours {
-        join(&socket, interface, address)?;
-    }
-    Ok(Some(socket))
-}
-
-/// A socket that receives nothing.
-fn memberships() -> io::Result<OwnedFd> {
-    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
-    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
-}
-
-/// Has the device receive what is sent to `mac`, too, while the socket lives, which is made if
-/// there is none.
-fn listen_as(
-    socket: Option<OwnedFd>,
-    link: &netlink::Link,
-    mac: MacAddr,
-) -> io::Result<Option<OwnedFd>> {
-    if link.mac == mac {
-        return Ok(socket);
-    }
-    let socket = socket.map_or_else(memberships, Ok)?;
-    add_membership(&socket, link.index, libc::PACKET_MR_UNICAST, mac)?;
-    Ok(Some(socket))
-}
-
-fn join(socket: &OwnedFd, interface: u32, address: Ipv6Addr) -> io::Result<()> {
-    let group = multicast_mac(solicited_node(address));
-    add_membership(socket, interface, libc::PACKET_MR_MULTICAST, group)
-}
-
-fn add_membership(socket: &OwnedFd, interface: u32, kind: c_int, mac: MacAddr) -> io::Result<()> {
-    let [a, b, c, d, e, f] = mac.0;
-    let group = libc::packet_mreq {
-        mr_ifindex: i32::try_from(interface)
-            .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
-        mr_type: kind as u16,
-        mr_alen: 6,
-        mr_address: [a, b, c, d, e, f, 0, 0],
-    };
-    let membership = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
-    sys::set_option(socket.as_fd(), membership, &group)
 }

@@ -8,13 +8,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::netlink::Link;
+use crate::overhear::Overheard;
 use crate::privileges;
 
 use super::config::Frames;
 use super::error::{LISTEN, errno, explain};
 use super::gso::GsoSocket;
 use super::lanes::Lanes;
-use super::overhear::Overheard;
 use super::queue::Tx;
 use super::socket::XskSocket;
 use super::tx_batch::TxBatch;

@@ -13,10 +13,10 @@ use wire::time::Instant;
 
 use crate::context::error;
 use crate::netlink::{self, Link};
+use crate::overhear::Overheard;
 
 use super::config::{Frames, ZeroCopy};
 use super::error::{BIND, REGISTER, explain};
-use super::overhear::Overheard;
 use super::program::Program;
 use super::queue::{Extras, Lost, Queue, Rx};
 use super::resources::{Made, gso, overhear, register, tx};

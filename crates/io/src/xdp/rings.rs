@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::{XDP_RING_NEED_WAKEUP, xdp_desc, xdp_ring_offset};
 use ring::cursor::{Consumer, Producer, RawRing};
 
-use super::mapping::Mapping;
+use crate::mapping::Mapping;
 
 /// Free frames on their way to the kernel (their addresses).
 pub(super) type Fill = ToKernel<u64>;

@@ -14,7 +14,7 @@ use rustix::process::{Pid, getpid};
 use wire::syn_offload::{SynOffload, SynRules};
 use wire::time::Instant;
 
-use super::mapping::Mapping;
+use crate::mapping::Mapping;
 
 /// How many numbers of flows there are.
 const FLOWS: usize = 256 << 10;

@@ -21,7 +21,7 @@ use rustix::process::{Pid, getpid};
 use wire::frame::{BURST, RxFrame, RxMeta};
 
 use super::lanes::fetch_head;
-use super::mapping::Mapping;
+use crate::mapping::Mapping;
 
 /// `bpf/tc_ring.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/tc_ring.bpf.o");

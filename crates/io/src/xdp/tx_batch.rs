@@ -11,8 +11,8 @@ use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions};
 use aya::{Ebpf, include_bytes_aligned};
 use wire::frame::{BURST, TxMeta};
 
-use super::mapping::Mapping;
 use crate::checksum::finish;
+use crate::mapping::Mapping;
 
 /// `bpf/tx_batch.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/tx_batch.bpf.o");

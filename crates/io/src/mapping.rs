@@ -9,7 +9,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 /// A shared mapping of a socket, removed when dropped. Children that are forked do not have it: the
 /// kernel would copy tables of pages.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     /// The only process that has it; `None`: children have it, too.
@@ -21,7 +21,7 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// The first `len` bytes of `file` at `offset` (for an AF_XDP socket one of `XDP_PGOFF_*`).
-    pub(super) fn of(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
+    pub(crate) fn of(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let base = unsafe {
@@ -43,7 +43,7 @@ impl Mapping {
     }
 
     /// The first of `count` values of type `T` at `offset`, if all lie inside and are aligned.
-    pub(super) fn at<T>(&self, offset: usize, count: usize) -> Option<NonNull<T>> {
+    pub(crate) fn at<T>(&self, offset: usize, count: usize) -> Option<NonNull<T>> {
         let end = size_of::<T>().checked_mul(count)?.checked_add(offset)?;
         if end > self.len {
             return None;

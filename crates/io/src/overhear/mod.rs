@@ -4,21 +4,24 @@
 //! them there. Where the kernel knows a neighbour to be (`known`) the stack hears as what the
 //! neighbour would say to all.
 
+mod filter;
+mod known;
+mod probe;
+
+pub(crate) use probe::Probe;
+
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libc::sock_filter;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wire::ethernet::EtherType;
 use wire::frame::{RxFrame, RxMeta};
 
-use super::filter;
-use super::known::{Known, Look};
-use crate::sys;
+use self::known::{Known, Look};
+use crate::{ours, packet_socket, sys};
 
 /// Frames that are read at a time.
 const MOST: usize = 16;
@@ -28,7 +31,7 @@ const ROOM: usize = 512;
 
 /// The sockets, and what they heard.
 #[derive(Debug)]
-pub(super) struct Overheard {
+pub(crate) struct Overheard {
     sockets: Vec<OwnedFd>,
     /// Where the kernel knows neighbours to be.
     known: Option<Known>,
@@ -40,15 +43,9 @@ pub(super) struct Overheard {
 
 impl Overheard {
     /// Listens beside a stack that has these addresses.
-    pub(super) fn new(interface: u32, addresses: &[IpAddr]) -> io::Result<Self> {
+    pub(crate) fn new(interface: u32, addresses: &[IpAddr]) -> io::Result<Self> {
         let mut sockets = Vec::with_capacity(2);
-        let v4: Vec<_> = addresses
-            .iter()
-            .filter_map(|address| match address {
-                IpAddr::V4(address) => Some(*address),
-                IpAddr::V6(_) => None,
-            })
-            .collect();
+        let v4: Vec<_> = ours::addresses4(addresses).collect();
         if !v4.is_empty() {
             sockets.push(open(interface, EtherType::ARP, &filter::arp(&v4))?);
         }
@@ -67,13 +64,13 @@ impl Overheard {
     }
 
     /// What becomes readable when something is said.
-    pub(super) fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let known = self.known.iter().map(Known::doorbell);
         self.sockets.iter().map(AsFd::as_fd).chain(known)
     }
 
     /// Reads what was said. Returns whether there is something to lend.
-    pub(super) fn listen(&mut self) -> bool {
+    pub(crate) fn listen(&mut self) -> bool {
         for socket in &self.sockets {
             while let Some(frame) = self.frames.get_mut(self.waiting) {
                 match retry_on_intr(|| recv(socket, &mut frame[..], RecvFlags::DONTWAIT)) {
@@ -114,13 +111,13 @@ impl Overheard {
 
     /// Whether there is something to lend.
     #[inline]
-    pub(super) fn has_heard(&self) -> bool {
+    pub(crate) fn has_heard(&self) -> bool {
         self.waiting > 0
     }
 
     /// Lends what was heard to `each`.
     #[cold]
-    pub(super) fn lend(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
+    pub(crate) fn lend(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         let heard = self.frames.iter().zip(self.lengths);
         let frames: Vec<RxFrame<'_>> = heard
             .take(self.waiting)
@@ -139,7 +136,7 @@ impl Overheard {
     }
 
     /// Sends a frame from beside the stack.
-    pub(super) fn say(&self, frame: &[u8]) -> io::Result<()> {
+    pub(crate) fn say(&self, frame: &[u8]) -> io::Result<()> {
         let Some(socket) = self.sockets.first() else {
             return Ok(());
         };
@@ -151,19 +148,8 @@ impl Overheard {
 /// A packet socket for one protocol. Unlike one for all, it costs what the kernel sends nothing,
 /// and sees frames after the programs that take ours: none comes twice.
 fn open(interface: u32, protocol: EtherType, filter: &[sock_filter]) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // Of no protocol until it is bound: nothing comes that the filter did not see.
-    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+    let socket = packet_socket::open()?;
     sys::attach_filter(socket.as_fd(), filter)?;
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as u16,
-        sll_protocol: protocol.0.to_be(),
-        sll_ifindex: interface.cast_signed(),
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
-    sys::bind(socket.as_fd(), &address)?;
+    packet_socket::bind(socket.as_fd(), interface, protocol)?;
     Ok(socket)
 }

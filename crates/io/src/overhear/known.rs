@@ -21,7 +21,7 @@ const ROOM: usize = 512;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(crate) struct Known {
     events: OwnedFd,
     interface: u32,
     /// Ours, of which nobody else tells where they are.
@@ -36,7 +36,7 @@ pub(super) struct Known {
 
 /// What a look brought.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(crate) enum Look {
     /// A neighbour, as a frame that would come from it.
     Frame(Vec<u8>),
     /// Nothing that concerns us; there may be more.
@@ -47,7 +47,7 @@ pub(super) enum Look {
 
 impl Known {
     /// Of neighbours on `interface`, for a stack with these addresses.
-    pub(super) fn new(interface: u32, addresses: &[IpAddr]) -> io::Result<Self> {
+    pub(crate) fn new(interface: u32, addresses: &[IpAddr]) -> io::Result<Self> {
         Ok(Self {
             events: neighbour_events(&filter::neighbours(interface))?,
             interface,
@@ -60,17 +60,17 @@ impl Known {
     }
 
     /// What becomes readable when the kernel tells something.
-    pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
+    pub(crate) fn doorbell(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
 
     /// Whether there is something without waiting for the kernel.
-    pub(super) fn has_rest(&self) -> bool {
+    pub(crate) fn has_rest(&self) -> bool {
         !self.table.is_empty()
     }
 
     /// The next that there is.
-    pub(super) fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> Look {
         if self.is_behind {
             self.read_table();
         }

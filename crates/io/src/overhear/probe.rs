@@ -1,5 +1,5 @@
 //! The question who has our addresses ([`crate::claim`]), by the packet sockets that hear the
-//! answers beside XDP.
+//! answers beside whoever receives what is ours.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use wire::frame::MacAddr;
 use crate::claim::{Holder, INTERVAL, PROBES, question, said};
 use crate::poll::{self, PollFd, PollFlags};
 
-use super::overhear::Overheard;
+use super::Overheard;
 
 /// Questions on their way.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     overheard: Overheard,
     mac: MacAddr,
     addresses: Vec<IpAddr>,
@@ -23,7 +23,7 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Asks for the first time.
-    pub(super) fn start(interface: u32, mac: MacAddr, addresses: &[IpAddr]) -> io::Result<Self> {
+    pub(crate) fn start(interface: u32, mac: MacAddr, addresses: &[IpAddr]) -> io::Result<Self> {
         let probe = Self {
             overheard: Overheard::new(interface, addresses)?,
             mac,
@@ -36,7 +36,7 @@ impl Probe {
 
     /// Asks again, and waits for answers. What was done since [`Probe::start`] took part of that
     /// time.
-    pub(super) fn finish(mut self) -> io::Result<Option<Holder>> {
+    pub(crate) fn finish(mut self) -> io::Result<Option<Holder>> {
         for number in 1..=PROBES {
             let holder = self.wait(self.asked + number * INTERVAL)?;
             if holder.is_some() {

@@ -69,7 +69,7 @@ fn accept(mut program: Vec<sock_filter>) -> Vec<sock_filter> {
 }
 
 /// ARP that does not ask for `ours`: that comes to the stack itself.
-pub(super) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
+pub(crate) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
     let mut program = untagged();
     program.push(instruction(LOAD_WORD, ARP_TARGET));
     for address in ours {
@@ -83,7 +83,7 @@ pub(super) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
 }
 
 /// Advertisements of neighbours and routers to all.
-pub(super) fn advertisements() -> Vec<sock_filter> {
+pub(crate) fn advertisements() -> Vec<sock_filter> {
     let mut program = untagged();
     require(&mut program, LOAD_BYTE, V6_NEXT_HEADER, ICMPV6);
     // RFC 4861 §7.1.2.
@@ -106,7 +106,7 @@ pub(super) fn advertisements() -> Vec<sock_filter> {
 
 /// Neighbours on `interface` that answered just now, or that the administrator set: the kernel has
 /// not merely heard of them.
-pub(super) fn neighbours(interface: u32) -> Vec<sock_filter> {
+pub(crate) fn neighbours(interface: u32) -> Vec<sock_filter> {
     // What is said in the order of this machine is loaded in that of the network.
     let half = |value: u16| value.to_be().into();
     let mut program = Vec::new();
