@@ -12,6 +12,7 @@ use wire::time::Instant;
 use crate::absent::AbsentPort;
 use crate::fault::{Fault, FaultSpec};
 use crate::loopback::LoopPort;
+use crate::packet::PacketPort;
 use crate::pcap::{Pcap, PcapFile};
 use crate::shm::ShmPort;
 use crate::sim::SimPort;
@@ -135,6 +136,8 @@ pub enum AnyLink {
     Tap(Box<TapPort>),
     /// AF_XDP.
     Xdp(Box<XdpPort>),
+    /// AF_PACKET.
+    Packet(Box<PacketPort>),
     /// In-process, for tests.
     Sim(Box<SimPort>),
     /// To ourselves.
@@ -143,7 +146,7 @@ pub enum AnyLink {
     Absent(Box<AbsentPort>),
 }
 
-impl_port!(AnyLink: Shm Tap Xdp Sim Loop Absent);
+impl_port!(AnyLink: Shm Tap Xdp Packet Sim Loop Absent);
 
 impl From<AbsentPort> for AnyLink {
     fn from(port: AbsentPort) -> Self {
@@ -172,6 +175,12 @@ impl From<TapPort> for AnyLink {
 impl From<XdpPort> for AnyLink {
     fn from(port: XdpPort) -> Self {
         Self::Xdp(Box::new(port))
+    }
+}
+
+impl From<PacketPort> for AnyLink {
+    fn from(port: PacketPort) -> Self {
+        Self::Packet(Box::new(port))
     }
 }
 

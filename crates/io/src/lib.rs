@@ -1,6 +1,6 @@
 //! Ports: where frames come from and go to.
 //!
-//! One trait, [`Port`], on bursts; backends (shared-memory link, TAP, AF_XDP, in-process
+//! One trait, [`Port`], on bursts; backends (shared-memory link, TAP, AF_XDP, AF_PACKET, in-process
 //! simulation) and wrappers (pcap, fault). Neither this crate nor the stack knows the other: the
 //! words both use are in [`wire::frame`].
 
@@ -15,6 +15,7 @@ mod mapping;
 pub mod netlink;
 mod ours;
 mod overhear;
+pub mod packet;
 mod packet_socket;
 pub mod pcap;
 pub mod poll;

@@ -14,7 +14,9 @@ use wire::ndp::{multicast_mac, solicited_node};
 use crate::netlink::Link;
 use crate::{ours, sys};
 
-/// No protocol: such a socket receives nothing.
+/// Every protocol (`ETH_P_ALL`).
+pub(crate) const ALL: EtherType = EtherType(libc::ETH_P_ALL as u16);
+/// None: such a socket receives nothing.
 pub(crate) const NONE: EtherType = EtherType(0);
 
 /// A packet socket that receives nothing until it is bound to a protocol: nothing comes that its

@@ -20,7 +20,11 @@ const fn privilege(set: CapabilitySet, name: &'static str, links: &'static str) 
 /// All of them.
 pub const PRIVILEGES: [Privilege; 5] = [
     privilege(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "AF_XDP and TAP"),
-    privilege(CapabilitySet::NET_RAW, "CAP_NET_RAW", "AF_XDP"),
+    privilege(
+        CapabilitySet::NET_RAW,
+        "CAP_NET_RAW",
+        "AF_XDP and AF_PACKET",
+    ),
     privilege(CapabilitySet::BPF, "CAP_BPF", "AF_XDP"),
     // Programs in traffic control, which compare pointers.
     privilege(CapabilitySet::PERFMON, "CAP_PERFMON", ""),

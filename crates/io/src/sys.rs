@@ -4,7 +4,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use libc::{c_int, c_long, c_void, sock_filter, sock_fprog, socklen_t};
+use libc::{c_int, c_long, c_uint, c_void, iovec, mmsghdr, sock_filter, sock_fprog, socklen_t};
+use rustix::io::Errno;
 
 /// What a system call answered.
 fn check(result: c_long) -> io::Result<()> {
@@ -66,6 +67,36 @@ pub(crate) unsafe fn option<T: Copy>(
     // SAFETY: `at` is room for `len` bytes, and the caller promises that any are a value.
     check(unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, at, room) })?;
     Ok(len as usize)
+}
+
+/// Most messages of [`send_many`].
+const MANY: usize = 16;
+
+/// sendmmsg(2), without waiting, of the first of these messages. Returns how many were sent.
+///
+/// # Errors
+/// Why the first was not.
+pub(crate) fn send_many<'a>(
+    fd: BorrowedFd<'_>,
+    messages: impl Iterator<Item = &'a [u8]>,
+) -> rustix::io::Result<usize> {
+    // SAFETY: zeros are an empty vector and an empty message.
+    let (mut vectors, mut headers): ([iovec; MANY], [mmsghdr; MANY]) =
+        unsafe { std::mem::zeroed() };
+    let mut count: c_uint = 0;
+    for ((message, vector), header) in messages.zip(&mut vectors).zip(&mut headers) {
+        vector.iov_base = message.as_ptr().cast_mut().cast();
+        vector.iov_len = message.len();
+        header.msg_hdr.msg_iov = vector;
+        header.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    let (fd, at) = (fd.as_raw_fd(), headers.as_mut_ptr());
+    // SAFETY: the first `count` headers name messages that live as long as 'a, and vectors that
+    // live during the call; the kernel only reads those.
+    let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd, at, count, libc::MSG_DONTWAIT) };
+    check(sent).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(usize::try_from(sent).unwrap_or(0))
 }
 
 /// ioctl(2) with a structure.

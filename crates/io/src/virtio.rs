@@ -21,6 +21,17 @@ const GSO_TCPV4: u8 = 1;
 /// The same over IPv6.
 const GSO_TCPV6: u8 = 4;
 
+/// Beside the kind of a GSO frame: the first of its segments has CWR (RFC 3168 §6.1.2).
+const GSO_ECN: u8 = 0x80;
+
+/// The same header for who takes frames in which only the first segment has CWR, as the kernel
+/// joins them: to who reads a frame as one segment that is all that it means.
+pub(crate) fn without_ecn(header: &[u8; LEN]) -> [u8; LEN] {
+    let mut header = *header;
+    header[1] &= !GSO_ECN;
+    header
+}
+
 /// The header of a frame that we send.
 pub(crate) fn emit(frame: &[u8], meta: &TxMeta) -> [u8; LEN] {
     let mut header = [0; LEN];

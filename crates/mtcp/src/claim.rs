@@ -15,7 +15,12 @@ impl Config {
     /// # Errors
     /// One line with cause and remedy.
     pub fn check_addresses(&self) -> Result<(), String> {
-        if self.force_address || !matches!(self.link()?, IoSpec::Afxdp(_) | IoSpec::Tap(_)) {
+        if self.force_address
+            || !matches!(
+                self.link()?,
+                IoSpec::Afxdp(_) | IoSpec::Packet(_) | IoSpec::Tap(_)
+            )
+        {
             return Ok(());
         }
         let unknown = |error| {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ::io::fault::FaultSpec;
 use ::io::loopback::LoopPort;
 use ::io::netlink::{self, ReceiveHash};
+use ::io::packet::{PacketConfig, PacketPrepared};
 use ::io::pcap::PcapFile;
 use ::io::shm::{Exchange, ShmConfig, ShmPort, ShmRole};
 use ::io::tap::{TapConfig, TapPort, refuse_taken};
@@ -17,7 +18,7 @@ use wire::frame::MacAddr;
 
 use crate::config::{Config, IoSpec};
 
-/// Most queues of a shared-memory or TAP link.
+/// Most queues of a shared-memory, TAP or AF_PACKET link.
 const MAX_QUEUES: usize = 64;
 /// RFC 7217 §7: how often the stack gives itself another link-local address.
 const IDGEN_RETRIES: u8 = 3;
@@ -40,6 +41,8 @@ pub(crate) struct Opened {
 pub(crate) enum Prepared {
     /// With the link-local address that the stack gives itself on it.
     Xdp(Box<XdpPrepared>, Option<Ipv6Addr>),
+    /// The same, of packet sockets.
+    Packet(Box<PacketPrepared>, Option<Ipv6Addr>),
     /// Links that take nothing before.
     Other,
 }
@@ -62,7 +65,7 @@ impl Prepared {
                 }
                 .map(Some)
             }
-            Self::Xdp(..) | Self::Other => Ok(None),
+            Self::Xdp(..) | Self::Packet(..) | Self::Other => Ok(None),
         }
     }
 }
@@ -102,6 +105,18 @@ pub(crate) fn prepare(
                 XdpPrepared::new(&xdp)
             })?;
             Ok(Prepared::Xdp(Box::new(prepared), link_local))
+        }
+        IoSpec::Packet(name) => {
+            let mac = netlink::link(name)?.mac;
+            let (prepared, link_local) = with_link_local(mac, &addresses(config), |addresses| {
+                PacketPrepared::new(&PacketConfig {
+                    interface: name.clone(),
+                    addresses: addresses.to_vec(),
+                    ports: queues(config),
+                    probe: fresh && !config.force_address,
+                })
+            })?;
+            Ok(Prepared::Packet(Box::new(prepared), link_local))
         }
         IoSpec::Shm(_) | IoSpec::Tap(_) | IoSpec::Loop(_) => Ok(Prepared::Other),
     }
@@ -251,7 +266,14 @@ fn links(config: &Config, spec: &IoSpec, prepared: &mut Prepared) -> io::Result<
                 link_local: *link_local,
                 ..xdp(prepared)?
             }),
-            Prepared::Other => Err(io::ErrorKind::InvalidInput.into()),
+            Prepared::Packet(..) | Prepared::Other => Err(io::ErrorKind::InvalidInput.into()),
+        },
+        IoSpec::Packet(_) => match prepared {
+            Prepared::Packet(prepared, link_local) => Ok(Links {
+                link_local: *link_local,
+                ..Links::of(prepared.open()?)
+            }),
+            Prepared::Xdp(..) | Prepared::Other => Err(io::ErrorKind::InvalidInput.into()),
         },
     }
 }
@@ -281,6 +303,8 @@ fn with_link_local<T>(
             Ok(taken) => return Ok((taken, own)),
             Err(error) if dad_counter == IDGEN_RETRIES => return Err(error),
             Err(error) => match ::io::holder(&error) {
+                // Another program on the interface, which gave itself the same.
+                Some((IpAddr::V6(held), holder)) if Some(held) == own && holder == mac => {}
                 Some((IpAddr::V6(held), holder)) if Some(held) == own => log::warn!(
                     "{held}, which the stack gave itself, is in use by another host, {holder}: it takes another one"
                 ),

@@ -95,6 +95,7 @@ fn prepare_link(
 fn wall(config: &Config, link: &link::Prepared) -> Wall {
     match link {
         link::Prepared::Xdp(xdp, _) if !config.ignore_firewall => Wall::of(xdp.link()),
+        link::Prepared::Packet(packet, _) if !config.ignore_firewall => Wall::of(packet.link()),
         _ => Wall::default(),
     }
 }
@@ -128,7 +129,7 @@ pub fn try_out(config: &Config) -> Result<(), SetupError> {
     match &spec {
         IoSpec::Loop(_) => return Ok(()),
         IoSpec::Shm(path) => return ShmPort::check(path).map_err(failed),
-        IoSpec::Afxdp(_) | IoSpec::Tap(_) => {}
+        IoSpec::Afxdp(_) | IoSpec::Packet(_) | IoSpec::Tap(_) => {}
     }
     let processors = processors(config)?.len();
     if let IoSpec::Afxdp(name) = &spec
@@ -252,7 +253,7 @@ impl Prepared {
             link::Prepared::Xdp(prepared, _) => prepared
                 .arm()
                 .map_err(|error| SetupError(error.to_string())),
-            link::Prepared::Other => Ok(()),
+            link::Prepared::Packet(..) | link::Prepared::Other => Ok(()),
         }
     }
 

@@ -214,7 +214,7 @@ impl Rules {
 
     /// Whether a stack that ended leaves room for one of another process.
     pub(crate) fn has_queues(&self) -> bool {
-        matches!(self.config.io, IoSpec::Afxdp(_))
+        matches!(self.config.io, IoSpec::Afxdp(_) | IoSpec::Packet(_))
     }
 
     fn takes_port(&self, port: u16) -> bool {

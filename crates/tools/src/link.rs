@@ -6,7 +6,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use mtcp::config::{Cidr, NeighbourSpec};
+use mtcp::privileges::{allows, own};
 use mtcp::{Config, CongestionControl, IoSpec, Mtcp};
+use rustix::thread::CapabilitySet;
 
 use crate::fail::Failure;
 use crate::machine;
@@ -68,7 +70,7 @@ impl Mode {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sockets")]
 pub(crate) struct LinkArgs {
-    /// Sockets to use: afxdp:IFACE, tap:NAME, shm:PATH, loop:NAME (mTCP), or kernel
+    /// Sockets to use: afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH, loop:NAME (mTCP), or kernel
     #[arg(long, value_name = "IO")]
     pub(crate) io: Option<Io>,
     /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several
@@ -155,7 +157,7 @@ impl LinkArgs {
         let Io::Mtcp(spec) = self.chosen(&config)? else {
             return Err(Failure::error(
                 "kernel sockets need no mTCP",
-                "give --io afxdp:IFACE, tap:NAME, shm:PATH or loop:NAME",
+                "give --io afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH or loop:NAME",
             ));
         };
         self.apply(&spec, &mut config)?;
@@ -175,7 +177,7 @@ impl LinkArgs {
                 .map_err(|error| Failure::error(error, "or give --io")),
             (None, None) => Err(Failure::error(
                 "no sockets chosen",
-                "give --io afxdp:IFACE, tap:NAME, shm:PATH or kernel",
+                "give --io afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH or kernel",
             )),
         }
     }
@@ -221,7 +223,7 @@ impl LinkArgs {
             if given {
                 return Err(Failure::error(
                     format!("{option} needs frames, which kernel sockets do not show"),
-                    "use it with --io afxdp, tap or shm",
+                    "use it with --io afxdp, packet, tap or shm",
                 ));
             }
         }
@@ -356,16 +358,14 @@ impl LinkArgs {
 fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
     match spec {
         IoSpec::Afxdp(name) => {
-            mtcp::interfaces::find(name).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Failure::error(
-                    format!("there is no interface '{name}' in this network namespace"),
-                    "see 'ip link' for those that exist",
-                ),
-                _ => Failure::error(error.to_string(), "see 'mtcp doctor'"),
-            })?;
-            privileged(&format!("AF_XDP on '{name}'"))
+            check_interface(name)?;
+            privileged(&format!("AF_XDP on '{name}'"), NET_ADMIN)
         }
-        IoSpec::Tap(name) => privileged(&format!("the TAP device '{name}'")),
+        IoSpec::Packet(name) => {
+            check_interface(name)?;
+            privileged(&format!("AF_PACKET on '{name}'"), NET_RAW)
+        }
+        IoSpec::Tap(name) => privileged(&format!("the TAP device '{name}'"), NET_ADMIN),
         IoSpec::Loop(_) => Ok(()),
         IoSpec::Shm(path) => {
             let parent = path
@@ -385,12 +385,26 @@ fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
     }
 }
 
-fn privileged(what: &str) -> anyhow::Result<()> {
-    if crate::doctor::capabilities::has_net_admin() {
+fn check_interface(name: &str) -> anyhow::Result<()> {
+    let found = mtcp::interfaces::find(name);
+    found.map(drop).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::error(
+            format!("there is no interface '{name}' in this network namespace"),
+            "see 'ip link' for those that exist",
+        ),
+        _ => Failure::error(error.to_string(), "see 'mtcp doctor'"),
+    })
+}
+
+const NET_ADMIN: (CapabilitySet, &str) = (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN");
+const NET_RAW: (CapabilitySet, &str) = (CapabilitySet::NET_RAW, "CAP_NET_RAW");
+
+fn privileged(what: &str, (needed, name): (CapabilitySet, &str)) -> anyhow::Result<()> {
+    if allows(own(), needed) {
         return Ok(());
     }
     Err(Failure::error(
-        format!("{what} needs CAP_NET_ADMIN"),
+        format!("{what} needs {name}"),
         "run it as root, or use --io shm:PATH",
     ))
 }

@@ -41,11 +41,25 @@ impl Site {
         Self::on(needed, (9000, 2), 1)
     }
 
-    fn on(needed: &[&str], (mtu, queues): (u32, u32), workers: u32) -> Option<Self> {
+    /// The same, through packet sockets.
+    pub fn by_packet_sockets(needed: &[&str]) -> Option<Self> {
+        Self::through(Kind::Packet, needed, (1500, 1), 1)
+    }
+
+    fn on(needed: &[&str], shape: (u32, u32), workers: u32) -> Option<Self> {
+        Self::through(Kind::Afxdp, needed, shape, workers)
+    }
+
+    fn through(
+        kind: Kind,
+        needed: &[&str],
+        (mtu, queues): (u32, u32),
+        workers: u32,
+    ) -> Option<Self> {
         let gate = Gate::beside_others()?;
         programs::require(needed);
         Some(Self {
-            lab: Lab::with(Kind::Afxdp, mtu, queues),
+            lab: Lab::with(kind, mtu, queues),
             workers,
             _gate: gate,
         })

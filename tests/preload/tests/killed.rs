@@ -247,11 +247,16 @@ fn sleeps(pid: Pid) -> String {
 /// something happens to the one that has it.
 #[test]
 fn a_worker_without_a_queue_sleeps_until_there_is_one() {
-    let Some(site) = Site::new(&["nginx"]).filter(|_| !applications::baseline()) else {
-        return;
-    };
-    publish(&site);
-    let mut server = start(&site, 2);
+    for make in [Site::new, Site::by_packet_sockets] {
+        if let Some(site) = make(&["nginx"]).filter(|_| !applications::baseline()) {
+            sleeps_until_there_is_one(&site);
+        }
+    }
+}
+
+fn sleeps_until_there_is_one(site: &Site) {
+    publish(site);
+    let mut server = start(site, 2);
     server.wait_for_warning("waiting until its owner ends", PROMPT);
     let workers = children(server.pid());
     let (serving, waiting): (Vec<Pid>, Vec<Pid>) =
@@ -276,7 +281,7 @@ fn a_worker_without_a_queue_sleeps_until_there_is_one() {
         assert!(!read.is_empty());
     });
     server.stop();
-    expect_gone(&site);
+    expect_gone(site);
 }
 
 fn children(pid: u32) -> Vec<Pid> {

@@ -20,7 +20,7 @@ pub const OURS6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// See [`PEER`].
 pub const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
-/// The addresses of the kernel on the stack's own interface (AF_XDP only).
+/// The addresses of the kernel on the stack's own interface (not over TAP).
 pub const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 /// See [`KERNEL`].
 pub const KERNEL6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 3);
@@ -33,8 +33,15 @@ pub const PORT: u16 = 80;
 pub enum Kind {
     /// One end of a veth pair, through AF_XDP.
     Afxdp,
+    /// The same, through packet sockets.
+    Packet,
     /// A TAP interface of the peer.
     Tap,
+}
+
+impl Kind {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Afxdp, Self::Packet, Self::Tap];
 }
 
 /// Which protocol.
@@ -94,6 +101,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Afxdp => "afxdp",
+            Self::Packet => "packet",
             Self::Tap => "tap",
         })
     }
@@ -105,10 +113,10 @@ impl Lab {
         Self::with(kind, 1500, 1)
     }
 
-    /// With this MTU, in bytes, and so many queues (AF_XDP only).
+    /// With this MTU, in bytes, and so many queues (not over TAP).
     pub fn with(kind: Kind, mtu: u32, queues: u32) -> Self {
         let ours = Namespace::new();
-        let peer = (kind == Kind::Afxdp || baseline()).then(Namespace::new);
+        let peer = (kind != Kind::Tap || baseline()).then(Namespace::new);
         let lab = Self {
             kind,
             ours,
@@ -144,7 +152,7 @@ impl Lab {
         self.peer_up("peer0");
     }
 
-    /// Removes the pair (AF_XDP only).
+    /// Removes the pair (not over TAP).
     pub fn remove_pair(&self) {
         self.peer().ip("link delete peer0");
     }
@@ -243,6 +251,7 @@ impl Lab {
         let io = match self.kind {
             _ if baseline() => "kernel".to_owned(),
             Kind::Afxdp => "afxdp:ours0".to_owned(),
+            Kind::Packet => "packet:ours0".to_owned(),
             Kind::Tap => "tap:tap0".to_owned(),
         };
         let addresses = format!("{OURS}/24,{OURS6}/64");

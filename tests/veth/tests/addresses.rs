@@ -11,12 +11,18 @@ use interop::path::{Path, TAP, mtcp};
 use interop::process::{Finished, finish, wait_until};
 use interop::{Family, Gate, Kind, Lab, Namespace, Process, baseline, programs};
 
+/// The links on an interface of the kernel's.
+const BOTH: [Kind; 2] = [Kind::Afxdp, Kind::Packet];
 const SOON: Duration = Duration::from_secs(20);
 /// What nobody moves takes less, what is given up on takes longer.
 const FOLLOWED: Duration = Duration::from_secs(25);
 
 fn lab() -> Lab {
-    let lab = Lab::new(Kind::Afxdp);
+    lab_of(Kind::Afxdp)
+}
+
+fn lab_of(kind: Kind) -> Lab {
+    let lab = Lab::new(kind);
     std::fs::write(lab.www().join("small"), "small\n").unwrap();
     lab
 }
@@ -26,7 +32,7 @@ fn serve(lab: &Lab, interface: &str, words: &[&str]) -> Command {
     let mut command = lab.ours().command(programs::mtcp());
     command.arg("serve").arg(lab.www());
     command
-        .args(["--io", &format!("afxdp:{interface}")])
+        .args(["--io", &format!("{}:{interface}", lab.kind())])
         .args(words);
     command
 }
@@ -55,31 +61,29 @@ fn an_address_of_the_kernel_is_refused_unless_it_is_forced() {
     if baseline() {
         return;
     }
-    let lab = lab();
+    for kind in BOTH {
+        refuses_the_kernels_address(&lab_of(kind));
+    }
+}
+
+fn refuses_the_kernels_address(lab: &Lab) {
+    let io = format!("{}:ours0", lab.kind());
     for address in [format!("{KERNEL}/24"), format!("{KERNEL6}/64")] {
-        let said = refused(serve(&lab, "ours0", &["--addr", &address]));
+        let said = refused(serve(lab, "ours0", &["--addr", &address]));
         assert!(
             said.contains("is the kernel's, on ours0") && said.contains("--force-address"),
             "{said}"
         );
         let mut run = lab.ours().command(programs::mtcp());
-        run.args([
-            "run",
-            "--io",
-            "afxdp:ours0",
-            "--addr",
-            &address,
-            "--",
-            "true",
-        ]);
+        run.args(["run", "--io", &io, "--addr", &address, "--", "true"]);
         assert!(refused(run).contains("is the kernel's"), "{address}");
     }
     let forced = ["--addr", &format!("{KERNEL}/24"), "--force-address"];
-    listening(serve(&lab, "ours0", &forced)).stop();
+    listening(serve(lab, "ours0", &forced)).stop();
     // For programs of this machine.
     lab.ours().ip(&format!("address add {OURS}/32 dev lo"));
-    let server = listening(serve(&lab, "ours0", &["--addr", &format!("{OURS}/24")]));
-    fetched(&lab, &OURS.to_string());
+    let server = listening(serve(lab, "ours0", &["--addr", &format!("{OURS}/24")]));
+    fetched(lab, &OURS.to_string());
     server.stop();
 }
 
@@ -91,15 +95,19 @@ fn an_address_of_another_host_is_refused_unless_it_is_forced() {
     if baseline() {
         return;
     }
-    for address in [format!("{PEER}/24"), format!("{PEER6}/64")] {
+    let addresses = [format!("{PEER}/24"), format!("{PEER6}/64")];
+    for (kind, address) in BOTH
+        .into_iter()
+        .flat_map(|kind| addresses.each_ref().map(|address| (kind, address)))
+    {
         // Ending takes the link down for a moment, sooner or later: each has a link of its own.
-        let lab = lab();
+        let lab = lab_of(kind);
         // Until then the kernel does not have it either.
         wait_until("the peer has its addresses", SOON, || {
             let tentative = lab.peer().ip("-6 address show dev peer0 tentative");
             tentative.is_empty()
         });
-        let said = refused(serve(&lab, "ours0", &["--addr", &address]));
+        let said = refused(serve(&lab, "ours0", &["--addr", address]));
         assert!(
             said.contains("in use by another host on ours0") && said.contains("--force-address"),
             "{said}"

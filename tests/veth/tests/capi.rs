@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use interop::files::Noise;
 use interop::installed::{Linking, compile};
-use interop::lab::{OURS, OURS6, PORT, url};
+use interop::lab::{OURS, OURS6, PEER, PORT, url};
 use interop::process::{Finished, PROMPT, wait_until};
 use interop::{
     Family, Gate, Kind, Lab, Process, baseline, client, files, process, programs, sized,
@@ -53,7 +53,11 @@ fn configuration(directory: &Path, lines: &str) -> PathBuf {
 }
 
 fn on_afxdp(lab: &Lab, mode: &str) -> PathBuf {
-    let lines = format!("io = afxdp\nport = ours0\naddr = {OURS}/24 {OURS6}/64\nmode = {mode}");
+    on(lab, "afxdp", mode)
+}
+
+fn on(lab: &Lab, io: &str, mode: &str) -> PathBuf {
+    let lines = format!("io = {io}\nport = ours0\naddr = {OURS}/24 {OURS6}/64\nmode = {mode}");
     configuration(lab.files(), &lines)
 }
 
@@ -75,10 +79,14 @@ fn is_open(lab: &Lab, port: u16) -> bool {
 }
 
 fn epserver(lab: &Lab, mode: &str) -> Process {
+    epserver_with(lab, &on_afxdp(lab, mode), "1")
+}
+
+fn epserver_with(lab: &Lab, configuration: &Path, threads: &str) -> Process {
     let mut command = lab.ours().command(example("epserver", Linking::Shared));
     command.arg("-p").arg(lab.www());
-    command.arg("-f").arg(on_afxdp(lab, mode));
-    command.args(["-N", "1"]);
+    command.arg("-f").arg(configuration);
+    command.args(["-N", threads]);
     start(lab, command, PORT)
 }
 
@@ -127,6 +135,28 @@ fn epserver_serves_curl_and_ab() {
         server.signal(rustix::process::Signal::INT);
         server.finish(PROMPT).must_succeed();
     }
+}
+
+/// Frames of a flow come to either socket of two, whichever thread has the connection: that of a
+/// client chose its port without knowing which.
+#[test]
+fn two_threads_share_an_interface_by_packet_sockets() {
+    let Some(_gate) = enter() else { return };
+    let lab = lab();
+    let configuration = on(&lab, "packet", "paired");
+    let server = epserver_with(&lab, &configuration, "2");
+    fetch_all(&lab);
+    ab(&lab, &[]);
+    server.signal(rustix::process::Signal::INT);
+    server.finish(PROMPT).must_succeed();
+    let server = lab.peer_serve(&[]);
+    let mut command = lab.ours().command(example("epwget", Linking::Shared));
+    command.current_dir(lab.files());
+    command.args([&format!("http://{PEER}/small"), "5000", "-c", "100"]);
+    command.args(["-N", "2", "-f"]).arg(&configuration);
+    // Each thread has half of them.
+    completed(&process::finish(command, WITHIN).must_succeed(), 2500);
+    server.stop();
 }
 
 fn completed(finished: &Finished, flows: u32) {

@@ -102,3 +102,8 @@ fn a_capture_of_afxdp_is_readable_and_right() {
 fn a_capture_of_tap_is_readable_and_right() {
     capture(Kind::Tap);
 }
+
+#[test]
+fn a_capture_of_packet_is_readable_and_right() {
+    capture(Kind::Packet);
+}

@@ -11,7 +11,6 @@ use interop::files::Noise;
 use interop::lab::{PORT, listening, url};
 use interop::{Family, Gate, Kind, Lab, Process, client};
 
-const BOTH: [Kind; 2] = [Kind::Afxdp, Kind::Tap];
 const BIG: usize = 5_000_000;
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -40,7 +39,7 @@ fn check_big(body: &[u8]) {
 #[test]
 fn a_client_that_has_sent_all_still_gets_its_answer() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         let server = lab.serve(&[]);
         for family in Family::BOTH {
@@ -65,7 +64,7 @@ fn a_client_that_has_sent_all_still_gets_its_answer() {
 #[test]
 fn a_client_that_says_nothing_and_closes_is_let_go() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         let server = lab.serve(&[]);
         let mut stream = connect(&lab, Family::V4);
@@ -78,7 +77,7 @@ fn a_client_that_says_nothing_and_closes_is_let_go() {
 #[test]
 fn a_reader_that_stops_for_a_while_gets_everything() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         lab.peer().set("net/ipv4/tcp_rmem", "4096 16384 65536");
         let server = lab.serve(&[]);
@@ -93,7 +92,7 @@ fn a_reader_that_stops_for_a_while_gets_everything() {
 #[test]
 fn a_server_that_stops_reading_for_a_while_gets_everything() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         lab.peer().set("net/ipv4/tcp_rmem", "4096 16384 65536");
         let listener = listen(&lab);
@@ -141,7 +140,7 @@ fn slow_server(listener: &TcpListener) -> Vec<u8> {
 #[test]
 fn a_server_that_closes_first_is_read_to_its_end() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         let listener = listen(&lab);
         let server = thread::spawn(move || {
@@ -172,7 +171,7 @@ fn a_server_that_closes_first_is_read_to_its_end() {
 #[test]
 fn clients_that_reset_do_no_harm() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         let server = lab.serve(&[]);
         for round in 0..50 {
@@ -194,7 +193,7 @@ fn clients_that_reset_do_no_harm() {
 #[test]
 fn requests_in_pieces_and_in_a_row_are_answered_in_order() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in BOTH {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         let server = lab.serve(&[]);
         let mut stream = connect(&lab, Family::V4);

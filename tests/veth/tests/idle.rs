@@ -72,6 +72,11 @@ fn an_idle_server_on_tap_rests() {
     rests(Kind::Tap, "inline");
 }
 
+#[test]
+fn an_idle_server_on_packet_rests() {
+    rests(Kind::Packet, "inline");
+}
+
 /// A kernel server at the other end of a second pair, without an XDP program in its way.
 struct Reference {
     server: Process,

@@ -46,7 +46,7 @@ fn four_queues_are_served() {
 #[test]
 fn a_server_outlasts_an_interface_that_goes_down() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in [Kind::Afxdp, Kind::Tap] {
+    for kind in Kind::ALL {
         let lab = with_small(Lab::new(kind));
         let server = lab.serve(&[]);
         for end in [(lab.peer(), lab.peer_interface()), (lab.ours(), "ours0")] {
@@ -72,21 +72,25 @@ fn a_server_whose_interface_is_removed_says_so() {
     if baseline() {
         return;
     }
-    for (kind, interface) in [(Kind::Afxdp, "ours0"), (Kind::Tap, "tap0")] {
+    for (kind, interface) in [
+        (Kind::Afxdp, "ours0"),
+        (Kind::Packet, "ours0"),
+        (Kind::Tap, "tap0"),
+    ] {
         for mode in ["inline", "paired"] {
             let lab = with_small(Lab::new(kind));
             let mut server = lab.serve(&["--mode", mode]);
             assert!(answers(&lab, Family::V4));
             lab.ours().ip(&format!("link delete {interface}"));
             let ended = match kind {
-                Kind::Tap => server.finish(PROMPT),
+                Kind::Tap | Kind::Packet => server.finish(PROMPT),
                 Kind::Afxdp => {
                     server.wait_for_warning("was removed", PROMPT);
                     assert!(server.is_running(), "{mode}");
                     server.stop()
                 }
             };
-            let status = if kind == Kind::Tap { 2 } else { 0 };
+            let status = if kind == Kind::Afxdp { 0 } else { 2 };
             assert_eq!(ended.status.code(), Some(status), "{kind} {mode}: {ended}");
             let lines = ended.stderr.trim().lines().count();
             assert_eq!(lines, 1, "{kind} {mode}: {ended}");
@@ -101,7 +105,7 @@ fn a_second_program_on_the_interface_is_refused() {
     if baseline() {
         return;
     }
-    for kind in [Kind::Afxdp, Kind::Tap] {
+    for kind in Kind::ALL {
         let lab = with_small(Lab::new(kind));
         let server = lab.serve(&[]);
         let mut second = lab.mtcp(&["serve", "--port", "81"]);

@@ -97,6 +97,11 @@ fn ab_over_tap() {
     all(Kind::Tap, "inline");
 }
 
+#[test]
+fn ab_over_packet() {
+    all(Kind::Packet, "inline");
+}
+
 fn load(kind: Kind, mode: &str) {
     let Some(_gate) = Gate::alone() else { return };
     let lab = lab(kind);
@@ -128,4 +133,9 @@ fn a_kernel_server_under_load_over_afxdp_paired() {
 #[test]
 fn a_kernel_server_under_load_over_tap() {
     load(Kind::Tap, "inline");
+}
+
+#[test]
+fn a_kernel_server_under_load_over_packet() {
+    load(Kind::Packet, "inline");
 }

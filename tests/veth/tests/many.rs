@@ -44,3 +44,8 @@ fn ten_thousand_over_afxdp_and_ipv6_paired() {
 fn ten_thousand_over_tap() {
     many(Kind::Tap, Family::V4, "inline");
 }
+
+#[test]
+fn ten_thousand_over_packet() {
+    many(Kind::Packet, Family::V4, "inline");
+}

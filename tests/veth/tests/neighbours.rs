@@ -84,6 +84,11 @@ fn addresses_are_resolved_both_ways_on_tap() {
     both_ways(Kind::Tap);
 }
 
+#[test]
+fn addresses_are_resolved_both_ways_on_packet() {
+    both_ways(Kind::Packet);
+}
+
 fn echo(kind: Kind) {
     let Some(_gate) = Gate::alone() else { return };
     let lab = lab(kind);
@@ -127,6 +132,11 @@ fn echo_is_answered_on_afxdp() {
 #[test]
 fn echo_is_answered_on_tap() {
     echo(Kind::Tap);
+}
+
+#[test]
+fn echo_is_answered_on_packet() {
+    echo(Kind::Packet);
 }
 
 #[test]
@@ -175,7 +185,7 @@ fn hosts_beyond_the_network_are_reached_through_the_gateway() {
     if baseline() {
         return;
     }
-    for kind in [Kind::Afxdp, Kind::Tap] {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         lab.peer().ip("address add 10.88.0.1/32 dev lo");
         lab.peer().ip("address add fd88::1/128 dev lo nodad");
@@ -203,7 +213,7 @@ fn peer_everywhere(lab: &Lab, mut command: std::process::Command) -> Process {
 #[test]
 fn a_host_that_is_not_there_is_reported_in_time() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in [Kind::Afxdp, Kind::Tap] {
+    for kind in Kind::ALL {
         let lab = lab(kind);
         for host in ["10.77.0.99", "[fd77::99]"] {
             let url = format!("http://{host}/");
@@ -271,6 +281,11 @@ fn closed_ports_refuse_on_afxdp() {
 #[test]
 fn closed_ports_refuse_on_tap() {
     closed_port(Kind::Tap);
+}
+
+#[test]
+fn closed_ports_refuse_on_packet() {
+    closed_port(Kind::Packet);
 }
 
 #[test]

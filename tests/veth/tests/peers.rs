@@ -85,7 +85,7 @@ fn mean_frame(lab: &Lab) -> u64 {
 /// IPv4 then.
 fn without(settings: &[&str], fault: Option<(&str, [u64; 2])>) {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in [Kind::Afxdp, Kind::Tap] {
+    for kind in Kind::ALL {
         let lab = Lab::new(kind);
         for setting in settings {
             let (key, value) = setting.split_once('=').unwrap();
@@ -173,7 +173,7 @@ fn a_peer_with_tiny_buffers() {
 #[test]
 fn a_peer_that_wants_small_segments() {
     let Some(_gate) = Gate::alone() else { return };
-    for kind in [Kind::Afxdp, Kind::Tap] {
+    for kind in Kind::ALL {
         let lab = Lab::new(kind);
         let interface = lab.peer_interface();
         lab.peer().ip(&format!(
@@ -217,8 +217,18 @@ fn mtu_1280_on_tap() {
 }
 
 #[test]
+fn mtu_1280_on_packet() {
+    mtu(Kind::Packet, 1280);
+}
+
+#[test]
 fn mtu_9000_on_tap() {
     mtu(Kind::Tap, 9000);
+}
+
+#[test]
+fn mtu_9000_on_packet() {
+    mtu(Kind::Packet, 9000);
 }
 
 #[test]

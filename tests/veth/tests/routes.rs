@@ -98,3 +98,8 @@ fn a_narrow_link_behind_a_router_on_afxdp() {
 fn a_narrow_link_behind_a_router_on_tap() {
     narrow(Kind::Tap);
 }
+
+#[test]
+fn a_narrow_link_behind_a_router_on_packet() {
+    narrow(Kind::Packet);
+}

@@ -214,6 +214,11 @@ fn tap_without_faults() {
 }
 
 #[test]
+fn packet_without_faults() {
+    clean(Kind::Packet);
+}
+
+#[test]
 fn afxdp_with_reordering_duplication_corruption() {
     bad(Kind::Afxdp, "0%", sized(100 * MB, 40 * MB));
 }
@@ -221,6 +226,11 @@ fn afxdp_with_reordering_duplication_corruption() {
 #[test]
 fn tap_with_reordering_duplication_corruption() {
     bad(Kind::Tap, "0%", sized(100 * MB, 40 * MB));
+}
+
+#[test]
+fn packet_with_reordering_duplication_corruption() {
+    bad(Kind::Packet, "0%", sized(100 * MB, 40 * MB));
 }
 
 #[test]
@@ -234,6 +244,11 @@ fn tap_with_1_percent_loss_and_more() {
 }
 
 #[test]
+fn packet_with_1_percent_loss_and_more() {
+    bad(Kind::Packet, "1%", sized(100 * MB, 40 * MB));
+}
+
+#[test]
 fn afxdp_with_5_percent_loss_and_more() {
     bad(Kind::Afxdp, "5%", sized(100 * MB, 10 * MB));
 }
@@ -244,6 +259,11 @@ fn tap_with_5_percent_loss_and_more() {
 }
 
 #[test]
+fn packet_with_5_percent_loss_and_more() {
+    bad(Kind::Packet, "5%", sized(100 * MB, 10 * MB));
+}
+
+#[test]
 fn afxdp_with_10_percent_loss_and_more() {
     bad(Kind::Afxdp, "10%", sized(20 * MB, 2 * MB));
 }
@@ -251,4 +271,9 @@ fn afxdp_with_10_percent_loss_and_more() {
 #[test]
 fn tap_with_10_percent_loss_and_more() {
     bad(Kind::Tap, "10%", sized(20 * MB, 2 * MB));
+}
+
+#[test]
+fn packet_with_10_percent_loss_and_more() {
+    bad(Kind::Packet, "10%", sized(20 * MB, 2 * MB));
 }

@@ -70,7 +70,8 @@ pub fn is_root() -> bool {
 pub struct Namespace(OwnedFd);
 
 impl Namespace {
-    fn new() -> Self {
+    /// A new one.
+    pub fn new() -> Self {
         let made = thread::spawn(|| {
             // SAFETY: a new network namespace does not change descriptors or memory of this or any
             // other thread.

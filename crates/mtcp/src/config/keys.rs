@@ -78,9 +78,9 @@ macro_rules! table {
 }
 
 table! {
-    old io: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link. Without a name, 'port' gives it.",
+    old io: "afxdp[:IFACE] | packet[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link. Without a name, 'port' gives it.",
         |c, v| { c.io = c.link_for(v)?; Ok(()) }, |c| c.io.to_string();
-    new io_as: "afxdp[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link where 'io' is one of the original mTCP (dpdk, psio, netmap, onvm); the environment's MTCP_IO does the same.",
+    new io_as: "afxdp[:IFACE] | packet[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link where 'io' is one of the original mTCP (dpdk, psio, netmap, onvm); the environment's MTCP_IO does the same.",
         |c, v| { c.io_as = Some(link(v)?); Ok(()) }, |c| c.io_as.as_ref().map(ToString::to_string).unwrap_or_default();
     old port: "NAME ...", "Interface or path of a link whose 'io' names none; of several, the first is used.",
         |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");

@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Which link: `afxdp:IFACE`, `tap:NAME`, `shm:PATH` or `loop:NAME`.
+/// Which link: `afxdp:IFACE`, `packet:IFACE`, `tap:NAME`, `shm:PATH` or `loop:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum IoSpec {
     /// AF_XDP sockets on all queues of a network interface.
     Afxdp(String),
+    /// AF_PACKET sockets on a network interface, for those without XDP.
+    Packet(String),
     /// A TAP device, made if it is not there.
     Tap(String),
     /// A link to another process over shared memory; the first one creates `path`, the second
@@ -29,6 +31,7 @@ impl IoSpec {
     pub(super) fn of(kind: &str, name: &str) -> Result<Self, String> {
         match kind {
             "afxdp" => Ok(Self::Afxdp(name.to_owned())),
+            "packet" => Ok(Self::Packet(name.to_owned())),
             "tap" => Ok(Self::Tap(name.to_owned())),
             "shm" => Ok(Self::Shm(PathBuf::from(name))),
             "loop" => Ok(Self::Loop(name.to_owned())),
@@ -37,15 +40,16 @@ impl IoSpec {
                  line, and set MTCP_IO=afxdp:IFACE in the environment or io_as = afxdp:IFACE"
             )),
             _ => Err(format!(
-                "unknown io '{kind}': use afxdp:IFACE, tap:NAME, shm:PATH or loop:NAME"
+                "unknown io '{kind}': use afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH or loop:NAME"
             )),
         }
     }
 
-    /// `afxdp`, `tap`, `shm` or `loop`.
+    /// `afxdp`, `packet`, `tap`, `shm` or `loop`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Afxdp(_) => "afxdp",
+            Self::Packet(_) => "packet",
             Self::Tap(_) => "tap",
             Self::Shm(_) => "shm",
             Self::Loop(_) => "loop",
@@ -55,7 +59,9 @@ impl IoSpec {
     /// The interface or path; empty if it was not given yet.
     pub fn name(&self) -> String {
         match self {
-            Self::Afxdp(name) | Self::Tap(name) | Self::Loop(name) => name.clone(),
+            Self::Afxdp(name) | Self::Packet(name) | Self::Tap(name) | Self::Loop(name) => {
+                name.clone()
+            }
             Self::Shm(path) => path.display().to_string(),
         }
     }
@@ -64,6 +70,7 @@ impl IoSpec {
     pub(super) fn syntax(&self) -> &'static str {
         match self {
             Self::Afxdp(_) => "afxdp:IFACE",
+            Self::Packet(_) => "packet:IFACE",
             Self::Tap(_) => "tap:NAME",
             Self::Shm(_) => "shm:PATH",
             Self::Loop(_) => "loop:NAME",
@@ -99,7 +106,13 @@ mod tests {
 
     #[test]
     fn reads_what_it_prints() {
-        for text in ["afxdp:veth0", "tap:mtcp0", "shm:/tmp/a:b", "loop:lo"] {
+        for text in [
+            "afxdp:veth0",
+            "packet:eth0",
+            "tap:mtcp0",
+            "shm:/tmp/a:b",
+            "loop:lo",
+        ] {
             assert_eq!(text.parse::<IoSpec>().unwrap().to_string(), text);
         }
     }

@@ -20,7 +20,7 @@ pub(crate) const OURS: &str = "10.9.0.1";
 /// The first address of a kernel server without a network.
 pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// The pair whose ends mTCP can drive.
-pub(crate) const AFXDP: [&str; 2] = ["mtcp0", "mtcp1"];
+pub(crate) const ENDS: [&str; 2] = ["mtcp0", "mtcp1"];
 /// The device of mTCP's server, if that is its link.
 pub(crate) const TAP: &str = "mtcp0";
 
@@ -70,14 +70,14 @@ impl Network {
         require(&["ip", "ethtool"])?;
         let namespaces = Namespaces::new("bench")?;
         let kernel = End {
-            device: AFXDP[1],
+            device: ENDS[1],
             addresses: vec![format!("10.9.0.{CLIENT}/24")],
         };
         match link {
             LinkKind::Shm => {}
-            LinkKind::Afxdp => {
+            LinkKind::Afxdp | LinkKind::Packet => {
                 let ours = End {
-                    device: AFXDP[0],
+                    device: ENDS[0],
                     addresses: Vec::new(),
                 };
                 namespaces.join(&[ours, kernel])?;
@@ -107,7 +107,7 @@ impl Network {
     /// The kernel refused.
     pub(crate) fn steer(&self, cores: [usize; 2]) -> anyhow::Result<()> {
         for (side, core) in cores.into_iter().enumerate() {
-            for devices in [AFXDP, KERNEL.devices, PLAIN.devices] {
+            for devices in [ENDS, KERNEL.devices, PLAIN.devices] {
                 let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", devices[side]);
                 let script = format!("echo {} > {file}", mask(core));
                 let status = self.command(side, "sh").args(["-c", &script]).status()?;
@@ -135,7 +135,7 @@ impl Network {
         let mut baseline = self.0.enter(0, || Baseline::read(cc, true))?;
         let device = match link {
             LinkKind::Shm => "lo",
-            LinkKind::Afxdp | LinkKind::Tap => KERNEL.devices[0],
+            LinkKind::Afxdp | LinkKind::Packet | LinkKind::Tap => KERNEL.devices[0],
         };
         let mut ethtool = self.command(0, "ethtool");
         ethtool.args(["-k", device]);

@@ -55,6 +55,8 @@ pub(crate) enum LinkKind {
     Shm,
     /// AF_XDP on a veth pair between two namespaces; the kernel uses a veth pair, too (root)
     Afxdp,
+    /// A veth pair with packet sockets at mTCP's ends (AF_PACKET)
+    Packet,
     /// A TAP device; the kernel uses a veth pair (root)
     Tap,
 }
@@ -135,7 +137,7 @@ pub(crate) struct BenchArgs {
     /// Who connects to mTCP's server [default: mtcp over shm, kernel otherwise]
     #[arg(long, value_enum)]
     client: Option<Stack>,
-    /// afxdp: what comes for an end is received by that end's own processor, as between two
+    /// afxdp, packet: what comes for an end is received by that end's own processor, as between two
     /// machines (receive packet steering, for the kernel's pair alike); otherwise a veth pair has
     /// the sender's processor do it
     #[arg(long)]
@@ -180,7 +182,7 @@ impl BenchArgs {
     pub(crate) fn client(&self) -> Stack {
         self.client.unwrap_or(match self.link {
             LinkKind::Shm => Stack::Mtcp,
-            LinkKind::Afxdp | LinkKind::Tap => Stack::Kernel,
+            LinkKind::Afxdp | LinkKind::Packet | LinkKind::Tap => Stack::Kernel,
         })
     }
 

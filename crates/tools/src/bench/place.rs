@@ -75,23 +75,25 @@ impl<'a> Place<'a> {
             (LinkKind::Shm, Stack::Kernel) => {
                 return Err(Failure::error(
                     "the kernel has no end of a shared-memory link",
-                    "use --client mtcp, or --link afxdp or tap",
+                    "use --client mtcp, or --link afxdp, packet or tap",
                 ));
             }
             (LinkKind::Tap, Stack::Mtcp) => {
                 return Err(Failure::error(
                     "the other end of a TAP device is the kernel",
-                    "use --client kernel, or --link afxdp or shm",
+                    "use --client kernel, or --link afxdp, packet or shm",
                 ));
             }
             (LinkKind::Shm | LinkKind::Tap, _) if setting.steer => {
                 return Err(Failure::error(
                     "only what veth pairs receive can be steered",
-                    "use --steer with --link afxdp",
+                    "use --steer with --link afxdp or packet",
                 ));
             }
             (LinkKind::Shm, Stack::Mtcp) => Network::loopback(),
-            (LinkKind::Afxdp | LinkKind::Tap, _) => Some(Network::new(setting.link)?),
+            (LinkKind::Afxdp | LinkKind::Packet | LinkKind::Tap, _) => {
+                Some(Network::new(setting.link)?)
+            }
         };
         if let Some(network) = network.as_ref().filter(|_| setting.steer) {
             network.steer(setting.cores)?;
@@ -167,7 +169,7 @@ impl<'a> Place<'a> {
         let seat = self.client_seat(side);
         let mut command = self.command("bench-client", &seat, 1);
         let target = match (side, self.setting.link) {
-            (_, LinkKind::Afxdp | LinkKind::Tap) => network::target(side),
+            (_, LinkKind::Afxdp | LinkKind::Packet | LinkKind::Tap) => network::target(side),
             (Side::Mtcp | Side::MtcpInline, LinkKind::Shm) => network::OURS,
             (_, LinkKind::Shm) => network::LOOPBACK,
         };
@@ -212,7 +214,8 @@ impl<'a> Place<'a> {
                 let path = self.directory.path(&format!("link-{}", self.runs));
                 format!("shm:{}", path.display())
             }
-            LinkKind::Afxdp => format!("afxdp:{}", network::AFXDP[end.min(1)]),
+            LinkKind::Afxdp => format!("afxdp:{}", network::ENDS[end.min(1)]),
+            LinkKind::Packet => format!("packet:{}", network::ENDS[end.min(1)]),
             LinkKind::Tap => format!("tap:{}", network::TAP),
         }
     }

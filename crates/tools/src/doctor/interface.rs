@@ -61,18 +61,32 @@ const ZERO_COPY: &[&str] = &[
     "virtio_net",
 ];
 
-/// All that is to say about interface `name`.
+fn find(name: &str) -> Result<Interface, Check> {
+    interfaces::find(name).map_err(|error| {
+        let finding = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such interface".to_owned(),
+            _ => error.to_string(),
+        };
+        Check::fail(name, finding, "see 'ip link' for those that exist")
+    })
+}
+
+/// What is to say about interface `name` whatever receives there.
+pub(crate) fn plain(name: &str) -> Vec<Check> {
+    match find(name) {
+        Ok(interface) => [state(&interface)]
+            .into_iter()
+            .chain(without_ethernet(&interface))
+            .collect(),
+        Err(missing) => vec![missing],
+    }
+}
+
+/// All that is to say about interface `name` for AF_XDP.
 pub(crate) fn check(name: &str) -> Vec<Check> {
-    let interface = match interfaces::find(name) {
+    let interface = match find(name) {
         Ok(interface) => interface,
-        Err(error) => {
-            let finding = match error.kind() {
-                std::io::ErrorKind::NotFound => "there is no such interface".to_owned(),
-                _ => error.to_string(),
-            };
-            let remedy = "see 'ip link' for those that exist";
-            return vec![Check::fail(name, finding, remedy)];
-        }
+        Err(missing) => return vec![missing],
     };
     let driver = driver(&interface);
     let mut checks = vec![
@@ -82,15 +96,20 @@ pub(crate) fn check(name: &str) -> Vec<Check> {
         mtu(&interface, &driver),
         attached(&interface, &details(name)),
     ];
-    if !interface.ethernet {
-        checks.push(Check::fail(
-            name,
-            "its frames have no Ethernet headers",
-            "use the interface below it, or a TAP device",
-        ));
-    }
+    checks.extend(without_ethernet(&interface));
     checks.extend(offloads(name));
     checks
+}
+
+fn without_ethernet(interface: &Interface) -> Option<Check> {
+    let failed = || {
+        Check::fail(
+            &interface.name,
+            "its frames have no Ethernet headers",
+            "use the interface below it, or a TAP device",
+        )
+    };
+    (!interface.ethernet).then(failed)
 }
 
 /// Interfaces that an application might be given.

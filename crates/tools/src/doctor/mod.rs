@@ -4,6 +4,7 @@ pub(crate) mod capabilities;
 mod check;
 mod holder;
 mod interface;
+mod packet;
 mod peer;
 mod system;
 
@@ -33,7 +34,8 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Look at what these sockets need: afxdp:IFACE, tap:NAME, shm:PATH or kernel
+    /// Look at what these sockets need: afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH or
+    /// kernel
     #[arg(long, value_name = "IO")]
     io: Option<Io>,
     /// Addresses that mTCP shall own there
@@ -143,6 +145,7 @@ fn needs(spec: &IoSpec) -> Vec<Check> {
             checks.extend(interface::check(name));
             checks
         }
+        IoSpec::Packet(name) => packet::check(name),
         IoSpec::Tap(_) => vec![capabilities::check(Some("TAP")), system::tun()],
         IoSpec::Shm(path) => vec![shm(path)],
         IoSpec::Loop(_) => Vec::new(),

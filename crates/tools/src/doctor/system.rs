@@ -20,6 +20,11 @@ fn release(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+/// Major and minor number of this kernel.
+pub(crate) fn version() -> Option<(u32, u32)> {
+    release(&text("/proc/sys/kernel/osrelease"))
+}
+
 /// Whether the kernel is new enough for AF_XDP as we use it.
 pub(crate) fn kernel() -> Check {
     let text = text("/proc/sys/kernel/osrelease");

@@ -44,7 +44,9 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     // Over shared memory there is no interface whose offloads could be off.
     let sides = match options.link {
         LinkKind::Shm => vec![Side::Kernel, Side::Mtcp],
-        LinkKind::Afxdp | LinkKind::Tap => vec![Side::Kernel, Side::Mtcp, Side::KernelPlain],
+        LinkKind::Afxdp | LinkKind::Packet | LinkKind::Tap => {
+            vec![Side::Kernel, Side::Mtcp, Side::KernelPlain]
+        }
     };
     let case = |flows: &u32| Case {
         title: format!("bulk, {flows} flows"),
