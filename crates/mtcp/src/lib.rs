@@ -6,6 +6,8 @@
 //! in for it while it makes none. An application cannot tell which, except by speed.
 
 mod affinity;
+mod assembly;
+mod calls;
 mod claim;
 mod clock;
 mod coalescing;
@@ -26,12 +28,13 @@ mod prepared;
 mod runner;
 mod runtime;
 mod settings;
+mod setup_error;
 pub mod signals;
 pub mod slab;
 pub mod socket;
 mod stats;
 mod testaments;
-mod turn;
+mod transport;
 mod wake;
 mod wall;
 
@@ -47,7 +50,8 @@ pub use mtcp_core::config::CongestionControl;
 pub use mtcp_core::info::{EcnInfo, LossState, RateInfo, State};
 pub use mtcp_core::{TcpInfo, Undelivered};
 pub use prepared::{Prepared, try_out};
-pub use runtime::{Mtcp, Report, SetupError, in_virtual_time};
+pub use runtime::{Mtcp, Report, in_virtual_time};
+pub use setup_error::SetupError;
 pub use socket::{
     Domain, How, Kind, MtuDiscovery, OptionName, RecvFlags, SendFlags, SocketId, SocketOption,
     SourceRange,

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use ::io::shm::{Owners, ShmPort};
 
+use crate::assembly::secret;
 use crate::config::{Config, IoSpec};
 use crate::executor::door::{self, Answer, Terms};
-use crate::runtime::{Common, Mtcp, SetupError, processors, secret};
+use crate::runtime::{Common, Mtcp, processors};
+use crate::setup_error::SetupError;
 use crate::testaments::Testaments;
 use crate::wall::Wall;
 use crate::{Result as SocketResult, clock, link};

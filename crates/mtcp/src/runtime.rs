@@ -1,53 +1,25 @@
 //! The process: one interface, its queues, and the contexts that drive them.
 
-use std::fmt;
 use std::io;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::io::shm::{Desk, Exchange};
 use ::io::{AnyPort, Port};
-use mtcp_core::config::{self as stack, Seat};
-use mtcp_core::{Arrivals, Stack, Testament};
-use rustix::rand::{GetRandomFlags, getrandom};
+use mtcp_core::config as stack;
+use mtcp_core::{Arrivals, Testament};
 use wire::handed::Handed;
 
-use crate::clock::{Clock, VirtualClock};
-use crate::config::{Config, ConfigError, IoSpec, Mode, with_loop};
+use crate::assembly::{self, Joined, Secrets, assemble, failure, secret};
+use crate::clock::VirtualClock;
+use crate::config::{Config, IoSpec, Mode};
 use crate::context::{Context, Waiter};
-use crate::driver::{Driver, Inline, Paired};
-use crate::lent::{Lent, Ports};
-use crate::runner::Runner;
-use crate::settings::Settings;
+use crate::lent::Ports;
+use crate::setup_error::SetupError;
 use crate::stats::{Board, Reporter};
 use crate::testaments::Testaments;
 use crate::wall::Wall;
-use crate::{affinity, clock, link};
-
-/// Why set-up failed: one line with cause and remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetupError(pub String);
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for SetupError {}
-
-impl From<String> for SetupError {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl From<ConfigError> for SetupError {
-    fn from(error: ConfigError) -> Self {
-        Self(error.to_string())
-    }
-}
+use crate::{affinity, link};
 
 /// What was opened, for people and for `mtcp doctor`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -222,6 +194,7 @@ impl Mtcp {
                 wall: self.wall.clone(),
             },
         )
+        .map(Context::from)
         .map_err(failed)
     }
 
@@ -267,28 +240,6 @@ impl Mtcp {
     }
 }
 
-impl Context {
-    /// A context on a port of the caller's making, for programs that bring their own link, and for
-    /// tests. `config` says the rest; its `io` is not used, threads are not pinned.
-    ///
-    /// # Errors
-    /// As [`Mtcp::context`].
-    pub fn on_port(
-        port: impl Into<AnyPort>,
-        config: &Config,
-        core: usize,
-    ) -> Result<Self, SetupError> {
-        let port: AnyPort = port.into();
-        let secret = secret()?;
-        let secrets = Secrets {
-            own: secret,
-            common: secret,
-        };
-        assemble(config, port.into(), secrets, core, Joined::default())
-            .map_err(|error| SetupError(failure(core, &error)))
-    }
-}
-
 /// A context on virtual time, for tests: its calls read `clock` and ask `waiter` in place of
 /// sleeping, so that what happens is the same in each run. `port` must not block; of its properties
 /// those of the first interface of `config` count. Everything else is as in a context of
@@ -298,43 +249,12 @@ impl Context {
 /// The configuration contradicts itself, or memory could not be reserved.
 pub fn in_virtual_time(
     port: impl Into<AnyPort>,
-    mut config: stack::Config,
+    config: stack::Config,
     clock: &VirtualClock,
     waiter: Arc<dyn Waiter>,
 ) -> io::Result<Context> {
-    if config.interfaces.len() == 1 {
-        config.interfaces = config.interfaces.drain(..).flat_map(with_loop).collect();
-    }
-    let settings = Settings::of_stack(&config);
-    let sockets = config.max_connections;
-    let [a, b, ..] = config.secret;
-    let (stack, streams) = Stack::new(config)?;
-    let port: AnyPort = port.into();
-    let never = (Duration::ZERO, Duration::ZERO);
-    let runner = Runner::new(
-        stack,
-        port.into(),
-        None,
-        never,
-        Clock::Virtual(clock.clone()),
-    );
-    let driver = Driver::Inline(Box::new(Inline::new(runner)?));
-    let seed = u16::from_ne_bytes([a, b]);
-    let mut context = Context::assemble(settings, sockets, seed, driver, streams);
-    context.waiter = Some(waiter);
-    Ok(context)
-}
-
-/// Why a context cannot be made, and what to do where something runs out.
-fn failure(core: usize, error: &io::Error) -> String {
-    let remedy = match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::OutOfMemory, _) => {
-            ": raise the limit of address space (ulimit -v unlimited) or of the cgroup's memory, or lower max_concurrency or buffer_memory"
-        }
-        (_, Some(libc::EMFILE)) => ": raise the limit of open files (ulimit -n 1024)",
-        _ => "",
-    };
-    format!("context {core}: {error}{remedy}")
+    let sockets = assembly::in_virtual_time(port.into(), config, clock)?;
+    Ok(Context::from(sockets).with_waiter(waiter))
 }
 
 /// What joins the contexts of a process that has the link alone; `None`: there is one, or there are
@@ -379,27 +299,6 @@ fn crowd(config: &Config, there: usize) -> Option<String> {
     })
 }
 
-/// Where the keys of a stack come from.
-#[derive(Clone, Copy)]
-struct Secrets {
-    own: [u8; 32],
-    /// Of all contexts: a Fast Open client that comes back may meet another one.
-    common: [u8; 32],
-}
-
-/// What a context shares with others, besides its port.
-#[derive(Default)]
-struct Joined {
-    cpu: Option<usize>,
-    reporter: Option<Reporter>,
-    desk: Option<Desk>,
-    arrivals: Option<Arrivals>,
-    link_local: Option<Ipv6Addr>,
-    /// For the one that takes this one's place; and those of others whose place this one takes.
-    testaments: Option<(Testament, Vec<Testament>)>,
-    wall: Wall,
-}
-
 /// What people want to know of it.
 fn facts(config: &Config, spec: &IoSpec, opened: &link::Opened) -> Vec<(&'static str, String)> {
     let mut facts = vec![
@@ -422,99 +321,6 @@ fn facts(config: &Config, spec: &IoSpec, opened: &link::Opened) -> Vec<(&'static
     };
     facts.push(("mode", mode.to_owned()));
     facts
-}
-
-fn assemble(
-    config: &Config,
-    mut port: Lent,
-    secrets: Secrets,
-    core: usize,
-    joined: Joined,
-) -> io::Result<Context> {
-    let [a, b, ..] = secrets.own;
-    let stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
-    let stack_config = join(stack_config, secrets.common, &joined);
-    let Joined {
-        cpu,
-        reporter,
-        desk,
-        testaments,
-        wall,
-        ..
-    } = joined;
-    let (mut stack, streams) = match testaments {
-        Some((own, others)) => Stack::heir(stack_config, clock::now(), own, others)?,
-        None => Stack::new(stack_config)?,
-    };
-    if config.syn_offload
-        && let Some(link) = port.syn_offload()
-        && !stack.offload_syns(link)
-    {
-        log::debug!(
-            "context {core}: no SYN is answered where it arrives, as this stack's answers differ"
-        );
-    }
-    let runner = Runner::new(
-        stack,
-        port,
-        desk,
-        (config.spin, config.coalesce),
-        Clock::Machine,
-    )
-    .with_reporter(reporter);
-    let driver = match config.mode {
-        Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
-        Mode::Paired => Driver::Paired(Box::new(Paired::start(
-            runner,
-            format!("mtcp-{core}"),
-            cpu,
-        )?)),
-    };
-    let seed = u16::from_ne_bytes([a, b]);
-    Ok(Context::assemble(
-        Settings::new(config, core, wall),
-        config.max_concurrency,
-        seed,
-        driver,
-        streams,
-    ))
-}
-
-/// Adds to the settings of a stack what it has in common with others.
-fn join(mut stack: stack::Config, common: [u8; 32], joined: &Joined) -> stack::Config {
-    stack.common_secret = Some(common);
-    stack.arrivals = joined.arrivals.clone();
-    give_link_local(&mut stack, joined.link_local);
-    stack.seat = joined.desk.as_ref().map(|desk| Seat {
-        index: desk.seat(),
-        seats: desk.seats(),
-        bequeaths: joined.testaments.is_some(),
-    });
-    stack
-}
-
-/// Gives the link of a stack that speaks IPv6 there this address (RFC 4291 §2.8).
-fn give_link_local(config: &mut stack::Config, link_local: Option<Ipv6Addr>) {
-    let (Some(own), Some(link)) = (link_local, config.interfaces.first_mut()) else {
-        return;
-    };
-    if link.addresses.iter().any(|address| address.addr.is_ipv6()) {
-        link.addresses.push(stack::Address {
-            addr: own.into(),
-            prefix_len: 64,
-        });
-    }
-}
-
-/// 32 random bytes from the system.
-pub(crate) fn secret() -> Result<[u8; 32], SetupError> {
-    let mut secret = [0; 32];
-    let mut filled = 0;
-    while let Some(rest) = secret.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        filled += getrandom(rest, GetRandomFlags::empty())
-            .map_err(|error| SetupError(format!("no random numbers: {error}")))?;
-    }
-    Ok(secret)
 }
 
 #[cfg(test)]

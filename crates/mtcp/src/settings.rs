@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::wall::Wall;
-use crate::{Config, CongestionControl};
+use crate::{Config, CongestionControl, affinity};
 
 /// What a context takes from the configuration.
 #[derive(Clone, Debug)]
@@ -53,5 +53,11 @@ impl Settings {
             addresses: addresses.into_iter().flatten().collect(),
             wall: Wall::default(),
         }
+    }
+
+    /// The processor that works for this context: the one its threads are pinned to.
+    pub(crate) fn processor(&self) -> Option<i32> {
+        let pinned = self.pinned.then(affinity::current);
+        pinned.and_then(|cpu| i32::try_from(cpu).ok())
     }
 }

@@ -2,7 +2,7 @@ use std::fs;
 
 use super::circles::circles;
 use super::modules::Crate;
-use super::spread::spreads;
+use super::spread::{facade_complaint, spreads};
 
 /// Reads a crate of these files, the first of which is its root.
 fn read(files: &[(&str, &str)]) -> Crate {
@@ -128,4 +128,29 @@ fn methods_are_counted_where_the_type_is_defined() {
         .map(|(name, spread)| (name.as_str(), spread.methods, spread.files.len()))
         .collect();
     assert_eq!(counts, [("it (root)::T", 2, 2), ("it::b::T", 1, 1)]);
+}
+
+#[test]
+fn a_method_that_decides_or_repeats_does_not_delegate() {
+    let impls = [
+        (
+            "fn of(&self) -> u32 { let a = &self.a; a.of()? + self.b.of() }",
+            "",
+        ),
+        ("fn of(&self) { if self.a { self.b(); } }", "of"),
+        ("fn of(&self) { self.a(|| loop {}) }", "of"),
+        (
+            "fn of(&self) { self.a(); self.b(); self.c(); self.d(); }",
+            "of",
+        ),
+        ("#[cfg(test)] fn of(&self) { if self.a { self.b(); } }", ""),
+    ];
+    for (method, busy) in impls {
+        let source = format!("pub struct A; impl A {{ {method} }}");
+        let read = read(&[("lib.rs", &source)]);
+        let spread = &spreads(&read)["it (root)::A"];
+        assert_eq!(spread.busy.join(" "), busy, "{method}");
+        let complaint = facade_complaint("A", spread).unwrap_or_default();
+        assert_eq!(complaint.contains("delegate, as"), !busy.is_empty());
+    }
 }

@@ -6,39 +6,20 @@
 use mtcp_core::Status;
 
 use super::events::Events;
-use crate::socket::table::Body;
-use crate::{Context, Errno, SocketId};
+use crate::Errno;
 
 /// What Linux adds where something is over.
 pub(super) const ENDS: Events = Events::ERR.union(Events::HUP).union(Events::RDHUP);
 
-impl Context {
-    /// What the original says to who `asked` for this, where Linux says `ready`, which is among it
-    /// and has some of [`ENDS`].
-    pub(super) fn as_original(&self, id: SocketId, ready: Events, asked: Events) -> Events {
-        let Ok(socket) = self.table.get(id) else {
-            return ready;
-        };
-        match socket.body {
-            Body::Pipe(_) => of_pipe(ready, asked),
-            _ if self.driver.failure().is_some() => ready,
-            Body::Idle => Events::empty(),
-            Body::Stream(conn) => {
-                let status = self.streams.status(conn.slot);
-                if status.contains(Status::ERROR) {
-                    let is_reset = i32::from(status.errno()) == Errno::ECONNRESET.0;
-                    let is_unread = self.streams.readable(conn.slot) > 0;
-                    if is_reset {
-                        of_reset(ready, is_unread)
-                    } else {
-                        ready
-                    }
-                } else {
-                    of_fin(ready)
-                }
-            }
-            _ => ready,
-        }
+/// What it says of a stream with this status, where Linux says `ready`.
+pub(super) fn of_stream(status: Status, is_unread: impl Fn() -> bool, ready: Events) -> Events {
+    if !status.contains(Status::ERROR) {
+        return of_fin(ready);
+    }
+    if i32::from(status.errno()) == Errno::ECONNRESET.0 {
+        of_reset(ready, is_unread())
+    } else {
+        ready
     }
 }
 
@@ -65,7 +46,7 @@ fn of_fin(ready: Events) -> Events {
 
 /// The other end was closed: IN, and `read` gives 0; OUT, and `write` fails with EPIPE. ERR and HUP
 /// only to who did not ask for that.
-fn of_pipe(ready: Events, asked: Events) -> Events {
+pub(super) fn of_pipe(ready: Events, asked: Events) -> Events {
     let mut told = ready - ENDS;
     for (end, event) in [(Events::HUP, Events::IN), (Events::ERR, Events::OUT)] {
         let known = if asked.contains(event) { event } else { end };

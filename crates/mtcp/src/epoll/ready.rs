@@ -3,8 +3,12 @@
 use mtcp_core::{AppStreams, ConnId, Status, Urgent};
 
 use super::events::Events;
-use crate::socket::table::{Body, Flags, Socket};
-use crate::{Context, SocketId};
+use super::original;
+use crate::SocketId;
+use crate::pipe::Pipes;
+use crate::socket::listener::Listeners;
+use crate::socket::table::{Body, Flags, Socket, Table};
+use crate::transport::{self, Transport};
 
 const READABLE: Events = Events::IN.union(Events::RDNORM);
 const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
@@ -14,19 +18,49 @@ const OVER: Events = READABLE
     .union(Events::RDHUP)
     .union(Events::HUP);
 
-impl Context {
+/// What is true of all sockets, borrowed for a look at some of them.
+#[derive(Debug)]
+pub(crate) struct Levels<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) listeners: &'a Listeners,
+    pub(crate) pipes: &'a Pipes,
+    pub(crate) transport: &'a mut Transport,
+    /// As the original mTCP reports it.
+    pub(crate) as_original: bool,
+}
+
+impl Levels<'_> {
+    /// What is true of `id` among `wanted`. Where `OUT` is wanted and not true, the stack will tell
+    /// when it is.
+    #[inline]
+    pub(crate) fn ready(&mut self, id: SocketId, wanted: Events) -> Events {
+        let mut ready = self.all(id, wanted) & wanted;
+        if wanted.contains(Events::OUT) && !ready.contains(Events::OUT) {
+            ready |= self.ask_for_space(id);
+        }
+        ready
+    }
+
+    /// As [`Levels::ready`], as `epoll_wait` reports it.
+    #[inline]
+    pub(crate) fn reported(&mut self, id: SocketId, wanted: Events) -> Events {
+        let ready = self.ready(id, wanted);
+        if self.as_original && ready.intersects(original::ENDS) {
+            return self.translate(id, ready, wanted);
+        }
+        ready
+    }
+
     /// Everything that is true of `id`, as far as it is `wanted`.
-    pub(crate) fn readiness(&self, id: SocketId, wanted: Events) -> Events {
+    #[inline]
+    fn all(&self, id: SocketId, wanted: Events) -> Events {
         let Ok(socket) = self.table.get(id) else {
             return Events::empty();
         };
-        let down = self.driver.failure().is_some();
+        let down = self.transport.is_down();
         match socket.body {
             Body::Free(_) | Body::Epoll(_) => Events::empty(),
-            Body::Pipe(pipe) => self
-                .pipes
-                .get(pipe)
-                .map_or(Events::empty(), |pipe| pipe.readiness(socket.flags)),
+            Body::Pipe(pipe) => self.pipes.readiness(pipe, socket.flags),
             // Nobody comes any more, and nobody who asks would hear of anybody: not a reason to
             // accept again and again.
             Body::Listener(_) if down => Events::empty(),
@@ -36,32 +70,58 @@ impl Context {
             }
             // Neither connected nor listening: Linux has always said so.
             Body::Idle => WRITABLE | Events::HUP,
-            Body::Listener(index) => match self.listeners.get(index) {
-                Some(listener) if !listener.queue.is_empty() => READABLE,
-                _ => Events::empty(),
-            },
+            Body::Listener(index) if self.listeners.has_waiting(index) => READABLE,
+            Body::Listener(_) => Events::empty(),
             Body::Stream(conn) => {
-                let low_water = if socket.flags.contains(Flags::LOW_WATER) {
-                    self.table.recv_low_water(id)
-                } else {
-                    1
-                };
-                stream(&self.streams, socket, conn, low_water, wanted)
+                let low_water = self.table.recv_low_water(id, socket.flags);
+                stream(&self.transport.streams, socket, conn, low_water, wanted)
             }
         }
     }
 
     /// `id` is not writable and someone wants it to be: has the stack tell when it is. Returns what
     /// became true of it meanwhile.
-    pub(crate) fn ask_for_space(&mut self, id: SocketId) -> Events {
+    fn ask_for_space(&mut self, id: SocketId) -> Events {
         match self.table.get(id).map(|socket| socket.body) {
             Ok(Body::Stream(conn))
-                if self.streams.status(conn.slot).contains(Status::CONNECTED)
-                    && self.streams.want_space(conn.slot) =>
+                if self.transport.status(conn).contains(Status::CONNECTED)
+                    && self.transport.streams.want_space(conn.slot) =>
             {
                 Events::OUT
             }
             _ => Events::empty(),
+        }
+    }
+
+    /// Whether nothing is true of a socket before the stack has told of it: it is connecting.
+    pub(crate) fn is_silent(&self, socket: &Socket) -> bool {
+        let quiet = Flags::CONNECTING.union(Flags::DEFERRED);
+        match socket.body {
+            Body::Stream(conn) => {
+                let told = transport::OVER.union(Status::CONNECTED);
+                socket.flags.intersection(quiet) == Flags::CONNECTING
+                    && !self.transport.status(conn).intersects(told)
+                    && !self.transport.is_down()
+            }
+            _ => false,
+        }
+    }
+
+    /// What the original says to who `asked` for this, where Linux says `ready`, which is among it
+    /// and has some of [`original::ENDS`].
+    fn translate(&self, id: SocketId, ready: Events, asked: Events) -> Events {
+        let Ok(socket) = self.table.get(id) else {
+            return ready;
+        };
+        match socket.body {
+            Body::Pipe(_) => original::of_pipe(ready, asked),
+            _ if self.transport.is_down() => ready,
+            Body::Idle => Events::empty(),
+            Body::Stream(conn) => {
+                let is_unread = || self.transport.streams.readable(conn.slot) > 0;
+                original::of_stream(self.transport.status(conn), is_unread, ready)
+            }
+            _ => ready,
         }
     }
 }

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use ::io::poll::{self, PollFd, PollFlags};
 use ::io::privileges;
-use mtcp_core::{Acks, Command};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
@@ -28,7 +27,8 @@ use self::door::{Door, Guest, Terms};
 use crate::config::{Config, Mode};
 use crate::context::Context;
 use crate::prepared::Prepared;
-use crate::runtime::{Mtcp, SetupError};
+use crate::runtime::Mtcp;
+use crate::setup_error::SetupError;
 use crate::testaments::Testaments;
 use crate::{Result, clock};
 
@@ -162,9 +162,7 @@ impl Executor {
             }
         }
         if let Some(Running { context, .. }) = &mut running {
-            // Who is told nothing waits for long.
-            let _ = context.driver.call(Command::AbortAll);
-            let _ = context.poll();
+            context.reset_all();
         }
         Ok(())
     }
@@ -206,7 +204,7 @@ fn go_on(running: &mut Running) -> bool {
     let left = |context: &mut Context| -> Result<bool> {
         let drained = context.drain(STEP)?;
         if drained && context.counters()?.untold > 0 {
-            context.wait_until(Some(STEP), false, Acks::Due, |_| None::<()>)?;
+            context.run_for(STEP)?;
             return Ok(true);
         }
         Ok(!drained)

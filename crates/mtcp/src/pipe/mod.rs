@@ -2,70 +2,103 @@
 
 mod buffer;
 
-pub(crate) use buffer::Pipe;
+use std::io::IoSliceMut;
 
 use crate::epoll::Events;
-use crate::socket::table::{Body, Flags};
-use crate::{Context, Domain, Errno, Result, SocketId};
+use crate::slab::Slab;
+use crate::socket::table::Flags;
+use crate::{Errno, Result, SocketId};
 
-impl Context {
-    /// A pipe inside this context: `(read end, write end)`. Nobody else can empty or fill it, so
-    /// that a read or write that would block for ever says `EDEADLK` on a blocking end, `EAGAIN` on
-    /// a non-blocking one.
-    ///
-    /// # Errors
-    /// `ENFILE`.
-    pub fn pipe(&mut self) -> Result<(SocketId, SocketId)> {
-        let index = self.pipes.insert(Pipe::new());
-        let end = |context: &mut Self, flags| {
-            let details = context.table.blank(Domain::V4);
-            context.table.insert(Body::Pipe(index), flags, details)
-        };
-        let reader = end(self, Flags::empty());
-        let writer = reader.and_then(|_| end(self, Flags::WRITER));
-        match (reader, writer, self.pipes.get_mut(index)) {
-            (Ok(reader), Ok(writer), Some(pipe)) => {
-                pipe.open(reader, writer);
-                Ok((reader, writer))
-            }
-            _ => {
-                if let Ok(reader) = reader {
-                    self.table.remove(reader);
-                }
-                self.pipes.remove(index);
-                Err(Errno::ENFILE)
-            }
+use buffer::Pipe;
+
+/// All pipes of a context. An end is known by its index here and its flags.
+#[derive(Debug, Default)]
+pub(crate) struct Pipes {
+    pipes: Slab<Pipe>,
+}
+
+impl Pipes {
+    /// A pipe whose ends are not known yet. Returns its index.
+    pub(crate) fn create(&mut self) -> u32 {
+        self.pipes.insert(Pipe::new())
+    }
+
+    /// Opens both ends.
+    pub(crate) fn open(&mut self, index: u32, reader: SocketId, writer: SocketId) {
+        if let Some(pipe) = self.pipes.get_mut(index) {
+            pipe.open(reader, writer);
         }
     }
 
-    pub(crate) fn pipe_read(
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.pipes.remove(index);
+    }
+
+    /// Bytes that can be read.
+    pub(crate) fn len(&self, index: u32) -> usize {
+        self.pipes.get(index).map_or(0, Pipe::len)
+    }
+
+    /// What is true of an end.
+    pub(crate) fn readiness(&self, index: u32, flags: Flags) -> Events {
+        let pipe = self.pipes.get(index);
+        pipe.map_or(Events::empty(), |pipe| pipe.readiness(flags))
+    }
+
+    /// Reads. Returns how much, and the other end if that may be written to now.
+    pub(crate) fn read(
         &mut self,
-        id: SocketId,
         index: u32,
+        flags: Flags,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        is_blocking: bool,
+    ) -> Result<(usize, Option<SocketId>)> {
+        let (mut n, mut told) = (0, None);
+        for buf in bufs {
+            match self.read_one(index, flags, buf, peek, is_blocking) {
+                Ok((got, writer)) => {
+                    n += got;
+                    told = writer;
+                }
+                Err(error) if n == 0 => return Err(error),
+                Err(_) => break,
+            }
+            if peek {
+                break;
+            }
+        }
+        Ok((n, told))
+    }
+
+    fn read_one(
+        &mut self,
+        index: u32,
+        flags: Flags,
         buf: &mut [u8],
         peek: bool,
-    ) -> Result<usize> {
-        let flags = self.table.get(id)?.flags;
+        is_blocking: bool,
+    ) -> Result<(usize, Option<SocketId>)> {
         let pipe = self.pipes.get_mut(index).ok_or(Errno::EBADF)?;
         if flags.contains(Flags::WRITER) {
             return Err(Errno::EBADF);
         }
         let n = pipe.read(buf, peek);
-        if n == 0 && !buf.is_empty() {
-            return if pipe.writer().is_none() {
-                Ok(0)
-            } else {
-                Err(would_block(flags))
-            };
+        match pipe.writer() {
+            None => Ok((n, None)),
+            Some(_) if n == 0 && !buf.is_empty() => Err(would_block(is_blocking)),
+            writer => Ok((n, writer)),
         }
-        if let Some(writer) = pipe.writer() {
-            self.news(writer, Events::OUT | Events::WRNORM);
-        }
-        Ok(n)
     }
 
-    pub(crate) fn pipe_write(&mut self, id: SocketId, index: u32, bytes: &[u8]) -> Result<usize> {
-        let flags = self.table.get(id)?.flags;
+    /// Writes. Returns how much, and the other end, which may be read from now.
+    pub(crate) fn write(
+        &mut self,
+        index: u32,
+        flags: Flags,
+        bytes: &[u8],
+        is_blocking: bool,
+    ) -> Result<(usize, SocketId)> {
         let pipe = self.pipes.get_mut(index).ok_or(Errno::EBADF)?;
         if !flags.contains(Flags::WRITER) {
             return Err(Errno::EBADF);
@@ -73,27 +106,26 @@ impl Context {
         let Some(reader) = pipe.reader() else {
             return Err(Errno::EPIPE);
         };
-        let n = pipe.write(bytes).ok_or_else(|| would_block(flags))?;
-        self.news(reader, Events::IN | Events::RDNORM);
-        Ok(n)
+        let n = pipe.write(bytes);
+        n.map(|n| (n, reader))
+            .ok_or_else(|| would_block(is_blocking))
     }
 
-    /// Closes one end.
-    pub(crate) fn close_pipe(&mut self, index: u32, flags: Flags) {
-        let Some(pipe) = self.pipes.get_mut(index) else {
-            return;
-        };
-        match pipe.close(flags) {
-            Some(other) => self.news(other, Events::all()),
-            None => drop(self.pipes.remove(index)),
+    /// Closes an end. Returns the other one, if it is open.
+    pub(crate) fn close(&mut self, index: u32, flags: Flags) -> Option<SocketId> {
+        let other = self.pipes.get_mut(index)?.close(flags);
+        if other.is_none() {
+            self.pipes.remove(index);
         }
+        other
     }
 }
 
-fn would_block(flags: Flags) -> Errno {
-    if flags.contains(Flags::NONBLOCKING) {
-        Errno::EAGAIN
-    } else {
+/// Nobody else can empty or fill a pipe: a call that waits would do so for ever.
+fn would_block(is_blocking: bool) -> Errno {
+    if is_blocking {
         Errno::EDEADLK
+    } else {
+        Errno::EAGAIN
     }
 }

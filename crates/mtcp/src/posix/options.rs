@@ -11,16 +11,6 @@ use crate::{Context, Domain, Errno, Kind, Result, SocketId, State};
 /// Longest value that is looked at.
 pub const MAX_LEN: usize = 64;
 
-impl Context {
-    /// The family that the socket's addresses have.
-    ///
-    /// # Errors
-    /// `EBADF`, `ENOTSOCK`.
-    pub fn domain(&self, id: SocketId) -> Result<Domain> {
-        Ok(self.table.look(id)?.0.domain())
-    }
-}
-
 /// The option, if the socket can have it.
 ///
 /// # Errors

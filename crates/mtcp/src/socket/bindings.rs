@@ -7,13 +7,13 @@ use super::SocketId;
 
 /// One binding.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Binding {
-    pub(super) socket: SocketId,
-    pub(super) addr: IpAddr,
-    pub(super) only_v6: bool,
-    pub(super) reuse_addr: bool,
-    pub(super) reuse_port: bool,
-    pub(super) listening: bool,
+pub(crate) struct Binding {
+    pub(crate) socket: SocketId,
+    pub(crate) addr: IpAddr,
+    pub(crate) only_v6: bool,
+    pub(crate) reuse_addr: bool,
+    pub(crate) reuse_port: bool,
+    pub(crate) listening: bool,
 }
 
 /// All bindings, by port.
@@ -38,7 +38,7 @@ impl Bindings {
     }
 
     /// Whether `new` may have `port` beside those that have it.
-    pub(super) fn allows(&self, port: u16, new: &Binding) -> bool {
+    pub(crate) fn allows(&self, port: u16, new: &Binding) -> bool {
         let others = self.ports.get(&port).map_or(&[][..], Vec::as_slice);
         others
             .iter()
@@ -51,7 +51,7 @@ impl Bindings {
     }
 
     /// Takes `port`, or with 0 a free one. `None`: in use.
-    pub(super) fn take(&mut self, port: u16, new: Binding) -> Option<u16> {
+    pub(crate) fn take(&mut self, port: u16, new: Binding) -> Option<u16> {
         let port = if port == 0 { self.free_port()? } else { port };
         if !self.allows(port, &new) {
             return None;
@@ -64,7 +64,7 @@ impl Bindings {
 
     /// The socket shares what it has at `local` otherwise from now on: as on Linux, what counts is
     /// what both say when the second comes.
-    pub(super) fn share(
+    pub(crate) fn share(
         &mut self,
         local: SocketAddr,
         socket: SocketId,
@@ -89,7 +89,7 @@ impl Bindings {
     }
 
     /// Gives back what `socket` has at `local`.
-    pub(super) fn release(&mut self, local: SocketAddr, socket: SocketId) {
+    pub(crate) fn release(&mut self, local: SocketAddr, socket: SocketId) {
         if let Some(holders) = self.ports.get_mut(&local.port()) {
             holders.retain(|binding| binding.socket != socket);
             if holders.is_empty() {

@@ -147,6 +147,16 @@ impl ChoiceSets {
         id
     }
 
+    /// What a connection has of the choices of its listener.
+    pub(crate) fn inherited(&mut self, id: ChoicesId) -> ChoicesId {
+        if self.at(id).options.defer_accept == 0 {
+            return self.share(id);
+        }
+        let mut own = *self.at(id);
+        own.options.defer_accept = 0;
+        self.take(&own)
+    }
+
     /// A user is gone.
     pub(crate) fn release(&mut self, id: ChoicesId) {
         let Some(record) = self.records.get_mut(id.0) else {

@@ -1,10 +1,11 @@
-//! A listening socket, and who waits there.
+//! Listening sockets, and who waits there.
 
 use std::collections::VecDeque;
 
 use mtcp_core::{ConnId, FlowKey, ListenerId, Token};
 
 use super::SocketId;
+use crate::slab::Slab;
 
 /// A connection that nobody has accepted yet.
 #[derive(Clone, Copy, Debug)]
@@ -19,21 +20,103 @@ pub(crate) struct Listener {
     pub(crate) id: ListenerId,
     /// Its index and how often listeners were made, so that news of a closed one is not taken for
     /// its successor's.
-    pub(crate) token: Token,
-    pub(crate) socket: SocketId,
+    token: Token,
+    socket: SocketId,
     /// At most as many as its backlog: the stack lets no more in before one leaves.
     pub(crate) queue: VecDeque<Waiting>,
 }
 
+impl Listener {
+    /// The connections that wait there.
+    pub(crate) fn conns(&self) -> impl Iterator<Item = ConnId> {
+        self.queue.iter().map(|waiting| waiting.conn)
+    }
+}
+
 /// Bits of a token that are the index.
 const INDEX_BITS: u32 = 16;
-impl Listener {
-    /// Where the listener with this token is, if it still is.
-    pub(crate) fn index(token: Token) -> u32 {
-        token.0 & ((1 << INDEX_BITS) - 1)
+
+/// All listeners of a context.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    listeners: Slab<Listener>,
+    /// Listeners made so far.
+    made: u32,
+}
+
+impl Listeners {
+    /// Makes one for `socket`, which the stack knows by the token. Returns its index.
+    pub(crate) fn add(&mut self, socket: SocketId) -> (u32, Token) {
+        let index = self.listeners.insert(Listener {
+            id: ListenerId {
+                slot: 0,
+                generation: 0,
+            },
+            token: Token::NONE,
+            socket,
+            queue: VecDeque::new(),
+        });
+        self.made = self.made.wrapping_add(1);
+        let token = Token(self.made << INDEX_BITS | index);
+        if let Some(listener) = self.listeners.get_mut(index) {
+            listener.token = token;
+        }
+        (index, token)
     }
 
-    pub(super) fn token(index: u32, serial: u32) -> Token {
-        Token(serial << INDEX_BITS | index)
+    pub(crate) fn get(&self, index: u32) -> Option<&Listener> {
+        self.listeners.get(index)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Listener> {
+        self.listeners.get_mut(index)
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Listener> {
+        self.listeners.remove(index)
+    }
+
+    /// Whether somebody waits there.
+    pub(crate) fn has_waiting(&self, index: u32) -> bool {
+        self.get(index)
+            .is_some_and(|listener| !listener.queue.is_empty())
+    }
+
+    /// A connection has come to the listener with this token. Returns its socket; `None`: it was
+    /// closed in the meantime.
+    pub(crate) fn arrived(&mut self, token: Token, waiting: Waiting) -> Option<SocketId> {
+        let index = token.0 & ((1 << INDEX_BITS) - 1);
+        let listener = self.listeners.get_mut(index);
+        let listener = listener.filter(|listener| listener.token == token)?;
+        listener.queue.push_back(waiting);
+        Some(listener.socket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn news_of_a_closed_listener_is_not_its_successors() {
+        let local: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        let conn = ConnId {
+            slot: 3,
+            generation: 1,
+        };
+        let key = FlowKey::new(local, "10.0.0.2:999".parse().unwrap());
+        let waiting = Waiting { conn, key };
+        let mut listeners = Listeners::default();
+        let (index, token) = listeners.add(SocketId(7));
+        assert_eq!(listeners.arrived(token, waiting), Some(SocketId(7)));
+        assert!(listeners.has_waiting(index));
+        listeners.remove(index);
+        assert_eq!(listeners.arrived(token, waiting), None);
+        let (again, successor) = listeners.add(SocketId(8));
+        assert_eq!(again, index);
+        assert_eq!(listeners.arrived(token, waiting), None);
+        assert_eq!(listeners.arrived(successor, waiting), Some(SocketId(8)));
     }
 }

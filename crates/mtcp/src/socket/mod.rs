@@ -9,17 +9,14 @@ use crate::{CongestionControl, Errno};
 
 pub(crate) mod bindings;
 pub(crate) mod choices;
-mod close;
-mod connect;
-mod ends;
-mod listen;
+pub(crate) mod ends;
 pub(crate) mod listener;
-mod option_values;
-mod options;
+pub(crate) mod option_values;
+pub(crate) mod owners;
 pub(crate) mod sources;
-mod stream;
+pub(crate) mod stream;
 pub(crate) mod table;
-mod urgent;
+pub(crate) mod urgent;
 
 /// A socket of one context: `0..max_concurrency`, reused after `close`. The same number in another
 /// context is another socket.

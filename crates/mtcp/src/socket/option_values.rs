@@ -7,6 +7,7 @@ use mtcp_core::config::Config;
 use mtcp_core::deferral;
 
 use super::choices::Choices;
+use super::table::{Body, Flags, Socket};
 use super::{OptionName, SocketOption};
 use crate::settings::Settings;
 use crate::{Errno, Result};
@@ -30,7 +31,7 @@ const MAX_BACKLOG: u32 = 4096;
 const MAX_FIN_WAIT_2: Duration = Duration::from_secs(120);
 
 /// Changes an option that is a value and nothing else.
-pub(super) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> {
+pub(crate) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> {
     let Choices {
         options, keepalive, ..
     } = choices;
@@ -80,7 +81,7 @@ pub(super) fn change(choices: &mut Choices, option: SocketOption) -> Result<()> 
 
 /// Whether an option is among the choices and nowhere else: what it makes of them depends on
 /// nothing but what they were.
-pub(super) fn is_value(option: SocketOption) -> bool {
+pub(crate) fn is_value(option: SocketOption) -> bool {
     !matches!(
         option,
         SocketOption::ReuseAddr(_)
@@ -94,7 +95,7 @@ pub(super) fn is_value(option: SocketOption) -> bool {
 
 /// SO_RCVLOWAT: at most half of the buffer, which grows for it unless the application has chosen
 /// its size. `default`: of a buffer.
-pub(super) fn set_low_water(choices: &mut Choices, bytes: u32, default: u32) {
+pub(crate) fn set_low_water(choices: &mut Choices, bytes: u32, default: u32) {
     let most = choices.options.recv_buffer.unwrap_or(MAX_BUFFER) / 2;
     let bytes = bytes.clamp(1, most.max(1));
     choices.recv_low_water = bytes;
@@ -103,12 +104,89 @@ pub(super) fn set_low_water(choices: &mut Choices, bytes: u32, default: u32) {
     }
 }
 
-/// Reads an option that the stack's options hold.
-pub(super) fn show(
-    options: &Options,
+/// Changes an option of `socket`. `default`: size of a receive buffer.
+pub(crate) fn apply(
+    option: SocketOption,
+    socket: &mut Socket,
+    choices: &mut Choices,
+    default: u32,
+) -> Result<()> {
+    let flags = &mut socket.flags;
+    match option {
+        SocketOption::ReuseAddr(on) => flags.set(Flags::REUSE_ADDR, on),
+        SocketOption::ReusePort(on) => flags.set(Flags::REUSE_PORT, on),
+        // Linux: not once it has a port.
+        SocketOption::OnlyV6(on)
+            if flags.contains(Flags::V6)
+                && !flags.contains(Flags::BOUND)
+                && socket.body == Body::Idle =>
+        {
+            flags.set(Flags::ONLY_V6, on);
+        }
+        SocketOption::OnlyV6(_) => return Err(Errno::EINVAL),
+        SocketOption::OobInline(on) => flags.set(Flags::OOB_INLINE, on),
+        SocketOption::KeepAlive(on) => flags.set(Flags::KEEPALIVE, on),
+        // Linux: what was offered cannot be taken back.
+        SocketOption::WindowClamp(0) if socket.body != Body::Idle => {
+            return Err(Errno::EINVAL);
+        }
+        // Linux: how a connection opens is settled before.
+        SocketOption::FastOpen(_) if matches!(socket.body, Body::Stream(_)) => {
+            return Err(Errno::EINVAL);
+        }
+        SocketOption::FastOpenConnect(_) if socket.body != Body::Idle => {
+            return Err(Errno::EINVAL);
+        }
+        SocketOption::RecvLowWater(bytes) => {
+            set_low_water(choices, bytes, default);
+            flags.set(Flags::LOW_WATER, choices.recv_low_water > 1);
+        }
+        other => change(choices, other)?,
+    }
+    let keepalive = flags.contains(Flags::KEEPALIVE);
+    choices.options.keepalive = keepalive.then_some(choices.keepalive);
+    Ok(())
+}
+
+/// Reads an option that is a flag or a choice of the socket.
+pub(crate) fn show(
+    socket: &Socket,
+    choices: &Choices,
     name: OptionName,
     settings: &Settings,
 ) -> Result<SocketOption> {
+    let has = |flag| socket.flags.contains(flag);
+    let (options, keep) = (&choices.options, choices.keepalive);
+    let marking = (options.v4, options.v6);
+    Ok(match name {
+        OptionName::ReuseAddr => SocketOption::ReuseAddr(has(Flags::REUSE_ADDR)),
+        OptionName::ReusePort => SocketOption::ReusePort(has(Flags::REUSE_PORT)),
+        OptionName::OnlyV6 => SocketOption::OnlyV6(has(Flags::ONLY_V6)),
+        OptionName::KeepAlive => SocketOption::KeepAlive(has(Flags::KEEPALIVE)),
+        OptionName::OobInline => SocketOption::OobInline(has(Flags::OOB_INLINE)),
+        OptionName::Domain => SocketOption::Domain(socket.domain()),
+        OptionName::Linger => SocketOption::Linger(options.linger),
+        OptionName::NoDelay => SocketOption::NoDelay(options.nodelay),
+        OptionName::Cork => SocketOption::Cork(options.cork),
+        OptionName::QuickAck => SocketOption::QuickAck(!options.delay_acks),
+        OptionName::KeepIdle => SocketOption::KeepIdle(keep.idle),
+        OptionName::KeepInterval => SocketOption::KeepInterval(keep.interval),
+        OptionName::KeepCount => SocketOption::KeepCount(keep.count),
+        OptionName::RecvLowWater => SocketOption::RecvLowWater(choices.recv_low_water),
+        OptionName::RecvTimeout => SocketOption::RecvTimeout(choices.recv_timeout),
+        OptionName::SendTimeout => SocketOption::SendTimeout(choices.send_timeout),
+        OptionName::Tos => SocketOption::Tos(marking.0.class),
+        OptionName::Ttl => SocketOption::Ttl(marking.0.hop_limit),
+        OptionName::TrafficClass => SocketOption::TrafficClass(marking.1.class),
+        OptionName::HopLimit => SocketOption::HopLimit(marking.1.hop_limit),
+        OptionName::MtuDiscovery => SocketOption::MtuDiscovery(choices.mtu_discovery.0),
+        OptionName::MtuDiscoveryV6 => SocketOption::MtuDiscoveryV6(choices.mtu_discovery.1),
+        other => show_of_stack(options, other, settings)?,
+    })
+}
+
+/// Reads an option that has a default of the stack.
+fn show_of_stack(options: &Options, name: OptionName, settings: &Settings) -> Result<SocketOption> {
     let defaults = Config::default;
     Ok(match name {
         OptionName::RecvBuffer => {

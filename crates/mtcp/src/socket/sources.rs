@@ -14,7 +14,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Those of `range` that are among `ours`.
-    pub(super) fn within(range: SourceRange, ours: &[IpAddr]) -> Self {
+    pub(crate) fn within(range: SourceRange, ours: &[IpAddr]) -> Self {
         let mut addresses: Vec<IpAddr> = ours
             .iter()
             .copied()
@@ -26,12 +26,12 @@ impl Sources {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.addresses.len()
     }
 
     /// The next one of the family of `remote`.
-    pub(super) fn next(&mut self, remote: SocketAddr) -> Option<SocketAddr> {
+    pub(crate) fn next(&mut self, remote: SocketAddr) -> Option<SocketAddr> {
         let place = self.next.checked_rem(self.addresses.len())?;
         let addr = *self.addresses.get(place)?;
         if addr.is_ipv4() != remote.is_ipv4() {

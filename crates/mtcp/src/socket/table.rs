@@ -2,6 +2,7 @@
 //! rest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use bitflags::bitflags;
 use mtcp_core::ConnId;
@@ -155,8 +156,15 @@ impl Table {
         Some(index)
     }
 
+    /// A socket that nothing was done with.
+    pub(crate) fn add(&mut self, body: Body, flags: Flags) -> Result<SocketId> {
+        let domain = Socket::domain_of(flags);
+        let details = self.blank(domain);
+        self.insert(body, flags, details)
+    }
+
     /// Of a socket that nothing was done with.
-    pub(crate) fn blank(&mut self, domain: Domain) -> Details {
+    fn blank(&mut self, domain: Domain) -> Details {
         let none = unspecified(domain);
         Details {
             ends: Ends::new(none, none),
@@ -278,22 +286,64 @@ impl Table {
         }
     }
 
+    /// The instance that the epoll instance `ep` is.
+    pub(crate) fn instance(&self, ep: SocketId) -> Result<u32> {
+        match self.get(ep)?.body {
+            Body::Epoll(instance) => Ok(instance),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Whether this is a stream that has, or opens, a connection.
+    pub(crate) fn has_connection(&self, id: SocketId) -> bool {
+        self.get(id)
+            .is_ok_and(|socket| matches!(socket.body, Body::Stream(_)))
+    }
+
+    /// The error of an attempt to connect that was given up, the first time it is asked for.
+    pub(crate) fn take_given_up(&mut self, id: SocketId) -> Option<Errno> {
+        let socket = self.get_mut(id).ok()?;
+        let told = socket.flags.contains(Flags::GIVEN_UP);
+        socket.flags -= Flags::GIVEN_UP;
+        told.then_some(Errno::ECONNRESET)
+    }
+
     /// What was chosen for a stream or listener.
     pub(crate) fn choices_of(&self, id: SocketId) -> Result<&Choices> {
         let (_, details) = self.look(id)?;
         Ok(self.choices.at(details.choices))
     }
 
-    /// Bytes without which the stream is not readable.
-    pub(crate) fn recv_low_water(&self, id: SocketId) -> u32 {
+    /// How long a reading call may wait.
+    pub(crate) fn recv_timeout(&self, id: SocketId) -> Option<Duration> {
+        self.choices_of(id).ok()?.recv_timeout
+    }
+
+    /// How long a writing call may wait.
+    pub(crate) fn send_timeout(&self, id: SocketId) -> Option<Duration> {
+        self.choices_of(id).ok()?.send_timeout
+    }
+
+    /// Bytes that a blocking read waits for (SO_RCVLOWAT).
+    pub(crate) fn low_water(&self, id: SocketId) -> usize {
+        let flags = self.get(id).map(|socket| socket.flags);
+        flags.map_or(1, |flags| self.recv_low_water(id, flags) as usize)
+    }
+
+    /// Bytes without which the stream with these flags is not readable (SO_RCVLOWAT).
+    #[inline]
+    pub(crate) fn recv_low_water(&self, id: SocketId, flags: Flags) -> u32 {
+        if !flags.contains(Flags::LOW_WATER) {
+            return 1;
+        }
         let details = self.details.get(id.0 as usize);
         details.map_or(1, |details| self.choices.at(details.choices).recv_low_water)
     }
 
-    /// Whether this is that connection's socket.
-    pub(crate) fn is_stream(&self, id: SocketId, conn: ConnId) -> bool {
-        self.get(id)
-            .is_ok_and(|socket| socket.body == Body::Stream(conn))
+    /// The socket `id`, if it is that connection's.
+    pub(crate) fn stream_mut(&mut self, id: SocketId, conn: ConnId) -> Option<&mut Socket> {
+        let socket = self.get_mut(id).ok()?;
+        (socket.body == Body::Stream(conn)).then_some(socket)
     }
 
     /// All ids in use.
@@ -318,7 +368,11 @@ impl Socket {
     }
 
     pub(crate) fn domain(&self) -> Domain {
-        if self.flags.contains(Flags::V6) {
+        Self::domain_of(self.flags)
+    }
+
+    fn domain_of(flags: Flags) -> Domain {
+        if flags.contains(Flags::V6) {
             Domain::V6
         } else {
             Domain::V4

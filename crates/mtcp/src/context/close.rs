@@ -1,0 +1,84 @@
+//! Ends of connections and of programs.
+
+use std::time::Duration;
+
+use mtcp_core::Undelivered;
+
+use super::{Context, blocking};
+use crate::{How, Result, SocketId};
+
+impl Context {
+    /// Shuts one or both directions down.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK`, `ENOTCONN`.
+    pub fn shutdown(&mut self, id: SocketId, how: How) -> Result<()> {
+        self.sockets.shutdown(id, how)
+    }
+
+    /// Closes any kind of socket; the id is free afterwards, whatever is returned. With SO_LINGER
+    /// set, waits until all data was acknowledged.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINTR` while lingering.
+    pub fn close(&mut self, id: SocketId) -> Result<()> {
+        blocking::close(self, id)
+    }
+
+    /// For who waits in place of [`close`](Self::close): ends our side if SO_LINGER says to wait
+    /// for the peer before the socket is closed, until [`has_lingered`](Self::has_lingered) or this
+    /// time is over. `None`: there is nothing to wait for.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn begin_linger(&mut self, id: SocketId) -> Result<Option<Duration>> {
+        self.sockets.begin_linger(id)
+    }
+
+    /// Whether the peer has acknowledged everything, or never will.
+    pub fn has_lingered(&mut self, id: SocketId) -> bool {
+        self.sockets.has_lingered(id)
+    }
+
+    /// Resets a connection and closes the socket.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK` (no stream), `ENOTCONN` (closed all the same).
+    pub fn abort(&mut self, id: SocketId) -> Result<()> {
+        self.sockets.abort(id)
+    }
+
+    /// Closes a listener where other processes that share the interface listen on: connections that
+    /// nobody has accepted are left to them.
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL` (not listening).
+    pub fn leave(&mut self, id: SocketId) -> Result<()> {
+        self.sockets.leave(id)
+    }
+
+    /// Waits until no connection is left but those in TIME_WAIT, at most `timeout`. Returns whether
+    /// that is so. For the end of a program, after it closed its sockets.
+    ///
+    /// # Errors
+    /// `EINTR`, `ENETDOWN`.
+    pub fn drain(&mut self, timeout: Duration) -> Result<bool> {
+        blocking::drain(self, timeout)
+    }
+
+    /// Waits until peers have acknowledged all that was written to sockets that are closed now, and
+    /// the end of it, as long as they go on doing so: `timeout` passes without, and the wait is
+    /// over. Returns what is left. It does not wait for the ends of peers. For the end of a
+    /// program, after it closed its sockets.
+    ///
+    /// # Errors
+    /// `EINTR`, `ENETDOWN`.
+    pub fn deliver(&mut self, timeout: Duration) -> Result<Undelivered> {
+        blocking::deliver(self, timeout)
+    }
+
+    /// Runs the stack for so long.
+    pub(crate) fn run_for(&mut self, time: Duration) -> Result<()> {
+        blocking::run_for(self, time)
+    }
+}
