@@ -10,8 +10,8 @@ use libc::{iovec, socklen_t};
 
 /// Most bytes that one call moves, as in Linux (MAX_RW_COUNT).
 const MAX_BYTES: usize = 0x7fff_f000;
-/// Most buffers of one call (UIO_MAXIOV).
-const MAX_BUFFERS: usize = 1024;
+/// Most buffers of one call.
+const MAX_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 /// Buffers for which no memory is allocated.
 const FEW_BUFFERS: usize = 8;
 
@@ -44,12 +44,12 @@ pub unsafe fn bytes_mut<'a>(base: *mut u8, len: usize) -> Result<&'a mut [u8]> {
     }
 }
 
-/// An array of `count` elements.
+/// An array of `count` elements, at `most` so many.
 ///
 /// # Safety
 /// `base`, unless NULL, points to `count` initialised elements that nobody changes while the slice
 /// lives.
-unsafe fn elements<'a, T>(base: *const T, count: c_int, most: usize) -> Result<&'a [T]> {
+pub unsafe fn elements<'a, T>(base: *const T, count: c_int, most: usize) -> Result<&'a [T]> {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     match (base.is_null(), count) {
         (_, 0) => Ok(&[]),

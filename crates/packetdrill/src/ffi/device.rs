@@ -5,10 +5,11 @@ use std::ptr;
 use std::time::Duration;
 
 use libc::{size_t, timeval, useconds_t};
+use mtcp::posix::memory;
 use wire::time::Instant;
 
+use super::preload;
 use super::user::{User, status, world};
-use super::{memory, preload};
 use crate::world::{Waited, World};
 
 /// A packet that the tool cannot parse. It waits for ever for a packet that never comes; so it
@@ -29,7 +30,7 @@ pub(super) unsafe extern "C" fn netdev_send(
     len: size_t,
 ) -> c_int {
     // SAFETY: the tool's packet.
-    match unsafe { memory::elements(packet.cast::<u8>(), len) } {
+    match unsafe { memory::bytes(packet.cast(), len) } {
         Ok(packet) => {
             // SAFETY: the tool's userdata.
             unsafe { world(user) }.deliver(packet);
@@ -58,10 +59,9 @@ pub(super) unsafe extern "C" fn netdev_receive(
     };
     // SAFETY: the tool's length, its room for a packet that is as long, and its time.
     let stored = unsafe {
-        memory::elements(len, 1).and_then(|room| {
-            let full = bytes.len().min(room[0]);
-            memory::copy_out(packet.cast(), full, &bytes)?;
-            memory::store(len, full)?;
+        memory::load(len).and_then(|room| {
+            let copied = memory::copy_out(packet.cast(), room, &bytes)?;
+            memory::store(len, copied)?;
             memory::store(time_usecs, micros(at))
         })
     };

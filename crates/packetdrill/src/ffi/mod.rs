@@ -8,7 +8,6 @@
 
 mod address;
 mod device;
-mod memory;
 mod names;
 mod options;
 mod preload;

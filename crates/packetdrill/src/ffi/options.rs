@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_long, c_ulong, c_void};
 
 use libc::socklen_t;
 use mtcp::Errno;
+use mtcp::posix::memory;
 use pkt::constants::FIONBIO;
 use pkt::{Kind, Outcome};
 
-use super::memory;
 use super::user::{User, and_then, call, status};
 
 /// C declares it with a variable number of arguments; on x86-64 and arm64 Linux an integer among
@@ -39,8 +39,8 @@ pub(super) unsafe extern "C" fn ioctl(
     let request = request as i32;
     let value = if request == FIONBIO {
         // SAFETY: this request has a pointer to a number.
-        match unsafe { memory::elements(argument, 1) } {
-            Ok(value) => value[0],
+        match unsafe { memory::load(argument) } {
+            Ok(value) => value,
             Err(error) => return status(Err(error)),
         }
     } else {
@@ -95,15 +95,13 @@ pub(super) unsafe fn store_option(
     ask: impl FnOnce(usize) -> Outcome,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let room = unsafe { memory::elements(len, 1) };
+    let room = unsafe { memory::room(len) };
     let outcome = room.and_then(|room| {
-        let room = room[0] as usize;
         and_then(ask(room), |reply| {
-            let full = reply.data.len().min(room);
             // SAFETY: the caller's promise.
-            unsafe { memory::copy_out(value.cast(), room, &reply.data) }?;
+            let copied = unsafe { memory::copy_out(value.cast(), room, &reply.data) }?;
             // SAFETY: the caller's promise.
-            unsafe { memory::store(len, full as socklen_t) }
+            unsafe { memory::store(len, copied as socklen_t) }
         })
     });
     status(outcome)
@@ -118,7 +116,7 @@ pub(super) unsafe extern "C" fn setsockopt(
     len: socklen_t,
 ) -> c_int {
     // SAFETY: the tool's value.
-    let value = unsafe { memory::elements(value.cast::<u8>(), len as usize) };
+    let value = unsafe { memory::bytes(value.cast(), len as usize) };
     let kind = |value: &[u8]| Kind::SetOption {
         fd,
         level,

@@ -4,9 +4,9 @@ use std::ffi::c_int;
 
 use libc::{EINVAL, epoll_event, nfds_t, pollfd};
 use mtcp::Errno;
+use mtcp::posix::memory;
 use pkt::{Kind, Polled, Watch};
 
-use super::memory;
 use super::user::{User, and_then, call, status};
 
 pub(super) unsafe extern "C" fn poll(
@@ -15,8 +15,9 @@ pub(super) unsafe extern "C" fn poll(
     count: nfds_t,
     timeout_ms: c_int,
 ) -> c_int {
+    let count = c_int::try_from(count).unwrap_or(-1);
     // SAFETY: the tool's array.
-    let entries = unsafe { memory::elements(fds, count as usize) };
+    let entries = unsafe { memory::elements(fds, count, usize::MAX) };
     let kind = |entries: &[pollfd]| Kind::Poll {
         fds: entries.iter().map(polled).collect(),
         timeout_ms,

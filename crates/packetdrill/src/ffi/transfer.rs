@@ -1,17 +1,16 @@
 //! Calls that move bytes.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::io::{IoSlice, IoSliceMut};
 use std::ptr;
 
-use libc::{EFAULT, ESPIPE, iovec, loff_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{ESPIPE, iovec, loff_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use mtcp::Errno;
+use mtcp::posix::memory;
 use pkt::{Kind, Outcome};
 
+use super::address;
 use super::user::{User, and_then, call, returned, status};
-use super::{address, memory};
-
-/// As much as one call moves in Linux (MAX_RW_COUNT).
-const MOST: usize = 0x7fff_f000;
 
 fn size(outcome: Outcome) -> ssize_t {
     returned(outcome) as ssize_t
@@ -20,29 +19,39 @@ fn size(outcome: Outcome) -> ssize_t {
 /// Makes a call that reads, and puts the bytes into the caller's buffers.
 ///
 /// # Safety
-/// As [`call`]; the buffers are writable.
-unsafe fn read_into(user: User, buffers: &[iovec], kind: impl FnOnce(usize) -> Kind) -> Outcome {
-    // What was read is gone, so that room for it has to be there before.
-    if buffers
-        .iter()
-        .any(|buffer| buffer.iov_base.is_null() && buffer.iov_len > 0)
-    {
-        return Err(Errno(EFAULT));
-    }
-    let len = memory::room(buffers).min(MOST);
+/// As [`call`]; the array is readable, and its buffers are writable.
+unsafe fn read_into(
+    user: User,
+    (iov, count): (*const iovec, c_int),
+    kind: impl FnOnce(usize) -> Kind,
+) -> Outcome {
+    let body = |buffers: &mut [IoSliceMut<'_>]| {
+        let room = buffers.iter().map(|buffer| buffer.len()).sum();
+        // SAFETY: the caller's promise.
+        let reply = unsafe { call(user, kind(room)) }?;
+        let mut left = reply.data.as_slice();
+        for buffer in buffers {
+            let (now, later) = left.split_at(left.len().min(buffer.len()));
+            buffer[..now.len()].copy_from_slice(now);
+            left = later;
+        }
+        Ok(reply)
+    };
     // SAFETY: the caller's promise.
-    let outcome = unsafe { call(user, kind(len)) };
-    // SAFETY: the caller's promise.
-    and_then(outcome, |reply| unsafe {
-        memory::scatter(buffers, &reply.data)
-    })
+    unsafe { memory::with_buffers_mut(iov, count, body) }
 }
 
-fn one(base: *mut c_void, len: size_t) -> [iovec; 1] {
-    [iovec {
+fn one(base: *mut c_void, len: size_t) -> iovec {
+    iovec {
         iov_base: base,
         iov_len: len,
-    }]
+    }
+}
+
+/// The array of a message, which says how long it is.
+fn array(message: &msghdr) -> (*const iovec, c_int) {
+    let count = c_int::try_from(message.msg_iovlen).unwrap_or(c_int::MAX);
+    (message.msg_iov, count)
 }
 
 pub(super) unsafe extern "C" fn read(
@@ -51,8 +60,9 @@ pub(super) unsafe extern "C" fn read(
     base: *mut c_void,
     len: size_t,
 ) -> ssize_t {
+    let buffer = one(base, len);
     // SAFETY: the tool's userdata and buffer.
-    size(unsafe { read_into(user, &one(base, len), |len| Kind::Read { fd, len }) })
+    size(unsafe { read_into(user, (&raw const buffer, 1), |len| Kind::Read { fd, len }) })
 }
 
 pub(super) unsafe extern "C" fn readv(
@@ -61,12 +71,8 @@ pub(super) unsafe extern "C" fn readv(
     iov: *const iovec,
     count: c_int,
 ) -> ssize_t {
-    // SAFETY: the tool's array.
-    let buffers = unsafe { memory::counted(iov, count) };
-    size(buffers.and_then(|buffers| {
-        // SAFETY: the tool's userdata and buffers.
-        unsafe { read_into(user, buffers, |len| Kind::Read { fd, len }) }
-    }))
+    // SAFETY: the tool's userdata, array and buffers.
+    size(unsafe { read_into(user, (iov, count), |len| Kind::Read { fd, len }) })
 }
 
 pub(super) unsafe extern "C" fn recv(
@@ -91,8 +97,9 @@ pub(super) unsafe extern "C" fn recvfrom(
     addr_len: *mut socklen_t,
 ) -> ssize_t {
     let kind = |len| Kind::Receive { fd, len, flags };
+    let buffer = one(base, len);
     // SAFETY: the tool's userdata and buffer.
-    let outcome = unsafe { read_into(user, &one(base, len), kind) };
+    let outcome = unsafe { read_into(user, (&raw const buffer, 1), kind) };
     size(and_then(outcome, |_| {
         if addr.is_null() || addr_len.is_null() {
             return Ok(());
@@ -108,14 +115,11 @@ pub(super) unsafe extern "C" fn recvmsg(
     message: *mut msghdr,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the tool's message, whose array of buffers is as long as it says.
-    let buffers = unsafe {
-        memory::elements(message, 1)
-            .and_then(|message| memory::buffers(message[0].msg_iov, message[0].msg_iovlen))
-    };
+    // SAFETY: the tool's message.
+    let header = unsafe { memory::load(message) };
     let kind = |len| Kind::Receive { fd, len, flags };
-    // SAFETY: the tool's userdata and buffers.
-    let outcome = buffers.and_then(|buffers| unsafe { read_into(user, buffers, kind) });
+    // SAFETY: the tool's userdata, array and buffers.
+    let outcome = header.and_then(|header| unsafe { read_into(user, array(&header), kind) });
     size(and_then(outcome, |_| {
         // SAFETY: the tool's message; it was read above. Nothing comes with the bytes.
         unsafe {
@@ -130,12 +134,24 @@ pub(super) unsafe extern "C" fn recvmsg(
 /// Copies what is to be written, and makes the call.
 ///
 /// # Safety
-/// As [`call`]; the buffers are readable.
-unsafe fn write_from(user: User, buffers: &[iovec], kind: impl FnOnce(Vec<u8>) -> Kind) -> Outcome {
+/// As [`call`]; the array and its buffers are readable.
+unsafe fn write_from(
+    user: User,
+    (iov, count): (*const iovec, c_int),
+    kind: impl FnOnce(Vec<u8>) -> Kind,
+) -> Outcome {
     // SAFETY: the caller's promise.
-    let bytes = unsafe { memory::gather(buffers) }?;
+    let bytes = unsafe { memory::with_buffers(iov, count, |buffers| Ok(gathered(buffers))) }?;
     // SAFETY: the caller's promise.
     unsafe { call(user, kind(bytes)) }
+}
+
+/// The bytes of all buffers, one after the other.
+fn gathered(buffers: &[IoSlice<'_>]) -> Vec<u8> {
+    buffers
+        .iter()
+        .flat_map(|buffer| buffer.iter().copied())
+        .collect()
 }
 
 pub(super) unsafe extern "C" fn write(
@@ -146,7 +162,12 @@ pub(super) unsafe extern "C" fn write(
 ) -> ssize_t {
     let buffer = one(base.cast_mut(), len);
     // SAFETY: the tool's userdata and buffer.
-    size(unsafe { write_from(user, &buffer, |bytes| Kind::Write { fd, bytes }) })
+    size(unsafe {
+        write_from(user, (&raw const buffer, 1), |bytes| Kind::Write {
+            fd,
+            bytes,
+        })
+    })
 }
 
 pub(super) unsafe extern "C" fn writev(
@@ -155,12 +176,8 @@ pub(super) unsafe extern "C" fn writev(
     iov: *const iovec,
     count: c_int,
 ) -> ssize_t {
-    // SAFETY: the tool's array.
-    let buffers = unsafe { memory::counted(iov, count) };
-    size(buffers.and_then(|buffers| {
-        // SAFETY: the tool's userdata and buffers.
-        unsafe { write_from(user, buffers, |bytes| Kind::Write { fd, bytes }) }
-    }))
+    // SAFETY: the tool's userdata, array and buffers.
+    size(unsafe { write_from(user, (iov, count), |bytes| Kind::Write { fd, bytes }) })
 }
 
 pub(super) unsafe extern "C" fn send(
@@ -185,15 +202,15 @@ pub(super) unsafe extern "C" fn sendto(
 ) -> ssize_t {
     let buffer = one(base.cast_mut(), len);
     // SAFETY: the tool's userdata, buffer and address.
-    size(unsafe { send_to(user, fd, &buffer, flags, (addr, addr_len)) })
+    size(unsafe { send_to(user, fd, (&raw const buffer, 1), flags, (addr, addr_len)) })
 }
 
 /// # Safety
-/// As [`call`]; the buffers and the address are readable.
+/// As [`call`]; the array, its buffers and the address are readable.
 unsafe fn send_to(
     user: User,
     fd: c_int,
-    buffers: &[iovec],
+    buffers: (*const iovec, c_int),
     flags: c_int,
     (addr, len): (*const sockaddr, socklen_t),
 ) -> Outcome {
@@ -220,14 +237,11 @@ pub(super) unsafe extern "C" fn sendmsg(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the tool's message.
-    let message = unsafe { memory::elements(message, 1) };
-    size(message.and_then(|message| {
-        let message = &message[0];
-        let addr = (message.msg_name.cast_const().cast(), message.msg_namelen);
-        // SAFETY: the tool's array.
-        let buffers = unsafe { memory::buffers(message.msg_iov, message.msg_iovlen) }?;
-        // SAFETY: the tool's userdata, buffers and address.
-        unsafe { send_to(user, fd, buffers, flags, addr) }
+    let header = unsafe { memory::load(message) };
+    size(header.and_then(|header| {
+        let addr = (header.msg_name.cast_const().cast(), header.msg_namelen);
+        // SAFETY: the tool's userdata, array, buffers and address.
+        unsafe { send_to(user, fd, array(&header), flags, addr) }
     }))
 }
 
