@@ -14,7 +14,7 @@ use crate::calls::Sockets;
 use crate::clock::{self, Clock, VirtualClock};
 use crate::config::{Config, Mode, with_loop};
 use crate::driver::{Driver, Inline, Paired};
-use crate::lent::Lent;
+use crate::lease::PortLease;
 use crate::runner::Runner;
 use crate::settings::Settings;
 use crate::setup_error::SetupError;
@@ -102,7 +102,7 @@ pub(crate) struct Joined {
 /// Puts a context together on `port`.
 pub(crate) fn assemble(
     config: &Config,
-    mut port: Lent,
+    mut port: PortLease,
     secrets: Secrets,
     core: usize,
     joined: Joined,

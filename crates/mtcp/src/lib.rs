@@ -20,7 +20,7 @@ pub mod executor;
 pub mod filter;
 pub mod interfaces;
 pub mod kernel;
-mod lent;
+mod lease;
 mod link;
 mod pipe;
 pub mod posix;

@@ -17,7 +17,7 @@ use wire::time::Instant;
 
 use crate::clock::Clock;
 use crate::coalescing::Coalescer;
-use crate::lent::Lent;
+use crate::lease::PortLease;
 use crate::stats::{Reporter, Snapshot};
 
 /// How long to sleep while frames wait for room on a link that cannot say when there is some.
@@ -49,7 +49,7 @@ pub(crate) enum Wake {
 #[derive(Debug)]
 pub(crate) struct Runner {
     stack: Stack,
-    port: Lent,
+    port: PortLease,
     /// To ourselves, unless the link does that.
     own: Option<Box<LoopPort>>,
     /// To the other stacks with our addresses.
@@ -81,7 +81,7 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(
         stack: Stack,
-        port: Lent,
+        port: PortLease,
         desk: Option<Desk>,
         (spin, coalesce): (Duration, Duration),
         clock: Clock,

@@ -14,7 +14,7 @@ use crate::assembly::{self, Joined, Secrets, assemble, failure, secret};
 use crate::clock::VirtualClock;
 use crate::config::{Config, IoSpec, Mode};
 use crate::context::{Context, Waiter};
-use crate::lent::Ports;
+use crate::lease::Ports;
 use crate::setup_error::SetupError;
 use crate::stats::{Board, Reporter};
 use crate::testaments::Testaments;
@@ -167,7 +167,7 @@ impl Mtcp {
     /// One line with cause and remedy: no such core, context exists already, out of memory.
     pub fn context(&self, core: usize) -> Result<Context, SetupError> {
         let cpu = self.processor(core)?;
-        let (port, own) = self.ports.lend(core)?;
+        let (port, own) = self.ports.lease(core)?;
         let secrets = Secrets {
             own,
             common: self.common,

@@ -3,9 +3,9 @@
 //! Nothing is done here. [`Sockets`] does what takes no waiting; the modules below let calls wait.
 //!
 //! A program may also take turns in pieces, where it waits by itself: for this context and other
-//! descriptors at once, or on several threads. It calls [`Context::begin_turn`], looks at what became
-//! ready, and if that is nothing [`Context::prepare_sleep`], sleeps without the context (which other
-//! threads may use meanwhile), and calls [`Context::end_sleep`]. Inline mode only.
+//! descriptors at once, or on several threads. It calls [`Context::begin_turn`], looks at what
+//! became ready, and if that is nothing [`Context::prepare_sleep`], sleeps without the context
+//! (which other threads may use meanwhile), and calls [`Context::end_sleep`]. Inline mode only.
 
 mod asking;
 mod blocking;

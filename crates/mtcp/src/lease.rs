@@ -1,6 +1,6 @@
-//! The ports of a process, lent to its contexts one at a time. What comes to a port that no context
-//! has is received by one that lives: it is for any of them, and peers do not know which queue is
-//! whose.
+//! The ports of a process, leased to its contexts one at a time. What comes to a port that no
+//! context has is received by one that lives: it is for any of them, and peers do not know which
+//! queue is whose.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -19,7 +19,7 @@ use wire::time::Instant;
 enum Place {
     Here(AnyPort),
     /// With its context.
-    Lent,
+    Leased,
     /// A stack has panicked with it: nobody knows which frames are whose.
     Lost,
 }
@@ -74,10 +74,10 @@ impl Ports {
         let Some(exchange) = &self.exchange else {
             return;
         };
-        let is_lent = |queue: &Queue| matches!(queue.place, Place::Lent);
+        let is_leased = |queue: &Queue| matches!(queue.place, Place::Leased);
         let living: Vec<usize> = (0..)
             .zip(queues.iter())
-            .filter_map(|(core, queue)| is_lent(queue).then_some(core))
+            .filter_map(|(core, queue)| is_leased(queue).then_some(core))
             .collect();
         let mut turn = living.iter().copied().cycle();
         for queue in queues.iter_mut() {
@@ -93,16 +93,16 @@ impl Ports {
         exchange.wake_all();
     }
 
-    /// Lends the port of `core`.
+    /// Leases the port of `core`.
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub(crate) fn lend(self: &Arc<Self>, core: usize) -> Result<(Lent, [u8; 32]), String> {
+    pub(crate) fn lease(self: &Arc<Self>, core: usize) -> Result<(PortLease, [u8; 32]), String> {
         let mut queues = self.queues();
         let Some(queue) = queues.get_mut(core) else {
             return Err(format!("no core {core}"));
         };
-        match std::mem::replace(&mut queue.place, Place::Lent) {
+        match std::mem::replace(&mut queue.place, Place::Leased) {
             Place::Here(port) => {
                 let home = Home {
                     ports: Arc::clone(self),
@@ -111,9 +111,9 @@ impl Ports {
                 };
                 let secret = queue.secret;
                 self.share_out(&mut queues);
-                Ok((Lent::new(port, Some(home)), secret))
+                Ok((PortLease::new(port, Some(home)), secret))
             }
-            Place::Lent => Err(format!(
+            Place::Leased => Err(format!(
                 "core {core} has its context, and there is one per core: drop it first"
             )),
             Place::Lost => {
@@ -161,14 +161,14 @@ struct Home {
 
 /// A port that goes back to where it comes from.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct PortLease {
     port: ManuallyDrop<AnyPort>,
     home: Option<Home>,
     /// A call on it is under way. Still so when it is dropped: the call has panicked.
     pub(crate) busy: bool,
 }
 
-impl Lent {
+impl PortLease {
     fn new(port: AnyPort, home: Option<Home>) -> Self {
         Self {
             port: ManuallyDrop::new(port),
@@ -240,7 +240,7 @@ impl Lent {
     }
 }
 
-impl From<AnyPort> for Lent {
+impl From<AnyPort> for PortLease {
     /// One that belongs to its context.
     fn from(port: AnyPort) -> Self {
         Self::new(port, None)
@@ -254,7 +254,7 @@ impl Home {
     }
 }
 
-impl Deref for Lent {
+impl Deref for PortLease {
     type Target = AnyPort;
 
     #[inline]
@@ -263,14 +263,14 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for PortLease {
     #[inline]
     fn deref_mut(&mut self) -> &mut AnyPort {
         &mut self.port
     }
 }
 
-impl Drop for Lent {
+impl Drop for PortLease {
     fn drop(&mut self) {
         // SAFETY: only here, and nothing uses `port` afterwards.
         let port = unsafe { ManuallyDrop::take(&mut self.port) };
@@ -298,22 +298,22 @@ mod tests {
         let (port, _peer) = pair(SimConfig::default()).unwrap();
         let ports = Ports::new([(port.into(), [7; 32])], None);
         for _ in 0..2 {
-            let (_lent, secret) = ports.lend(0).unwrap();
+            let (_lease, secret) = ports.lease(0).unwrap();
             assert_eq!(secret, [7; 32]);
-            assert!(ports.lend(0).unwrap_err().contains("drop it first"));
+            assert!(ports.lease(0).unwrap_err().contains("drop it first"));
         }
-        assert!(ports.lend(1).is_err());
+        assert!(ports.lease(1).is_err());
     }
 
     #[test]
     fn a_port_in_disorder_does_not_come_back() {
         let (port, _peer) = pair(SimConfig::default()).unwrap();
         let ports = Ports::new([(port.into(), [0; 32])], None);
-        let (mut lent, _) = ports.lend(0).unwrap();
-        lent.busy = true;
-        drop(lent);
+        let (mut lease, _) = ports.lease(0).unwrap();
+        lease.busy = true;
+        drop(lease);
         for _ in 0..2 {
-            assert!(ports.lend(0).unwrap_err().contains("stack that failed"));
+            assert!(ports.lease(0).unwrap_err().contains("stack that failed"));
         }
     }
 
@@ -336,14 +336,14 @@ mod tests {
             });
             peers[to].flush().unwrap();
         };
-        let hears = |lent: &Lent| lent.receive_unowned(Instant::ZERO, 9, |_| {});
-        let (first, _) = ports.lend(0).unwrap();
+        let hears = |lease: &PortLease| lease.receive_unowned(Instant::ZERO, 9, |_| {});
+        let (first, _) = ports.lease(0).unwrap();
         say(1);
         say(2);
         assert!(first.has_unowned());
         assert_eq!(hears(&first), 2);
         // One that comes takes its own with it, and half of the rest.
-        let (second, _) = ports.lend(1).unwrap();
+        let (second, _) = ports.lease(1).unwrap();
         say(1);
         say(2);
         assert_eq!((hears(&first), hears(&second)), (1, 0));
@@ -352,7 +352,7 @@ mod tests {
         say(2);
         assert_eq!(hears(&second), 2);
         drop(second);
-        let (again, _) = ports.lend(0).unwrap();
+        let (again, _) = ports.lease(0).unwrap();
         say(1);
         assert_eq!(
             hears(&again),
