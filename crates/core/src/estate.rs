@@ -25,6 +25,27 @@ const PLACE: usize = 4;
 /// RFC 7323 §2.3: no window is larger.
 const MAX_WINDOW: u32 = 1 << 30;
 
+/// Where what is read of a control block lies, and which flags there are.
+pub(crate) const LAYOUT: [usize; 17] = [
+    PLACE,
+    Flags::all().bits() as usize,
+    size_of::<Hot>(),
+    offset_of!(Hot, loss.mss),
+    offset_of!(Hot, state),
+    offset_of!(Hot, flags),
+    offset_of!(Hot, snd.una),
+    offset_of!(Hot, snd.nxt),
+    offset_of!(Hot, snd.wnd),
+    offset_of!(Hot, snd.max_wnd),
+    offset_of!(Hot, rcv.nxt),
+    offset_of!(Hot, rcv.adv),
+    offset_of!(Hot, rcv.last_ack_sent),
+    offset_of!(Hot, ts_recent),
+    offset_of!(Hot, ts_offset),
+    offset_of!(Hot, snd_wscale),
+    offset_of!(Hot, rcv_wscale),
+];
+
 /// The sizes of what a stack has in a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holdings {

@@ -52,5 +52,5 @@ pub use ip::link_local;
 pub use ring::stream::{AppStreams, Status, Urgent};
 pub use stack::Stack;
 pub use tcp::Acks;
-pub use testament::Testament;
+pub use testament::{LAYOUT, Testament};
 pub use usage::{Undelivered, Usage};

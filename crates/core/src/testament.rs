@@ -8,10 +8,11 @@
 use std::sync::Arc;
 
 use ring::region::{Plot, Shared};
+use ring::stream::Remains;
 use wire::seq::SeqNumber;
 
 use crate::config::Config;
-use crate::estate::{Estate, Holdings, Orphan, Start};
+use crate::estate::{self, Estate, Holdings, Orphan, Start};
 use crate::flow::FlowKey;
 
 /// A record: the addresses, where the sequence numbers begin, and a word with the ports and a mark.
@@ -23,6 +24,32 @@ const LAST_WORD: usize = RECORD - 8;
 const MARK: [u8; 4] = *b"KNOW";
 /// In front of the records: how many of either part may be in use.
 const HEAD: usize = 16;
+
+/// How what outlives a process is laid out, and by which version: another build may have other
+/// offsets and other flags, and must not read it.
+pub const LAYOUT: u64 = {
+    // FNV-1a over the words and the bytes of the version.
+    const fn add(hash: u64, word: u64) -> u64 {
+        (hash ^ word).wrapping_mul(0x0100_0000_01b3)
+    }
+    const fn add_all(mut hash: u64, words: &[usize]) -> u64 {
+        let mut words = words;
+        while let [word, rest @ ..] = words {
+            hash = add(hash, *word as u64);
+            words = rest;
+        }
+        hash
+    }
+    let mut hash = add_all(0xcbf2_9ce4_8422_2325, &estate::LAYOUT);
+    hash = add_all(hash, &Remains::LAYOUT);
+    hash = add_all(hash, &[RECORD, NUMBERS, LAST_WORD, HEAD]);
+    let mut version = env!("CARGO_PKG_VERSION").as_bytes();
+    while let [byte, rest @ ..] = version {
+        hash = add(hash, *byte as u64);
+        version = rest;
+    }
+    hash
+};
 
 /// A part of the memory.
 #[derive(Clone, Copy, Debug)]

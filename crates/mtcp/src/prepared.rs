@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -58,12 +58,15 @@ impl Part {
         match door::ask(&spec.name(), terms) {
             Answer::Nobody => (None, Duration::ZERO),
             Answer::Ended => (None, TRIAL_TIMEOUT),
-            Answer::Left(fds) => (
-                Testaments::found(fds, config.holdings()).ok(),
-                TRIAL_TIMEOUT,
-            ),
+            Answer::Left(fds) => (found(&spec.name(), fds, config).ok(), TRIAL_TIMEOUT),
         }
     }
+}
+
+/// What the executor of an interface has left. What cannot be read is told.
+fn found(interface: &str, fds: [OwnedFd; 2], config: &Config) -> io::Result<Testaments> {
+    Testaments::found(fds, config.holdings())
+        .inspect_err(|error| log::warn!("{interface}: {error}: going on without them"))
 }
 
 /// Those for so many seats: what was `found`, if it is for as many.

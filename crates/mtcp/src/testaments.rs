@@ -4,8 +4,19 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use mtcp_core::{Holdings, Testament};
+use mtcp_core::{Holdings, LAYOUT, Testament};
 use ring::region::{Plots, Shared};
+
+/// Bytes in front of the first testament: what this memory is, and how it is laid out.
+const HEADER: usize = 64;
+const MAGIC: [u8; 8] = *b"mTCPleft";
+
+fn header() -> [u8; 16] {
+    let mut header = [0; 16];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..].copy_from_slice(&LAYOUT.to_ne_bytes());
+    header
+}
 
 /// Memory with a testament for each seat, and a plot. Processes that are forked have it, too.
 #[derive(Clone, Debug)]
@@ -27,8 +38,9 @@ impl Testaments {
     /// No memory or descriptor.
     pub(crate) fn new(seats: u8, holdings: Holdings) -> io::Result<Self> {
         let bytes = usize::from(seats) * Testament::size(holdings.connections);
-        let memory = Shared::create("mtcp-testaments", bytes)?;
+        let memory = Shared::create("mtcp-testaments", HEADER + bytes)?;
         memory.seal()?;
+        memory.write_at(0, &header());
         Ok(Self {
             memory: Arc::new(memory),
             plots: Plots::create("mtcp-streams", seats.into(), holdings.size()?).ok(),
@@ -41,12 +53,19 @@ impl Testaments {
     /// Those of processes that are gone, or will be, as [`Testaments::fds`] gave them.
     ///
     /// # Errors
-    /// They are not of stacks that had as much as `holdings` say.
+    /// They are not of stacks of this build, or not of ones that had as much as `holdings` say.
     pub(crate) fn found([memory, plots]: [OwnedFd; 2], holdings: Holdings) -> io::Result<Self> {
         let each = Testament::size(holdings.connections);
-        let memory = Shared::from_fd(memory, usize::from(u8::MAX) * each)?;
-        let seats = u8::try_from(memory.len() / each).unwrap_or(0);
-        if seats == 0 || !memory.len().is_multiple_of(each) {
+        let memory = Shared::from_fd(memory, HEADER + usize::from(u8::MAX) * each)?;
+        let mut found = header().map(|_| 0);
+        if !memory.read_at(0, &mut found) || found != header() {
+            return Err(io::Error::other(
+                "another build of mTCP has left connections, which this one cannot read",
+            ));
+        }
+        let bytes = memory.len() - HEADER;
+        let seats = u8::try_from(bytes / each).unwrap_or(0);
+        if seats == 0 || !bytes.is_multiple_of(each) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let plots = Shared::from_fd(plots, usize::MAX)?;
@@ -92,7 +111,7 @@ impl Testaments {
 
     fn plain(&self, seat: u8) -> Testament {
         let connections = self.holdings.connections;
-        let at = usize::from(seat) * Testament::size(connections);
+        let at = HEADER + usize::from(seat) * Testament::size(connections);
         Testament::new(Arc::clone(&self.memory), at, connections)
     }
 }
@@ -141,5 +160,26 @@ mod tests {
         assert!(Testaments::found(fds(), other).is_err());
         let [memory, plots] = fds();
         assert!(Testaments::found([plots, memory], HOLDINGS).is_err());
+    }
+
+    /// Its offsets may be others.
+    #[test]
+    fn what_another_build_left_is_refused() {
+        let testaments = Testaments::new(2, HOLDINGS).unwrap();
+        let fds = || {
+            testaments
+                .fds()
+                .unwrap()
+                .map(|fd| fd.try_clone_to_owned().unwrap())
+        };
+        for at in [0, 8] {
+            let mut word = [0; 8];
+            assert!(testaments.memory.read_at(at, &mut word));
+            testaments.memory.write_at(at, &7_u64.to_ne_bytes());
+            let refused = Testaments::found(fds(), HOLDINGS).unwrap_err();
+            assert!(refused.to_string().starts_with("another build of mTCP"));
+            testaments.memory.write_at(at, &word);
+        }
+        assert!(Testaments::found(fds(), HOLDINGS).is_ok());
     }
 }

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Command;
@@ -75,19 +77,25 @@ fn expect_answer(mut stream: TcpStream) {
     assert!(read == answer(), "{} bytes", read.len());
 }
 
-/// The processes in this network namespace that go on for others.
+/// How many processes in this network namespace go on for others.
 fn executors(site: &Site) -> usize {
+    executor_folders(site).len()
+}
+
+/// Where proc(5) tells of them.
+fn executor_folders(site: &Site) -> Vec<PathBuf> {
     let own = site
         .lab()
         .ours()
         .enter(|| network(PathBuf::from("/proc/thread-self")));
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
-        .filter(|entry| {
-            let words = std::fs::read_to_string(entry.path().join("cmdline"));
-            words.is_ok_and(|words| words == "mtcp\0executor\0") && network(entry.path()) == own
+        .map(|entry| entry.path())
+        .filter(|process| {
+            let words = std::fs::read_to_string(process.join("cmdline"));
+            words.is_ok_and(|words| words == "mtcp\0executor\0") && network(process.clone()) == own
         })
-        .count()
+        .collect()
 }
 
 fn network(process: PathBuf) -> Option<PathBuf> {
@@ -159,6 +167,33 @@ fn a_program_with_other_settings_has_the_interface_soon() {
     let mut other = site.lab().mtcp(&["run", "--config", &settings]);
     other.arg("--").args(words().split(' '));
     let second = start_dying(&site, other);
+    let end = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    expect_answer(ask_and_kill(&site, second));
+    expect_gone(&site);
+}
+
+/// The offsets of another build may be others: what it left is not read, and its peers are told.
+#[test]
+fn a_program_of_another_build_serves_without_what_was_left() {
+    let Some(site) = Site::new(&["python3"]) else {
+        return;
+    };
+    if applications::baseline() {
+        return;
+    }
+    let server = dying_server(&site);
+    let mut stream = ask_and_kill(&site, server);
+    let executors = executor_folders(&site);
+    let [executor] = &executors[..] else {
+        panic!("{executors:?}");
+    };
+    // The first of its descriptors is the memory, which says behind its first word how it is laid
+    // out.
+    let memory = File::options().write(true).open(executor.join("fd/3"));
+    memory.unwrap().write_all_at(&[1; 8], 8).unwrap();
+    let mut second = dying_server(&site);
+    second.wait_for_warning("another build of mTCP", PROMPT);
     let end = stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     expect_answer(ask_and_kill(&site, second));

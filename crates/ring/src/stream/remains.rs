@@ -39,6 +39,17 @@ pub struct LeftUnsent {
 }
 
 impl<'a> Remains<'a> {
+    /// Where what is read here lies in memory: another build may have it elsewhere.
+    pub const LAYOUT: [usize; 7] = [
+        RECORD,
+        offset_of!(Record, stack.send.head),
+        offset_of!(Record, stack.recv.tail),
+        offset_of!(Record, stack.open),
+        offset_of!(Record, app.send.tail),
+        offset_of!(Record, app.send.buffer),
+        offset_of!(Record, app.recv.head),
+    ];
+
     /// Bytes of a plot that such streams take, in whole pages.
     ///
     /// # Errors
