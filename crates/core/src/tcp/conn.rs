@@ -363,20 +363,16 @@ impl Conn<'_> {
     /// The connection failed: the state is CLOSED, the application learns why. What it has not read
     /// stays readable. RFC 9293 MUST-12.
     pub fn fail(&mut self, error: Error) {
-        self.count_failure();
+        match self.hot.state {
+            State::SynSent | State::SynReceived => self.sh.counters.connect_failures += 1,
+            _ => self.sh.counters.failures += 1,
+        }
         self.cold.error = Some(error);
         self.hot.state = State::Closed;
         let errno = u16::try_from(error.errno()).unwrap_or(0);
         let status = Status::CLOSED | Status::WRITE_CLOSED;
         self.add_status(status.with_errno(errno));
         self.notify(Ready::ERROR | Ready::CLOSED);
-    }
-
-    fn count_failure(&mut self) {
-        match self.hot.state {
-            State::SynSent | State::SynReceived => self.sh.counters.connect_failures += 1,
-            _ => self.sh.counters.failures += 1,
-        }
     }
 
     /// Both directions are finished.

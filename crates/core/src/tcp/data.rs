@@ -44,8 +44,7 @@ impl Conn<'_> {
                 Err(DropReason::TcpWindow.into())
             };
         }
-        self.refuse_after_close(now)?;
-        self.refuse_after_shutdown(now)?;
+        self.refuse_unread(now)?;
         let skip = (start - seg.data_seq()) as usize;
         let bytes = seg
             .payload
@@ -58,25 +57,21 @@ impl Conn<'_> {
         taken
     }
 
-    /// RFC 9293 §3.10.4 and RFC 2525 §2.17: nobody will read this, and the peer must know that it
-    /// is lost.
-    fn refuse_after_close(&mut self, now: Instant) -> Step {
-        if !self.has(Flags::APP_CLOSED) {
+    /// Nobody will read this, and the peer must know that it is lost: the application has closed
+    /// (RFC 9293 §3.10.4 and RFC 2525 §2.17), or has shut both directions down
+    /// (RFC 1122 §4.2.2.13). With our side still open, Linux keeps it; so do we.
+    fn refuse_unread(&mut self, now: Instant) -> Step {
+        let is_closed = self.has(Flags::APP_CLOSED);
+        let is_shut = self.cold.read_shut && self.has(Flags::FIN_QUEUED);
+        if !is_closed && !is_shut {
             return Ok(());
         }
         self.send_reset(now);
-        self.finish(State::Closed);
-        Err(DropReason::TcpClosed.into())
-    }
-
-    /// RFC 1122 §4.2.2.13: both directions were shut down, and data comes that nobody will read.
-    /// (With our side still open, Linux keeps it; so do we.)
-    fn refuse_after_shutdown(&mut self, now: Instant) -> Step {
-        if !(self.cold.read_shut && self.has(Flags::FIN_QUEUED)) {
-            return Ok(());
+        if is_closed {
+            self.finish(State::Closed);
+        } else {
+            self.fail(Error::Reset);
         }
-        self.send_reset(now);
-        self.fail(Error::Reset);
         Err(DropReason::TcpClosed.into())
     }
 

@@ -62,14 +62,6 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
-    /// The retransmission timer expired with data in flight: perhaps the path has changed.
-    fn on_loss_timeout(&mut self, now: Instant) {
-        self.path().on_timeout(now);
-        self.sh.net.links.doubt(now, &self.cold.path);
-        let actions = self.loss().on_timeout(now);
-        self.carry_out(actions);
-    }
-
     fn on_rtx_timer(&mut self, now: Instant) {
         self.hot.loss.rtx_at = Instant::FAR;
         match self.hot.state {
@@ -120,7 +112,11 @@ impl Conn<'_> {
         }
         self.cold.statistics.on_timeout(now, self.hot.retries == 0);
         self.hot.retries += 1;
-        self.on_loss_timeout(now);
+        // With data in flight: perhaps the path has changed.
+        self.path().on_timeout(now);
+        self.sh.net.links.doubt(now, &self.cold.path);
+        let actions = self.loss().on_timeout(now);
+        self.carry_out(actions);
         let stamp = self.tsval(now);
         self.loss().timers().back_off(stamp);
         self.start_rtx_timer(now);

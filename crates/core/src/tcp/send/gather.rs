@@ -53,3 +53,15 @@ impl SendView<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paced_connection_sends_what_leaves_in_a_millisecond() {
+        assert_eq!(at_a_time(65_536, Some(10_000_000)), 10_000);
+        assert_eq!(at_a_time(65_536, Some(u64::MAX)), 65_536);
+        assert_eq!(at_a_time(65_536, None), 65_536);
+    }
+}

@@ -125,3 +125,36 @@ impl SendPart<'_> {
         self.cold.limit = send_limit(self.config, options);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_connections_share_the_nearest_cache() {
+        assert_eq!(near_buffer(0), NEAR);
+        assert_eq!(near_buffer(NEAR_ALL / NEAR), NEAR);
+        assert_eq!(near_buffer(4 * NEAR_ALL / NEAR), NEAR / 4);
+    }
+
+    #[test]
+    fn a_limit_fits_into_a_byte() {
+        for limit in [1, 4096, 1 << 31, FIXED] {
+            assert_eq!(Limit::of(limit).unpacked(5000), limit);
+        }
+        assert_eq!(Limit::of(5000).unpacked(5000), 5000);
+    }
+
+    #[test]
+    fn a_queue_of_our_own_asks_for_no_more() {
+        let mut path = PathTimes {
+            shortest: Duration::from_micros(100),
+            srtt: Duration::from_micros(1000),
+            flight: 1_000_000,
+            near: 50_000,
+        };
+        assert_eq!(path.wanted(), 100_000);
+        path.near = 200_000;
+        assert_eq!(path.wanted(), 200_000);
+    }
+}

@@ -24,6 +24,8 @@ mod persist;
 mod plan;
 mod sent;
 mod state;
+#[cfg(test)]
+mod tests;
 mod urgent;
 mod view;
 

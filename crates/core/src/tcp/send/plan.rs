@@ -67,3 +67,36 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(len: u32) -> Plan {
+        Plan {
+            kind: Kind::New,
+            seq: SeqNumber(u32::MAX - 999),
+            len,
+            flags: TcpFlags::ACK | TcpFlags::PSH | TcpFlags::FIN,
+            cut: 1000,
+        }
+    }
+
+    #[test]
+    fn what_a_frame_does_not_hold_is_left_out_with_the_end() {
+        let mut plan = gathered(3500);
+        plan.fit(HEADERS + 3500);
+        assert_eq!(plan, gathered(3500));
+        assert_eq!((plan.segments(), plan.end()), (4, SeqNumber(2501)));
+        plan.fit(HEADERS + 2999);
+        assert_eq!((plan.len, plan.flags), (2000, TcpFlags::ACK));
+        assert_eq!((plan.segments(), plan.end()), (2, SeqNumber(1000)));
+    }
+
+    #[test]
+    fn one_segment_fits_any_frame() {
+        let mut plan = gathered(3500);
+        plan.fit(0);
+        assert_eq!((plan.len, plan.segments()), (1000, 1));
+    }
+}

@@ -179,3 +179,27 @@ impl Compact {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_idles_is_packed_and_comes_back() {
+        let mut hot = Hot::new(SeqNumber(7));
+        (hot.una, hot.nxt) = (SeqNumber(9000), SeqNumber(9000));
+        (hot.wnd, hot.max_wnd) = (500, 60_000);
+        (hot.wl1, hot.wl2) = (SeqNumber(3), SeqNumber(8000));
+        let mut cold = Cold::new(Instant::from_millis(1234), SeqNumber(7), 4096);
+        (cold.small_end, cold.up, cold.is_urgent) = (SeqNumber(8999), SeqNumber(8999), true);
+        hot.forget_flight(SeqNumber(70));
+        cold.forget_flight(SeqNumber(7), hot.una);
+        let compact = Compact::pack(&hot, &cold);
+        assert_eq!(compact.hot(SeqNumber(70)), hot);
+        assert_eq!(compact.last_sent, 1234);
+        assert_eq!(
+            cold,
+            Cold::new(Instant::from_millis(1234), SeqNumber(7), 4096)
+        );
+    }
+}
