@@ -33,7 +33,7 @@ impl Conn<'_> {
         // the real ones.
         self.note_arrival(now);
         self.receive_marks(now, seg);
-        self.update_ts_recent(seg);
+        self.hot.update_ts_recent(seg);
         self.process_progress(now, seg);
         self.update_window(now, seg);
         self.after_ack(now);

@@ -1,6 +1,7 @@
-//! The checks that come before a segment is believed (RFC 9293 §3.10.7.4 first to fourth,
-//! RFC 7323 §5, RFC 5961).
+//! A segment of a synchronized connection: the steps of RFC 9293 §3.10.7.4, and the checks that
+//! come before it is believed (first to fourth, RFC 7323 §5, RFC 5961).
 
+use wire::ip::Ecn;
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
@@ -12,38 +13,59 @@ use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
 use crate::tcp::step::{Step, Stop};
 
-/// RFC 7323 §5.5: a TS.Recent older than 24 days says nothing any more.
-const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;
-
 impl Conn<'_> {
-    /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is
-    /// taken: §3.2 says that it SHOULD be dropped, but middleboxes strip options, and dropping
-    /// kills the connection. RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1, §5.3-5.
-    pub fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        let Some(stamps) = seg.options.timestamps else {
-            return Ok(());
-        };
-        if !self.has(Flags::TIMESTAMPS) || seg.has(TcpFlags::RST) {
+    /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
+    pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        self.cold.statistics.on_arrival(seg);
+        if self.hot.is_predicted(seg) {
+            return self.take_predicted(now, seg);
+        }
+        self.check_timestamp(now, seg)?;
+        self.check_sequence(now, seg)?;
+        self.check_rst(now, seg)?;
+        self.check_syn(now, seg)?;
+        self.process_ack(now, seg)?;
+        self.process_urgent(now, seg);
+        self.process_data(now, seg)?;
+        self.process_fin(now, seg)
+    }
+
+    /// Takes a predicted segment: everything that this does the steps do as well.
+    fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        self.sh.counters.fast_path += 1;
+        self.hot.update_ts_recent(seg);
+        self.note_arrival(now);
+        if seg.ecn != Ecn::NotEct {
+            self.receive_marks(now, seg);
+        }
+        if seg.ack > self.hot.snd.una {
+            let before = self.begin_rate_sample();
+            if self.loss_view().resolves_tail_probe(seg.ack) {
+                self.on_ack_of_tail_probe(now, seg);
+            }
+            self.on_ack_advance(now, seg);
+            self.finish_rate_sample(now, before);
+        }
+        self.update_window(now, seg);
+        if seg.payload.is_empty() {
             return Ok(());
         }
-        let is_old = (stamps.tsval.wrapping_sub(self.hot.ts_recent) as i32) < 0;
-        if !is_old || self.ts_recent_is_stale(now) {
+        self.take_text(now, seg.seq, seg.payload)
+    }
+
+    /// PAWS (RFC 7323 §5.3 R1).
+    fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if !self.hot.is_old(now, seg) {
             return Ok(());
         }
         self.acknowledge_unacceptable(now, seg);
         Err(DropReason::TcpPaws.into())
     }
 
-    /// RFC 7323 §5.5-1.
-    fn ts_recent_is_stale(&self, now: Instant) -> bool {
-        let age = (now.as_millis() as u32).wrapping_sub(self.hot.last_received);
-        age > TS_RECENT_LIFETIME_MS
-    }
-
     /// First, check the sequence number.
     /// RFC 7323 §5.3-2, §5.3-4.
-    pub fn check_sequence(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if self.is_acceptable(seg) {
+    fn check_sequence(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+        if self.hot.rcv.is_acceptable(seg) {
             return Ok(());
         }
         if !seg.payload.is_empty() && seg.data_seq() + seg.payload_len() <= self.hot.rcv.nxt {
@@ -59,23 +81,9 @@ impl Conn<'_> {
         Err(DropReason::TcpWindow.into())
     }
 
-    /// RFC 9293 §3.10.7.4, the table of four cases.
-    fn is_acceptable(&self, seg: &Segment<'_>) -> bool {
-        let hot = &*self.hot;
-        let in_window = |seq| seq >= hot.rcv.nxt && seq < hot.rcv.adv;
-        match (seg.len(), hot.rcv_wnd()) {
-            (0, 0) => seg.seq == hot.rcv.nxt,
-            (0, _) => in_window(seg.seq),
-            // "Special allowance should be made to accept valid ACKs, URGs, and RSTs": the text is
-            // cut off later.
-            (_, 0) => seg.seq == hot.rcv.nxt,
-            (len, _) => in_window(seg.seq) || in_window(seg.seq + (len - 1)),
-        }
-    }
-
     /// Second, check the RST bit, as RFC 5961 §3.2 has it.
     /// RFC 9293 MUST-66; RFC 5961 §3.2-1, §3.2-2, §3.2-3, §3.2-4; RFC 7323 §5.2-4.
-    pub fn check_rst(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+    fn check_rst(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::RST) {
             return Ok(());
         }
@@ -98,7 +106,7 @@ impl Conn<'_> {
 
     /// Fourth, check the SYN bit: never believed on a synchronised connection (RFC 5961 §4.2).
     /// RFC 5961 §4.2-1, §4.2-2.
-    pub fn check_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
+    fn check_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
         if !seg.has(TcpFlags::SYN) {
             return Ok(());
         }
@@ -115,17 +123,6 @@ impl Conn<'_> {
         let is_new = self.hot.snd.nxt == self.cold.iss + 1 && self.hot.rcv.nxt == seg.seq + 1;
         if repeats && is_new && self.has(Flags::ACK_NOW) {
             self.cold.ecn.answer_again(seg.ecn);
-        }
-    }
-
-    /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.
-    /// RFC 7323 §4.3-1, §4.3-3, §4.3-4, §4.3-5, §5.3-3.
-    pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
-        if let Some(stamps) = seg.options.timestamps
-            && self.has(Flags::TIMESTAMPS)
-            && seg.seq <= self.hot.rcv.last_ack_sent
-        {
-            self.hot.ts_recent = stamps.tsval;
         }
     }
 

@@ -1,12 +1,9 @@
-//! Header prediction: what a connection mostly receives, in a few comparisons. Everything it does
-//! the slow path does as well.
+//! Header prediction: what a connection mostly receives, in a few comparisons.
 
 use wire::ip::Ecn;
 use wire::tcp::TcpFlags;
-use wire::time::Instant;
 
 use crate::info::State;
-use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
 use crate::tcp::tcb::Hot;
@@ -50,30 +47,5 @@ impl Hot {
             (None, false) => true,
             _ => false,
         }
-    }
-}
-
-impl Conn<'_> {
-    /// Takes a predicted segment.
-    pub fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> crate::tcp::step::Step {
-        self.sh.counters.fast_path += 1;
-        self.update_ts_recent(seg);
-        self.note_arrival(now);
-        if seg.ecn != Ecn::NotEct {
-            self.receive_marks(now, seg);
-        }
-        if seg.ack > self.hot.snd.una {
-            let before = self.begin_rate_sample();
-            if self.loss_view().resolves_tail_probe(seg.ack) {
-                self.on_ack_of_tail_probe(now, seg);
-            }
-            self.on_ack_advance(now, seg);
-            self.finish_rate_sample(now, before);
-        }
-        self.update_window(now, seg);
-        if seg.payload.is_empty() {
-            return Ok(());
-        }
-        self.take_text(now, seg.seq, seg.payload)
     }
 }

@@ -14,12 +14,6 @@ use crate::tcp::path::PathActions;
 const MIN_MTU_V4: u16 = 552;
 
 impl Conn<'_> {
-    /// RFC 5927 §4.1: SND.UNA =< SEG.SEQ < SND.NXT.
-    /// RFC 5927 §4.1-1.
-    pub fn is_in_flight(&self, seq: SeqNumber) -> bool {
-        seq >= self.hot.snd.una && seq < self.hot.snd.nxt
-    }
-
     /// The segment at `seq` was too big for a link of `mtu` bytes.
     fn on_too_big(&mut self, now: Instant, mtu: u16, seq: SeqNumber) {
         let actions = self.path().on_too_big(now, mtu, seq);

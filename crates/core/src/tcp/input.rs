@@ -14,7 +14,6 @@ use crate::id::PortId;
 use crate::info::State;
 use crate::ip::{Datagram, Input, TransportError};
 use crate::tcp::Tcp;
-use crate::tcp::conn::Conn;
 use crate::tcp::segment::{Flow, Segment};
 use crate::tcp::step::{Step, Stop};
 
@@ -370,7 +369,7 @@ impl Tcp {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return;
         };
-        if !conn.is_in_flight(error.quoted.seq) {
+        if !conn.hot.snd.is_in_flight(error.quoted.seq) {
             return self.shared.counters.drop(DropReason::IcmpQuote);
         }
         conn.on_transport_error(now, error);
@@ -395,23 +394,5 @@ impl Tcp {
             self.settle(now, slot);
         }
         step
-    }
-}
-
-impl Conn<'_> {
-    /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
-    pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.cold.statistics.on_arrival(seg);
-        if self.hot.is_predicted(seg) {
-            return self.take_predicted(now, seg);
-        }
-        self.check_timestamp(now, seg)?;
-        self.check_sequence(now, seg)?;
-        self.check_rst(now, seg)?;
-        self.check_syn(now, seg)?;
-        self.process_ack(now, seg)?;
-        self.process_urgent(now, seg);
-        self.process_data(now, seg)?;
-        self.process_fin(now, seg)
     }
 }

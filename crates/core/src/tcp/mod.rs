@@ -47,6 +47,7 @@ mod segment;
 mod send;
 mod setup;
 mod shared;
+mod stamps;
 mod state;
 mod statistics;
 mod step;

@@ -5,6 +5,7 @@ use wire::time::Instant;
 
 use crate::tcp::ranges::Range;
 use crate::tcp::receive::tuning::Tuning;
+use crate::tcp::segment::Segment;
 
 /// This counts as full-sized until something larger has arrived, bytes.
 const MIN_RCV_MSS: u16 = 536;
@@ -88,6 +89,19 @@ impl Hot {
     #[inline(always)]
     pub fn wnd(&self) -> u32 {
         self.adv - self.nxt
+    }
+
+    /// RFC 9293 §3.10.7.4, the table of four cases.
+    pub fn is_acceptable(&self, seg: &Segment<'_>) -> bool {
+        let in_window = |seq| seq >= self.nxt && seq < self.adv;
+        match (seg.len(), self.wnd()) {
+            (0, 0) => seg.seq == self.nxt,
+            (0, _) => in_window(seg.seq),
+            // "Special allowance should be made to accept valid ACKs, URGs, and RSTs": the text is
+            // cut off later.
+            (_, 0) => seg.seq == self.nxt,
+            (len, _) => in_window(seg.seq) || in_window(seg.seq + (len - 1)),
+        }
     }
 
     /// Whether an ACK now would acknowledge something for the first time.

@@ -20,6 +20,12 @@ impl Hot {
         self.wl2 = seg.ack;
     }
 
+    /// RFC 5927 §4.1: SND.UNA =< SEG.SEQ < SND.NXT.
+    /// RFC 5927 §4.1-1.
+    pub fn is_in_flight(&self, seq: SeqNumber) -> bool {
+        seq >= self.una && seq < self.nxt
+    }
+
     /// Whether the window of a segment is newer than the one that is known.
     #[inline(always)]
     pub fn is_newer(&self, seg: &Segment<'_>) -> bool {
