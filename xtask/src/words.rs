@@ -32,10 +32,10 @@ const fn retired(word: &'static str, instead: &'static str, known: usize) -> Ret
 
 /// What takes over from killed processes has words of its own, which go with it.
 const RETIRED: &[Retired] = &[
-    retired("asleep", "compact TCB", 22),
+    retired("asleep", "compact TCB", 15),
     retired("awake", "full TCB", 6),
-    retired("bell", "wake-up, doorbell", 55),
-    retired("bells", "wake-ups, doorbells", 9),
+    retired("bell", "wake-up, doorbell", 16),
+    retired("bells", "wake-ups, doorbells", 0),
     retired("bundle", "GSO or GRO segment", 2),
     retired("bundles", "GSO or GRO segments", 2),
     retired("doubt", "undo state", 12),
@@ -49,7 +49,7 @@ const RETIRED: &[Retired] = &[
     retired(
         "patience",
         "what is limited, with its unit: LISTEN_RETRY_MAX",
-        9,
+        7,
     ),
     retired("pump", "relay", 0),
     retired("rouse", "notify, wake", 0),

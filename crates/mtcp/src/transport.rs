@@ -96,7 +96,7 @@ impl Transport {
     /// Lets go of a connection's stream: the stack hears that it was closed or reset.
     pub(crate) fn release(&mut self, conn: ConnId, news: Doorbell) {
         self.streams.release(conn.slot);
-        self.driver.ring(news);
+        self.driver.notify(news);
     }
 
     /// Resets connections that nobody accepted.

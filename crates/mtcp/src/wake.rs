@@ -44,23 +44,23 @@ fn take(flag: &AtomicBool) -> bool {
 #[derive(Clone, Debug)]
 pub struct WakeHandle {
     requests: Arc<Requests>,
-    bell: FdWaker,
+    waker: FdWaker,
 }
 
 impl WakeHandle {
-    pub(crate) fn new(requests: Arc<Requests>, bell: FdWaker) -> Self {
-        Self { requests, bell }
+    pub(crate) fn new(requests: Arc<Requests>, waker: FdWaker) -> Self {
+        Self { requests, waker }
     }
 
     /// The current or else the next `epoll_wait` returns early, with what is ready or with 0.
     pub fn wake(&self) {
         self.requests.wake.store(true, Ordering::Release);
-        self.bell.wake();
+        self.waker.wake();
     }
 
     /// The current or else the next call that would block returns `EINTR`.
     pub fn interrupt(&self) {
         self.requests.interrupt.store(true, Ordering::Release);
-        self.bell.wake();
+        self.waker.wake();
     }
 }

@@ -67,7 +67,7 @@ fn data_is_acknowledged_while_nobody_reads() {
 fn what_was_written_leaves_without_another_call() {
     let ((mut client, socket), (mut server, accepted)) = connection();
     server.set_nonblocking(accepted, true).unwrap();
-    // The stand-in sleeps by then.
+    // The background driver sleeps by then.
     compute(Duration::from_millis(5));
     for round in 0..3 {
         let bytes = pattern(round, 1000);
@@ -78,8 +78,9 @@ fn what_was_written_leaves_without_another_call() {
     }
 }
 
-/// Answers that come after about the time in which the stand-in looks: it takes the stack and gives
-/// it back all the time, and each way of losing a wake-up between the two threads ends in a hang.
+/// Answers that come after about the time in which the background driver looks: it takes the stack
+/// and gives it back all the time, and each way of losing a wake-up between the two threads ends in
+/// a hang.
 #[test]
 fn the_two_take_turns() {
     const ROUNDS: u32 = 300;

@@ -34,11 +34,11 @@ impl Sockets {
         if !is_over {
             if how != How::Write {
                 let news = Doorbell::ShutdownRead(conn);
-                stream.transport.driver.ring(news);
+                stream.transport.driver.notify(news);
             }
             if how != How::Read && !stream.socket.flags.contains(Flags::SHUT_WR) {
                 stream.socket.flags |= Flags::SHUT_WR;
-                stream.transport.driver.ring(Doorbell::Shutdown(conn));
+                stream.transport.driver.notify(Doorbell::Shutdown(conn));
                 stream.transport.hand_over(!stream.socket.nonblocking());
             }
         }
@@ -183,7 +183,7 @@ impl Sockets {
             return Ok(None);
         }
         if !stream.socket.flags.contains(Flags::SHUT_WR) {
-            stream.transport.driver.ring(Doorbell::Shutdown(conn));
+            stream.transport.driver.notify(Doorbell::Shutdown(conn));
         }
         Ok(timeout)
     }

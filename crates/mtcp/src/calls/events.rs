@@ -36,7 +36,8 @@ impl Sockets {
         self.note_link(taken)
     }
 
-    /// Sends what waited for company. Says on which descriptors to sleep, and how long at most.
+    /// Flushes ACKs that were held back for piggybacking. Says on which descriptors to sleep, and
+    /// how long at most.
     pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         let delay = self.transport.delay();
         let prepared = self.transport.driver.prepare_sleep(fds);

@@ -159,7 +159,7 @@ impl Sockets {
         let accepted = self.table.insert(Body::Stream(conn), flags, details)?;
         self.owners.own(conn, accepted);
         let news = Doorbell::Accept(conn, Token(accepted.0));
-        self.transport.driver.ring(news);
+        self.transport.driver.notify(news);
         Ok((accepted, remote))
     }
 

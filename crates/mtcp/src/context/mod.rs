@@ -114,7 +114,7 @@ impl Context {
     /// A handle that ends this context's sleep from elsewhere.
     pub fn wake_handle(&self) -> WakeHandle {
         let requests = Arc::clone(&self.waits.requests);
-        WakeHandle::new(requests, self.sockets.transport.driver.bell())
+        WakeHandle::new(requests, self.sockets.transport.driver.waker())
     }
 
     /// Why the link went down, once it has.
@@ -139,8 +139,9 @@ impl Context {
         self.sockets.begin_turn()
     }
 
-    /// Sends what waited for company, adds the descriptors that become readable when there is
-    /// something to do to `fds`, and says how long a sleep on them may be (`None`: no limit).
+    /// Flushes ACKs that were held back for piggybacking, adds the descriptors that become readable
+    /// when there is something to do to `fds`, and says how long a sleep on them may be (`None`: no
+    /// limit).
     ///
     /// # Errors
     /// `ENETDOWN` when the link is gone, `EOPNOTSUPP` in paired mode.
@@ -180,7 +181,7 @@ impl Context {
         self.sockets.transport.driver.has_staged()
     }
 
-    /// Sends what waited for company.
+    /// Flushes ACKs that were held back for piggybacking.
     ///
     /// # Errors
     /// `ENETDOWN` when the link is gone.

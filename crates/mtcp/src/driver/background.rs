@@ -17,9 +17,9 @@ use crate::{Result, affinity};
 /// Between looks: ACKs and timers of an application that computes are late by two at most, and
 /// looking takes less than 1% of a processor.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
-/// Looks that find the application asleep before the thread stops looking: a timer must wake it
+/// Looks that find the application waiting before the thread stops looking: a timer must wake it
 /// then, which each request of a slow client would pay for.
-const ASLEEP: u32 = 8;
+const WAITING_LOOKS: u32 = 8;
 
 /// All that the thread owns.
 #[derive(Debug)]
@@ -45,18 +45,18 @@ impl Background {
         {
             log::warn!("stack thread not pinned to processor {cpu}: {error}");
         }
-        let mut asleep = 0;
+        let mut waiting = 0;
         while !self.shared.stopped() {
             let seen = self.shared.calls();
             thread::sleep(LOOK);
             if self.shared.waits() {
-                asleep += 1;
-                if asleep >= ASLEEP {
-                    self.rest();
-                    asleep = 0;
+                waiting += 1;
+                if waiting >= WAITING_LOOKS {
+                    self.park();
+                    waiting = 0;
                 }
             } else {
-                asleep = 0;
+                waiting = 0;
                 if self.drive(seen).is_err() {
                     return;
                 }
@@ -65,9 +65,9 @@ impl Background {
     }
 
     /// Sleeps until the application's call has returned.
-    fn rest(&self) {
+    fn park(&self) {
         let shared = &self.shared;
-        shared.rest.sleep(|| shared.waits() && !shared.stopped());
+        shared.park.sleep(|| shared.waits() && !shared.stopped());
     }
 
     /// Runs the stack until the application calls again; not at all if it has since there were
@@ -80,14 +80,14 @@ impl Background {
             return Ok(());
         };
         while self.shared.is_away(seen) {
-            held.stood_in = true;
-            held.take_bells();
+            held.drove_alone = true;
+            held.take_doorbells();
             held.inline.submit()?;
             held.inline.collect()?;
             held.inline.settle()?;
             // Announced before looking: who says something later wakes us.
             self.sleeper.prepare();
-            let slept = if self.shared.is_away(seen) && !held.has_bells() {
+            let slept = if self.shared.is_away(seen) && !held.has_doorbells() {
                 held.inline.sleep(self.sleeper.fd())
             } else {
                 Ok(())

@@ -43,8 +43,8 @@ const fn join(low: u32, high: u32) -> u64 {
 
 impl From<Doorbell> for Staged {
     #[inline(always)]
-    fn from(bell: Doorbell) -> Self {
-        let (what, conn, token) = match bell {
+    fn from(doorbell: Doorbell) -> Self {
+        let (what, conn, token) = match doorbell {
             Doorbell::Accept(conn, Token(token)) => (ACCEPT, conn, token),
             Doorbell::Send(conn) => (SEND, conn, 0),
             Doorbell::SendMore(conn) => (SEND_MORE, conn, 0),
@@ -102,12 +102,12 @@ mod tests {
             generation: u32::MAX,
         };
         let token = Token(0xfedc_ba98);
-        let command = |bell| Command::from(Staged::from(bell));
+        let command = |doorbell| Command::from(Staged::from(doorbell));
         assert_eq!(
             command(Doorbell::Accept(conn, token)),
             Command::Accept { conn, token }
         );
-        for (bell, expected) in [
+        for (doorbell, expected) in [
             (Doorbell::Send(conn), Command::Send(conn)),
             (Doorbell::SendMore(conn), Command::SendMore(conn)),
             (Doorbell::SendUrgent(conn, 9), Command::SendUrgent(conn, 9)),
@@ -117,8 +117,11 @@ mod tests {
             (Doorbell::Close(conn), Command::Close(conn)),
             (Doorbell::Abort(conn), Command::Abort(conn)),
         ] {
-            assert_eq!(command(bell), expected);
-            assert_eq!(Staged::from(bell).sends(), expected == Command::Send(conn));
+            assert_eq!(command(doorbell), expected);
+            assert_eq!(
+                Staged::from(doorbell).sends(),
+                expected == Command::Send(conn)
+            );
         }
     }
 }

@@ -54,11 +54,11 @@ impl Inline {
     }
 
     #[inline(always)]
-    pub(super) fn ring(&mut self, bell: Staged) {
+    pub(super) fn notify(&mut self, doorbell: Staged) {
         if self.staged.len() >= STAGED {
             self.make_room();
         }
-        self.staged.push(bell);
+        self.staged.push(doorbell);
     }
 
     #[cold]
@@ -68,9 +68,9 @@ impl Inline {
     }
 
     fn carry_out(&mut self) {
-        for bell in self.staged.drain(..) {
+        for doorbell in self.staged.drain(..) {
             // A refusal means that the connection is gone, which its own event says.
-            let _ = self.runner.execute(bell.into());
+            let _ = self.runner.execute(doorbell.into());
         }
     }
 
@@ -86,7 +86,7 @@ impl Inline {
         self.check()?;
         let quiet = self.runner.begin_quietly() && self.staged.is_empty();
         if !quiet {
-            if self.staged.last().is_some_and(|bell| bell.sends()) {
+            if self.staged.last().is_some_and(|doorbell| doorbell.sends()) {
                 self.runner.wake_peer();
             }
             self.carry_out();
@@ -276,7 +276,7 @@ impl Inline {
         self.failure.as_deref()
     }
 
-    pub(super) fn bell(&self) -> FdWaker {
+    pub(super) fn waker(&self) -> FdWaker {
         self.waker.clone()
     }
 

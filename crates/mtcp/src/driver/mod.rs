@@ -1,11 +1,11 @@
-//! What moves a context: the calling thread itself, and in paired mode a thread that stands in for
-//! it while it is elsewhere.
+//! What moves a context: the calling thread itself, and in paired mode a background driver while
+//! that thread is elsewhere.
 
 mod background;
 mod doorbell;
 mod inline;
 mod paired;
-mod rest;
+mod park;
 mod shared;
 
 use std::os::fd::RawFd;
@@ -47,9 +47,9 @@ macro_rules! either {
 impl Driver {
     /// Stages news that needs no answer; it goes with the next `submit` or `call`.
     #[inline(always)]
-    pub(crate) fn ring(&mut self, bell: Doorbell) {
-        let bell = Staged::from(bell);
-        either!(self, driver => driver.ring(bell));
+    pub(crate) fn notify(&mut self, doorbell: Doorbell) {
+        let doorbell = Staged::from(doorbell);
+        either!(self, driver => driver.notify(doorbell));
     }
 
     /// Starts a turn: hands over what was staged, and has it sent, with such ACKs. True: that was
@@ -68,7 +68,7 @@ impl Driver {
         either!(self, driver => driver.collect())
     }
 
-    /// Nothing was ready: sends what waited for company, and sleeps until something may be, at most
+    /// Nothing was ready: flushes held ACKs, and sleeps until something may be, at most
     /// until `deadline`. Returns early when `asked` says that someone asked for it.
     pub(crate) fn idle(
         &mut self,
@@ -94,7 +94,7 @@ impl Driver {
         }
     }
 
-    /// Nothing was ready: sends what waited for company, and says on which descriptors to sleep,
+    /// Nothing was ready: flushes held ACKs, and says on which descriptors to sleep,
     /// and how long at most.
     pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         match self {
@@ -206,7 +206,7 @@ impl Driver {
         }
     }
 
-    /// Sends what waited for company.
+    /// Flushes ACKs that were held back for piggybacking.
     pub(crate) fn settle(&mut self) -> Result<()> {
         either!(self, driver => driver.settle())
     }
@@ -253,8 +253,8 @@ impl Driver {
         }
     }
 
-    pub(crate) fn bell(&self) -> FdWaker {
-        either!(self, driver => driver.bell())
+    pub(crate) fn waker(&self) -> FdWaker {
+        either!(self, driver => driver.waker())
     }
 
     pub(crate) fn check(&self) -> Result<()> {

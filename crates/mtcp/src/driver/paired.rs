@@ -1,9 +1,10 @@
 //! The application's side of a stack that goes on while the application computes.
 //!
 //! Whichever thread is there runs it: calls of the application, as inline, and while none come the
-//! [stand-in](super::stand_in). A thread switch for every burst would cost more than the stack
-//! itself: hand-offs between two threads of one processor take 2 us, and the answer of a call has
-//! to be waited for. The lock is free when the application comes, unless it was away for a while.
+//! [background driver](super::background). A thread switch for every burst would cost more than the
+//! stack itself: hand-offs between two threads of one processor take 2 us, and the answer of a call
+//! has to be waited for. The lock is free when the application comes, unless it was away for a
+//! while.
 
 use std::mem;
 use std::sync::Arc;
@@ -26,12 +27,12 @@ use crate::{Errno, Result, signals};
 /// A stack that two threads may run.
 #[derive(Debug)]
 pub(crate) struct Paired {
-    bells: Producer<Staged>,
+    doorbells: Producer<Staged>,
     shared: Arc<Shared>,
     /// Of the application's sleep.
-    bell: FdWaker,
-    /// Of the stand-in while it stands in.
-    standing: FdWaker,
+    waker: FdWaker,
+    /// Of the background driver.
+    background_waker: FdWaker,
     /// When the application last had the stack look what has arrived.
     looked: Option<Instant>,
     failure: Option<String>,
@@ -39,21 +40,21 @@ pub(crate) struct Paired {
 }
 
 impl Paired {
-    /// Starts the thread that stands in, on processor `cpu` if given.
+    /// Starts the background driver, on processor `cpu` if given.
     pub(crate) fn start(runner: Runner, name: String, cpu: Option<usize>) -> std::io::Result<Self> {
-        let (bells, bell_queue) = channel(STAGED);
-        let (sleeper, standing) = ring::park::wake_fd()?;
+        let (doorbells, doorbell_queue) = channel(STAGED);
+        let (sleeper, background_waker) = ring::park::wake_fd()?;
         let inline = Inline::new(runner)?;
-        let bell = inline.bell();
-        let shared = Arc::new(Shared::new(inline, bell_queue)?);
+        let waker = inline.waker();
+        let shared = Arc::new(Shared::new(inline, doorbell_queue)?);
         let background = Background::new(Arc::clone(&shared), sleeper, cpu);
         let builder = thread::Builder::new().name(name);
         let thread = signals::without(|| builder.spawn(move || background.run()))?;
         Ok(Self {
-            bells,
+            doorbells,
             shared,
-            bell,
-            standing,
+            waker,
+            background_waker,
             looked: None,
             failure: None,
             thread: Some(thread),
@@ -68,11 +69,11 @@ impl Paired {
 
     #[inline]
     fn with_held<T>(&mut self, work: impl FnOnce(&mut Held) -> Result<T>) -> Result<T> {
-        let Some(mut held) = self.shared.hold(&self.standing) else {
+        let Some(mut held) = self.shared.hold(&self.background_waker) else {
             self.failure = Some("the stack's thread panicked".to_owned());
             return Err(Errno::ENETDOWN);
         };
-        held.take_bells();
+        held.take_doorbells();
         let result = work(&mut held);
         if result.is_err() && self.failure.is_none() {
             self.failure = held.inline.failure().map(str::to_owned);
@@ -81,16 +82,16 @@ impl Paired {
     }
 
     #[inline]
-    pub(super) fn ring(&mut self, bell: Staged) {
-        let mut bell = bell;
-        while let Err(back) = self.bells.push(bell) {
-            bell = back;
+    pub(super) fn notify(&mut self, doorbell: Staged) {
+        let mut doorbell = doorbell;
+        while let Err(back) = self.doorbells.push(doorbell) {
+            doorbell = back;
             // Takes them all, or never will.
             if self.with(|_| Ok(())).is_err() {
                 return;
             }
         }
-        self.standing.wake();
+        self.background_waker.wake();
     }
 
     pub(super) fn begin_turn(&mut self, acks: Acks) -> Result<bool> {
@@ -123,12 +124,12 @@ impl Paired {
         asked: impl Fn() -> bool,
     ) -> Result<Wake> {
         self.shared.begin_wait();
-        let wake = self.with_held(|held| match mem::take(&mut held.stood_in) {
+        let wake = self.with_held(|held| match mem::take(&mut held.drove_alone) {
             true => Ok(Wake::Look),
             false => held.inline.idle(deadline, asked),
         });
         self.shared.end_wait();
-        self.shared.rest.wake_after(LOOK);
+        self.shared.park.wake_after(LOOK);
         wake
     }
 
@@ -156,8 +157,8 @@ impl Paired {
         self.failure.as_deref()
     }
 
-    pub(super) fn bell(&self) -> FdWaker {
-        self.bell.clone()
+    pub(super) fn waker(&self) -> FdWaker {
+        self.waker.clone()
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -170,8 +171,8 @@ impl Drop for Paired {
         // What the application said last still leaves.
         let _ = self.submit();
         self.shared.stop();
-        self.shared.rest.wake();
-        self.standing.wake();
+        self.shared.park.wake();
+        self.background_waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic has been reported as a failed link.
             let _ = thread.join();

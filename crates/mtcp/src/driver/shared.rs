@@ -1,5 +1,4 @@
-//! What the application's thread of a paired context and the one that stands in for it have in
-//! common.
+//! What the application's thread of a paired context and its background driver have in common.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use ring::park::FdWaker;
 use ring::spsc::Consumer;
 
-use super::rest::Rest;
+use super::park::Park;
 use super::{Inline, Staged};
 
 /// The stack, and what the application told it since it last ran.
@@ -17,17 +16,17 @@ pub(super) struct Held {
     pub(super) inline: Inline,
     doorbells: Consumer<Staged>,
     /// It ran while the application was elsewhere, which may not have seen what came of that.
-    pub(super) stood_in: bool,
+    pub(super) drove_alone: bool,
 }
 
 impl Held {
-    pub(super) fn take_bells(&mut self) {
+    pub(super) fn take_doorbells(&mut self) {
         while let Some(doorbell) = self.doorbells.pop() {
-            self.inline.ring(doorbell);
+            self.inline.notify(doorbell);
         }
     }
 
-    pub(super) fn has_bells(&mut self) -> bool {
+    pub(super) fn has_doorbells(&mut self) -> bool {
         !self.doorbells.is_empty()
     }
 }
@@ -40,8 +39,8 @@ pub(super) struct Shared {
     calls: AtomicU64,
     /// The application sleeps in a call, and wakes when the stack has something to do.
     waits: AtomicBool,
-    /// The stand-in's sleep meanwhile.
-    pub(super) rest: Rest,
+    /// The background driver's sleep meanwhile.
+    pub(super) park: Park,
     /// The application waits for the stack.
     wanted: AtomicBool,
     stop: AtomicBool,
@@ -53,11 +52,11 @@ impl Shared {
             held: Mutex::new(Held {
                 inline,
                 doorbells,
-                stood_in: false,
+                drove_alone: false,
             }),
             calls: AtomicU64::new(0),
             waits: AtomicBool::new(false),
-            rest: Rest::new()?,
+            park: Park::new()?,
             wanted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         })
@@ -83,11 +82,11 @@ impl Shared {
     }
 
     pub(super) fn waits(&self) -> bool {
-        // Sequentially consistent with what `Rest` does.
+        // Sequentially consistent with what `Park` does.
         self.waits.load(Ordering::SeqCst)
     }
 
-    /// Whether a stand-in, to which there had been `seen` calls, has to go on.
+    /// Whether a background driver that had seen `seen` calls has to go on.
     pub(super) fn is_away(&self, seen: u64) -> bool {
         self.calls() == seen && !self.wanted.load(Ordering::Acquire) && !self.stopped()
     }
@@ -96,9 +95,10 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// The stack, for the application: who stands in and sleeps is woken. `None` after a panic.
+    /// The stack, for the application: a background driver that sleeps is woken. `None` after a
+    /// panic.
     #[inline]
-    pub(super) fn hold(&self, standing: &FdWaker) -> Option<MutexGuard<'_, Held>> {
+    pub(super) fn hold(&self, background: &FdWaker) -> Option<MutexGuard<'_, Held>> {
         let held = self.held.try_lock();
         // Only the application writes it.
         let calls = self.calls.load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Shared {
             Err(TryLockError::WouldBlock) => {
                 // Until we have it: who gave it back could take it again before we run.
                 self.wanted.store(true, Ordering::Release);
-                standing.wake();
+                background.wake();
                 let held = self.held.lock().ok();
                 self.wanted.store(false, Ordering::Relaxed);
                 held

@@ -100,7 +100,7 @@ impl Stream<'_> {
             }
         }
         if n > 0 && streams.window_update_due(self.conn.slot) {
-            self.transport.driver.ring(Doorbell::Received(self.conn));
+            self.transport.driver.notify(Doorbell::Received(self.conn));
             self.transport.hand_over(!self.socket.nonblocking());
         }
         n
@@ -133,7 +133,7 @@ impl Stream<'_> {
         // What did not fit all the same goes on its way: nobody knows when the rest comes.
         self.transport
             .driver
-            .ring(if send.contains(SendFlags::OOB) {
+            .notify(if send.contains(SendFlags::OOB) {
                 // As on Linux, the end of what was taken is the urgent byte.
                 let end = self.transport.streams.written(self.conn.slot);
                 Doorbell::SendUrgent(self.conn, end)
@@ -150,7 +150,7 @@ impl Stream<'_> {
     fn put_first(&mut self, bytes: &[u8]) -> usize {
         let n = self.transport.streams.write(self.conn.slot, bytes);
         self.socket.flags -= Flags::DEFERRED;
-        self.transport.driver.ring(Doorbell::Send(self.conn));
+        self.transport.driver.notify(Doorbell::Send(self.conn));
         n
     }
 

@@ -39,11 +39,11 @@ pub fn both(name: &str, text: &str) {
     }
     let script = parse(text);
     let ours = run(&mut Ours::new(), &script);
-    // A busy machine may keep the kernel from delivering in time: more patience before a verdict.
+    // A busy machine may keep the kernel from delivering in time: more time before a verdict.
     let kernel = [1, 10, 100]
         .map(Duration::from_millis)
         .into_iter()
-        .map(|patience| run(&mut Kernel::new(patience), &script))
+        .map(|time| run(&mut Kernel::new(time), &script))
         .find(|kernel| *kernel == ours);
     if kernel.is_none() {
         let kernel = run(&mut Kernel::new(Duration::from_millis(100)), &script);

@@ -1,8 +1,8 @@
-//! The sleep of a stand-in while the application waits in a call.
+//! The sleep of a background driver while the application waits in a call.
 //!
 //! It ends some time after the call has returned. If it ended at once, the processor would turn to
-//! the stand-in first, twice 5 us in which the application, which has something to answer, could
-//! have answered it.
+//! the background driver first, twice 5 us in which the application, which has something to answer,
+//! could have answered it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,14 +16,14 @@ use rustix::time::{
 
 /// See the module. One thread sleeps, another wakes it.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct Park {
     /// Runs out when the sleep is over.
     timer: OwnedFd,
     /// Somebody sleeps, and the timer is not set.
     sleeps: AtomicBool,
 }
 
-impl Rest {
+impl Park {
     pub(super) fn new() -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         Ok(Self {
@@ -76,26 +76,26 @@ mod tests {
 
     #[test]
     fn a_sleep_ends_after_the_delay_or_at_once() {
-        let rest = Rest::new().unwrap();
+        let park = Park::new().unwrap();
         let delay = Duration::from_millis(20);
         thread::scope(|scope| {
-            let sleeper = scope.spawn(|| rest.sleep(|| true));
-            while !rest.sleeps.load(Ordering::SeqCst) {
+            let sleeper = scope.spawn(|| park.sleep(|| true));
+            while !park.sleeps.load(Ordering::SeqCst) {
                 thread::yield_now();
             }
             let start = Instant::now();
-            rest.wake_after(delay);
+            park.wake_after(delay);
             // It counts from the first time.
-            rest.wake_after(Duration::from_secs(3600));
+            park.wake_after(Duration::from_secs(3600));
             sleeper.join().unwrap();
             assert!(start.elapsed() >= delay);
         });
         // Woken before it sleeps.
-        rest.wake();
-        rest.sleep(|| true);
+        park.wake();
+        park.sleep(|| true);
         // Nobody sleeps: nothing is set that would end the next sleep.
-        rest.wake_after(Duration::from_nanos(1));
-        rest.sleep(|| false);
-        assert!(!rest.sleeps.load(Ordering::SeqCst));
+        park.wake_after(Duration::from_nanos(1));
+        park.sleep(|| false);
+        assert!(!park.sleeps.load(Ordering::SeqCst));
     }
 }
