@@ -88,7 +88,7 @@ impl Context {
     /// tests. `config` says the rest; its `io` is not used, threads are not pinned.
     ///
     /// # Errors
-    /// As [`Mtcp::context`].
+    /// As [`Mtcp::context`](crate::Mtcp::context).
     pub fn on_port(
         port: impl Into<AnyPort>,
         config: &Config,

@@ -51,7 +51,7 @@ impl Context {
     }
 
     /// Connects. Non-blocking: `EINPROGRESS`, then `OUT` when done; asked again, it says how it
-    /// ended, once, as Linux does. With [`SocketOption::FastOpenConnect`](super::SocketOption) and
+    /// ended, once, as Linux does. With [`SocketOption::FastOpenConnect`](crate::SocketOption) and
     /// a cookie of the peer it succeeds at once: the first write opens.
     ///
     /// # Errors
