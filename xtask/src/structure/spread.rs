@@ -13,7 +13,7 @@ const MOST_FILES: usize = 6;
 
 /// Types that exceed a limit today, with their methods and files. The numbers may only shrink.
 const KNOWN: &[(&str, usize, usize)] = &[
-    ("mtcp-core::tcp::conn::Conn", 177, 16),
+    ("mtcp-core::tcp::conn::Conn", 170, 14),
     ("mtcp-core::testing::harness::Harness", 66, 3),
 ];
 

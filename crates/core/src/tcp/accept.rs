@@ -11,13 +11,12 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
-use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::open::{self, Opening, synchronize};
 use crate::tcp::option_sets::SetId;
 use crate::tcp::segment::Segment;
 use crate::tcp::setup::isn::{self, Start};
-use crate::tcp::setup::{Before, FastOpen, HalfOpen, Listened, Listeners, Options};
+use crate::tcp::setup::{Before, FastOpen, HalfOpen, Listened, Options};
 use crate::tcp::step::{Step, Stop};
 
 impl Tcp {
@@ -134,7 +133,7 @@ impl Tcp {
         self.shared.counters.fast_opens_in += 1;
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
             conn.enter_backlog(&mut self.setup.listeners);
-            conn.cold.fast_open = fast_open;
+            conn.cold.open.fast_open = fast_open;
             conn.cold.ecn.accept(record.ecn.classic());
             conn.begin_fast(now, record.iss, seg);
         }
@@ -244,23 +243,5 @@ fn drop_for(error: StreamError) -> DropReason {
     match error {
         StreamError::NoMemory => DropReason::TcpMemory,
         _ => DropReason::TcpConnections,
-    }
-}
-
-impl Conn<'_> {
-    /// Waits for the application.
-    fn enter_backlog(&mut self, listeners: &mut Listeners) {
-        self.sh.counters.accepts += 1;
-        listeners.enter_backlog(self.cold.listener, &mut self.sh.queues.backlog, self.place);
-    }
-
-    /// The time from SYN-ACK to ACK (RFC 6298 §3).
-    fn time_handshake(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) {
-        let again = record.has(Options::SENT_AGAIN);
-        let mut loss = self.loss();
-        if again || record.has(Options::SENT) {
-            loss.time_handshake(now, record.sent_at, again);
-        }
-        loss.measure(now, seg);
     }
 }

@@ -305,7 +305,7 @@ impl Conn<'_> {
             }
             State::Closing => {
                 self.notify(Ready::DRAINED);
-                self.enter_time_wait();
+                self.finish(State::TimeWait);
             }
             State::LastAck => {
                 self.notify(Ready::DRAINED);

@@ -94,7 +94,9 @@ impl Conn<'_> {
         // RFC 9293 SHLD-2.
         self.sh.counters.resets_in += 1;
         match self.hot.state {
-            State::SynReceived if !self.may_send_early() => self.fail(Error::Refused),
+            State::SynReceived if !self.cold.open.may_send_early(self.hot.state) => {
+                self.fail(Error::Refused)
+            }
             // What was sent has arrived, or else the application must know.
             State::Closing | State::LastAck if self.hot.snd.una >= self.hot.snd.fin_seq => {
                 self.finish(State::Closed);

@@ -114,11 +114,6 @@ impl Conn<'_> {
         is_over
     }
 
-    /// Both FINs are exchanged and we were first: 2 MSL follow, in a record of their own.
-    pub fn enter_time_wait(&mut self) {
-        self.finish(State::TimeWait);
-    }
-
     /// Gives back what only a connection has that goes on.
     fn detach(&mut self) {
         self.lists().leave_all();
@@ -140,8 +135,8 @@ impl Conn<'_> {
         self.sh.queues.remove_news(self.place);
         if self.has(Flags::BACKLOG) {
             self.leave_backlog(listeners);
-        } else {
-            self.leave_orphans();
+        } else if self.has(Flags::APP_CLOSED) {
+            self.sh.queues.remove_orphan(self.place);
         }
     }
 
@@ -149,18 +144,6 @@ impl Conn<'_> {
     pub fn leave_backlog(&mut self, listeners: &mut Listeners) {
         let links = &mut self.sh.queues.backlog;
         listeners.leave_backlog(self.cold.listener, links, self.place);
-    }
-
-    /// The application has closed it, and it is not over.
-    pub fn enter_orphans(&mut self) {
-        // Of a connection in a backlog the links are in use: its listener ends it.
-        self.sh.queues.push_orphan(self.place);
-    }
-
-    pub fn leave_orphans(&mut self) {
-        if self.has(Flags::APP_CLOSED) {
-            self.sh.queues.remove_orphan(self.place);
-        }
     }
 
     /// The RST of ABORT, unless the peer has not heard of the connection.
@@ -262,7 +245,8 @@ impl Tcp {
         if conn.is_over() {
             self.settle(now, id.slot);
         } else {
-            conn.enter_orphans();
+            // Of a connection in a backlog the links are in use: its listener ends it.
+            conn.sh.queues.push_orphan(conn.place);
             self.limit_orphans(now);
         }
         Ok(Reply::Done)

@@ -279,7 +279,7 @@ impl Tcp {
         let is_deferred = conn.is_some_and(|mut conn| {
             conn.start_cold_timers(now);
             conn.begin_active(now);
-            conn.cold.fast_open == FastOpen::Waiting
+            conn.cold.open.fast_open == FastOpen::Waiting
         });
         Ok(Opened {
             conn: self.conns.id_of(slot),

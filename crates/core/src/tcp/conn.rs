@@ -17,6 +17,7 @@ use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::Output;
 use crate::tcp::receive::{Receive, ReceiveActions, ReceiveView};
 use crate::tcp::send::{SendActions, SendPart, SendView};
+use crate::tcp::setup::{OpenPart, OpenView};
 use crate::tcp::shared::Shared;
 use crate::tcp::tcb::{Cold, Hot};
 
@@ -343,6 +344,35 @@ impl Conn<'_> {
         }
         if actions.contains(SendActions::TIMER) {
             self.wake_at(self.cold.snd.held_until);
+        }
+    }
+
+    /// The set-up part, for one step.
+    #[inline(always)]
+    pub fn open(&mut self) -> OpenPart<'_> {
+        OpenPart {
+            open: &mut self.cold.open,
+            cache: &mut self.sh.server_cookies,
+            counters: &mut self.sh.counters,
+            remote: self.key.remote().ip(),
+            retries: self.hot.retries,
+            snd_nxt: self.hot.snd.nxt,
+        }
+    }
+
+    /// The set-up part, to be read.
+    #[inline(always)]
+    pub fn open_view(&self) -> OpenView<'_> {
+        OpenView {
+            open: &self.cold.open,
+            issuer: &self.sh.issuer,
+            cache: &self.sh.server_cookies,
+            remote: self.key.remote().ip(),
+            state: self.hot.state,
+            retries: self.hot.retries,
+            iss: self.cold.iss,
+            irs: self.cold.irs,
+            snd_nxt: self.hot.snd.nxt,
         }
     }
 

@@ -159,7 +159,7 @@ impl Conn<'_> {
             State::SynReceived | State::Established => self.hot.state = State::CloseWait,
             // Our FIN is not acknowledged, or this would be FIN_WAIT_2.
             State::FinWait1 => self.hot.state = State::Closing,
-            State::FinWait2 => self.enter_time_wait(),
+            State::FinWait2 => self.finish(State::TimeWait),
             _ => {}
         }
     }

@@ -74,14 +74,14 @@ impl Conn<'_> {
     pub fn add_syn_options(&self, now: Instant, is_reply: bool, options: &mut TcpOptions) {
         let tsval = self.tsval(now);
         let (config, cold) = (&self.sh.config, &*self.cold);
-        add_syn_options(config, cold.local_mss, cold.offer_wscale, tsval, options);
-        options.fast_open = self.fast_open_option(now);
+        add_syn_options(config, cold.local_mss, cold.open.wscale, tsval, options);
+        options.fast_open = self.open_view().fast_open_option(now);
         if is_reply {
             // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for
             // the peer (RFC 7413 §4.1.2), and ours is from it.
             options.fast_open = options
                 .fast_open
-                .filter(|_| !self.cold.fast_open.is_client());
+                .filter(|_| !self.cold.open.fast_open.is_client());
             options.sack_permitted = self.has(Flags::SACK);
             options.window_scale = options.window_scale.filter(|_| self.has(Flags::SCALING));
             options.timestamps = self.has(Flags::TIMESTAMPS).then_some(Timestamps {

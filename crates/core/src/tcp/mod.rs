@@ -24,7 +24,6 @@ mod ecn;
 mod emit;
 mod events;
 mod fast;
-mod fast_open;
 pub(crate) mod flags;
 mod frame;
 mod gso;

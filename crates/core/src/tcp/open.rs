@@ -20,7 +20,7 @@ use crate::tcp::options::{Agreed, advertised_mss, effective_mss, peer_mss, windo
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
 use crate::tcp::send::{self, send_limit};
-use crate::tcp::setup::FastOpen;
+use crate::tcp::setup::OpenState;
 use crate::tcp::setup::isn::Start;
 use crate::tcp::statistics::Statistics;
 use crate::tcp::target::marked;
@@ -159,10 +159,8 @@ pub(crate) fn cold_with(
         soft_error: None,
         peer_mss: peer_mss(&TcpOptions::default(), is_ipv4),
         local_mss: advertised_mss(config, opening.path.mtu, is_ipv4, options),
-        offer_wscale: window_scale_for(config.max_buffer),
-        syn_repeated: false,
         challenges: Challenges::default(),
-        fast_open: FastOpen::Off,
+        open: OpenState::new(window_scale_for(config.max_buffer)),
         keepalive_probes: 0,
         keepalive_at: Instant::FAR,
     }

@@ -17,7 +17,7 @@ impl Conn<'_> {
         if self.has(Flags::SYN_DUE) {
             return Some(self.plan_syn(now));
         }
-        if !self.hot.state.may_transmit() && !self.may_send_early() {
+        if !self.hot.state.may_transmit() && !self.cold.open.may_send_early(self.hot.state) {
             return None;
         }
         if self.has(Flags::PROBE_DUE) {

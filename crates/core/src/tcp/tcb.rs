@@ -17,7 +17,7 @@ use crate::tcp::option_sets::SetId;
 use crate::tcp::path::PathSearch;
 use crate::tcp::receive;
 use crate::tcp::send;
-use crate::tcp::setup::FastOpen;
+use crate::tcp::setup::OpenState;
 use crate::tcp::statistics::Statistics;
 use crate::tcp::teardown::Challenges;
 
@@ -81,12 +81,8 @@ pub(crate) struct Cold {
     pub peer_mss: u16,
     /// MSS option that we sent.
     pub local_mss: u16,
-    /// Window scale that we offer in a SYN.
-    pub offer_wscale: u8,
-    /// Our SYN went out again at once because the peer still had an earlier connection.
-    pub syn_repeated: bool,
     pub challenges: Challenges,
-    pub fast_open: FastOpen,
+    pub open: OpenState,
     /// Keepalive probes sent without an answer.
     pub keepalive_probes: u8,
     pub keepalive_at: Instant,

@@ -78,7 +78,7 @@ impl Conn<'_> {
     /// RFC 9293 MUST-22.
     fn on_syn_timeout(&mut self, now: Instant) {
         self.sh.counters.timeouts += 1;
-        let limit = if self.may_send_early() {
+        let limit = if self.cold.open.may_send_early(self.hot.state) {
             self.sh.config.syn_ack_retries
         } else {
             let asked = self.options().syn_retries;

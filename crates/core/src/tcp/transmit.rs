@@ -443,7 +443,7 @@ impl Conn<'_> {
         self.clear(Flags::SYN_DUE);
         // A SYN that goes again goes without data, which may have arrived for all that.
         self.send_part().advance(now, plan.end());
-        let again = self.syn_went_before();
+        let again = self.cold.open.syn_went_before(self.hot.retries);
         if again {
             // Only a time-out is a sign of loss.
             self.hot.set(Flags::SYN_RETRANSMITTED, self.hot.retries > 0);

@@ -1,4 +1,6 @@
-//! What the set-up part asks the owner of the connections for.
+//! What the set-up part asks the owner of the connections for, or the connection that opens.
+
+use bitflags::bitflags;
 
 use crate::tcp::setup::half_open::HalfOpen;
 
@@ -33,4 +35,18 @@ pub(crate) struct Admitted {
     pub mtu: u16,
     /// Its ISS may be any, and so a cookie.
     pub is_free: bool,
+}
+
+bitflags! {
+    /// What a connection has to do after a step of its set-up.
+    #[must_use]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub(crate) struct OpenActions: u8 {
+        /// The segment is answered with a RST, unless there were too many.
+        const RESET = 1 << 0;
+        /// It is answered with a RST that no limit holds for.
+        const FREE_RESET = 1 << 1;
+        /// Our SYN is due, once more.
+        const SYN = 1 << 2;
+    }
 }
