@@ -22,6 +22,7 @@ impl Hot {
     /// Whether the segment can take the short way: ESTABLISHED, next in order, no flags but ACK,
     /// PSH and what ECN says all the time, acknowledging something that is in flight or nothing new
     /// with data behind it.
+    #[inline(always)]
     pub fn is_predicted(&self, seg: &Segment<'_>) -> bool {
         self.state == State::Established
             && !self.has(UNUSUAL)

@@ -66,9 +66,13 @@ impl Lists<'_> {
     }
 
     /// Leaves all lists of the port.
+    #[inline]
     pub fn leave_all(&mut self) {
-        for list in [Output::Control, Output::Data, Output::Parked] {
-            self.leave(list);
+        let any = ListFlags::ON_CONTROL | ListFlags::ON_DATA | ListFlags::PARKED;
+        if self.bits.has(any) {
+            for list in [Output::Control, Output::Data, Output::Parked] {
+                self.leave(list);
+            }
         }
         self.leave_acks();
     }

@@ -95,6 +95,7 @@ impl SetupPart<'_> {
     }
 
     /// Frees the record; the flow table does not name it any more.
+    #[inline(always)]
     pub fn free_half_open(&mut self, slot: u32) {
         let Some(&HalfOpen { listener, port, .. }) = self.state.half_open.at(slot) else {
             return;

@@ -141,6 +141,7 @@ impl SetupPart<'_> {
     }
 
     /// Keeps a record of a SYN: in which slot.
+    #[inline(always)]
     pub fn remember(
         &mut self,
         now: Instant,
