@@ -56,6 +56,7 @@ const ARROWS: &[Arrows] = &[
     arrows("netns", &[], Some(&[])),
     arrows("interop", &["netns"], None),
     arrows("applications", &["interop"], None),
+    arrows("guests", &["interop"], None),
     arrows("xtask", &[], None),
 ];
 

@@ -7,6 +7,7 @@ mod compare;
 mod deps;
 mod elsewhere;
 mod end;
+mod guests;
 mod instructions;
 mod metadata;
 mod pages;
@@ -43,6 +44,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   supply   dependencies have the licences and sources that deny.toml allows, and no known holes (needs cargo-deny)
   toolchains  the minimum version of Rust and another processor compile everything (needs rustup)
   test     every test suite, summed up as `N passed, N failed`
+  guests   every network card that the emulator has, driven in a virtual machine [GUESTS=all: with the full sizes]
   compare  two builds of mtcp in turn: medians, their ratio, its bounds [BEFORE AFTER [--runs N] [--seconds S] [--link shm|afxdp]]
   pgo      builds what `make build` builds with a profile of what the stack does most (needs llvm-tools)
 ";
@@ -85,6 +87,7 @@ fn run(command: &str, arguments: &[String]) -> Result<()> {
         "elsewhere" => elsewhere::check(&root),
         "supply" => supply::check(&root),
         "toolchains" => toolchains::check(&root),
+        "guests" => guests::run(&root),
         "test" => suites::run(&root),
         "pgo" => pgo::run(&root),
         "compare" => compare::run(arguments),
