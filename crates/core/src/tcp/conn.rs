@@ -74,12 +74,11 @@ impl Conn<'_> {
             return;
         }
         let is_opening = matches!(self.hot.state, State::SynSent | State::SynReceived);
-        let is_control = self.send_view().has_only_fin() || is_opening;
-        self.lists().join(if is_control {
-            Output::Control
+        if self.send_view().has_only_fin() || is_opening {
+            self.lists().join(Output::Control);
         } else {
-            Output::Data
-        });
+            self.lists().join(Output::Data);
+        }
     }
 
     /// An ACK is due in the next `transmit`, on data if there is some to send. Not while one is

@@ -14,6 +14,7 @@ impl Hot {
     /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is
     /// taken: §3.2 says that it SHOULD be dropped, but middleboxes strip options, and dropping
     /// kills the connection. RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1, §5.3-5.
+    #[inline]
     pub fn is_old(&self, now: Instant, seg: &Segment<'_>) -> bool {
         let Some(stamps) = seg.options.timestamps else {
             return false;
@@ -33,6 +34,7 @@ impl Hot {
 
     /// RFC 7323 §4.3 (2): SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent.
     /// RFC 7323 §4.3-1, §4.3-3, §4.3-4, §4.3-5, §5.3-3.
+    #[inline(always)]
     pub fn update_ts_recent(&mut self, seg: &Segment<'_>) {
         if let Some(stamps) = seg.options.timestamps
             && self.has(Flags::TIMESTAMPS)

@@ -92,6 +92,7 @@ impl Hot {
     }
 
     /// RFC 9293 §3.10.7.4, the table of four cases.
+    #[inline]
     pub fn is_acceptable(&self, seg: &Segment<'_>) -> bool {
         let in_window = |seq| seq >= self.nxt && seq < self.adv;
         match (seg.len(), self.wnd()) {

@@ -78,6 +78,7 @@ impl<'a> SendView<'a> {
     }
 
     /// Whether our FIN has been acknowledged.
+    #[inline(always)]
     pub fn fin_acked(self) -> bool {
         self.has(SendFlags::FIN_QUEUED) && self.hot.una > self.hot.fin_seq
     }
@@ -90,6 +91,7 @@ impl<'a> SendView<'a> {
     }
 
     /// Whether nothing but our FIN is left to be sent.
+    #[inline(always)]
     pub fn has_only_fin(self) -> bool {
         self.has(SendFlags::FIN_QUEUED) && self.hot.nxt == self.hot.fin_seq
     }
