@@ -133,18 +133,18 @@ fn ping_pong_spinning(bencher: Bencher<'_, '_>) {
 fn ping_pong_sleeping(bencher: Bencher<'_, '_>) {
     pin(0);
     let (mut a, b) = pair(1024);
-    let nap = Some(std::time::Duration::from_millis(10));
+    let timeout = Some(std::time::Duration::from_millis(10));
     let _other = Other::start(b, move |port| {
         if receive(port) > 0 {
             send(port, 64);
         }
         // The end of the bench closes the link.
-        let _ = port.wait(nap, None);
+        let _ = port.wait(timeout, None);
     });
     bencher.bench_local(|| {
         send(&mut a, 64);
         while receive(&mut a) == 0 {
-            a.wait(nap, None).unwrap();
+            a.wait(timeout, None).unwrap();
         }
     });
 }

@@ -61,7 +61,7 @@ impl fmt::Display for IpSpec {
 
 /// In the order in which scripts write them.
 pub(super) fn show_flags(flags: TcpFlags) -> String {
-    let letters = [
+    let symbols = [
         (TcpFlags::FIN, 'F'),
         (TcpFlags::SYN, 'S'),
         (TcpFlags::RST, 'R'),
@@ -72,7 +72,7 @@ pub(super) fn show_flags(flags: TcpFlags) -> String {
         (TcpFlags::AE, 'A'),
         (TcpFlags::ACK, '.'),
     ];
-    let set = letters.iter().filter(|(flag, _)| flags.contains(*flag));
+    let set = symbols.iter().filter(|(flag, _)| flags.contains(*flag));
     let text: String = set.map(|(_, letter)| *letter).collect();
     if text.is_empty() {
         "-".to_owned()

@@ -245,7 +245,7 @@ impl Unparker {
 }
 
 #[derive(Debug)]
-struct Bell {
+struct Doorbell {
     announcement: Announcement,
     fd: OwnedFd,
 }
@@ -255,41 +255,41 @@ struct Bell {
 /// # Errors
 /// No descriptor left.
 pub fn wake_fd() -> io::Result<(FdSleeper, FdWaker)> {
-    let bell = Arc::new(Bell {
+    let doorbell = Arc::new(Doorbell {
         announcement: Announcement::new(),
         fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
     });
     let sleeper = FdSleeper {
-        bell: Arc::clone(&bell),
+        doorbell: Arc::clone(&doorbell),
         late: false,
     };
-    Ok((sleeper, FdWaker(bell)))
+    Ok((sleeper, FdWaker(doorbell)))
 }
 
 /// The sleeper's end of a [`wake_fd`].
 #[derive(Debug)]
 pub struct FdSleeper {
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
     /// A waker took the announcement, and had not yet written when we looked.
     late: bool,
 }
 
 /// The waker's end of a [`wake_fd`].
 #[derive(Debug, Clone)]
-pub struct FdWaker(Arc<Bell>);
+pub struct FdWaker(Arc<Doorbell>);
 
 impl FdSleeper {
     /// Announces sleep. Look for work once more after this; then poll [`Self::fd`] (or not, if
     /// there is some), then [`Self::finish`].
     pub fn prepare(&mut self) {
-        self.bell.announcement.announce();
+        self.doorbell.announcement.announce();
     }
 
     /// Takes back the announcement, and the wake-up if there was one. True when there was.
     pub fn finish(&mut self) -> bool {
-        let woken = self.bell.announcement.end();
+        let woken = self.doorbell.announcement.end();
         if woken || self.late {
-            let read = rustix::io::read(&self.bell.fd, &mut [0; 8]);
+            let read = rustix::io::read(&self.doorbell.fd, &mut [0; 8]);
             self.late = read.is_err();
         }
         woken
@@ -297,7 +297,7 @@ impl FdSleeper {
 
     /// Readable from a wake-up to [`Self::finish`], and now and then without reason.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd.as_fd()
+        self.doorbell.fd.as_fd()
     }
 }
 

@@ -53,7 +53,7 @@ impl Ord for First {
 
 /// What of a pipe is under way and overtakes nothing.
 #[derive(Debug, Default)]
-struct Lane {
+struct InOrder {
     /// Its first is among the firsts.
     has_first: bool,
     /// When the last of it arrives.
@@ -65,7 +65,7 @@ struct Lane {
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
     firsts: BinaryHeap<Reverse<First>>,
-    lanes: Vec<Lane>,
+    in_order: Vec<InOrder>,
     sent: u64,
 }
 
@@ -80,8 +80,8 @@ impl Calendar {
     }
 
     pub fn push(&mut self, at: Instant, pipe: usize, frame: Frame) {
-        if self.lanes.len() <= pipe {
-            self.lanes.resize_with(pipe + 1, Lane::default);
+        if self.in_order.len() <= pipe {
+            self.in_order.resize_with(pipe + 1, InOrder::default);
         }
         self.sent += 1;
         let due = Due {
@@ -90,26 +90,26 @@ impl Calendar {
             pipe,
             frame,
         };
-        let Some(lane) = self.lanes.get_mut(pipe) else {
+        let Some(in_order) = self.in_order.get_mut(pipe) else {
             return;
         };
-        let overtakes = lane.has_first && at < lane.last;
-        if lane.has_first && !overtakes {
-            lane.last = at;
-            lane.behind.push_back(due);
+        let overtakes = in_order.has_first && at < in_order.last;
+        if in_order.has_first && !overtakes {
+            in_order.last = at;
+            in_order.behind.push_back(due);
             return;
         }
         if !overtakes {
-            (lane.has_first, lane.last) = (true, at);
+            (in_order.has_first, in_order.last) = (true, at);
         }
         self.firsts.push(Reverse(First { due, overtakes }));
     }
 
     pub fn pop(&mut self) -> Option<Due> {
         let Reverse(First { due, overtakes }) = self.firsts.pop()?;
-        if !overtakes && let Some(lane) = self.lanes.get_mut(due.pipe) {
-            let next = lane.behind.pop_front();
-            lane.has_first = next.is_some();
+        if !overtakes && let Some(in_order) = self.in_order.get_mut(due.pipe) {
+            let next = in_order.behind.pop_front();
+            in_order.has_first = next.is_some();
             self.firsts.extend(next.map(|due| {
                 Reverse(First {
                     due,

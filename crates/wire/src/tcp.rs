@@ -46,7 +46,7 @@ impl fmt::Display for TcpFlags {
         if self.is_empty() {
             return f.write_str("none");
         }
-        let letters = [
+        let symbols = [
             (Self::FIN, "F"),
             (Self::SYN, "S"),
             (Self::RST, "R"),
@@ -57,7 +57,7 @@ impl fmt::Display for TcpFlags {
             (Self::CWR, "W"),
             (Self::AE, "e"),
         ];
-        for (flag, letter) in letters {
+        for (flag, letter) in symbols {
             if self.contains(flag) {
                 f.write_str(letter)?;
             }

@@ -135,9 +135,9 @@ impl Links {
     }
 
     /// The peer did not acknowledge anything in time: the path may not work any more.
-    pub fn doubt(&mut self, now: Instant, path: &Path) {
+    pub fn suspect(&mut self, now: Instant, path: &Path) {
         if path.known.is_none() {
-            self.neighbours.doubt(now, path.port, path.next_hop);
+            self.neighbours.suspect(now, path.port, path.next_hop);
         }
     }
 

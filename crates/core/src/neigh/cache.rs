@@ -293,7 +293,7 @@ impl Cache {
     /// A connection over the neighbour had a time-out: it may have moved. It is asked at once,
     /// unless something came through it within the last second (RFC 4861 §7.3.1: what the layers
     /// above know).
-    pub fn doubt(&mut self, now: Instant, port: PortId, addr: IpAddr) {
+    pub fn suspect(&mut self, now: Instant, port: PortId, addr: IpAddr) {
         let Some(slot) = self.find(port, addr) else {
             return;
         };

@@ -114,7 +114,7 @@ impl Conn<'_> {
         self.hot.retries += 1;
         // With data in flight: perhaps the path has changed.
         self.path().on_timeout(now);
-        self.sh.net.links.doubt(now, &self.cold.path);
+        self.sh.net.links.suspect(now, &self.cold.path);
         let actions = self.loss().on_timeout(now);
         self.carry_out(actions);
         let stamp = self.tsval(now);

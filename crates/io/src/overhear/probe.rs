@@ -80,7 +80,7 @@ impl Probe {
             }
             let doorbells = self.overheard.doorbells();
             let mut fds: Vec<_> = doorbells
-                .map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN))
+                .map(|doorbell| PollFd::from_borrowed_fd(doorbell, PollFlags::IN))
                 .collect();
             poll::sleep(&mut fds, Some(left))?;
         }

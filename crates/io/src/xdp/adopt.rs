@@ -14,7 +14,7 @@ use crate::shm::Exchange;
 
 use super::config::{Frames, ZeroCopy};
 use super::error::{BIND, REGISTER, SOCKET, explain};
-use super::lanes::Lanes;
+use super::frame_rings::FrameRings;
 use super::program::Program;
 use super::queue::{Extras, Queue};
 use super::socket::XskSocket;
@@ -158,17 +158,17 @@ impl Adopter {
 
     fn open(&mut self, number: u32) -> io::Result<Queue> {
         let name = self.link.name.clone();
-        let (socket, lanes) = self.make()?;
+        let (socket, frame_rings) = self.make()?;
         socket
             .bind((self.link.index, number), self.zero_copy, self.frames)
             .map_err(|error| explain(&name, BIND, &error))?;
         self.program
             .steer(number, socket.as_fd())
             .map_err(|error| explain(&name, BIND, &error))?;
-        Ok(Queue::new(number, (socket, lanes), Extras::default()))
+        Ok(Queue::new(number, (socket, frame_rings), Extras::default()))
     }
 
-    fn make(&mut self) -> io::Result<(XskSocket, Lanes)> {
+    fn make(&mut self) -> io::Result<(XskSocket, FrameRings)> {
         let name = &self.link.name;
         let frames = Frames {
             receive: self.frames.receive.min(RECEIVE),
@@ -177,10 +177,10 @@ impl Adopter {
         };
         let made = XskSocket::new().or_else(|error| self.spare.pop().ok_or(error));
         let socket = made.map_err(|error| explain(name, SOCKET, &error))?;
-        let lanes = socket
+        let frame_rings = socket
             .furnish(frames, self.words)
             .map_err(|error| explain(name, REGISTER, &error))?;
-        Ok((socket, lanes))
+        Ok((socket, frame_rings))
     }
 }
 

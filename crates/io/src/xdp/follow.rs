@@ -93,7 +93,7 @@ impl Follower {
 
     fn open(&self, number: u32) -> io::Result<Queue> {
         let name = &self.link.name;
-        let (socket, lanes) =
+        let (socket, frame_rings) =
             register(self.frames).map_err(|error| explain(name, REGISTER, &error))?;
         socket
             .bind((self.link.index, number), self.zero_copy, self.frames)
@@ -101,6 +101,6 @@ impl Follower {
         self.program
             .steer(number, socket.as_fd())
             .map_err(|error| explain(name, BIND, &error))?;
-        Ok(Queue::new(number, (socket, lanes), Extras::default()))
+        Ok(Queue::new(number, (socket, frame_rings), Extras::default()))
     }
 }

@@ -159,14 +159,15 @@ impl XdpPrepared {
             self.overheard = overhear(&self.link, &self.config.addresses);
         }
         while self.armed.len() < self.hand(0).len() {
-            let (socket, lanes) = register(self.frames).map_err(|error| refused(name, &error))?;
+            let (socket, frame_rings) =
+                register(self.frames).map_err(|error| refused(name, &error))?;
             let rx = self.program.rx();
             let extras = Extras {
                 gso: self.has_gso().then(|| gso(&self.link)).flatten(),
                 tx: tx(&self.link, &socket, self.frames),
                 rx: rx.map_err(|error| explain(name, MAP, &*error))?,
             };
-            self.armed.push(((socket, lanes), extras));
+            self.armed.push(((socket, frame_rings), extras));
         }
         let others = self.queues as usize - self.hand(0).len();
         while self.exchange.is_some() && self.spare.len() < others {

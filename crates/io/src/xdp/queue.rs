@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use wire::frame::{RxFrame, RxMeta, TxMeta};
 
+use super::frame_rings::FrameRings;
 use super::gso::GsoSocket;
-use super::lanes::Lanes;
 use super::socket::{Kick, XskSocket};
 use super::tc_ring::TcRing;
 use super::tx_batch::{Submitted, TxBatch};
@@ -50,8 +50,8 @@ pub(super) struct Extras {
 /// One bound queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    // The lanes go first: rings are unmapped before their socket closes.
-    lanes: Lanes,
+    // The frame rings go first: rings are unmapped before their socket closes.
+    frame_rings: FrameRings,
     socket: XskSocket,
     number: u32,
     gso: Option<GsoSocket>,
@@ -73,14 +73,18 @@ pub(super) struct Lost {
 }
 
 impl Queue {
-    /// Puts together a bound socket, the lanes it registered, and what there is besides.
-    pub(super) fn new(number: u32, (socket, lanes): (XskSocket, Lanes), extras: Extras) -> Self {
+    /// Puts together a bound socket, the frame rings it registered, and what there is besides.
+    pub(super) fn new(
+        number: u32,
+        (socket, frame_rings): (XskSocket, FrameRings),
+        extras: Extras,
+    ) -> Self {
         let Extras { gso, tx, mut rx } = extras;
         if let Rx::TrafficControl(ring) = &mut rx {
             ring.open();
         }
         Self {
-            lanes,
+            frame_rings,
             socket,
             number,
             gso,
@@ -109,15 +113,15 @@ impl Queue {
         &self.socket
     }
 
-    /// As [`Lanes::finishes_checksums`].
+    /// As [`FrameRings::finishes_checksums`].
     pub(super) fn finishes_checksums(&self) -> bool {
-        self.lanes.finishes_checksums()
+        self.frame_rings.finishes_checksums()
     }
 
     /// Whether a frame has been received and not lent yet.
     pub(super) fn has_received(&mut self) -> bool {
         match &self.rx {
-            Rx::Socket => self.lanes.has_received(),
+            Rx::Socket => self.frame_rings.has_received(),
             Rx::TrafficControl(ring) => ring.has_received(),
         }
     }
@@ -129,7 +133,7 @@ impl Queue {
         each: impl FnOnce(&[RxFrame<'_>]),
     ) -> usize {
         match &mut self.rx {
-            Rx::Socket => self.lanes.receive(meta, each),
+            Rx::Socket => self.frame_rings.receive(meta, each),
             Rx::TrafficControl(ring) => ring.receive(meta, each),
         }
     }
@@ -138,7 +142,7 @@ impl Queue {
     /// with nothing armed, if a frame is already waiting.
     pub(super) fn arm(&mut self) -> bool {
         match &mut self.rx {
-            Rx::Socket => !self.lanes.has_received(),
+            Rx::Socket => !self.frame_rings.has_received(),
             Rx::TrafficControl(ring) => ring.arm(),
         }
     }
@@ -158,7 +162,7 @@ impl Queue {
         }
     }
 
-    /// As [`Lanes::send`].
+    /// As [`FrameRings::send`].
     #[inline]
     pub(super) fn send(&mut self, room: u32, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         let bytes = room as usize;
@@ -168,7 +172,7 @@ impl Queue {
         }
         match &mut self.tx {
             Tx::Batch(batch) if !self.is_behind => batch.add(bytes, write),
-            _ => self.lanes.send(room, write),
+            _ => self.frame_rings.send(room, write),
         }
     }
 
@@ -188,7 +192,7 @@ impl Queue {
             Submitted::Never(_) => 0,
         };
         for frame in batch.frames().skip(taken) {
-            let sent = self.lanes.send(frame.len() as u32, |room| {
+            let sent = self.frame_rings.send(frame.len() as u32, |room| {
                 room.copy_from_slice(frame);
                 TxMeta {
                     len: frame.len(),
@@ -215,8 +219,8 @@ impl Queue {
     pub(super) fn send_gso(&mut self, write: impl FnOnce(&mut [u8]) -> TxMeta) -> bool {
         self.submit();
         // The next flush says what is wrong with the link.
-        self.lanes.tx.publish();
-        if self.lanes.tx.unread() > 0 && self.kick().is_err() {
+        self.frame_rings.tx.publish();
+        if self.frame_rings.tx.unread() > 0 && self.kick().is_err() {
             return false;
         }
         self.gso.as_mut().is_some_and(|socket| socket.send(write))
@@ -229,7 +233,7 @@ impl Queue {
             Rx::Socket => 0,
             Rx::TrafficControl(ring) => ring.lost(),
         };
-        let longer = self.lanes.lost();
+        let longer = self.frame_rings.lost();
         (dropped + unread + longer, invalid + self.unsent())
     }
 
@@ -247,24 +251,24 @@ impl Queue {
     /// ring.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.submit();
-        self.lanes.tx.publish();
-        if self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup() {
+        self.frame_rings.tx.publish();
+        if self.frame_rings.tx.unread() > 0 && self.frame_rings.tx.needs_wakeup() {
             self.kick()?;
         }
-        self.is_behind = self.is_behind && self.lanes.tx.unread() > 0;
-        if self.lanes.fill.needs_wakeup() {
+        self.is_behind = self.is_behind && self.frame_rings.tx.unread() > 0;
+        if self.frame_rings.fill.needs_wakeup() {
             self.socket.kick_fill()?;
         }
         if let Some(socket) = &mut self.gso {
             socket.flush();
         }
-        self.lanes.reap();
+        self.frame_rings.reap();
         Ok(())
     }
 
     /// Whether published frames wait for another kick.
     pub(super) fn is_stuck(&mut self) -> bool {
-        self.lanes.tx.unread() > 0 && self.lanes.tx.needs_wakeup()
+        self.frame_rings.tx.unread() > 0 && self.frame_rings.tx.needs_wakeup()
             || self.gso.as_ref().is_some_and(GsoSocket::waits)
     }
 
@@ -272,12 +276,12 @@ impl Queue {
     /// says EAGAIN when there are more, but also when there is no room for the next one: it is
     /// asked again only while that gets on.
     fn kick(&mut self) -> io::Result<()> {
-        let mut unread = self.lanes.tx.unread();
+        let mut unread = self.frame_rings.tx.unread();
         for _ in 0..unread / KICK_FRAMES + 2 {
             if self.socket.kick_tx()? != Kick::Again {
                 break;
             }
-            let left = self.lanes.tx.unread();
+            let left = self.frame_rings.tx.unread();
             if left == 0 || left == unread {
                 break;
             }

@@ -13,14 +13,14 @@ use crate::privileges;
 
 use super::config::Frames;
 use super::error::{LISTEN, errno, explain};
+use super::frame_rings::FrameRings;
 use super::gso::GsoSocket;
-use super::lanes::Lanes;
 use super::queue::Tx;
 use super::socket::XskSocket;
 use super::tx_batch::TxBatch;
 
 /// A socket with its frames.
-pub(super) type Made = (XskSocket, Lanes);
+pub(super) type Made = (XskSocket, FrameRings);
 
 /// What listens beside the stack. Without it, neighbours that move are found when they stop
 /// answering.

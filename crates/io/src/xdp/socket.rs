@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 use super::config::{Frames, ZeroCopy};
-use super::lanes::{Lanes, TxWords};
+use super::frame_rings::{FrameRings, TxWords};
 use super::rings::{Completion, Fill, Rx, Tx};
 use super::umem::Umem;
 use crate::sys;
@@ -60,17 +60,17 @@ impl XskSocket {
 
     /// A socket with memory. Kernels that do not read what stands in front of a frame (before Linux
     /// 6.11) refuse memory that has such words: then it has none.
-    pub(super) fn with_memory(frames: Frames) -> io::Result<(Self, Lanes)> {
+    pub(super) fn with_memory(frames: Frames) -> io::Result<(Self, FrameRings)> {
         let make = |words| {
             let socket = Self::new()?;
-            let lanes = socket.register(Umem::new(frames)?, words)?;
-            Ok((socket, lanes))
+            let frame_rings = socket.register(Umem::new(frames)?, words)?;
+            Ok((socket, frame_rings))
         };
         with_words_or_without(make)
     }
 
     /// Gives a socket memory, with words in front of each frame or without.
-    pub(super) fn furnish(&self, frames: Frames, words: bool) -> io::Result<Lanes> {
+    pub(super) fn furnish(&self, frames: Frames, words: bool) -> io::Result<FrameRings> {
         self.register(Umem::new(frames)?, words)
     }
 
@@ -94,7 +94,7 @@ impl XskSocket {
 
     /// Registers `umem` and makes the four rings: those to the kernel with room for all frames, the
     /// others for those they bring.
-    fn register(&self, umem: Umem, words: bool) -> io::Result<Lanes> {
+    fn register(&self, umem: Umem, words: bool) -> io::Result<FrameRings> {
         let frames = umem.frames();
         let Frames {
             receive,
@@ -120,7 +120,7 @@ impl XskSocket {
         let rx = Rx::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, receive)?;
         let tx = Tx::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, all)?;
         self.widen(send, size);
-        Ok(Lanes::new(umem, words, fill, rx, tx, completion))
+        Ok(FrameRings::new(umem, words, fill, rx, tx, completion))
     }
 
     /// Lets one send call take the whole tx ring in copy mode. Older kernels take less at a time,
@@ -272,10 +272,13 @@ mod tests {
                 if words {
                     Err(io::Error::from_raw_os_error(refusal))
                 } else {
-                    Ok("lanes")
+                    Ok("frame_rings")
                 }
             });
-            assert_eq!((made.unwrap(), &tried[..]), ("lanes", &[true, false][..]));
+            assert_eq!(
+                (made.unwrap(), &tried[..]),
+                ("frame_rings", &[true, false][..])
+            );
         }
     }
 

@@ -20,7 +20,7 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use rustix::process::{Pid, getpid};
 use wire::frame::{BURST, RxFrame, RxMeta};
 
-use super::lanes::fetch_head;
+use super::frame_rings::fetch_head;
 use crate::mapping::Mapping;
 
 /// `bpf/tc_ring.bpf.c`, compiled; `bpf/check.sh` checks that the two match.

@@ -156,8 +156,8 @@ fn ndp(f: &mut fmt::Formatter<'_>, message: &NdpMessage) -> fmt::Result {
             }
             let flags = [(m.router, "R"), (m.solicited, "S"), (m.override_flag, "O")];
             let set = flags.iter().filter(|(set, _)| *set);
-            let letters: String = set.map(|(_, letter)| *letter).collect();
-            write!(f, ", flags [{letters}]")
+            let symbols: String = set.map(|(_, letter)| *letter).collect();
+            write!(f, ", flags [{symbols}]")
         }
         NdpMessage::Redirect(m) => write!(f, "redirect {} to {}", m.destination, m.target),
     }

@@ -292,7 +292,7 @@ fn confirmation_from_above_keeps_a_neighbour_reachable() {
 fn a_doubted_neighbour_is_asked_at_once_and_then_everybody() {
     for state in [State::Stale, State::Delay] {
         let mut bench = Bench::in_state(state);
-        bench.cache.doubt(bench.now, PORT, addr(1));
+        bench.cache.suspect(bench.now, PORT, addr(1));
         let asked = bench.run(Duration::from_millis(3_500));
         let to: Vec<_> = asked.iter().map(|(_, to)| *to).collect();
         assert_eq!(to, [Some(A), Some(A), Some(A), None], "{state:?}");
@@ -305,15 +305,15 @@ fn a_neighbour_that_lives_is_not_doubted() {
     let mut bench = Bench::in_state(State::Reachable);
     bench.confirm(addr(1));
     bench.now += Duration::from_millis(900);
-    bench.cache.doubt(bench.now, PORT, addr(1));
+    bench.cache.suspect(bench.now, PORT, addr(1));
     assert_eq!(bench.state(), State::Reachable);
     bench.now += Duration::from_millis(200);
-    bench.cache.doubt(bench.now, PORT, addr(1));
+    bench.cache.suspect(bench.now, PORT, addr(1));
     assert_eq!(bench.state(), State::Probe);
     bench.advertise(Some(B), true, true);
     assert_eq!((bench.state(), bench.mac()), (State::Reachable, B));
     let mut bench = Bench::in_state(State::Failed);
-    bench.cache.doubt(bench.now, PORT, addr(1));
+    bench.cache.suspect(bench.now, PORT, addr(1));
     assert_eq!(bench.state(), State::Failed);
 }
 

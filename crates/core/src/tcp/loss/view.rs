@@ -22,7 +22,7 @@ const MAX_ARRIVAL_AGE_MS: u32 = 60_000;
 const RESTART_THRESHOLD: u32 = 4;
 
 /// With any of these, `pipe` is not simply what is in flight.
-const IN_DOUBT: LossFlags = LossFlags::RECOVERY
+const PIPE_UNSURE: LossFlags = LossFlags::RECOVERY
     .union(LossFlags::LOSS)
     .union(LossFlags::SACKED);
 
@@ -89,7 +89,7 @@ impl<'a> LossView<'a> {
     /// log, no log of rates, and the echo of a timestamp is not needed.
     #[inline(always)]
     pub fn is_usual(self, ack: SeqNumber) -> bool {
-        let unusual = IN_DOUBT.union(LossFlags::SENT_LOG);
+        let unusual = PIPE_UNSURE.union(LossFlags::SENT_LOG);
         !self.has(unusual)
             && !self.cold.rate.log.is_some()
             && (self.has(LossFlags::TIMING) && ack >= self.hot.rtt_seq || !self.needs_echo())
@@ -156,7 +156,7 @@ impl<'a> LossView<'a> {
     /// RFC 6675 §4-3.
     #[inline(always)]
     pub fn pipe(self) -> u32 {
-        if !self.has(IN_DOUBT) && self.hot.dup_acks == 0 {
+        if !self.has(PIPE_UNSURE) && self.hot.dup_acks == 0 {
             self.flight()
         } else {
             counted_pipe(
@@ -266,7 +266,7 @@ impl<'a> LossView<'a> {
     /// RFC 8985 §7.3-1, §7.3-2, §7.3-3.
     #[inline(always)]
     fn may_probe(self) -> bool {
-        let unfit = IN_DOUBT.union(LossFlags::PERSIST);
+        let unfit = PIPE_UNSURE.union(LossFlags::PERSIST);
         let tail = &self.cold.tail;
         self.has(LossFlags::SACK) && !self.has(unfit) && tail.probe == Probe::None && tail.measured
     }

@@ -151,8 +151,8 @@ impl Layout {
 fn plot(title: &str, unit: &str, cases: &[Measured]) -> anyhow::Result<String> {
     let layout = Layout::of(cases);
     let (least, most, is_log) = layout.range();
-    let letters = layout.titles.iter().map(|(title, _)| title.chars().count());
-    let left = letters.max().unwrap_or(0) as u32 * LETTER + GAP;
+    let widths = layout.titles.iter().map(|(title, _)| title.chars().count());
+    let left = widths.max().unwrap_or(0) as u32 * LETTER + GAP;
     let mut text = String::new();
     {
         let size = (WIDTH.max(left + VALUES + 400), HEAD + layout.height + FOOT);

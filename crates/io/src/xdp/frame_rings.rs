@@ -46,7 +46,7 @@ impl TxWords {
 
 /// Frames and rings of one queue; knows nothing of the socket they belong to.
 #[derive(Debug)]
-pub(super) struct Lanes {
+pub(super) struct FrameRings {
     umem: Umem,
     pub(super) fill: Fill,
     rx: Rx,
@@ -63,7 +63,7 @@ pub(super) struct Lanes {
     sending: Vec<u8>,
 }
 
-impl Lanes {
+impl FrameRings {
     /// Hands the first half of the frames to the kernel. Fill and tx ring have room for all frames,
     /// the others for half of them.
     pub(super) fn new(
@@ -75,7 +75,7 @@ impl Lanes {
         completion: Completion,
     ) -> Self {
         let frames = umem.frames();
-        let mut lanes = Self {
+        let mut frame_rings = Self {
             ledger: Ledger::new(frames.count()),
             // Popped from the end: the lowest address first.
             free: (0..frames.send / frames.parts)
@@ -94,11 +94,13 @@ impl Lanes {
             words,
         };
         for index in 0..frames.receive {
-            lanes.ledger.moves(index, Place::Free, Place::Receiving);
-            lanes.fill.stage(lanes.umem.address(index));
+            frame_rings
+                .ledger
+                .moves(index, Place::Free, Place::Receiving);
+            frame_rings.fill.stage(frame_rings.umem.address(index));
         }
-        lanes.fill.publish();
-        lanes
+        frame_rings.fill.publish();
+        frame_rings
     }
 
     /// Whether frames may be sent whose checksum is left to the device.
@@ -150,7 +152,7 @@ impl Lanes {
         count as usize
     }
 
-    /// As [`Lanes::receive`], where packets may lie in several frames. Those are copied together.
+    /// As [`FrameRings::receive`], where packets may lie in several frames. Those are copied together.
     #[inline(never)]
     fn receive_parts(
         &mut self,

@@ -37,12 +37,12 @@ struct Kernel {
     sending: VecDeque<xdp_desc>,
 }
 
-fn pair() -> (Lanes, Kernel) {
+fn pair() -> (FrameRings, Kernel) {
     pair_with(1)
 }
 
 /// Packets to send lie in so many frames at most.
-fn pair_with(parts: u32) -> (Lanes, Kernel) {
+fn pair_with(parts: u32) -> (FrameRings, Kernel) {
     let file: File = tempfile::tempfile().unwrap();
     file.set_len(64 << 10).unwrap();
     let fd = file.as_fd();
@@ -60,7 +60,7 @@ fn pair_with(parts: u32) -> (Lanes, Kernel) {
         size: FRAME_SIZE,
         parts,
     };
-    let lanes = Lanes::new(
+    let frame_rings = FrameRings::new(
         Umem::new(frames).unwrap(),
         true,
         ToKernel::map(fd, FILL, &LAYOUT, FRAMES).unwrap(),
@@ -68,15 +68,15 @@ fn pair_with(parts: u32) -> (Lanes, Kernel) {
         ToKernel::map(fd, TX, &LAYOUT, FRAMES).unwrap(),
         FromKernel::map(fd, COMPLETION, &LAYOUT, HALF).unwrap(),
     );
-    (lanes, kernel)
+    (frame_rings, kernel)
 }
 
 impl Kernel {
     /// Receives up to `count` frames that say their number; returns how many it had room for.
-    fn receive(&mut self, lanes: &mut Lanes, first: u32, count: u32) -> u32 {
+    fn receive(&mut self, frame_rings: &mut FrameRings, first: u32, count: u32) -> u32 {
         let taken = self.take();
         self.fill.release(taken);
-        self.hand_on(lanes, first, count)
+        self.hand_on(frame_rings, first, count)
     }
 
     /// Takes all frames of the fill ring and does not say so yet.
@@ -87,7 +87,7 @@ impl Kernel {
         ready
     }
 
-    fn hand_on(&mut self, lanes: &mut Lanes, first: u32, count: u32) -> u32 {
+    fn hand_on(&mut self, frame_rings: &mut FrameRings, first: u32, count: u32) -> u32 {
         let mut done = 0;
         while done < count
             && let Some(address) = self.empty.pop_front()
@@ -95,7 +95,7 @@ impl Kernel {
             let addr = address + HEADROOM;
             // SAFETY: the frame came from the fill ring: the kernel's part of this test has it
             // alone.
-            let frame = unsafe { lanes.umem.bytes_at_mut(addr, 60) }.unwrap();
+            let frame = unsafe { frame_rings.umem.bytes_at_mut(addr, 60) }.unwrap();
             frame[..4].copy_from_slice(&(first + done).to_ne_bytes());
             assert!(self.rx.stage(xdp_desc {
                 addr,
@@ -110,13 +110,13 @@ impl Kernel {
 
     /// Takes all of the tx ring and completes `count` frames of what it has. Returns the numbers in
     /// the frames it took.
-    fn send(&mut self, lanes: &Lanes, count: usize) -> Vec<u32> {
+    fn send(&mut self, frame_rings: &FrameRings, count: usize) -> Vec<u32> {
         let ready = self.tx.available(HALF);
         let mut numbers = Vec::new();
         for offset in 0..ready {
             let entry = self.tx.read(offset).unwrap();
             // SAFETY: the frame is in the tx ring: nobody writes to it.
-            let frame = unsafe { lanes.umem.bytes_at(entry.addr, entry.len) }.unwrap();
+            let frame = unsafe { frame_rings.umem.bytes_at(entry.addr, entry.len) }.unwrap();
             numbers.push(u32::from_ne_bytes(*frame.first_chunk().unwrap()));
             self.sending.push_back(entry);
         }
@@ -133,17 +133,17 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_ne_bytes(*bytes.first_chunk().unwrap())
 }
 
-fn receive(lanes: &mut Lanes) -> Vec<u32> {
+fn receive(frame_rings: &mut FrameRings) -> Vec<u32> {
     let mut numbers = Vec::new();
-    lanes.receive(
+    frame_rings.receive(
         |_| RxMeta::default(),
         |frames| numbers.extend(frames.iter().map(|frame| number(frame.bytes))),
     );
     numbers
 }
 
-fn send(lanes: &mut Lanes, number: u32) -> bool {
-    lanes.send(1518, |frame| {
+fn send(frame_rings: &mut FrameRings, number: u32) -> bool {
+    frame_rings.send(1518, |frame| {
         frame[..4].copy_from_slice(&number.to_ne_bytes());
         TxMeta {
             len: 64,
@@ -153,87 +153,90 @@ fn send(lanes: &mut Lanes, number: u32) -> bool {
 }
 
 /// Every frame is in one place, and as many are free as are neither queued nor being sent.
-fn check(lanes: &Lanes) {
+fn check(frame_rings: &FrameRings) {
     if cfg!(debug_assertions) {
-        assert_eq!(lanes.ledger.count(Place::Receiving), HALF as usize);
-        assert_eq!(lanes.ledger.count(Place::HandOut), 0);
-        assert_eq!(lanes.ledger.count(Place::Free), lanes.free.len());
+        assert_eq!(frame_rings.ledger.count(Place::Receiving), HALF as usize);
+        assert_eq!(frame_rings.ledger.count(Place::HandOut), 0);
         assert_eq!(
-            lanes.ledger.count(Place::Sending),
-            HALF as usize - lanes.free.len()
+            frame_rings.ledger.count(Place::Free),
+            frame_rings.free.len()
+        );
+        assert_eq!(
+            frame_rings.ledger.count(Place::Sending),
+            HALF as usize - frame_rings.free.len()
         );
     }
 }
 
 #[test]
 fn frames_arrive_in_order_in_bursts_and_are_recycled() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     let mut next = 0;
     for round in 0..50 {
         let count = 1 + round % HALF;
-        assert_eq!(kernel.receive(&mut lanes, next, count), count);
-        assert!(lanes.has_received());
+        assert_eq!(kernel.receive(&mut frame_rings, next, count), count);
+        assert!(frame_rings.has_received());
         assert_eq!(
-            receive(&mut lanes),
+            receive(&mut frame_rings),
             (next..next + count).collect::<Vec<_>>()
         );
-        assert!(!lanes.has_received());
+        assert!(!frame_rings.has_received());
         next += count;
-        check(&lanes);
+        check(&frame_rings);
     }
     assert_eq!(
-        lanes.receive(|_| RxMeta::default(), |_| panic!("called without frames")),
+        frame_rings.receive(|_| RxMeta::default(), |_| panic!("called without frames")),
         0
     );
 }
 
 #[test]
 fn the_kernel_never_gets_more_frames_than_its_half() {
-    let (mut lanes, mut kernel) = pair();
-    assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
-    assert_eq!(kernel.receive(&mut lanes, 0, 1000), 0);
-    assert_eq!(receive(&mut lanes).len(), HALF as usize);
-    assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
+    let (mut frame_rings, mut kernel) = pair();
+    assert_eq!(kernel.receive(&mut frame_rings, 0, 1000), HALF);
+    assert_eq!(kernel.receive(&mut frame_rings, 0, 1000), 0);
+    assert_eq!(receive(&mut frame_rings).len(), HALF as usize);
+    assert_eq!(kernel.receive(&mut frame_rings, 0, 1000), HALF);
 }
 
 /// As Linux does: the rx ring's producer index moves first, the fill ring's consumer index after
 /// it.
 #[test]
 fn a_frame_that_comes_back_before_the_kernel_said_it_took_it_is_not_lost() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     for round in 0..10 {
         let taken = kernel.take();
-        assert_eq!(kernel.hand_on(&mut lanes, round, 40), 40);
-        assert_eq!(receive(&mut lanes).len(), 40);
+        assert_eq!(kernel.hand_on(&mut frame_rings, round, 40), 40);
+        assert_eq!(receive(&mut frame_rings).len(), 40);
         kernel.fill.release(taken);
-        check(&lanes);
+        check(&frame_rings);
     }
-    assert_eq!(kernel.receive(&mut lanes, 0, 1000), HALF);
+    assert_eq!(kernel.receive(&mut frame_rings, 0, 1000), HALF);
 }
 
 #[test]
 fn sending_stops_when_no_frame_is_free_and_goes_on_after_completions() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     let sent = (0..1000)
-        .take_while(|number| send(&mut lanes, *number))
+        .take_while(|number| send(&mut frame_rings, *number))
         .count();
     assert_eq!(sent, HALF as usize);
-    lanes.tx.publish();
-    assert_eq!(lanes.tx.unread(), HALF);
-    assert_eq!(kernel.send(&lanes, 10), (0..HALF).collect::<Vec<_>>());
-    assert_eq!(lanes.tx.unread(), 0);
+    frame_rings.tx.publish();
+    assert_eq!(frame_rings.tx.unread(), HALF);
+    assert_eq!(kernel.send(&frame_rings, 10), (0..HALF).collect::<Vec<_>>());
+    assert_eq!(frame_rings.tx.unread(), 0);
     let sent = (0..1000)
-        .take_while(|number| send(&mut lanes, *number))
+        .take_while(|number| send(&mut frame_rings, *number))
         .count();
     assert_eq!(sent, 10);
-    check(&lanes);
+    check(&frame_rings);
 }
 
 #[test]
 fn nothing_and_too_much_are_not_sent() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     for len in [0, 1519, usize::MAX] {
-        assert!(lanes.send(1518, |frame| {
+        assert!(frame_rings.send(1518, |frame| {
             assert_eq!(frame.len(), 1518);
             TxMeta {
                 len,
@@ -241,26 +244,26 @@ fn nothing_and_too_much_are_not_sent() {
             }
         }));
     }
-    lanes.tx.publish();
-    assert!(kernel.send(&lanes, 1).is_empty());
-    check(&lanes);
+    frame_rings.tx.publish();
+    assert!(kernel.send(&frame_rings, 1).is_empty());
+    check(&frame_rings);
 }
 
 #[test]
 fn a_panic_in_a_closure_loses_no_frame() {
-    let (mut lanes, mut kernel) = pair();
-    kernel.receive(&mut lanes, 7, 3);
+    let (mut frame_rings, mut kernel) = pair();
+    kernel.receive(&mut frame_rings, 7, 3);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        lanes.send(1518, |_| panic!("while writing"));
+        frame_rings.send(1518, |_| panic!("while writing"));
     }));
     assert!(panicked.is_err());
-    check(&lanes);
-    assert_eq!(receive(&mut lanes), [7, 8, 9]);
+    check(&frame_rings);
+    assert_eq!(receive(&mut frame_rings), [7, 8, 9]);
 }
 
 #[test]
 fn descriptors_that_point_elsewhere_are_harmless() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     let beyond = u64::from(FRAMES) * u64::from(FRAME_SIZE);
     // The kernel took frames 0 to 3 and gives back two of them with impossible lengths.
     assert!(kernel.fill.available(4) == 4);
@@ -279,7 +282,7 @@ fn descriptors_that_point_elsewhere_are_harmless() {
     }
     kernel.rx.publish();
     let mut lens = Vec::new();
-    let count = lanes.receive(
+    let count = frame_rings.receive(
         |_| RxMeta::default(),
         |frames| lens.extend(frames.iter().map(|frame| frame.bytes.len())),
     );
@@ -288,14 +291,14 @@ fn descriptors_that_point_elsewhere_are_harmless() {
         assert!(kernel.completion.stage(address));
     }
     kernel.completion.publish();
-    lanes.reap();
-    assert_eq!(lanes.free.len(), HALF as usize);
+    frame_rings.reap();
+    assert_eq!(frame_rings.free.len(), HALF as usize);
 }
 
 /// A fixed pseudo-random walk over all moves, compared with plain queues.
 #[test]
 fn any_interleaving_keeps_order_and_loses_nothing() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     let mut state = 0x9e37_79b9_u32;
     let mut random = |below: u32| {
         state ^= state << 13;
@@ -308,54 +311,54 @@ fn any_interleaving_keeps_order_and_loses_nothing() {
     for _ in 0..20_000 {
         match random(4) {
             0 => {
-                let count = kernel.receive(&mut lanes, next_rx, random(HALF));
+                let count = kernel.receive(&mut frame_rings, next_rx, random(HALF));
                 arrived.extend(next_rx..next_rx + count);
                 next_rx += count;
             }
             1 => {
-                for number in receive(&mut lanes) {
+                for number in receive(&mut frame_rings) {
                     assert_eq!(arrived.pop_front(), Some(number));
                 }
             }
             2 => {
                 for _ in 0..random(HALF) {
-                    if send(&mut lanes, next_tx) {
+                    if send(&mut frame_rings, next_tx) {
                         sent.push_back(next_tx);
                         next_tx += 1;
                     }
                 }
-                lanes.tx.publish();
+                frame_rings.tx.publish();
             }
             _ => {
-                for number in kernel.send(&lanes, random(HALF) as usize) {
+                for number in kernel.send(&frame_rings, random(HALF) as usize) {
                     assert_eq!(sent.pop_front(), Some(number));
                 }
             }
         }
-        check(&lanes);
+        check(&frame_rings);
     }
     assert!(next_rx > 10_000 && next_tx > 10_000);
 }
 
 #[test]
 fn a_checksum_that_is_left_to_the_device_is_said_before_the_frame() {
-    let (mut lanes, mut kernel) = pair();
+    let (mut frame_rings, mut kernel) = pair();
     let partial = TxChecksum::Partial {
         start: 34,
         offset: 16,
     };
     for checksum in [partial, TxChecksum::Complete] {
-        assert!(lanes.send(60, |_| TxMeta {
+        assert!(frame_rings.send(60, |_| TxMeta {
             len: 60,
             checksum,
             ..TxMeta::default()
         }));
     }
-    lanes.tx.publish();
+    frame_rings.tx.publish();
     assert_eq!(kernel.tx.available(HALF), 2);
     let (left, complete) = (kernel.tx.read(0).unwrap(), kernel.tx.read(1).unwrap());
     // SAFETY: the frame is in the tx ring: nobody writes to it.
-    let words = unsafe { lanes.umem.bytes_at(left.addr - 24, 24) }.unwrap();
+    let words = unsafe { frame_rings.umem.bytes_at(left.addr - 24, 24) }.unwrap();
     assert_eq!(left.options, 1 << 1, "XDP_TX_METADATA");
     assert_eq!(
         words[..8],
@@ -369,7 +372,7 @@ fn a_checksum_that_is_left_to_the_device_is_said_before_the_frame() {
 }
 
 /// Hands on packets in several frames, of these lengths.
-fn hand_on_parts(kernel: &mut Kernel, lanes: &mut Lanes, lens: &[u32]) {
+fn hand_on_parts(kernel: &mut Kernel, frame_rings: &mut FrameRings, lens: &[u32]) {
     let taken = kernel.take();
     kernel.fill.release(taken);
     let room = FRAME_SIZE - HEADROOM as u32;
@@ -380,7 +383,7 @@ fn hand_on_parts(kernel: &mut Kernel, lanes: &mut Lanes, lens: &[u32]) {
             left -= part;
             let addr = kernel.empty.pop_front().unwrap() + HEADROOM;
             // SAFETY: as in `hand_on`.
-            let frame = unsafe { lanes.umem.bytes_at_mut(addr, part) }.unwrap();
+            let frame = unsafe { frame_rings.umem.bytes_at_mut(addr, part) }.unwrap();
             frame.fill(byte);
             let options = if left > 0 { XDP_PKT_CONTD } else { 0 };
             assert!(kernel.rx.stage(xdp_desc {
@@ -395,12 +398,12 @@ fn hand_on_parts(kernel: &mut Kernel, lanes: &mut Lanes, lens: &[u32]) {
 
 #[test]
 fn packets_in_several_frames_come_whole() {
-    let (mut lanes, mut kernel) = pair_with(3);
+    let (mut frame_rings, mut kernel) = pair_with(3);
     for _ in 0..20 {
         let lens = [60, 9000, 1792, 1793, 60, 5000, 3584];
-        hand_on_parts(&mut kernel, &mut lanes, &lens);
+        hand_on_parts(&mut kernel, &mut frame_rings, &lens);
         let mut came = Vec::new();
-        let packets = lanes.receive(
+        let packets = frame_rings.receive(
             |_| RxMeta::default(),
             |frames| {
                 for (byte, frame) in (1..).zip(frames) {
@@ -410,19 +413,19 @@ fn packets_in_several_frames_come_whole() {
             },
         );
         assert_eq!((packets, &came[..]), (lens.len(), &lens[..]));
-        assert_eq!(lanes.lost(), 0);
+        assert_eq!(frame_rings.lost(), 0);
     }
 }
 
 #[test]
 fn packets_to_send_lie_in_as_many_frames_as_they_need() {
-    let (mut lanes, mut kernel) = pair_with(3);
+    let (mut frame_rings, mut kernel) = pair_with(3);
     let part = FRAME_SIZE - FRONT;
     let most = 3 * part;
     let mut sent = 0;
     for len in [60, part, part + 1, 2 * part, most - 1, most].repeat(40) {
         let data: Vec<u8> = (0..len).map(|at| ((at + sent) % 251) as u8).collect();
-        assert!(lanes.send(most, |frame| {
+        assert!(frame_rings.send(most, |frame| {
             frame[..data.len()].copy_from_slice(&data);
             TxMeta {
                 len: data.len(),
@@ -434,7 +437,7 @@ fn packets_to_send_lie_in_as_many_frames_as_they_need() {
             }
         }));
         sent += 1;
-        lanes.tx.publish();
+        frame_rings.tx.publish();
         let ready = kernel.tx.available(HALF);
         let mut came = Vec::new();
         for offset in 0..ready {
@@ -442,7 +445,7 @@ fn packets_to_send_lie_in_as_many_frames_as_they_need() {
             // As the kernel checks it, words before it included, in each frame.
             assert!(entry.addr % u64::from(FRAME_SIZE) >= TxWords::LEN as u64);
             // SAFETY: as in `send` of the kernel.
-            let bytes = unsafe { lanes.umem.bytes_at(entry.addr, entry.len) }.unwrap();
+            let bytes = unsafe { frame_rings.umem.bytes_at(entry.addr, entry.len) }.unwrap();
             came.extend_from_slice(bytes);
             assert_eq!(entry.options & XDP_TX_METADATA != 0, offset == 0);
             assert_eq!(entry.options & XDP_PKT_CONTD != 0, offset + 1 < ready);
@@ -465,7 +468,7 @@ fn packets_to_send_lie_in_as_many_frames_as_they_need() {
 
 #[test]
 fn packets_to_send_wait_for_all_their_frames() {
-    let (mut lanes, mut kernel) = pair_with(3);
+    let (mut frame_rings, mut kernel) = pair_with(3);
     let long = |frame: &mut [u8]| TxMeta {
         len: frame.len(),
         ..TxMeta::default()
@@ -473,19 +476,22 @@ fn packets_to_send_wait_for_all_their_frames() {
     let room = 3 * (FRAME_SIZE - FRONT);
     let places = HALF / 3;
     assert_eq!(
-        (0..HALF).filter(|_| lanes.send(room, long)).count() as u32,
+        (0..HALF).filter(|_| frame_rings.send(room, long)).count() as u32,
         places
     );
-    lanes.tx.publish();
+    frame_rings.tx.publish();
     assert!(kernel.tx.available(HALF) >= 3);
     let first: Vec<u64> = (0..3).map(|at| kernel.tx.read(at).unwrap().addr).collect();
     let ready = kernel.tx.available(HALF);
     kernel.tx.release(ready);
     for address in first {
-        assert!(!lanes.send(room, long), "not all of its frames are back");
+        assert!(
+            !frame_rings.send(room, long),
+            "not all of its frames are back"
+        );
         assert!(kernel.completion.stage(address));
         kernel.completion.publish();
     }
-    assert!(lanes.send(room, long));
-    assert!(!lanes.send(room, long));
+    assert!(frame_rings.send(room, long));
+    assert!(!frame_rings.send(room, long));
 }
