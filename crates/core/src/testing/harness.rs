@@ -1,18 +1,17 @@
 //! A stack and a scripted peer.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use wire::frame::{RxFrame, RxMeta};
-use wire::ip::Ecn;
 use wire::seq::SeqNumber;
-use wire::tcp::{TcpFlags, TcpHeader};
+use wire::tcp::TcpHeader;
 use wire::time::Instant;
 
 use super::frames::{codepoint, compose, dissect, mark};
-use super::seg::{Payload, Seg, seg};
+use super::seen::{PEER_ISS, Seen};
+use super::seg::{Seg, seg};
 use super::sink::Sink;
 use super::{config, mac, v4, v6};
 use crate::config::Config;
@@ -31,9 +30,6 @@ const PORT: PortId = PortId(0);
 pub(super) const SERVICE: u16 = 80;
 /// The peer's port when it connects.
 const PEER_PORT: u16 = 5000;
-/// The peer's initial sequence number: near the wrap.
-const PEER_ISS: SeqNumber = SeqNumber(u32::MAX - 1000);
-
 /// What the peer offers in its SYN.
 #[derive(Clone, Copy, Debug)]
 pub struct Handshake {
@@ -90,14 +86,10 @@ pub struct Harness {
     start: Instant,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// ISS of the stack towards each port of the peer, as seen in its SYNs.
-    iss: BTreeMap<u16, SeqNumber>,
-    /// First TSval seen from the stack.
-    ts_base: Option<u32>,
+    /// What the peer has seen of the stack.
+    pub seen: Seen,
     pub(super) events: Vec<Event>,
     pub(super) listener: Option<ListenerId>,
-    /// ECN field of the segment looked at last.
-    seen_ecn: Ecn,
 }
 
 impl Default for Harness {
@@ -132,8 +124,7 @@ impl Harness {
             stack,
             app,
             now,
-            iss,
-            ts_base,
+            seen,
             local,
             peer,
             ..
@@ -141,8 +132,7 @@ impl Harness {
         drop((stack, app));
         let testament = testament();
         Self {
-            iss,
-            ts_base,
+            seen,
             local,
             peer,
             ..Self::on(now, change, |config| {
@@ -172,11 +162,9 @@ impl Harness {
             start: now,
             local: SocketAddr::new(v4(1), SERVICE),
             peer: SocketAddr::new(v4(2), PEER_PORT),
-            iss: BTreeMap::new(),
-            ts_base: None,
+            seen: Seen::default(),
             events: Vec::new(),
             listener: None,
-            seen_ecn: Ecn::NotEct,
         }
     }
 
@@ -193,18 +181,9 @@ impl Harness {
         self.now
     }
 
-    /// The sequence number of the peer's SYN.
-    pub fn peer_iss(&self) -> SeqNumber {
-        PEER_ISS
-    }
-
     /// The sequence number of our SYN, as seen.
     pub fn sent_syn(&self) -> SeqNumber {
-        self.iss_towards(self.peer.port())
-    }
-
-    fn iss_towards(&self, port: u16) -> SeqNumber {
-        self.iss.get(&port).copied().unwrap_or_default()
+        self.seen.iss(self.peer.port())
     }
 
     /// Milliseconds since the start.
@@ -232,7 +211,7 @@ impl Harness {
     /// The frame of a segment from the peer.
     pub fn compose(&self, seg: &Seg) -> Vec<u8> {
         let port = seg.port.unwrap_or(self.peer.port());
-        let mut header = seg.header(PEER_ISS, self.iss_towards(port), self.ts_base.unwrap_or(0));
+        let mut header = seg.header(PEER_ISS, self.seen.iss(port), self.seen.stamp());
         header.src_port = port;
         header.dst_port = self.local.port();
         let (src, dst) = (self.peer.ip(), self.local.ip());
@@ -272,12 +251,6 @@ impl Harness {
             .receive(self.now, PORT, &[RxFrame { bytes, meta }]);
     }
 
-    /// A `port` of the peer had a SYN-ACK that did not come from the stack.
-    pub fn learn(&mut self, port: u16, iss: SeqNumber, tsval: u32) {
-        self.iss.insert(port, iss);
-        self.ts_base.get_or_insert(tsval);
-    }
-
     /// The peer sends a segment; the stack does not get to transmit.
     pub fn inject(&mut self, seg: Seg) {
         self.inject_all(&[seg]);
@@ -309,13 +282,7 @@ impl Harness {
     pub fn pop(&mut self) -> Option<(SocketAddr, SocketAddr, TcpHeader, Vec<u8>)> {
         while let Some(frame) = self.sink.frames.pop_front() {
             if let Some((src, dst, header, payload)) = dissect(&frame) {
-                self.seen_ecn = codepoint(&frame);
-                if header.flags.contains(TcpFlags::SYN) {
-                    self.iss.insert(dst.port(), header.seq);
-                }
-                if let (None, Some(stamps)) = (self.ts_base, header.options.timestamps) {
-                    self.ts_base = Some(stamps.tsval);
-                }
+                self.seen.note(dst.port(), &header, codepoint(&frame));
                 return Some((src, dst, header, payload));
             }
         }
@@ -328,7 +295,7 @@ impl Harness {
         let Some((src, dst, header, payload)) = self.pop() else {
             panic!("expected {wanted:?}, but nothing was sent");
         };
-        let shown = self.show(&header, payload.len());
+        let shown = self.seen.show(&header, payload.len(), self.elapsed());
         assert_eq!(src, self.local, "source of {shown}");
         let port = wanted.port.unwrap_or(self.peer.port());
         assert_eq!(
@@ -336,95 +303,8 @@ impl Harness {
             SocketAddr::new(self.peer.ip(), port),
             "destination of {shown}"
         );
-        self.check(&wanted, &header, &payload, &shown);
+        self.seen.check(&wanted, &header, &payload, &shown);
         header
-    }
-
-    #[track_caller]
-    fn check(&self, wanted: &Seg, header: &TcpHeader, payload: &[u8], shown: &str) {
-        let mut ignored = if wanted.look_at_psh {
-            TcpFlags::empty()
-        } else {
-            TcpFlags::PSH
-        };
-        // Data and FIN always carry an ACK.
-        if wanted.payload != Payload::Empty || wanted.flags.contains(TcpFlags::FIN) {
-            ignored |= TcpFlags::ACK;
-        }
-        assert_eq!(
-            header.flags - ignored,
-            wanted.flags - ignored,
-            "flags of {shown}"
-        );
-        if let Some(seq) = wanted.seq {
-            let iss = self.iss_towards(header.dst_port);
-            assert_eq!(header.seq - iss, seq, "sequence number of {shown}");
-        }
-        if let Some(ack) = wanted.ack {
-            assert_eq!(
-                header.ack - PEER_ISS,
-                ack,
-                "acknowledgment number of {shown}"
-            );
-        }
-        if let Some(window) = wanted.window {
-            assert_eq!(header.window, window, "window of {shown}");
-        }
-        assert_eq!(header.urgent, wanted.urgent, "urgent pointer of {shown}");
-        match &wanted.payload {
-            Payload::Empty => assert_eq!(payload.len(), 0, "payload of {shown}"),
-            Payload::Len(len) => assert_eq!(payload.len(), *len, "payload of {shown}"),
-            Payload::Bytes(bytes) => assert_eq!(payload, bytes, "payload of {shown}"),
-        }
-        if let Some(ecn) = wanted.ecn {
-            assert_eq!(self.seen_ecn, ecn, "ECN field of {shown}");
-        }
-        self.check_options(wanted, header, shown);
-    }
-
-    #[track_caller]
-    fn check_options(&self, wanted: &Seg, header: &TcpHeader, shown: &str) {
-        let options = &header.options;
-        if wanted.mss.is_some() {
-            assert_eq!(options.mss, wanted.mss, "MSS of {shown}");
-        }
-        if wanted.wscale.is_some() {
-            assert_eq!(
-                options.window_scale, wanted.wscale,
-                "window scale of {shown}"
-            );
-        }
-        if wanted.sack_permitted {
-            assert!(options.sack_permitted, "SACK-permitted of {shown}");
-        }
-        if let Some((tsval, tsecr)) = wanted.stamps {
-            let stamps = options.timestamps.expect("timestamps");
-            let base = self.ts_base.unwrap_or(0);
-            let relative = (stamps.tsval.wrapping_sub(base), stamps.tsecr);
-            assert_eq!(relative, (tsval, tsecr), "timestamps of {shown}");
-        }
-        if wanted.ecn_bytes.is_some() {
-            assert_eq!(options.ecn_bytes, wanted.ecn_bytes, "counters of {shown}");
-        }
-        if let Some(blocks) = &wanted.sack {
-            let sent: Vec<_> = options
-                .sack
-                .iter()
-                .map(|(left, right)| (left - PEER_ISS, right - PEER_ISS))
-                .collect();
-            assert_eq!(&sent, blocks, "SACK blocks of {shown}");
-        }
-    }
-
-    fn show(&self, header: &TcpHeader, len: usize) -> String {
-        format!(
-            "<{} seq {} len {len} ack {} win {}> at {} ms",
-            header.flags,
-            header.seq - self.iss_towards(header.dst_port),
-            header.ack - PEER_ISS,
-            header.window,
-            self.elapsed(),
-        )
     }
 
     /// The stack has nothing (more) to say.
@@ -433,7 +313,7 @@ impl Harness {
         if let Some((_, _, header, payload)) = self.pop() {
             panic!(
                 "expected nothing, but got {}",
-                self.show(&header, payload.len())
+                self.seen.show(&header, payload.len(), self.elapsed())
             );
         }
     }

@@ -13,6 +13,7 @@ mod application;
 mod frames;
 mod harness;
 mod pair;
+mod seen;
 mod seg;
 mod sink;
 mod states;
@@ -20,6 +21,7 @@ mod states;
 pub use frames::compose;
 pub use harness::{CLIENT, Handshake, Harness, LISTENER};
 pub use pair::{End, Fate, Pair};
+pub use seen::{PEER_ISS, Seen};
 pub use seg::{Seg, seg};
 pub use sink::Sink;
 

@@ -15,7 +15,7 @@ use crate::config::{Config, SynCookies};
 use crate::drops::DropReason;
 use crate::event::Event;
 use crate::info::State;
-use crate::testing::{CLIENT, Handshake, Harness, Seg, seg};
+use crate::testing::{CLIENT, Handshake, Harness, PEER_ISS, Seg, seg};
 
 const WIN: u16 = 60_000;
 
@@ -63,7 +63,7 @@ impl Link {
         bytes.extend(port.to_be_bytes());
         let flow = hasher(rules.flow_key).hash(&bytes);
         let mut bytes = flow.to_le_bytes().to_vec();
-        bytes.extend(h.peer_iss().0.to_le_bytes());
+        bytes.extend(PEER_ISS.0.to_le_bytes());
         let clock = h.now().as_millis() as u32;
         let stamp = ((flow >> 32) as u32).wrapping_mul(rules.stamps);
         let iss = hasher(rules.iss_key).hash(&bytes) as u32;
@@ -121,7 +121,7 @@ fn offloaded(change: impl FnOnce(&mut Config)) -> (Harness, Link) {
 /// A SYN that the link has answered: the peer has its SYN-ACK.
 fn answered(h: &mut Harness, link: &Link, port: u16) {
     let (iss, tsval) = link.answer(h, port);
-    h.learn(port, iss, tsval);
+    h.seen.learn(port, iss, tsval);
     h.inject_answered(HANDSHAKE.syn().port(port));
 }
 
