@@ -1,4 +1,5 @@
-//! What the scripted peer has seen of the stack: the numbers that segments of tests are relative to.
+//! What the scripted peer has seen of the stack: the numbers that segments of tests are relative
+//! to.
 
 use std::collections::BTreeMap;
 

@@ -152,7 +152,8 @@ impl FrameRings {
         count as usize
     }
 
-    /// As [`FrameRings::receive`], where packets may lie in several frames. Those are copied together.
+    /// As [`FrameRings::receive`], where packets may lie in several frames. Those are copied
+    /// together.
     #[inline(never)]
     fn receive_parts(
         &mut self,
