@@ -22,6 +22,8 @@ use crate::tcp::step::{Step, Stop};
 impl Tcp {
     /// LISTEN, or CLOSED if nobody listens.
     /// `answered`: by the link, if it is a SYN.
+    // Not inlined: what it lies on would else be taken by segments of connections, too.
+    #[inline(never)]
     pub fn on_listen(&mut self, now: Instant, seg: &Segment<'_>, answered: bool) -> Step {
         match self.setup().on_listen(now, seg, answered)? {
             Listened::Done => Ok(()),
@@ -51,6 +53,8 @@ impl Tcp {
     }
 
     /// SYN_RECEIVED of a passive open (RFC 9293 §3.10.7.4).
+    // As above.
+    #[inline(never)]
     pub fn on_half_open(&mut self, now: Instant, slot: u32, seg: &Segment<'_>) -> Step {
         let Some(&record) = self.setup.half_open.at(slot) else {
             return Err(DropReason::TcpNoConnection.into());
