@@ -87,7 +87,10 @@ impl PacketPrepared {
         let mut sockets = Vec::with_capacity(usize::from(*ports));
         let mut group = None;
         for _ in 0..*ports {
-            let socket = socket(&link)?;
+            let (socket, holds_long) = socket(&link)?;
+            if !holds_long && sockets.is_empty() {
+                tell_few_long(name);
+            }
             if *ports > 1 {
                 let joined = join(&socket, group);
                 group = Some(joined.map_err(|error| explain(name, "spread its flows", error))?);
@@ -237,20 +240,30 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// One that receives nothing until it has a ring and its filter.
-fn socket(link: &Link) -> io::Result<OwnedFd> {
+/// Says what comes of joined frames for which the kernel has little room.
+fn tell_few_long(name: &str) {
+    log::warn!(
+        "AF_PACKET on {name}: without CAP_NET_ADMIN the kernel holds few of the frames that it joined, and bulk data is slow: add cap_net_admin, \
+         or `sysctl net.core.rmem_max=4194304`, or `ethtool -K {name} gro off`"
+    );
+}
+
+/// One that receives nothing until it has a ring and its filter, and whether the kernel holds
+/// enough of what it joins.
+fn socket(link: &Link) -> io::Result<(OwnedFd, bool)> {
     let name = &link.name;
     let socket =
         packet_socket::open().map_err(|error| explain(name, "make a packet socket", error))?;
     sys::attach_filter(socket.as_fd(), &filter::NOTHING)
         .map_err(|error| explain(name, "choose frames", error))?;
-    ring::prepare(socket.as_fd()).map_err(|error| explain(name, "set its options", error))?;
+    let holds_long =
+        ring::prepare(socket.as_fd()).map_err(|error| explain(name, "set its options", error))?;
     if let Err(error) = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER) {
         log::debug!("SO_SNDBUFFORCE of a packet socket: {error}");
     }
     packet_socket::bind(socket.as_fd(), link.index, packet_socket::ALL)
         .map_err(|error| explain(name, "bind to it", error))?;
-    Ok(socket)
+    Ok((socket, holds_long))
 }
 
 /// Makes a socket a member of a fanout group, by flow; of a new one if there is none yet. Returns

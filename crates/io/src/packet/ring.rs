@@ -44,6 +44,7 @@ struct Header {
 pub(super) struct Shape {
     /// Bytes of a slot.
     slot: usize,
+    slots: usize,
     blocks: usize,
 }
 
@@ -52,26 +53,25 @@ impl Shape {
     pub(super) fn new(mtu: u16, ports: u16) -> Self {
         let slot = (FRONT + LINK_HEADERS + usize::from(mtu)).next_power_of_two();
         let bytes = (ALL_BYTES / usize::from(ports.max(1))).max(LEAST_BYTES);
+        let blocks = bytes.div_ceil(BLOCK);
         Self {
             slot,
-            blocks: bytes.div_ceil(BLOCK),
+            slots: blocks * (BLOCK / slot),
+            blocks,
         }
     }
 
     fn bytes(self) -> usize {
         self.blocks * BLOCK
     }
-
-    fn slots(self) -> usize {
-        self.bytes() / self.slot
-    }
 }
 
-/// Sets the options that a packet socket must have before it has a ring.
+/// Sets the options that a packet socket must have before it has a ring. Returns whether the kernel
+/// holds as many long frames as are wanted, and not only what it lets every socket have.
 ///
 /// # Errors
 /// A kernel without them: before Linux 4.20.
-pub(super) fn prepare(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn prepare(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let set = |name: c_int, value: c_int| packet_socket::set(socket, name, &value);
     set(
         libc::PACKET_VERSION,
@@ -81,10 +81,11 @@ pub(super) fn prepare(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(libc::PACKET_IGNORE_OUTGOING, 1)?;
     // Frames that have no room in their slots go to the socket, too.
     set(libc::PACKET_COPY_THRESH, 1)?;
-    if let Err(error) = sockopt::set_socket_recv_buffer_size_force(socket, LONG_BUFFER) {
-        log::debug!("SO_RCVBUFFORCE of a packet socket: {error}");
+    if sockopt::set_socket_recv_buffer_size_force(socket, LONG_BUFFER).is_ok() {
+        return Ok(true);
     }
-    Ok(())
+    sockopt::set_socket_recv_buffer_size(socket, LONG_BUFFER)?;
+    Ok(sockopt::socket_recv_buffer_size(socket)? >= LONG_BUFFER)
 }
 
 /// Gives a packet socket an empty ring, in place of the one of a process that has ended.
@@ -104,7 +105,7 @@ pub(super) fn set_up(socket: BorrowedFd<'_>, shape: Shape) -> io::Result<()> {
         tp_block_size: number(BLOCK),
         tp_block_nr: number(shape.blocks),
         tp_frame_size: number(shape.slot),
-        tp_frame_nr: number(shape.slots()),
+        tp_frame_nr: number(shape.slots),
     };
     packet_socket::set(socket, libc::PACKET_RX_RING, &request)
 }
@@ -173,7 +174,8 @@ impl Ring {
             bytes: &[],
             meta: RxMeta::default(),
         };
-        let (mut frames, mut n) = ([empty; BURST], 0);
+        let mut frames = [empty; BURST];
+        let mut n = 0;
         for place in self.places.iter().take(taken) {
             let frame = self.frame(*place);
             if let (Some(frame), Some(to)) = (frame, frames.get_mut(n)) {
@@ -192,8 +194,8 @@ impl Ring {
     /// Notes where the next frames lie. Returns how many slots they have.
     fn gather(&mut self, socket: BorrowedFd<'_>) -> usize {
         let (mut taken, mut long) = (0, 0);
-        while taken < BURST.min(self.shape.slots()) {
-            let at = (self.next + taken) % self.shape.slots();
+        while taken < BURST.min(self.shape.slots) {
+            let at = (self.next + taken) % self.shape.slots;
             let Some(header) = self.header(at).filter(|header| is_filled(header)) else {
                 break;
             };
@@ -274,7 +276,7 @@ impl Ring {
                     .status
                     .store(libc::TP_STATUS_KERNEL, Ordering::Release);
             }
-            self.next = (self.next + 1) % self.shape.slots();
+            self.next = (self.next + 1) % self.shape.slots;
         }
     }
 
