@@ -44,7 +44,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   supply   dependencies have the licences and sources that deny.toml allows, and no known holes (needs cargo-deny)
   toolchains  the minimum version of Rust and another processor compile everything (needs rustup)
   test     every test suite, summed up as `N passed, N failed`
-  guests   every network card that the emulator has, driven in a virtual machine [GUESTS=all: with the full sizes]
+  guests   every network card that the emulator has, driven in a virtual machine [GUESTS=newer: with a newer kernel, too; GUESTS=all: and the full sizes]
   compare  two builds of mtcp in turn: medians, their ratio, its bounds [BEFORE AFTER [--runs N] [--seconds S] [--link shm|afxdp]]
   pgo      builds what `make build` builds with a profile of what the stack does most (needs llvm-tools)
 ";

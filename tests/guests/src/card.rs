@@ -36,13 +36,21 @@ impl Card {
         },
     ];
 
+    /// What the emulator of Debian's backports has besides.
+    pub const IGB: Self = Self {
+        name: "igb",
+        device: "igb",
+        queues: 4,
+    };
+
     /// Modules that drive all of them, and what else guests need.
-    pub const MODULES: [&str; 6] = [
+    pub const MODULES: [&str; 7] = [
         "virtio_pci",
         "virtio_net",
         "virtio_rng",
         "vmxnet3",
         "e1000e",
+        "igb",
         "veth",
     ];
 }

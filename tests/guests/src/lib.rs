@@ -15,4 +15,4 @@ pub mod packages;
 
 pub use card::Card;
 pub use guest::Guest;
-pub use packages::Packages;
+pub use packages::{Packages, Release};

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use interop::programs;
 use object::{Object, ObjectSection};
 
 /// A module's name and file.
@@ -36,18 +38,36 @@ fn add(name: &str, files: &[PathBuf], loaded: &mut Vec<Module>) {
     if loaded.iter().any(|(known, _)| *known == name) {
         return;
     }
-    let is_it = |file: &&PathBuf| {
-        file.file_stem()
-            .is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
-    };
-    let Some(file) = files.iter().find(is_it) else {
+    let Some(file) = files
+        .iter()
+        .find(|file| module_name(file) == Some(name.clone()))
+    else {
         return;
     };
-    let bytes = fs::read(file).unwrap();
+    let bytes = contents(file);
     for needed in needs(&bytes) {
         add(&needed, files, loaded);
     }
     loaded.push((name, bytes));
+}
+
+/// The name of the module that a file holds.
+fn module_name(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_string_lossy().replace('-', "_");
+    let (name, compression) = name.split_once(".ko")?;
+    matches!(compression, "" | ".xz" | ".zst").then(|| name.to_owned())
+}
+
+fn contents(file: &Path) -> Vec<u8> {
+    let program = match file.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        _ => return fs::read(file).unwrap(),
+    };
+    programs::require(&[program]);
+    let output = Command::new(program).arg("-dc").arg(file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
 }
 
 /// What a module says that it needs (`.modinfo`).

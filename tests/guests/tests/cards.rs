@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use guests::guest::{mac, tap};
-use guests::{Card, Guest, Packages, initramfs};
+use guests::{Card, Guest, Packages, Release, initramfs};
 use interop::files;
 use interop::lab::listening;
 use interop::process::{PROMPT, finish};
@@ -210,15 +210,28 @@ impl Drive<'_> {
 
 #[test]
 fn every_card_serves_and_fetches() {
+    all(Release::Own, &Card::ALL);
+}
+
+/// With the newest kernel that is made for the distribution, and the cards of its emulator.
+#[test]
+fn every_card_serves_and_fetches_with_a_newer_kernel() {
+    if std::env::var_os("GUESTS").is_some() {
+        all(Release::Backports, &[&Card::ALL[..], &[Card::IGB]].concat());
+    } else {
+        interop::skipped("a newer kernel in guests: only with GUESTS=newer or GUESTS=all");
+    }
+}
+
+fn all(release: Release, cards: &[Card]) {
     let Some(_gate) = Gate::alone() else { return };
-    let packages = match Packages::get() {
+    let packages = match Packages::get(release) {
         Ok(packages) => packages,
         Err(reason) => return interop::skipped(&format!("no guests: {reason}")),
     };
-    let cards = Card::ALL;
-    let peer = Peer::new(&cards);
+    let peer = Peer::new(cards);
     let archive = initramfs::build(&packages, &Card::MODULES);
-    let mut guest = Guest::boot(&packages, &archive, &peer.space, &cards);
+    let mut guest = Guest::boot(&packages, &archive, &peer.space, cards);
     println!(
         "guest: {}",
         guest.run("uname -r", PROMPT).must_succeed().trim()
@@ -249,7 +262,7 @@ fn every_card_serves_and_fetches() {
             WITHIN,
         )
         .must_succeed();
-    for (number, card) in cards.into_iter().enumerate() {
+    for (number, card) in cards.iter().copied().enumerate() {
         for io in ["afxdp", "packet"] {
             let name = interface(&mut guest, number);
             let [v4, v6] = addresses(number, 2);
