@@ -8,6 +8,7 @@ pub mod absent;
 pub mod any;
 mod checksum;
 mod claim;
+mod classic_bpf;
 mod context;
 pub mod fault;
 pub mod loopback;

@@ -139,15 +139,16 @@ mod tests {
         let _ = without.of(7);
     }
 
+    /// As another process gets them.
+    fn descriptors(testaments: &Testaments) -> [OwnedFd; 2] {
+        let fds = testaments.fds().unwrap();
+        fds.map(|fd| fd.try_clone_to_owned().unwrap())
+    }
+
     #[test]
     fn what_is_not_of_such_stacks_is_refused() {
         let testaments = Testaments::new(2, HOLDINGS).unwrap();
-        let fds = || {
-            testaments
-                .fds()
-                .unwrap()
-                .map(|fd| fd.try_clone_to_owned().unwrap())
-        };
+        let fds = || descriptors(&testaments);
         let found = Testaments::found(fds(), HOLDINGS).unwrap();
         assert!(found.are_empty());
         assert_eq!(found.of(1).1.len(), 1);
@@ -166,12 +167,7 @@ mod tests {
     #[test]
     fn what_another_build_left_is_refused() {
         let testaments = Testaments::new(2, HOLDINGS).unwrap();
-        let fds = || {
-            testaments
-                .fds()
-                .unwrap()
-                .map(|fd| fd.try_clone_to_owned().unwrap())
-        };
+        let fds = || descriptors(&testaments);
         for at in [0, 8] {
             let mut word = [0; 8];
             assert!(testaments.memory.read_at(at, &mut word));

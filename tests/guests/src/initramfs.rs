@@ -55,10 +55,10 @@ pub fn build(packages: &Packages, drivers: &[&str]) -> Vec<u8> {
         FILE,
         b"root:x:0:\nwww-data:x:33:\nnogroup:x:65534:\n".to_vec(),
     );
+    programs::require(&PROGRAMS);
     for name in PROGRAMS {
-        if let Some(program) = programs::find(name) {
-            tree.program(&program, &format!("usr/bin/{name}"));
-        }
+        let program = programs::find(name).unwrap();
+        tree.program(&program, &format!("usr/bin/{name}"));
     }
     let mtcp = programs::mtcp();
     tree.program(&mtcp, "opt/mtcp");

@@ -11,6 +11,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use wire::frame::MacAddr;
 
 use super::request;
+use crate::context::invalid;
 
 /// Operational state of an interface (RFC 2863 `ifOperStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,27 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether frames on it are such as the stack has. `by`: what would receive them, for messages.
+    ///
+    /// # Errors
+    /// It is the loopback interface, or frames have no Ethernet headers: says what to use.
+    pub(crate) fn check_frames(&self, by: &str) -> io::Result<()> {
+        let name = &self.name;
+        if self.loopback {
+            return Err(invalid(format_args!(
+                "{by} on {name}: the loopback interface has no hardware addresses; use a veth pair"
+            )));
+        }
+        if !self.ethernet {
+            let kind = self.kind.as_deref().unwrap_or("unknown");
+            return Err(invalid(format_args!(
+                "{by} on {name}: frames of a device of kind '{kind}' have no Ethernet headers, which the stack needs; use the interface below \
+                 it, or a TAP device"
+            )));
+        }
+        Ok(())
+    }
+
     /// Whether it is one end of a veth pair.
     pub fn is_veth(&self) -> bool {
         self.kind.as_deref() == Some("veth")

@@ -3,32 +3,18 @@
 
 use std::net::Ipv4Addr;
 
-use libc::{SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter};
+use libc::{SKF_AD_VLAN_TAG_PRESENT, sock_filter};
 
-/// `BPF_LD | BPF_ABS` of a word, of half of one, and of a byte: as if the most significant byte
-/// came first.
-const LOAD_WORD: u16 = 0x20;
-const LOAD_HALF: u16 = 0x28;
-const LOAD_BYTE: u16 = 0x30;
-/// `BPF_JMP | BPF_JEQ | BPF_K`.
-const JUMP_EQUAL: u16 = 0x15;
-/// `BPF_RET | BPF_K`.
-const RETURN: u16 = 0x06;
+use crate::classic_bpf::{
+    ACCEPT, ICMPV6, ICMPV6_TYPE, LOAD_BYTE, LOAD_HALF, LOAD_WORD, NEIGHBOUR_ADVERTISEMENT, REFUSE,
+    ROUTER_ADVERTISEMENT, V6_DESTINATION, V6_NEXT_HEADER, if_equal, instruction, special,
+    unless_equal,
+};
 
-/// Behind an Ethernet header of 14 bytes: of ARP the target's protocol address, ...
+/// Behind an Ethernet header of 14 bytes, of ARP the target's protocol address, and of IPv6 how
+/// often it may be passed on.
 const ARP_TARGET: u32 = 38;
-/// ... of IPv6 what follows and how often it may be passed on, and the first byte of the
-/// destination, ...
-const V6_NEXT_HEADER: u32 = 20;
 const V6_HOP_LIMIT: u32 = 21;
-const V6_DESTINATION: u32 = 38;
-/// ... and of ICMPv6 behind that the type.
-const ICMPV6_TYPE: u32 = 54;
-
-const ICMPV6: u32 = 58;
-/// RFC 4861 §4.2, §4.4.
-const ROUTER_ADVERTISEMENT: u32 = 134;
-const NEIGHBOUR_ADVERTISEMENT: u32 = 136;
 
 /// Of a message of rtnetlink its type, and behind the 16 bytes of its header which interface a
 /// neighbour (`struct ndmsg`) is on, and its state.
@@ -36,35 +22,21 @@ const MESSAGE_TYPE: u32 = 4;
 const NEIGHBOUR_INTERFACE: u32 = 20;
 const NEIGHBOUR_STATE: u32 = 24;
 
-const fn instruction(code: u16, k: u32) -> sock_filter {
-    sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    }
-}
-
 /// Goes on if what was loaded is `k`, else ends without the frame.
 fn require(program: &mut Vec<sock_filter>, code: u16, at: u32, k: u32) {
     program.push(instruction(code, at));
-    program.push(sock_filter {
-        jt: 1,
-        ..instruction(JUMP_EQUAL, k)
-    });
-    program.push(instruction(RETURN, 0));
+    program.extend([if_equal(k, 1), REFUSE]);
 }
 
 /// Frames of other VLANs come without their tags.
 fn untagged() -> Vec<sock_filter> {
     let mut program = Vec::new();
-    let at = (SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT).cast_unsigned();
-    require(&mut program, LOAD_WORD, at, 0);
+    require(&mut program, LOAD_WORD, special(SKF_AD_VLAN_TAG_PRESENT), 0);
     program
 }
 
 fn accept(mut program: Vec<sock_filter>) -> Vec<sock_filter> {
-    program.push(instruction(RETURN, u32::MAX));
+    program.push(ACCEPT);
     program
 }
 
@@ -73,11 +45,7 @@ pub(crate) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
     let mut program = untagged();
     program.push(instruction(LOAD_WORD, ARP_TARGET));
     for address in ours {
-        program.push(sock_filter {
-            jf: 1,
-            ..instruction(JUMP_EQUAL, u32::from(*address))
-        });
-        program.push(instruction(RETURN, 0));
+        program.extend([unless_equal((*address).into(), 1), REFUSE]);
     }
     accept(program)
 }
@@ -90,18 +58,9 @@ pub(crate) fn advertisements() -> Vec<sock_filter> {
     require(&mut program, LOAD_BYTE, V6_HOP_LIMIT, 255);
     require(&mut program, LOAD_BYTE, V6_DESTINATION, 0xff);
     program.push(instruction(LOAD_BYTE, ICMPV6_TYPE));
-    program.push(sock_filter {
-        jt: 1,
-        ..instruction(JUMP_EQUAL, ROUTER_ADVERTISEMENT)
-    });
-    program.push(sock_filter {
-        jf: 1,
-        ..instruction(JUMP_EQUAL, NEIGHBOUR_ADVERTISEMENT)
-    });
-    accept(program)
-        .into_iter()
-        .chain([instruction(RETURN, 0)])
-        .collect()
+    program.push(if_equal(ROUTER_ADVERTISEMENT, 1));
+    program.push(unless_equal(NEIGHBOUR_ADVERTISEMENT, 1));
+    accept(program).into_iter().chain([REFUSE]).collect()
 }
 
 /// Neighbours on `interface` that answered just now, or that the administrator set: the kernel has
@@ -123,23 +82,15 @@ pub(crate) fn neighbours(interface: u32) -> Vec<sock_filter> {
         interface.to_be(),
     );
     program.push(instruction(LOAD_HALF, NEIGHBOUR_STATE));
-    program.push(sock_filter {
-        jt: 1,
-        ..instruction(JUMP_EQUAL, half(libc::NUD_REACHABLE))
-    });
-    program.push(sock_filter {
-        jf: 1,
-        ..instruction(JUMP_EQUAL, half(libc::NUD_PERMANENT))
-    });
-    accept(program)
-        .into_iter()
-        .chain([instruction(RETURN, 0)])
-        .collect()
+    program.push(if_equal(half(libc::NUD_REACHABLE), 1));
+    program.push(unless_equal(half(libc::NUD_PERMANENT), 1));
+    accept(program).into_iter().chain([REFUSE]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classic_bpf::{JUMP_EQUAL, RETURN};
 
     /// Runs a program as the kernel does; whether it takes the frame.
     fn takes(program: &[sock_filter], frame: &[u8], tagged: bool) -> bool {

@@ -2,70 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use libc::{SKF_AD_OFF, SKF_AD_VLAN_TAG, SKF_AD_VLAN_TAG_PRESENT, sock_filter};
+use libc::{SKF_AD_VLAN_TAG, SKF_AD_VLAN_TAG_PRESENT, sock_filter};
 use wire::ethernet::EtherType;
 
+use crate::classic_bpf::{
+    ACCEPT, AND, ICMPV6, ICMPV6_TYPE, JUMP, JUMP_NOT_LESS, LOAD_BYTE, LOAD_HALF, LOAD_WORD,
+    NEIGHBOUR_ADVERTISEMENT, REFUSE, ROUTER_ADVERTISEMENT, V6_DESTINATION, V6_NEXT_HEADER,
+    if_equal, instruction, special, unless_equal,
+};
 use crate::ours::{addresses4, addresses6};
 
-/// `BPF_LD | BPF_ABS` of a word, of half of one, and of a byte.
-const LOAD_WORD: u16 = 0x20;
-const LOAD_HALF: u16 = 0x28;
-const LOAD_BYTE: u16 = 0x30;
-/// `BPF_ALU | BPF_AND | BPF_K`.
-const AND: u16 = 0x54;
-/// `BPF_JMP | BPF_JA`.
-const JUMP: u16 = 0x05;
-/// `BPF_JMP | BPF_JEQ | BPF_K`.
-const JUMP_EQUAL: u16 = 0x15;
-/// `BPF_JMP | BPF_JGE | BPF_K`.
-const JUMP_NOT_LESS: u16 = 0x35;
-/// `BPF_RET | BPF_K`.
-const RETURN: u16 = 0x06;
-
-/// Where the type of a frame is, and behind an Ethernet header of 14 bytes: of IPv4 the
-/// destination, ...
+/// Where the type of a frame is, and of IPv4 behind an Ethernet header of 14 bytes the destination.
 const ETHER_TYPE: u32 = 12;
 const V4_DESTINATION: u32 = 30;
-/// ... of IPv6 what follows and the destination, and of ICMPv6 behind that the type.
-const V6_NEXT_HEADER: u32 = 20;
-const V6_DESTINATION: u32 = 38;
-const ICMPV6_TYPE: u32 = 54;
-
-const ICMPV6: u32 = 58;
-/// RFC 4861 §4.2 to §4.4: router advertisements, neighbour solicitations and neighbour
-/// advertisements have types that follow each other.
-const ROUTER_ADVERTISEMENT: u32 = 134;
-const BEHIND_NEIGHBOUR_ADVERTISEMENT: u32 = 137;
 /// The VLAN identifier in a tag (IEEE 802.1Q §9.6).
 const VLAN_ID: u32 = 0xfff;
-
-const ACCEPT: sock_filter = instruction(RETURN, u32::MAX);
-const REFUSE: sock_filter = instruction(RETURN, 0);
-
-const fn instruction(code: u16, k: u32) -> sock_filter {
-    sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    }
-}
-
-/// Skips so many instructions, unless what was loaded is `k`.
-const fn unless_equal(k: u32, skip: u8) -> sock_filter {
-    sock_filter {
-        jf: skip,
-        ..instruction(JUMP_EQUAL, k)
-    }
-}
-
-/// Skips so many instructions, if what was loaded is `k`.
-const fn if_equal(k: u32, skip: u8) -> sock_filter {
-    sock_filter {
-        jt: skip,
-        ..instruction(JUMP_EQUAL, k)
-    }
-}
 
 /// No frames.
 pub(super) const NOTHING: [sock_filter; 1] = [REFUSE];
@@ -74,7 +25,6 @@ pub(super) const NOTHING: [sock_filter; 1] = [REFUSE];
 /// and routers say to all. The kernel has taken a VLAN tag out of a frame: those of a VLAN are of
 /// another interface, those with a priority only (identifier 0) are of this one.
 pub(super) fn ours(addresses: &[IpAddr]) -> Vec<sock_filter> {
-    let special = |at: i32| (SKF_AD_OFF + at).cast_unsigned();
     let mut program = vec![
         instruction(LOAD_WORD, special(SKF_AD_VLAN_TAG_PRESENT)),
         if_equal(0, 4),
@@ -125,7 +75,7 @@ fn v6(ours: impl Iterator<Item = Ipv6Addr>) -> Vec<sock_filter> {
         },
         sock_filter {
             jt: 2,
-            ..instruction(JUMP_NOT_LESS, BEHIND_NEIGHBOUR_ADVERTISEMENT)
+            ..instruction(JUMP_NOT_LESS, NEIGHBOUR_ADVERTISEMENT + 1)
         },
         ACCEPT,
         REFUSE,
@@ -159,6 +109,7 @@ fn to(address: Ipv6Addr) -> [sock_filter; 9] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classic_bpf::{JUMP_EQUAL, RETURN};
 
     /// Runs a program over a frame, with the tag that the kernel took out of it.
     fn run(program: &[sock_filter], frame: &[u8], tag: Option<u16>) -> bool {
@@ -175,10 +126,10 @@ mod tests {
                         .fold(0, |sum, byte| sum << 8 | u32::from(*byte)),
                 )
             };
-            let special = |what: i32| one.k == (SKF_AD_OFF + what).cast_unsigned();
+            let is_special = |what| one.k == special(what);
             let value = match one.code {
-                LOAD_WORD if special(SKF_AD_VLAN_TAG_PRESENT) => Some(tag.is_some().into()),
-                LOAD_WORD if special(SKF_AD_VLAN_TAG) => Some(tag.unwrap_or(0).into()),
+                LOAD_WORD if is_special(SKF_AD_VLAN_TAG_PRESENT) => Some(tag.is_some().into()),
+                LOAD_WORD if is_special(SKF_AD_VLAN_TAG) => Some(tag.unwrap_or(0).into()),
                 LOAD_WORD => bytes(4),
                 LOAD_HALF => bytes(2),
                 LOAD_BYTE => bytes(1),

@@ -1,5 +1,6 @@
 //! Frames on their way out through a packet socket, several in one system call.
 
+use std::mem;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
@@ -116,9 +117,9 @@ impl Outgoing {
         self.lost
     }
 
-    /// Whether the kernel said that the interface is gone.
-    pub(super) fn is_gone(&self) -> bool {
-        self.is_gone
+    /// Whether the kernel said since the last look that the interface is gone.
+    pub(super) fn take_gone(&mut self) -> bool {
+        mem::take(&mut self.is_gone)
     }
 }
 

@@ -132,7 +132,7 @@ impl Port for PacketPort {
 
     fn flush(&mut self) -> io::Result<()> {
         self.outgoing.flush(self.socket.as_fd());
-        if self.outgoing.is_gone() {
+        if self.outgoing.take_gone() {
             self.look_for_interface();
         }
         self.check()

@@ -172,18 +172,7 @@ impl PacketPrepared {
 /// Whether frames of the interface are such as the stack has.
 fn check(link: &Link) -> io::Result<()> {
     let name = &link.name;
-    if link.loopback {
-        return Err(invalid(format_args!(
-            "AF_PACKET on {name}: the loopback interface has no hardware addresses; use a veth pair"
-        )));
-    }
-    if !link.ethernet {
-        let kind = link.kind.as_deref().unwrap_or("unknown");
-        return Err(invalid(format_args!(
-            "AF_PACKET on {name}: frames of a device of kind '{kind}' have no Ethernet headers, which the stack needs; use the interface below \
-             it, or a TAP device"
-        )));
-    }
+    link.check_frames("AF_PACKET")?;
     if !link.admin_up {
         return Err(io::Error::new(
             io::ErrorKind::NetworkDown,

@@ -402,18 +402,7 @@ fn check_link(link: &Link) -> io::Result<()> {
 /// Whether there can be sockets of AF_XDP on it.
 fn check_kind(link: &Link) -> io::Result<()> {
     let name = &link.name;
-    if link.loopback {
-        return Err(invalid(format_args!(
-            "XDP on {name}: the loopback interface has no hardware addresses; use a veth pair"
-        )));
-    }
-    if !link.ethernet {
-        let kind = link.kind.as_deref().unwrap_or("unknown");
-        return Err(invalid(format_args!(
-            "XDP on {name}: frames of a device of kind '{kind}' have no Ethernet headers, which the stack needs; use the interface below it, \
-             or a TAP device"
-        )));
-    }
+    link.check_frames("XDP")?;
     if !link.admin_up {
         return Err(explain(
             name,
