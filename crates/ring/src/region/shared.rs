@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 const WORD: usize = size_of::<u64>();
+/// It takes memory page by page, as it is touched, and no room is set aside for the rest.
+const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::NORESERVE);
 
 /// A memfd mapped here and in another process, which may write any byte at any time.
 ///
@@ -21,6 +23,8 @@ pub struct Shared {
     base: NonNull<u8>,
     bytes: usize,
     fd: OwnedFd,
+    /// The only process that has it mapped here.
+    owner: Option<u32>,
 }
 
 // SAFETY: plain memory without a thread, accessed by atomics here and by raw pointer elsewhere.
@@ -35,7 +39,10 @@ impl Shared {
     /// # Errors
     /// No descriptor, no room, or `bytes` is 0.
     pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
-        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Never to be executed; kernels before Linux 6.3 do not know the flag.
+        let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(name, flags))?;
         ftruncate(&fd, bytes as u64)?;
         Self::map(fd, bytes)
     }
@@ -74,9 +81,26 @@ impl Shared {
     fn map(fd: OwnedFd, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address the kernel chooses touches nothing that exists.
-        let base = unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, &fd, 0)? };
+        let base = unsafe { mmap(null_mut(), bytes, access, SHARED, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, bytes, fd })
+        Ok(Self {
+            base,
+            bytes,
+            fd,
+            owner: None,
+        })
+    }
+
+    /// Keeps it from processes that are forked: to them it is not there, and must not be touched.
+    /// Returns whether the kernel does so.
+    pub fn keep_from_children(&mut self) -> bool {
+        let base = self.base.as_ptr().cast();
+        // SAFETY: the whole mapping, which is this process's. It changes no contents.
+        let kept = unsafe { madvise(base, self.bytes, Advice::LinuxDontFork) }.is_ok();
+        if kept {
+            self.owner = Some(std::process::id());
+        }
+        kept
     }
 
     /// The memfd, to be sent to the peer.
@@ -165,6 +189,10 @@ fn store_bytes(into: *mut u8, bytes: &[u8]) -> *mut u8 {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        // In another process other memory may lie there.
+        if self.owner.is_some_and(|owner| owner != std::process::id()) {
+            return;
+        }
         // SAFETY: mapped by `map` with this length, and nothing borrows from it any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }

@@ -117,6 +117,27 @@ mod shared {
         assert!(Shared::create("ring-test", 0).is_err());
     }
 
+    /// No child has what is kept from children, nor unmaps what lies there instead; nor can anyone
+    /// execute the memory.
+    #[test]
+    fn shared_memory_is_kept_from_children_and_from_being_executed() {
+        let mut ours = Shared::create("ring-test", 2 * PAGE).unwrap();
+        assert!(ours.keep_from_children());
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let at = format!("{:x}-", ours.as_ptr() as usize);
+        let from = maps.find(&format!("\n{at}")).map_or(0, |from| from + 1);
+        let flags = maps[from..]
+            .lines()
+            .find(|line| line.starts_with("VmFlags:"));
+        let flags: Vec<_> = flags.unwrap().split_whitespace().collect();
+        assert!(flags.contains(&"dc"), "{flags:?}");
+        assert!(flags.contains(&"nr"), "no room is set aside: {flags:?}");
+        let mode = rustix::fs::fstat(ours.fd()).unwrap().st_mode;
+        let seals = rustix::fs::fcntl_get_seals(ours.fd()).unwrap();
+        let sealed = seals.contains(rustix::fs::SealFlags::EXEC);
+        assert!(!sealed || mode & 0o111 == 0, "{mode:o}");
+    }
+
     #[test]
     fn nothing_outside_is_reached() {
         let shared = Shared::create("ring-test", 100).unwrap();
