@@ -45,6 +45,7 @@ const ARROWS: &[Arrows] = &[
         None,
     ),
     arrows("logger", &[], Some(&["env_filter", "log", "rustix"])),
+    arrows("control", &[], Some(&["libc", "log", "rustix"])),
     arrows("capi", &["logger", "mtcp"], None),
     arrows("loader", &[], Some(&["object", "rustix"])),
     arrows(
