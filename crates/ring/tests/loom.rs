@@ -176,13 +176,12 @@ fn peek_and_consume_race_with_growth_and_sweep() {
         });
         let mut expected = 0;
         while expected < 4 {
-            let (one, two) = stack.peek(0, 0, 4);
-            let n = one.len() + two.len();
-            for &byte in one.iter().chain(two) {
+            let seen = stack.peek(0, 0, 4).to_vec();
+            for &byte in &seen {
                 assert_eq!(byte, expected);
                 expected += 1;
             }
-            stack.consume(0, n as u32);
+            stack.consume(0, seen.len() as u32);
             thread::yield_now();
         }
         other.join().unwrap();

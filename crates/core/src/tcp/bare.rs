@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 
+use ring::stream::Pieces;
 use wire::frame::FrameSink;
 use wire::ip::{Ecn, Protocol};
 use wire::tcp::{TcpFlags, TcpHeader, Timestamps, fill_checksum};
@@ -233,7 +234,7 @@ impl BareOutput<'_> {
         let net = &*self.net;
         let mut len = 0;
         let sent = sink.send(|frame| {
-            let meta = write_frame(frame, net, &target, header, (&[], &[]));
+            let meta = write_frame(frame, net, &target, header, Pieces::EMPTY);
             len = meta.len;
             meta
         });

@@ -1,12 +1,13 @@
 //! Headers and payload, written straight into the frame that the port lends.
 
+use ring::stream::Pieces;
 use wire::frame::{FrameSink, TxChecksum, TxMeta};
 use wire::ip::Protocol;
 use wire::tcp::{CHECKSUM_OFFSET, TcpHeader, fill_checksum, fill_partial_checksum};
 
 use crate::ip::{Net, headers_len};
 use crate::tcp::target::Target;
-use crate::tcp::usual::{START, copy, write_usual};
+use crate::tcp::usual::{START, write_usual};
 
 /// Writes a whole frame. A frame that is too short for it (no port lends one) stays empty.
 /// RFC 9293 MUST-2.
@@ -15,7 +16,7 @@ pub(crate) fn write_frame(
     net: &Net,
     target: &Target<'_>,
     header: &TcpHeader,
-    payload: (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> TxMeta {
     match write_usual(frame, net, target, header, payload) {
         Some(len) => TxMeta {
@@ -37,7 +38,7 @@ pub(crate) fn write_any(
     net: &Net,
     target: &Target<'_>,
     header: &TcpHeader,
-    payload: (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> TxMeta {
     let Target { path, dst, .. } = *target;
     let start = headers_len(dst);
@@ -46,11 +47,11 @@ pub(crate) fn write_any(
     };
     // First, as it says how long it is.
     let header_len = header.emit(rest);
-    let segment_len = header_len + payload.0.len() + payload.1.len();
+    let segment_len = header_len + payload.len();
     let Some(segment) = rest.get_mut(..segment_len).filter(|_| header_len > 0) else {
         return TxMeta::default();
     };
-    copy(segment.get_mut(header_len..).unwrap_or_default(), payload);
+    payload.copy_to(segment.get_mut(header_len..).unwrap_or_default());
     let checksum = if target.partial {
         fill_partial_checksum(path.src, dst, segment, segment_len);
         TxChecksum::Partial {
@@ -83,7 +84,7 @@ pub(crate) fn send_segment(
     net: &Net,
     target: &Target<'_>,
     header: &TcpHeader,
-    payload: (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> Option<usize> {
     let mut len = 0;
     let sent = sink.send(|frame| {

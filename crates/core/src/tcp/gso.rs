@@ -4,6 +4,7 @@
 //! A GSO frame counts as one segment in the counters of segments; all else (windows, pacing, the
 //! log of the flight) goes by its bytes.
 
+use ring::stream::Pieces;
 use wire::frame::{FrameSink, HEADERS};
 use wire::tcp::TcpHeader;
 
@@ -20,17 +21,15 @@ pub(crate) fn send_gso(
     target: &Target<'_>,
     header: &mut TcpHeader,
     plan: &mut Plan,
-    (first, second): (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> Option<usize> {
     let mut written = 0;
     let sent = sink.send_gso(HEADERS + plan.len as usize, |frame| {
         let flags = plan.flags;
         plan.fit(frame.len());
         header.flags.remove(flags.difference(plan.flags));
-        let len = plan.len as usize;
-        let first = first.get(..len).unwrap_or(first);
-        let second = second.get(..len - first.len()).unwrap_or(second);
-        let mut meta = write_frame(frame, net, target, header, (first, second));
+        let payload = payload.truncated(plan.len as usize);
+        let mut meta = write_frame(frame, net, target, header, payload);
         if plan.segments() > 1 {
             meta.segment = plan.cut;
         }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use ring::stream::Pieces;
 use wire::frame::{FrameSink, MacAddr};
 use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
@@ -334,7 +335,7 @@ impl Conn<'_> {
             let offset = plan.data_seq() - start;
             shared.streams.peek(self.slot, offset, plan.len)
         } else {
-            (&[][..], &[][..])
+            Pieces::EMPTY
         };
         let net = &shared.net;
         let sent = if plan.cut == 0 {

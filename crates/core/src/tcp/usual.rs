@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ring::stream::Pieces;
 use wire::ethernet::{EtherType, EthernetHeader};
 use wire::ip::Protocol;
 use wire::ipv4::Ipv4Header;
@@ -25,7 +26,7 @@ pub(crate) fn write_usual(
     net: &Net,
     target: &Target<'_>,
     header: &TcpHeader,
-    payload: (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> Option<usize> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (target.path.src, target.dst) else {
         return None;
@@ -48,7 +49,7 @@ fn write_syn(
     target: &Target<'_>,
     ends: Ends,
     header: &TcpHeader,
-    payload: (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> Option<usize> {
     let options = header.options.usual_syn()?;
     write(frame, net, target, ends, header, options, payload)
@@ -62,7 +63,7 @@ fn write<const OPTIONS: usize>(
     (src, dst): Ends,
     header: &TcpHeader,
     options: [u8; OPTIONS],
-    payload: (&[u8], &[u8]),
+    payload: Pieces<'_>,
 ) -> Option<usize> {
     let path = target.path;
     let headers_len = TcpHeader::MIN_LEN + OPTIONS;
@@ -76,7 +77,7 @@ fn write<const OPTIONS: usize>(
         vlan: None,
     }
     .emit(ethernet);
-    let segment_len = headers_len + payload.0.len() + payload.1.len();
+    let segment_len = headers_len + payload.len();
     Ipv4Header {
         ttl: path.hop_limit,
         tos: path.class & !3 | target.ecn.bits(),
@@ -87,21 +88,8 @@ fn write<const OPTIONS: usize>(
     *fixed = header.fixed(OPTIONS);
     *rest.first_chunk_mut()? = options;
     fill_partial_checksum(src.into(), dst.into(), fixed, segment_len);
-    copy(body, payload)?;
+    payload.copy_to(body)?;
     Some(START + segment_len)
-}
-
-/// Both pieces to the start of `body`. `None`: there is no room.
-#[inline]
-pub(crate) fn copy(body: &mut [u8], (first, second): (&[u8], &[u8])) -> Option<()> {
-    let (start, rest) = body.split_at_mut_checked(first.len())?;
-    if !first.is_empty() {
-        start.copy_from_slice(first);
-    }
-    if !second.is_empty() {
-        rest.get_mut(..second.len())?.copy_from_slice(second);
-    }
-    Some(())
 }
 
 #[cfg(test)]
@@ -171,7 +159,7 @@ mod tests {
             let path = Path { port: PortId(0), src: src.into(), class, hop_limit, ..Path::NOWHERE };
             let (dst, ecn) = (dst.into(), Ecn::from_tos(ecn));
             let target = Target { path: &path, mac: MacAddr(mac), dst, ecn, partial };
-            let payload = (&first[..], &second[..]);
+            let payload = Pieces::of(&first, &second);
             let (mut ours, mut known) = (vec![0xee; room], vec![0xee; room]);
             let meta = write_frame(&mut ours, &net, &target, &header, payload);
             prop_assert_eq!(meta, write_any(&mut known, &net, &target, &header, payload));
@@ -196,7 +184,7 @@ mod tests {
         };
         let mut header = TcpHeader::default();
         let write = |header: &TcpHeader, target: &Target<'_>| {
-            let payload = (&b"ab"[..], &b"c"[..]);
+            let payload = Pieces::of(b"ab", b"c");
             write_usual(&mut [0; 1500], &net, target, header, payload)
         };
         assert_eq!(write(&header, &target), None);
@@ -231,7 +219,7 @@ mod tests {
             checksum: partial,
             segment: 0,
         };
-        let payload = (&b"abc"[..], &[][..]);
+        let payload = Pieces::of(b"abc", &[]);
         assert_eq!(
             write_frame(&mut [0; 1500], &net, &target, &header, payload),
             expected

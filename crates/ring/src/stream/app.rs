@@ -85,7 +85,7 @@ impl AppStreams {
     fn recv_reader(&self, slot: u32) -> Option<(Reader<'_>, &Record)> {
         let record = self.held_record(slot)?;
         // SAFETY: this is the one `AppStreams` of `shared`, so the consumer of the receive
-        // directions of the slots it holds; no slice of them is ever handed out.
+        // directions of the slots it holds; no pieces of them are ever handed out.
         Some((
             unsafe { Reader::of(Direction::Recv, &self.shared, record) },
             record,
@@ -99,7 +99,8 @@ impl AppStreams {
         let record = self.shared.records.record(slot)?;
         // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions,
         // and `send` is its side.
-        let writer = unsafe { Writer::new(&mut self.send, &self.shared, slot, record) };
+        let writer =
+            unsafe { Writer::of(Direction::Send, &mut self.send, &self.shared, slot, record) };
         Some((writer, record))
     }
 

@@ -8,7 +8,7 @@
 //!   it has loaded: never one that the consumer may still read.
 //! - An outgrown block is only read, by both ends, until the consumer's head has reached the tail
 //!   at which it was outgrown (`switch`). Then no byte in it is between head and tail, so the
-//!   consumer has no use for it, and holds no slice of it: slices lie after head, and moving head
+//!   consumer has no use for it, and holds no pieces of it: they lie after head, and moving head
 //!   takes `&mut`. The same goes for any block when head equals tail.
 
 use crate::pool::{Block, class_for};
@@ -17,9 +17,32 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 use super::error::StreamError;
 use super::memory::Memory;
+use super::pieces::Pieces;
 use super::record::{ConsumerWords, ProducerWords, Record};
 use super::shared::Shared;
 use super::side::{Direction, Side};
+
+/// What is known of the words of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trust {
+    /// They are in order: whoever asks wrote them, or has looked at each.
+    Known,
+    /// Another process may have written anything.
+    Doubted,
+}
+
+impl Direction {
+    /// As its application, or its stack, reads or writes it. The stack keeps its own words, and
+    /// those of an application that it has looked at, where no other process writes.
+    #[inline(always)]
+    fn trust(self, of_application: Self) -> Trust {
+        if self == of_application {
+            Trust::Doubted
+        } else {
+            Trust::Known
+        }
+    }
+}
 
 /// A block used as a ring.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +52,17 @@ struct Buffer {
 }
 
 impl Buffer {
+    /// The block that a word of the record names; none, if that is in doubt and there is none such.
     #[inline(always)]
-    fn of(descriptor: u32) -> Option<Self> {
+    fn of(descriptor: u32, memory: &Memory, trust: Trust) -> Option<Self> {
+        let limit = match trust {
+            Trust::Known => u32::MAX,
+            Trust::Doubted => memory.limit(),
+        };
+        // 0, which is none, is beyond any limit.
+        if descriptor.wrapping_sub(1) >= limit {
+            return None;
+        }
         Block::from_descriptor(descriptor).map(|block| Self {
             offset: block.offset(),
             capacity: block.capacity(),
@@ -48,7 +80,7 @@ impl Buffer {
 /// Asks the processor for the line that the byte after the tail goes to.
 #[inline(always)]
 pub(super) fn prefetch_tail(producer: &ProducerWords, memory: &Memory) {
-    if let Some(buffer) = Buffer::of(producer.buffer.load(Relaxed)) {
+    if let Some(buffer) = Buffer::of(producer.buffer.load(Relaxed), memory, Trust::Doubted) {
         let (place, _) = buffer.place(producer.tail.load(Relaxed));
         memory.prefetch_write(place);
     }
@@ -60,38 +92,22 @@ pub(super) struct Reader<'a> {
     producer: &'a ProducerWords,
     consumer: &'a ConsumerWords,
     memory: &'a Memory,
+    trust: Trust,
 }
 
 impl<'a> Reader<'a> {
     /// The consumer's view of a slot.
     ///
     /// # Safety
-    /// The caller is the consumer of this direction.
+    /// The caller is the one consumer of this direction, and moves the head only when no pieces are
+    /// in use.
     #[inline(always)]
     pub(super) unsafe fn of(direction: Direction, shared: &'a Shared, record: &'a Record) -> Self {
-        // SAFETY: the three are of one slot, and the caller's contract.
-        unsafe {
-            Self::new(
-                direction.producer(record),
-                direction.consumer(record),
-                direction.memory(shared),
-            )
-        }
-    }
-
-    /// # Safety
-    /// The three belong together, the caller is the one consumer, and moves the head only when no
-    /// slice is in use.
-    #[inline(always)]
-    pub(super) unsafe fn new(
-        producer: &'a ProducerWords,
-        consumer: &'a ConsumerWords,
-        memory: &'a Memory,
-    ) -> Self {
         Self {
-            producer,
-            consumer,
-            memory,
+            producer: direction.producer(record),
+            consumer: direction.consumer(record),
+            memory: direction.memory(shared),
+            trust: direction.trust(Direction::Recv),
         }
     }
 
@@ -116,25 +132,29 @@ impl<'a> Reader<'a> {
         if n == 0 {
             return None;
         }
-        let buffer = Buffer::of(self.producer.buffer.load(Acquire))?;
-        debug_assert!(offset + n <= buffer.capacity);
+        let descriptor = self.producer.buffer.load(Acquire);
+        let buffer = Buffer::of(descriptor, self.memory, self.trust)?;
+        let n = match self.trust {
+            Trust::Known => n,
+            Trust::Doubted => n.min(buffer.capacity),
+        };
         let first = self.consumer.head.load(Relaxed).wrapping_add(offset);
         Some((buffer, first, n))
     }
 
     /// At most `len` bytes from `offset` on, in two pieces.
     #[inline]
-    pub(super) fn pieces(&self, offset: u32, len: u32) -> (&'a [u8], &'a [u8]) {
+    pub(super) fn pieces(&self, offset: u32, len: u32) -> Pieces<'a> {
         let Some((buffer, first, n)) = self.range(self.len(), offset, len as usize) else {
-            return (&[], &[]);
+            return Pieces::EMPTY;
         };
         let (place, straight) = buffer.place(first);
         let one = n.min(straight);
         // SAFETY: bytes between head and tail, in the block that holds them (see above).
         unsafe {
-            (
-                self.memory.slice(place, one as usize),
-                self.memory.slice(buffer.offset, (n - one) as usize),
+            Pieces::at(
+                self.memory.piece(place, one as usize),
+                self.memory.piece(buffer.offset, (n - one) as usize),
             )
         }
     }
@@ -160,7 +180,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Gives the next `n` bytes back to the producer, at most what there is; returns how many. No
-    /// slice may be in use.
+    /// pieces may be in use.
     #[inline]
     pub(super) fn advance(&self, n: u32) -> u32 {
         let n = n.min(self.len());
@@ -180,6 +200,7 @@ pub(super) struct Writer<'a> {
     consumer: &'a ConsumerWords,
     outgrown: &'a AtomicU8,
     memory: &'a Memory,
+    trust: Trust,
 }
 
 impl<'a> Writer<'a> {
@@ -189,13 +210,14 @@ impl<'a> Writer<'a> {
     /// The caller is the producer of this direction of `shared`, `record` is the slot's, and `side`
     /// is that of the direction.
     #[inline(always)]
-    pub(super) unsafe fn new(
+    pub(super) unsafe fn of(
+        direction: Direction,
         side: &'a mut Side,
         shared: &'a Shared,
         slot: u32,
         record: &'a Record,
     ) -> Self {
-        let direction = side.direction;
+        debug_assert_eq!(side.direction, direction);
         Self {
             side,
             slot,
@@ -203,6 +225,7 @@ impl<'a> Writer<'a> {
             consumer: direction.consumer(record),
             outgrown: direction.outgrown(record),
             memory: direction.memory(shared),
+            trust: direction.trust(Direction::Send),
         }
     }
 
@@ -220,7 +243,8 @@ impl<'a> Writer<'a> {
     }
 
     fn buffer(&self) -> Option<Buffer> {
-        Buffer::of(self.producer.buffer.load(Relaxed))
+        let descriptor = self.producer.buffer.load(Relaxed);
+        Buffer::of(descriptor, self.memory, self.trust)
     }
 
     fn capacity(&self) -> u32 {
@@ -357,9 +381,11 @@ impl<'a> Writer<'a> {
     #[inline(never)]
     fn outgrow(&mut self, used: u32, old: Block, block: &Block) {
         let tail = self.tail();
-        let pair = (Buffer::of(old.descriptor()), Buffer::of(block.descriptor()));
-        if let (Some(from), Some(into)) = pair {
-            self.copy(from, into, tail.wrapping_sub(used), used + self.placed());
+        let [from, into] =
+            [&old, block].map(|block| Buffer::of(block.descriptor(), self.memory, self.trust));
+        if let (Some(from), Some(into)) = (from, into) {
+            let len = used.saturating_add(self.placed()).min(from.capacity);
+            self.copy(from, into, tail.wrapping_sub(used), len);
         }
         // Release: the copied bytes are visible to who finds the block.
         self.producer.buffer.store(block.descriptor(), Release);

@@ -9,12 +9,16 @@ pub(super) use tracked::Memory;
 #[cfg(not(loom))]
 mod plain {
     use std::io;
+    use std::ptr::NonNull;
 
     use crate::prefetch::prefetch_write;
     use crate::region::{PagePolicy, Plot, Region};
 
     #[derive(Debug)]
-    pub(crate) struct Memory(Region);
+    pub(crate) struct Memory {
+        region: Region,
+        limit: u32,
+    }
 
     impl Memory {
         pub(crate) fn new(
@@ -22,18 +26,27 @@ mod plain {
             pages: PagePolicy,
             plot: Option<&mut Plot>,
         ) -> io::Result<Self> {
-            Region::on(plot, bytes, pages).map(Self)
+            Ok(Self {
+                region: Region::on(plot, bytes, pages)?,
+                limit: u32::MAX,
+            })
         }
 
         /// Has the kernel put memory behind so many bytes.
         pub(crate) fn prefault(&mut self, bytes: usize) {
-            self.0.prefault(bytes);
+            self.region.prefault(bytes);
+        }
+
+        /// Descriptors of its blocks are from 1 to this.
+        #[inline(always)]
+        pub(crate) fn limit(&self) -> u32 {
+            self.limit
         }
 
         /// Its address, and how many bytes it is.
         #[cfg(test)]
         pub(crate) fn place(&self) -> (usize, usize) {
-            (self.0.as_ptr().addr(), self.0.len())
+            (self.region.as_ptr().addr(), self.region.len())
         }
 
         /// Gives it back to the kernel.
@@ -42,19 +55,19 @@ mod plain {
         /// The range is inside, and no one accesses it now.
         pub(crate) unsafe fn give_back(&self, range: std::ops::Range<usize>) {
             // SAFETY: the caller's contract is the same.
-            unsafe { self.0.give_back_unused(range) }
+            unsafe { self.region.give_back_unused(range) }
         }
 
         #[inline(always)]
         fn at(&self, offset: usize, len: usize) -> *mut u8 {
-            debug_assert!(offset + len <= self.0.len());
-            self.0.as_ptr().wrapping_add(offset)
+            debug_assert!(offset + len <= self.region.len());
+            self.region.as_ptr().wrapping_add(offset)
         }
 
         /// A hint, for any offset.
         #[inline(always)]
         pub(crate) fn prefetch_write(&self, offset: usize) {
-            prefetch_write(self.0.as_ptr().wrapping_add(offset));
+            prefetch_write(self.region.as_ptr().wrapping_add(offset));
         }
 
         /// # Safety
@@ -71,8 +84,10 @@ mod plain {
         /// The range is inside, and no one writes it now.
         #[inline(always)]
         pub(crate) unsafe fn read(&self, offset: usize, into: &mut [u8]) {
-            // SAFETY: the caller's contract is the same; `into` is exclusive.
-            into.copy_from_slice(unsafe { self.slice(offset, into.len()) });
+            let from = self.at(offset, into.len());
+            // SAFETY: inside the region (the caller); `into` is exclusive. Nothing is made of what
+            // is read but bytes.
+            unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) }
         }
 
         /// # Safety
@@ -85,13 +100,14 @@ mod plain {
             }
         }
 
+        /// The range, readable as long as this lives.
+        ///
         /// # Safety
-        /// The range is inside, and no one writes it as long as the slice lives.
+        /// It is inside.
         #[inline(always)]
-        pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
-            // SAFETY: inside the region, which is initialised (the kernel's zeroes); not written
-            // meanwhile (the caller).
-            unsafe { std::slice::from_raw_parts(self.at(offset, len), len) }
+        pub(crate) unsafe fn piece(&self, offset: usize, len: usize) -> (NonNull<u8>, usize) {
+            // SAFETY: inside the region, which does not start at 0.
+            (unsafe { NonNull::new_unchecked(self.at(offset, len)) }, len)
         }
     }
 }
@@ -99,6 +115,7 @@ mod plain {
 #[cfg(loom)]
 mod tracked {
     use std::io;
+    use std::ptr::NonNull;
 
     use crate::region::{PagePolicy, Plot};
     use crate::sync::Cell;
@@ -116,6 +133,10 @@ mod tracked {
         }
 
         pub(crate) fn prefault(&mut self, _: usize) {}
+
+        pub(crate) fn limit(&self) -> u32 {
+            u32::MAX
+        }
 
         pub(crate) unsafe fn give_back(&self, _: std::ops::Range<usize>) {}
 
@@ -145,11 +166,11 @@ mod tracked {
         }
 
         /// A copy: loom sees the read at the time of the call only.
-        pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        pub(crate) unsafe fn piece(&self, offset: usize, len: usize) -> (NonNull<u8>, usize) {
             let mut bytes = vec![0; len];
             // SAFETY: loom checks it.
             unsafe { self.read(offset, &mut bytes) };
-            Box::leak(bytes.into_boxed_slice())
+            (NonNull::from(bytes.leak()).cast(), len)
         }
     }
 }

@@ -58,6 +58,7 @@ mod error;
 mod lane;
 mod marks;
 mod memory;
+mod pieces;
 mod record;
 #[cfg(not(loom))]
 mod remains;
@@ -71,6 +72,7 @@ mod urgent;
 pub use app::AppStreams;
 pub use config::{Limits, StreamsConfig};
 pub use error::StreamError;
+pub use pieces::Pieces;
 #[cfg(not(loom))]
 pub use remains::{LeftUnsent, Remains};
 pub use stack::StackStreams;

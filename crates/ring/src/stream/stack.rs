@@ -8,6 +8,7 @@ use crate::sync::fence;
 use super::config::Limits;
 use super::error::StreamError;
 use super::lane::{Reader, Writer};
+use super::pieces::Pieces;
 use super::record::{Record, Unsent};
 use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
@@ -45,7 +46,7 @@ impl StackStreams {
     fn send_reader(&self, slot: u32) -> Option<Reader<'_>> {
         let record = self.open_record(slot)?;
         // SAFETY: this is the one `StackStreams` of `shared`, so the consumer of its send
-        // directions; the head is only moved in methods that take `&mut self`, while slices borrow
+        // directions; the head is only moved in methods that take `&mut self`, while pieces borrow
         // from `&self`.
         Some(unsafe { Reader::of(Direction::Send, &self.shared, record) })
     }
@@ -58,7 +59,8 @@ impl StackStreams {
         }
         // SAFETY: this is the one `StackStreams` of `shared`, so the producer of its receive
         // directions, and `recv` is its side.
-        let writer = unsafe { Writer::new(&mut self.recv, &self.shared, slot, record) };
+        let writer =
+            unsafe { Writer::of(Direction::Recv, &mut self.recv, &self.shared, slot, record) };
         Some((writer, record))
     }
 
@@ -345,13 +347,12 @@ impl StackStreams {
         record.map_or(0, |record| record.stack.send.head.load(Relaxed))
     }
 
-    /// At most `len` bytes from `offset` after the consumed ones on, in two pieces: in order, and
-    /// the second is empty unless the ring wraps in between. Together they are shorter than `len`
-    /// only at the end of what was written.
+    /// At most `len` bytes from `offset` after the consumed ones on; fewer only at the end of what
+    /// was written.
     #[inline]
-    pub fn peek(&self, slot: u32, offset: u32, len: u32) -> (&[u8], &[u8]) {
+    pub fn peek(&self, slot: u32, offset: u32, len: u32) -> Pieces<'_> {
         self.send_reader(slot)
-            .map_or((&[], &[]), |reader| reader.pieces(offset, len))
+            .map_or(Pieces::EMPTY, |reader| reader.pieces(offset, len))
     }
 
     /// Gives the room of the first `n` bytes back to the application (they were acknowledged); at

@@ -56,9 +56,10 @@ impl Mark {
         if self.serial() == self.taken.load(Relaxed) {
             return Urgent::Taken;
         }
-        match reader.pieces(offset, 1) {
-            ([byte], _) => Urgent::Here(*byte),
-            _ => Urgent::Announced,
+        let mut byte = [0];
+        match reader.copy(reader.len(), offset, &mut byte) {
+            0 => Urgent::Announced,
+            _ => Urgent::Here(byte[0]),
         }
     }
 }

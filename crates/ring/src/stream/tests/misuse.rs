@@ -31,7 +31,7 @@ fn slots_that_do_not_exist() {
             ),
             (false, false, false)
         );
-        assert!(!stack.app_wants_space(slot) && stack.peek(slot, 0, 1).0.is_empty());
+        assert!(!stack.app_wants_space(slot) && stack.peek(slot, 0, 1).is_empty());
         app.release(slot);
         assert_eq!(
             (
@@ -80,7 +80,7 @@ fn lies_about_counts() {
     stack.commit(0, 8);
     assert_eq!(app.readable(0), 0);
     assert_eq!(app.write(0, b"abc"), 3);
-    assert!(stack.peek(0, 3, 1).0.is_empty() && stack.peek(0, u32::MAX, u32::MAX).0.is_empty());
+    assert!(stack.peek(0, 3, 1).is_empty() && stack.peek(0, u32::MAX, u32::MAX).is_empty());
     stack.consume(0, u32::MAX);
     assert_eq!(stack.send_len(0), 0);
 }

@@ -60,7 +60,7 @@ fn what_was_not_used_for_a_while_goes_back() {
     );
     // And there is memory for others.
     assert_eq!(app.write(5, b"again"), 5);
-    assert_eq!(stack.peek(5, 0, 9).0, b"again");
+    assert_eq!(joined(stack.peek(5, 0, 9)), b"again");
 }
 
 #[test]
