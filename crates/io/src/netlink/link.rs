@@ -7,7 +7,6 @@ use netlink_packet_route::link::{
     InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
     LinkXdp, State, XdpAttached,
 };
-use netlink_sys::protocols::NETLINK_ROUTE;
 use wire::frame::MacAddr;
 
 use super::request;
@@ -133,7 +132,7 @@ pub fn link_by_index(index: u32) -> io::Result<Link> {
 /// As the kernel says.
 pub fn links() -> io::Result<Vec<Link>> {
     let answers = request::dump(
-        NETLINK_ROUTE,
+        request::ROUTE,
         RouteNetlinkMessage::GetLink(LinkMessage::default()),
     )?;
     Ok(answers.into_iter().filter_map(from_answer).collect())
@@ -149,9 +148,7 @@ fn missing(name: &str) -> io::Error {
 }
 
 fn one(mut question: LinkMessage) -> io::Result<Link> {
-    question
-        .attributes
-        .push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    question.attributes.push(skip_statistics());
     let answer = request::one(RouteNetlinkMessage::GetLink(question))?;
     from_answer(answer).ok_or_else(|| {
         io::Error::new(
@@ -161,7 +158,12 @@ fn one(mut question: LinkMessage) -> io::Result<Link> {
     })
 }
 
-fn from_answer(answer: RouteNetlinkMessage) -> Option<Link> {
+/// Of a question about interfaces: without counters, which are long.
+pub(super) fn skip_statistics() -> LinkAttribute {
+    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
+}
+
+pub(super) fn from_answer(answer: RouteNetlinkMessage) -> Option<Link> {
     match answer {
         RouteNetlinkMessage::NewLink(message) => Some(from_message(message)),
         _ => None,

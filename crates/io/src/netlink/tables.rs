@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -11,7 +11,6 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::protocols::NETLINK_ROUTE;
 use wire::frame::MacAddr;
 
 use super::request;
@@ -66,7 +65,7 @@ pub struct Neighbour {
 /// As the kernel says.
 pub fn addresses() -> io::Result<Vec<Address>> {
     let answers = request::dump(
-        NETLINK_ROUTE,
+        request::ROUTE,
         RouteNetlinkMessage::GetAddress(AddressMessage::default()),
     )?;
     Ok(answers.into_iter().filter_map(address).collect())
@@ -81,7 +80,7 @@ pub fn routes() -> io::Result<Vec<Route>> {
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut question = RouteMessage::default();
         question.header.address_family = family;
-        for answer in request::dump(NETLINK_ROUTE, RouteNetlinkMessage::GetRoute(question))? {
+        for answer in request::dump(request::ROUTE, RouteNetlinkMessage::GetRoute(question))? {
             if let RouteNetlinkMessage::NewRoute(message) = answer {
                 push_routes(&message, &mut all);
             }
@@ -134,13 +133,26 @@ pub fn route_to(destination: IpAddr) -> io::Result<Option<Route>> {
 /// As the kernel says.
 pub fn neighbours() -> io::Result<Vec<Neighbour>> {
     let answers = request::dump(
-        NETLINK_ROUTE,
+        request::ROUTE,
         RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
     )?;
     Ok(answers.into_iter().filter_map(neighbour).collect())
 }
 
-fn address(answer: RouteNetlinkMessage) -> Option<Address> {
+/// Whether the address of a message is one that the kernel uses (RFC 4862 §5.4).
+pub(super) fn is_in_use(answer: &RouteNetlinkMessage) -> bool {
+    let RouteNetlinkMessage::NewAddress(message) = answer else {
+        return false;
+    };
+    let doubtful = AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed;
+    let is_optimistic = message
+        .header
+        .flags
+        .contains(AddressHeaderFlags::Optimistic);
+    is_optimistic || !message.header.flags.intersects(doubtful)
+}
+
+pub(super) fn address(answer: RouteNetlinkMessage) -> Option<Address> {
     let RouteNetlinkMessage::NewAddress(message) = answer else {
         return None;
     };

@@ -5,7 +5,7 @@ use std::io;
 use netlink_packet_core::{
     DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator,
 };
-use netlink_sys::protocols::NETLINK_NETFILTER;
+use rustix::net::netlink;
 
 use crate::netlink::request;
 
@@ -70,7 +70,7 @@ impl NetlinkDeserializable for Message {
 
 /// Asks, and returns all answers.
 pub(super) fn dump(question: Message) -> io::Result<Vec<Message>> {
-    request::dump(NETLINK_NETFILTER, question)
+    request::dump(Some(netlink::NETFILTER), question)
 }
 
 /// One attribute with `value`.
