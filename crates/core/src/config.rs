@@ -151,6 +151,18 @@ pub struct StaticNeighbour {
     pub port: PortId,
 }
 
+/// Who asks where neighbours are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NeighbourSource {
+    /// The stack itself, by ARP and Neighbor Discovery.
+    #[default]
+    Stack,
+    /// The kernel of this host, which has an address on the link: who drives the stack asks it for
+    /// the neighbours that [`Stack::poll_question`](crate::Stack::poll_question) names, and says
+    /// what it tells of any ([`Stack::hear_of`](crate::Stack::hear_of)).
+    Kernel,
+}
+
 /// A stack's place among those that have the same addresses, each with a queue of the same
 /// interface. Which queue a frame comes to is not for them to say, so they hand each other what
 /// they do not know, on [`PortId::SIBLINGS`].
@@ -176,6 +188,11 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Static neighbours.
     pub neighbours: Vec<StaticNeighbour>,
+    /// Who asks where neighbours are.
+    pub neighbour_source: NeighbourSource,
+    /// The addresses are those of the kernel of this host, which claims and defends them, and
+    /// answers who asks for them.
+    pub host_addresses: bool,
     /// Which of several stacks with these addresses this is; `None`: there are no others.
     pub seat: Option<Seat>,
     /// Which frames the device gives to this one of them: ports of active opens are chosen so that
@@ -296,6 +313,8 @@ impl Default for Config {
             interfaces: Vec::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
+            neighbour_source: NeighbourSource::Stack,
+            host_addresses: false,
             seat: None,
             arrivals: None,
             secret: [0; 32],

@@ -49,6 +49,7 @@ pub use flow::FlowKey;
 pub use id::{ConnId, ListenerId, OptionsId, PortId, Token};
 pub use info::TcpInfo;
 pub use ip::link_local;
+pub use neigh::cache::Told;
 pub use ring::stream::{AppStreams, Status, Urgent};
 pub use stack::Stack;
 pub use tcp::Acks;

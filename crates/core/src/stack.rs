@@ -10,7 +10,7 @@ use wire::time::Instant;
 use crate::tcp::{Acks, Tcp};
 use crate::{
     AppStreams, Command, Config, Connect, Counters, Error, Event, Opened, PortId, Reply, Testament,
-    Undelivered, Usage,
+    Told, Undelivered, Usage,
 };
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
@@ -165,6 +165,20 @@ impl Stack {
     #[inline]
     pub fn take_contested(&mut self, now: Instant) -> Option<(std::net::IpAddr, MacAddr)> {
         self.tcp.shared.net.links.claims.take_contested(now)
+    }
+
+    /// A neighbour that the kernel of this host is to be asked for, if it asks
+    /// ([`NeighbourSource::Kernel`](crate::config::NeighbourSource::Kernel)).
+    #[inline]
+    pub fn poll_question(&mut self) -> Option<(PortId, std::net::IpAddr)> {
+        self.tcp.shared.net.links.poll_question()
+    }
+
+    /// The kernel of this host said something of a neighbour.
+    pub fn hear_of(&mut self, now: Instant, port: PortId, addr: std::net::IpAddr, told: Told) {
+        let shared = &mut self.tcp.shared;
+        let links = &mut shared.net.links;
+        links.hear(now, (port, addr), told, &mut shared.counters);
     }
 
     /// What was counted since the stack was made.

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use wire::frame::MacAddr;
 use wire::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, NeighbourSource};
 use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::id::PortId;
 use crate::neigh::announce::Claims;
-use crate::neigh::cache::{Cache, Ended, Lookup, Solicitation};
+use crate::neigh::cache::{Cache, Ended, Lookup, Solicitation, Told};
 
 use super::address::Addresses;
 use super::packets::Packets;
@@ -42,6 +42,8 @@ pub struct Links {
     pub(super) packets: Packets,
     pub(super) resolved: VecDeque<Ended>,
     max_resolved: usize,
+    /// Neighbours that the kernel is to be asked for, if it asks.
+    pub(crate) for_kernel: Option<VecDeque<(PortId, IpAddr)>>,
 }
 
 impl Links {
@@ -51,9 +53,19 @@ impl Links {
     /// As [`Routing::new`], or out of memory.
     pub fn new(config: &Config) -> io::Result<Self> {
         let routing = Routing::new(config)?;
+        let mut neighbours = Cache::new(config.max_neighbours, &config.secret)?;
+        let is_kernel = config.neighbour_source == NeighbourSource::Kernel;
+        if is_kernel {
+            neighbours.leave_to_kernel();
+        }
+        let claims = match config.host_addresses {
+            true => Claims::none(),
+            false => Claims::new(&routing.addresses),
+        };
         Ok(Self {
-            neighbours: Cache::new(config.max_neighbours, &config.secret)?,
-            claims: Claims::new(&routing.addresses),
+            neighbours,
+            claims,
+            for_kernel: is_kernel.then(VecDeque::new),
             packets: Packets::new(routing.addresses.ports(), config.max_neighbours)?,
             resolved: VecDeque::new(),
             max_resolved: (config.max_neighbours as usize).saturating_mul(4),
@@ -139,6 +151,24 @@ impl Links {
         if path.known.is_none() {
             self.neighbours.suspect(now, path.port, path.next_hop);
         }
+    }
+
+    /// The kernel said something of a neighbour.
+    #[cold]
+    pub fn hear(
+        &mut self,
+        now: Instant,
+        of: (PortId, IpAddr),
+        told: Told,
+        counters: &mut Counters,
+    ) {
+        self.neighbours.hear(now, of, told, counters);
+        self.settle(counters);
+    }
+
+    /// A neighbour that the kernel is to be asked for.
+    pub fn poll_question(&mut self) -> Option<(PortId, IpAddr)> {
+        self.for_kernel.as_mut()?.pop_front()
     }
 
     /// A neighbour whose resolution has ended, and whether it answered. Whoever was told

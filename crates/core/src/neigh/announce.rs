@@ -93,6 +93,15 @@ impl Claims {
         }
     }
 
+    /// No address: others claim them and defend them.
+    pub fn none() -> Self {
+        Self {
+            claims: Vec::new(),
+            next: None,
+            news: false,
+        }
+    }
+
     /// What is due next, one message per call.
     pub fn pop_due(&mut self, now: Instant) -> Option<Announcement> {
         if self.next? > now {

@@ -13,7 +13,7 @@ use crate::id::PortId;
 use crate::ip::packet::Arrival;
 use crate::ip::{Links, is_host_address};
 use crate::neigh::announce::{Announcement, Kind};
-use crate::neigh::cache::{Advertisement, Solicitation};
+use crate::neigh::cache::{Advertisement, MAX_QUESTIONS, Solicitation};
 
 impl Links {
     pub(crate) fn arp(
@@ -144,13 +144,20 @@ impl Links {
         self.claims.contest(at.now, (at.port, addr), at.src);
     }
 
-    /// Asks for the hardware address of a neighbour.
+    /// Asks for the hardware address of a neighbour, or has the kernel ask.
     pub(crate) fn solicit(
         &mut self,
         now: Instant,
         question: Solicitation,
         counters: &mut Counters,
     ) {
+        if let Some(questions) = &mut self.for_kernel {
+            // One that finds no room is asked again in a second.
+            if questions.len() < MAX_QUESTIONS {
+                questions.push_back((question.port, question.target));
+            }
+            return;
+        }
         match question.target {
             IpAddr::V4(target) => self.solicit_arp(question.port, target, question.to, counters),
             IpAddr::V6(target) => {

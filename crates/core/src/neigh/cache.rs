@@ -23,10 +23,12 @@ use crate::list::{Link, List};
 use crate::neigh::guests::Guests;
 use crate::wheel::Wheel;
 
+mod kernel;
 mod questions;
 mod room;
 mod state;
 
+pub use kernel::{MAX_QUESTIONS, Told};
 use questions::Questions;
 pub use state::State;
 use state::{CLASSES, Class, UNUSED};
@@ -152,6 +154,8 @@ pub struct Cache {
     ended: VecDeque<Ended>,
     questions: Questions,
     guests: Guests,
+    /// The kernel asks (`kernel`).
+    kernel: bool,
     /// Those being asked.
     incomplete: u32,
     /// State of the generator of reachable times.
@@ -192,6 +196,7 @@ impl Cache {
             ended: VecDeque::new(),
             questions: Questions::new(max),
             guests: Guests::default(),
+            kernel: false,
             incomplete: 0,
             jitter,
         })
@@ -249,7 +254,12 @@ impl Cache {
                 // RFC 4861 §7.3.3: the first packet after a pause starts the wait for a sign of
                 // life.
                 self.set_state(slot, State::Delay);
-                self.wheel.schedule(slot, now + DELAY_FIRST_PROBE);
+                let wait = if self.kernel {
+                    Duration::ZERO
+                } else {
+                    DELAY_FIRST_PROBE
+                };
+                self.wheel.schedule(slot, now + wait);
                 Lookup::Ready(mac)
             }
             State::Incomplete => Lookup::Pending {
@@ -391,6 +401,7 @@ impl Cache {
             return Some(None);
         };
         Some(match entry.state {
+            State::Delay | State::Probe if self.kernel => Some(self.remind(now, slot)),
             State::Incomplete | State::Probe if entry.probes < MAX_SOLICIT => {
                 self.solicit(now, slot, entry.state)
             }
@@ -402,10 +413,7 @@ impl Cache {
             // Before giving up, ask everybody: another host or another interface may have the
             // address now.
             State::Probe => self.solicit(now, slot, State::Incomplete),
-            State::Reachable => {
-                self.check_reachable(now, slot);
-                None
-            }
+            State::Reachable => self.check_reachable(now, slot),
             State::Failed => {
                 self.remove(slot);
                 None
@@ -461,14 +469,16 @@ impl Cache {
     }
 
     /// RFC 1122 §2.3.2-2.
-    fn check_reachable(&mut self, now: Instant, slot: u32) {
+    fn check_reachable(&mut self, now: Instant, slot: u32) -> Option<Solicitation> {
         // Confirmations do not move the timer: it is corrected when it fires.
         let until = self.entries[slot as usize].confirmed + self.reachable_time();
-        if until > now {
-            self.wheel.schedule(slot, until);
-        } else {
+        if until <= now {
             self.set_stale(slot);
+            return None;
         }
+        let reminder = self.kernel.then(|| self.remind(now, slot));
+        self.wheel.schedule(slot, until);
+        reminder
     }
 
     fn learn(&mut self, now: Instant, slot: u32, mac: MacAddr, solicited: bool) {
@@ -501,7 +511,8 @@ impl Cache {
             mac: None,
         });
         self.set_state(slot, State::Failed);
-        self.wheel.schedule(slot, now + HOLD_DOWN);
+        let until = now + self.hold_down();
+        self.wheel.schedule(slot, until);
     }
 
     fn set_reachable(&mut self, now: Instant, slot: u32) {

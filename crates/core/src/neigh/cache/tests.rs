@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
+mod kernel;
 mod room;
 
 const PORT: PortId = PortId(0);
