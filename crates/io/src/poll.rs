@@ -1,7 +1,7 @@
 //! Sleeping on descriptors: one `ppoll` for every link.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::Timespec;
@@ -26,6 +26,20 @@ pub fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<us
 pub fn sleep_or_signal(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
     let timeout = timeout.map(timespec);
     Ok(rustix::event::poll(fds, timeout.as_ref())?)
+}
+
+/// Sleeps until one of `links`, which stay open meanwhile, or `wake` is readable, `timeout` has
+/// passed or a signal came.
+///
+/// # Errors
+/// As [`sleep_or_signal`].
+pub fn on_all(links: &[RawFd], wake: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    let poll_in = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    // SAFETY: nobody closes them meanwhile.
+    let link = |fd: &RawFd| poll_in(unsafe { BorrowedFd::borrow_raw(*fd) });
+    let mut fds: Vec<PollFd<'_>> = links.iter().map(link).collect();
+    fds.push(poll_in(wake));
+    sleep_or_signal(&mut fds, timeout).map(drop)
 }
 
 /// Sleeps until `link` is readable, has an error or hung up, `wake` is readable, `timeout` has

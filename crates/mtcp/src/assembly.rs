@@ -14,6 +14,7 @@ use crate::calls::Sockets;
 use crate::clock::{self, Clock, VirtualClock};
 use crate::config::{Config, Mode, with_loop};
 use crate::driver::{Driver, Inline, Paired};
+use crate::knowledge::Knowledge;
 use crate::lease::PortLease;
 use crate::runner::Runner;
 use crate::settings::Settings;
@@ -137,7 +138,8 @@ pub(crate) fn assemble(
         (config.spin, config.coalesce),
         Clock::Machine,
     )
-    .with_reporter(reporter);
+    .with_reporter(reporter)
+    .with_knowledge(knowledge(config)?);
     let driver = match config.mode {
         Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
         Mode::Paired => Driver::Paired(Box::new(Paired::start(
@@ -153,6 +155,15 @@ pub(crate) fn assemble(
         seed,
         Transport::new(driver, streams),
     ))
+}
+
+/// What the kernel knows of the interface, if the stack goes by that.
+fn knowledge(config: &Config) -> io::Result<Option<Box<Knowledge>>> {
+    if !config.follow_kernel {
+        return Ok(None);
+    }
+    let link = config.link().map_err(io::Error::other)?;
+    Ok(Some(Box::new(Knowledge::new(&link.name())?)))
 }
 
 /// Adds to the settings of a stack what it has in common with others.

@@ -20,6 +20,7 @@ pub mod executor;
 pub mod filter;
 pub mod interfaces;
 pub mod kernel;
+mod knowledge;
 mod lease;
 mod link;
 mod pipe;

@@ -17,6 +17,7 @@ use wire::time::Instant;
 
 use crate::clock::Clock;
 use crate::coalescing::Coalescer;
+use crate::knowledge::Knowledge;
 use crate::lease::PortLease;
 use crate::stats::{Reporter, Snapshot};
 
@@ -76,6 +77,8 @@ pub(crate) struct Runner {
     /// application calls.
     quiet_until: Instant,
     reporter: Option<Reporter>,
+    /// What the kernel knows, where the stack goes by that.
+    knowledge: Option<Box<Knowledge>>,
 }
 
 impl Runner {
@@ -106,6 +109,7 @@ impl Runner {
             backlog: false,
             quiet_until: Instant::ZERO,
             reporter: None,
+            knowledge: None,
         }
     }
 
@@ -114,10 +118,20 @@ impl Runner {
         Self { reporter, ..self }
     }
 
+    /// The same, going by what the kernel knows.
+    pub(crate) fn with_knowledge(self, knowledge: Option<Box<Knowledge>>) -> Self {
+        Self { knowledge, ..self }
+    }
+
     /// Starts a turn.
     pub(crate) fn begin(&mut self) {
         self.now = self.clock.now();
         self.port.begin(self.now);
+        if let Some(knowledge) = self.knowledge.as_mut().filter(|all| all.is_due(self.now))
+            && knowledge.look(&mut self.stack, self.now)
+        {
+            self.quiet_until = Instant::ZERO;
+        }
         if self
             .reporter
             .as_ref()
@@ -281,9 +295,13 @@ impl Runner {
     pub(crate) fn transmit(&mut self, acks: Acks) -> io::Result<()> {
         self.port.busy = true;
         self.backlog = self.send(acks);
-        if !self.backlog && self.stack.has_packets(PORT) {
-            // Sending asked for the address of a neighbour. The question goes in the same turn: a
-            // sleep may follow.
+        // Sending asked for the address of a neighbour. The question goes in the same turn: a sleep
+        // may follow.
+        let has_asked = match &mut self.knowledge {
+            Some(knowledge) => knowledge.ask(&mut self.stack, self.now),
+            None => false,
+        };
+        if !self.backlog && (has_asked || self.stack.has_packets(PORT)) {
             self.backlog = self.send(acks);
         }
         let sent = self.port.flush();
@@ -373,19 +391,26 @@ impl Runner {
         if timeout == Some(Duration::ZERO) {
             return Ok(Wake::Look);
         }
+        let doorbell = self.knowledge.as_mut().map(|knowledge| {
+            knowledge.wake();
+            knowledge.doorbell()
+        });
         let slept = match (self.coalescer.delay(), &mut self.desk) {
             (Some(delay), _) => {
                 poll::woken(Some(wake), Some(timeout.map_or(delay, |t| t.min(delay))))
             }
             (None, Some(desk)) => {
-                let mut others = Vec::new();
+                let mut others = Vec::from_iter(doorbell);
                 let most = self.port.prepare_unowned(&mut others);
                 let timeout = [timeout, most].into_iter().flatten().min();
                 let slept = desk.wait_beside(&mut *self.port, &others, timeout, wake);
                 self.port.end_unowned();
                 slept
             }
-            (None, None) => self.port.wait(timeout, Some(wake)),
+            (None, None) => match doorbell {
+                None => self.port.wait(timeout, Some(wake)),
+                Some(doorbell) => wait_beside(&mut self.port, doorbell, timeout, wake),
+            },
         };
         match slept {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Wake::Signal),
@@ -438,6 +463,10 @@ impl Runner {
         {
             return Ok(Some(Duration::ZERO));
         }
+        if let Some(knowledge) = &mut self.knowledge {
+            knowledge.wake();
+            fds.push(knowledge.doorbell());
+        }
         let others = self.port.prepare_unowned(fds);
         let most = self.port.prepare_wait(fds)?;
         Ok([due, most, others].into_iter().flatten().min())
@@ -481,6 +510,21 @@ impl Runner {
         let desk = self.desk.as_ref().map_or(0, Desk::dropped);
         (dropped + desk, unsent)
     }
+}
+
+/// Sleeps as [`Port::wait`] does, until this descriptor is readable at the latest.
+fn wait_beside(
+    port: &mut AnyPort,
+    other: RawFd,
+    timeout: Option<Duration>,
+    wake: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let mut links = vec![other];
+    let most = port.prepare_wait(&mut links)?;
+    let timeout = [timeout, most].into_iter().flatten().min();
+    let slept = poll::on_all(&links, wake, timeout);
+    port.wait(Some(Duration::ZERO), None)?;
+    slept
 }
 
 /// Another host uses an address of ours, which we keep (RFC 5227 §2.4(b), RFC 4862 §5.4.5 for what

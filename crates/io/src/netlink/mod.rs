@@ -7,16 +7,20 @@
 pub mod ethtool;
 mod firewall;
 mod link;
+mod network;
 mod receive_hash;
 mod request;
 mod tables;
 mod told;
+mod watch;
 
 pub use firewall::Firewall;
 pub use link::{Link, OperState, XdpAttachment, link, link_by_index, links};
+pub use network::{Hop, Network, Way};
 pub use receive_hash::{ReceiveHash, receive_hash};
 pub use tables::{Address, Neighbour, Route, addresses, neighbours, route_to, routes};
 pub(crate) use told::{socket as neighbour_events, told};
+pub use watch::{News, Watcher, Whereabouts};
 
 #[cfg(test)]
 mod tests;

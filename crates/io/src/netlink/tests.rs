@@ -93,3 +93,78 @@ fn ethtool_answers_for_loopback_and_names_a_missing_interface() {
         );
     }
 }
+
+#[test]
+fn the_network_has_what_each_table_has() {
+    let lo = link("lo").unwrap();
+    let mut watcher = Watcher::new(lo.index).unwrap();
+    let network = watcher.network().unwrap();
+    assert_eq!(network.link("lo"), Some(&lo));
+    let here: Vec<Address> = network.addresses_of(lo.index).copied().collect();
+    let all = addresses().unwrap().into_iter();
+    let expected = all.filter(|address| address.interface == lo.index);
+    assert_eq!(here, expected.collect::<Vec<_>>());
+    let main = u32::from(libc::RT_TABLE_MAIN);
+    assert!(network.tables_v4.contains(&main) && network.tables_v6.contains(&main));
+}
+
+fn way(table: u32, network: &str, metric: u32) -> Way {
+    let (network, prefix_len) = network.split_once('/').unwrap();
+    Way {
+        table,
+        network: network.parse().unwrap(),
+        prefix_len: prefix_len.parse().unwrap(),
+        metric,
+        source: None,
+        mtu: None,
+        hops: Vec::new(),
+        throws: false,
+    }
+}
+
+fn in_order(ways: &[Way]) -> Vec<(u32, u8, u32)> {
+    let network = Network {
+        ways: ways.to_vec(),
+        tables_v4: vec![100, 254],
+        tables_v6: vec![254],
+        ..Network::default()
+    };
+    let ways = network.ways_in_order();
+    ways.iter()
+        .map(|way| (way.table, way.prefix_len, way.metric))
+        .collect()
+}
+
+#[test]
+fn the_longest_prefix_is_first_and_then_the_lowest_metric() {
+    let ways = [
+        way(254, "0.0.0.0/0", 100),
+        way(254, "10.0.0.0/8", 200),
+        way(254, "10.0.0.0/8", 50),
+        way(254, "10.1.0.0/16", 300),
+        way(9, "10.1.0.0/24", 0),
+    ];
+    let expected = [(254, 16, 300), (254, 8, 50), (254, 8, 200), (254, 0, 100)];
+    assert_eq!(
+        in_order(&ways),
+        expected,
+        "but the table that no rule names"
+    );
+}
+
+#[test]
+fn what_an_earlier_table_leads_is_in_no_later_one() {
+    let throwing = Way {
+        throws: true,
+        ..way(100, "10.2.0.0/16", 0)
+    };
+    let ways = [
+        way(100, "10.0.0.0/8", 0),
+        throwing,
+        way(254, "10.1.0.0/16", 0),
+        way(254, "10.2.3.0/24", 0),
+        way(254, "0.0.0.0/0", 0),
+    ];
+    // 10.1/16 is never reached. 10.2.3/24 is in what the first table throws.
+    assert_eq!(in_order(&ways), [(254, 24, 0), (100, 8, 0), (254, 0, 0)]);
+}

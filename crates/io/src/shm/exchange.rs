@@ -14,7 +14,6 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use ring::region::Shared;
-use rustix::event::{PollFd, PollFlags};
 use wire::frame::{FrameSink, LINK_HEADERS, RxFrame, TxMeta};
 use wire::handed::Handed;
 
@@ -307,15 +306,10 @@ impl Desk {
         }
         let most = port.prepare_wait(&mut links)?;
         let timeout = [timeout, most].into_iter().flatten().min();
-        let poll_in = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        // SAFETY: they are the port's and ours, neither of which goes away meanwhile.
-        let link = |fd: &RawFd| poll_in(unsafe { BorrowedFd::borrow_raw(*fd) });
-        let mut fds: Vec<PollFd<'_>> = links.iter().map(link).collect();
-        fds.push(poll_in(wake));
-        let slept = poll::sleep_or_signal(&mut fds, timeout);
+        let slept = poll::on_all(&links, wake, timeout);
         self.end_wait();
         port.wait(Some(Duration::ZERO), None)?;
-        slept.map(drop)
+        slept
     }
 
     fn doorbell(&self) -> Option<&OwnedFd> {

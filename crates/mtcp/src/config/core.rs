@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ::io::loopback::LoopPort;
-use mtcp_core::config as stack;
+use mtcp_core::config::{self as stack, NeighbourSource};
 use mtcp_core::{Holdings, PortId};
 use wire::frame::{Capabilities, MacAddr};
 
@@ -67,7 +67,19 @@ impl Config {
             }
         }
         self.check_gateways()?;
-        Ok(())
+        self.check_follows()
+    }
+
+    /// Where the kernel has an interface of its own, it knows something of it.
+    fn check_follows(&self) -> Result<(), String> {
+        match self.link()? {
+            IoSpec::Afxdp(_) | IoSpec::Packet(_) => Ok(()),
+            _ if !self.follow_kernel => Ok(()),
+            link => Err(format!(
+                "follow_kernel = yes with io = {link}, of which the kernel knows nothing: use an interface of the kernel \
+                 (io = afxdp:IFACE or packet:IFACE), or set follow_kernel = no"
+            )),
+        }
     }
 
     /// One gateway of a family at most, and each on a link of ours: in a network of ours, at the
@@ -159,6 +171,10 @@ impl Config {
             }),
             routes: self.stack_routes(port, room),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
+            neighbour_source: match self.follow_kernel {
+                true => NeighbourSource::Kernel,
+                false => NeighbourSource::Stack,
+            },
             secret,
             max_connections: connections,
             max_orphans: self.orphans(),

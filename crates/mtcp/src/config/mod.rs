@@ -86,6 +86,9 @@ pub struct Config {
     pub force_address: bool,
     /// Listen at ports that the host's firewall closes.
     pub ignore_firewall: bool,
+    /// Routes and neighbours are those of the kernel, which has addresses on the interface, too:
+    /// they are followed as they change.
+    pub follow_kernel: bool,
     /// Default gateways, at most one per family.
     pub gateways: Vec<IpAddr>,
     /// Further routes.
@@ -175,6 +178,7 @@ impl Default for Config {
             addresses: Vec::new(),
             force_address: false,
             ignore_firewall: false,
+            follow_kernel: false,
             gateways: Vec::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
