@@ -33,7 +33,7 @@ const ARROWS: &[Arrows] = &[
     arrows(
         "mtcp-core",
         &["wire", "ring"],
-        Some(&["bitflags", "hashbrown", "siphasher"]),
+        Some(&["bitflags", "hashbrown", "serde", "siphasher"]),
     ),
     arrows("io", &["wire", "ring"], None),
     arrows("sim", &["mtcp-core", "wire"], None),

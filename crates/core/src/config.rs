@@ -13,6 +13,7 @@ use crate::id::PortId;
 
 /// The algorithms of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CongestionControl {
     /// RFC 9438.
     #[default]

@@ -13,6 +13,7 @@ impl PortId {
 /// A name that the application gives to a listener or connection and gets back with every event
 /// (mtcp: its socket id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(pub u32);
 
 impl Token {
@@ -23,6 +24,7 @@ impl Token {
 /// A connection. `slot` is also its index in `ring::stream`; a stale generation is refused
 /// everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ConnId {
     /// Index in the connection arena and in the byte streams.
     pub slot: u32,
@@ -49,6 +51,7 @@ impl OptionsId {
 
 /// A listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ListenerId {
     /// Index in the listener table.
     pub slot: u32,

@@ -6,6 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[allow(missing_docs)]
 #[repr(u8)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
     #[default]
     Closed,
@@ -24,6 +25,7 @@ pub enum State {
 /// What the sender is doing about loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LossState {
     /// Nothing.
     #[default]
@@ -43,6 +45,7 @@ pub enum LossState {
 /// (RFC 9768).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EcnInfo {
     /// Both sides agreed to use ECN.
     pub used: bool,
@@ -60,6 +63,7 @@ pub struct EcnInfo {
 
 /// How fast data goes, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RateInfo {
     /// What it is paced at, if it is, ...
     pub pacing: Option<u64>,
@@ -74,6 +78,7 @@ pub struct RateInfo {
 /// A snapshot of one connection. Times are zero and counts 0 where nothing is known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TcpInfo {
     pub state: State,
     /// Send and receive window scale in use.

@@ -9,8 +9,8 @@ use wire::time::Instant;
 
 use crate::tcp::{Acks, Tcp};
 use crate::{
-    AppStreams, Command, Config, Connect, Counters, Error, Event, Opened, PortId, Reply, Testament,
-    Told, Undelivered, Usage,
+    AppStreams, Command, Config, ConnId, Connect, Counters, Error, Event, Opened, PortId, Reply,
+    Testament, Told, Undelivered, Usage,
 };
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
@@ -195,7 +195,12 @@ impl Stack {
     /// What peers have still to acknowledge of what the application has closed. Looks at each
     /// connection.
     pub fn undelivered(&self) -> Undelivered {
-        self.tcp.undelivered()
+        self.tcp.undelivered(None)
+    }
+
+    /// The same of one connection: nothing if it is not closed, or gone.
+    pub fn undelivered_of(&self, conn: ConnId) -> Undelivered {
+        self.tcp.undelivered(Some(conn))
     }
 
     /// What the stack holds now.

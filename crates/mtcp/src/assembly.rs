@@ -7,16 +7,17 @@ use std::time::Duration;
 use ::io::shm::Desk;
 use ::io::{AnyPort, Port};
 use mtcp_core::config::{self as stack, Seat};
-use mtcp_core::{Arrivals, Stack, Testament};
+use mtcp_core::{AppStreams, Arrivals, Stack, Testament};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::calls::Sockets;
 use crate::clock::{self, Clock, VirtualClock};
 use crate::config::{Config, Mode, with_loop};
-use crate::driver::{Driver, Inline, Paired};
+use crate::driver::{Driver, Inline, Paired, Service};
 use crate::knowledge::Knowledge;
 use crate::lease::PortLease;
 use crate::runner::Runner;
+use crate::service::{Host, HostHandle, ProgramEnd};
 use crate::settings::Settings;
 use crate::setup_error::SetupError;
 use crate::stats::Reporter;
@@ -103,20 +104,46 @@ pub(crate) struct Joined {
 /// Puts a context together on `port`.
 pub(crate) fn assemble(
     config: &Config,
-    mut port: PortLease,
+    port: PortLease,
     secrets: Secrets,
     core: usize,
     joined: Joined,
 ) -> io::Result<Sockets> {
     let [a, b, ..] = secrets.own;
+    let (cpu, wall) = (joined.cpu, joined.wall.clone());
+    let (runner, streams) = stack(config, port, secrets, core, joined)?;
+    let driver = match config.mode {
+        Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
+        Mode::Paired => Driver::Paired(Box::new(Paired::start(
+            runner,
+            format!("mtcp-{core}"),
+            cpu,
+        )?)),
+    };
+    let seed = u16::from_ne_bytes([a, b]);
+    Ok(Sockets::new(
+        Settings::new(config, core, wall),
+        config.max_concurrency,
+        seed,
+        Transport::new(driver, streams),
+    ))
+}
+
+/// Puts a stack together on `port`, and what takes its turns; and the application's end of its
+/// streams.
+fn stack(
+    config: &Config,
+    mut port: PortLease,
+    secrets: Secrets,
+    core: usize,
+    joined: Joined,
+) -> io::Result<(Runner, AppStreams)> {
     let stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
     let stack_config = join(stack_config, secrets.common, &joined);
     let Joined {
-        cpu,
         reporter,
         desk,
         testaments,
-        wall,
         ..
     } = joined;
     let (mut stack, streams) = match testaments {
@@ -140,19 +167,45 @@ pub(crate) fn assemble(
     )
     .with_reporter(reporter)
     .with_knowledge(knowledge(config)?);
-    let driver = match config.mode {
-        Mode::Inline => Driver::Inline(Box::new(Inline::new(runner)?)),
-        Mode::Paired => Driver::Paired(Box::new(Paired::start(
-            runner,
-            format!("mtcp-{core}"),
-            cpu,
-        )?)),
+    Ok((runner, streams))
+}
+
+/// A stack that programs attach to, on a port of the caller's making; the channel of the first of
+/// them, and its end of the streams.
+///
+/// # Errors
+/// One line with cause and remedy.
+pub(crate) fn hosted(
+    port: AnyPort,
+    config: &Config,
+) -> Result<(Host, HostHandle, AppStreams), SetupError> {
+    let secret = secret()?;
+    let secrets = Secrets {
+        own: secret,
+        common: secret,
     };
-    let seed = u16::from_ne_bytes([a, b]);
+    let made = stack(config, port.into(), secrets, 0, Joined::default());
+    let failed = |error| SetupError(failure(0, &error));
+    let (runner, streams) = made.map_err(failed)?;
+    let (host, handle) = Host::new(runner).map_err(failed)?;
+    Ok((host, handle, streams))
+}
+
+/// The sockets of a program that is attached.
+///
+/// # Errors
+/// No descriptor left.
+pub(crate) fn attached(
+    config: &Config,
+    end: ProgramEnd,
+    streams: AppStreams,
+) -> io::Result<Sockets> {
+    let driver = Driver::Service(Box::new(Service::new(end)?));
+    let [a, b, ..] = secret().map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Sockets::new(
-        Settings::new(config, core, wall),
+        Settings::new(config, 0, Wall::default()),
         config.max_concurrency,
-        seed,
+        u16::from_ne_bytes([a, b]),
         Transport::new(driver, streams),
     ))
 }

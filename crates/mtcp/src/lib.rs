@@ -28,6 +28,7 @@ pub mod posix;
 mod prepared;
 mod runner;
 mod runtime;
+pub mod service;
 mod settings;
 mod setup_error;
 pub mod signals;

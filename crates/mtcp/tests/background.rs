@@ -7,8 +7,8 @@ mod support;
 use std::hint;
 use std::time::{Duration, Instant};
 
-use mtcp::{Context, Domain, Errno, Mode, RecvFlags, SocketId};
-use support::{DEADLINE, SERVER, addr, contexts, on_threads, pattern};
+use mtcp::{Context, Domain, Errno, RecvFlags, SocketId};
+use support::{DEADLINE, Mode, SERVER, addr, contexts, on_threads, pattern};
 
 const PORT: u16 = 80;
 

@@ -6,10 +6,13 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mtcp::{Context, Domain, Errno, How, Mode, RecvFlags, SocketId};
-use support::{CLIENT, CLIENT6, SERVER, SERVER6, addr, contexts, on_threads, pattern};
+use mtcp::{Context, Domain, Errno, How, RecvFlags, SocketId};
+use support::{CLIENT, CLIENT6, Mode, SERVER, SERVER6, addr, contexts, on_threads, pattern};
 
-const MODES: [(Mode, Mode); 4] = [
+const MODES: [(Mode, Mode); 7] = [
+    (Mode::Service, Mode::Service),
+    (Mode::Inline, Mode::Service),
+    (Mode::Service, Mode::Inline),
     (Mode::Inline, Mode::Inline),
     (Mode::Paired, Mode::Paired),
     (Mode::Inline, Mode::Paired),
@@ -156,6 +159,11 @@ fn ten_megabytes_inline() {
 #[test]
 fn ten_megabytes_paired() {
     transfer((Mode::Paired, Mode::Paired));
+}
+
+#[test]
+fn ten_megabytes_between_daemons() {
+    transfer((Mode::Service, Mode::Service));
 }
 
 #[test]

@@ -7,10 +7,8 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mtcp::{
-    Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SocketId, SocketOption,
-};
-use support::{DEADLINE, SERVER, World, addr, contexts, contexts_with};
+use mtcp::{Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, SocketId, SocketOption};
+use support::{DEADLINE, Mode, SERVER, World, addr, contexts, contexts_with};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -290,7 +288,7 @@ fn pipes_are_watched_too() {
 
 #[test]
 fn time_outs_are_kept() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut client, _server) = contexts(mode, Mode::Inline);
         let ep = client.epoll_create().unwrap();
         let start = Instant::now();
@@ -310,7 +308,7 @@ fn time_outs_are_kept() {
 
 #[test]
 fn a_wake_up_ends_the_sleep() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut client, _server) = contexts(mode, Mode::Inline);
         let ep = client.epoll_create().unwrap();
         let handle = client.wake_handle();
@@ -342,7 +340,7 @@ fn restless(mode: Mode) -> (Context, Context) {
 
 #[test]
 fn who_looks_for_work_keeps_time_outs_and_hears_of_wake_ups() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut client, _server) = restless(mode);
         let ep = client.epoll_create().unwrap();
         let mut room = [EpollEvent::default()];
@@ -407,7 +405,7 @@ fn a_message_is_seen_by_who_looks_again_and_again() {
 
 #[test]
 fn an_interruption_ends_blocking_calls() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut client, _server) = contexts(mode, Mode::Inline);
         let listener = client.socket(Domain::V4).unwrap();
         client.listen(listener, 1).unwrap();
@@ -433,7 +431,7 @@ fn an_interruption_ends_blocking_calls() {
 
 #[test]
 fn a_lost_link_is_an_error_of_every_socket() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut client, server) = contexts(mode, Mode::Inline);
         let ep = client.epoll_create().unwrap();
         let listener = client.socket(Domain::V4).unwrap();
@@ -479,7 +477,7 @@ fn a_lost_link_is_an_error_of_every_socket() {
 
 #[test]
 fn what_arrived_before_the_link_was_lost_can_be_read() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut client, mut server) = contexts(mode, Mode::Inline);
         let listener = server.socket(Domain::V4).unwrap();
         server.bind(listener, addr(SERVER, 80)).unwrap();
@@ -570,7 +568,7 @@ fn a_call_that_would_block_makes_do_with_the_turn_before_for_a_moment() {
 
 #[test]
 fn what_a_turn_brought_is_fresh_for_a_moment() {
-    for mode in [Mode::Inline, Mode::Paired] {
+    for mode in support::MODES {
         let (mut context, _peer) = contexts(mode, Mode::Inline);
         let start = Instant::now();
         let seen = (0..1000).any(|_| {

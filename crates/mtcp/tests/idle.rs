@@ -5,7 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use mtcp::{Ctl, Domain, EpollEvent, Events, Interest, Mode};
+use mtcp::{Ctl, Domain, EpollEvent, Events, Interest};
 use rustix::time::{ClockId, clock_gettime};
 use support::contexts_with;
 
@@ -24,8 +24,8 @@ fn sleeps() -> u64 {
 
 #[test]
 fn an_idle_wait_sleeps() {
-    for mode in [Mode::Inline, Mode::Paired] {
-        let (mut client, _server) = contexts_with(mode, Mode::Inline, |config| {
+    for mode in support::MODES {
+        let (mut client, _server) = contexts_with(mode, support::Mode::Inline, |config| {
             config.spin = Duration::from_micros(30)
         });
         let ep = client.epoll_create().unwrap();

@@ -7,11 +7,11 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use mtcp::{Context, Domain, Errno, Mode, Mtcp, SocketId};
+use mtcp::{Context, Domain, Errno, Mtcp, SocketId};
 use support::DEADLINE;
 
 fn context() -> (Mtcp, Context) {
-    let mut config = support::config(Mode::Inline, "127.0.0.1/8 ::1/128");
+    let mut config = support::config(support::Mode::Inline, "127.0.0.1/8 ::1/128");
     config.set("io", "loop:lo").unwrap();
     let mtcp = Mtcp::init(config).unwrap();
     let context = mtcp.context(0).unwrap();
@@ -106,8 +106,8 @@ fn to_itself() {
 /// A link to others, and our own address, while a peer is asked nothing.
 #[test]
 fn beside_a_link_to_others() {
-    for mode in [Mode::Inline, Mode::Paired] {
-        let (mut client, _server) = support::contexts(mode, Mode::Paired);
+    for mode in support::MODES {
+        let (mut client, _server) = support::contexts(mode, support::Mode::Paired);
         let at = format!("{}:80", support::CLIENT);
         talk_in(&mut client, Domain::V4, &at);
         let nobody = socket(&mut client, Domain::V4);

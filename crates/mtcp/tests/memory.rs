@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Instant;
 
 use mtcp::{
-    Config, Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SendFlags, SocketId,
+    Config, Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, SendFlags, SocketId,
 };
-use support::{DEADLINE, SERVER, World, addr, contexts_with, pattern};
+use support::{DEADLINE, Mode, SERVER, World, addr, contexts_with, pattern};
 
 const MODES: [Mode; 2] = [Mode::Inline, Mode::Paired];
 const CHUNK: usize = 64 << 10;

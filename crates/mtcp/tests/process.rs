@@ -11,7 +11,7 @@ use mtcp::{Config, Context, Domain, Errno, IoSpec, Mode, Mtcp, RecvFlags};
 use support::{CLIENT, DEADLINE, SERVER, addr};
 
 fn config(path: &std::path::Path, host: &str, cores: usize) -> Config {
-    let mut config = support::config(Mode::Inline, &format!("{host}/24"));
+    let mut config = support::config(support::Mode::Inline, &format!("{host}/24"));
     config.io = IoSpec::Shm(path.to_owned());
     config.cores = cores;
     config

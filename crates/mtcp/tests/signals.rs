@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mtcp::{Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, Result, SocketId};
-use support::{DEADLINE, SERVER, addr, contexts};
+use mtcp::{Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Result, SocketId};
+use support::{DEADLINE, Mode, SERVER, addr, contexts};
 
 const MODES: [Mode; 2] = [Mode::Inline, Mode::Paired];
 

@@ -211,7 +211,7 @@ fn linger_gives_up_in_time() {
 
 #[test]
 fn linger_waits_for_the_peer() {
-    let (mut client, mut server) = support::contexts(mtcp::Mode::Inline, mtcp::Mode::Paired);
+    let (mut client, mut server) = support::contexts(support::Mode::Inline, support::Mode::Paired);
     let listener = server.socket(Domain::V4).unwrap();
     server.bind(listener, addr(SERVER, 80)).unwrap();
     server.listen(listener, 1).unwrap();

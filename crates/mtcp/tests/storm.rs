@@ -4,9 +4,9 @@
 
 mod support;
 
-use mtcp::{Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, Mode, SocketId};
+use mtcp::{Context, Ctl, Domain, EpollEvent, Errno, Events, Interest, SocketId};
 use std::collections::HashMap;
-use support::{SERVER, addr, contexts, on_threads, pattern};
+use support::{Mode, SERVER, addr, contexts, on_threads, pattern};
 
 const CONNECTIONS: usize = 600;
 const AT_ONCE: usize = 40;
@@ -179,6 +179,8 @@ fn paired() {
 
 #[test]
 fn mixed() {
+    storm((Mode::Service, Mode::Service), NONE);
+    storm((Mode::Service, Mode::Service), Events::ET);
     storm((Mode::Inline, Mode::Paired), NONE);
     storm((Mode::Paired, Mode::Inline), Events::ET);
 }

@@ -6,6 +6,7 @@
 //! - [`cursor`]: the producer's and consumer's ends of a ring in memory of any origin (AF_XDP, a
 //!   shared-memory link)
 //! - [`spsc`]: a bounded queue between two threads
+//! - [`duplex`]: two rings in memory shared with another process
 //! - [`region`]: mapped memory, huge pages, arrays in it, memory shared with another process
 //! - [`pool`]: size-classed buffers
 //! - [`stream`]: the elastic byte streams between application and stack
@@ -16,6 +17,8 @@
 //! with loom (`tests/loom.rs`) and their tests can run under Miri.
 
 pub mod cursor;
+#[cfg(not(loom))]
+pub mod duplex;
 pub mod park;
 pub mod pool;
 pub mod prefetch;

@@ -505,6 +505,12 @@ impl Blocks {
         self.hot.get(place as usize)
     }
 
+    /// What is in `slot`, to be read; `None`: it is packed.
+    pub fn hot_of(&self, slot: u32) -> Option<&Hot> {
+        let place = *self.places.get(slot as usize)?;
+        (place & PACKED == 0).then(|| self.hot(place)).flatten()
+    }
+
     /// Those at hand, with their slots. A packed one has nothing in flight.
     pub fn at_hand(&self) -> impl Iterator<Item = (u32, &Hot)> {
         let follow = |place: &u32| self.turns.next(&self.links, *place);

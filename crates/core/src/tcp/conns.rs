@@ -68,6 +68,12 @@ impl Conns {
         self.blocks.at_hand()
     }
 
+    /// The state of the connection `id`, if it is there and at hand.
+    pub fn hot_of(&self, id: ConnId) -> Option<&Hot> {
+        let is_live = self.slots.is_live(id.slot, id.generation);
+        is_live.then(|| self.blocks.hot_of(id.slot)).flatten()
+    }
+
     /// Whether a time-out has passed without an answer to the one at `place`.
     pub fn is_unanswered(&self, place: u32) -> bool {
         let hot = self.blocks.hot(place);

@@ -146,12 +146,27 @@ impl Tcp {
         self.conns.places()
     }
 
-    pub fn undelivered(&self) -> Undelivered {
+    /// Of one connection, or of all.
+    pub fn undelivered(&self, only: Option<crate::ConnId>) -> Undelivered {
         let closing = |state| matches!(state, State::FinWait1 | State::Closing | State::LastAck);
         let mut sum = Undelivered::default();
-        for (slot, _) in self.conns.at_hand().filter(|(_, hot)| closing(hot.state)) {
-            sum.connections += 1;
-            sum.bytes += u64::from(self.shared.streams.send_len(slot));
+        let mut add = |slot: u32, state: State| {
+            if closing(state) {
+                sum.connections += 1;
+                sum.bytes += u64::from(self.shared.streams.send_len(slot));
+            }
+        };
+        match only {
+            Some(id) => {
+                if let Some(hot) = self.conns.hot_of(id) {
+                    add(id.slot, hot.state);
+                }
+            }
+            None => {
+                for (slot, hot) in self.conns.at_hand() {
+                    add(slot, hot.state);
+                }
+            }
         }
         sum
     }

@@ -20,7 +20,7 @@ pub(crate) enum Doorbell {
 /// A [`Doorbell`] on its way, as two numbers that travel in registers. One that is put together in
 /// memory, piece by piece, and then copied waits until everything written before has left the
 /// processor's store buffer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Staged {
     /// Which of them, and above it the token or index.
     what: u64,
@@ -66,6 +66,27 @@ impl Staged {
     /// Whether something leaves at once, most likely.
     pub(crate) const fn sends(self) -> bool {
         self.what as u32 == SEND
+    }
+}
+
+impl Staged {
+    /// As it travels.
+    pub(crate) const fn unit(self) -> [u64; 2] {
+        [self.what, self.conn]
+    }
+
+    /// One that means nothing.
+    #[cfg(test)]
+    pub(crate) fn nonsense() -> Self {
+        Self {
+            what: u64::MAX,
+            conn: 0,
+        }
+    }
+
+    /// One that came from another process. `None`: it is none.
+    pub(crate) fn from_unit([what, conn]: [u64; 2]) -> Option<Self> {
+        (what as u32 <= SEND_URGENT).then_some(Self { what, conn })
     }
 }
 

@@ -6,6 +6,7 @@ mod doorbell;
 mod inline;
 mod paired;
 mod park;
+mod service;
 mod shared;
 
 use std::os::fd::RawFd;
@@ -18,28 +19,32 @@ use wire::time::Instant;
 pub(crate) use doorbell::{Doorbell, Staged};
 pub(crate) use inline::{Inline, REPORTS};
 pub(crate) use paired::Paired;
+pub(crate) use service::Service;
 
 pub(crate) use crate::runner::Wake;
 
 use crate::stats::Snapshot;
-use crate::{Errno, Result};
+use crate::{Errno, Result, clock};
 
 /// Doorbells staged at most before they are handed over.
 const STAGED: usize = 1024;
 
-/// The two modes. Every operation fails with `ENETDOWN` once the link is gone.
+/// The modes. Every operation fails with `ENETDOWN` once the link, or the daemon that has the
+/// stack, is gone.
 #[derive(Debug)]
 pub(crate) enum Driver {
     Inline(Box<Inline>),
     Paired(Box<Paired>),
+    Service(Box<Service>),
 }
 
-/// The same call on either.
-macro_rules! either {
+/// The same call on each.
+macro_rules! each {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
             Driver::Inline($driver) => $call,
             Driver::Paired($driver) => $call,
+            Driver::Service($driver) => $call,
         }
     };
 }
@@ -49,23 +54,27 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn notify(&mut self, doorbell: Doorbell) {
         let doorbell = Staged::from(doorbell);
-        either!(self, driver => driver.notify(doorbell));
+        each!(self, driver => driver.notify(doorbell));
     }
 
     /// Starts a turn: hands over what was staged, and has it sent, with such ACKs. True: that was
     /// nothing, and nothing has come.
     pub(crate) fn begin_turn(&mut self, acks: Acks) -> Result<bool> {
-        either!(self, driver => driver.begin_turn(acks))
+        match self {
+            Self::Inline(driver) => driver.begin_turn(acks),
+            Self::Paired(driver) => driver.begin_turn(acks),
+            Self::Service(driver) => driver.begin_turn(),
+        }
     }
 
     /// Hands over what was staged, and has it sent.
     pub(crate) fn submit(&mut self) -> Result<()> {
-        either!(self, driver => driver.submit())
+        each!(self, driver => driver.submit())
     }
 
     /// Takes in what arrived.
     pub(crate) fn collect(&mut self) -> Result<()> {
-        either!(self, driver => driver.collect())
+        each!(self, driver => driver.collect())
     }
 
     /// Nothing was ready: flushes held ACKs, and sleeps until something may be, at most
@@ -75,7 +84,7 @@ impl Driver {
         deadline: Option<Instant>,
         asked: impl Fn() -> bool,
     ) -> Result<Wake> {
-        either!(self, driver => driver.idle(deadline, asked))
+        each!(self, driver => driver.idle(deadline, asked))
     }
 
     /// As [`Driver::idle`] without the sleep, which somebody else does. Says when something is due,
@@ -83,7 +92,7 @@ impl Driver {
     pub(crate) fn begin_pause(&mut self, deadline: Option<Instant>) -> Result<Option<Instant>> {
         match self {
             Self::Inline(driver) => driver.begin_pause(deadline),
-            Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+            Self::Paired(_) | Self::Service(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 
@@ -99,6 +108,7 @@ impl Driver {
     pub(crate) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         match self {
             Self::Inline(driver) => driver.prepare_sleep(fds),
+            Self::Service(driver) => driver.prepare_sleep(fds),
             Self::Paired(_) => Err(Errno::EOPNOTSUPP),
         }
     }
@@ -107,6 +117,7 @@ impl Driver {
     pub(crate) fn has_staged(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.has_staged(),
+            Self::Service(driver) => driver.has_staged(),
             Self::Paired(_) => false,
         }
     }
@@ -115,7 +126,7 @@ impl Driver {
     pub(crate) fn loops(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.loops(),
-            Self::Paired(_) => false,
+            Self::Paired(_) | Self::Service(_) => false,
         }
     }
 
@@ -124,6 +135,7 @@ impl Driver {
         match self {
             Self::Inline(driver) => driver.is_fresh(),
             Self::Paired(driver) => driver.is_fresh(),
+            Self::Service(driver) => driver.is_fresh(),
         }
     }
 
@@ -131,7 +143,7 @@ impl Driver {
     pub(crate) fn delays(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.delays(),
-            Self::Paired(_) => false,
+            Self::Paired(_) | Self::Service(_) => false,
         }
     }
 
@@ -139,7 +151,7 @@ impl Driver {
     pub(crate) fn due(&self) -> Option<Duration> {
         match self {
             Self::Inline(driver) => driver.due(),
-            Self::Paired(_) => None,
+            Self::Paired(_) | Self::Service(_) => None,
         }
     }
 
@@ -147,6 +159,7 @@ impl Driver {
     pub(crate) fn end_sleep(&mut self) -> Result<()> {
         match self {
             Self::Inline(driver) => driver.end_sleep(),
+            Self::Service(driver) => driver.end_sleep(),
             Self::Paired(_) => Err(Errno::EOPNOTSUPP),
         }
     }
@@ -155,7 +168,7 @@ impl Driver {
     pub(crate) fn is_away(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.is_away(),
-            Self::Paired(_) => false,
+            Self::Paired(_) | Self::Service(_) => false,
         }
     }
 
@@ -163,7 +176,7 @@ impl Driver {
     pub(crate) fn wants_look(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.wants_look(),
-            Self::Paired(_) => false,
+            Self::Paired(_) | Self::Service(_) => false,
         }
     }
 
@@ -186,7 +199,7 @@ impl Driver {
     pub(crate) fn is_asked(&self) -> bool {
         match self {
             Self::Inline(driver) => driver.is_asked(),
-            Self::Paired(_) => false,
+            Self::Paired(_) | Self::Service(_) => false,
         }
     }
 
@@ -194,7 +207,7 @@ impl Driver {
     pub(crate) fn port_descriptors(&mut self) -> Vec<RawFd> {
         match self {
             Self::Inline(driver) => driver.port_descriptors(),
-            Self::Paired(_) => Vec::new(),
+            Self::Paired(_) | Self::Service(_) => Vec::new(),
         }
     }
 
@@ -202,47 +215,55 @@ impl Driver {
     pub(crate) fn leave_queue(&mut self) -> Result<()> {
         match self {
             Self::Inline(driver) => driver.give_way(),
-            Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+            Self::Paired(_) | Self::Service(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 
     /// Flushes ACKs that were held back for piggybacking.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        either!(self, driver => driver.settle())
+        match self {
+            Self::Inline(driver) => driver.settle(),
+            Self::Paired(driver) => driver.settle(),
+            Self::Service(driver) => driver.submit(),
+        }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        either!(self, driver => driver.poll_event())
+        each!(self, driver => driver.poll_event())
     }
 
     /// Carries out a call and waits for the answer.
     pub(crate) fn call(&mut self, command: Command) -> Result<Reply> {
-        either!(self, driver => driver.call(command))
+        each!(self, driver => driver.call(command))
     }
 
     /// Opens a connection.
     pub(crate) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
-        either!(self, driver => driver.connect(request))
+        each!(self, driver => driver.connect(request))
     }
 
     /// Numbers of this moment.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot> {
-        either!(self, driver => driver.snapshot())
+        each!(self, driver => driver.snapshot())
     }
 
     /// What peers have still to acknowledge of what the application has closed.
     pub(crate) fn undelivered(&mut self) -> Result<Undelivered> {
-        either!(self, driver => driver.undelivered())
+        each!(self, driver => driver.undelivered())
     }
 
     /// Why the link is gone.
     pub(crate) fn failure(&self) -> Option<&str> {
-        either!(self, driver => driver.failure())
+        each!(self, driver => driver.failure())
     }
 
     /// Now, or the time of the turn.
     pub(crate) fn now(&self) -> Instant {
-        either!(self, driver => driver.now())
+        match self {
+            Self::Inline(driver) => driver.now(),
+            Self::Paired(driver) => driver.now(),
+            Self::Service(_) => clock::now(),
+        }
     }
 
     /// Now.
@@ -250,11 +271,12 @@ impl Driver {
         match self {
             Self::Inline(driver) => driver.read_clock(),
             Self::Paired(driver) => driver.now(),
+            Self::Service(_) => clock::now(),
         }
     }
 
     pub(crate) fn waker(&self) -> FdWaker {
-        either!(self, driver => driver.waker())
+        each!(self, driver => driver.waker())
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use io::sim::{SimConfig, pair};
-use mtcp::{Config, Context, Domain, Errno, Mode, SocketId};
+use mtcp::{Config, Context, Domain, Errno, SocketId, service};
 
 /// Nothing in these tests takes this long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -16,13 +16,30 @@ pub const SERVER: &str = "10.0.0.2";
 pub const CLIENT6: &str = "fd00::1";
 pub const SERVER6: &str = "fd00::2";
 
+/// Where the stack of a context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On the thread that calls.
+    Inline,
+    /// There, or on a thread that stands in for it.
+    Paired,
+    /// With a daemon.
+    Service,
+}
+
+/// All of them.
+pub const MODES: [Mode; 3] = [Mode::Inline, Mode::Paired, Mode::Service];
+
 pub fn addr(host: &str, port: u16) -> SocketAddr {
     SocketAddr::new(host.parse::<IpAddr>().unwrap(), port)
 }
 
 pub fn config(mode: Mode, addresses: &str) -> Config {
     let mut config = Config {
-        mode,
+        mode: match mode {
+            Mode::Paired => mtcp::Mode::Paired,
+            Mode::Inline | Mode::Service => mtcp::Mode::Inline,
+        },
         max_concurrency: 4096,
         spin: Duration::ZERO,
         huge_pages: false,
@@ -47,7 +64,10 @@ pub fn contexts_with(
     let make = |port, mode, addresses: &str, core| {
         let mut config = config(mode, addresses);
         change(&mut config);
-        Context::on_port(port, &config, core).unwrap()
+        match mode {
+            Mode::Service => service::on_thread(port, &config).unwrap(),
+            _ => Context::on_port(port, &config, core).unwrap(),
+        }
     };
     let client = make(a, client, &format!("{CLIENT}/24 {CLIENT6}/64"), 0);
     let server = make(b, server, &format!("{SERVER}/24 {SERVER6}/64"), 1);

@@ -1,0 +1,300 @@
+//! The application's side of a stack that a daemon has.
+//!
+//! Calls that need no answer go with the next hand-over; the others wait for the daemon. Events
+//! come by themselves. A sleep is one on the doorbell, which the daemon rings, and which says when
+//! it is gone.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use ::io::poll::{self, PollFd, PollFlags};
+use mtcp_core::{Command, ConnId, Connect, Counters, Event, Opened, OptionsId, Reply, Undelivered};
+use ring::park::{FdSleeper, FdWaker};
+use wire::time::Instant;
+
+use super::inline::is_fresh;
+use super::{Staged, Wake};
+use crate::service::{Answer, Call, Heard, ProgramEnd};
+use crate::stats::Snapshot;
+use crate::{Errno, Result, clock};
+
+/// How long to sleep while the daemon has no room for what is to be said.
+const FULL_DELAY: Duration = Duration::from_millis(1);
+
+/// How often a program that never sleeps looks whether the daemon is there.
+const HEAR: Duration = Duration::from_millis(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Service {
+    end: ProgramEnd,
+    /// Came while an answer was waited for.
+    events: VecDeque<Event>,
+    /// Of the last call.
+    serial: u32,
+    /// When the application last took in what has come.
+    looked: Option<Instant>,
+    /// When the doorbell last said that the daemon is there.
+    heard: Instant,
+    sleeper: FdSleeper,
+    waker: FdWaker,
+    failure: Option<String>,
+}
+
+impl Service {
+    /// # Errors
+    /// No descriptor left.
+    pub(crate) fn new(end: ProgramEnd) -> std::io::Result<Self> {
+        let (sleeper, waker) = ring::park::wake_fd()?;
+        Ok(Self {
+            end,
+            events: VecDeque::new(),
+            serial: 0,
+            looked: None,
+            heard: Instant::ZERO,
+            sleeper,
+            waker,
+            failure: None,
+        })
+    }
+
+    #[inline]
+    pub(super) fn notify(&mut self, doorbell: Staged) {
+        while !self.end.stage(doorbell) {
+            if self.make_room().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The daemon takes what has been said whenever it runs.
+    #[cold]
+    fn make_room(&mut self) -> Result<()> {
+        self.check()?;
+        self.end.publish();
+        self.doze(Some(FULL_DELAY)).map(drop)
+    }
+
+    pub(super) fn submit(&mut self) -> Result<()> {
+        self.check()?;
+        self.end.publish();
+        Ok(())
+    }
+
+    /// True: nothing was staged, and nothing has come.
+    pub(super) fn begin_turn(&mut self) -> Result<bool> {
+        self.check()?;
+        Ok(!self.end.publish() && self.is_empty())
+    }
+
+    pub(super) fn collect(&mut self) -> Result<()> {
+        let now = clock::now();
+        self.looked = Some(now);
+        if now.since(self.heard) >= HEAR {
+            // Who never sleeps would not notice that the daemon is gone.
+            self.heard = now;
+            let lives = self.end.lives();
+            self.note_end(lives)?;
+        }
+        self.check()
+    }
+
+    pub(super) fn is_fresh(&self) -> bool {
+        is_fresh(self.looked, clock::now)
+    }
+
+    fn is_empty(&mut self) -> bool {
+        self.events.is_empty() && self.end.is_empty()
+    }
+
+    pub(super) fn idle(
+        &mut self,
+        deadline: Option<Instant>,
+        asked: impl Fn() -> bool,
+    ) -> Result<Wake> {
+        self.submit()?;
+        self.sleeper.prepare();
+        let slept = if asked() || !self.events.is_empty() {
+            Ok(Wake::Look)
+        } else {
+            let timeout = deadline.map(|deadline| deadline.since(clock::now()));
+            self.doze(timeout)
+        };
+        self.sleeper.finish();
+        slept
+    }
+
+    /// Sleeps until the daemon has something to say or is gone, somebody wakes this side, or
+    /// `timeout` has passed.
+    fn doze(&mut self, timeout: Option<Duration>) -> Result<Wake> {
+        if !self.end.begin_sleep() {
+            return Ok(Wake::Look);
+        }
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.sleeper.fd(), PollFlags::IN),
+        ];
+        let slept = poll::sleep_or_signal(&mut fds, timeout);
+        let lives = self.end.end_sleep();
+        self.note_end(lives)?;
+        match slept {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(Wake::Signal),
+            _ => Ok(Wake::Look),
+        }
+    }
+
+    fn note_end(&mut self, lives: bool) -> Result<()> {
+        if !lives {
+            self.fail("the daemon that has the stack has ended");
+        }
+        self.check()
+    }
+
+    #[cold]
+    fn fail(&mut self, why: &str) {
+        self.failure.get_or_insert_with(|| why.to_owned());
+    }
+
+    pub(super) fn prepare_sleep(&mut self, fds: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+        self.submit()?;
+        if !self.events.is_empty() || !self.end.begin_sleep() {
+            return Ok(Some(Duration::ZERO));
+        }
+        fds.push(self.end.as_fd().as_raw_fd());
+        Ok(None)
+    }
+
+    pub(super) fn end_sleep(&mut self) -> Result<()> {
+        let lives = self.end.end_sleep();
+        self.note_end(lives)
+    }
+
+    pub(super) fn has_staged(&self) -> bool {
+        self.end.has_staged()
+    }
+
+    #[inline]
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            match self.hear()? {
+                Heard::Event(event) => return Some(event),
+                // Of a call that nobody waits for any more.
+                Heard::Answer(..) => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn hear(&mut self) -> Option<Heard> {
+        self.end.hear().unwrap_or_else(|_| {
+            self.disorder();
+            None
+        })
+    }
+
+    #[cold]
+    fn disorder(&mut self) -> Errno {
+        self.fail(
+            "the daemon that has the stack says what means nothing: it is of another version",
+        );
+        Errno::ENETDOWN
+    }
+
+    pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
+        match self.ask(&Call::Command(command))? {
+            Answer::Reply(reply) => reply.map_err(Errno),
+            Answer::Usage { .. } => Err(self.disorder()),
+        }
+    }
+
+    /// Its open connections, and what peers have still to acknowledge of what it has closed.
+    fn usage(&mut self) -> Result<(u32, Undelivered)> {
+        match self.ask(&Call::Usage)? {
+            Answer::Usage { open, undelivered } => Ok((open, undelivered)),
+            Answer::Reply(_) => Err(self.disorder()),
+        }
+    }
+
+    pub(super) fn undelivered(&mut self) -> Result<Undelivered> {
+        self.usage().map(|(_, undelivered)| undelivered)
+    }
+
+    pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
+        let command = Command::Connect {
+            token: request.token,
+            local: request.local,
+            remote: request.remote,
+            options: *request.options,
+        };
+        let opened = |conn: ConnId, local, is_deferred| Opened {
+            conn,
+            local,
+            is_deferred,
+            options: OptionsId::NONE,
+        };
+        match self.call(command)? {
+            Reply::Connecting(conn, local) => Ok(opened(conn, local, false)),
+            Reply::Deferred(conn, local) => Ok(opened(conn, local, true)),
+            _ => Err(self.disorder()),
+        }
+    }
+
+    /// What was staged comes before a call. Signals do not end it: the daemon answers at once.
+    fn ask(&mut self, call: &Call) -> Result<Answer> {
+        self.serial = self.serial.wrapping_add(1);
+        while !self.end.stage_call(self.serial, call) {
+            self.make_room()?;
+        }
+        self.submit()?;
+        loop {
+            match self.hear() {
+                Some(Heard::Answer(serial, answer)) if serial == self.serial => return Ok(answer),
+                Some(Heard::Answer(..)) => {}
+                Some(Heard::Event(event)) => self.events.push_back(event),
+                None => {
+                    self.check()?;
+                    self.doze(None)?;
+                }
+            }
+        }
+    }
+
+    /// Of this program's connections. The daemon counts what passes, for all programs.
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot> {
+        let (open, undelivered) = self.usage()?;
+        Ok(Snapshot {
+            at_ns: clock::now().as_nanos(),
+            counters: Counters::default(),
+            connections: open + undelivered.connections,
+            untold: 0,
+            link_dropped: 0,
+            link_unsent: 0,
+        })
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    pub(super) fn waker(&self) -> FdWaker {
+        self.waker.clone()
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.failure {
+            None => Ok(()),
+            Some(_) => Err(Errno::ENETDOWN),
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // What the application said last still counts.
+        self.end.publish();
+    }
+}

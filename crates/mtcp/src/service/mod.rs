@@ -1,0 +1,30 @@
+//! One stack for several programs: the side of the daemon, which has the stack, and what both sides
+//! say to each other.
+//!
+//! Each program has a channel of its own: two rings in memory that only it and the daemon have
+//! ([`ring::duplex`]), and a pair of sockets that wakes a side which sleeps ([`wake_socket`]).
+//! Through the rings go the news and calls of a program and the events and answers of the stack
+//! ([`message`]); bytes go through the streams. The program's side is a [driver](crate::driver)
+//! beside those that have a stack in the process, with the same contract; the daemon's is [`Host`].
+//!
+//! A program can write anything into its memory at any time. The daemon keeps what it knows of a
+//! program in memory of its own ([`channel`]), copies what it reads before it looks at it, and
+//! names no connection to the stack that is not this program's.
+
+mod channel;
+mod end;
+mod host;
+mod listeners;
+mod local;
+mod message;
+mod owners;
+mod wake_socket;
+mod wake_sockets;
+
+pub(crate) use end::{Heard, ProgramEnd};
+pub use host::{Attachment, Host, HostHandle, Policy};
+pub use local::on_thread;
+pub(crate) use message::{Answer, Call};
+
+#[cfg(test)]
+mod tests;

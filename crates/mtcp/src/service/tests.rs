@@ -1,0 +1,330 @@
+//! Programs that say what they must not, or more than there is room for, beside others.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ::io::sim::{SimConfig, SimPort, pair};
+use mtcp_core::command::Options;
+use mtcp_core::{AppStreams, Command, ConnId, Event, ListenerId, Reply, Token};
+
+use super::host::SHAPE;
+use super::*;
+use crate::driver::{Doorbell, Staged};
+use crate::{Config, Context, Domain, Errno, SocketId, assembly};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const HOST: &str = "10.0.0.2";
+
+fn config(address: &str) -> Config {
+    let mut config = Config {
+        spin: Duration::ZERO,
+        huge_pages: false,
+        max_concurrency: 4096,
+        ..Config::default()
+    };
+    config.set("addr", &format!("{address}/24")).unwrap();
+    config
+}
+
+fn at(host: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(host.parse().unwrap(), port)
+}
+
+/// Ports below 1000 are not allowed, and so many connections and listeners.
+#[derive(Debug)]
+struct Few(usize);
+
+impl Policy for Few {
+    fn listen(&self, local: SocketAddr) -> crate::Result<()> {
+        let is_allowed = local.port() >= 1000;
+        is_allowed.then_some(()).ok_or(Errno::EACCES)
+    }
+
+    fn connect(&self, _: Option<SocketAddr>, remote: SocketAddr) -> crate::Result<()> {
+        self.listen(remote)
+    }
+
+    fn connections(&self) -> usize {
+        self.0
+    }
+
+    fn listeners(&self) -> usize {
+        self.0
+    }
+}
+
+/// A daemon on a thread, and a peer.
+struct World {
+    handle: HostHandle,
+    thread: JoinHandle<std::io::Result<()>>,
+    peer: Context,
+    /// What all programs here share, for want of processes.
+    _streams: AppStreams,
+}
+
+impl World {
+    fn new() -> Self {
+        let (ours, theirs): (SimPort, SimPort) = pair(SimConfig::default()).unwrap();
+        let (host, handle, streams) = assembly::hosted(ours.into(), &config(HOST)).unwrap();
+        Self {
+            handle,
+            thread: thread::spawn(|| host.run()),
+            peer: Context::on_port(theirs, &config("10.0.0.1"), 0).unwrap(),
+            _streams: streams,
+        }
+    }
+
+    fn program(&self, most: usize) -> Program {
+        let attachment = self.handle.attach(Arc::new(Few(most)), 1).unwrap();
+        Program {
+            end: attachment.join(SHAPE).unwrap(),
+            events: Vec::new(),
+            serial: 0,
+        }
+    }
+
+    /// A connection of the peer, or why there is none.
+    fn connect(&mut self, port: u16) -> Result<SocketId, Errno> {
+        let socket = self.peer.socket(Domain::V4).unwrap();
+        self.peer.connect(socket, at(HOST, port)).map(|()| socket)
+    }
+
+    fn end(self) {
+        self.handle.stop();
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+/// A program that says what it likes.
+struct Program {
+    end: ProgramEnd,
+    events: Vec<Event>,
+    serial: u32,
+}
+
+impl Program {
+    fn hear(&mut self) -> Option<(u32, Answer)> {
+        match self.end.hear().unwrap()? {
+            Heard::Answer(serial, answer) => Some((serial, answer)),
+            Heard::Event(event) => {
+                self.events.push(event);
+                None
+            }
+        }
+    }
+
+    fn ask(&mut self, command: Command) -> Result<Reply, Errno> {
+        self.serial += 1;
+        assert!(self.end.stage_call(self.serial, &Call::Command(command)));
+        self.end.publish();
+        let start = Instant::now();
+        loop {
+            match self.hear() {
+                Some((serial, Answer::Reply(reply))) if serial == self.serial => {
+                    return reply.map_err(Errno);
+                }
+                Some(other) => panic!("{other:?}"),
+                None => assert!(start.elapsed() < DEADLINE),
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn listen(&mut self, port: u16, token: u32) -> Result<ListenerId, Errno> {
+        let reply = self.ask(Command::Listen {
+            token: Token(token),
+            local: at("0.0.0.0", port),
+            only_v6: false,
+            backlog: 16,
+            options: Options::default(),
+        })?;
+        let Reply::Listening(id, _) = reply else {
+            panic!("{reply:?}");
+        };
+        Ok(id)
+    }
+
+    /// The next connection that waits at a listener.
+    fn accepted(&mut self) -> (Token, ConnId) {
+        let start = Instant::now();
+        loop {
+            if let Some(Event::Accepted { listener, conn, .. }) = self.events.pop() {
+                return (listener, conn);
+            }
+            self.hear();
+            assert!(start.elapsed() < DEADLINE);
+            thread::yield_now();
+        }
+    }
+
+    fn is_detached(&mut self) -> bool {
+        let start = Instant::now();
+        while self.end.lives() {
+            assert!(start.elapsed() < DEADLINE);
+            thread::yield_now();
+        }
+        true
+    }
+}
+
+/// Everything that a program may name belongs to it.
+#[test]
+fn a_program_reaches_nothing_of_another() {
+    let mut world = World::new();
+    let (mut owner, mut other) = (world.program(8), world.program(8));
+    let listener = owner.listen(8080, 5).unwrap();
+    assert_eq!(other.listen(8080, 5), Err(Errno::EADDRINUSE));
+    let socket = world.connect(8080).unwrap();
+    let (token, conn) = owner.accepted();
+    assert_eq!(token, Token(5));
+
+    for command in [
+        Command::Unlisten(listener),
+        Command::Leave(listener),
+        Command::SetListenerOptions {
+            listener,
+            options: Options::default(),
+        },
+        Command::Accept {
+            conn,
+            token: Token(1),
+        },
+        Command::Send(conn),
+        Command::Shutdown(conn),
+        Command::Close(conn),
+        Command::Abort(conn),
+        Command::Info(conn),
+        Command::SetOptions {
+            conn,
+            options: Options::default(),
+        },
+    ] {
+        assert_eq!(other.ask(command), Err(Errno::EBADF), "{command:?}");
+    }
+    // All of its own are none.
+    assert_eq!(other.ask(Command::AbortAll), Ok(Reply::Done));
+    let token = Token(9);
+    assert_eq!(owner.ask(Command::Accept { conn, token }), Ok(Reply::Done));
+    // A connection is taken once.
+    assert_eq!(
+        owner.ask(Command::Accept { conn, token }),
+        Err(Errno::EBADF)
+    );
+    assert!(owner.ask(Command::Info(conn)).is_ok());
+    assert!(other.events.is_empty());
+    world.peer.close(socket).unwrap();
+    world.end();
+}
+
+#[test]
+fn what_is_not_allowed_or_too_much_is_refused() {
+    let mut world = World::new();
+    let mut program = world.program(2);
+    assert_eq!(program.listen(999, 1), Err(Errno::EACCES));
+    program.listen(1000, 1).unwrap();
+    program.listen(1001, 2).unwrap();
+    assert_eq!(program.listen(1002, 3), Err(Errno::ENOBUFS));
+    let connect = Command::Connect {
+        token: Token(4),
+        local: None,
+        remote: at("10.0.0.1", 80),
+        options: Options::default(),
+    };
+    assert_eq!(program.ask(connect), Err(Errno::EACCES));
+    // The third connection is one too many.
+    for port in [1000, 1001] {
+        world.connect(port).unwrap();
+    }
+    for _ in 0..2 {
+        program.accepted();
+    }
+    let third = world.connect(1000).unwrap();
+    assert_eq!(
+        world.peer.read(third, &mut [0]),
+        Err(Errno::ECONNRESET),
+        "it is reset"
+    );
+    // Another program has a budget of its own.
+    let mut other = world.program(2);
+    other.listen(1003, 1).unwrap();
+    world.connect(1003).unwrap();
+    other.accepted();
+    world.end();
+}
+
+/// What means nothing ends the channel of the program that said it, and no other.
+#[test]
+fn a_program_that_cannot_be_understood_is_detached() {
+    let mut world = World::new();
+    let (mut honest, mut broken) = (world.program(8), world.program(8));
+    honest.listen(8080, 1).unwrap();
+    broken.listen(8081, 1).unwrap();
+    let nonsense = Staged::nonsense();
+    assert!(broken.end.stage(nonsense));
+    broken.end.publish();
+    assert!(broken.is_detached());
+    assert!(world.connect(8080).is_ok());
+    assert_eq!(world.connect(8081), Err(Errno::ECONNREFUSED));
+    honest.accepted();
+    world.end();
+}
+
+/// As the kernel does for a process that ends: listeners close, and connections with them.
+#[test]
+fn the_end_of_a_program_closes_what_it_had() {
+    let mut world = World::new();
+    let mut program = world.program(8);
+    program.listen(8080, 1).unwrap();
+    let socket = world.connect(8080).unwrap();
+    let (_, conn) = program.accepted();
+    let news = Doorbell::Accept(conn, Token(3));
+    // Said in the last moment.
+    assert!(program.end.stage(news.into()));
+    program.end.publish();
+    drop(program);
+    assert_eq!(world.peer.read(socket, &mut [0]), Ok(0));
+    let start = Instant::now();
+    while world.connect(8080) != Err(Errno::ECONNREFUSED) {
+        assert!(start.elapsed() < DEADLINE);
+    }
+    world.end();
+}
+
+/// Events of a program that never looks are kept, one for a connection, and cost others nothing.
+#[test]
+fn a_program_that_does_not_listen_hears_everything_later() {
+    const CALLS: u32 = 2000;
+    let mut world = World::new();
+    let mut deaf = world.program(8);
+    deaf.listen(8080, 1).unwrap();
+    world.connect(8080).unwrap();
+    let (_, conn) = deaf.accepted();
+    // More answers than its ring has room for, and as many calls as the other has.
+    for serial in 0..CALLS {
+        assert!(deaf.end.stage_call(serial, &Call::Usage));
+    }
+    deaf.end.publish();
+    let mut other = world.program(8);
+    other.listen(8081, 1).unwrap();
+    world.connect(8081).unwrap();
+    other.accepted();
+    for serial in 0..CALLS {
+        let start = Instant::now();
+        loop {
+            match deaf.hear() {
+                Some((answered, Answer::Usage { open, .. })) => {
+                    assert_eq!((answered, open), (serial, 1));
+                    break;
+                }
+                Some(other) => panic!("{other:?}"),
+                None => assert!(start.elapsed() < DEADLINE),
+            }
+            deaf.end.publish();
+            thread::yield_now();
+        }
+    }
+    assert_eq!(deaf.ask(Command::Abort(conn)), Ok(Reply::Done));
+    world.end();
+}
