@@ -19,6 +19,9 @@
 pub mod cursor;
 #[cfg(not(loom))]
 pub mod duplex;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod park;
 pub mod pool;
 pub mod prefetch;

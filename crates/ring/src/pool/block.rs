@@ -5,6 +5,13 @@ use std::ops::Range;
 
 use super::class::{MIN_SHIFT, class_bytes};
 
+/// In a pool of so many bytes, descriptors are below this: all that are, if that is a power of two,
+/// name a block inside, for none starts beyond its own last bit.
+#[cfg(not(loom))]
+pub(crate) fn descriptors(bytes: usize) -> u32 {
+    u32::try_from(bytes >> (MIN_SHIFT - 1)).unwrap_or(u32::MAX)
+}
+
 /// A buffer handed out by a [`Pool`](super::Pool); give it back with
 /// [`Pool::free`](super::Pool::free).
 ///

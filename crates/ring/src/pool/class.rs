@@ -1,7 +1,7 @@
 //! The sizes of blocks.
 
 /// Sizes there are; each is four times the one before.
-pub(super) const CLASSES: usize = 9;
+pub(crate) const CLASSES: usize = 9;
 /// The smallest size as a power of two (loom looks at every byte, so it gets small ones). Short
 /// messages go round in a block of the smallest size, from line to line: with larger ones, those of
 /// a thousand connections do not fit into a processor's cache.

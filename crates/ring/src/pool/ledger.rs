@@ -260,8 +260,9 @@ impl Ledger {
 
     pub(crate) fn free(&mut self, block: Block) {
         let (class, index) = (block.class(), block.index());
-        let count = self.bytes / class_bytes(class) as usize;
-        if class > self.levels.len() || index as usize >= count {
+        // Whatever word it was made from.
+        let is_known = class <= self.levels.len();
+        if !is_known || index as usize >= self.bytes / class_bytes(class) as usize {
             return; // not one of ours
         }
         self.in_use = self.in_use.saturating_sub(class_bytes(class) as usize);

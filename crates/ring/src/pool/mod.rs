@@ -13,7 +13,9 @@ mod class;
 mod ledger;
 
 pub use block::Block;
-pub(crate) use class::{MIN_BLOCK, class_bytes, class_for};
+#[cfg(not(loom))]
+pub(crate) use block::descriptors;
+pub(crate) use class::{CLASSES, MIN_BLOCK, class_bytes, class_for};
 #[cfg(not(loom))]
 pub(crate) use ledger::pool_bytes;
 pub(crate) use ledger::{Hand, Ledger};

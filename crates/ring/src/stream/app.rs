@@ -1,6 +1,8 @@
 //! The application's end.
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use crate::sync::Arc;
 use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -8,6 +10,7 @@ use crate::sync::fence;
 
 use super::lane::{self, Reader, Writer};
 use super::marks::{Ahead, Mark};
+use super::plan::{HomeMemory, HomePlan, Parts};
 use super::record::{Record, Unsent};
 use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
@@ -73,6 +76,30 @@ impl AppStreams {
         }
     }
 
+    /// The application's end of streams in memory that the stack's process lent to this one, and
+    /// what it said of it. Their slots are numbered from 0 on: see
+    /// [`slot_in_home`](super::slot_in_home). No process that is forked has them.
+    ///
+    /// # Errors
+    /// `InvalidInput`: another build made it, or it is not what was said. Otherwise the kernel's.
+    pub fn attach(fd: OwnedFd, plan: &HomePlan) -> io::Result<Self> {
+        let Parts {
+            records,
+            marks,
+            recv,
+            send,
+        } = HomeMemory::open(fd, plan)?.parts()?;
+        let shared = Shared {
+            records,
+            marks,
+            recv_memory: recv,
+            send_memory: send,
+            max_limit: plan.max_limit(),
+        };
+        let send = Side::send(plan.slots, plan.send_pool_bytes as usize, plan.max_buffer)?;
+        Ok(Self::new(Arc::new(shared), send))
+    }
+
     #[inline(always)]
     fn held_record(&self, slot: u32) -> Option<&Record> {
         self.shared
@@ -87,7 +114,7 @@ impl AppStreams {
         // SAFETY: this is the one `AppStreams` of `shared`, so the consumer of the receive
         // directions of the slots it holds; no pieces of them are ever handed out.
         Some((
-            unsafe { Reader::of(Direction::Recv, &self.shared, record) },
+            unsafe { Reader::of(Direction::Recv, &self.shared.recv_memory, record) },
             record,
         ))
     }
@@ -99,8 +126,15 @@ impl AppStreams {
         let record = self.shared.records.record(slot)?;
         // SAFETY: this is the one `AppStreams` of `shared`, so the producer of its send directions,
         // and `send` is its side.
-        let writer =
-            unsafe { Writer::of(Direction::Send, &mut self.send, &self.shared, slot, record) };
+        let writer = unsafe {
+            Writer::of(
+                Direction::Send,
+                &mut self.send,
+                &self.shared.send_memory,
+                slot,
+                record,
+            )
+        };
         Some((writer, record))
     }
 
@@ -381,9 +415,9 @@ impl AppStreams {
     pub fn sweep(&mut self, budget: usize) -> usize {
         let before = self.send.attached();
         for _ in 0..self.send.turns(budget) {
-            if let Some(slot) = self.send.next_attached(&self.shared) {
+            if let Some(slot) = self.send.next_attached(&self.shared.records, 0) {
                 self.trim(slot);
-                self.send.end_look(&self.shared, slot);
+                self.send.end_look(&self.shared.records, 0, slot);
             }
         }
         self.send.end_sweep();

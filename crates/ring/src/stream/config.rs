@@ -25,3 +25,14 @@ pub struct Limits {
     /// Bytes written and not acknowledged.
     pub send: u32,
 }
+
+/// What of a pool is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Bytes of all of it.
+    pub bytes: usize,
+    /// Bytes of buffers handed out.
+    pub in_use: usize,
+    /// Slots with a buffer, or with one that was given back and not looked for since.
+    pub buffers: usize,
+}

@@ -19,7 +19,6 @@ use super::error::StreamError;
 use super::memory::Memory;
 use super::pieces::Pieces;
 use super::record::{ConsumerWords, ProducerWords, Record};
-use super::shared::Shared;
 use super::side::{Direction, Side};
 
 /// What is known of the words of a record.
@@ -99,14 +98,14 @@ impl<'a> Reader<'a> {
     /// The consumer's view of a slot.
     ///
     /// # Safety
-    /// The caller is the one consumer of this direction, and moves the head only when no pieces are
-    /// in use.
+    /// The caller is the one consumer of this direction, whose memory this is, and moves the head
+    /// only when no pieces are in use.
     #[inline(always)]
-    pub(super) unsafe fn of(direction: Direction, shared: &'a Shared, record: &'a Record) -> Self {
+    pub(super) unsafe fn of(direction: Direction, memory: &'a Memory, record: &'a Record) -> Self {
         Self {
             producer: direction.producer(record),
             consumer: direction.consumer(record),
-            memory: direction.memory(shared),
+            memory,
             trust: direction.trust(Direction::Recv),
         }
     }
@@ -207,13 +206,13 @@ impl<'a> Writer<'a> {
     /// The producer's view of a slot.
     ///
     /// # Safety
-    /// The caller is the producer of this direction of `shared`, `record` is the slot's, and `side`
-    /// is that of the direction.
+    /// The caller is the producer of this direction, `record` is the slot's, and `side` and
+    /// `memory` are those of the direction.
     #[inline(always)]
     pub(super) unsafe fn of(
         direction: Direction,
         side: &'a mut Side,
-        shared: &'a Shared,
+        memory: &'a Memory,
         slot: u32,
         record: &'a Record,
     ) -> Self {
@@ -224,7 +223,7 @@ impl<'a> Writer<'a> {
             producer: direction.producer(record),
             consumer: direction.consumer(record),
             outgrown: direction.outgrown(record),
-            memory: direction.memory(shared),
+            memory,
             trust: direction.trust(Direction::Send),
         }
     }
@@ -298,7 +297,7 @@ impl<'a> Writer<'a> {
         let n = n.min(buffer.capacity.saturating_sub(used));
         let bytes = bytes.get(..n as usize).unwrap_or(bytes);
         self.put(buffer, 0, bytes);
-        self.commit(n);
+        self.producer.commit(n);
         n
     }
 
@@ -320,21 +319,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Bytes from the tail up to the last one placed.
     #[inline(always)]
     fn placed(&self) -> u32 {
-        self.producer.high.load(Relaxed).wrapping_sub(self.tail())
-    }
-
-    /// Makes the next `n` bytes readable, at most what was placed.
-    #[inline]
-    pub(super) fn commit(&mut self, n: u32) {
-        let n = n.min(self.placed());
-        // Release: the bytes, and the block they are in, are visible before the tail that covers
-        // them.
-        self.producer
-            .tail
-            .store(self.tail().wrapping_add(n), Release);
+        self.producer.placed()
     }
 
     #[cold]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::region::Plot;
 #[cfg(not(loom))]
 use crate::region::{PagePolicy, Region};
 use crate::sync::AtomicU32;
@@ -111,6 +112,24 @@ impl Mark {
         }
     }
 
+    /// Takes over what the application has written to its mark, which is `seen`.
+    pub(super) fn believe(&self, seen: &Self) {
+        self.skipped.store(seen.skipped.load(Acquire), Relaxed);
+        self.passed.store(seen.passed.load(Acquire), Relaxed);
+    }
+
+    /// Shows what the stack has written here to the application. What that has written counts no
+    /// more if this is the first mark of the slot's life.
+    pub(super) fn show(&self, seen: &Self, is_first: bool) {
+        if is_first {
+            seen.clear();
+        }
+        seen.gap_start.store(self.gap_start.load(Relaxed), Relaxed);
+        seen.gap_end.store(self.gap_end.load(Relaxed), Release);
+        seen.at.store(self.at.load(Relaxed), Relaxed);
+        seen.serial.store(self.serial.load(Relaxed), Release);
+    }
+
     pub(super) fn take(&self) {
         self.taken.store(self.serial(), Relaxed);
     }
@@ -132,12 +151,12 @@ pub(super) struct Marks {
 #[cfg(not(loom))]
 impl Marks {
     /// Small pages: rarely is any of it touched.
-    pub(super) fn new(slots: u32) -> io::Result<Self> {
+    pub(super) fn new(slots: u32, plot: Option<&mut Plot>) -> io::Result<Self> {
         let bytes = (slots as usize)
             .checked_mul(size_of::<Mark>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
-            region: Region::new(bytes, PagePolicy::Small)?,
+            region: Region::on(plot, bytes, PagePolicy::Small)?,
             slots,
         })
     }
@@ -159,7 +178,7 @@ pub(super) struct Marks(Vec<Mark>);
 
 #[cfg(loom)]
 impl Marks {
-    pub(super) fn new(slots: u32) -> io::Result<Self> {
+    pub(super) fn new(slots: u32, _: Option<&mut Plot>) -> io::Result<Self> {
         Ok(Self((0..slots).map(|_| Mark::default()).collect()))
     }
 

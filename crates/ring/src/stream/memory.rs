@@ -11,6 +11,7 @@ mod plain {
     use std::io;
     use std::ptr::NonNull;
 
+    use crate::pool::descriptors;
     use crate::prefetch::prefetch_write;
     use crate::region::{PagePolicy, Plot, Region};
 
@@ -29,6 +30,16 @@ mod plain {
             Ok(Self {
                 region: Region::on(plot, bytes, pages)?,
                 limit: u32::MAX,
+            })
+        }
+
+        /// A pool of so many bytes, a power of two up to 2 GiB, in which no descriptor is followed
+        /// to a place outside.
+        pub(crate) fn bounded(bytes: usize, plot: &mut Plot) -> io::Result<Self> {
+            let policy = PagePolicy::Small;
+            Ok(Self {
+                region: Region::on(Some(plot), bytes, policy)?,
+                limit: descriptors(bytes) - 1,
             })
         }
 
@@ -91,13 +102,11 @@ mod plain {
         }
 
         /// # Safety
-        /// Both ranges are inside and disjoint, no one writes the first or accesses the second now.
+        /// Both ranges are inside, no one writes the first or accesses the second now.
         pub(crate) unsafe fn copy(&self, from: usize, into: usize, len: usize) {
-            // SAFETY: inside the region, disjoint, not in use (the caller).
-            unsafe {
-                self.at(into, len)
-                    .copy_from_nonoverlapping(self.at(from, len), len);
-            }
+            // SAFETY: inside the region, not in use (the caller). They are two blocks, and overlap
+            // only where what names them is in disorder.
+            unsafe { self.at(into, len).copy_from(self.at(from, len), len) }
         }
 
         /// The range, readable as long as this lives.
@@ -130,6 +139,10 @@ mod tracked {
     impl Memory {
         pub(crate) fn new(bytes: usize, _: PagePolicy, _: Option<&mut Plot>) -> io::Result<Self> {
             Ok(Self((0..bytes).map(|_| Cell::new(0)).collect()))
+        }
+
+        pub(crate) fn bounded(bytes: usize, plot: &mut Plot) -> io::Result<Self> {
+            Self::new(bytes, PagePolicy::Small, Some(plot))
         }
 
         pub(crate) fn prefault(&mut self, _: usize) {}

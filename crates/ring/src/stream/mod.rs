@@ -55,10 +55,14 @@
 mod app;
 mod config;
 mod error;
+mod guest;
+mod guests;
+mod homes;
 mod lane;
 mod marks;
 mod memory;
 mod pieces;
+mod plan;
 mod record;
 #[cfg(not(loom))]
 mod remains;
@@ -70,9 +74,11 @@ mod thrift;
 mod urgent;
 
 pub use app::AppStreams;
-pub use config::{Limits, StreamsConfig};
+pub use config::{Limits, PoolUse, StreamsConfig};
 pub use error::StreamError;
+pub use guests::{slot_in_home, slot_of};
 pub use pieces::Pieces;
+pub use plan::{HomeMemory, HomePlan};
 #[cfg(not(loom))]
 pub use remains::{LeftUnsent, Remains};
 pub use stack::StackStreams;
@@ -85,6 +91,7 @@ use crate::pool::{class_bytes, class_for};
 use crate::region::{PagePolicy, Plot};
 use crate::sync::Arc;
 
+use guests::all_slots;
 use marks::Marks;
 use memory::Memory;
 use record::Records;
@@ -120,9 +127,22 @@ pub fn streams_with(
 /// # Errors
 /// As [`streams`]; the plot is too small.
 pub fn streams_on(
+    plot: Option<&mut Plot>,
+    config: &StreamsConfig,
+    pages: PagePolicy,
+) -> io::Result<(StackStreams, AppStreams)> {
+    streams_and_homes(plot, config, pages, 0)
+}
+
+/// The same; so many [homes](StackStreams::add_home) can be added, each for 4 MiB of address space.
+///
+/// # Errors
+/// As [`streams_on`]; `InvalidInput`: too many.
+pub fn streams_and_homes(
     mut plot: Option<&mut Plot>,
     config: &StreamsConfig,
     pages: PagePolicy,
+    homes: u32,
 ) -> io::Result<(StackStreams, AppStreams)> {
     let &StreamsConfig {
         slots,
@@ -135,9 +155,10 @@ pub fn streams_on(
     let recv = Side::recv(slots, recv_pool_bytes, max_buffer)?;
     let send = Side::send(slots, send_pool_bytes, max_buffer)?;
     let largest = class_for(max_buffer).or(class_for(32 << 20)).unwrap_or(0);
+    let all = all_slots(slots, homes)?;
     let mut shared = Shared {
-        records: Records::new(slots, pages, plot.as_deref_mut())?,
-        marks: Marks::new(slots)?,
+        records: Records::new(all, pages, plot.as_deref_mut())?,
+        marks: Marks::new(all, None)?,
         send_memory: Memory::new(send.ledger.bytes(), pages, plot)?,
         recv_memory: Memory::new(recv.ledger.bytes(), pages, None)?,
         max_limit: class_bytes(largest),
@@ -146,7 +167,7 @@ pub fn streams_on(
     shared.send_memory.prefault(prefault * PREFAULT);
     shared.recv_memory.prefault(prefault * PREFAULT);
     let shared = Arc::new(shared);
-    let stack = StackStreams::new(Arc::clone(&shared), recv);
+    let stack = StackStreams::new(Arc::clone(&shared), recv, slots);
     Ok((stack, AppStreams::new(shared, send)))
 }
 

@@ -6,8 +6,10 @@ use std::io;
 #[cfg(not(loom))]
 use crate::region::Region;
 use crate::region::{PagePolicy, Plot};
-use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU8, AtomicU32};
+
+use super::status::Status;
 
 /// A direction as its producer keeps it. (What only the producer looks at is with the buffer: see
 /// [`Holding`](super::side::Holding).)
@@ -118,6 +120,116 @@ impl Record {
             unsent: written - sent,
             low_water,
         })
+    }
+}
+
+/// What the stack asks of a record.
+impl Record {
+    /// As if it had never been used.
+    pub(super) fn clear(&self) {
+        let Self { stack, app } = self;
+        let words = [
+            &stack.recv.tail,
+            &stack.recv.buffer,
+            &stack.recv.high,
+            &stack.send.head,
+            &stack.recv_limit,
+            &stack.send_limit,
+            &stack.sent,
+            &stack.unsent_low_water,
+            &stack.status,
+            &app.send.tail,
+            &app.send.buffer,
+            &app.send.high,
+            &app.recv.head,
+            &app.recv_mark,
+        ];
+        // What is zero is not touched: it may have no memory yet.
+        for word in words.iter().filter(|word| word.load(Relaxed) != 0) {
+            word.store(0, Relaxed);
+        }
+        let bytes = [
+            &stack.granted,
+            &stack.open,
+            &stack.recv_outgrown,
+            &stack.send_outgrown,
+            &app.was_full,
+            &app.starved,
+            &app.released,
+            &app.wants_space,
+        ];
+        for byte in bytes.iter().filter(|byte| byte.load(Relaxed) != 0) {
+            byte.store(0, Relaxed);
+        }
+    }
+
+    /// It is, from `reserve` to `close`.
+    #[inline(always)]
+    pub(super) fn is_open(&self) -> bool {
+        self.stack.open.load(Relaxed) != 0
+    }
+
+    /// Bytes received that the application has not read.
+    #[inline(always)]
+    pub(super) fn recv_unread(&self) -> u32 {
+        let head = self.app.recv.head.load(Acquire);
+        self.stack.recv.tail.load(Relaxed).wrapping_sub(head)
+    }
+
+    /// Bytes that may still come in, and the limit.
+    #[inline(always)]
+    pub(super) fn recv_space(&self) -> (u32, u32) {
+        let limit = self.stack.recv_limit.load(Relaxed);
+        (limit.saturating_sub(self.recv_unread()), limit)
+    }
+
+    /// Bytes written by the application and not acknowledged.
+    #[inline(always)]
+    pub(super) fn send_len(&self) -> u32 {
+        let tail = self.app.send.tail.load(Acquire);
+        tail.wrapping_sub(self.stack.send.head.load(Relaxed))
+    }
+
+    /// The application's last write came up short.
+    #[inline(always)]
+    pub(super) fn app_is_short(&self) -> bool {
+        self.app.wants_space.load(Relaxed) != 0
+    }
+
+    /// So much of the limit is free that it is worth a wake-up: else there is more to come.
+    #[inline(always)]
+    pub(super) fn has_space(&self) -> bool {
+        let limit = self.stack.send_limit.load(Relaxed);
+        let unsent = self.send_len();
+        if unsent > 0 && unsent > limit - limit / 4 {
+            return false; // the rest will be consumed, too
+        }
+        // The rest will be sent, too.
+        !self.unsent().is_some_and(Unsent::is_much)
+    }
+
+    #[inline(always)]
+    pub(super) fn status(&self) -> Status {
+        Status::from_bits_retain(self.stack.status.load(Relaxed))
+    }
+}
+
+impl ProducerWords {
+    /// Bytes from the tail up to the last one placed.
+    #[inline(always)]
+    pub(super) fn placed(&self) -> u32 {
+        let tail = self.tail.load(Relaxed);
+        self.high.load(Relaxed).wrapping_sub(tail)
+    }
+
+    /// Makes the next `n` bytes readable, at most what was placed.
+    #[inline(always)]
+    pub(super) fn commit(&self, n: u32) {
+        let n = n.min(self.placed());
+        let tail = self.tail.load(Relaxed);
+        // Release: the bytes, and the block they are in, are visible before the tail that covers
+        // them.
+        self.tail.store(tail.wrapping_add(n), Release);
     }
 }
 

@@ -3,15 +3,13 @@
 
 use std::io;
 
-use crate::pool::{Block, Ledger, MIN_BLOCK};
+use crate::pool::{Block, CLASSES, Ledger, MIN_BLOCK};
 use crate::prefetch::prefetch;
 use crate::region::{Column, PagePolicy, Zeroable};
 use crate::sync::AtomicU8;
 use crate::sync::Ordering::Relaxed;
 
-use super::memory::Memory;
-use super::record::{ConsumerWords, ProducerWords, Record};
-use super::shared::Shared;
+use super::record::{ConsumerWords, ProducerWords, Record, Records};
 use super::thrift::Thrift;
 
 /// So many slots may keep a drained buffer until their turn comes: what is used again at once need
@@ -50,14 +48,6 @@ impl Direction {
         match self {
             Self::Recv => &record.stack.recv_outgrown,
             Self::Send => &record.stack.send_outgrown,
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn memory(self, shared: &Shared) -> &Memory {
-        match self {
-            Self::Recv => &shared.recv_memory,
-            Self::Send => &shared.send_memory,
         }
     }
 }
@@ -136,8 +126,8 @@ impl Side {
     }
 
     /// Takes the slot that the sweep has looked at off the list, if it has no buffer any more.
-    pub(super) fn end_look(&mut self, shared: &Shared, slot: u32) {
-        let record = shared.records.record(slot);
+    pub(super) fn end_look(&mut self, records: &Records, base: u32, slot: u32) {
+        let record = records.record(base + slot);
         let buffer = record.map(|record| self.direction.producer(record).buffer.load(Relaxed));
         if buffer.and_then(Block::from_descriptor).is_some() {
             return;
@@ -149,8 +139,8 @@ impl Side {
     }
 
     /// The slot the sweep looks at next; the ones with a buffer take turns. Asks for the record of
-    /// one that comes soon.
-    pub(super) fn next_attached(&mut self, shared: &Shared) -> Option<u32> {
+    /// one that comes soon; those of these slots begin at `base`.
+    pub(super) fn next_attached(&mut self, records: &Records, base: u32) -> Option<u32> {
         if self.hand == 0 {
             self.hand = self.attached.len();
         }
@@ -159,7 +149,7 @@ impl Side {
         self.hand = self.hand.checked_sub(1)?;
         let soon = self.hand.checked_sub(AHEAD);
         let soon = soon.and_then(|at| self.attached.get(at).copied());
-        if let Some(record) = soon.and_then(|slot| shared.records.record(slot)) {
+        if let Some(record) = soon.and_then(|slot| records.record(base + slot)) {
             prefetch(record);
         }
         self.attached.get(self.hand).copied()
@@ -229,7 +219,11 @@ impl Side {
             return false;
         }
         let mut next = std::mem::take(&mut holding.retired);
-        while let Some(block) = Block::from_descriptor(next) {
+        // Each is larger than the one that it took the place of.
+        for _ in 0..CLASSES {
+            let Some(block) = Block::from_descriptor(next) else {
+                break;
+            };
             next = self.holding(&block).map_or(0, |holding| holding.next);
             self.ledger.free(block);
         }

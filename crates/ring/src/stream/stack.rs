@@ -5,11 +5,12 @@ use crate::sync::Arc;
 use crate::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::fence;
 
-use super::config::Limits;
+use super::config::{Limits, PoolUse};
 use super::error::StreamError;
+use super::guests::Guests;
 use super::lane::{Reader, Writer};
 use super::pieces::Pieces;
-use super::record::{Record, Unsent};
+use super::record::Record;
 use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
 use super::status::Status;
@@ -18,49 +19,96 @@ use super::status::Status;
 ///
 /// Every call with a slot that does not exist or is not open is refused: an error, 0, empty or
 /// false.
+///
+/// # Homes
+/// The slots from 0 on are those of the application in this process. Streams of another process
+/// lie in a [home](Self::add_home) of their own, with slots of higher numbers. Before the stack
+/// looks at one of those it [turns to](Self::turn_to) it, and what it changed is shown to the
+/// program when it turns to the next, or by [`Self::show`]: before it tells of it.
 #[derive(Debug)]
 pub struct StackStreams {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     recv: Side,
+    /// Of the application in this process.
+    pub(super) slots: u32,
+    pub(super) guests: Guests,
+}
+
+/// Ends the life of a slot that is open; see [`StackStreams::close`].
+#[inline(always)]
+pub(super) fn close(mut writer: Writer<'_>, record: &Record) -> bool {
+    if held(record) {
+        return false;
+    }
+    // The application does not hold the slot: its receive head is ours, and it reads no byte.
+    let tail = record.stack.recv.tail.load(Relaxed);
+    record.app.recv.head.store(tail, Relaxed);
+    writer.trim(false);
+    let unsent = record.app.send.tail.load(Acquire);
+    record.stack.send.head.store(unsent, Release);
+    record.stack.open.store(0, Relaxed);
+    true
 }
 
 /// The application has been granted the slot and has not released it. Only the stack may ask, and
 /// rely on `false`: after it, everything the application did to the slot has happened.
 #[inline(always)]
-fn held(record: &Record) -> bool {
+pub(super) fn held(record: &Record) -> bool {
     record.app.released.load(Acquire) != record.stack.granted.load(Relaxed)
 }
 
 impl StackStreams {
-    pub(super) fn new(shared: Arc<Shared>, recv: Side) -> Self {
-        Self { shared, recv }
+    pub(super) fn new(shared: Arc<Shared>, recv: Side, slots: u32) -> Self {
+        Self {
+            recv,
+            slots,
+            guests: Guests::new(slots, shared.records.len()),
+            shared,
+        }
     }
 
     #[inline(always)]
     fn open_record(&self, slot: u32) -> Option<&Record> {
         let record = self.shared.records.record(slot)?;
-        (record.stack.open.load(Relaxed) != 0).then_some(record)
+        debug_assert!(
+            slot < self.slots || self.guests.is_current(slot),
+            "the stack has not turned to slot {slot}"
+        );
+        record.is_open().then_some(record)
     }
 
     #[inline(always)]
     fn send_reader(&self, slot: u32) -> Option<Reader<'_>> {
         let record = self.open_record(slot)?;
-        // SAFETY: this is the one `StackStreams` of `shared`, so the consumer of its send
+        let memory = if slot < self.slots {
+            &self.shared.send_memory
+        } else {
+            self.guests.send_memory(slot)?
+        };
+        // SAFETY: this is the one stack's end of these streams, so the consumer of their send
         // directions; the head is only moved in methods that take `&mut self`, while pieces borrow
         // from `&self`.
-        Some(unsafe { Reader::of(Direction::Send, &self.shared, record) })
+        Some(unsafe { Reader::of(Direction::Send, memory, record) })
     }
 
+    /// Of a slot of the application in this process.
     #[inline(always)]
     fn recv_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
         let record = self.shared.records.record(slot)?;
-        if record.stack.open.load(Relaxed) == 0 {
+        if !record.is_open() {
             return None;
         }
-        // SAFETY: this is the one `StackStreams` of `shared`, so the producer of its receive
+        // SAFETY: this is the one stack's end of these streams, so the producer of their receive
         // directions, and `recv` is its side.
-        let writer =
-            unsafe { Writer::of(Direction::Recv, &mut self.recv, &self.shared, slot, record) };
+        let writer = unsafe {
+            Writer::of(
+                Direction::Recv,
+                &mut self.recv,
+                &self.shared.recv_memory,
+                slot,
+                record,
+            )
+        };
         Some((writer, record))
     }
 
@@ -80,6 +128,9 @@ impl StackStreams {
     /// # Errors
     /// As [`Self::open`].
     pub fn reserve(&mut self, slot: u32, limits: Limits) -> Result<(), StreamError> {
+        if slot >= self.slots {
+            self.prepare_elsewhere(slot)?;
+        }
         let record = self
             .shared
             .records
@@ -88,7 +139,7 @@ impl StackStreams {
         if held(record) {
             return Err(StreamError::Held);
         }
-        if record.stack.open.load(Relaxed) != 0 {
+        if record.is_open() {
             self.close(slot);
         }
         let Shared {
@@ -127,6 +178,10 @@ impl StackStreams {
         if held(record) {
             return Err(StreamError::Held);
         }
+        if slot >= self.slots {
+            // What is the stack's until now, the application finds.
+            self.show_slot(slot);
+        }
         let granted = record.stack.granted.load(Relaxed);
         // Release: the application finds the slot as we have prepared it.
         record.stack.granted.store(granted.wrapping_add(1), Release);
@@ -137,20 +192,11 @@ impl StackStreams {
     /// receive buffers back. (The send buffer goes back with the application's next sweep.) False,
     /// and nothing done, while the application holds the slot.
     pub fn close(&mut self, slot: u32) -> bool {
-        let Some((mut writer, record)) = self.recv_writer(slot) else {
-            return false;
-        };
-        if held(record) {
-            return false;
+        if slot >= self.slots {
+            return self.close_elsewhere(slot);
         }
-        // The application does not hold the slot: its receive head is ours, and it reads no byte.
-        let tail = record.stack.recv.tail.load(Relaxed);
-        record.app.recv.head.store(tail, Relaxed);
-        writer.trim(false);
-        let unsent = record.app.send.tail.load(Acquire);
-        record.stack.send.head.store(unsent, Release);
-        record.stack.open.store(0, Relaxed);
-        true
+        self.recv_writer(slot)
+            .is_some_and(|(writer, record)| close(writer, record))
     }
 
     /// The application does not hold the slot: it released it, or was never granted it.
@@ -169,13 +215,11 @@ impl StackStreams {
     /// limit; `NoMemory`. Nothing is written then: drop the segment, it will be sent again.
     #[inline]
     pub fn write_at(&mut self, slot: u32, offset: u32, bytes: &[u8]) -> Result<(), StreamError> {
-        let slots = self.shared.records.len();
+        if slot >= self.slots {
+            return self.write_elsewhere(slot, offset, bytes);
+        }
         let Some((mut writer, record)) = self.recv_writer(slot) else {
-            return Err(if slot < slots {
-                StreamError::NotOpen
-            } else {
-                StreamError::NoSlot
-            });
+            return Err(StreamError::NotOpen);
         };
         let limit = record.stack.recv_limit.load(Relaxed);
         writer.place(offset, bytes, limit)
@@ -185,8 +229,8 @@ impl StackStreams {
     /// most what was placed.
     #[inline]
     pub fn commit(&mut self, slot: u32, n: u32) {
-        if let Some((mut writer, _)) = self.recv_writer(slot) {
-            writer.commit(n);
+        if let Some(record) = self.open_record(slot) {
+            record.stack.recv.commit(n);
         }
     }
 
@@ -198,6 +242,10 @@ impl StackStreams {
         else {
             return false;
         };
+        let seen = self.guests.seen_mark(slot);
+        if let Some(seen) = seen {
+            mark.believe(seen);
+        }
         let status = &record.stack.status;
         let is_first = status.load(Relaxed) & Status::URGENT.bits() == 0;
         if is_first {
@@ -207,6 +255,9 @@ impl StackStreams {
         let tail = record.stack.recv.tail.load(Relaxed);
         let head = record.app.recv.head.load(Acquire);
         let is_news = mark.set(tail.wrapping_add(offset), head, tail);
+        if let Some(seen) = seen {
+            mark.show(seen, is_first);
+        }
         if is_first {
             self.add_status(slot, Status::URGENT);
         }
@@ -216,10 +267,7 @@ impl StackStreams {
     /// Bytes committed and not yet read by the application.
     #[inline]
     pub fn recv_unread(&self, slot: u32) -> u32 {
-        self.open_record(slot).map_or(0, |record| {
-            let head = record.app.recv.head.load(Acquire);
-            record.stack.recv.tail.load(Relaxed).wrapping_sub(head)
-        })
+        self.open_record(slot).map_or(0, Record::recv_unread)
     }
 
     /// Bytes that may still come in: the limit less what is unread. 0 when the limit was lowered
@@ -233,13 +281,7 @@ impl StackStreams {
     /// The same, and the limit.
     #[inline]
     pub fn recv_space(&self, slot: u32) -> (u32, u32) {
-        let Some(record) = self.open_record(slot) else {
-            return (0, 0);
-        };
-        let head = record.app.recv.head.load(Acquire);
-        let unread = record.stack.recv.tail.load(Relaxed).wrapping_sub(head);
-        let limit = record.stack.recv_limit.load(Relaxed);
-        (limit.saturating_sub(unread), limit)
+        self.open_record(slot).map_or((0, 0), Record::recv_space)
     }
 
     /// Bytes that may still come in and are sure to find memory: all that the limit allows if the
@@ -248,17 +290,15 @@ impl StackStreams {
         let Some(record) = self.open_record(slot) else {
             return 0;
         };
+        let ledger = &self.recv_side(slot).ledger;
+        let (free, _) = record.recv_space();
         let buffer = Block::from_descriptor(record.stack.recv.buffer.load(Relaxed));
-        if self
-            .recv
-            .ledger
-            .can_allocate(buffer.as_ref().map(Block::class))
-        {
-            return self.recv_free(slot);
+        if ledger.can_allocate(buffer.as_ref().map(Block::class)) {
+            return free;
         }
         let capacity = buffer.map_or(0, |block| block.capacity());
-        let left = capacity.saturating_sub(self.recv_unread(slot));
-        left.min(self.recv_free(slot))
+        let left = capacity.saturating_sub(record.recv_unread());
+        left.min(free)
     }
 
     /// The limit of the receive direction, bytes.
@@ -307,6 +347,9 @@ impl StackStreams {
     /// Gives receive buffers back to the pool as far as they are drained; the last one only when
     /// nothing `out_of_order` is held in it (else that would be lost). True when the last one went.
     pub fn trim(&mut self, slot: u32, out_of_order: bool) -> bool {
+        if slot >= self.slots {
+            return self.trim_elsewhere(slot, out_of_order);
+        }
         self.recv_writer(slot)
             .is_some_and(|(mut writer, _)| writer.trim(out_of_order))
     }
@@ -315,17 +358,31 @@ impl StackStreams {
     /// more of them than after the last sweep. Keeps buffers with bytes beyond the committed ones.
     pub fn sweep(&mut self, budget: usize) {
         for _ in 0..self.recv.turns(budget) {
-            if let Some(slot) = self.recv.next_attached(&self.shared) {
-                self.trim(slot, true);
-                self.recv.end_look(&self.shared, slot);
+            if let Some(slot) = self.recv.next_attached(&self.shared.records, 0) {
+                if let Some((mut writer, _)) = self.recv_writer(slot) {
+                    writer.trim(true);
+                }
+                self.recv.end_look(&self.shared.records, 0, slot);
             }
         }
         self.recv.end_sweep();
+        if let Some(home) = self.guests.next() {
+            self.sweep_home(home, budget);
+        }
     }
 
     /// As [`super::AppStreams::economize`], of the receive pool.
     #[inline]
     pub fn economize(&mut self, now: u64) -> Option<u64> {
+        if self.guests.is_empty() {
+            return self.economize_own(now);
+        }
+        let homes = self.economize_homes(now);
+        self.economize_own(now).into_iter().chain(homes).min()
+    }
+
+    #[inline(always)]
+    fn economize_own(&mut self, now: u64) -> Option<u64> {
         if self.recv.thrift.is_due_to_look(&self.recv.ledger, now)? {
             self.sweep(AT_EASE);
         }
@@ -338,7 +395,7 @@ impl StackStreams {
     /// Bytes written by the application and not yet consumed.
     #[inline]
     pub fn send_len(&self, slot: u32) -> u32 {
-        self.send_reader(slot).map_or(0, |reader| reader.len())
+        self.open_record(slot).map_or(0, Record::send_len)
     }
 
     /// The index of the first of them.
@@ -359,8 +416,11 @@ impl StackStreams {
     /// most what there is. Then ask [`Self::app_wants_space`].
     #[inline]
     pub fn consume(&mut self, slot: u32, n: u32) {
-        if let Some(reader) = self.send_reader(slot) {
-            reader.advance(n);
+        if let Some(record) = self.open_record(slot) {
+            let n = n.min(record.send_len());
+            let head = record.stack.send.head.load(Relaxed);
+            // Release: what we read is read before the application writes there.
+            record.stack.send.head.store(head.wrapping_add(n), Release);
         }
     }
 
@@ -368,31 +428,26 @@ impl StackStreams {
     /// a writable event. Ask after every [`Self::consume`]; a true is said once. May be true
     /// although the application has found room by itself meanwhile.
     pub fn app_wants_space(&mut self, slot: u32) -> bool {
+        if slot >= self.slots {
+            return self.wants_space_elsewhere(slot);
+        }
         let Some(record) = self.open_record(slot) else {
             return false;
         };
         // Pairs with the fence in `AppStreams::write`: either we see its note, or it sees the head
         // we have moved.
         fence(SeqCst);
-        if record.app.wants_space.load(Relaxed) == 0 {
-            return false;
+        let wants = record.app_is_short() && record.has_space();
+        if wants {
+            record.app.wants_space.store(0, Relaxed);
         }
-        let limit = record.stack.send_limit.load(Relaxed);
-        let unsent = self.send_len(slot);
-        if unsent > 0 && unsent > limit - limit / 4 {
-            return false; // the rest will be consumed, too
-        }
-        if record.unsent().is_some_and(Unsent::is_much) {
-            return false; // the rest will be sent, too
-        }
-        record.app.wants_space.store(0, Relaxed);
-        true
+        wants
     }
 
     /// Whether the application's last write came up short, and it has not been told of room since.
     pub fn app_is_short(&self, slot: u32) -> bool {
-        self.open_record(slot)
-            .is_some_and(|record| record.app.wants_space.load(Relaxed) != 0)
+        let record = self.open_record(slot);
+        record.is_some_and(Record::app_is_short)
     }
 
     /// Replaces the status. The application sees it after the bytes committed before.
@@ -412,9 +467,28 @@ impl StackStreams {
 
     /// The status as set.
     pub fn status(&self, slot: u32) -> Status {
-        self.open_record(slot).map_or(Status::empty(), |record| {
-            Status::from_bits_retain(record.stack.status.load(Relaxed))
-        })
+        self.open_record(slot)
+            .map_or(Status::empty(), Record::status)
+    }
+
+    #[inline(always)]
+    fn recv_side(&self, slot: u32) -> &Side {
+        if slot < self.slots {
+            &self.recv
+        } else {
+            self.guests.recv_side(slot).unwrap_or(&self.recv)
+        }
+    }
+
+    /// The receive pool that the buffers of a slot are from.
+    #[inline]
+    pub fn recv_pool(&self, slot: u32) -> PoolUse {
+        let side = self.recv_side(slot);
+        PoolUse {
+            bytes: side.ledger.bytes(),
+            in_use: side.ledger.in_use(),
+            buffers: side.attached(),
+        }
     }
 
     /// Bytes of receive buffers handed out by the pool.

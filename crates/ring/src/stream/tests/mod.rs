@@ -1,5 +1,7 @@
 //! Tests of the streams: one by one here, against an oracle, in two threads.
 
+#[cfg(not(miri))]
+mod homes;
 mod misuse;
 mod oracle;
 #[cfg(not(miri))]

@@ -56,16 +56,18 @@ struct Model {
 struct World {
     stack: StackStreams,
     app: AppStreams,
+    /// The stack's number of the application's slot 0.
+    base: u32,
     models: Vec<Model>,
     counter: u32,
 }
 
 impl World {
-    fn new(pool_kib: u32) -> Self {
-        let (stack, app) = pair(SLOTS, pool_kib);
+    fn new((stack, app, base): (StackStreams, AppStreams, u32)) -> Self {
         let mut world = Self {
             stack,
             app,
+            base,
             models: Vec::new(),
             counter: 0,
         };
@@ -78,12 +80,26 @@ impl World {
 
     fn open(&mut self, slot: u32) {
         let limit = 40_000;
-        self.stack.open(slot, limits(limit, limit)).unwrap();
+        let (stack, at) = self.stack(slot);
+        stack.open(at, limits(limit, limit)).unwrap();
         self.models[slot as usize] = Model {
             recv_limit: limit,
             send_limit: limit,
             ..Model::default()
         };
+    }
+
+    /// The stack, turned to a slot, and its number. What it has changed before is shown.
+    fn stack(&mut self, slot: u32) -> (&mut StackStreams, u32) {
+        let slot = self.base + slot;
+        self.stack.show();
+        self.stack.turn_to(slot);
+        (&mut self.stack, slot)
+    }
+
+    fn app(&mut self) -> &mut AppStreams {
+        self.stack.show();
+        &mut self.app
     }
 
     fn bytes(&mut self, len: u32) -> Vec<u8> {
@@ -93,7 +109,8 @@ impl World {
 
     fn place(&mut self, slot: u32, offset: u32, len: u32) {
         let bytes = self.bytes(len);
-        let result = self.stack.write_at(slot, offset, &bytes);
+        let (stack, at) = self.stack(slot);
+        let result = stack.write_at(at, offset, &bytes);
         let model = &mut self.models[slot as usize];
         let end = offset as usize + bytes.len();
         let fits = model.unread.len() + end <= model.recv_limit as usize;
@@ -112,7 +129,8 @@ impl World {
         let model = &mut self.models[slot as usize];
         let n = model.ahead.iter().take_while(|byte| byte.is_some()).count();
         model.unread.extend(model.ahead.drain(..n).flatten());
-        self.stack.commit(slot, n as u32);
+        let (stack, at) = self.stack(slot);
+        stack.commit(at, n as u32);
     }
 
     fn read(&mut self, slot: u32, len: u32) {
@@ -120,7 +138,7 @@ impl World {
         let n = model.unread.len().min(len as usize);
         let expected: Vec<u8> = model.unread.drain(..n).collect();
         let mut bytes = vec![0; len as usize];
-        assert_eq!(self.app.peek(slot, &mut bytes), n);
+        assert_eq!(self.app().peek(slot, &mut bytes), n);
         assert_eq!(bytes[..n], expected);
         bytes.fill(0);
         assert_eq!(self.app.read(slot, &mut bytes), n);
@@ -129,7 +147,7 @@ impl World {
 
     fn write(&mut self, slot: u32, len: u32) {
         let bytes = self.bytes(len);
-        let promised = self.app.writable(slot);
+        let promised = self.app().writable(slot);
         let n = self.app.write(slot, &bytes);
         let model = &mut self.models[slot as usize];
         let room = (model.send_limit as usize).saturating_sub(model.unsent.len());
@@ -147,26 +165,30 @@ impl World {
             .skip(offset as usize)
             .take(len as usize)
             .collect();
-        assert_eq!(joined(self.stack.peek(slot, offset, len)), expected);
+        let (stack, at) = self.stack(slot);
+        assert_eq!(joined(stack.peek(at, offset, len)), expected);
     }
 
     fn consume(&mut self, slot: u32, n: u32) {
         let unsent = &mut self.models[slot as usize].unsent;
         unsent.drain(..unsent.len().min(n as usize));
-        self.stack.consume(slot, n);
+        let (stack, at) = self.stack(slot);
+        stack.consume(at, n);
     }
 
     fn new_life(&mut self, slot: u32, close: bool) {
-        self.app.release(slot);
+        self.app().release(slot);
         if close {
-            assert!(self.stack.close(slot));
+            let (stack, at) = self.stack(slot);
+            assert!(stack.close(at));
         }
         self.open(slot);
     }
 
     fn set_limits(&mut self, slot: u32, limits: Limits) {
-        self.stack.set_recv_limit(slot, limits.recv);
-        self.stack.set_send_limit(slot, limits.send);
+        let (stack, at) = self.stack(slot);
+        stack.set_recv_limit(at, limits.recv);
+        stack.set_send_limit(at, limits.send);
         let model = &mut self.models[slot as usize];
         (model.recv_limit, model.send_limit) = (limits.recv, limits.send);
     }
@@ -181,12 +203,13 @@ impl World {
             Op::Peek { offset, len } => self.peek(slot, offset, len),
             Op::Consume(n) => self.consume(slot, n),
             Op::Trim => {
-                self.stack.trim(slot, out_of_order);
-                self.app.trim(slot);
+                let (stack, at) = self.stack(slot);
+                stack.trim(at, out_of_order);
+                self.app().trim(slot);
             }
             Op::Sweep(budget) => {
                 self.stack.sweep(budget);
-                self.app.sweep(budget);
+                self.app().sweep(budget);
             }
             Op::Limits(limits) => self.set_limits(slot, limits),
             Op::NewLife { close } => self.new_life(slot, close),
@@ -197,18 +220,18 @@ impl World {
     fn check(&mut self, slot: u32) {
         let model = &self.models[slot as usize];
         let (unread, unsent) = (model.unread.len() as u32, model.unsent.len() as u32);
+        let free = model.recv_limit.saturating_sub(unread);
+        let (stack, at) = self.stack(slot);
         assert_eq!(
-            (self.app.readable(slot), self.stack.recv_unread(slot)),
-            (unread, unread)
+            (
+                stack.recv_unread(at),
+                stack.send_len(at),
+                stack.recv_free(at)
+            ),
+            (unread, unsent, free)
         );
-        assert_eq!(
-            (self.app.unsent(slot), self.stack.send_len(slot)),
-            (unsent, unsent)
-        );
-        assert_eq!(
-            self.stack.recv_free(slot),
-            model.recv_limit.saturating_sub(unread)
-        );
+        let app = self.app();
+        assert_eq!((app.readable(slot), app.unsent(slot)), (unread, unsent));
     }
 
     /// Everything comes out, and then nothing is held any more.
@@ -218,15 +241,20 @@ impl World {
             self.read(slot, 1 << 20);
             self.peek(slot, 0, u32::MAX);
             self.consume(slot, u32::MAX);
-            self.stack.trim(slot, false);
+            let (stack, at) = self.stack(slot);
+            stack.trim(at, false);
         }
         self.stack.sweep(SLOTS as usize);
-        self.app.sweep(SLOTS as usize);
+        self.app().sweep(SLOTS as usize);
+        let (stack, at) = self.stack(0);
         assert_eq!(
-            (self.stack.recv_bytes_in_use(), self.app.send_bytes_in_use()),
+            (stack.recv_pool(at).in_use, stack.recv_pool(at).buffers),
             (0, 0)
         );
-        assert_eq!((self.stack.recv_buffers(), self.app.send_buffers()), (0, 0));
+        assert_eq!(
+            (self.app.send_bytes_in_use(), self.app.send_buffers()),
+            (0, 0)
+        );
     }
 }
 
@@ -236,7 +264,22 @@ proptest! {
     #[test]
     fn behaves_as_queues_of_bytes(pool_kib in prop_oneof![Just(16), Just(64), Just(2048)],
                                   ops in prop::collection::vec((0..SLOTS, op()), 1..150)) {
-        let mut world = World::new(pool_kib);
+        let (stack, app) = pair(SLOTS, pool_kib);
+        let mut world = World::new((stack, app, 0));
+        for (slot, op) in ops {
+            world.apply(slot, op);
+        }
+        world.drain();
+    }
+
+    /// The same of streams that two processes may have.
+    #[cfg(not(miri))]
+    #[test]
+    fn behaves_as_queues_of_bytes_in_memory_of_its_own(
+        pool_kib in prop_oneof![Just(16), Just(64), Just(2048)],
+        ops in prop::collection::vec((0..SLOTS, op()), 1..150),
+    ) {
+        let mut world = World::new(super::homes::lent(SLOTS, pool_kib));
         for (slot, op) in ops {
             world.apply(slot, op);
         }

@@ -9,10 +9,10 @@ use super::*;
 const TOTAL: u32 = if cfg!(miri) { 20_000 } else { 8 << 20 };
 
 /// A reproducible sequence.
-struct Lcg(u64);
+pub(super) struct Lcg(pub(super) u64);
 
 impl Lcg {
-    fn below(&mut self, n: u32) -> u32 {
+    pub(super) fn below(&mut self, n: u32) -> u32 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -21,50 +21,57 @@ impl Lcg {
     }
 }
 
-/// The stack's thread: sends `TOTAL` bytes up, some out of order, and takes `TOTAL` bytes, with
-/// every buffer as small as can be.
-fn run_stack(mut stack: StackStreams) -> StackStreams {
+/// The stack's thread: sends `total` bytes up, some out of order, and takes as many, with every
+/// buffer as small as can be. Does something else in between.
+pub(super) fn run_stack(
+    stack: &mut StackStreams,
+    slot: u32,
+    total: u32,
+    mut between: impl FnMut(&mut StackStreams),
+) {
     let mut random = Lcg(1);
     let (mut sent, mut taken) = (0, 0);
-    while sent < TOTAL || taken < TOTAL {
-        let n = (1 + random.below(700)).min(TOTAL - sent);
+    while sent < total || taken < total {
+        between(stack);
+        stack.turn_to(slot);
+        let n = (1 + random.below(700)).min(total - sent);
         let bytes = counting(sent, n);
         let half = n / 2;
-        let late = stack.write_at(0, half, &bytes[half as usize..]);
-        if late.is_ok() && stack.write_at(0, 0, &bytes[..half as usize]).is_ok() {
-            stack.commit(0, n);
+        let late = stack.write_at(slot, half, &bytes[half as usize..]);
+        if late.is_ok() && stack.write_at(slot, 0, &bytes[..half as usize]).is_ok() {
+            stack.commit(slot, n);
             sent += n;
         } else {
             thread::yield_now();
         }
         if random.below(4) == 0 {
-            stack.trim(0, false);
+            stack.trim(slot, false);
         }
         if random.below(50) == 0 {
-            stack.set_send_limit(0, 1 + random.below(9000));
+            stack.set_send_limit(slot, 1 + random.below(9000));
         }
-        let offset = random.below(100).min(stack.send_len(0));
+        let offset = random.below(100).min(stack.send_len(slot));
         let len = random.below(3000);
-        let seen = joined(stack.peek(0, offset, len));
+        let seen = joined(stack.peek(slot, offset, len));
         assert_eq!(seen, counting(taken + offset, seen.len() as u32));
         let acked = offset + seen.len() as u32;
-        stack.consume(0, acked);
+        stack.consume(slot, acked);
         taken += acked;
+        stack.show();
     }
-    stack
 }
 
 /// The application's thread: the same from the other side.
-fn run_app(mut app: AppStreams) -> AppStreams {
+pub(super) fn run_app(mut app: AppStreams, total: u32) -> AppStreams {
     let mut random = Lcg(2);
     let (mut written, mut read) = (0, 0);
     let mut buf = vec![0; 6000];
-    while written < TOTAL || read < TOTAL {
+    while written < total || read < total {
         let len = random.below(6000) as usize;
         let n = app.read(0, &mut buf[..len]) as u32;
         assert_eq!(buf[..n as usize], counting(read, n));
         read += n;
-        let len = random.below(2000).min(TOTAL - written);
+        let len = random.below(2000).min(total - written);
         let n = app.write(0, &counting(written, len)) as u32;
         written += n;
         if random.below(4) == 0 {
@@ -81,8 +88,8 @@ fn run_app(mut app: AppStreams) -> AppStreams {
 fn every_byte_arrives_through_tiny_buffers() {
     let (mut stack, app) = pair(1, 64);
     stack.open(0, limits(9000, 9000)).unwrap();
-    let other = thread::spawn(move || run_app(app));
-    let mut stack = run_stack(stack);
+    let other = thread::spawn(move || run_app(app, TOTAL));
+    run_stack(&mut stack, 0, TOTAL, |_| ());
     let mut app = other.join().unwrap();
     stack.trim(0, false);
     app.trim(0);
