@@ -181,6 +181,14 @@ impl Host {
     }
 
     fn turn(&mut self) -> io::Result<()> {
+        match self.work()? {
+            true => Ok(()),
+            false => self.sleep(),
+        }
+    }
+
+    /// A turn without the sleep. False: there was nothing to do.
+    pub(super) fn work(&mut self) -> io::Result<bool> {
         self.runner.begin();
         let now = self.runner.now();
         if now.since(self.looked) >= LOOK {
@@ -199,13 +207,10 @@ impl Host {
         let came = self.runner.receive(BURSTS);
         self.tell();
         self.wake(came);
-        match heard || came {
-            true => Ok(()),
-            false => self.sleep(),
-        }
+        Ok(heard || came)
     }
 
-    fn take_orders(&mut self) {
+    pub(super) fn take_orders(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Attach(end, policy, pid) => self.attach(Channel::new(end, policy, pid)),

@@ -11,7 +11,7 @@ use crate::{Config, Context, Result, SetupError, assembly};
 
 /// Everything is allowed.
 #[derive(Debug)]
-struct Anything;
+pub(super) struct Anything;
 
 impl Policy for Anything {
     fn listen(&self, _: SocketAddr) -> Result<()> {

@@ -13,6 +13,9 @@
 
 mod channel;
 mod end;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod listeners;
 mod local;

@@ -1,0 +1,290 @@
+//! What the fuzz target `service` runs, and the tests on random bytes: a program that says anything
+//! and writes anything into its rings, beside one that is honest.
+
+#![allow(clippy::panic)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use ::io::sim::{SimConfig, pair};
+use mtcp_core::command::Options;
+use mtcp_core::info::State;
+use mtcp_core::{AppStreams, Command, ConnId, Event, ListenerId, Reply, Token};
+use ring::region::Shared;
+
+use super::host::SHAPE;
+use super::local::Anything;
+use super::{Answer, Call, Heard, Host, HostHandle, ProgramEnd};
+use crate::driver::Staged;
+use crate::{Config, Context, Domain, SocketId, assembly};
+
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Where the hostile and the honest program listen.
+const HOSTILE: u16 = 8080;
+const HONEST: u16 = 8081;
+/// Turns in which anything is done that is due.
+const TURNS: usize = 50;
+
+fn config(address: Ipv4Addr) -> Config {
+    let mut config = Config {
+        spin: std::time::Duration::ZERO,
+        huge_pages: false,
+        max_concurrency: 64,
+        ..Config::default()
+    };
+    let set = config.set("addr", &format!("{address}/24"));
+    assert!(set.is_ok(), "{set:?}");
+    config
+}
+
+/// A program.
+#[derive(Debug)]
+struct Program {
+    end: ProgramEnd,
+    serial: u32,
+    /// What it was last told.
+    conn: ConnId,
+    listener: ListenerId,
+    accepted: usize,
+    /// Of the connection that it last asked about.
+    state: State,
+}
+
+impl Program {
+    fn attach(handle: &HostHandle) -> Option<(Self, Shared)> {
+        let attachment = handle.attach(Arc::new(Anything), 1).ok()?;
+        let memory = attachment.queues.try_clone().ok()?;
+        let program = Self {
+            end: attachment.join(SHAPE).ok()?,
+            serial: 0,
+            conn: ConnId {
+                slot: 0,
+                generation: 0,
+            },
+            listener: ListenerId {
+                slot: 0,
+                generation: 0,
+            },
+            accepted: 0,
+            state: State::Closed,
+        };
+        Some((program, Shared::from_fd(memory, usize::MAX).ok()?))
+    }
+
+    fn call(&mut self, command: Command) {
+        self.serial = self.serial.wrapping_add(1);
+        self.end.stage_call(self.serial, &Call::Command(command));
+        self.end.publish();
+    }
+
+    fn listen(&mut self, port: u16) {
+        self.call(Command::Listen {
+            token: Token(u32::from(port)),
+            local: SocketAddr::new(HOST.into(), port),
+            only_v6: false,
+            backlog: 8,
+            options: Options::default(),
+        });
+    }
+
+    /// Takes what it is told. False: that means nothing.
+    fn hear(&mut self) -> bool {
+        loop {
+            match self.end.hear() {
+                Ok(Some(Heard::Event(Event::Accepted { conn, .. }))) => {
+                    self.conn = conn;
+                    self.accepted += 1;
+                }
+                Ok(Some(Heard::Answer(_, Answer::Reply(Ok(Reply::Listening(id, _)))))) => {
+                    self.listener = id;
+                }
+                Ok(Some(Heard::Answer(_, Answer::Reply(Ok(Reply::Info(info)))))) => {
+                    self.state = info.state;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// A daemon, its programs and a peer, on one thread.
+struct World {
+    host: Host,
+    hostile: Program,
+    memory: Shared,
+    honest: Program,
+    peer: Context,
+    _streams: AppStreams,
+    _handle: HostHandle,
+}
+
+impl World {
+    fn new() -> Option<Self> {
+        let (ours, theirs) = pair(SimConfig::default()).ok()?;
+        let (mut host, handle, streams) = assembly::hosted(ours.into(), &config(HOST)).ok()?;
+        let (mut hostile, memory) = Program::attach(&handle)?;
+        let (mut honest, _) = Program::attach(&handle)?;
+        hostile.listen(HOSTILE);
+        honest.listen(HONEST);
+        host.take_orders();
+        Some(Self {
+            host,
+            hostile,
+            memory,
+            honest,
+            peer: Context::on_port(theirs, &config(PEER), 0).ok()?,
+            _streams: streams,
+            _handle: handle,
+        })
+    }
+
+    fn turns(&mut self, n: usize) {
+        for _ in 0..n {
+            let worked = self.host.work();
+            assert!(worked.is_ok(), "{worked:?}");
+            let _ = self.peer.poll();
+            assert!(self.honest.hear(), "an honest program is told nonsense");
+        }
+    }
+
+    /// A connection of the peer with the honest program, which takes it.
+    fn serve_one(&mut self) -> ConnId {
+        let before = self.honest.accepted;
+        self.connect(HONEST);
+        for _ in 0..TURNS {
+            self.turns(1);
+            if self.honest.accepted > before {
+                let conn = self.honest.conn;
+                self.honest.call(Command::Accept {
+                    conn,
+                    token: Token(1),
+                });
+                self.turns(1);
+                return conn;
+            }
+        }
+        panic!("a program that did nothing wrong is not served");
+    }
+
+    fn connect(&mut self, port: u16) -> Option<SocketId> {
+        let socket = self.peer.socket(Domain::V4).ok()?;
+        self.peer.set_nonblocking(socket, true).ok()?;
+        let _ = self
+            .peer
+            .connect(socket, SocketAddr::new(HOST.into(), port));
+        Some(socket)
+    }
+
+    /// One deed of the hostile program or the peer. What the former names is mostly what there is.
+    fn step(&mut self, [deed, a, b, c]: [u8; 4]) {
+        let word = u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0]);
+        let program = &mut self.hostile;
+        let conn = ConnId {
+            slot: program.conn.slot ^ u32::from(a & b & 3),
+            ..program.conn
+        };
+        match deed % 12 {
+            0 => {
+                let unit = [(word % 24) | (u64::from(c) << 32), u64::from(conn.slot)];
+                if let Some(news) = Staged::from_unit(unit) {
+                    program.end.stage(news);
+                    program.end.publish();
+                }
+            }
+            1 => {
+                // Any word of the rings, and their indices most of all.
+                let at = if deed & 0x80 == 0 {
+                    128 * (word & 7)
+                } else {
+                    word
+                };
+                let at = usize::try_from(at).unwrap_or(0) % self.memory.len();
+                self.memory.write_at(at & !7, &[b, c, a, deed, c, 0, 0, b]);
+            }
+            2 => program.call(Command::Close(conn)),
+            3 => program.call(Command::Abort(conn)),
+            4 => program.call(Command::Accept {
+                conn,
+                token: Token(word as u32),
+            }),
+            5 => program.call(Command::Info(conn)),
+            6 => program.call(match a % 4 {
+                0 => Command::Unlisten(program.listener),
+                1 => Command::Leave(program.listener),
+                2 => Command::AbortAll,
+                _ => Command::Shutdown(conn),
+            }),
+            7 => program.listen(HOSTILE + u16::from(a % 3)),
+            8 => program.call(Command::Connect {
+                token: Token(word as u32),
+                local: None,
+                remote: SocketAddr::new(PEER.into(), u16::from(a)),
+                options: Options::default(),
+            }),
+            9 => {
+                program.hear();
+            }
+            10 => {
+                if let Some(socket) = self.connect(HOSTILE) {
+                    self.turns(3);
+                    let _ = self.peer.write(socket, &[a; 100]);
+                    if a & 1 == 0 {
+                        let _ = self.peer.close(socket);
+                    }
+                }
+            }
+            _ => self.turns(1 + usize::from(a % 4)),
+        }
+    }
+}
+
+/// The hostile program does what the bytes say. Afterwards the honest one still has its connection
+/// and its listener.
+///
+/// # Panics
+/// If it has not.
+pub fn service(bytes: &[u8]) {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.turns(2);
+    let conn = world.serve_one();
+    let (deeds, _) = bytes.as_chunks::<4>();
+    for deed in deeds.iter().take(256) {
+        world.step(*deed);
+    }
+    world.honest.call(Command::Info(conn));
+    world.turns(2);
+    assert_eq!(world.honest.state, State::Established);
+    world.serve_one();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    /// Seeds for the fuzzer, and what it once found.
+    #[test]
+    fn the_corpus_passes() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/service");
+        let files = std::fs::read_dir(corpus).unwrap();
+        let seeds = files.map(|file| super::service(&std::fs::read(file.unwrap().path()).unwrap()));
+        assert!(seeds.count() > 0, "no seeds");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn an_honest_program_is_served_whatever_another_does(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+        ) {
+            super::service(&bytes);
+        }
+    }
+}
