@@ -53,7 +53,7 @@ const ARROWS: &[Arrows] = &[
         &["loader", "logger", "mtcp"],
         Some(&["libc", "log"]),
     ),
-    arrows("tools", &["loader", "logger", "mtcp"], None),
+    arrows("tools", &["control", "loader", "logger", "mtcp"], None),
     arrows("netns", &[], Some(&[])),
     arrows("interop", &["netns"], None),
     arrows("applications", &["interop"], None),

@@ -109,6 +109,15 @@ pub fn of_namespace(place: &Place, build: &Build) -> Result<Found, Error> {
     failure.map_or(Ok(Found::Nobody(nobody)), Err)
 }
 
+/// The daemon of this name, of whatever network namespace: to ask how it is.
+///
+/// # Errors
+/// As [`named`].
+pub fn any_namespace(place: &Place, name: &str, build: &Build) -> Result<Found, Error> {
+    check_name(name)?;
+    enter(place, name, build, NetNamespace::own()?)
+}
+
 fn nobody(cause: &str) -> Error {
     Error::new(Errno::NOENT, cause, "start one with 'mtcp daemon'")
 }

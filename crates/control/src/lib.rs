@@ -16,6 +16,7 @@ pub mod message;
 pub mod namespace;
 pub mod place;
 pub mod policy;
+pub mod private;
 pub mod server;
 mod socket;
 #[allow(unsafe_code)]

@@ -95,3 +95,13 @@ fn get(
     let error = std::io::Error::last_os_error();
     Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
 }
+/// Closes all descriptors from `first` on. For a process at its start, which has opened none.
+pub(crate) fn close_from(first: RawFd) -> Result<(), Errno> {
+    // SAFETY: The caller is at its start: no object owns a descriptor from `first` on.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+}

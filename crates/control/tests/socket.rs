@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use common::{Daemon, PROMPT, build, dial};
 use control::client::{self, Found};
+use control::lock::Lock;
 use control::message::{Hello, MESSAGE_MAX, Request};
-use control::server::{DropReason, Listener};
+use control::server::{DropReason, Listener, Server};
 use control::{Build, NetNamespace};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
@@ -359,6 +360,52 @@ fn dial_at(path: &std::path::Path) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
+}
+
+#[test]
+fn who_connects_while_a_daemon_ends_is_served_or_told() {
+    let base = tempfile::tempdir().unwrap();
+    let place = control::place::Place::private(base.path().join("mtcp"));
+    let listener = Listener::open(&place, "x", Duration::ZERO).unwrap();
+    let stacks = std::sync::Arc::new(common::Counting::default());
+    let policy = std::sync::Arc::default();
+    let mut server = Server::new(listener, build(), stacks, policy).unwrap();
+    let start_lock = place.start_lock("x");
+    // Somebody starts or joins.
+    let starter = Lock::take(&start_lock, Duration::ZERO).unwrap().unwrap();
+    assert!(server.end_if_idle(&start_lock).unwrap().is_none());
+    drop(starter);
+    // Somebody connected this moment.
+    let program = dial(&place.socket("x"));
+    assert!(server.end_if_idle(&start_lock).unwrap().is_none());
+    assert_eq!(server.connected(), 1);
+    drop(program);
+    while server.connected() > 0 {
+        server.turn(Some(PROMPT)).unwrap();
+    }
+    let ended = server.end_if_idle(&start_lock).unwrap();
+    // Until the process is gone, who wants to start another waits.
+    assert!(Lock::take(&start_lock, Duration::ZERO).unwrap().is_err());
+    assert!(!place.socket("x").exists());
+    drop(ended);
+}
+
+#[test]
+fn who_waits_when_a_daemon_ends_is_told() {
+    let base = tempfile::tempdir().unwrap();
+    let place = control::place::Place::private(base.path().join("mtcp"));
+    let listener = Listener::open(&place, "x", Duration::ZERO).unwrap();
+    let stacks = std::sync::Arc::new(common::Counting::default());
+    let mut server = Server::new(listener, build(), stacks, std::sync::Arc::default()).unwrap();
+    let path = place.socket("x");
+    let program = dial(&path);
+    send(&program, &hello(), SendFlags::empty()).unwrap();
+    server.close();
+    assert_eq!(server.drops()[DropReason::Ending as usize], 1);
+    assert!(is_dropped(&program));
+    let places = [place];
+    let found = client::named(&places, "x", &build()).unwrap();
+    assert!(matches!(found, Found::Nobody(_)));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::bench::BenchArgs;
 use crate::bench::end::client::ClientArgs;
 use crate::bench::end::server::ServerArgs;
+use crate::daemon::DaemonArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::executor;
@@ -46,6 +47,9 @@ enum Command {
     Load(Box<LoadArgs>),
     /// Run a program, as it is, with its TCP connections on the stack
     Run(Box<RunArgs>),
+    /// Own links and stacks, to which programs attach
+    #[command(hide = true)]
+    Daemon(Box<DaemonArgs>),
     /// Go on with the connections of a program that was killed
     #[command(hide = true)]
     Executor,
@@ -86,6 +90,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(serve) => serve.run().map(|()| true),
         Command::Load(load) => load.run(),
         Command::Run(run) => run.run(cli.log_level.as_deref()),
+        Command::Daemon(daemon) => daemon.run().map(|()| true),
         Command::Executor => executor::run(),
         Command::Bench(bench) => bench.run(),
         Command::BenchServer(server) => server.run().map(|()| true),

@@ -9,12 +9,14 @@ mod stacks;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
+use crate::lock::Lock;
 use crate::message::{self, ClientRow, Refused, Welcome};
 use crate::policy::Credentials;
 use crate::{Build, Error, Policy};
@@ -200,6 +202,24 @@ impl<S: Stacks> Server<S> {
             self.drop_client(id, Some(DropReason::NoHello));
         }
         Ok(())
+    }
+
+    /// Ends what serves nobody: closes it if no program is connected and none starts or joins now.
+    /// With what is returned, programs that want to start another wait until this process is gone.
+    ///
+    /// # Errors
+    /// The lock cannot be opened.
+    pub fn end_if_idle(&mut self, start_lock: &Path) -> Result<Option<Lock>, Error> {
+        let Ok(lock) = Lock::take(start_lock, Duration::ZERO)? else {
+            return Ok(None);
+        };
+        // Who connected without the lock.
+        self.accept();
+        if self.clients.len() > 0 {
+            return Ok(None);
+        }
+        self.close();
+        Ok(Some(lock))
     }
 
     /// Nobody can connect from now on, and who waits to be accepted is told so. Called when the

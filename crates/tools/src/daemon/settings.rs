@@ -1,0 +1,122 @@
+//! The settings file of a daemon: lines of `mtcp.conf`, and its own.
+
+use std::path::PathBuf;
+
+use control::policy::{Policy, Settings, UNPRIVILEGED_PORT_START};
+use control::{NetNamespace, private};
+use mtcp::{Config, Mode};
+
+use super::names::OfHost;
+use crate::fail::Failure;
+use crate::link::{Io, LinkArgs};
+
+/// What the file and the options say.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// The options, which have no file any more: its lines are in `defaults`.
+    link: LinkArgs,
+    defaults: Config,
+    /// Who may use what.
+    pub(super) policy: Policy,
+    /// Whom the daemon becomes.
+    pub(super) user: Option<String>,
+    file: Option<PathBuf>,
+}
+
+/// Reads the file, if one is named, and what the options say over it.
+pub(super) fn load(link: &LinkArgs) -> anyhow::Result<Loaded> {
+    let mut defaults = Config {
+        // Peers are answered though no program makes a call.
+        mode: Mode::Paired,
+        ..link.defaults()
+    };
+    let mut link = link.clone();
+    let file = link.config.take();
+    // It is read again, from wherever the daemon is then.
+    let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+    let settings = match &file {
+        Some(file) => {
+            let settings = read(file)?;
+            let name = file.display().to_string();
+            defaults
+                .read(&settings.others, &name)
+                .map_err(|error| anyhow::anyhow!("{error}"))?;
+            if link.io.is_none() {
+                let io = defaults
+                    .link()
+                    .map_err(|error| Failure::error(error, "or give --io"))?;
+                link.io = Some(Io::Mtcp(io));
+            }
+            settings
+        }
+        None => Settings::default(),
+    };
+    Ok(Loaded {
+        link,
+        defaults,
+        policy: with_ports(settings.policy),
+        user: settings.user,
+        file,
+    })
+}
+
+fn read(file: &PathBuf) -> anyhow::Result<Settings> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::error(
+            format!("cannot read {name}: {error}"),
+            "check path and permissions",
+        )
+    })?;
+    Ok(Settings::read(&text, &name, &OfHost)?)
+}
+
+/// With the first unprivileged port of this network namespace.
+fn with_ports(policy: Policy) -> Policy {
+    const FILE: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    let text = std::fs::read_to_string(FILE).unwrap_or_default();
+    let start = text.trim().parse().unwrap_or(UNPRIVILEGED_PORT_START);
+    policy.with_unprivileged_ports(start)
+}
+
+impl Loaded {
+    /// What the stack is to be. `open`: the link has to be there.
+    pub(super) fn config(&self, open: bool) -> anyhow::Result<Config> {
+        let mut config = self.link.config(open, self.defaults.clone())?;
+        config.pin = self.link.core.is_some();
+        Ok(config)
+    }
+
+    /// Whether it can be opened, as far as that can be said without doing so.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.config(false)?;
+        if let Some(user) = &self.user
+            && control::policy::Names::user(&OfHost, user).is_none()
+        {
+            return Err(Failure::error(
+                format!("there is no user '{user}' to become"),
+                "make it (useradd --system), or change 'user' in the settings",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The policy as the file has it now.
+    pub(super) fn read_again(&self) -> anyhow::Result<Policy> {
+        match &self.file {
+            Some(file) => Ok(with_ports(read(file)?.policy)),
+            None => Ok(self.policy.clone()),
+        }
+    }
+
+    /// What a private daemon of these settings is called.
+    pub(super) fn key(&self) -> anyhow::Result<String> {
+        let config = self.config(false)?;
+        let words: Vec<String> = mtcp::config::keys()
+            .iter()
+            .map(|key| key.show(&config))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        Ok(private::key(NetNamespace::own()?, &words))
+    }
+}

@@ -1,0 +1,437 @@
+//! The life of a daemon: how it starts, what it says, what it leaves, and how it ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{LONG, mtcp, wait};
+use control::client::{self, Found};
+use control::place::Place;
+use control::{Build, Error};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv, socket_with,
+};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+/// A directory that others can reach, for sockets and settings.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+/// A daemon with its socket below `directory`.
+fn command(directory: &Path, more: &[&str]) -> Command {
+    let mut command = mtcp();
+    command
+        .arg("daemon")
+        .arg("--directory")
+        .arg(directory.join("run"))
+        .args(more)
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+const LINK: [&str; 4] = ["--io", "loop:d", "--addr", "10.0.0.2/24"];
+
+/// A daemon that is ready; killed with its owner.
+struct Daemon(Option<Child>);
+
+impl Daemon {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let daemon = Self(Some(child));
+        assert!(line.starts_with("mtcp daemon: listening at "), "{line}");
+        daemon
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits until it has ended; what it said.
+    fn end(mut self) -> Output {
+        wait(self.0.take().unwrap())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn it_has_its_name_alone_and_ends_when_it_is_told() {
+    let base = directory();
+    let socket = base.path().join("run/default.sock");
+    let daemon = Daemon::start(command(base.path(), &LINK));
+    let second = wait(command(base.path(), &LINK).spawn().unwrap());
+    assert_eq!(second.status.code(), Some(2));
+    assert_eq!(
+        text(&second.stderr),
+        format!(
+            "mtcp: a daemon 'default' runs already (process {}): end it, or choose another --name\n",
+            daemon.pid().as_raw_nonzero()
+        )
+    );
+    let status = wait(command(base.path(), &["--status"]).spawn().unwrap());
+    let said = text(&status.stdout);
+    assert!(
+        said.starts_with("default: loop:d 10.0.0.2/24, process "),
+        "{said}"
+    );
+    // Another of another name.
+    let other = Daemon::start(command(
+        base.path(),
+        &[&LINK[..], &["--name", "b"]].concat(),
+    ));
+    let list = wait(command(base.path(), &["--list"]).spawn().unwrap());
+    assert_eq!(
+        text(&list.stdout).lines().count(),
+        2,
+        "{}",
+        text(&list.stdout)
+    );
+    other.signal(Signal::INT);
+    assert!(other.end().status.success());
+    // As if the machine had failed.
+    daemon.signal(Signal::KILL);
+    daemon.end();
+    assert!(socket.exists());
+    let status = wait(command(base.path(), &["--status"]).spawn().unwrap());
+    assert_eq!(status.status.code(), Some(2));
+    assert!(
+        text(&status.stderr).contains("has ended"),
+        "{}",
+        text(&status.stderr)
+    );
+    let daemon = Daemon::start(command(base.path(), &LINK));
+    daemon.signal(Signal::TERM);
+    let output = daemon.end();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    assert!(!socket.exists());
+}
+
+/// A supervisor's socket.
+struct Supervisor {
+    socket: OwnedFd,
+    heard: String,
+}
+
+impl Supervisor {
+    fn new(address: &SocketAddrUnix) -> Self {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap();
+        let timeout = rustix::net::sockopt::Timeout::Recv;
+        rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(LONG)).unwrap();
+        bind(&socket, address).unwrap();
+        Self {
+            socket,
+            heard: String::new(),
+        }
+    }
+
+    /// Until it hears this; what it heard before goes.
+    fn hears(&mut self, line: &str) {
+        loop {
+            if let Some(at) = self.heard.find(line) {
+                self.heard.drain(..at + line.len());
+                return;
+            }
+            let mut bytes = [0; 4096];
+            let count = recv(&self.socket, &mut bytes[..], RecvFlags::empty())
+                .unwrap_or_else(|error| panic!("{line}: {error} after {}", self.heard))
+                .0;
+            self.heard.push_str(&text(&bytes[..count]));
+            self.heard.push('\n');
+        }
+    }
+}
+
+#[test]
+fn a_supervisor_hears_that_it_is_ready_lives_and_stops() {
+    let base = directory();
+    let path = base.path().join("notify");
+    let name = format!("mtcp-test-{}", std::process::id());
+    let on_disk = SocketAddrUnix::new(&path).unwrap();
+    let in_the_air = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    for (address, variable) in [
+        (on_disk, path.display().to_string()),
+        (in_the_air, format!("@{name}")),
+    ] {
+        let mut supervisor = Supervisor::new(&address);
+        let mut command = command(base.path(), &LINK);
+        command
+            .env("NOTIFY_SOCKET", variable)
+            .env("WATCHDOG_USEC", "50000");
+        let daemon = Daemon::start(command);
+        for line in [
+            "STATUS=opening the links\n",
+            "READY=1\n",
+            "STATUS=0 programs are attached\n",
+        ] {
+            supervisor.hears(line);
+        }
+        for _ in 0..5 {
+            supervisor.hears("WATCHDOG=1\n");
+        }
+        daemon.signal(Signal::HUP);
+        supervisor.hears("RELOADING=1\nMONOTONIC_USEC=");
+        supervisor.hears("READY=1\n");
+        daemon.signal(Signal::TERM);
+        supervisor.hears("STOPPING=1\n");
+        assert!(daemon.end().status.success());
+    }
+}
+
+/// Whether a program of a user that is not root may use the daemon.
+fn join(place: &Place) -> Result<(), Error> {
+    let join = || {
+        if geteuid().is_root() {
+            let (user, group) = (
+                rustix::process::Uid::from_raw(65534),
+                rustix::process::Gid::from_raw(65534),
+            );
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        }
+        let build = Build::new("0.1.0", 0);
+        match client::named(std::slice::from_ref(place), "default", &build)? {
+            Found::Session(_) => Ok(()),
+            Found::Nobody(error) => Err(error),
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(join).join().unwrap())
+}
+
+#[test]
+fn sighup_reads_the_policy_and_keeps_it_where_the_file_is_wrong() {
+    let base = directory();
+    let file = base.path().join("daemon.conf");
+    let settings = "io = loop:d\naddr = 10.0.0.2/24\n";
+    fs::write(&file, format!("{settings}attach = none\n")).unwrap();
+    let place = Place::shared(base.path().join("run"));
+    let file_word = file.to_str().unwrap();
+    let mut daemon = Daemon::start(command(base.path(), &["--config", file_word]));
+    assert!(
+        join(&place)
+            .unwrap_err()
+            .to_string()
+            .contains("may not use this daemon")
+    );
+    fs::write(&file, settings).unwrap();
+    daemon.signal(Signal::HUP);
+    until("everyone may attach", || join(&place).is_ok());
+    let mut err = BufReader::new(daemon.0.as_mut().unwrap().stderr.take().unwrap());
+    fs::write(&file, format!("{settings}attach = none\nlisten = 80\n")).unwrap();
+    daemon.signal(Signal::HUP);
+    let said = std::iter::from_fn(|| {
+        let mut line = String::new();
+        (err.read_line(&mut line).unwrap() > 0).then_some(line)
+    });
+    let mut wrong =
+        said.filter(|line| line.contains("daemon.conf:4: listen: '80' is not WHO ADDRESSES PORTS"));
+    let line = wrong.next().unwrap();
+    assert!(
+        line.starts_with("mtcp: warning: the policy stays as it was: "),
+        "{line}"
+    );
+    assert!(join(&place).is_ok());
+    daemon.signal(Signal::TERM);
+    assert!(daemon.end().status.success());
+}
+
+#[test]
+fn settings_are_checked() {
+    let base = directory();
+    let file = base.path().join("daemon.conf");
+    let check = |settings: &str| {
+        fs::write(&file, settings).unwrap();
+        let words = ["--check", "--config", file.to_str().unwrap()];
+        let output = wait(command(base.path(), &words).spawn().unwrap());
+        let said = text(&output.stderr).replace(file.to_str().unwrap(), "FILE");
+        (output.status.code().unwrap(), said)
+    };
+    let good = "io = loop:d\naddr = 10.0.0.2/24\nlisten = root,@root * 80\nmemory = everyone 1G\n";
+    assert_eq!(check(good), (0, String::new()));
+    for (settings, said) in [
+        (
+            "io = loop:d\nadr = 10.0.0.2/24\n",
+            "mtcp: FILE:2: unknown key 'adr': did you mean 'addr'?\n",
+        ),
+        (
+            "io = loop:d\n",
+            "mtcp: no address for the stack: give --addr, like --addr 10.0.0.2/24\n",
+        ),
+        (
+            "listen = root\nio = loop:d\n",
+            "mtcp: FILE:1: listen: 'root' is not WHO ADDRESSES PORTS\n",
+        ),
+        (
+            "\nattach = nobody-has-this-name\n",
+            "mtcp: FILE:2: attach: there is no user 'nobody-has-this-name': see 'getent passwd', or write @GROUP\n",
+        ),
+        (
+            "io = loop:d\naddr = 10.0.0.2/24\nuser = nobody-has-this-name\n",
+            "mtcp: there is no user 'nobody-has-this-name' to become: make it (useradd --system), or change 'user' in the settings\n",
+        ),
+    ] {
+        assert_eq!(check(settings), (2, said.to_owned()), "{settings}");
+    }
+}
+
+/// A program that starts or joins the private daemon, and stays until it is dropped.
+fn stays(base: &Path) -> Child {
+    let mut command = command(base, &[&LINK[..], &["--join"]].concat());
+    command.stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// What it says when it has joined: how, and which process.
+fn said(child: &mut Child) -> (String, i32) {
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let mut error = String::new();
+    if line.is_empty() {
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut error)
+            .unwrap();
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["mtcp", "daemon:", how, "process", pid] = words[..] else {
+        panic!("'{line}' {error}");
+    };
+    (how.to_owned(), pid.parse().unwrap())
+}
+
+fn leave(mut child: Child) {
+    drop(child.stdin.take());
+    assert!(wait(child).status.success());
+}
+
+fn sockets(base: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(base.join("run")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|end| end == "sock"))
+        .collect()
+}
+
+#[test]
+fn programs_that_start_at_once_share_a_private_daemon() {
+    let base = directory();
+    let mut programs: Vec<Child> = (0..20).map(|_| stays(base.path())).collect();
+    let said: Vec<(String, i32)> = programs.iter_mut().map(said).collect();
+    let pid = said[0].1;
+    assert!(said.iter().all(|(_, other)| *other == pid), "{said:?}");
+    let started = said.iter().filter(|(how, _)| how == "started");
+    assert_eq!(started.count(), 1, "{said:?}");
+    // It is nobody's child, in a session of its own, with nothing of who started it.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let [_, parent, _, session, ..] = fields[..] else {
+        panic!("{stat}");
+    };
+    assert_eq!(session, pid.to_string());
+    let parents: Vec<String> = programs
+        .iter()
+        .map(|child| child.id().to_string())
+        .collect();
+    assert!(!parents.contains(&parent.to_owned()));
+    let standard = |number: u32| fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
+    assert_eq!(standard(0), Path::new("/dev/null"));
+    assert!(standard(1).to_string_lossy().ends_with(".log"));
+    assert_eq!(standard(1), standard(2));
+    assert_eq!(
+        fs::read_link(format!("/proc/{pid}/cwd")).unwrap(),
+        Path::new("/")
+    );
+    // It stays while one is there.
+    let last = programs.pop().unwrap();
+    programs.into_iter().for_each(leave);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(sockets(base.path()).len(), 1);
+    leave(last);
+    until("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
+    assert!(sockets(base.path()).is_empty());
+}
+
+#[test]
+fn who_comes_while_a_private_daemon_ends_is_served() {
+    let base = directory();
+    // Each comes about when the daemon of the one before ends.
+    for wait in [900, 980, 1000, 1020, 1050] {
+        let mut program = stays(base.path());
+        said(&mut program);
+        leave(program);
+        std::thread::sleep(Duration::from_millis(wait));
+    }
+    // One that was killed leaves its socket.
+    let mut program = stays(base.path());
+    let (_, pid) = said(&mut program);
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let mut next = stays(base.path());
+    let (_, other) = said(&mut next);
+    assert_ne!(pid, other);
+    leave(program);
+    leave(next);
+    until("it ends", || sockets(base.path()).is_empty());
+}
+
+#[test]
+fn why_a_private_daemon_cannot_start_is_told() {
+    let base = directory();
+    let words = ["--io", "afxdp:absent0", "--addr", "10.0.0.2/24", "--join"];
+    let output = wait(command(base.path(), &words).spawn().unwrap());
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        text(&output.stderr),
+        "mtcp: no daemon for this link: there is no interface 'absent0' in this network namespace: \
+         see 'ip link' for those that exist\n"
+    );
+}
