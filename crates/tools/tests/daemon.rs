@@ -317,6 +317,62 @@ fn settings_are_checked() {
     }
 }
 
+/// Lines of `/proc/PID/status`, of each thread.
+fn statuses(pid: Pid) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
+    let paths = tasks.map(|task| task.unwrap().path().join("status"));
+    paths
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+/// The words behind a name in such lines.
+fn words<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().split_whitespace().collect()
+}
+
+#[test]
+fn what_it_does_not_need_is_given_up_in_all_threads() {
+    /// Of links, and CAP_NET_BIND_SERVICE.
+    const KEPT: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 38 | 1 << 39;
+    let base = directory();
+    let file = base.path().join("daemon.conf");
+    let settings = "io = loop:d\naddr = 10.0.0.2/24\n";
+    let own = geteuid().as_raw().to_string();
+    let cases = [("", own.as_str()), ("user = nobody\n", "65534")];
+    // To become somebody else takes root.
+    let count = if geteuid().is_root() { 2 } else { 1 };
+    for (line, user) in &cases[..count] {
+        fs::write(&file, format!("{settings}{line}")).unwrap();
+        let daemon = Daemon::start(command(base.path(), &["--config", file.to_str().unwrap()]));
+        let statuses = statuses(daemon.pid());
+        assert!(statuses.len() > 1);
+        for status in statuses {
+            for set in ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"] {
+                let set = u64::from_str_radix(words(&status, set)[0], 16).unwrap();
+                assert_eq!(set & !KEPT, 0, "{status}");
+            }
+            assert_eq!(words(&status, "NoNewPrivs:"), ["1"]);
+            assert_eq!(words(&status, "Seccomp:"), ["2"]);
+            assert_eq!(words(&status, "Uid:"), [*user; 4]);
+        }
+        // It reads the settings again, and ends as ever; its socket is root's to remove.
+        daemon.signal(Signal::HUP);
+        let place = Place::shared(base.path().join("run"));
+        assert_eq!(join(&place), Ok(()));
+        daemon.signal(Signal::TERM);
+        let output = daemon.end();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    if count == 1 {
+        let words = ["--config", file.to_str().unwrap()];
+        fs::write(&file, format!("{settings}user = nobody\n")).unwrap();
+        let output = wait(command(base.path(), &words).spawn().unwrap());
+        assert!(text(&output.stderr).contains("only root can become 'nobody'"));
+    }
+}
+
 /// A program that starts or joins the private daemon, and stays until it is dropped.
 fn stays(base: &Path) -> Child {
     let mut command = command(base, &[&LINK[..], &["--join"]].concat());

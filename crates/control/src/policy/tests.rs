@@ -194,6 +194,19 @@ fn what_is_wrong_is_said_with_its_line() {
     }
 }
 
+/// `docs/daemon.md` has a row for each key.
+#[test]
+fn keys_are_documented() {
+    let docs = include_str!("../../../../docs/daemon.md");
+    for key in KEYS {
+        let row = format!(
+            "| `{} = {}` | {} | {} |\n",
+            key.name, key.syntax, key.default, key.doc
+        );
+        assert!(docs.contains(&row), "docs/daemon.md lacks the row:\n{row}");
+    }
+}
+
 fn address() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("*".to_owned()),

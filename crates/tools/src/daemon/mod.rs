@@ -1,5 +1,6 @@
 //! `mtcp daemon`: stacks that programs attach to.
 
+mod confine;
 mod idle;
 mod names;
 mod notify;
@@ -168,6 +169,8 @@ impl DaemonArgs {
         let path = listener.path().display().to_string();
         machine::raise_open_files();
         notify.status("opening the links");
+        let config = loaded.config(false)?;
+        confine::confine(loaded.user.as_deref(), &config, place.directory())?;
         let opened = stack::open(loaded)?;
         let policy = Arc::new(CurrentPolicy::new(loaded.policy.clone()));
         let stacks = Arc::clone(opened.stacks());
