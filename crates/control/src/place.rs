@@ -83,23 +83,21 @@ impl Place {
         self.shared
     }
 
-    /// Makes it, unless it is there, and checks it.
+    /// Makes it, unless it is there, and checks it. Of directories that are there only `/run/mtcp`
+    /// is opened to others: any other is as its owner wants it.
     ///
     /// # Errors
-    /// It cannot be made, or is not this user's alone.
+    /// It cannot be made, or cannot be trusted.
     pub fn make(&self) -> Result<(), Error> {
         let mode = if self.shared { 0o755 } else { 0o700 };
-        match DirBuilder::new().mode(mode).create(&self.directory) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        let is_new = match DirBuilder::new().mode(mode).create(&self.directory) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(self.error("cannot be made", &error)),
-        }
-        let found = self.look()?;
-        if found.uid() != geteuid().as_raw() {
-            return Err(self.foreign(&found));
-        }
-        // Whoever made it, and with whatever umask.
-        if found.mode() & 0o777 != mode {
+        };
+        self.check()?;
+        if is_new || self.directory == Path::new(SYSTEM) {
+            // Whatever the umask is, or whoever made it for root alone.
             fs::set_permissions(&self.directory, Permissions::from_mode(mode))
                 .map_err(|error| self.error("cannot be given its mode", &error))?;
         }
@@ -161,20 +159,6 @@ impl Place {
         names
     }
 
-    fn look(&self) -> Result<fs::Metadata, Error> {
-        let found = fs::symlink_metadata(&self.directory)
-            .map_err(|error| self.error("cannot be looked at", &error))?;
-        if found.is_dir() {
-            Ok(found)
-        } else {
-            Err(Error::new(
-                Errno::NOTDIR,
-                format!("'{}' is no directory", self.directory.display()),
-                "remove it",
-            ))
-        }
-    }
-
     fn foreign(&self, found: &fs::Metadata) -> Error {
         let path = self.directory.display();
         let cause = if found.is_dir() {
@@ -186,7 +170,11 @@ impl Place {
         } else {
             format!("'{path}', where control sockets belong, is no directory")
         };
-        Error::new(Errno::PERM, cause, "have its owner remove it")
+        Error::new(
+            Errno::PERM,
+            cause,
+            "name another, or have its owner remove it",
+        )
     }
 
     fn error(&self, what: &str, error: &io::Error) -> Error {
@@ -243,12 +231,13 @@ mod tests {
         fs::set_permissions(place.directory(), Permissions::from_mode(0o777)).unwrap();
         let error = place.check().unwrap_err().to_string();
         assert!(
-            error.contains("with mode 777: have its owner remove it"),
+            error.contains("with mode 777: name another, or have its owner remove it"),
             "{error}"
         );
-        // Its owner mends it.
-        place.make().unwrap();
-        assert_eq!(place.check(), Ok(true));
+        // It may be somebody's for whom that is right, as /tmp is.
+        assert_eq!(place.make().unwrap_err().to_string(), error);
+        let mode = fs::metadata(place.directory()).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o777);
     }
 
     #[test]

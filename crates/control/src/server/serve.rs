@@ -43,9 +43,13 @@ impl<S: Stacks> Server<S> {
     }
 
     fn admit(&mut self, socket: OwnedFd) {
-        // Gone again, or a kernel that does not say who it is: nobody.
-        let Ok(credentials) = credentials(&socket) else {
-            return;
+        let credentials = match credentials(&socket) {
+            Ok(credentials) => credentials,
+            Err(errno) => {
+                self.clients.drops.count(DropReason::Forbidden);
+                log::warn!("a program was turned away: the kernel does not say who it is: {errno}");
+                return;
+            }
         };
         let policy = self.policy.get();
         let budget = policy.budget(&credentials);
@@ -68,7 +72,10 @@ impl<S: Stacks> Server<S> {
         let id = self.clients.next_id();
         let data = epoll::EventData::new_u64(id.0);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        if epoll::add(&self.epoll, &socket, data, flags).is_err() {
+        if let Err(errno) = epoll::add(&self.epoll, &socket, data, flags) {
+            self.clients.drops.count(DropReason::TooMany);
+            log::warn!("a program was turned away: the kernel watches no more: {errno}");
+            self.refuse(&socket, &drops::refusal(DropReason::TooMany));
             return;
         }
         let client = Client {
