@@ -215,7 +215,7 @@ pub(crate) fn path(interface: &str) -> io::Result<PathBuf> {
 fn directory() -> io::Result<PathBuf> {
     let user = geteuid();
     let run = if user.is_root() {
-        PathBuf::from("/run/mtcp")
+        PathBuf::from("/run/mtcp-takeover")
     } else {
         PathBuf::from(format!("/run/user/{}/mtcp", user.as_raw()))
     };
