@@ -116,7 +116,7 @@ pub struct Address {
 }
 
 /// One port of the stack; its [`PortId`] is its index in [`Config::interfaces`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Our hardware address on it.
     pub mac: MacAddr,
@@ -137,6 +137,42 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     /// Where it leaves.
     pub port: PortId,
+}
+
+/// One of the ways that a route has: a router, or the link itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The router, of either family; `None`: on-link.
+    pub gateway: Option<IpAddr>,
+    /// Where it leaves; [`PortId::ELSEWHERE`]: by an interface that is not ours.
+    pub port: PortId,
+    /// Its share among the hops of the route, at least 1.
+    pub weight: u16,
+}
+
+/// A route of the kernel of this host. Of two to the same network the first holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The network.
+    pub network: IpAddr,
+    /// Bits of the network part; 0 is the default route.
+    pub prefix_len: u8,
+    /// Which address of ours packets are from, if it says and we have it.
+    pub source: Option<IpAddr>,
+    /// Largest IP packet, in bytes, if it says.
+    pub mtu: Option<u16>,
+    /// Of several, each flow takes one. None: nothing passes.
+    pub hops: Vec<Hop>,
+}
+
+/// What of a network may change while a stack runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// As many as there are, in their order: [`Config::interfaces`]. No MTU is larger than the one
+    /// at the start.
+    pub interfaces: Vec<Interface>,
+    /// [`Config::ways`].
+    pub ways: Vec<Way>,
 }
 
 /// A static neighbour: never aged, never probed.
@@ -187,6 +223,8 @@ pub struct Config {
     pub interfaces: Vec<Interface>,
     /// Longest prefix wins.
     pub routes: Vec<Route>,
+    /// Routes of the kernel, if the stack goes by them; those above come first.
+    pub ways: Vec<Way>,
     /// Static neighbours.
     pub neighbours: Vec<StaticNeighbour>,
     /// Who asks where neighbours are.
@@ -313,6 +351,7 @@ impl Default for Config {
         Self {
             interfaces: Vec::new(),
             routes: Vec::new(),
+            ways: Vec::new(),
             neighbours: Vec::new(),
             neighbour_source: NeighbourSource::Stack,
             host_addresses: false,
@@ -366,6 +405,15 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Has this network instead of the one that is returned.
+    pub(crate) fn replace_network(&mut self, new: Network) -> Network {
+        let Network { interfaces, ways } = new;
+        Network {
+            interfaces: std::mem::replace(&mut self.interfaces, interfaces),
+            ways: std::mem::replace(&mut self.ways, ways),
+        }
+    }
+
     /// Whether another stack takes up what no application here has accepted.
     pub(crate) fn bequeaths(&self) -> bool {
         self.syn_cookies != SynCookies::Off && self.seat.is_some_and(|seat| seat.bequeaths)

@@ -8,6 +8,8 @@ impl PortId {
     /// The link to the other stacks with the same addresses: see [`crate::config::Seat`]. Its
     /// frames end with [`wire::handed::Handed`].
     pub const SIBLINGS: Self = Self(u8::MAX);
+    /// No port of this stack: packets that leave there are the kernel's.
+    pub const ELSEWHERE: Self = Self(u8::MAX - 1);
 }
 
 /// A name that the application gives to a listener or connection and gets back with every event

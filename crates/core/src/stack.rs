@@ -7,6 +7,7 @@ use wire::frame::{FrameSink, MacAddr, RxFrame};
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
+use crate::config::Network;
 use crate::tcp::{Acks, Tcp};
 use crate::{
     AppStreams, Command, Config, ConnId, Connect, Counters, Error, Event, Opened, PortId, Reply,
@@ -179,6 +180,18 @@ impl Stack {
         let shared = &mut self.tcp.shared;
         let links = &mut shared.net.links;
         links.hear(now, (port, addr), told, &mut shared.counters);
+    }
+
+    /// Takes the links, addresses and routes that there are now. Connections go on by the way that
+    /// there is for them; those without one, or whose address is gone, wait until there is one, or
+    /// time out.
+    ///
+    /// # Errors
+    /// It makes no sense (the text says what and why); what was before holds.
+    pub fn set_network(&mut self, network: Network) -> io::Result<()> {
+        let tcp = &mut self.tcp;
+        let slots = tcp.conns.at_hand().map(|(slot, _)| slot);
+        tcp.rerouting.change(network, &mut tcp.shared, slots)
     }
 
     /// What was counted since the stack was made.

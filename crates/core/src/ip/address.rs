@@ -31,7 +31,7 @@ pub struct NetLink {
 }
 
 impl NetLink {
-    fn new(name: usize, config: &Interface) -> io::Result<Self> {
+    fn new(name: usize, config: &Interface, of_host: bool) -> io::Result<Self> {
         let error = |text: String| invalid(format!("interface {name}: {text}"));
         if config.mac.is_multicast() {
             return Err(error(format!(
@@ -61,7 +61,9 @@ impl NetLink {
             capabilities: config.capabilities,
             addresses,
         };
-        link.add_link_local();
+        if !of_host {
+            link.add_link_local();
+        }
         link.check_mtu().map_err(error)?;
         Ok(link)
     }
@@ -234,7 +236,7 @@ impl Addresses {
             .interfaces
             .iter()
             .enumerate()
-            .map(|(i, interface)| NetLink::new(i, interface))
+            .map(|(i, interface)| NetLink::new(i, interface, config.host_addresses))
             .collect::<io::Result<_>>()?;
         let all = || links.iter().flat_map(|link| &link.addresses);
         let (mut local_v4, mut local_v6, mut broadcast) = (Vec::new(), Vec::new(), Vec::new());

@@ -121,8 +121,9 @@ impl Links {
         next_hop: IpAddr,
         counters: &mut Counters,
     ) -> Lookup {
-        if self.resolved.len() >= self.max_resolved {
+        if self.resolved.len() >= self.max_resolved || next_hop.is_unspecified() {
             // Nobody asks how resolutions ended; starting more would lose some of the answers.
+            // Or no route leads anywhere.
             return Lookup::Failed;
         }
         let lookup = self.neighbours.resolve(now, port, next_hop, counters);

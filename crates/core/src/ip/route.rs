@@ -1,11 +1,13 @@
 //! Routes: the longest prefix wins.
 
+use std::cmp::Reverse;
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use wire::ip::Cidr;
 
-use crate::config::Config;
+use crate::config::{Config, Hop, Way};
 use crate::id::PortId;
 use crate::ip::address::{Addresses, is_host_address};
 
@@ -15,6 +17,46 @@ struct Entry {
     bits: Bits,
     gateway: Option<IpAddr>,
     port: PortId,
+    /// Place of the route among those of the kernel, counted from 1; 0: it is not one of them.
+    rank: u32,
+    weight: u16,
+    source: Option<IpAddr>,
+    mtu: Option<u16>,
+}
+
+impl Entry {
+    /// The longest prefix comes first.
+    fn kind(&self) -> (Reverse<u8>, bool) {
+        (Reverse(self.network.prefix_len), self.bits.is_ipv4)
+    }
+
+    fn own(network: Cidr, gateway: Option<IpAddr>, port: PortId) -> Self {
+        Self {
+            network,
+            bits: Bits::of(network),
+            gateway,
+            port,
+            rank: 0,
+            weight: 1,
+            source: None,
+            mtu: None,
+        }
+    }
+}
+
+/// What a route says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where packets leave.
+    pub port: PortId,
+    /// The neighbour that takes them.
+    pub next_hop: IpAddr,
+    /// Which address they are from, if it says.
+    pub source: Option<IpAddr>,
+    /// Their largest size, in bytes, if it says.
+    pub mtu: Option<u16>,
+    /// Other flows may go by another hop.
+    pub is_shared: bool,
 }
 
 /// A prefix as numbers, which are quickly compared.
@@ -31,14 +73,9 @@ impl Bits {
         let behind = if is_ipv4 { 32 } else { 128 } - u32::from(network.prefix_len);
         Self {
             is_ipv4,
-            network: number(network.addr),
+            network: number(network.network()),
             mask: u128::MAX.checked_shl(behind).unwrap_or(0),
         }
-    }
-
-    #[inline]
-    fn hold(&self, is_ipv4: bool, number: u128) -> bool {
-        self.is_ipv4 == is_ipv4 && (self.network ^ number) & self.mask == 0
     }
 }
 
@@ -55,11 +92,21 @@ fn can_be_gateway(gateway: IpAddr, network: Cidr, addresses: &Addresses) -> bool
     same_family && is_host_address(gateway) && !addresses.is_local(gateway)
 }
 
-/// Both families in one table: a handful of entries, looked at once per connection, longest prefix
-/// first.
+/// The entries of one prefix length and family.
+#[derive(Debug)]
+struct Group {
+    is_ipv4: bool,
+    mask: u128,
+    /// Where they are, by network.
+    entries: Range<usize>,
+}
+
+/// Both families in one table, which is looked at once per connection: by length of the prefix, the
+/// longest first, and then by network.
 #[derive(Debug)]
 pub struct Routes {
     entries: Vec<Entry>,
+    groups: Vec<Group>,
 }
 
 impl Routes {
@@ -68,15 +115,16 @@ impl Routes {
     /// # Errors
     /// A route makes no sense; the text says which and why.
     pub fn new(config: &Config, addresses: &Addresses) -> io::Result<Self> {
-        let mut entries: Vec<Entry> = addresses
+        let on_link = addresses
             .iter()
-            .map(|(port, network)| Entry {
-                network,
-                bits: Bits::of(network),
-                gateway: None,
-                port,
-            })
-            .collect();
+            .map(|(port, network)| Entry::own(network, None, port));
+        let mut entries: Vec<Entry> = match config.host_addresses {
+            // The kernel's routes say what is on the link, but not what comes back to us.
+            true => on_link
+                .filter(|entry| addresses.loops(entry.port))
+                .collect(),
+            false => on_link.collect(),
+        };
         for route in &config.routes {
             let invalid = |text: &str| {
                 let text = format!("route {}/{}: {text}", route.network, route.prefix_len);
@@ -92,42 +140,124 @@ impl Routes {
             {
                 return Err(invalid(&format!("{gateway} cannot be its gateway")));
             }
-            entries.push(Entry {
-                network,
-                bits: Bits::of(network),
-                gateway: route.gateway,
-                port: route.port,
-            });
+            entries.push(Entry::own(network, route.gateway, route.port));
+        }
+        for (rank, way) in (1..).zip(&config.ways) {
+            entries.extend(of_kernel(rank, way));
         }
         // Stable: among equals, on-link prefixes come first, then the order of the configuration.
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.network.prefix_len));
-        Ok(Self { entries })
+        entries.sort_by_key(|entry| (entry.kind(), entry.bits.network));
+        let mut groups = Vec::new();
+        let mut start = 0;
+        for group in entries.chunk_by(|a, b| a.kind() == b.kind()) {
+            let end = start + group.len();
+            groups.extend(group.first().map(|first| Group {
+                is_ipv4: first.bits.is_ipv4,
+                mask: first.bits.mask,
+                entries: start..end,
+            }));
+            start = end;
+        }
+        Ok(Self { entries, groups })
     }
 
-    /// Where packets to `dst` leave, and their next hop: by the longest prefix; among equal ones by
-    /// a port that is `preferred`, if any, else the first.
+    /// The entries of the longest prefix that holds this destination.
+    fn best(&self, is_ipv4: bool, number: u128) -> Option<&[Entry]> {
+        let groups = self.groups.iter().filter(|group| group.is_ipv4 == is_ipv4);
+        groups
+            .filter_map(|group| {
+                let network = number & group.mask;
+                let all = self.entries.get(group.entries.clone())?;
+                let start = all.partition_point(|entry| entry.bits.network < network);
+                let mut runs = all
+                    .get(start..)?
+                    .split(|entry| entry.bits.network != network);
+                runs.next()
+            })
+            .find(|same| !same.is_empty())
+    }
+
+    /// Where packets to `dst` leave, and their next hop: by the longest prefix. Among equal ones
+    /// by a port that is `preferred`, if any, else the first. Among those of the kernel by the
+    /// first, and by that of its hops which the flow from `src` has.
     pub fn lookup(
         &self,
         dst: IpAddr,
+        src: Option<IpAddr>,
         mut preferred: impl FnMut(PortId) -> bool,
-    ) -> Option<(PortId, IpAddr)> {
-        let (is_ipv4, number) = (dst.is_ipv4(), number(dst));
-        let mut matching = self
-            .entries
-            .iter()
-            .filter(|entry| entry.bits.hold(is_ipv4, number));
-        let first = matching.next()?;
-        let len = first.network.prefix_len;
-        let entry = if preferred(first.port) {
+    ) -> Option<Found> {
+        let (first, others) = self.best(dst.is_ipv4(), number(dst))?.split_first()?;
+        let mut others = others.iter().take_while(|entry| entry.rank == first.rank);
+        let mut is_shared = false;
+        let entry = if first.rank > 0 {
+            let all = std::iter::once(first).chain(others);
+            is_shared = all.clone().nth(1).is_some();
+            hop_of_flow(all, dst, src).unwrap_or(first)
+        } else if preferred(first.port) {
             first
         } else {
-            matching
-                .take_while(|entry| entry.network.prefix_len == len)
-                .find(|entry| preferred(entry.port))
-                .unwrap_or(first)
+            others.find(|entry| preferred(entry.port)).unwrap_or(first)
         };
-        Some((entry.port, entry.gateway.unwrap_or(dst)))
+        Some(Found {
+            port: entry.port,
+            next_hop: entry.gateway.unwrap_or(dst),
+            source: entry.source,
+            mtu: entry.mtu,
+            is_shared,
+        })
     }
+}
+
+/// The hops of a route of the kernel; one to nowhere, if it has none.
+fn of_kernel(rank: u32, way: &Way) -> Vec<Entry> {
+    let Some(network) = Cidr::new(way.network, way.prefix_len) else {
+        return Vec::new();
+    };
+    let nowhere = Hop {
+        gateway: None,
+        port: PortId::ELSEWHERE,
+        weight: 1,
+    };
+    let hops = match way.hops.is_empty() {
+        true => std::slice::from_ref(&nowhere),
+        false => &way.hops,
+    };
+    let entry = |hop: &Hop| Entry {
+        rank,
+        weight: hop.weight.max(1),
+        source: way.source,
+        mtu: way.mtu,
+        ..Entry::own(network, hop.gateway, hop.port)
+    };
+    hops.iter().map(entry).collect()
+}
+
+/// The hop for packets to `dst` from `src`, the same each time: by their hash, as many flows as the
+/// weights say (RFC 2992).
+fn hop_of_flow<'a>(
+    mut all: impl Iterator<Item = &'a Entry> + Clone,
+    dst: IpAddr,
+    src: Option<IpAddr>,
+) -> Option<&'a Entry> {
+    let total: u64 = all.clone().map(|entry| u64::from(entry.weight)).sum();
+    let src = src.map_or(0, number);
+    let mut point = mixed(number(dst) ^ src.rotate_left(64)) % total.max(1);
+    all.find(|entry| match point.checked_sub(entry.weight.into()) {
+        Some(rest) => {
+            point = rest;
+            false
+        }
+        None => true,
+    })
+}
+
+/// Spreads neighbouring numbers: the finalizer of MurmurHash3.
+fn mixed(number: u128) -> u64 {
+    let mut hash = (number >> 64) as u64 ^ number as u64;
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        hash = (hash ^ hash >> 33).wrapping_mul(factor);
+    }
+    hash ^ hash >> 33
 }
 
 #[cfg(test)]
@@ -140,6 +270,10 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    fn ends(found: Found) -> (PortId, IpAddr) {
+        (found.port, found.next_hop)
     }
 
     fn route(text: &str, gateway: Option<&str>, port: u8) -> Route {
@@ -174,7 +308,8 @@ mod tests {
         .unwrap();
         let to = |dst: &str| {
             table
-                .lookup(ip(dst), |_| false)
+                .lookup(ip(dst), None, |_| false)
+                .map(ends)
                 .map(|(port, hop)| (port.0, hop))
         };
         assert_eq!(to("10.0.0.2"), Some((0, ip("10.0.0.2"))));
@@ -188,18 +323,22 @@ mod tests {
     fn among_equals_the_preferred_port_wins() {
         let table = routes(vec![]).unwrap();
         assert_eq!(
-            table.lookup(ip("fe80::5"), |_| false),
+            table.lookup(ip("fe80::5"), None, |_| false).map(ends),
             Some((PortId(0), ip("fe80::5")))
         );
         assert_eq!(
-            table.lookup(ip("fe80::5"), |port| port == PortId(1)),
+            table
+                .lookup(ip("fe80::5"), None, |port| port == PortId(1))
+                .map(ends),
             Some((PortId(1), ip("fe80::5")))
         );
         assert_eq!(
-            table.lookup(ip("10.0.0.5"), |port| port == PortId(1)),
+            table
+                .lookup(ip("10.0.0.5"), None, |port| port == PortId(1))
+                .map(ends),
             Some((PortId(0), ip("10.0.0.5")))
         );
-        assert_eq!(table.lookup(ip("192.0.2.1"), |_| true), None);
+        assert_eq!(table.lookup(ip("192.0.2.1"), None, |_| true), None);
     }
 
     #[test]
@@ -239,6 +378,63 @@ mod tests {
         }
     }
 
+    fn of_kernel(network: &str, hops: &[(&str, u16)]) -> Way {
+        let cidr: Cidr = network.parse().unwrap();
+        let hop = |&(gateway, weight): &(&str, u16)| Hop {
+            gateway: Some(ip(gateway)),
+            port: PortId(0),
+            weight,
+        };
+        Way {
+            network: cidr.addr,
+            prefix_len: cidr.prefix_len,
+            source: None,
+            mtu: None,
+            hops: hops.iter().map(hop).collect(),
+        }
+    }
+
+    fn table(ways: Vec<Way>) -> Routes {
+        let config = Config {
+            ways,
+            ..config(vec![interface(0, &["10.0.0.1/24"])])
+        };
+        Routes::new(&config, &Addresses::new(&config).unwrap()).unwrap()
+    }
+
+    /// Of two to one network the kernel takes the one with the lower metric, which comes first.
+    #[test]
+    fn the_first_of_the_kernels_routes_holds() {
+        let table = table(vec![
+            of_kernel("0.0.0.0/0", &[("10.0.0.8", 1)]),
+            of_kernel("0.0.0.0/0", &[("10.0.0.9", 1)]),
+            of_kernel("192.0.2.0/24", &[]),
+        ]);
+        let hop = |dst| table.lookup(ip(dst), None, |_| false);
+        assert_eq!(hop("8.8.8.8").unwrap().next_hop, ip("10.0.0.8"));
+        assert_eq!(hop("10.0.0.5").unwrap().next_hop, ip("10.0.0.5"));
+        assert_eq!(hop("192.0.2.1").unwrap().port, PortId::ELSEWHERE, "nowhere");
+    }
+
+    /// RFC 2992.
+    #[test]
+    fn flows_share_the_hops_of_a_route_by_their_weights() {
+        let table = table(vec![of_kernel(
+            "0.0.0.0/0",
+            &[("10.0.0.8", 3), ("10.0.0.9", 1)],
+        )]);
+        let mut first = 0;
+        for number in 0..4_000_u32 {
+            let dst = IpAddr::from((0x0808_0000 + number).to_be_bytes());
+            let src = Some(ip("10.0.0.1"));
+            let hop = table.lookup(dst, src, |_| false).unwrap();
+            assert!(hop.is_shared);
+            assert_eq!(table.lookup(dst, src, |_| true), Some(hop), "each time");
+            first += u32::from(hop.next_hop == ip("10.0.0.8"));
+        }
+        assert!((2_800..3_200).contains(&first), "{first} of 4000");
+    }
+
     proptest! {
         #[test]
         fn behaves_like_a_comparison_of_bit_strings(
@@ -254,7 +450,7 @@ mod tests {
             let best = nets.iter().rev()
                 .filter(|(net, len, _)| bits(*net)[..=usize::from(*len)] == bits(dst)[..=usize::from(*len)])
                 .max_by_key(|(_, len, _)| *len);
-            prop_assert_eq!(table.lookup(dst, |_| false).map(|(port, _)| port.0), best.map(|(_, _, port)| *port));
+            prop_assert_eq!(table.lookup(dst, None, |_| false).map(|found| found.port.0), best.map(|(_, _, port)| *port));
         }
     }
 }

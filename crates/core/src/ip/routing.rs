@@ -14,7 +14,7 @@ use crate::id::PortId;
 use super::address::{Addresses, is_host_address};
 use super::envelope::HOP_LIMIT;
 use super::path::Path;
-use super::route::Routes;
+use super::route::{Found, Routes};
 use super::ways::Ways;
 
 /// Addresses, routes and configured neighbours, and what was found with them of late.
@@ -28,6 +28,8 @@ pub struct Routing {
     ways_out: Ways,
     /// Longest prefix first.
     statics: Vec<StaticEntry>,
+    /// Others held when the stack was made: connections may have a path that is not true any more.
+    has_changed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +106,31 @@ impl Routing {
             ways_out: Ways::new(),
             statics: statics(config, &addresses)?,
             addresses,
+            has_changed: false,
         })
+    }
+
+    /// Takes the place of what was there before.
+    ///
+    /// # Errors
+    /// As [`Routing::new`]; nothing has changed.
+    pub fn replace(&mut self, config: &Config) -> io::Result<()> {
+        let new = Self::new(config)?;
+        if new.addresses.ports() != self.addresses.ports() {
+            let text = "interfaces cannot be added, nor taken away, while a stack runs";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        *self = Self {
+            has_changed: true,
+            ..new
+        };
+        Ok(())
+    }
+
+    /// Whether others held before.
+    #[inline]
+    pub fn has_changed(&self) -> bool {
+        self.has_changed
     }
 
     /// Whether `addr` is ours.
@@ -192,23 +218,54 @@ impl Routing {
             (Some(src), Some(link)) => link.has(src),
             _ => false,
         };
-        let (port, next_hop) = self
+        let mut found = self
             .routes
-            .lookup(dst, has_source)
+            .lookup(dst, src, has_source)
             .ok_or(Error::NetworkUnreachable)?;
-        let link = self.addresses.link(port).ok_or(Error::NetworkUnreachable)?;
-        let src = src
-            .or_else(|| self.addresses.source_for(port, dst))
-            .ok_or(Error::AddressNotAvailable)?;
+        let link = self
+            .addresses
+            .link(found.port)
+            .ok_or(Error::NetworkUnreachable)?;
+        let src = match src {
+            Some(src) => src,
+            None => self.source(&found, dst).ok_or(Error::AddressNotAvailable)?,
+        };
+        if found.is_shared {
+            // All packets of a flow go by one hop, also the first, whose source was just chosen.
+            found = self
+                .routes
+                .lookup(dst, Some(src), has_source)
+                .ok_or(Error::NetworkUnreachable)?;
+        }
+        let Found {
+            port,
+            next_hop,
+            mtu,
+            ..
+        } = found;
+        let of_link = link.capabilities.mtu;
         Ok(Path {
             port,
             src,
             next_hop,
             known: self.static_neighbour(port, next_hop),
-            mtu: link.capabilities.mtu,
+            mtu: mtu.map_or(of_link, |mtu| mtu.min(of_link)),
             class: 0,
             hop_limit: HOP_LIMIT,
         })
+    }
+
+    /// Which address of ours packets to `dst` are from: what the route says, or else one of the
+    /// network of the next hop, as the kernel has it (RFC 6724 §5 for IPv6).
+    fn source(&self, found: &Found, dst: IpAddr) -> Option<IpAddr> {
+        let preferred = found
+            .source
+            .filter(|source| self.is_local(*source) && source.is_ipv4() == dst.is_ipv4());
+        let near = match found.next_hop {
+            IpAddr::V4(_) if dst.is_ipv4() => found.next_hop,
+            _ => dst,
+        };
+        preferred.or_else(|| self.addresses.source_for(found.port, near))
     }
 
     /// The hardware address that was configured for `addr`.

@@ -22,6 +22,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::loss;
 use crate::tcp::open;
 use crate::tcp::queues::Queues;
+use crate::tcp::reroute::take_path;
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::statistics::{CompactStatistics, Statistics};
 use crate::tcp::tcb::{Cold, Hot};
@@ -273,7 +274,12 @@ impl Blocks {
         let (hot_entry, cold_entry) = self.put(slot, &key, record.hash, &mut sh.queues)?;
         (*hot_entry, *cold_entry) = (hot, cold);
         self.look_at.get_or_insert(self.looked_at + QUIET);
-        self.places.get(slot as usize).copied()
+        let place = self.places.get(slot as usize).copied()?;
+        if sh.net.links.routing.has_changed() {
+            let now = self.looked_at;
+            take_path(&mut self.at(place, sh)?, now);
+        }
+        Some(place)
     }
 
     fn cold_of(

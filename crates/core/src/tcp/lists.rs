@@ -31,6 +31,11 @@ impl Lists<'_> {
         }
     }
 
+    /// Whether it is there.
+    pub fn is_on(&self, list: Output) -> bool {
+        self.bits.has(flag(list))
+    }
+
     /// Leaves a list, if it is there.
     #[inline(always)]
     pub fn leave(&mut self, list: Output) {

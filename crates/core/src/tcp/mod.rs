@@ -42,6 +42,7 @@ mod path;
 mod queues;
 mod ranges;
 mod receive;
+mod reroute;
 mod segment;
 mod send;
 mod setup;
@@ -77,6 +78,7 @@ use crate::tcp::conns::Conns;
 use crate::tcp::events::news_of;
 use crate::tcp::lookup::Lookup;
 use crate::tcp::orphans::Adoption;
+use crate::tcp::reroute::{Rerouting, take_path};
 use crate::tcp::send::near_buffer;
 use crate::tcp::setup::{SetupPart, SetupState};
 use crate::tcp::shared::{Shared, page_policy};
@@ -89,6 +91,8 @@ pub use transmit::Acks;
 
 /// Timers fired in one call of `advance`.
 const TIMERS_PER_CALL: u32 = 1024;
+/// Connections whose path is looked at in one call of `advance`, if it may have changed.
+const REROUTED_PER_CALL: usize = 256;
 /// Receive buffers looked at in one call of `advance`, to be given back when drained.
 const SWEPT_PER_CALL: usize = 16;
 
@@ -96,7 +100,7 @@ const SWEPT_PER_CALL: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Tcp {
     pub shared: Shared,
-    conns: Conns,
+    pub conns: Conns,
     setup: SetupState,
     time_wait: TimeWaits,
     flows: FlowTable,
@@ -107,6 +111,8 @@ pub(crate) struct Tcp {
     survivors: Survivors,
     /// When memory of the receive pool that nobody needs may go back to the kernel.
     economize_at: Option<Instant>,
+    /// Connections whose path may have changed.
+    pub rerouting: Rerouting,
 }
 
 impl Tcp {
@@ -135,6 +141,7 @@ impl Tcp {
             closing_with_reset: ClosingWithReset::default(),
             survivors: Survivors::default(),
             economize_at: None,
+            rerouting: Rerouting::default(),
             ports: Box::new(EphemeralPorts::new(config.ephemeral, &config.secret)),
             shared: Shared::new(config, stack_streams)?,
         };
@@ -223,6 +230,15 @@ impl Tcp {
     pub fn advance(&mut self, now: Instant) {
         self.shared.net.advance(now, &mut self.shared.counters);
         self.wake_resolved(now);
+        for _ in 0..REROUTED_PER_CALL {
+            let Some(slot) = self.rerouting.next() else {
+                break;
+            };
+            if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+                take_path(&mut conn, now);
+                self.settle(now, slot);
+            }
+        }
         for _ in 0..TIMERS_PER_CALL {
             let Some(id) = self.shared.wheel.pop_due(now) else {
                 break;
@@ -255,6 +271,7 @@ impl Tcp {
             self.survivors.deadline(),
             self.conns.next_deadline(),
             self.economize_at,
+            self.rerouting.deadline(),
         ]
         .into_iter()
         .flatten()

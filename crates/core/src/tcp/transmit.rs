@@ -377,7 +377,7 @@ impl Conn<'_> {
         }
     }
 
-    fn unpark(&mut self) {
+    pub fn unpark(&mut self) {
         self.lists().leave(Output::Parked);
         self.mark_output();
         if self.has(Flags::ACK_NOW | Flags::KEEPALIVE_DUE) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::{Hop, Way};
 
 fn mac(n: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 7, n])
@@ -257,4 +258,31 @@ fn a_stack_without_ports_does_nothing() {
         Some(DropReason::FramePort)
     );
     assert!(bench.sent().is_empty());
+}
+
+/// Such a connection is the kernel's.
+#[test]
+fn a_route_out_of_an_interface_that_is_not_ours_is_none() {
+    let way = |network: &str, prefix_len, port| Way {
+        network: network.parse().unwrap(),
+        prefix_len,
+        source: None,
+        mtu: Some(1400),
+        hops: vec![Hop {
+            gateway: None,
+            port,
+            weight: 1,
+        }],
+    };
+    let mut config = config(vec![interface(0, &["10.0.0.1/24"])]);
+    config.host_addresses = true;
+    config.ways = vec![
+        way("10.0.0.128", 25, PortId::ELSEWHERE),
+        way("10.0.0.0", 24, PORT),
+    ];
+    let net = Bench::with(&config).net;
+    let path = |dst: [u8; 4]| net.path(dst.into(), None);
+    assert_eq!(path([10, 0, 0, 200]), Err(Error::NetworkUnreachable));
+    assert_eq!(path([10, 0, 0, 9]).unwrap().mtu, 1400, "as the route says");
+    assert_eq!(path([192, 0, 2, 1]), Err(Error::NetworkUnreachable));
 }

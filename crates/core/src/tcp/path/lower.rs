@@ -7,6 +7,7 @@ use crate::ip::LIFETIME;
 use crate::tcp::flags::PathFlags;
 use crate::tcp::path::actions::PathActions;
 use crate::tcp::path::part::PathPart;
+use crate::tcp::path::state::PathSearch;
 
 /// After so many time-outs in a row a smaller size is tried.
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
@@ -38,6 +39,19 @@ impl PathPart<'_> {
             return PathActions::empty();
         }
         self.lower(now, mtu)
+    }
+
+    /// The link carries packets of `mtu` bytes now, or packets leave by a link that does. What the
+    /// path carries beyond is found out by probes.
+    pub fn on_link_mtu(mut self, now: Instant, mtu: u16) -> PathActions {
+        if mtu < *self.mtu {
+            self.limit(mtu, now + LIFETIME);
+            return PathActions::GO_BACK;
+        }
+        if mtu > *self.mtu {
+            *self.search = PathSearch::until(mtu, now);
+        }
+        PathActions::empty()
     }
 
     /// RFC 1191 §6.3, RFC 8201 §5.2: segments are smaller from now on, and what was too big is sent

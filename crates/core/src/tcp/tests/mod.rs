@@ -35,6 +35,7 @@ mod prr;
 mod rack;
 mod receive;
 mod requirements;
+mod reroute;
 mod sack;
 mod spurious;
 mod stamps;
