@@ -140,6 +140,7 @@ fn stack(
 ) -> io::Result<(Runner, AppStreams)> {
     let stack_config = config.stack(port.mac(), port.capabilities(), secrets.own);
     let stack_config = join(stack_config, secrets.common, &joined);
+    let knowledge = knowledge(config, &stack_config)?;
     let Joined {
         reporter,
         desk,
@@ -166,7 +167,7 @@ fn stack(
         Clock::Machine,
     )
     .with_reporter(reporter)
-    .with_knowledge(knowledge(config)?);
+    .with_knowledge(knowledge);
     Ok((runner, streams))
 }
 
@@ -211,12 +212,12 @@ pub(crate) fn attached(
 }
 
 /// What the kernel knows of the interface, if the stack goes by that.
-fn knowledge(config: &Config) -> io::Result<Option<Box<Knowledge>>> {
+fn knowledge(config: &Config, stack: &stack::Config) -> io::Result<Option<Box<Knowledge>>> {
     if !config.follow_kernel {
         return Ok(None);
     }
     let link = config.link().map_err(io::Error::other)?;
-    Ok(Some(Box::new(Knowledge::new(&link.name())?)))
+    Ok(Some(Box::new(Knowledge::new(&link.name(), stack)?)))
 }
 
 /// Adds to the settings of a stack what it has in common with others.

@@ -45,6 +45,14 @@ pub fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || held().iter().any(|held| held.address == address)
 }
 
+/// Whether the kernel sends to `destination` over this interface.
+pub fn has_route_by(destination: IpAddr, interface: &str) -> bool {
+    let Ok(Some(route)) = route_to(destination) else {
+        return false;
+    };
+    find(interface).is_ok_and(|own| own.index == route.interface)
+}
+
 /// Whether a route of the kernel that is more than a default one leads to `destination` over
 /// another interface than this.
 pub fn has_route_elsewhere(destination: IpAddr, interface: &str) -> bool {

@@ -424,11 +424,13 @@ impl Runner {
             return Some(Duration::ZERO);
         }
         let report = self.reporter.as_ref().map(Reporter::due);
+        let knowledge = self.knowledge.as_ref().and_then(|all| all.deadline());
         let deadlines = [
             deadline,
             self.stack.next_deadline(),
             self.port.next_deadline(),
             report,
+            knowledge,
         ];
         let timeout = deadlines
             .into_iter()

@@ -250,7 +250,11 @@ impl Rules {
             ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || self.is_ours(ip);
         let link_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let ours = !local && !link_local && self.takes_port(remote.port());
-        if ours && (self.routed(ip) || self.is_behind_gateway(ip)) {
+        let leads = match self.config.follow_kernel {
+            true => mtcp::interfaces::has_route_by(ip, &self.config.io.name()),
+            false => self.routed(ip) || self.is_behind_gateway(ip),
+        };
+        if ours && leads {
             Place::Ours
         } else {
             Place::Kernel

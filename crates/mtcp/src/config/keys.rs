@@ -90,7 +90,7 @@ table! {
         |c, v| { c.force_address = value::switch(v)?; Ok(()) }, |c| show_switch(c.force_address);
     new ignore_firewall: "yes | no", "Listen at ports of AF_XDP links that the host's firewall, whose rules are read at the start, closes to some or all: nothing else keeps peers out.",
         |c, v| { c.ignore_firewall = value::switch(v)?; Ok(()) }, |c| show_switch(c.ignore_firewall);
-    new follow_kernel: "yes | no", "Go by the kernel's neighbours on the interface, where it has addresses, too, and follow them as they change.",
+    new follow_kernel: "yes | no", "Go by the kernel's routes, its neighbours on the interface, where it has addresses, too, and the MTU, and follow them as they change.",
         |c, v| { c.follow_kernel = value::switch(v)?; Ok(()) }, |c| show_switch(c.follow_kernel);
     new gateway: "ADDRESS ...", "Default gateways, one per family.",
         |c, v| { c.gateways.extend(value::list(v, value::address)?); Ok(()) }, |c| join(&c.gateways, ToString::to_string);
