@@ -20,9 +20,8 @@ use super::lane::Writer;
 use super::marks::Marks;
 use super::memory::Memory;
 use super::plan::{HomeMemory, Parts};
-use super::record::{Record, Records};
+use super::record::{Record, Records, held};
 use super::side::{Direction, Side};
-use super::stack::held;
 
 /// Streams of another process.
 #[derive(Debug)]

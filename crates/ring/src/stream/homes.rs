@@ -8,9 +8,9 @@ use super::error::StreamError;
 use super::guests::{slot_in_home, slot_of};
 use super::lane::Writer;
 use super::plan::HomeMemory;
-use super::record::Record;
+use super::record::{Record, held};
 use super::side::AT_EASE;
-use super::stack::{StackStreams, close, held};
+use super::stack::{StackStreams, close};
 
 impl StackStreams {
     /// Adds a home: the streams of a program that has the memory, too, and nobody else. Its slots

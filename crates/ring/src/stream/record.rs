@@ -252,6 +252,13 @@ impl Unsent {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Record>() == 64);
 
+/// The application has been granted the slot and has not released it. Only the stack may ask, and
+/// rely on `false`: after it, everything the application did to the slot has happened.
+#[inline(always)]
+pub(super) fn held(record: &Record) -> bool {
+    record.app.released.load(Acquire) != record.stack.granted.load(Relaxed)
+}
+
 /// All slots' records. Lazily touched: one that was never used costs no memory.
 #[cfg(not(loom))]
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::error::StreamError;
 use super::guests::Guests;
 use super::lane::{Reader, Writer};
 use super::pieces::Pieces;
-use super::record::Record;
+use super::record::{Record, held};
 use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
 use super::status::Status;
@@ -48,13 +48,6 @@ pub(super) fn close(mut writer: Writer<'_>, record: &Record) -> bool {
     record.stack.send.head.store(unsent, Release);
     record.stack.open.store(0, Relaxed);
     true
-}
-
-/// The application has been granted the slot and has not released it. Only the stack may ask, and
-/// rely on `false`: after it, everything the application did to the slot has happened.
-#[inline(always)]
-pub(super) fn held(record: &Record) -> bool {
-    record.app.released.load(Acquire) != record.stack.granted.load(Relaxed)
 }
 
 impl StackStreams {

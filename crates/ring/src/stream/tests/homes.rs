@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::*;
 use crate::region::Shared;
 
-/// The end of a program, and the memory that it was lent.
+/// The end of a program, and the memory that it shares.
 struct Program {
     home: u32,
     app: AppStreams,
@@ -43,7 +43,7 @@ fn stack(homes: u32) -> StackStreams {
 }
 
 /// Both ends of a home, and the stack's number of the application's slot 0.
-pub(super) fn lent(slots: u32, pool_kib: u32) -> (StackStreams, AppStreams, u32) {
+pub(super) fn shared(slots: u32, pool_kib: u32) -> (StackStreams, AppStreams, u32) {
     let mut stack = stack(2);
     let program = Program::new(&mut stack, slots, pool_kib);
     let base = program.slot(0);
@@ -53,7 +53,7 @@ pub(super) fn lent(slots: u32, pool_kib: u32) -> (StackStreams, AppStreams, u32)
 /// The bytes arrive, and then the slots are another's.
 #[test]
 fn a_short_transaction_with_another_process() {
-    let (mut stack, mut app, slot) = lent(2, 64);
+    let (mut stack, mut app, slot) = shared(2, 64);
     stack.turn_to(slot);
     stack.reserve(slot, limits(16 * KIB, 16 * KIB)).unwrap();
     receive(&mut stack, slot, b"GET");
@@ -85,7 +85,7 @@ fn a_short_transaction_with_another_process() {
 
 #[test]
 fn urgent_bytes_and_wake_ups_pass_between_processes() {
-    let (mut stack, mut app, slot) = lent(1, 64);
+    let (mut stack, mut app, slot) = shared(1, 64);
     stack.turn_to(slot);
     stack.open(slot, limits(16 * KIB, 1000)).unwrap();
     assert!(stack.mark_urgent(slot, 2));

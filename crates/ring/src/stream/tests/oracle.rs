@@ -279,7 +279,7 @@ proptest! {
         pool_kib in prop_oneof![Just(16), Just(64), Just(2048)],
         ops in prop::collection::vec((0..SLOTS, op()), 1..150),
     ) {
-        let mut world = World::new(super::homes::lent(SLOTS, pool_kib));
+        let mut world = World::new(super::homes::shared(SLOTS, pool_kib));
         for (slot, op) in ops {
             world.apply(slot, op);
         }
