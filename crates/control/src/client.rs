@@ -142,21 +142,22 @@ impl Session {
         let socket = match dial(path, end) {
             Ok(socket) => socket,
             // Left by one that was killed, or removed this moment.
-            Err(Errno::CONNREFUSED | Errno::NOENT) => {
-                let cause = format!("the daemon of '{}' has ended", path.display());
-                let error = Error::new(Errno::CONNREFUSED, cause, "start it again");
-                return Ok(Found::Nobody(error));
-            }
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(Found::Nobody(ended(path))),
             Err(errno) => return Err(unreachable(path, errno)),
         };
         let hello = Request::Hello(Hello {
             build: build.name().to_owned(),
             namespace: own,
         });
-        let answer = ask(&socket, &hello, build, end).map_err(|errno| match errno {
-            Asked::Errno(errno) => unreachable(path, errno),
-            Asked::Error(error) => error,
-        });
+        let answer = match ask(&socket, &hello, build, end) {
+            // It ended before it came to us.
+            Err(Asked::Errno(Errno::CONNRESET | Errno::PIPE)) => {
+                return Ok(Found::Nobody(ended(path)));
+            }
+            Err(Asked::Errno(errno)) => Err(unreachable(path, errno)),
+            Err(Asked::Error(error)) => Err(error),
+            Ok(answer) => Ok(answer),
+        };
         match answer {
             Ok((Reply::Welcome(welcome), _)) => Ok(Found::Session(Self {
                 socket,
@@ -317,6 +318,11 @@ fn nonsense() -> Error {
         "the daemon answers what was not asked for",
         "use one build for programs and daemon",
     )
+}
+
+fn ended(path: &Path) -> Error {
+    let cause = format!("the daemon of '{}' has ended", path.display());
+    Error::new(Errno::CONNREFUSED, cause, "start it again")
 }
 
 fn unreachable(path: &Path, errno: Errno) -> Error {

@@ -391,6 +391,22 @@ fn who_connects_while_a_daemon_ends_is_served_or_told() {
 }
 
 #[test]
+fn a_daemon_that_dies_before_it_greets_has_ended() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let base = tempfile::tempdir().unwrap();
+    let place = control::place::Place::private(base.path().join("mtcp"));
+    place.make().unwrap();
+    let dies = dial_at(&place.socket("x"));
+    rustix::net::listen(&dies, 8).unwrap();
+    let program = std::thread::spawn(move || client::named(&[place], "x", &build()));
+    // It is connected, and waits for an answer.
+    poll(&mut [PollFd::new(&dies, PollFlags::IN)], None).unwrap();
+    drop(dies);
+    let found = program.join().unwrap().unwrap();
+    assert!(matches!(found, Found::Nobody(error) if error.errno() == Errno::CONNREFUSED));
+}
+
+#[test]
 fn who_waits_when_a_daemon_ends_is_told() {
     let base = tempfile::tempdir().unwrap();
     let place = control::place::Place::private(base.path().join("mtcp"));
