@@ -199,7 +199,7 @@ fn a_supervisor_hears_that_it_is_ready_lives_and_stops() {
         let mut command = command(base.path(), &LINK);
         command
             .env("NOTIFY_SOCKET", variable)
-            .env("WATCHDOG_USEC", "50000");
+            .env("WATCHDOG_USEC", "100000");
         let daemon = Daemon::start(command);
         for line in [
             "STATUS=opening the links\n",
@@ -211,6 +211,8 @@ fn a_supervisor_hears_that_it_is_ready_lives_and_stops() {
         for _ in 0..5 {
             supervisor.hears("WATCHDOG=1\n");
         }
+        // It is late, and its queue full.
+        std::thread::sleep(Duration::from_millis(800));
         daemon.signal(Signal::HUP);
         supervisor.hears("RELOADING=1\nMONOTONIC_USEC=");
         supervisor.hears("READY=1\n");

@@ -5,8 +5,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto};
 use rustix::time::{ClockId, clock_gettime};
+
+/// How long a supervisor that does not read is waited for.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A supervisor, or none.
 #[derive(Debug, Default)]
@@ -43,24 +47,25 @@ impl Notify {
 
     /// Programs are served.
     pub(super) fn ready(&self) {
-        self.say("READY=1");
+        self.say("READY=1", SendFlags::empty());
     }
 
     /// Settings are read again, until [`Notify::ready`].
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
+        let lines = format!("RELOADING=1\nMONOTONIC_USEC={usec}");
+        self.say(&lines, SendFlags::empty());
     }
 
     /// It ends.
     pub(super) fn stopping(&self) {
-        self.say("STOPPING=1");
+        self.say("STOPPING=1", SendFlags::empty());
     }
 
     /// What it does, for people.
     pub(super) fn status(&self, text: &str) {
-        self.say(&format!("STATUS={text}"));
+        self.say(&format!("STATUS={text}"), SendFlags::DONTWAIT);
     }
 
     /// Says that we live if that is due; until when it is again.
@@ -69,16 +74,18 @@ impl Notify {
         if now < due {
             return Some(due - now);
         }
-        self.say("WATCHDOG=1");
+        self.say("WATCHDOG=1", SendFlags::DONTWAIT);
         self.watchdog = Some((interval, now + interval));
         Some(interval)
     }
 
-    fn say(&self, lines: &str) {
+    /// What is said once must arrive, though the supervisor has not read what came before; what is
+    /// said again anyhow need not.
+    fn say(&self, lines: &str, flags: SendFlags) {
         let Some((socket, address)) = &self.to else {
             return;
         };
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let flags = flags | SendFlags::NOSIGNAL;
         if let Err(error) = sendto(socket, lines.as_bytes(), flags, address) {
             log::warn!("the supervisor cannot be notified: {error}");
         }
@@ -98,5 +105,6 @@ fn open(name: &OsStr) -> rustix::io::Result<(OwnedFd, SocketAddrUnix)> {
     };
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(SEND_TIMEOUT))?;
     Ok((socket, address))
 }
