@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "ours.h"
+#include "sip.h"
 
 // `xdp/syn_offload.rs` has the same.
 #define FLOWS (256 << 10)
@@ -79,43 +80,6 @@ struct syn {
 #define MSS_OPTION 0x02040000
 #define SACK_AND_STAMPS 0x0402080a
 #define SCALE_OPTION 0x01030300
-
-static __always_inline __u64 rotate(__u64 word, int by)
-{
-	return word << by | word >> (64 - by);
-}
-
-// SipHash-1-3 of 12 bytes under the key that `state` comes from.
-#define SIP_ROUND                      \
-	do {                           \
-		v0 += v1;              \
-		v2 += v3;              \
-		v1 = rotate(v1, 13) ^ v0; \
-		v3 = rotate(v3, 16) ^ v2; \
-		v0 = rotate(v0, 32) + v3; \
-		v2 += v1;              \
-		v3 = rotate(v3, 21) ^ v0; \
-		v1 = rotate(v1, 17) ^ v2; \
-		v2 = rotate(v2, 32);   \
-	} while (0)
-
-static __always_inline __u64 sip13(const __u64 *state, __u64 word, __u32 last)
-{
-	__u64 v0 = state[0], v1 = state[1], v2 = state[2], v3 = state[3];
-	__u64 end = 12ULL << 56 | last;
-
-	v3 ^= word;
-	SIP_ROUND;
-	v0 ^= word;
-	v3 ^= end;
-	SIP_ROUND;
-	v0 ^= end;
-	v2 ^= 0xff;
-	SIP_ROUND;
-	SIP_ROUND;
-	SIP_ROUND;
-	return v0 ^ v1 ^ v2 ^ v3;
-}
 
 // Whether it is a SYN as Linux sends it, without ECN, from one host to one.
 static __always_inline int is_plain_syn(const struct syn *syn)

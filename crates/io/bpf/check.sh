@@ -61,7 +61,7 @@ compare() {
     echo "check.sh: $name.bpf.o matches $name.bpf.c"
 }
 
-for program in steer:xdp,xdp.frags:v2 tx_batch:classifier:v2 behind_tap:classifier:v2 tc_ring:classifier:v3; do
+for program in steer:xdp,xdp.frags:v2 host:xdp,xdp.frags:v2 tx_batch:classifier:v2 behind_tap:classifier:v2 tc_ring:classifier:v3; do
     name=${program%%:*}
     cpu=${program##*:}
     sections=${program#*:}

@@ -80,8 +80,8 @@ struct solicitation {
 	struct address6 target;
 } __attribute__((packed));
 
-// Our IPv4 addresses, in network order, each with its number, from 1 on. The loader sizes both sets
-// to the configuration.
+// Our addresses, IPv4 in network order, each with its number: from 1 on, those of IPv6 behind those
+// of IPv4. The loader sizes both sets to the configuration.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -116,6 +116,14 @@ static __always_inline int ours6(const struct address6 *address)
 
 	__builtin_memcpy(&key, address, sizeof(key));
 	return bpf_map_lookup_elem(&addresses6, &key) != 0;
+}
+
+// The same of IPv6. The address must be on the stack.
+static __always_inline __u8 number6(const struct address6 *address)
+{
+	__u8 *number = bpf_map_lookup_elem(&addresses6, address);
+
+	return number ? *number : 0;
 }
 
 static __always_inline int arp_is_ours(void *at, void *end)

@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame, TxMeta};
+use wire::steering::Steering;
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -110,6 +111,10 @@ macro_rules! impl_port {
 
             fn syn_offload(&mut self) -> Option<Box<dyn SynOffload>> {
                 each_variant!(self, Self: $($variant)*, port => port.syn_offload())
+            }
+
+            fn steering(&mut self) -> Option<Box<dyn Steering>> {
+                each_variant!(self, Self: $($variant)*, port => port.steering())
             }
 
             fn capabilities(&self) -> Capabilities {

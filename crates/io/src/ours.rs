@@ -12,14 +12,20 @@ pub(crate) fn entries(addresses: &[IpAddr]) -> Result<u32, std::num::TryFromIntE
 
 /// Puts our addresses into the maps of a program.
 pub(crate) fn fill(ebpf: &mut Ebpf, addresses: &[IpAddr]) -> Result<(), MapError> {
-    for (address, number) in addresses4(addresses).zip(1..) {
+    for (address, number) in numbered(addresses).zip(1..) {
         let number = u8::try_from(number).unwrap_or(u8::MAX);
-        insert(ebpf.map_mut("addresses4"), address.octets(), number)?;
-    }
-    for address in addresses6(addresses) {
-        insert(ebpf.map_mut("addresses6"), address.octets(), 1)?;
+        match address {
+            IpAddr::V4(v4) => insert(ebpf.map_mut("addresses4"), v4.octets(), number)?,
+            IpAddr::V6(v6) => insert(ebpf.map_mut("addresses6"), v6.octets(), number)?,
+        }
     }
     Ok(())
+}
+
+/// Our addresses in the order of their numbers, the first of which is 1.
+pub(crate) fn numbered(addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
+    let v4 = addresses4(addresses).map(IpAddr::V4);
+    v4.chain(addresses6(addresses).map(IpAddr::V6))
 }
 
 pub(crate) fn addresses4(addresses: &[IpAddr]) -> impl Iterator<Item = Ipv4Addr> {

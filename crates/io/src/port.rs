@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use wire::frame::{Capabilities, FrameSink, MacAddr, RxFrame};
+use wire::steering::Steering;
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -112,6 +113,12 @@ pub trait Port: FrameSink {
         None
     }
 
+    /// What steers frames to the stack, where the kernel has its addresses, too: for one stack at a
+    /// time, and gone with it.
+    fn steering(&mut self) -> Option<Box<dyn Steering>> {
+        None
+    }
+
     /// What the link can do.
     fn capabilities(&self) -> Capabilities;
 
@@ -147,6 +154,10 @@ macro_rules! leave_to_inner {
 
         fn look_again(&mut self, now: ::wire::time::Instant) {
             self.inner.look_again(now);
+        }
+
+        fn steering(&mut self) -> Option<Box<dyn ::wire::steering::Steering>> {
+            self.inner.steering()
         }
 
         fn mac(&self) -> ::wire::frame::MacAddr {

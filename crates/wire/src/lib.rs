@@ -24,6 +24,7 @@ pub mod ipv6;
 pub mod ndp;
 pub mod quoted;
 pub mod seq;
+pub mod steering;
 pub mod syn_offload;
 pub mod tcp;
 pub mod time;

@@ -11,8 +11,10 @@ use crate::classic_bpf::{
     unless_equal,
 };
 
-/// Behind an Ethernet header of 14 bytes, of ARP the target's protocol address, and of IPv6 how
-/// often it may be passed on.
+/// Behind an Ethernet header of 14 bytes, of ARP the operation and the target's protocol address,
+/// and of IPv6 how often it may be passed on.
+const ARP_OPERATION: u32 = 20;
+const ARP_REPLY: u32 = 2;
 const ARP_TARGET: u32 = 38;
 const V6_HOP_LIMIT: u32 = 21;
 
@@ -40,9 +42,14 @@ fn accept(mut program: Vec<sock_filter>) -> Vec<sock_filter> {
     program
 }
 
-/// ARP that does not ask for `ours`: that comes to the stack itself.
-pub(crate) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
+/// ARP that does not ask for `ours`: that comes to the stack itself, or is the kernel's to answer
+/// if the addresses are `shared`; then replies are heard, too.
+pub(crate) fn arp(ours: &[Ipv4Addr], shared: bool) -> Vec<sock_filter> {
     let mut program = untagged();
+    if shared {
+        program.push(instruction(LOAD_HALF, ARP_OPERATION));
+        program.extend([unless_equal(ARP_REPLY, 1), ACCEPT]);
+    }
     program.push(instruction(LOAD_WORD, ARP_TARGET));
     for address in ours {
         program.extend([unless_equal((*address).into(), 1), REFUSE]);
@@ -50,13 +57,16 @@ pub(crate) fn arp(ours: &[Ipv4Addr]) -> Vec<sock_filter> {
     accept(program)
 }
 
-/// Advertisements of neighbours and routers to all.
-pub(crate) fn advertisements() -> Vec<sock_filter> {
+/// Advertisements of neighbours and routers to all, and if our addresses are `shared` with the
+/// kernel, those to us.
+pub(crate) fn advertisements(shared: bool) -> Vec<sock_filter> {
     let mut program = untagged();
     require(&mut program, LOAD_BYTE, V6_NEXT_HEADER, ICMPV6);
     // RFC 4861 §7.1.2.
     require(&mut program, LOAD_BYTE, V6_HOP_LIMIT, 255);
-    require(&mut program, LOAD_BYTE, V6_DESTINATION, 0xff);
+    if !shared {
+        require(&mut program, LOAD_BYTE, V6_DESTINATION, 0xff);
+    }
     program.push(instruction(LOAD_BYTE, ICMPV6_TYPE));
     program.push(if_equal(ROUTER_ADVERTISEMENT, 1));
     program.push(unless_equal(NEIGHBOUR_ADVERTISEMENT, 1));
@@ -138,7 +148,10 @@ mod tests {
 
     #[test]
     fn arp_about_others_is_heard() {
-        let program = arp(&[Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 3)]);
+        let program = arp(
+            &[Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 3)],
+            false,
+        );
         assert!(takes(&program, &arp_for([10, 0, 0, 1]), false));
         assert!(takes(&program, &arp_for([0, 0, 0, 0]), false));
         for ours in [[10, 0, 0, 2], [10, 0, 0, 3]] {
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn advertisements_to_all_are_heard() {
-        let program = advertisements();
+        let program = advertisements(false);
         assert!(takes(&program, &icmpv6(134, 0xff, 255), false));
         assert!(takes(&program, &icmpv6(136, 0xff, 255), false));
         for other in [
@@ -172,6 +185,21 @@ mod tests {
             assert!(!takes(&program, &other, false), "{other:?}");
         }
         assert!(!takes(&program, &icmpv6(136, 0xff, 255), true), "tagged");
+    }
+
+    #[test]
+    fn beside_a_kernel_with_our_addresses_answers_to_us_are_heard_and_questions_are_not() {
+        let program = arp(&[Ipv4Addr::new(10, 0, 0, 2)], true);
+        let mut frame = arp_for([10, 0, 0, 2]);
+        frame[21] = 1;
+        assert!(!takes(&program, &frame, false), "the kernel's to answer");
+        frame[21] = 2;
+        assert!(takes(&program, &frame, false));
+        assert!(takes(&program, &arp_for([10, 0, 0, 1]), false));
+        let program = advertisements(true);
+        assert!(takes(&program, &icmpv6(136, 0xfd, 255), false));
+        assert!(takes(&program, &icmpv6(136, 0xff, 255), false));
+        assert!(!takes(&program, &icmpv6(135, 0xff, 255), false));
     }
 
     fn told(kind: u16, interface: u32, state: u16) -> Vec<u8> {

@@ -42,15 +42,21 @@ pub(crate) struct Overheard {
 }
 
 impl Overheard {
-    /// Listens beside a stack that has these addresses.
-    pub(crate) fn new(interface: u32, addresses: &[IpAddr]) -> io::Result<Self> {
+    /// Listens beside a stack that has these addresses. `shared`: the kernel has them, too, and
+    /// answers who asks for them; what neighbours answer the stack goes to the kernel as well, and
+    /// is heard.
+    pub(crate) fn new(interface: u32, addresses: &[IpAddr], shared: bool) -> io::Result<Self> {
         let mut sockets = Vec::with_capacity(2);
         let v4: Vec<_> = ours::addresses4(addresses).collect();
         if !v4.is_empty() {
-            sockets.push(open(interface, EtherType::ARP, &filter::arp(&v4))?);
+            sockets.push(open(interface, EtherType::ARP, &filter::arp(&v4, shared))?);
         }
         if v4.len() < addresses.len() {
-            sockets.push(open(interface, EtherType::IPV6, &filter::advertisements())?);
+            sockets.push(open(
+                interface,
+                EtherType::IPV6,
+                &filter::advertisements(shared),
+            )?);
         }
         let known = Known::new(interface, addresses)
             .inspect_err(|error| log::debug!("the kernel's neighbours are not followed: {error}"));

@@ -25,7 +25,7 @@ impl Probe {
     /// Asks for the first time.
     pub(crate) fn start(interface: u32, mac: MacAddr, addresses: &[IpAddr]) -> io::Result<Self> {
         let probe = Self {
-            overheard: Overheard::new(interface, addresses)?,
+            overheard: Overheard::new(interface, addresses, false)?,
             mac,
             addresses: addresses.to_vec(),
             asked: Instant::now(),

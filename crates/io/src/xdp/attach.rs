@@ -8,13 +8,14 @@ use crate::netlink::Link;
 
 use super::config::{AttachMode, XdpConfig, ZeroCopy};
 use super::error::LOAD;
-use super::program::{Program, STEER, STEER_PARTS};
+use super::program::{Kind, Program};
 use super::resources::{may_measure, raise_memlock};
 
 /// Whether frames may come through traffic control: those of a veth pair do, if all of them are for
 /// one thread.
 fn can_use_tc_ring(config: &XdpConfig, link: &Link, queues: u32) -> bool {
     link.is_veth()
+        && config.flows.is_none()
         && config.mode == AttachMode::Auto
         && config.zero_copy != ZeroCopy::ZeroCopy
         && config.processes <= 1
@@ -59,26 +60,22 @@ fn tell_fall_back(name: &str, error: &(dyn std::error::Error + 'static)) {
 
 /// Attaches the program.
 fn attach_xdp(config: &XdpConfig, link: &Link, queues: u32, parts: bool) -> io::Result<Program> {
-    let program = (queues, name(parts));
-    with_memlock(|| {
-        Program::attach(
-            &link.name,
-            link.index,
-            &config.addresses,
-            program,
-            config.mode,
-        )
-    })
+    let kind = kind(config, queues, parts);
+    with_memlock(|| Program::attach(&link.name, link.index, &config.addresses, kind, config.mode))
 }
 
 /// Whether the kernel takes the program, which is not attached.
 pub(super) fn check(config: &XdpConfig, link: &Link, (most, parts): (u32, bool)) -> io::Result<()> {
-    with_memlock(|| Program::check(&link.name, &config.addresses, (most, name(parts))))
+    let kind = kind(config, most, parts);
+    with_memlock(|| Program::check(&link.name, &config.addresses, kind))
 }
 
-/// Of the program, where packets may lie in several frames or do not.
-fn name(parts: bool) -> &'static str {
-    if parts { STEER_PARTS } else { STEER }
+fn kind(config: &XdpConfig, queues: u32, parts: bool) -> Kind {
+    Kind {
+        queues,
+        parts,
+        flows: config.flows,
+    }
 }
 
 /// Once more with the limit on locked memory raised where maps count against it (before Linux

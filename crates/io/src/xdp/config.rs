@@ -7,6 +7,8 @@ use wire::frame::LINK_HEADERS;
 
 use crate::context::invalid;
 
+use super::steering::ADDRESSES;
+
 /// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 /// [`LINK_HEADERS`], as the kernel counts.
@@ -119,6 +121,10 @@ pub struct XdpConfig {
     pub interface: String,
     /// Our addresses: frames for them are ours, all others stay with the kernel.
     pub addresses: Vec<IpAddr>,
+    /// The kernel has the addresses, too, and of what comes to them only TCP of the stack's flows
+    /// and listeners is ours: the stack says which ([`crate::Port::steering`]). So many flows at
+    /// most.
+    pub flows: Option<u32>,
     /// Number of ports; none: one per receive queue of the interface. With fewer ports than queues
     /// a port serves several queues.
     pub ports: Option<u16>,
@@ -148,6 +154,7 @@ impl XdpConfig {
         Self {
             interface: interface.into(),
             addresses: addresses.into(),
+            flows: None,
             ports: None,
             processes: 1,
             mode: AttachMode::Auto,
@@ -164,8 +171,9 @@ impl XdpConfig {
         let Self {
             interface,
             addresses,
+            flows,
             ports,
-            processes: _,
+            processes,
             mode: _,
             zero_copy: _,
             frames,
@@ -184,6 +192,17 @@ impl XdpConfig {
         {
             return Err(invalid(format_args!(
                 "XDP on {interface}: {address} is not an address of a host"
+            )));
+        }
+        if flows.is_some() && addresses.len() > ADDRESSES {
+            return Err(invalid(format_args!(
+                "XDP on {interface}: {} addresses shared with the kernel, and it can be {ADDRESSES}: name those that the stack shall have (addr)",
+                addresses.len()
+            )));
+        }
+        if flows.is_some() && *processes > 1 {
+            return Err(invalid(format_args!(
+                "XDP on {interface}: several processes cannot share addresses with the kernel: set processes = 1"
             )));
         }
         if *ports == Some(0) {

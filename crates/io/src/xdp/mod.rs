@@ -4,6 +4,9 @@
 //! the queue they arrived on and leaves all others to the kernel. It is attached through a link
 //! that ends with the process, however that ends.
 //!
+//! Where the kernel has our addresses, too, another program (`bpf/host.bpf.c`) takes those of their
+//! frames that are the stack's (`steering`).
+//!
 //! On a veth pair with one queue, a program in traffic control (`bpf/tc_ring.bpf.c`, Linux 6.6)
 //! copies frames into a ring of ours instead: the kernel then does less, and the other end keeps
 //! its segmentation. It is not used where the kernel spreads received frames over processors
@@ -37,6 +40,7 @@ mod resources;
 mod retake;
 mod rings;
 mod socket;
+mod steering;
 mod syn_offload;
 mod tc_ring;
 mod tx_batch;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use wire::frame::{Capabilities, FrameSink, LONGEST, MacAddr, RxChecksum, RxFrame, RxMeta, TxMeta};
+use wire::steering::Steering;
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -22,6 +23,7 @@ use super::follow::Follower;
 use super::program::{Mode, Program};
 use super::queue::Queue;
 use super::retake::{LOOK, Retaker};
+use super::steering::Steered;
 use super::syn_offload::Clock;
 
 /// An interface that goes away does not end a poll of its socket, so no sleep is longer than this.
@@ -398,6 +400,10 @@ impl Port for XdpPort {
         Some(Box::new(offload))
     }
 
+    fn steering(&mut self) -> Option<Box<dyn Steering>> {
+        Some(Box::new(self.program.steered()?.steer()))
+    }
+
     fn receive(&mut self, each: impl FnOnce(&[RxFrame<'_>])) -> usize {
         if let Some(overheard) = self.overheard.as_mut().filter(|heard| heard.has_heard()) {
             return overheard.lend(each);
@@ -500,6 +506,9 @@ impl Port for XdpPort {
     }
 
     fn losses(&self) -> (u64, u64) {
-        self.queues.iter().fold(self.lost, add_losses)
+        let (dropped, unsent) = self.queues.iter().fold(self.lost, add_losses);
+        // One port says for all what came to no queue of any.
+        let steered = self.program.steered().filter(|_| self.follower.is_some());
+        (dropped + steered.map_or(0, Steered::dropped), unsent)
     }
 }

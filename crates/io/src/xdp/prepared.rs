@@ -128,6 +128,11 @@ impl XdpPrepared {
         self.exchange = Some(Arc::clone(exchange));
     }
 
+    /// Whether the kernel has our addresses, too.
+    pub fn shares_addresses(&self) -> bool {
+        self.config.flows.is_some()
+    }
+
     /// Processes that share the interface.
     pub fn processes(&self) -> u16 {
         self.config.processes.max(1)
@@ -156,7 +161,8 @@ impl XdpPrepared {
     pub fn arm(&mut self) -> io::Result<()> {
         let name = &self.link.name;
         if self.armed.is_empty() {
-            self.overheard = overhear(&self.link, &self.config.addresses);
+            let shared = self.config.flows.is_some();
+            self.overheard = overhear(&self.link, &self.config.addresses, shared);
         }
         while self.armed.len() < self.hand(0).len() {
             let (socket, frame_rings) =
@@ -296,6 +302,7 @@ impl XdpPrepared {
             frames: self.frames,
             zero_copy: self.config.zero_copy,
             addresses: self.config.addresses.clone(),
+            addresses_shared: self.config.flows.is_some(),
             gso: port.capabilities().tx_gso > 0,
             shared: self.processes() > 1,
             lost: Vec::new(),
@@ -415,7 +422,8 @@ fn check_kind(link: &Link) -> io::Result<()> {
 
 /// Asks whether another host has our addresses, if it is to be asked and somebody could answer.
 fn probe(config: &XdpConfig, link: &Link) -> Option<Probe> {
-    if !config.probe || link.state == OperState::Down {
+    // The kernel has asked for addresses that it has.
+    if !config.probe || config.flows.is_some() || link.state == OperState::Down {
         return None;
     }
     Probe::start(link.index, link.mac, &config.addresses)
@@ -473,7 +481,8 @@ fn conflicts(config: &XdpConfig) -> Vec<IpAddr> {
         .copied()
         .filter(|ours| owned.iter().any(|owned| owned.address == *ours))
         .collect();
-    for address in &both {
+    let alone = config.flows.is_none();
+    for address in both.iter().filter(|_| alone) {
         log::warn!(
             "XDP on {}: the kernel owns {address} too: its own traffic from there will get no answers (`ip address del` it)",
             config.interface

@@ -19,6 +19,7 @@ use wire::frame::MacAddr;
 use super::config::AttachMode;
 use super::error::{ATTACH, JOIN, LOAD, errno, explain};
 use super::queue::Rx;
+use super::steering::{Steered, buckets};
 use super::syn_offload::{Clock, Offload};
 use super::tc_ring::{self, TcRing};
 use crate::packet_socket::{groups, listen_as};
@@ -27,9 +28,29 @@ use crate::{netlink, ours};
 /// `bpf/steer.bpf.c`, compiled; `bpf/check.sh` checks that the two match.
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/steer.bpf.o");
 
-/// The programs of that: for packets that one buffer holds, and for others (Linux 5.18).
-pub(super) const STEER: &str = "steer";
-pub(super) const STEER_PARTS: &str = "steer_parts";
+/// `bpf/host.bpf.c`, for addresses that the kernel has, too.
+static HOST_OBJECT: &[u8] = include_bytes_aligned!("../../bpf/host.bpf.o");
+
+/// The programs of those: for packets that one buffer holds, and for others (Linux 5.18).
+const STEER: &str = "steer";
+const STEER_PARTS: &str = "steer_parts";
+
+/// Which of the programs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    /// Queues at most.
+    pub(super) queues: u32,
+    /// Packets may lie in several frames.
+    pub(super) parts: bool,
+    /// The kernel has the addresses, too, and so many flows at most are ours.
+    pub(super) flows: Option<u32>,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        if self.parts { STEER_PARTS } else { STEER }
+    }
+}
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,22 +117,28 @@ pub(super) struct Program {
     /// Our IPv4 addresses, in the order of their numbers.
     addresses4: Vec<Ipv4Addr>,
     name: &'static str,
+    /// For addresses that the kernel has, too.
+    steered: Option<Steered>,
     /// Where it runs.
     pub(super) attachment: Attachment,
 }
 
 impl Program {
-    /// Loads the program `name` for `addresses` and `queues` queues and attaches it to interface
-    /// `index`, called `interface`.
+    /// Loads the program for `addresses` and attaches it to interface `index`, called `interface`.
     pub(super) fn attach(
         interface: &str,
         index: u32,
         addresses: &[IpAddr],
-        (queues, name): (u32, &'static str),
+        kind: Kind,
         mode: AttachMode,
     ) -> io::Result<Self> {
-        let mut ebpf = load(interface, addresses, (queues, name))?;
-        let groups = groups(interface, index, addresses);
+        let (mut ebpf, steered) = load(interface, addresses, kind)?;
+        // The kernel listens for itself.
+        let groups = match steered {
+            Some(_) => None,
+            None => groups(interface, index, addresses),
+        };
+        let name = kind.name();
         let (link, attachment) = attach(&mut ebpf, name, (interface, index), mode)?;
         let hold = Hold {
             index,
@@ -123,17 +150,19 @@ impl Program {
             ebpf: Mutex::new(ebpf),
             addresses4: ours::addresses4(addresses).collect(),
             name,
+            steered,
             attachment,
         })
     }
 
     /// Whether [`Program::attach`] could load it.
-    pub(super) fn check(
-        interface: &str,
-        addresses: &[IpAddr],
-        program: (u32, &str),
-    ) -> io::Result<()> {
-        load(interface, addresses, program).map(drop)
+    pub(super) fn check(interface: &str, addresses: &[IpAddr], kind: Kind) -> io::Result<()> {
+        load(interface, addresses, kind).map(drop)
+    }
+
+    /// What says which flows of the addresses are ours, if the kernel has them, too.
+    pub(super) fn steered(&self) -> Option<&Steered> {
+        self.steered.as_ref()
     }
 
     /// As [`Program::attach`], in traffic control.
@@ -154,6 +183,7 @@ impl Program {
             ebpf: Mutex::new(ebpf),
             addresses4: ours::addresses4(addresses).collect(),
             name: STEER,
+            steered: None,
             attachment: Attachment::TrafficControl,
         })
     }
@@ -256,8 +286,12 @@ impl Program {
             Err(error) if shared && error.kind() == io::ErrorKind::ResourceBusy => None,
             result => Some(result?),
         };
-        let memberships = listen_as(groups(&link.name, link.index, addresses), link, mac)
-            .map_err(|error| explain(&link.name, JOIN, &error))?;
+        let own = match self.steered {
+            Some(_) => None,
+            None => groups(&link.name, link.index, addresses),
+        };
+        let memberships =
+            listen_as(own, link, mac).map_err(|error| explain(&link.name, JOIN, &error))?;
         *hold = Hold {
             index: link.index,
             link: attached,
@@ -291,7 +325,10 @@ impl Program {
 const TRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(5);
 
-fn load(interface: &str, addresses: &[IpAddr], (queues, name): (u32, &str)) -> io::Result<Ebpf> {
+/// A loaded program, and what says which flows are ours where the kernel has the addresses, too.
+type Loaded = (Ebpf, Option<Steered>);
+
+fn load(interface: &str, addresses: &[IpAddr], kind: Kind) -> io::Result<Loaded> {
     // Older kernels have no link for XDP: the program would outlive a process that is killed.
     if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(5, 9, 0)) {
         let reason = "XDP needs Linux 5.9 or newer";
@@ -300,23 +337,32 @@ fn load(interface: &str, addresses: &[IpAddr], (queues, name): (u32, &str)) -> i
             format!("XDP on {interface}: {reason}"),
         ));
     }
-    load_filled(addresses, queues, name).map_err(|error| explain(interface, LOAD, &*error))
+    load_filled(addresses, kind).map_err(|error| explain(interface, LOAD, &*error))
 }
 
 fn load_filled(
     addresses: &[IpAddr],
-    queues: u32,
-    name: &str,
-) -> Result<Ebpf, Box<dyn std::error::Error + 'static>> {
+    kind: Kind,
+) -> Result<Loaded, Box<dyn std::error::Error + 'static>> {
     let entries = ours::entries(addresses)?;
-    let mut ebpf = EbpfLoader::new()
-        .map_max_entries("sockets", queues)
+    let buckets = kind.flows.map(buckets);
+    let mut loader = EbpfLoader::new();
+    loader
+        .map_max_entries("sockets", kind.queues)
         .map_max_entries("addresses4", entries)
         .map_max_entries("addresses6", entries)
-        .load(OBJECT)?;
+        .map_max_entries("flows", buckets.unwrap_or_default());
+    let object = if buckets.is_some() {
+        HOST_OBJECT
+    } else {
+        OBJECT
+    };
+    let mut ebpf = loader.load(object)?;
     ours::fill(&mut ebpf, addresses)?;
-    program(&mut ebpf, name)?.load()?;
-    Ok(ebpf)
+    program(&mut ebpf, kind.name())?.load()?;
+    let numbered: Vec<IpAddr> = ours::numbered(addresses).collect();
+    let steered = buckets.map(|buckets| Steered::new(&ebpf, buckets, &numbered));
+    Ok((ebpf, steered.transpose()?))
 }
 
 fn program<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Xdp, ProgramError> {

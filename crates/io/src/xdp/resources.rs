@@ -24,8 +24,9 @@ pub(super) type Made = (XskSocket, FrameRings);
 
 /// What listens beside the stack. Without it, neighbours that move are found when they stop
 /// answering.
-pub(super) fn overhear(link: &Link, addresses: &[IpAddr]) -> Option<Overheard> {
-    Overheard::new(link.index, addresses)
+/// `shared`: the kernel has the addresses, too.
+pub(super) fn overhear(link: &Link, addresses: &[IpAddr], shared: bool) -> Option<Overheard> {
+    Overheard::new(link.index, addresses, shared)
         .map_err(|error| {
             log::warn!(
                 "{}: going on without: neighbours that move are noticed later",

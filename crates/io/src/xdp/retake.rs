@@ -33,6 +33,8 @@ pub(super) struct Retaker {
     pub(super) frames: Frames,
     pub(super) zero_copy: ZeroCopy,
     pub(super) addresses: Vec<IpAddr>,
+    /// The kernel has them, too.
+    pub(super) addresses_shared: bool,
     /// Whether frames of several segments go out.
     pub(super) gso: bool,
     /// Whether other processes have queues of the interface, too.
@@ -137,7 +139,7 @@ impl Retaker {
             .collect();
         let overheard = self
             .listens
-            .then(|| overhear(link, &self.addresses))
+            .then(|| overhear(link, &self.addresses, self.addresses_shared))
             .flatten();
         let mut queues = Vec::new();
         for ((bound, extras), lost) in sockets?.into_iter().zip(&mut self.lost) {
