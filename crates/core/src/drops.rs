@@ -124,6 +124,8 @@ drops! {
     TcpConnections = "tcp_connections";
     /// All half-open records, or the listener's share of them, are in use.
     TcpHalfOpen = "tcp_half_open";
+    /// The link has no room to steer the segments of one more flow to us.
+    TcpUnsteered = "tcp_unsteered";
     /// The listener's backlog is full.
     TcpBacklog = "tcp_backlog";
     /// The pool of receive buffers is used up: the peer will send again.

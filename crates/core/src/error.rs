@@ -50,6 +50,8 @@ errors! {
     Aborted = 103, "connection aborted";
     /// The peer sent RST.
     Reset = 104, "connection reset by peer";
+    /// The link has no room to steer the segments of one more connection to us.
+    NoBuffers = 105, "no room to steer its segments";
     /// The connection exists already.
     IsConnected = 106, "already connected";
     /// The connection is not (or no longer) synchronised.

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use wire::frame::{FrameSink, MacAddr, RxFrame};
+use wire::steering::Steering;
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -70,6 +71,12 @@ impl Stack {
     /// and it does not: this stack answers them in ways that the link cannot, or has flows already.
     pub fn offload_syns(&mut self, link: Box<dyn SynOffload>) -> bool {
         self.tcp.setup().offload_syns(link)
+    }
+
+    /// To be called before anything else, where the kernel has the addresses of the stack, too: its
+    /// segments come to it once `steering` is told of them.
+    pub fn steer(&mut self, steering: Box<dyn Steering>) {
+        self.tcp.setup().flows.steer(steering);
     }
 
     /// Takes a burst of frames (at most [`wire::frame::BURST`] are processed in one pass) that

@@ -151,6 +151,9 @@ fn stack(
         Some((own, others)) => Stack::heir(stack_config, clock::now(), own, others)?,
         None => Stack::new(stack_config)?,
     };
+    if let Some(steering) = port.steering() {
+        stack.steer(steering);
+    }
     if config.syn_offload
         && let Some(link) = port.syn_offload()
         && !stack.offload_syns(link)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use ring::region::{Column, PagePolicy};
+use wire::steering::Steering;
 use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
@@ -88,6 +89,10 @@ pub struct FlowTable {
     hasher: Sip13,
     /// Who has to know which flows there are.
     watcher: Option<Watcher>,
+    /// What has their segments come to us, where that is not so in any case ...
+    steering: Option<Box<dyn Steering>>,
+    /// ... for so many.
+    entered: usize,
 }
 
 impl fmt::Debug for FlowTable {
@@ -146,6 +151,8 @@ impl FlowTable {
             len: 0,
             hasher: Sip13::new(&key),
             watcher: None,
+            steering: None,
+            entered: 0,
         })
     }
 
@@ -162,6 +169,38 @@ impl FlowTable {
     /// The watcher, if there is one.
     pub fn watcher(&mut self) -> Option<&mut (dyn SynOffload + 'static)> {
         self.watcher.as_mut().map(Watcher::link)
+    }
+
+    /// From now on segments come to us of flows that `steering` is told.
+    pub fn steer(&mut self, steering: Box<dyn Steering>) {
+        self.steering = Some(steering);
+    }
+
+    /// What has segments come to us, if they do not in any case.
+    pub fn steering(&mut self) -> Option<&mut (dyn Steering + 'static)> {
+        self.steering.as_deref_mut()
+    }
+
+    /// Has the segments of a flow come to us, which is about to be inserted. False: there is no
+    /// room for that.
+    #[inline]
+    #[must_use]
+    pub fn enter(&mut self, key: &FlowKey) -> bool {
+        let Some(steering) = &mut self.steering else {
+            return true;
+        };
+        let entered = steering.enter(key.local(), key.remote());
+        self.entered += usize::from(entered);
+        entered
+    }
+
+    /// They need not come any more: it was removed, or not inserted.
+    #[inline]
+    pub fn leave(&mut self, key: &FlowKey) {
+        if let Some(steering) = &mut self.steering {
+            steering.leave(key.local(), key.remote());
+            self.entered -= 1;
+        }
     }
 
     /// Has the watcher know of what ended some time ago.
@@ -291,6 +330,7 @@ impl FlowTable {
     pub fn insert(&mut self, hash: FlowHash, id: u32) {
         if self.put(hash, id) {
             self.len += 1;
+            debug_assert!(self.steering.is_none() || self.len <= self.entered);
             if let Some(watcher) = &mut self.watcher {
                 watcher.enter(hash.0);
             }

@@ -44,10 +44,13 @@ impl Tcp {
         let mut admitted = self.setup().admit_syn(now, listener, seg, before)?;
         let record = &admitted.record;
         if let Some(fast_open) = self.setup().opens_fast(now, record, seg)
-            && let Ok(slot) = self.take_control_block(now, record, seg)
+            && self.flows.enter(seg.key)
         {
-            self.begin_fast(now, slot, record, fast_open, seg);
-            return Ok(());
+            if let Ok(slot) = self.take_control_block(now, record, seg) {
+                self.begin_fast(now, slot, record, fast_open, seg);
+                return Ok(());
+            }
+            self.flows.leave(seg.key);
         }
         self.setup().answer(now, &mut admitted, seg.hash)
     }
@@ -88,7 +91,14 @@ impl Tcp {
 
     /// The same, of a handshake of which a SYN cookie was all that was left.
     pub fn promote_cookie(&mut self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> Step {
-        let slot = self.take_control_block(now, record, seg)?;
+        if !self.flows.enter(seg.key) {
+            return Err(DropReason::TcpUnsteered.into());
+        }
+        let taken = self.take_control_block(now, record, seg);
+        if taken.is_err() {
+            self.flows.leave(seg.key);
+        }
+        let slot = taken?;
         self.flows
             .insert(seg.hash, flow::id(flow::CONNECTION, slot));
         self.shared.counters.syn_cookies_accepted += 1;

@@ -210,11 +210,12 @@ impl Tcp {
         if !conn.has(Flags::DETACHED) {
             conn.detach();
             conn.leave_pending(now, &mut self.setup.listeners);
-            let (hash, rest) = (conn.hash, conn.time_wait(now));
+            let (key, hash, rest) = (*conn.key, conn.hash, conn.time_wait(now));
             let id = flow::id(flow::CONNECTION, slot);
             // Segments find a TIME_WAIT record instead, or nothing.
             if !rest.is_some_and(|rest| self.time_waits().start(now, id, hash, &rest)) {
                 self.flows.remove(hash, id);
+                self.flows.leave(&key);
             }
             self.survivors.strike_connection(slot);
         }

@@ -124,6 +124,7 @@ impl Tcp {
     fn unlisten(&mut self, now: Instant, id: ListenerId, leaves: bool) -> Result<Reply, Error> {
         let slot = self.setup.listeners.resolve(id)?;
         self.setup().withdraw(slot);
+        self.setup().steer_listener(slot, false);
         self.empty(now, slot, !leaves);
         if leaves {
             self.setup.listeners.leave(slot);
@@ -195,6 +196,9 @@ impl Tcp {
         let Digest { hash, origin } = digest;
         let mut start = isn::start(now, origin);
         start.iss = beyond(start.iss, after);
+        if !self.flows.enter(&key) {
+            return Err(Error::NoBuffers);
+        }
         let opening = Opening {
             key: &key,
             path: &path,
@@ -207,6 +211,7 @@ impl Tcp {
         };
         let opened = self.open_active(now, &opening, hash).inspect_err(|_| {
             self.shared.options.release(opening.options);
+            self.flows.leave(&key);
         })?;
         self.shared.counters.connects += 1;
         Ok(opened)

@@ -41,8 +41,13 @@ impl Adoption<'_> {
             return None;
         }
         let slot = self.conns.slots.alloc()?;
+        if !self.flows.enter(&key) {
+            self.conns.free(slot);
+            return None;
+        }
         if !self.write_again(slot, orphan, app) || !self.place_orphan(now, slot, key, hash, orphan)
         {
+            self.flows.leave(&key);
             self.sh.streams.close(slot);
             self.conns.free(slot);
             return None;

@@ -18,6 +18,7 @@ impl SetupPart<'_> {
         }
         let id = self.state.listeners.insert(listener)?;
         self.set_options(id.slot, &listener.options);
+        self.steer_listener(id.slot, true);
         Ok(Reply::Listening(id, listener.local))
     }
 
@@ -28,6 +29,21 @@ impl SetupPart<'_> {
             let set = self.sh.options.take(options);
             let before = entry.set_options(*options, set);
             self.sh.options.release(before);
+        }
+    }
+
+    /// Has SYNs for a listener come to us, where they do not in any case, or no more.
+    pub fn steer_listener(&mut self, slot: u32, comes: bool) {
+        let (Some(steering), Some(entry)) = (self.flows.steering(), self.state.listeners.at(slot))
+        else {
+            return;
+        };
+        for local in entry.ends() {
+            if comes {
+                steering.listen(local);
+            } else {
+                steering.unlisten(local);
+            }
         }
     }
 

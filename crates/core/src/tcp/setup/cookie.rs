@@ -26,6 +26,8 @@ use crate::tcp::setup::half_open::{HalfOpen, Options};
 
 /// A cookie is good in the period in which it was made and in the next: one to two minutes.
 const PERIOD_SECONDS: u64 = 64;
+/// How long after it was sent a cookie may come back.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(2 * PERIOD_SECONDS);
 /// The MSS values that a cookie can stand for; 64 is the smallest that we believe.
 const MSS: [u16; 8] = [64, 536, 1220, 1300, 1380, 1440, 1460, 8940];
 /// The low bits of a cookie: an index into `MSS`.
@@ -127,8 +129,7 @@ impl Cookies {
 
     /// Whether a cookie could come back now.
     fn is_expected(&self, now: Instant) -> bool {
-        let lifetime = Duration::from_secs(2 * PERIOD_SECONDS);
-        self.last_sent.is_some_and(|sent| now <= sent + lifetime)
+        self.last_sent.is_some_and(|sent| now <= sent + LIFETIME)
     }
 
     /// What the ACK `seg` brings back: the half-open record of `listener` that a cookie stands for.

@@ -70,6 +70,7 @@ impl SetupPart<'_> {
         if let Some(&HalfOpen { key, .. }) = self.state.half_open.at(slot) {
             let hash = self.flows.hash(&key);
             self.flows.remove(hash, flow::id(flow::HALF_OPEN, slot));
+            self.flows.leave(&key);
         }
         self.free_half_open(slot);
     }

@@ -1,7 +1,7 @@
 //! Listeners: who listens where, and their backlogs.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::arena::Slots;
 use crate::command::Options;
@@ -64,6 +64,14 @@ impl Listener {
     pub fn set_options(&mut self, options: Options, set: SetId) -> SetId {
         self.options = options;
         std::mem::replace(&mut self.set, set)
+    }
+
+    /// Where it listens: at one address, at all of a family, or at all of both.
+    pub fn ends(&self) -> impl Iterator<Item = SocketAddr> {
+        let is_any6 = self.local.is_ipv6() && self.local.ip().is_unspecified();
+        let any4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), self.local.port());
+        let both = is_any6 && !self.only_v6;
+        [self.local].into_iter().chain(both.then_some(any4))
     }
 
     /// Whether segments to `addr` are for it.

@@ -13,7 +13,7 @@ use crate::tcp::ecn::Answer;
 use crate::tcp::options::{Agreed, window_scale_for};
 use crate::tcp::segment::Segment;
 use crate::tcp::setup::actions::{Admission, Admitted, Listened};
-use crate::tcp::setup::cookie::{Taken, remind};
+use crate::tcp::setup::cookie::{self, Taken, remind};
 use crate::tcp::setup::fast_open::FastOpen;
 use crate::tcp::setup::half_open::{Before, HalfOpen, Options, beyond};
 use crate::tcp::setup::isn;
@@ -148,12 +148,14 @@ impl SetupPart<'_> {
         record: &HalfOpen,
         hash: FlowHash,
     ) -> Result<u32, DropReason> {
+        if !self.flows.enter(&record.key) {
+            return Err(DropReason::TcpUnsteered);
+        }
         let listener = record.listener;
-        let slot = self
-            .state
-            .half_open
-            .insert(record)
-            .ok_or(DropReason::TcpHalfOpen)?;
+        let Some(slot) = self.state.half_open.insert(record) else {
+            self.flows.leave(&record.key);
+            return Err(DropReason::TcpHalfOpen);
+        };
         if let Some(entry) = self.state.listeners.at_mut(u32::from(listener)) {
             entry.half_open += 1;
         }
@@ -234,6 +236,9 @@ impl SetupPart<'_> {
             record.ecn = Answer::REFUSAL;
         }
         record.iss = self.state.cookies.make(now, record);
+        if let Some(steering) = self.flows.steering() {
+            steering.expect_cookies(now + cookie::LIFETIME);
+        }
         let mut header = self.syn_ack(now, record, mtu);
         header.options.timestamps = header
             .options

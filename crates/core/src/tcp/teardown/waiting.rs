@@ -44,6 +44,7 @@ impl TimeWaitPart<'_> {
         if let Some(record) = self.records.at(slot) {
             let hash = self.flows.hash(&record.key);
             self.flows.remove(hash, flow::id(flow::TIME_WAIT, slot));
+            self.flows.leave(&record.key);
             self.forget_last_ack(slot);
             self.records.remove(slot);
         }

@@ -39,6 +39,7 @@ mod reroute;
 mod sack;
 mod spurious;
 mod stamps;
+mod steering;
 mod survivors;
 mod syn_offload;
 mod time_wait;
