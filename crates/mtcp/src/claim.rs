@@ -15,6 +15,9 @@ impl Config {
     /// # Errors
     /// One line with cause and remedy.
     pub fn check_addresses(&self) -> Result<(), String> {
+        if self.host {
+            return self.check_host_addresses();
+        }
         if self.force_address
             || !matches!(
                 self.link()?,

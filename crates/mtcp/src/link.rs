@@ -50,7 +50,7 @@ pub(crate) enum Prepared {
 impl Prepared {
     /// Whether another process can open it when this one is gone, and peers do not notice.
     pub(crate) fn lasts(&self) -> bool {
-        matches!(self, Self::Xdp(..))
+        matches!(self, Self::Xdp(xdp, _) if !xdp.shares_addresses())
     }
 
     /// What joins the stacks of the processes that share the link; `None`: it has one process.
@@ -95,6 +95,9 @@ pub(crate) fn prepare(
     match spec {
         IoSpec::Afxdp(name) => {
             let mut xdp = xdp_config(config, name, processors)?;
+            if config.host {
+                return Ok(Prepared::Xdp(Box::new(XdpPrepared::new(&xdp)?), None));
+            }
             xdp.probe = fresh && !config.force_address;
             let mac = match config.mac {
                 Some(mac) => mac,
@@ -325,6 +328,10 @@ fn xdp_config(config: &Config, name: &str, processors: usize) -> io::Result<XdpC
         cores => cores,
     };
     xdp.ports = u16::try_from(wanted).ok();
+    xdp.flows = config.host.then(|| {
+        let contexts = u32::try_from(wanted).unwrap_or(u32::MAX);
+        config.flows().saturating_mul(contexts)
+    });
     xdp.processes = config.processes;
     xdp.retakes = true;
     Ok(xdp)

@@ -127,6 +127,8 @@ fn has_executor(interface: &str) -> bool {
 /// # Errors
 /// One line with cause and remedy.
 pub fn try_out(config: &Config) -> Result<(), SetupError> {
+    let mut config = config.clone();
+    config.take_host()?;
     config.check()?;
     let spec = config.link()?;
     config.check_room(&spec)?;
@@ -136,20 +138,17 @@ pub fn try_out(config: &Config) -> Result<(), SetupError> {
         IoSpec::Shm(path) => return ShmPort::check(path).map_err(failed),
         IoSpec::Afxdp(_) | IoSpec::Packet(_) | IoSpec::Tap(_) => {}
     }
-    let processors = processors(config)?.len();
+    let processors = processors(&config)?.len();
     if let IoSpec::Afxdp(name) = &spec
         && has_executor(name)
     {
-        return link::check_held(config, name, processors).map_err(failed);
+        return link::check_held(&config, name, processors).map_err(failed);
     }
     // The one before may just have ended.
     let mut prepared =
-        prepare_link(config, &spec, processors, TRIAL_TIMEOUT, true).map_err(failed)?;
+        prepare_link(&config, &spec, processors, TRIAL_TIMEOUT, true).map_err(failed)?;
     // A capture is made anew when it is opened.
-    let config = Config {
-        pcap: None,
-        ..config.clone()
-    };
+    config.pcap = None;
     let opened = link::open(&config, &spec, &mut prepared);
     opened.map(drop).map_err(|error| SetupError(error.text))
 }
@@ -179,6 +178,7 @@ impl Prepared {
     }
 
     fn make(mut config: Config, part: Part) -> Result<Self, SetupError> {
+        config.take_host()?;
         config.check()?;
         config.check_room(&config.link()?)?;
         config.fit();

@@ -320,6 +320,12 @@ fn facts(config: &Config, spec: &IoSpec, opened: &link::Opened) -> Vec<(&'static
         Mode::Paired => "paired",
     };
     facts.push(("mode", mode.to_owned()));
+    if config.host {
+        facts.push((
+            "addresses",
+            "the host's own, and the kernel's, too".to_owned(),
+        ));
+    }
     facts
 }
 

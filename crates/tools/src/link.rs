@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::fail::Failure;
 use crate::machine;
-use crate::net::Address;
+use crate::net::{Address, Own};
 use crate::sockets::kernel::Kernel;
 use crate::sockets::stack::Stack;
 
@@ -74,9 +74,9 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "IO")]
     pub(crate) io: Option<Io>,
     /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several
-    /// allowed)
+    /// allowed); 'host': those that the kernel has on an AF_XDP interface, which keeps them
     #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
-    pub(crate) addr: Vec<Address>,
+    pub(crate) addr: Vec<Own>,
     /// Take an address although the kernel or another host has it: this machine is then cut off
     /// from it
     #[arg(long)]
@@ -247,7 +247,7 @@ impl LinkArgs {
                 )
             })?;
         }
-        let addresses = self.addr.iter().map(|address| address.ip).collect();
+        let addresses = self.given().map(|address| address.ip).collect();
         Ok(Link {
             backend: Backend::Kernel(kernel),
             addresses,
@@ -290,11 +290,13 @@ impl LinkArgs {
         config.io = spec.clone();
         if !self.addr.is_empty() {
             config.addresses = self.cidrs()?;
+            config.host = self.addr.contains(&Own::Host);
         }
+        config.take_host().map_err(anyhow::Error::msg)?;
         if config.addresses.is_empty() {
             return Err(Failure::error(
                 "no address for the stack",
-                "give --addr, like --addr 10.0.0.2/24",
+                "give --addr, like --addr 10.0.0.2/24, or --addr host",
             ));
         }
         config.force_address |= self.force_address;
@@ -333,7 +335,12 @@ impl LinkArgs {
                 prefix_len,
             })
         };
-        self.addr.iter().map(cidr).collect()
+        self.given().map(cidr).collect()
+    }
+
+    /// The addresses that are named.
+    fn given(&self) -> impl Iterator<Item = &Address> {
+        self.addr.iter().filter_map(Own::address)
     }
 
     /// Where a server listens: at all of `addresses`, or everywhere.

@@ -39,6 +39,36 @@ impl FromStr for Address {
     }
 }
 
+/// What the stack has of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// The host's, which the kernel has, too.
+    Host,
+    /// This one.
+    Address(Address),
+}
+
+impl Own {
+    /// The address, if one is named.
+    pub(crate) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Host => None,
+            Self::Address(address) => Some(address),
+        }
+    }
+}
+
+impl FromStr for Own {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "host" => Ok(Self::Host),
+            _ => text.parse().map(Self::Address),
+        }
+    }
+}
+
 /// What to load: `http://HOST[:PORT]/PATH`, or `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {

@@ -55,7 +55,8 @@ impl Config {
     /// # Errors
     /// One line with cause and remedy.
     pub fn check(&self) -> Result<(), String> {
-        self.link()?;
+        let link = self.link()?;
+        self.check_host(&link)?;
         if self.addresses.is_empty() {
             return Err("no address: set addr, for example addr = 10.0.0.2/24, or MTCP_ADDR in the environment".into());
         }
@@ -133,6 +134,22 @@ impl Config {
         }
     }
 
+    fn max_half_open(&self) -> u32 {
+        let default = stack::Config::default().max_half_open;
+        default.max(self.max_concurrency)
+    }
+
+    fn max_time_wait(&self) -> u32 {
+        let default = stack::Config::default().max_time_wait;
+        default.max(self.max_concurrency)
+    }
+
+    /// Flows that one context has at most, in any state.
+    pub(crate) fn flows(&self) -> u32 {
+        let records = self.max_half_open().saturating_add(self.max_time_wait());
+        self.holdings().connections.saturating_add(records)
+    }
+
     /// Connections without a socket: they do not count against `max_concurrency`.
     pub(super) fn orphans(&self) -> u32 {
         if self.max_orphans == 0 {
@@ -179,8 +196,8 @@ impl Config {
             max_connections: connections,
             max_orphans: self.orphans(),
             prefault: self.prefault,
-            max_half_open: defaults.max_half_open.max(self.max_concurrency),
-            max_time_wait: defaults.max_time_wait.max(self.max_concurrency),
+            max_half_open: self.max_half_open(),
+            max_time_wait: self.max_time_wait(),
             recv_pool: self.pool(self.rcvbuf),
             send_pool,
             recv_buffer: self.rcvbuf,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mtcp_core::config::SynCookies;
 
 use super::value::{self, Parsed};
-use super::{Cidr, Config, IoSpec, Mode, NeighbourSpec, RouteSpec};
+use super::{Config, IoSpec, Mode, NeighbourSpec, RouteSpec};
 
 /// One setting: what a line of `mtcp.conf` or a caller of [`Config::set`] may name.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +84,8 @@ table! {
         |c, v| { c.io_as = Some(link(v)?); Ok(()) }, |c| c.io_as.as_ref().map(ToString::to_string).unwrap_or_default();
     old port: "NAME ...", "Interface or path of a link whose 'io' names none; of several, the first is used.",
         |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");
-    new addr: "ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated. Without one, MTCP_ADDR of the environment counts.",
-        |c, v| { c.addresses.extend(value::list(v, |w| w.parse::<Cidr>())?); Ok(()) }, |c| join(&c.addresses, |a| format!("{}/{}", a.addr, a.prefix_len));
+    new addr: "host | ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated. 'host': the kernel has them, too, on an AF_XDP interface, and keeps all that is not TCP of ours; without others all that it has there. Without a line, MTCP_ADDR of the environment counts.",
+        |c, v| { c.set_addresses(v) }, show_addresses;
     new force_address: "yes | no", "Take our addresses although the kernel or another host has them: the host is then cut off from them.",
         |c, v| { c.force_address = value::switch(v)?; Ok(()) }, |c| show_switch(c.force_address);
     new ignore_firewall: "yes | no", "Listen at ports of AF_XDP links that the host's firewall, whose rules are read at the start, closes to some or all: nothing else keeps peers out.",
@@ -211,6 +211,16 @@ fn ignored(_: &mut Config, _: &str) -> Parsed<()> {
 
 fn nothing(_: &Config) -> String {
     String::new()
+}
+
+fn show_addresses(config: &Config) -> String {
+    let host = config.host.then(|| "host".to_owned());
+    let addresses = config.addresses.iter();
+    let addresses = addresses.map(|cidr| format!("{}/{}", cidr.addr, cidr.prefix_len));
+    host.into_iter()
+        .chain(addresses)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn show_switch(on: bool) -> String {

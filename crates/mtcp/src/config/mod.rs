@@ -13,6 +13,7 @@ use wire::frame::MacAddr;
 mod cgroup;
 mod core;
 mod files;
+mod host;
 mod keys;
 mod nearest;
 mod room;
@@ -80,6 +81,8 @@ pub struct Config {
     /// Names for a link whose `io` names none (`io = afxdp` and `port = veth0`). One interface per
     /// process, the first.
     pub interfaces: Vec<String>,
+    /// The addresses are the kernel's on the interface, too: all of them, unless some are given.
+    pub host: bool,
     /// Our addresses.
     pub addresses: Vec<Cidr>,
     /// Take our addresses although the kernel or another host has them.
@@ -175,6 +178,7 @@ impl Default for Config {
             io: IoSpec::Shm("/run/mtcp.shm".into()),
             io_as: None,
             interfaces: Vec::new(),
+            host: false,
             addresses: Vec::new(),
             force_address: false,
             ignore_firewall: false,

@@ -76,7 +76,7 @@ impl Config {
             self.set_from_file(entry)
                 .map_err(|text| ConfigError::at(file, entry.number, text))?;
         }
-        if self.addresses.is_empty() {
+        if self.addresses.is_empty() && !self.host {
             self.set_from_environment("addr", "MTCP_ADDR")?;
         }
         Ok(())

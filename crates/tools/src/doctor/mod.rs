@@ -17,7 +17,7 @@ use mtcp::IoSpec;
 use mtcp::interfaces::{self, Holder};
 
 use crate::link::{Backend, Io, LinkArgs};
-use crate::net::Address;
+use crate::net::Own;
 
 use check::{Check, State, table};
 
@@ -40,7 +40,7 @@ pub(crate) struct DoctorArgs {
     io: Option<Io>,
     /// Addresses that mTCP shall own there
     #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
-    addr: Vec<Address>,
+    addr: Vec<Own>,
     /// Open the link too, and say what came of it
     #[arg(long, requires = "io", requires = "addr")]
     open: bool,
@@ -67,7 +67,10 @@ impl DoctorArgs {
             Some(Io::Mtcp(spec)) => needs(spec),
         };
         if !matches!(self.io, Some(Io::Kernel)) {
-            checks.extend(self.addr.iter().map(|address| owned_by_kernel(address.ip)));
+            let shared = self.addr.contains(&Own::Host);
+            let given = self.addr.iter().filter_map(Own::address);
+            let alone = given.filter(|_| !shared);
+            checks.extend(alone.map(|address| owned_by_kernel(address.ip)));
         }
         if self.open || self.peer.is_some() {
             checks.extend(self.opened());

@@ -1,0 +1,234 @@
+//! The host's own addresses: where the stack shares them with the kernel, it is configured as the
+//! kernel is.
+
+use std::io;
+use std::net::IpAddr;
+
+use ::io::netlink::{self, Route};
+
+use super::value::{self, Parsed};
+use super::{Cidr, Config, IoSpec, RouteSpec};
+
+impl Config {
+    /// `host`, addresses, or both.
+    pub(super) fn set_addresses(&mut self, text: &str) -> Parsed<()> {
+        for word in value::words(text) {
+            match word {
+                "host" => self.host = true,
+                _ => self.addresses.push(word.parse()?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where our addresses are the host's own, and it is not said which: takes those that the
+    /// kernel has on the interface; and its routes there, unless some are given.
+    ///
+    /// # Errors
+    /// One line with cause and remedy.
+    pub fn take_host(&mut self) -> Result<(), String> {
+        let IoSpec::Afxdp(name) = self.link()? else {
+            return Ok(());
+        };
+        if !self.host {
+            return Ok(());
+        }
+        let unknown =
+            |error: io::Error| format!("{error}: allow netlink, or give addr and gateway");
+        let index = netlink::link(&name)
+            .map_err(|error| error.to_string())?
+            .index;
+        if self.addresses.is_empty() {
+            let held = netlink::addresses().map_err(unknown)?;
+            let here = held.iter().filter(|held| held.interface == index);
+            let global = here.filter(|held| !is_link_local(held.address));
+            self.addresses.extend(global.map(|held| Cidr {
+                addr: held.address,
+                prefix_len: held.prefix,
+            }));
+        }
+        if self.addresses.is_empty() {
+            return Err(format!(
+                "interface {name} has no address: give it one (ip address add ADDRESS/LENGTH dev {name}, or DHCP), or the stack one of its own (addr)"
+            ));
+        }
+        if self.gateways.is_empty() && self.routes.is_empty() {
+            let mut routes = netlink::routes().map_err(unknown)?;
+            routes.retain(|route| route.interface == index);
+            self.take_routes(&mut routes);
+        }
+        Ok(())
+    }
+
+    /// Of these, all on the interface, the best to each network.
+    fn take_routes(&mut self, routes: &mut [Route]) {
+        routes.sort_by_key(|route| route.metric);
+        for route in routes {
+            let network = Cidr {
+                addr: route.destination,
+                prefix_len: route.prefix,
+            };
+            let is_own = || {
+                self.addresses
+                    .iter()
+                    .any(|own| is_network_of(own, &network))
+            };
+            let is_known = || self.routes.iter().any(|known| known.network == network);
+            let family = |own: &Cidr| own.addr.is_ipv4() == route.destination.is_ipv4();
+            let is_local = is_link_local(route.destination) || route.destination.is_multicast();
+            if is_local || is_known() || !self.addresses.iter().any(family) {
+                continue;
+            }
+            if route.gateway.is_some() || !is_own() {
+                self.routes.push(RouteSpec {
+                    network,
+                    gateway: route.gateway,
+                });
+            }
+            self.reach(route.gateway);
+        }
+    }
+
+    /// Has a route to a gateway that is in no network of ours: the kernel has it on the link.
+    fn reach(&mut self, gateway: Option<IpAddr>) {
+        let Some(addr) = gateway.filter(|gateway| !is_link_local(*gateway)) else {
+            return;
+        };
+        let near = self.routes.iter().filter(|route| route.gateway.is_none());
+        let mut near = near.map(|route| &route.network).chain(&self.addresses);
+        if near.any(|network| network.contains(addr)) {
+            return;
+        }
+        let prefix_len = if addr.is_ipv4() { 32 } else { 128 };
+        self.routes.push(RouteSpec {
+            network: Cidr { addr, prefix_len },
+            gateway: None,
+        });
+    }
+
+    /// What a stack cannot have that shares its addresses with the kernel.
+    pub(super) fn check_host(&self, link: &IoSpec) -> Result<(), String> {
+        if !self.host {
+            return Ok(());
+        }
+        let problem = match link {
+            IoSpec::Afxdp(_) if self.mac.is_some() => {
+                "mac: the interface has its hardware address: leave mac out"
+            }
+            IoSpec::Afxdp(_) if self.processes > 1 => {
+                "one process: set processes = 1, or give the stack an address of its own"
+            }
+            IoSpec::Afxdp(_) => return Ok(()),
+            _ => "io = afxdp:IFACE: give the stack an address of its own elsewhere",
+        };
+        Err(format!("addr = host needs {problem}"))
+    }
+
+    /// Refuses addresses that are not the kernel's on the interface.
+    pub(crate) fn check_host_addresses(&self) -> Result<(), String> {
+        let name = self.link()?.name();
+        let index = netlink::link(&name)
+            .map_err(|error| error.to_string())?
+            .index;
+        let held = netlink::addresses().map_err(|error| error.to_string())?;
+        let is_held = |cidr: &&Cidr| {
+            let mut here = held.iter().filter(|held| held.interface == index);
+            here.any(|held| held.address == cidr.addr)
+        };
+        match self.addresses.iter().find(|cidr| !is_held(cidr)) {
+            None => Ok(()),
+            Some(Cidr { addr, .. }) => Err(format!(
+                "address {addr} is not the kernel's on {name}, as addr = host says: leave 'host' out, or this address"
+            )),
+        }
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// Whether this is the network of an address of ours.
+fn is_network_of(own: &Cidr, network: &Cidr) -> bool {
+    own.prefix_len == network.prefix_len && own.contains(network.addr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn route(network: &str, gateway: Option<&str>, metric: u32) -> Route {
+        let Cidr { addr, prefix_len } = network.parse().unwrap();
+        Route {
+            destination: addr,
+            prefix: prefix_len,
+            gateway: gateway.map(address),
+            interface: 2,
+            source: None,
+            metric,
+        }
+    }
+
+    fn taken(addr: &str, routes: &mut [Route]) -> String {
+        let mut config = Config::default();
+        config.set("io", "afxdp:eth0").unwrap();
+        config.set("addr", addr).unwrap();
+        config.take_routes(routes);
+        config.check().unwrap();
+        let route = mtcp_routes(&config);
+        route.join(" ")
+    }
+
+    fn mtcp_routes(config: &Config) -> Vec<String> {
+        let key = super::super::keys().iter().find(|key| key.name == "route");
+        let shown = key.unwrap().show(config);
+        shown.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn routes_are_the_kernels() {
+        let mut routes = [
+            route("0.0.0.0/0", Some("10.0.0.254"), 200),
+            route("0.0.0.0/0", Some("10.0.0.1"), 100),
+            route("10.0.0.0/24", None, 0),
+            route("192.0.2.0/24", Some("10.0.0.2"), 0),
+            route("fe80::/64", None, 0),
+            route("::/0", Some("fe80::1"), 0),
+        ];
+        assert_eq!(
+            taken("host 10.0.0.5/24", &mut routes),
+            "192.0.2.0/24@10.0.0.2 0.0.0.0/0@10.0.0.1"
+        );
+        assert_eq!(taken("host fd00::5/64", &mut routes), "::/0@fe80::1");
+    }
+
+    /// As clouds have it.
+    #[test]
+    fn a_gateway_in_no_network_of_ours_is_on_the_link() {
+        let mut routes = [route("0.0.0.0/0", Some("169.254.1.1"), 0)];
+        assert_eq!(
+            taken("host 10.0.0.5/32", &mut routes),
+            "0.0.0.0/0@169.254.1.1 169.254.1.1/32"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_shared_is_refused() {
+        for (key, value, word) in [
+            ("io", "tap:t0", "afxdp"),
+            ("mac", "02:00:00:00:00:01", "mac"),
+            ("processes", "2", "processes = 1"),
+        ] {
+            let mut config = Config::default();
+            config.set("io", "afxdp:eth0").unwrap();
+            config.set("addr", "host 10.0.0.5/24").unwrap();
+            config.set(key, value).unwrap();
+            let refused = config.check().unwrap_err();
+            assert!(refused.contains(word), "{refused}");
+        }
+    }
+}
