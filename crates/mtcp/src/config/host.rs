@@ -33,6 +33,8 @@ impl Config {
         if !self.host {
             return Ok(());
         }
+        // Who has what is the kernel's to ask for: answers come to it.
+        self.follow_kernel = true;
         let unknown =
             |error: io::Error| format!("{error}: allow netlink, or give addr and gateway");
         let index = netlink::link(&name)
