@@ -258,6 +258,8 @@ pub struct Config {
     /// Connections whose control blocks and small buffers are in memory from the start: none of
     /// them waits for a huge page.
     pub prefault: u32,
+    /// Other processes whose streams can be [added](crate::Stack::add_home).
+    pub max_homes: u32,
     /// Half-open records over all listeners.
     pub max_half_open: u32,
     /// TIME_WAIT records; the oldest goes first when they run out.
@@ -363,6 +365,7 @@ impl Default for Config {
             max_orphans: 32_768,
             max_resident: 1024,
             prefault: 0,
+            max_homes: 0,
             max_half_open: 16_384,
             max_time_wait: 65_536,
             max_listeners: 256,

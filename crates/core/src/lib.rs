@@ -17,6 +17,7 @@ mod estate;
 pub mod event;
 mod flow;
 mod handover;
+mod homes;
 mod icmp;
 pub mod id;
 pub mod info;

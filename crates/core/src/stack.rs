@@ -29,7 +29,7 @@ use crate::{
 /// returns, and which another thread may own.
 #[derive(Debug)]
 pub struct Stack {
-    tcp: Tcp,
+    pub(crate) tcp: Tcp,
 }
 
 impl Stack {

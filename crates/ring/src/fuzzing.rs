@@ -75,7 +75,7 @@ const SENT: &[u8] = b"what a program is to send";
 impl Program {
     fn new(stack: &mut StackStreams) -> io::Result<Self> {
         let memory = HomeMemory::create("fuzzed", &config(SLOTS))?;
-        let home = stack.add_home(&memory)?;
+        let home = stack.homes().add(&memory)?;
         let fd = || memory.fd().try_clone_to_owned();
         Ok(Self {
             home,
@@ -209,7 +209,7 @@ impl Lab {
             }
         }
         stack.show();
-        let _ = stack.take_disorder(self.hostile.home);
+        let _ = stack.homes().take_disorder(self.hostile.home);
     }
 
     fn end(mut self) {
@@ -218,13 +218,13 @@ impl Lab {
         check(&mut self.stack, slot_of(other.home, 0), &mut other.app);
         // Whatever it did, it can be got rid of.
         let home = self.hostile.home;
-        self.stack.app_gone(home);
+        self.stack.homes().app_gone(home);
         for slot in 0..SLOTS {
             let slot = slot_of(home, slot);
             self.stack.turn_to(slot);
             self.stack.close(slot);
         }
-        assert!(self.stack.remove_home(home), "a slot is still open");
+        assert!(self.stack.homes().remove(home), "a slot is still open");
         check(&mut self.stack, 0, &mut self.own);
         check(&mut self.stack, slot_of(other.home, 0), &mut other.app);
     }

@@ -178,14 +178,20 @@ impl Tcp {
         let path = *path.map_err(|_| DropReason::ReplyNoRoute)?;
         let limits = limits(&self.shared.config, self.shared.options.at(options));
         let slot = self.conns.slots.alloc().ok_or(DropReason::TcpConnections)?;
-        let reserved = self.shared.streams.reserve(slot, limits);
-        if let Err(error) = reserved {
-            self.conns.free(slot);
-            return Err(drop_for(error));
-        }
+        let home = listener.home;
+        let stream = match self.shared.reserve(home, slot, limits) {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.conns.free(slot);
+                return Err(drop_for(error));
+            }
+        };
         self.shared.options.share(options);
         let opening = opening(record, &path, options, seg.origin);
         self.init_accepted(now, slot, record, &opening, seg.hash);
+        if stream != slot {
+            self.conns.set_stream(slot, stream);
+        }
         Ok(slot)
     }
 

@@ -199,7 +199,7 @@ impl Conn<'_> {
         if self.hot.snd.una == self.hot.snd.nxt {
             self.loss().timers().stop_rtx_timer();
         } else {
-            let to_send = self.sh.streams.send_len(self.slot);
+            let to_send = self.sh.streams.send_len(self.stream);
             let mut loss = self.loss();
             loss.restart_timers(now, to_send);
             let actions = loss.actions;

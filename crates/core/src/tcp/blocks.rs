@@ -65,6 +65,8 @@ struct Name {
     hash: FlowHash,
     /// What everyone else calls it.
     slot: u32,
+    /// Its slot in the byte streams.
+    stream: u32,
 }
 
 /// See the module.
@@ -72,6 +74,8 @@ struct Name {
 pub(crate) struct Blocks {
     /// By slot of the connection: where it is.
     places: Column<u32>,
+    /// By slot: that of its streams, where it is another; else 0.
+    streams: Column<u32>,
     // By place, of those at hand.
     hot: Column<Hot>,
     cold: Column<Cold>,
@@ -110,6 +114,7 @@ impl Blocks {
         let pages = page_policy(config);
         let mut blocks = Self {
             places: Column::on(plot.as_deref_mut(), max as usize, PagePolicy::Small)?,
+            streams: Column::new(max as usize, PagePolicy::Small)?,
             hot: Column::on(plot, max as usize, pages)?,
             cold: Column::with_capacity(max as usize, pages)?,
             names: Column::with_capacity(max as usize, pages)?,
@@ -160,6 +165,7 @@ impl Blocks {
         name.key = *key;
         name.hash = hash;
         name.slot = slot;
+        name.stream = slot;
         Some((self.hot.get_mut(index)?, self.cold.get_mut(index)?))
     }
 
@@ -173,6 +179,7 @@ impl Blocks {
             key: FlowKey::NONE,
             hash,
             slot: 0,
+            stream: 0,
         };
         self.names.resize(len, name);
         self.links.resize(len, Link::NEW);
@@ -247,12 +254,18 @@ impl Blocks {
         self.at(place, sh)
     }
 
+    /// The slot of the connection whose control block is at `place`.
+    #[inline(always)]
+    pub fn slot_at(&self, place: u32) -> Option<u32> {
+        self.names.get(place as usize).map(|name| name.slot)
+    }
+
     /// The connection whose control block is at `place`.
     #[inline]
     pub fn at<'a>(&'a mut self, place: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
         let name = self.names.get(place as usize)?;
         Some(Conn {
-            slot: name.slot,
+            stream: name.stream,
             place,
             hot: self.hot.get_mut(place as usize)?,
             cold: self.cold.get_mut(place as usize)?,
@@ -260,6 +273,30 @@ impl Blocks {
             hash: name.hash,
             sh,
         })
+    }
+
+    /// The slot in the byte streams of the connection in `slot`.
+    pub fn stream(&self, slot: u32) -> u32 {
+        match self.streams.get(slot as usize) {
+            Some(&stream) if stream != 0 => stream,
+            _ => slot,
+        }
+    }
+
+    /// It is this, as long as the connection is there.
+    pub fn set_stream(&mut self, slot: u32, stream: u32) {
+        if let Some(entry) = self.streams.get_mut(slot as usize) {
+            *entry = if stream == slot { 0 } else { stream };
+        }
+        self.name_stream(slot);
+    }
+
+    fn name_stream(&mut self, slot: u32) {
+        let stream = self.stream(slot);
+        let place = self.places.get(slot as usize).copied().unwrap_or(NOWHERE);
+        if let Some(name) = self.names.get_mut(place as usize) {
+            name.stream = stream;
+        }
     }
 
     #[cold]
@@ -273,6 +310,7 @@ impl Blocks {
         self.free(slot);
         let (hot_entry, cold_entry) = self.put(slot, &key, record.hash, &mut sh.queues)?;
         (*hot_entry, *cold_entry) = (hot, cold);
+        self.name_stream(slot);
         self.look_at.get_or_insert(self.looked_at + QUIET);
         let place = self.places.get(slot as usize).copied()?;
         if sh.net.links.routing.has_changed() {
@@ -352,7 +390,9 @@ impl Blocks {
     fn packed_of(&mut self, now: Instant, place: u32, sh: &Shared) -> Option<(u32, u32)> {
         let mut hot = *self.hot.get(place as usize)?;
         let mut cold = *self.cold.get(place as usize)?;
-        let Name { key, hash, slot } = *self.names.get(place as usize)?;
+        let Name {
+            key, hash, slot, ..
+        } = *self.names.get(place as usize)?;
         hot.forget_flight();
         cold.forget_flight(now, &hot);
         let loss = loss::Compact::pack(&hot.loss, &cold.loss)?;

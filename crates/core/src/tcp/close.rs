@@ -61,7 +61,7 @@ impl Conn<'_> {
         if self.hot.state.is_over() {
             return;
         }
-        let lost = self.sh.streams.recv_unread(self.slot) > 0;
+        let lost = self.sh.streams.recv_unread(self.stream) > 0;
         let hard = self.options().linger == Some(Duration::ZERO);
         if self.hot.state == State::SynSent {
             self.hot.state = State::Closed;
@@ -73,7 +73,7 @@ impl Conn<'_> {
             // All was read, and nobody will read more: the memory, still in the cache, is for the
             // next connection. What is held out of order goes, too: what would fill the gap is
             // answered with a reset.
-            self.sh.streams.trim(self.slot, false);
+            self.sh.streams.trim(self.stream, false);
             let _ = self.shutdown();
             if self.hot.state == State::FinWait2 {
                 self.start_fin_wait_2(now);
@@ -187,7 +187,7 @@ impl Conn<'_> {
     /// Whether the end that CLOSE brings is a RST, and there is something to send before it.
     fn has_last_words(&mut self, now: Instant) -> bool {
         self.has(Flags::ON_DATA)
-            && self.sh.streams.recv_unread(self.slot) > 0
+            && self.sh.streams.recv_unread(self.stream) > 0
             && self.options().linger != Some(Duration::ZERO)
             && self.plan(now).is_some()
     }
@@ -203,7 +203,9 @@ impl Tcp {
         if !conn.is_over() {
             return;
         }
-        let left = conn.is_left_alone().then_some(conn.cold.options);
+        let left = conn
+            .is_left_alone()
+            .then_some((conn.stream, conn.cold.options));
         if left.is_some() {
             conn.leave_lists(&mut self.setup.listeners);
         }
@@ -219,16 +221,19 @@ impl Tcp {
             }
             self.survivors.strike_connection(slot);
         }
-        if let Some(options) = left {
-            self.release_slot(slot, options);
+        if let Some((stream, options)) = left {
+            self.release_slot(slot, stream, options);
         }
     }
 
     /// Frees the slot of a detached connection that nobody will ask for again.
-    fn release_slot(&mut self, slot: u32, options: SetId) {
+    fn release_slot(&mut self, slot: u32, stream: u32, options: SetId) {
         // False only if the application has not released the streams as it must: then the slot
         // stays taken, and nothing is unsafe.
-        if self.shared.streams.close(slot) {
+        if self.shared.streams.close(stream) {
+            if stream != slot {
+                self.conns.set_stream(slot, slot);
+            }
             self.conns.free(slot);
             self.shared.options.release(options);
         }
@@ -285,7 +290,7 @@ impl Tcp {
         {
             conn.sh.counters.orphans_evicted += 1;
             conn.abort(now);
-            let slot = conn.slot;
+            let slot = conn.slot();
             self.settle(now, slot);
         }
     }

@@ -33,8 +33,9 @@ impl Tcp {
                 options,
             } => {
                 let local = canonical(local);
-                self.setup()
-                    .listen(Listener::new(token, local, only_v6, backlog, options))
+                let mut listener = Listener::new(token, local, only_v6, backlog, options);
+                listener.home = self.home;
+                self.setup().listen(listener)
             }
             Command::Unlisten(listener) => self.unlisten(now, listener, false),
             Command::Leave(listener) => self.unlisten(now, listener, true),
@@ -121,7 +122,12 @@ impl Tcp {
         Reply::Done
     }
 
-    fn unlisten(&mut self, now: Instant, id: ListenerId, leaves: bool) -> Result<Reply, Error> {
+    pub(super) fn unlisten(
+        &mut self,
+        now: Instant,
+        id: ListenerId,
+        leaves: bool,
+    ) -> Result<Reply, Error> {
         let slot = self.setup.listeners.resolve(id)?;
         self.setup().withdraw(slot);
         self.setup().steer_listener(slot, false);
@@ -153,7 +159,7 @@ impl Tcp {
             conn.hot.state = State::Closed;
             conn.clear(Flags::BACKLOG);
             conn.leave_backlog(&mut self.setup.listeners);
-            let slot = conn.slot;
+            let slot = conn.slot();
             self.settle(now, slot);
         }
         self.setup().drop_half_open_of(now, listener, resets);
@@ -261,22 +267,31 @@ impl Tcp {
         hash: FlowHash,
     ) -> Result<Opened, Error> {
         let slot = self.conns.slots.alloc().ok_or(Error::NoMemory)?;
-        let options = self.shared.options.at(opening.options);
-        let limits = limits(&self.shared.config, options);
-        if self.shared.streams.open(slot, limits).is_err() {
-            self.conns.free(slot);
-            return Err(Error::NoMemory);
-        }
+        let limits = {
+            let options = self.shared.options.at(opening.options);
+            limits(&self.shared.config, options)
+        };
+        let stream = match self.shared.reserve(self.home, slot, limits) {
+            Ok(stream) if self.shared.streams.grant(stream).is_ok() => stream,
+            _ => {
+                self.conns.free(slot);
+                return Err(Error::NoMemory);
+            }
+        };
         let placed = self
             .conns
             .place(slot, opening.key, hash, &mut self.shared.queues);
         let (hot, cold) = placed.ok_or(Error::NoMemory)?;
+        let options = self.shared.options.at(opening.options);
         let (config, loss) = (&self.shared.config, &mut self.shared.loss);
         *hot = open::hot(config, loss.rto_bounds, opening, options, now);
         hot.loss.mss = open::unheard_mss(config, opening.path, options);
         open::renew(cold, config, opening, options, now, &mut loss.models);
         cold.statistics.active = true;
         hot.state = State::SynSent;
+        if stream != slot {
+            self.conns.set_stream(slot, stream);
+        }
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         self.survivors
             .bequeath(slot, &mut self.conns, &mut self.shared);
@@ -378,7 +393,7 @@ impl Conn<'_> {
         self.loss().congestion().limit_rate(options.max_pacing_rate);
         self.fit_buffers(&before);
         self.bound_unsent();
-        if self.sh.streams.app_wants_space(self.slot) {
+        if self.sh.streams.app_wants_space(self.stream) {
             self.notify(Ready::WRITABLE);
         }
         if self.hot.state.is_synchronized() {

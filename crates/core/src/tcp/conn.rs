@@ -24,7 +24,8 @@ use crate::tcp::tcb::{Cold, Hot};
 /// One connection and what it shares with all others.
 #[derive(Debug)]
 pub(crate) struct Conn<'a> {
-    pub slot: u32,
+    /// Its slot in the byte streams.
+    pub stream: u32,
     /// Where its control block is.
     pub place: u32,
     pub hot: &'a mut Hot,
@@ -36,8 +37,14 @@ pub(crate) struct Conn<'a> {
 }
 
 impl Conn<'_> {
+    /// What everyone else calls it: the same, where its bytes are in this process.
+    #[inline(always)]
+    pub fn slot(&self) -> u32 {
+        self.sh.streams.owner_of(self.stream)
+    }
+
     pub fn timer_id(&self) -> u32 {
-        flow::id(flow::CONNECTION, self.slot)
+        flow::id(flow::CONNECTION, self.slot())
     }
 
     pub fn has(&self, flags: Flags) -> bool {
@@ -122,7 +129,7 @@ impl Conn<'_> {
     }
 
     pub fn add_status(&mut self, status: Status) {
-        self.sh.streams.add_status(self.slot, status);
+        self.sh.streams.add_status(self.stream, status);
     }
 
     /// Makes sure that the wheel fires no later than `at`. Moving a deadline later costs nothing:
@@ -176,20 +183,7 @@ impl Conn<'_> {
             self.wake_at(self.hot.loss.deadline());
         }
         if actions.intersects(LossActions::all() - LossActions::TIMER) {
-            self.carry_out_rest(actions);
-        }
-    }
-
-    #[inline(never)]
-    fn carry_out_rest(&mut self, actions: LossActions) {
-        if actions.contains(LossActions::REDUCED) {
-            self.ecn().on_reduced();
-        }
-        if actions.contains(LossActions::RELEASE) {
-            self.wake_at(self.cold.loss.pacing.release_at());
-        }
-        if actions.contains(LossActions::OUTPUT) {
-            self.mark_output();
+            carry_out_rest(self, actions);
         }
     }
 
@@ -253,7 +247,7 @@ impl Conn<'_> {
             cold: &mut cold.rcv,
             bits: Bits::new(&mut hot.flags),
             streams: &mut sh.streams,
-            slot: self.slot,
+            slot: self.stream,
             held: &mut sh.held,
             ranges: &mut sh.ranges,
             counters: &mut sh.counters,
@@ -309,7 +303,7 @@ impl Conn<'_> {
             cold: &mut cold.snd,
             bits: Bits::new(&mut hot.flags),
             streams: &mut sh.streams,
-            slot: self.slot,
+            slot: self.stream,
             statistics: &mut cold.statistics,
             config: &sh.config,
             options: &sh.options,
@@ -328,7 +322,7 @@ impl Conn<'_> {
             cold: &self.cold.snd,
             flags: SendFlags::of(self.hot.flags),
             streams: &self.sh.streams,
-            slot: self.slot,
+            slot: self.stream,
             options: &self.sh.options,
             set: self.cold.options,
             state: self.hot.state,
@@ -429,5 +423,19 @@ impl Conn<'_> {
     /// RFC 7323 §4.1-2, §5.4-1.
     pub fn tsval(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.hot.ts_offset)
+    }
+}
+
+/// What few steps of the loss part ask for.
+#[inline(never)]
+fn carry_out_rest(conn: &mut Conn<'_>, actions: LossActions) {
+    if actions.contains(LossActions::REDUCED) {
+        conn.ecn().on_reduced();
+    }
+    if actions.contains(LossActions::RELEASE) {
+        conn.wake_at(conn.cold.loss.pacing.release_at());
+    }
+    if actions.contains(LossActions::OUTPUT) {
+        conn.mark_output();
     }
 }

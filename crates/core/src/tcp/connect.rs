@@ -200,7 +200,7 @@ impl Conn<'_> {
         let mut options = TcpOptions::default();
         self.add_syn_options(now, false, &mut options);
         let room = open.room_beside_syn(self.cold.path.mtu, options.emitted_len() as u32);
-        self.sh.streams.send_len(self.slot).min(room)
+        self.sh.streams.send_len(self.stream).min(room)
     }
 
     /// The SYN-ACK: what it acknowledges of the SYN's data has arrived, the rest goes again.

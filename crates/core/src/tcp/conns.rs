@@ -85,6 +85,17 @@ impl Conns {
         self.blocks.places()
     }
 
+    /// The slot in the byte streams of the connection in `slot`.
+    pub fn stream(&self, slot: u32) -> u32 {
+        self.blocks.stream(slot)
+    }
+
+    /// It is not `slot`, but this, until it is set to `slot` again: the streams are another
+    /// process's.
+    pub fn set_stream(&mut self, slot: u32, stream: u32) {
+        self.blocks.set_stream(slot, stream);
+    }
+
     pub fn key(&self, slot: u32) -> FlowKey {
         self.blocks.key(slot)
     }
@@ -116,22 +127,26 @@ impl Conns {
 
     /// The connection in `slot`, which was given out once.
     pub fn view<'a>(&'a mut self, slot: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
-        self.blocks.view(slot, sh)
+        let conn = self.blocks.view(slot, sh)?;
+        conn.sh.streams.turn_to(conn.stream);
+        Some(conn)
     }
 
     /// The connection whose control block is at `place`.
     pub fn at<'a>(&'a mut self, place: u32, sh: &'a mut Shared) -> Option<Conn<'a>> {
-        self.blocks.at(place, sh)
+        let conn = self.blocks.at(place, sh)?;
+        conn.sh.streams.turn_to(conn.stream);
+        Some(conn)
     }
 
-    /// The same, and its id.
+    /// The same, and its id; whoever looks at its streams turns to them.
     pub fn named_at<'a>(
         &'a mut self,
         place: u32,
         sh: &'a mut Shared,
     ) -> Option<(ConnId, Conn<'a>)> {
-        let conn = self.blocks.at(place, sh)?;
-        Some((id_of(&self.slots, conn.slot), conn))
+        let slot = self.blocks.slot_at(place)?;
+        Some((id_of(&self.slots, slot), self.blocks.at(place, sh)?))
     }
 }
 

@@ -34,7 +34,8 @@ pub(crate) fn news_of(
 
 /// From here on the application holds the streams.
 fn announce(conn: &mut Conn<'_>, id: ConnId, listeners: &Listeners) -> Option<Event> {
-    conn.sh.streams.grant(conn.slot).ok()?;
+    conn.sh.streams.turn_to(conn.stream);
+    conn.sh.streams.grant(conn.stream).ok()?;
     conn.hot.remove(Flags::UNANNOUNCED);
     let listener = listeners.at(conn.cold.listener)?;
     Some(Event::Accepted {

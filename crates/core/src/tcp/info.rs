@@ -49,9 +49,9 @@ impl Conn<'_> {
             snd_wnd: hot.snd.wnd,
             rcv_wnd: receive_window(hot),
             ack_delay: ack_delay(&self.sh.config, &cold.statistics),
-            unacked: self.sh.streams.send_len(self.slot),
+            unacked: self.sh.streams.send_len(self.stream),
             not_sent: send.not_sent(),
-            unread: self.sh.streams.recv_unread(self.slot),
+            unread: self.sh.streams.recv_unread(self.stream),
             last_sent: now - cold.snd.last_sent,
             last_received: now - near(now, hot.last_received),
             last_data_received: now - near(now, cold.statistics.data_at),
@@ -65,7 +65,7 @@ impl Conn<'_> {
     fn totals(&self, now: Instant) -> TcpInfo {
         let (send, statistics) = (self.send_view(), &self.cold.statistics);
         let (busy, window_limited, buffer_limited) = statistics.busy_times(send.busy_until(now));
-        let status = self.sh.streams.status(self.slot);
+        let status = self.sh.streams.status(self.stream);
         // The handshake acknowledged a SYN-ACK before there was a connection.
         let syn_acked = statistics.active && self.hot.snd.una > self.cold.iss;
         let control_acked = u32::from(syn_acked) + u32::from(send.fin_acked());

@@ -27,6 +27,7 @@ mod fast;
 pub(crate) mod flags;
 mod frame;
 mod gso;
+pub mod homes;
 mod icmp;
 mod info;
 mod input;
@@ -65,7 +66,7 @@ use std::io;
 use std::time::Duration;
 
 use ring::region::Plot;
-use ring::stream::{AppStreams, StreamsConfig, streams_on};
+use ring::stream::{AppStreams, StreamsConfig, streams_and_homes};
 use wire::time::Instant;
 
 use crate::config::Config;
@@ -109,6 +110,8 @@ pub(crate) struct Tcp {
     handover: Option<Box<Handover>>,
     closing_with_reset: ClosingWithReset,
     survivors: Survivors,
+    /// Whose connections and listeners are opened now.
+    pub home: u32,
     /// When memory of the receive pool that nobody needs may go back to the kernel.
     economize_at: Option<Instant>,
     /// Connections whose path may have changed.
@@ -125,7 +128,10 @@ impl Tcp {
             max_buffer: config.max_buffer,
             prefault: config.prefault,
         };
-        let (stack_streams, app_streams) = streams_on(plot.as_mut(), &sizes, page_policy(&config))?;
+        let (stack_streams, app_streams) = {
+            let pages = page_policy(&config);
+            streams_and_homes(plot.as_mut(), &sizes, pages, config.max_homes)?
+        };
         let flows = [
             config.max_connections,
             config.max_half_open,
@@ -140,6 +146,7 @@ impl Tcp {
             handover: Handover::new(&config).map(Box::new),
             closing_with_reset: ClosingWithReset::default(),
             survivors: Survivors::default(),
+            home: 0,
             economize_at: None,
             rerouting: Rerouting::default(),
             ports: Box::new(EphemeralPorts::new(config.ephemeral, &config.secret)),
@@ -159,8 +166,9 @@ impl Tcp {
         let mut sum = Undelivered::default();
         let mut add = |slot: u32, state: State| {
             if closing(state) {
+                let stream = self.conns.stream(slot);
                 sum.connections += 1;
-                sum.bytes += u64::from(self.shared.streams.send_len(slot));
+                sum.bytes += u64::from(self.shared.streams.known_send_len(stream));
             }
         };
         match only {

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::io;
 
 use ring::region::PagePolicy;
-use ring::stream::StackStreams;
+use ring::stream::{Limits, StackStreams, StreamError};
 use wire::tcp::{TcpFlags, TcpHeader};
 use wire::time::Instant;
 
@@ -84,6 +84,16 @@ impl Shared {
             resets: SecretLimiter::new(config.reset_rate, keyed(&config.secret, "resets")),
             config,
         })
+    }
+
+    /// Streams in `home` for the connection in `slot`; which. In this process it is that slot, in
+    /// another home any that is free.
+    #[inline(always)]
+    pub fn reserve(&mut self, home: u32, slot: u32, limits: Limits) -> Result<u32, StreamError> {
+        if home == 0 {
+            return self.streams.reserve(slot, limits).map(|()| slot);
+        }
+        self.streams.reserve_in(home, slot, limits)
     }
 
     /// Whether something of TCP wants to be sent on `port`.

@@ -126,7 +126,7 @@ impl Tcp {
                 Turn::Off => {}
             }
             if conn.is_over() {
-                let slot = conn.slot;
+                let slot = conn.slot();
                 self.settle(now, slot);
             }
             self.shared.queues.count_output(port, which);
@@ -194,7 +194,7 @@ impl Tcp {
                 if ended.mac.is_none() {
                     conn.on_unreachable(now);
                 }
-                let slot = conn.slot;
+                let slot = conn.slot();
                 self.settle(now, slot);
             }
         }
@@ -333,7 +333,7 @@ impl Conn<'_> {
         let shared = &mut *self.sh;
         let payload = if plan.len > 0 {
             let offset = plan.data_seq() - start;
-            shared.streams.peek(self.slot, offset, plan.len)
+            shared.streams.peek(self.stream, offset, plan.len)
         } else {
             Pieces::EMPTY
         };

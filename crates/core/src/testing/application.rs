@@ -13,7 +13,9 @@ impl Harness {
     /// A command that must succeed.
     #[track_caller]
     pub fn execute(&mut self, command: Command) -> Reply {
-        match self.stack.execute(self.now, command) {
+        let reply = self.stack.execute(self.now, command);
+        self.stack.show();
+        match reply {
             Ok(reply) => reply,
             Err(error) => panic!("{command:?}: {error}"),
         }
@@ -169,6 +171,7 @@ impl Harness {
         while let Some(event) = self.stack.poll_event() {
             self.events.push(event);
         }
+        self.stack.show();
         std::mem::take(&mut self.events)
     }
 

@@ -10,6 +10,7 @@ use wire::tcp::TcpHeader;
 use wire::time::Instant;
 
 use super::frames::{codepoint, compose, dissect, mark};
+use super::homes::{IN_HOMES, move_out};
 use super::seen::{PEER_ISS, Seen};
 use super::seg::{Seg, seg};
 use super::sink::Sink;
@@ -106,7 +107,14 @@ impl Harness {
 
     /// A stack with a changed configuration.
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut harness = Self::on(Instant::ZERO, change, Stack::new);
+        let with_homes = |config: &mut Config| {
+            config.max_homes = 2;
+            change(config);
+        };
+        let mut harness = Self::on(Instant::ZERO, with_homes, Stack::new);
+        if std::env::var_os(IN_HOMES).is_some() {
+            harness.app = move_out(&mut harness.stack);
+        }
         // Address checks end, announcements go out.
         harness.advance(10_000);
         harness.sink.frames.clear();
@@ -231,6 +239,7 @@ impl Harness {
             })
             .collect();
         self.stack.receive(self.now, PORT, &lent);
+        self.stack.show();
     }
 
     /// The peer sends any frame; the stack does not get to transmit.
@@ -238,6 +247,7 @@ impl Harness {
         let meta = RxMeta::default();
         self.stack
             .receive(self.now, PORT, &[RxFrame { bytes, meta }]);
+        self.stack.show();
     }
 
     /// A SYN of the peer that the link has answered.
@@ -265,6 +275,7 @@ impl Harness {
     /// The stack sends what it has to.
     pub fn transmit(&mut self) {
         self.stack.transmit(self.now, PORT, &mut self.sink);
+        self.stack.show();
     }
 
     /// The stack sends what does not wait for answers of the application.
@@ -343,6 +354,7 @@ impl Harness {
                 }
             }
             self.stack.advance(self.now);
+            self.stack.show();
             self.transmit();
         }
         panic!("timers do not come to an end");

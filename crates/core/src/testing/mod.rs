@@ -12,6 +12,7 @@
 mod application;
 mod frames;
 mod harness;
+mod homes;
 mod pair;
 mod seen;
 mod seg;
@@ -20,6 +21,7 @@ mod states;
 
 pub use frames::compose;
 pub use harness::{CLIENT, Handshake, Harness, LISTENER};
+pub use homes::{IN_HOMES, add_home};
 pub use pair::{End, Fate, Pair};
 pub use seen::{PEER_ISS, Seen};
 pub use seg::{Seg, seg};

@@ -38,6 +38,10 @@ pub(super) struct Guest {
     pub(super) open: u32,
     /// Slots from here on were never opened.
     pub(super) used: u32,
+    /// Those before that are free, for who wants any.
+    pub(super) free: Vec<u32>,
+    /// Whom the used ones were reserved for.
+    pub(super) owners: Vec<u32>,
     /// The application is gone: nothing that is still written is looked at.
     pub(super) is_gone: bool,
 }
@@ -60,8 +64,20 @@ impl Guest {
             disorder: None,
             open: 0,
             used: 0,
+            free: Vec::new(),
+            owners: Vec::new(),
             is_gone: false,
         })
+    }
+
+    pub(super) fn set_owner(&mut self, slot: u32, owner: u32) {
+        let at = slot as usize;
+        if self.owners.len() <= at {
+            self.owners.resize(at + 1, 0);
+        }
+        if let Some(entry) = self.owners.get_mut(at) {
+            *entry = owner;
+        }
     }
 
     /// Takes over what the application's words of a slot say now, into the stack's `own` record.

@@ -18,6 +18,11 @@ pub fn slot_of(home: u32, slot: u32) -> u32 {
     home << SHIFT | slot
 }
 
+/// The home of a slot that is not of the first.
+pub(super) fn home_of(slot: u32) -> u32 {
+    slot >> SHIFT
+}
+
 /// The number that the application of a home knows a slot by, of the stack's number.
 pub fn slot_in_home(slot: u32) -> u32 {
     slot & ((1 << SHIFT) - 1)
@@ -143,6 +148,11 @@ impl Guests {
         };
         self.hand = next + 1;
         Some(next as u32)
+    }
+
+    pub(super) fn recv_bytes_in_use(&self) -> usize {
+        let guests = self.homes.iter().flatten();
+        guests.map(|guest| guest.recv.ledger.in_use()).sum()
     }
 
     /// Their numbers.

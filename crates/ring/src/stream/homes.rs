@@ -4,15 +4,20 @@ use std::io;
 
 use crate::sync::Ordering::Relaxed;
 
+use super::config::Limits;
 use super::error::StreamError;
-use super::guests::{slot_in_home, slot_of};
+use super::guests::{home_of, slot_in_home, slot_of};
 use super::lane::Writer;
 use super::plan::HomeMemory;
 use super::record::{Record, held};
 use super::side::AT_EASE;
 use super::stack::{StackStreams, close};
 
-impl StackStreams {
+/// The homes of streams besides those in this process; see [`StackStreams::homes`].
+#[derive(Debug)]
+pub struct Homes<'a>(&'a mut StackStreams);
+
+impl Homes<'_> {
     /// Adds a home: the streams of a program that has the memory, too, and nobody else. Its slots
     /// are [`slot_of`](super::slot_of) the number that this returns. The program is trusted with
     /// nothing but its own bytes.
@@ -20,8 +25,61 @@ impl StackStreams {
     /// # Errors
     /// `AlreadyExists`: the memory is in use; `OutOfMemory`: there are as many homes as there can
     /// be, or the kernel has no room; `InvalidInput`: too many slots.
-    pub fn add_home(&mut self, memory: &HomeMemory) -> io::Result<u32> {
-        self.guests.add(memory)
+    pub fn add(&mut self, memory: &HomeMemory) -> io::Result<u32> {
+        self.0.guests.add(memory)
+    }
+
+    /// The program of a home is gone: it has [released](super::AppStreams::release) all its slots,
+    /// and nothing that is written to the memory from now on counts. What it had written can still
+    /// be sent. None of its slots can be opened any more.
+    pub fn app_gone(&mut self, home: u32) {
+        let slots = self.0.guests.home(home).map_or(0, |guest| guest.used);
+        let open = |streams: &StackStreams, slot: u32| {
+            let record = streams.shared.records.record(slot_of(home, slot));
+            record.is_some_and(Record::is_open)
+        };
+        for is_gone in [false, true] {
+            if let Some(guest) = self.0.guests.home(home) {
+                guest.is_gone = is_gone;
+            }
+            // Once more to hear what it said last, and then for it.
+            for slot in (0..slots)
+                .filter(|&slot| open(self.0, slot))
+                .collect::<Vec<_>>()
+            {
+                self.0.turn_to(slot_of(home, slot));
+            }
+        }
+    }
+
+    /// Forgets a home. False, and nothing done, while one of its slots is open, or when there is no
+    /// such home.
+    pub fn remove(&mut self, home: u32) -> bool {
+        self.0.show();
+        let Some(guest) = self.0.guests.remove(home) else {
+            return false;
+        };
+        // Who has the number next begins anew.
+        for slot in 0..guest.used {
+            if let Some(record) = self.0.shared.records.record(slot_of(home, slot)) {
+                record.clear();
+            }
+        }
+        true
+    }
+
+    /// A slot of a home whose program has written what cannot be, since this was last asked. The
+    /// stack went on with what it knew; what is to become of the program is for who asks to say.
+    pub fn take_disorder(&mut self, home: u32) -> Option<u32> {
+        let slot = self.0.guests.home(home)?.disorder.take()?;
+        Some(slot_of(home, slot))
+    }
+}
+
+impl StackStreams {
+    /// The homes, to be added and removed.
+    pub fn homes(&mut self) -> Homes<'_> {
+        Homes(self)
     }
 
     /// From here on the stack works on this slot, with what its program has written by now. Nothing
@@ -69,50 +127,56 @@ impl StackStreams {
         }
     }
 
-    /// The program of a home is gone: it has [released](super::AppStreams::release) all its slots,
-    /// and nothing that is written to the memory from now on counts. What it had written can still
-    /// be sent. None of its slots can be opened any more.
-    pub fn app_gone(&mut self, home: u32) {
-        let slots = self.guests.home(home).map_or(0, |guest| guest.used);
-        let open = |streams: &Self, slot: u32| {
-            let record = streams.shared.records.record(slot_of(home, slot));
-            record.is_some_and(Record::is_open)
-        };
-        for is_gone in [false, true] {
-            if let Some(guest) = self.guests.home(home) {
-                guest.is_gone = is_gone;
-            }
-            // Once more to hear what it said last, and then for it.
-            for slot in (0..slots)
-                .filter(|&slot| open(self, slot))
-                .collect::<Vec<_>>()
-            {
-                self.turn_to(slot_of(home, slot));
-            }
+    /// Reserves any free slot of a home, for what the caller calls `owner`. Who lets this choose
+    /// lets it choose always.
+    ///
+    /// # Errors
+    /// `NoSlot`: there is no such home, its program is gone, or none of its slots is free.
+    pub fn reserve_in(
+        &mut self,
+        home: u32,
+        owner: u32,
+        limits: Limits,
+    ) -> Result<u32, StreamError> {
+        let guest = self.guests.home(home).ok_or(StreamError::NoSlot)?;
+        let slot = guest.free.pop().unwrap_or(guest.used);
+        let slot = slot_of(home, slot);
+        self.reserve(slot, limits)?;
+        if let Some(guest) = self.guests.home(home) {
+            guest.set_owner(slot_in_home(slot), owner);
+        }
+        Ok(slot)
+    }
+
+    /// Whom a slot was reserved for; itself, if it is of this process.
+    #[inline(always)]
+    pub fn owner_of(&self, slot: u32) -> u32 {
+        if slot < self.slots {
+            slot
+        } else {
+            self.owner_elsewhere(slot)
         }
     }
 
-    /// Forgets a home. False, and nothing done, while one of its slots is open, or when there is no
-    /// such home.
-    pub fn remove_home(&mut self, home: u32) -> bool {
-        self.show();
-        let Some(guest) = self.guests.remove(home) else {
-            return false;
-        };
-        // Who has the number next begins anew.
-        for slot in 0..guest.used {
-            if let Some(record) = self.shared.records.record(slot_of(home, slot)) {
-                record.clear();
-            }
-        }
-        true
+    #[cold]
+    #[inline(never)]
+    fn owner_elsewhere(&self, slot: u32) -> u32 {
+        let guest = self.guests.at(slot);
+        let owner = guest.and_then(|guest| guest.owners.get(slot_in_home(slot) as usize));
+        owner.copied().unwrap_or(slot)
     }
 
-    /// A slot of a home whose program has written what cannot be, since this was last asked. The
-    /// stack went on with what it knew; what is to become of the program is for who asks to say.
-    pub fn take_disorder(&mut self, home: u32) -> Option<u32> {
-        let slot = self.guests.home(home)?.disorder.take()?;
-        Some(slot_of(home, slot))
+    /// The home that a slot is of; 0: of this process.
+    pub fn home_of(&self, slot: u32) -> u32 {
+        if slot < self.slots { 0 } else { home_of(slot) }
+    }
+
+    /// As [`Self::send_len`], as far as the stack knew when it last turned to the slot.
+    pub fn known_send_len(&self, slot: u32) -> u32 {
+        let record = self.shared.records.record(slot);
+        record
+            .filter(|record| record.is_open())
+            .map_or(0, Record::send_len)
     }
 
     /// The receive direction of a slot of another home that is open.
@@ -152,6 +216,7 @@ impl StackStreams {
         let is_closed = writer.is_some_and(|(writer, record)| close(writer, record));
         if let Some(guest) = self.guests.at_mut(slot).filter(|_| is_closed) {
             guest.open -= 1;
+            guest.free.push(slot_in_home(slot));
         }
         is_closed
     }
@@ -164,7 +229,7 @@ impl StackStreams {
         offset: u32,
         bytes: &[u8],
     ) -> Result<(), StreamError> {
-        let is_there = self.guests.at(slot).is_some();
+        let is_there = slot < self.slots || self.guests.at(slot).is_some();
         let Some((mut writer, record)) = self.guest_writer(slot) else {
             return Err(if is_there {
                 StreamError::NotOpen

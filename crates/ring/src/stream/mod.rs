@@ -77,6 +77,7 @@ pub use app::AppStreams;
 pub use config::{Limits, PoolUse, StreamsConfig};
 pub use error::StreamError;
 pub use guests::{slot_in_home, slot_of};
+pub use homes::Homes;
 pub use pieces::Pieces;
 pub use plan::{HomeMemory, HomePlan};
 #[cfg(not(loom))]

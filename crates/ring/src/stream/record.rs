@@ -80,6 +80,11 @@ pub(super) struct AppWords {
     pub(super) wants_space: AtomicU8,
 }
 
+/// What `open` is where the application is in the stack's process ...
+pub(super) const OPEN: u8 = 1;
+/// ... and where it is in another.
+pub(super) const OPEN_ELSEWHERE: u8 = 2;
+
 /// One slot. All zero means: never used. Both ends are in one line: they run on one processor, and
 /// a million of them idle.
 #[derive(Debug, Default)]
@@ -167,6 +172,12 @@ impl Record {
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.stack.open.load(Relaxed) != 0
+    }
+
+    /// It is, and its application is in this process.
+    #[inline(always)]
+    pub(super) fn is_open_here(&self) -> bool {
+        self.stack.open.load(Relaxed) == OPEN
     }
 
     /// Bytes received that the application has not read.

@@ -10,7 +10,7 @@ use super::error::StreamError;
 use super::guests::Guests;
 use super::lane::{Reader, Writer};
 use super::pieces::Pieces;
-use super::record::{Record, held};
+use super::record::{OPEN, OPEN_ELSEWHERE, Record, held};
 use super::shared::Shared;
 use super::side::{AT_EASE, Direction, Side};
 use super::status::Status;
@@ -73,7 +73,7 @@ impl StackStreams {
     #[inline(always)]
     fn send_reader(&self, slot: u32) -> Option<Reader<'_>> {
         let record = self.open_record(slot)?;
-        let memory = if slot < self.slots {
+        let memory = if record.is_open_here() {
             &self.shared.send_memory
         } else {
             self.guests.send_memory(slot)?
@@ -88,7 +88,7 @@ impl StackStreams {
     #[inline(always)]
     fn recv_writer(&mut self, slot: u32) -> Option<(Writer<'_>, &Record)> {
         let record = self.shared.records.record(slot)?;
-        if !record.is_open() {
+        if !record.is_open_here() {
             return None;
         }
         // SAFETY: this is the one stack's end of these streams, so the producer of their receive
@@ -148,7 +148,12 @@ impl StackStreams {
         stack.send.head.store(app.send.tail.load(Acquire), Release);
         stack.unsent_low_water.store(u32::MAX, Relaxed);
         stack.status.store(0, Relaxed);
-        stack.open.store(1, Relaxed);
+        let open = if slot < self.slots {
+            OPEN
+        } else {
+            OPEN_ELSEWHERE
+        };
+        stack.open.store(open, Relaxed);
         stack.recv_limit.store(limits.recv.min(*max_limit), Relaxed);
         stack.send_limit.store(limits.send.min(*max_limit), Relaxed);
         Ok(())
@@ -208,11 +213,8 @@ impl StackStreams {
     /// limit; `NoMemory`. Nothing is written then: drop the segment, it will be sent again.
     #[inline]
     pub fn write_at(&mut self, slot: u32, offset: u32, bytes: &[u8]) -> Result<(), StreamError> {
-        if slot >= self.slots {
-            return self.write_elsewhere(slot, offset, bytes);
-        }
         let Some((mut writer, record)) = self.recv_writer(slot) else {
-            return Err(StreamError::NotOpen);
+            return self.write_elsewhere(slot, offset, bytes);
         };
         let limit = record.stack.recv_limit.load(Relaxed);
         writer.place(offset, bytes, limit)
@@ -340,11 +342,10 @@ impl StackStreams {
     /// Gives receive buffers back to the pool as far as they are drained; the last one only when
     /// nothing `out_of_order` is held in it (else that would be lost). True when the last one went.
     pub fn trim(&mut self, slot: u32, out_of_order: bool) -> bool {
-        if slot >= self.slots {
-            return self.trim_elsewhere(slot, out_of_order);
+        match self.recv_writer(slot) {
+            Some((mut writer, _)) => writer.trim(out_of_order),
+            None => self.trim_elsewhere(slot, out_of_order),
         }
-        self.recv_writer(slot)
-            .is_some_and(|(mut writer, _)| writer.trim(out_of_order))
     }
 
     /// Trims the next `budget` slots that have a receive buffer, taking turns; more when there are
@@ -484,17 +485,17 @@ impl StackStreams {
         }
     }
 
-    /// Bytes of receive buffers handed out by the pool.
+    /// Bytes of receive buffers handed out by the pools of all homes.
     pub fn recv_bytes_in_use(&self) -> usize {
-        self.recv.ledger.in_use()
+        self.recv.ledger.in_use() + self.guests.recv_bytes_in_use()
     }
 
-    /// The most [`Self::recv_bytes_in_use`] ever was.
+    /// The most that the pool of this process has ever handed out.
     pub fn recv_bytes_high_water(&self) -> usize {
         self.recv.ledger.high_water()
     }
 
-    /// Bytes of the receive pool.
+    /// Bytes of the receive pool of this process.
     pub fn recv_pool_bytes(&self) -> usize {
         self.recv.ledger.bytes()
     }

@@ -76,8 +76,9 @@ fn promise(free: usize, total: usize, room: impl Fn() -> u32) -> u32 {
 /// offered stays on offer; what comes and finds no memory is sent again. `mss` is what a segment of
 /// the peer has at most.
 pub(super) fn promised(streams: &StackStreams, slot: u32, mss: u16) -> u32 {
-    let total = streams.recv_pool_bytes();
-    let free = total.saturating_sub(streams.recv_bytes_in_use());
+    let pool = streams.recv_pool(slot);
+    let total = pool.bytes;
+    let free = total.saturating_sub(pool.in_use);
     let least = MIN_SEGMENTS * u32::from(mss);
     promise(free, total, || streams.recv_room(slot)).max(least)
 }

@@ -133,9 +133,9 @@ impl Receive<'_> {
         let Some(wanted) = self.cold.tuning.measure(now, taken, rtt) else {
             return;
         };
-        let pool = streams.recv_pool_bytes();
-        let limit = wanted.min(u64::from(most(config.max_buffer, pool))) as u32;
-        let has_room = streams.recv_bytes_in_use() <= pool / 2;
+        let pool = streams.recv_pool(self.slot);
+        let limit = wanted.min(u64::from(most(config.max_buffer, pool.bytes))) as u32;
+        let has_room = pool.in_use <= pool.bytes / 2;
         if has_room && limit > streams.recv_limit(self.slot) {
             streams.set_recv_limit(self.slot, limit);
         }

@@ -19,6 +19,8 @@ const MIN_HALF_OPEN: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listener {
     pub token: Token,
+    /// Where the streams of its connections lie.
+    pub home: u32,
     pub local: SocketAddr,
     pub only_v6: bool,
     pub backlog: u32,
@@ -46,6 +48,7 @@ impl Listener {
     ) -> Self {
         Self {
             token,
+            home: 0,
             local,
             only_v6,
             // listen(fd, 0) means a backlog of one everywhere.
@@ -142,6 +145,16 @@ impl Listeners {
 
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut Listener> {
         self.table.get_mut(slot as usize)
+    }
+
+    /// Those of a home.
+    pub fn of_home(&self, home: u32) -> Vec<ListenerId> {
+        let of_home = |slot: &u32| self.at(*slot).is_some_and(|entry| entry.home == home);
+        let id = |slot| ListenerId {
+            slot,
+            generation: self.slots.generation(slot),
+        };
+        self.slots.iter().filter(of_home).map(id).collect()
     }
 
     /// The slot of a live id.

@@ -21,7 +21,7 @@ impl Program {
     fn new(stack: &mut StackStreams, slots: u32, pool_kib: u32) -> Self {
         let memory = HomeMemory::create("ring-test", &config(slots, pool_kib)).unwrap();
         Self {
-            home: stack.add_home(&memory).unwrap(),
+            home: stack.homes().add(&memory).unwrap(),
             app: AppStreams::attach(fd(&memory), &memory.plan()).unwrap(),
             memory,
         }
@@ -80,7 +80,7 @@ fn a_short_transaction_with_another_process() {
     app.sweep(2);
     assert_eq!(app.send_bytes_in_use(), 0);
     assert_eq!(stack.recv_pool(slot).in_use, 0);
-    assert_eq!(stack.take_disorder(slot >> 16), None);
+    assert_eq!(stack.homes().take_disorder(slot >> 16), None);
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn a_program_that_is_gone_leaves_what_it_had_written() {
     stack.show();
     assert_eq!(program.app.write(0, b"the last words"), 14);
     let home = program.home;
-    stack.app_gone(home);
+    stack.homes().app_gone(home);
     assert_eq!(program.app.write(0, b", and more"), 10);
     stack.turn_to(open);
-    assert!(stack.app_released(open) && !stack.remove_home(home));
+    assert!(stack.app_released(open) && !stack.homes().remove(home));
     stack.turn_to(open);
     assert_eq!(joined(stack.peek(open, 0, 99)), b"the last words");
     stack.turn_to(last);
@@ -138,7 +138,7 @@ fn a_program_that_is_gone_leaves_what_it_had_written() {
         stack.turn_to(slot);
         assert!(stack.close(slot));
     }
-    assert!(stack.remove_home(home) && !stack.remove_home(home));
+    assert!(stack.homes().remove(home) && !stack.homes().remove(home));
     // The next one that gets the number begins anew.
     let next = Program::new(&mut stack, 3, 64);
     assert_eq!(next.home, home);
@@ -176,8 +176,8 @@ fn what_was_not_agreed_on_is_refused() {
             "{wrong:?}"
         );
     }
-    let home = stack.add_home(&memory).unwrap();
-    let again = stack.add_home(&memory).unwrap_err();
+    let home = stack.homes().add(&memory).unwrap();
+    let again = stack.homes().add(&memory).unwrap_err();
     assert_eq!(
         again.kind(),
         std::io::ErrorKind::OutOfMemory,
@@ -233,10 +233,10 @@ fn words_that_cannot_be_are_not_believed() {
         word(at, value);
         stack.turn_to(slot);
         assert_eq!((stack.recv_unread(slot), stack.send_len(slot)), (100, 100));
-        assert_eq!(stack.take_disorder(program.home), Some(slot));
+        assert_eq!(stack.homes().take_disorder(program.home), Some(slot));
         word(at, u32::from_le_bytes(before));
         stack.turn_to(slot);
-        assert_eq!(stack.take_disorder(program.home), None);
+        assert_eq!(stack.homes().take_disorder(program.home), None);
     }
     // A block outside, none, one that is no size, or one that is too small: with more bytes.
     for descriptor in [0, 257, u32::MAX, 1 << 31, 1 << 30 | 1 << 29] {
@@ -245,7 +245,7 @@ fn words_that_cannot_be_are_not_believed() {
         stack.turn_to(slot);
         assert_eq!(joined(stack.peek(slot, 0, 9999)), [8; 100]);
         assert_eq!(
-            stack.take_disorder(program.home),
+            stack.homes().take_disorder(program.home),
             Some(slot),
             "{descriptor:#x}"
         );

@@ -1,0 +1,63 @@
+//! Connections of programs in other processes: their bytes lie in memory that each of them was lent
+//! ([`HomeMemory`]), in a home of its own.
+//!
+//! The driver that serves such programs [says](Stack::serve) for whom it executes what follows, and
+//! [shows](Stack::show) what changed in the streams before it hands on replies and events.
+
+use std::io;
+
+use ring::stream::HomeMemory;
+use wire::time::Instant;
+
+use crate::id::ConnId;
+use crate::stack::Stack;
+use crate::tcp::homes::{Programs, stream_of};
+
+impl Stack {
+    /// Adds a home, of which this returns the number; never 0.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: the memory is in use; `OutOfMemory`: there are as many as
+    /// [`max_homes`](crate::Config::max_homes) says, or the kernel has no room; `InvalidInput`: it
+    /// has too many slots.
+    pub fn add_home(&mut self, memory: &HomeMemory) -> io::Result<u32> {
+        self.tcp.shared.streams.homes().add(memory)
+    }
+
+    /// From now on what is opened belongs to this home: connections, and listeners with the
+    /// connections that they get. 0, as at first: to the application in this process. A connection
+    /// for which no slot of the home is free is refused, as where there is no memory.
+    pub fn serve(&mut self, home: u32) {
+        self.tcp.home = home;
+    }
+
+    /// The home of a connection, and its slot in the byte streams there. `None`: there is no such
+    /// connection.
+    pub fn stream_of(&self, conn: ConnId) -> Option<(u32, u32)> {
+        stream_of(&self.tcp, conn)
+    }
+
+    /// What the stack has changed in the streams of other processes is there for them to see.
+    #[inline]
+    pub fn show(&mut self) {
+        self.tcp.shared.streams.show();
+    }
+
+    /// The program of a home is gone. Its listeners are closed, and its connections as by CLOSE
+    /// (RFC 9293 §3.10.4): what it had written is sent.
+    pub fn app_gone(&mut self, now: Instant, home: u32) {
+        Programs(&mut self.tcp).app_gone(now, home);
+    }
+
+    /// Forgets a home. False, and nothing done, while one of its connections is there.
+    pub fn remove_home(&mut self, home: u32) -> bool {
+        self.tcp.shared.streams.homes().remove(home)
+    }
+
+    /// Whether the program of a home has written what cannot be to the memory of its streams, since
+    /// this was last asked. The stack did not believe it.
+    pub fn take_disorder(&mut self, home: u32) -> bool {
+        let disorder = self.tcp.shared.streams.homes().take_disorder(home);
+        disorder.is_some()
+    }
+}

@@ -1,0 +1,37 @@
+//! Applications in other processes, as far as the stack can tell: their streams lie in memory that
+//! was lent to them.
+
+use ring::stream::{HomeMemory, StreamsConfig};
+
+use crate::{AppStreams, Stack};
+
+/// Every application is in another process where this is in the environment.
+pub const IN_HOMES: &str = "MTCP_TEST_IN_HOMES";
+
+/// Moves the application there, before it has anything.
+pub fn move_out(stack: &mut Stack) -> AppStreams {
+    let slots = stack.tcp.shared.config.max_connections.min(1 << 16);
+    let (home, app) = add_home(stack, slots);
+    stack.serve(home);
+    app
+}
+
+/// A home with so many slots, and the end of the application there.
+pub fn add_home(stack: &mut Stack, slots: u32) -> (u32, AppStreams) {
+    let config = &stack.tcp.shared.config;
+    let memory = HomeMemory::create(
+        "application",
+        &StreamsConfig {
+            slots,
+            recv_pool_bytes: config.recv_pool,
+            send_pool_bytes: config.send_pool,
+            max_buffer: config.max_buffer,
+            prefault: 0,
+        },
+    );
+    let memory = memory.expect("memory that can be shared");
+    let home = stack.add_home(&memory).expect("a home");
+    let fd = memory.fd().try_clone_to_owned().expect("a descriptor");
+    let app = AppStreams::attach(fd, &memory.plan());
+    (home, app.expect("the memory"))
+}
