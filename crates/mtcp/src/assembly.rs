@@ -17,7 +17,7 @@ use crate::driver::{Driver, Inline, Paired, Service};
 use crate::knowledge::Knowledge;
 use crate::lease::PortLease;
 use crate::runner::Runner;
-use crate::service::{Host, HostHandle, ProgramEnd};
+use crate::service::{Attachment, Facts, Host, HostHandle};
 use crate::settings::Settings;
 use crate::setup_error::SetupError;
 use crate::stats::Reporter;
@@ -99,7 +99,12 @@ pub(crate) struct Joined {
     /// For the one that takes this one's place; and those of others whose place this one takes.
     pub(crate) testaments: Option<(Testament, Vec<Testament>)>,
     pub(crate) wall: Wall,
+    /// Other processes that may have their streams in it.
+    pub(crate) homes: u32,
 }
+
+/// Programs that are attached to a stack at a time, or were and have connections that are not gone.
+const MAX_PROGRAMS: u32 = 256;
 
 /// Puts a context together on `port`.
 pub(crate) fn assemble(
@@ -174,43 +179,57 @@ fn stack(
     Ok((runner, streams))
 }
 
-/// A stack that programs attach to, on a port of the caller's making; the channel of the first of
-/// them, and its end of the streams.
+/// A stack that programs attach to, and what it is served by.
+///
+/// # Errors
+/// The configuration contradicts itself, or memory could not be reserved.
+pub(crate) fn host(
+    config: &Config,
+    port: PortLease,
+    secrets: Secrets,
+    core: usize,
+    joined: Joined,
+) -> io::Result<(Host, HostHandle)> {
+    let joined = Joined {
+        homes: MAX_PROGRAMS,
+        ..joined
+    };
+    let (runner, _) = stack(config, port, secrets, core, joined)?;
+    Host::new(runner, Facts::of(config))
+}
+
+/// The same on a port of the caller's making.
 ///
 /// # Errors
 /// One line with cause and remedy.
-pub(crate) fn hosted(
+pub(crate) fn host_on_port(
     port: AnyPort,
     config: &Config,
-) -> Result<(Host, HostHandle, AppStreams), SetupError> {
+) -> Result<(Host, HostHandle), SetupError> {
     let secret = secret()?;
     let secrets = Secrets {
         own: secret,
         common: secret,
     };
-    let made = stack(config, port.into(), secrets, 0, Joined::default());
-    let failed = |error| SetupError(failure(0, &error));
-    let (runner, streams) = made.map_err(failed)?;
-    let (host, handle) = Host::new(runner).map_err(failed)?;
-    Ok((host, handle, streams))
+    host(config, port.into(), secrets, 0, Joined::default())
+        .map_err(|error| SetupError(failure(0, &error)))
 }
 
-/// The sockets of a program that is attached.
+/// The sockets of a program that is attached. `config` says how its calls behave; what concerns the
+/// stack, the daemon says.
 ///
 /// # Errors
-/// No descriptor left.
-pub(crate) fn attached(
-    config: &Config,
-    end: ProgramEnd,
-    streams: AppStreams,
-) -> io::Result<Sockets> {
-    let driver = Driver::Service(Box::new(Service::new(end)?));
+/// It is not of a daemon of this build, or that is gone; no descriptor left.
+pub(crate) fn attached(config: &Config, attachment: Attachment) -> io::Result<Sockets> {
+    let (end, streams) = attachment.join()?;
+    let mut service = Service::new(end)?;
+    let facts = service.facts()?;
     let [a, b, ..] = secret().map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Sockets::new(
-        Settings::new(config, 0, Wall::default()),
+        Settings::of_facts(config, &facts),
         config.max_concurrency,
         u16::from_ne_bytes([a, b]),
-        Transport::new(driver, streams),
+        Transport::new(Driver::Service(Box::new(service)), streams),
     ))
 }
 
@@ -226,6 +245,7 @@ fn knowledge(config: &Config, stack: &stack::Config) -> io::Result<Option<Box<Kn
 /// Adds to the settings of a stack what it has in common with others.
 fn join(mut stack: stack::Config, common: [u8; 32], joined: &Joined) -> stack::Config {
     stack.common_secret = Some(common);
+    stack.max_homes = joined.homes;
     stack.arrivals = joined.arrivals.clone();
     give_link_local(&mut stack, joined.link_local);
     stack.seat = joined.desk.as_ref().map(|desk| Seat {

@@ -1,5 +1,8 @@
 //! One stack on one port, driven.
 
+mod absence;
+mod programs;
+
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -261,26 +264,6 @@ impl Runner {
     pub(crate) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened, Error> {
         self.quiet_until = Instant::ZERO;
         self.stack.connect(self.now, request)
-    }
-
-    /// Whether the link is gone for now.
-    pub(crate) fn is_away(&self) -> bool {
-        self.port.is_away()
-    }
-
-    /// Whether [`Runner::look_again`] has something to do.
-    pub(crate) fn wants_look(&self) -> bool {
-        self.port.wants_look()
-    }
-
-    /// From now on it opens what comes later in [`Runner::look_again`] alone.
-    pub(crate) fn look_when_asked(&mut self) {
-        self.port.look_when_asked();
-    }
-
-    /// Opens what there is to open.
-    pub(crate) fn look_again(&mut self) {
-        self.port.look_again(self.clock.now());
     }
 
     /// Something will be due in a moment.

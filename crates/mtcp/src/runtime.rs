@@ -14,7 +14,8 @@ use crate::assembly::{self, Joined, Secrets, assemble, failure, secret};
 use crate::clock::VirtualClock;
 use crate::config::{Config, IoSpec, Mode};
 use crate::context::{Context, Waiter};
-use crate::lease::Ports;
+use crate::lease::{PortLease, Ports};
+use crate::service::{Host, HostHandle};
 use crate::setup_error::SetupError;
 use crate::stats::{Board, Reporter};
 use crate::testaments::Testaments;
@@ -166,6 +167,25 @@ impl Mtcp {
     /// # Errors
     /// One line with cause and remedy: no such core, context exists already, out of memory.
     pub fn context(&self, core: usize) -> Result<Context, SetupError> {
+        let (port, secrets, joined) = self.parts(core)?;
+        assemble(&self.config, port, secrets, core, joined)
+            .map(Context::from)
+            .map_err(|error| SetupError(failure(core, &error)))
+    }
+
+    /// Makes the stack of logical core `core` for programs that attach to it, in place of a
+    /// context. Its loop runs on the thread that calls [`Host::run`].
+    ///
+    /// # Errors
+    /// As [`Mtcp::context`].
+    pub fn host(&self, core: usize) -> Result<(Host, HostHandle), SetupError> {
+        let (port, secrets, joined) = self.parts(core)?;
+        assembly::host(&self.config, port, secrets, core, joined)
+            .map_err(|error| SetupError(failure(core, &error)))
+    }
+
+    /// What the stack of logical core `core` is made of.
+    fn parts(&self, core: usize) -> Result<(PortLease, Secrets, Joined), SetupError> {
         let cpu = self.processor(core)?;
         let (port, own) = self.ports.lease(core)?;
         let secrets = Secrets {
@@ -177,25 +197,19 @@ impl Mtcp {
             .stat_print
             .then(|| Reporter::new(core, Arc::clone(&self.board)));
         let cpu = self.config.pin.then_some(cpu);
-        let failed = |error: io::Error| SetupError(failure(core, &error));
-        let desk = self.desk(core).map_err(failed)?;
-        assemble(
-            &self.config,
-            port,
-            secrets,
-            core,
-            Joined {
-                cpu,
-                reporter,
-                arrivals: self.arrivals.get(core).cloned().flatten(),
-                link_local: self.link_local,
-                testaments: self.testaments(desk.as_ref()),
-                desk,
-                wall: self.wall.clone(),
-            },
-        )
-        .map(Context::from)
-        .map_err(failed)
+        let desk = self.desk(core);
+        let desk = desk.map_err(|error| SetupError(failure(core, &error)))?;
+        let joined = Joined {
+            cpu,
+            reporter,
+            arrivals: self.arrivals.get(core).cloned().flatten(),
+            link_local: self.link_local,
+            testaments: self.testaments(desk.as_ref()),
+            desk,
+            wall: self.wall.clone(),
+            homes: 0,
+        };
+        Ok((port, secrets, joined))
     }
 
     /// What the stack at this desk, or the only one, finds and leaves; and what else it finds.

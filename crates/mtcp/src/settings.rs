@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::service::Facts;
 use crate::wall::Wall;
 use crate::{Config, CongestionControl, affinity};
 
@@ -34,6 +35,22 @@ impl Settings {
             pinned: config.pin,
             addresses: config.addresses.iter().map(|cidr| cidr.addr).collect(),
             wall,
+        }
+    }
+
+    /// Of a program that is attached to a stack.
+    pub(crate) fn of_facts(config: &Config, facts: &Facts) -> Self {
+        Self {
+            core: 0,
+            one_event_per_entry: config.one_event_per_entry,
+            legacy_errors: config.legacy_errors,
+            rcvbuf: facts.recv_buffer,
+            sndbuf: facts.send_buffer,
+            congestion: facts.congestion,
+            idle_timeout: facts.idle_timeout,
+            pinned: false,
+            addresses: facts.addresses().collect(),
+            wall: Wall::default(),
         }
     }
 

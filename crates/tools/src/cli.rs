@@ -48,7 +48,6 @@ enum Command {
     /// Run a program, as it is, with its TCP connections on the stack
     Run(Box<RunArgs>),
     /// Own links and stacks, to which programs attach
-    #[command(hide = true)]
     Daemon(Box<DaemonArgs>),
     /// Go on with the connections of a program that was killed
     #[command(hide = true)]

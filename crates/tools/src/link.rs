@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use control::client::Session;
+use control::place::check_name;
 use mtcp::config::{Cidr, NeighbourSpec};
 use mtcp::privileges::{allows, own};
 use mtcp::{Config, CongestionControl, IoSpec, Mtcp};
 use rustix::thread::CapabilitySet;
+
+mod daemon;
 
 use crate::fail::Failure;
 use crate::machine;
@@ -16,11 +20,14 @@ use crate::net::{Address, Own};
 use crate::sockets::kernel::Kernel;
 use crate::sockets::stack::Stack;
 
-/// `kernel`, or a link of mTCP.
+/// `kernel`, a daemon, or a link of mTCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Io {
     /// The kernel's sockets.
     Kernel,
+    /// mTCP's daemon of this name, which may have the directory of its socket before it; `None`:
+    /// that of this network namespace.
+    Daemon(Option<String>),
     /// mTCP over this link.
     Mtcp(IoSpec),
 }
@@ -31,6 +38,13 @@ impl FromStr for Io {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "kernel" => Ok(Self::Kernel),
+            "daemon" => Ok(Self::Daemon(None)),
+            _ if text.starts_with("daemon:") => {
+                let name = text.trim_start_matches("daemon:");
+                let last = name.rsplit('/').next().unwrap_or_default();
+                check_name(last).map_err(|error| error.to_string())?;
+                Ok(Self::Daemon(Some(name.to_owned())))
+            }
             _ => text.parse().map(Self::Mtcp).map_err(|error: String| {
                 error.replace("use afxdp:IFACE", "use kernel, afxdp:IFACE")
             }),
@@ -42,6 +56,8 @@ impl std::fmt::Display for Io {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Kernel => f.write_str("kernel"),
+            Self::Daemon(None) => f.write_str("daemon"),
+            Self::Daemon(Some(name)) => write!(f, "daemon:{name}"),
             Self::Mtcp(spec) => spec.fmt(f),
         }
     }
@@ -70,7 +86,8 @@ impl Mode {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sockets")]
 pub(crate) struct LinkArgs {
-    /// Sockets to use: afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH, loop:NAME (mTCP), or kernel
+    /// Sockets to use: afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH, loop:NAME (mTCP),
+    /// daemon[:NAME] (mTCP's daemon), or kernel
     #[arg(long, value_name = "IO")]
     pub(crate) io: Option<Io>,
     /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several
@@ -121,8 +138,34 @@ pub(crate) struct LinkArgs {
 pub(crate) enum Backend {
     /// The kernel's.
     Kernel(Kernel),
-    /// mTCP's, and the interface they are on.
-    Stack(Box<Stack>, Box<Mtcp>),
+    /// mTCP's, and what they are on: an interface of this process, or a daemon.
+    Stack(Box<Stack>, Below),
+}
+
+/// What the sockets of a stack are on.
+#[derive(Debug)]
+pub(crate) enum Below {
+    /// An interface of this process.
+    Own(Box<Mtcp>),
+    /// A daemon, which this process is attached to as long as this lives.
+    Daemon(Box<Session>),
+}
+
+impl Below {
+    /// What was opened, for people.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Own(mtcp) => mtcp.report().lines,
+            Self::Daemon(session) => {
+                let welcome = session.welcome();
+                vec![
+                    ("daemon", welcome.name.clone()),
+                    ("process", welcome.pid.to_string()),
+                    ("links", welcome.links.clone()),
+                ]
+            }
+        }
+    }
 }
 
 /// What was opened, beside the sockets.
@@ -146,6 +189,7 @@ impl LinkArgs {
         machine::raise_open_files();
         match io {
             Io::Kernel => self.open_kernel(),
+            Io::Daemon(name) => Self::attach(name.as_deref(), &config),
             Io::Mtcp(spec) => self.open_stack(spec, config),
         }
     }
@@ -256,6 +300,18 @@ impl LinkArgs {
         })
     }
 
+    fn attach(name: Option<&str>, config: &Config) -> anyhow::Result<Link> {
+        let attached = daemon::open(name, config)?;
+        let label = format!("daemon:{}", attached.session.welcome().name);
+        let below = Below::Daemon(Box::new(attached.session));
+        Ok(Link {
+            backend: Backend::Stack(Box::new(attached.sockets), below),
+            addresses: attached.addresses,
+            networks: Vec::new(),
+            label,
+        })
+    }
+
     fn open_stack(&self, spec: IoSpec, mut config: Config) -> anyhow::Result<Link> {
         self.apply(&spec, &mut config)?;
         check_link(&spec)?;
@@ -278,7 +334,7 @@ impl LinkArgs {
             )
         })?;
         Ok(Link {
-            backend: Backend::Stack(Box::new(sockets), Box::new(stack)),
+            backend: Backend::Stack(Box::new(sockets), Below::Own(Box::new(stack))),
             addresses,
             networks,
             label,

@@ -234,7 +234,7 @@ fn join(place: &Place) -> Result<(), Error> {
             rustix::thread::set_thread_res_gid(group, group, group).unwrap();
             rustix::thread::set_thread_res_uid(user, user, user).unwrap();
         }
-        let build = Build::new("0.1.0", 0);
+        let build = Build::new("0.1.0", mtcp::service::LAYOUT);
         match client::named(std::slice::from_ref(place), "default", &build)? {
             Found::Session(_) => Ok(()),
             Found::Nobody(error) => Err(error),
@@ -300,7 +300,7 @@ fn settings_are_checked() {
         ),
         (
             "io = loop:d\n",
-            "mtcp: no address for the stack: give --addr, like --addr 10.0.0.2/24\n",
+            "mtcp: no address for the stack: give --addr, like --addr 10.0.0.2/24, or --addr host\n",
         ),
         (
             "listen = root\nio = loop:d\n",

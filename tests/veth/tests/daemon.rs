@@ -2,13 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
+use std::fs::Permissions;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use interop::lab::Family;
 use interop::process::{PROMPT, Process, wait_until};
-use interop::{Gate, Kind, Lab, baseline, programs};
+use interop::{Gate, Kind, Lab, baseline, files, programs};
 
 const SOON: Duration = Duration::from_secs(30);
+/// What curl says of a connection that is refused.
+const CURL_REFUSED: i32 = 7;
 
 /// A daemon on the link of `lab`, with these lines in its settings file.
 fn daemon(lab: &Lab, settings: &str) -> Process {
@@ -60,4 +65,88 @@ fn it_answers_over_packet_sockets_and_tap() {
         answers(&lab);
         daemon.stop().must_succeed();
     }
+}
+
+/// `mtcp` of somebody without rights, attached to the daemon of `lab`.
+fn attached(lab: &Lab, user: &str, words: &[&str]) -> std::process::Command {
+    let mut command = lab.ours().command("setpriv");
+    command
+        .args(["--reuid", user, "--regid", user, "--clear-groups"])
+        .arg(lab.files().join("mtcp"))
+        .args(words)
+        .arg("--io")
+        .arg(format!(
+            "daemon:{}/default",
+            lab.files().join("run").display()
+        ));
+    command
+}
+
+fn serving(lab: &Lab, user: &str, port: &str) -> Process {
+    let www = lab.www();
+    let words = ["serve", www.to_str().unwrap(), "--port", port];
+    let mut server = Process::start(attached(lab, user, &words));
+    server.wait_for("listening on", PROMPT);
+    server
+}
+
+/// Fetches 10 MB from a port, and compares; the exit status of curl where there is no answer.
+fn fetch(lab: &Lab, port: &str) -> Result<(), Option<i32>> {
+    for family in Family::BOTH {
+        let address = match family.ours() {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        };
+        let url = format!("http://{address}:{port}/big");
+        let got = lab.files().join("got");
+        let words = ["-s", "-o", got.to_str().unwrap(), &url];
+        let finished = lab.curl(&words, SOON);
+        if !finished.status.success() {
+            return Err(finished.status.code());
+        }
+        let difference = files::difference(&got, &lab.www().join("big"));
+        assert_eq!(difference, None);
+    }
+    Ok(())
+}
+
+/// Two users serve at the same time; what one had is gone when it is killed, and the other goes on.
+#[test]
+fn users_without_rights_share_one_address() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    programs::require(&["curl", "setpriv"]);
+    let lab = Lab::new(Kind::Afxdp);
+    // Where everybody may run and read it.
+    std::fs::set_permissions(lab.files(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(programs::mtcp(), lab.files().join("mtcp")).unwrap();
+    files::make(&lab.www().join("big"), 7, 10 << 20);
+    let daemon = daemon(&lab, "listen = 65534 * 90\n");
+    let first = serving(&lab, "65534", "8080");
+    let second = serving(&lab, "65533", "8081");
+    for port in ["8080", "8081"] {
+        assert_eq!(fetch(&lab, port), Ok(()), "{port}");
+    }
+    // An endpoint is one user's, and ports below 1024 are for whom the settings name.
+    let taken = attached(&lab, "65532", &["serve", "/", "--port", "8080"]);
+    let taken = interop::process::finish(taken, PROMPT);
+    assert!(!taken.status.success(), "{taken}");
+    assert!(taken.stderr.contains("in use"), "{taken}");
+
+    first.kill();
+    wait_until("the port is free", SOON, || {
+        fetch(&lab, "8080") == Err(Some(CURL_REFUSED))
+    });
+    assert_eq!(fetch(&lab, "8081"), Ok(()));
+    serving(&lab, "65532", "8080").stop().must_succeed();
+
+    // A client beside the server.
+    let peer = lab.peer_serve(&[]);
+    let url = interop::lab::url(Family::V4.peer(), "/big");
+    let load = attached(&lab, "65534", &["load", &url, "--requests", "20", "--json"]);
+    interop::process::finish(load, SOON).must_succeed();
+    peer.stop().must_succeed();
+    second.stop().must_succeed();
+    daemon.stop().must_succeed();
 }

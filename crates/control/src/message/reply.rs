@@ -74,6 +74,21 @@ pub struct Channel {
     pub words: [u64; CHANNEL_WORDS],
 }
 
+impl Channel {
+    /// That of a stack, described by these words, of which there are at most 16.
+    pub fn new(stack: u32, words: &[u64]) -> Self {
+        let mut all = [0; CHANNEL_WORDS];
+        for (place, word) in all.iter_mut().zip(words) {
+            *place = *word;
+        }
+        Self {
+            stack,
+            descriptors: 0,
+            words: all,
+        }
+    }
+}
+
 /// Programs that were turned away or dropped since the start, by reason: see
 /// [`crate::server::DropReason`].
 pub type Drops = [u64; DROPS];

@@ -22,6 +22,7 @@ mod waits;
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use mtcp_core::Command;
 use wire::time::Instant;
 
 use crate::calls::Sockets;
+use crate::service::Attachment;
 use crate::stats::Snapshot;
 use crate::{Config, Result, SetupError, WakeHandle, assembly};
 use waits::Waits;
@@ -97,9 +99,28 @@ impl Context {
         assembly::on_port(port.into(), config, core).map(Self::from)
     }
 
+    /// A context whose stack a daemon has. `config` says how its calls behave; what concerns the
+    /// stack, the daemon says.
+    ///
+    /// # Errors
+    /// It is not a daemon of this build, or it is gone; no descriptor left.
+    pub fn attach(
+        attachment: Attachment,
+        config: &Config,
+    ) -> std::result::Result<Self, SetupError> {
+        assembly::attached(config, attachment)
+            .map(Self::from)
+            .map_err(|error| SetupError(format!("cannot attach to the daemon: {error}")))
+    }
+
     /// The logical core it was made for.
     pub fn core(&self) -> usize {
         self.sockets.settings.core
+    }
+
+    /// The addresses of its stack.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.sockets.settings.addresses
     }
 
     /// Does what is due without waiting: receives, fires timers, sends. Calls that wait or would

@@ -15,7 +15,7 @@ use wire::time::Instant;
 
 use super::inline::is_fresh;
 use super::{Staged, Wake};
-use crate::service::{Answer, Call, Heard, ProgramEnd};
+use crate::service::{Answer, Call, Facts, Heard, ProgramEnd};
 use crate::stats::Snapshot;
 use crate::{Errno, Result, clock};
 
@@ -207,7 +207,15 @@ impl Service {
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
         match self.ask(&Call::Command(command))? {
             Answer::Reply(reply) => reply.map_err(Errno),
-            Answer::Usage { .. } => Err(self.disorder()),
+            _ => Err(self.disorder()),
+        }
+    }
+
+    /// What the stack is.
+    pub(crate) fn facts(&mut self) -> Result<Facts> {
+        match self.ask(&Call::Facts)? {
+            Answer::Facts(facts) => Ok(facts),
+            _ => Err(self.disorder()),
         }
     }
 
@@ -215,7 +223,7 @@ impl Service {
     fn usage(&mut self) -> Result<(u32, Undelivered)> {
         match self.ask(&Call::Usage)? {
             Answer::Usage { open, undelivered } => Ok((open, undelivered)),
-            Answer::Reply(_) => Err(self.disorder()),
+            _ => Err(self.disorder()),
         }
     }
 

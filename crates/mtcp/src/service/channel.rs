@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mtcp_core::{ConnId, Error, Event, FlowKey, Ready, Token, Undelivered};
 
@@ -29,6 +31,37 @@ pub trait Policy: Debug + Send + Sync {
 
     /// Listeners that it may have at a time.
     fn listeners(&self) -> usize;
+
+    /// Bytes of buffers that it may have.
+    fn memory(&self) -> usize;
+}
+
+/// What a program has, for other threads.
+#[derive(Debug, Default)]
+pub struct Usage {
+    connections: AtomicU32,
+    listeners: AtomicU32,
+}
+
+impl Usage {
+    /// Connections, those that wait at its listeners included.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Relaxed)
+    }
+
+    /// Listeners.
+    pub fn listeners(&self) -> u32 {
+        self.listeners.load(Relaxed)
+    }
+}
+
+/// Who a program is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    /// Nobody else's.
+    pub(super) id: u64,
+    /// For people: the process.
+    pub(super) pid: u32,
 }
 
 /// Closed connections of a program that are known, the youngest.
@@ -37,8 +70,12 @@ const CLOSING: usize = 1 << 16;
 /// A connection of the program.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
+    /// Its name with the stack.
     conn: ConnId,
-    /// Its name with the program; `None`: it waits at a listener.
+    /// Its name with the program: its slot in the streams there, and how many connections the
+    /// program had had before.
+    name: ConnId,
+    /// The program's name of the socket; `None`: it waits at a listener.
     token: Option<Token>,
     /// What has not been told of it, for want of room.
     ready: Ready,
@@ -49,7 +86,7 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     listener: Token,
-    conn: ConnId,
+    name: ConnId,
     key: FlowKey,
 }
 
@@ -57,14 +94,20 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) end: DaemonEnd,
+    pub(super) name: Name,
     pub(super) policy: Arc<dyn Policy>,
-    /// For people: the process.
-    pub(super) pid: u32,
-    /// By the connection's slot.
+    usage: Arc<Usage>,
+    /// Where the streams of its connections lie.
+    pub(super) home: u32,
+    /// By the slot in the streams.
     slots: Vec<Option<Slot>>,
     /// How many of them are taken.
     connections: usize,
-    /// Closed by the program, and perhaps not gone yet; the oldest first.
+    /// How many connections it has had.
+    serial: u32,
+    pub(super) listeners: u32,
+    /// The stack's names of what the program has closed, and what may not be gone yet; the oldest
+    /// first.
     closing: VecDeque<ConnId>,
     /// Not told yet, in order.
     waiting: VecDeque<Waiting>,
@@ -75,13 +118,23 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(end: DaemonEnd, policy: Arc<dyn Policy>, pid: u32) -> Self {
+    pub(super) fn new(
+        end: DaemonEnd,
+        name: Name,
+        policy: Arc<dyn Policy>,
+        usage: Arc<Usage>,
+        home: u32,
+    ) -> Self {
         Self {
             end,
+            name,
             policy,
-            pid,
+            usage,
+            home,
+            listeners: 0,
             slots: Vec::new(),
             connections: 0,
+            serial: 0,
             closing: VecDeque::new(),
             waiting: VecDeque::new(),
             untold: VecDeque::new(),
@@ -98,56 +151,67 @@ impl Channel {
         self.connections
     }
 
-    /// A connection is its own from now on; `token`: unless it waits at a listener.
-    pub(super) fn add(&mut self, conn: ConnId, token: Option<Token>) {
-        let at = conn.slot as usize;
+    /// Lets other threads see what it has.
+    pub(super) fn show_usage(&self) {
+        let connections = u32::try_from(self.connections).unwrap_or(u32::MAX);
+        self.usage.connections.store(connections, Relaxed);
+        self.usage.listeners.store(self.listeners, Relaxed);
+    }
+
+    /// A connection, with its bytes in this slot of the streams, is its own from now on; `token`:
+    /// unless it waits at a listener. Returns its name with the program.
+    pub(super) fn add(&mut self, conn: ConnId, slot: u32, token: Option<Token>) -> ConnId {
+        let name = ConnId {
+            slot,
+            generation: self.serial,
+        };
+        self.serial = self.serial.wrapping_add(1);
+        let at = slot as usize;
         if at >= self.slots.len() {
             self.slots.resize((at + 1).next_power_of_two(), None);
         }
-        if let Some(slot) = self.slots.get_mut(at) {
-            self.connections += usize::from(slot.is_none());
-            *slot = Some(Slot {
+        if let Some(place) = self.slots.get_mut(at) {
+            self.connections += usize::from(place.is_none());
+            *place = Some(Slot {
                 conn,
+                name,
                 token,
                 ready: Ready::empty(),
                 error: None,
             });
         }
+        name
     }
 
-    fn slot(&mut self, conn: ConnId) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(conn.slot as usize)?.as_mut()?;
-        (slot.conn == conn).then_some(slot)
+    fn slot(&mut self, name: ConnId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(name.slot as usize)?.as_mut()?;
+        (slot.name == name).then_some(slot)
     }
 
-    /// Whether `conn`, as the program says, is a connection of its own.
+    /// The stack's name of what the program calls `name`. `None`: it has no such connection.
     #[inline]
-    pub(super) fn has(&self, conn: ConnId) -> bool {
-        let slot = self.slots.get(conn.slot as usize).copied().flatten();
-        slot.is_some_and(|slot| slot.conn == conn)
+    pub(super) fn conn(&self, name: ConnId) -> Option<ConnId> {
+        let slot = self.slots.get(name.slot as usize).copied().flatten()?;
+        (slot.name == name).then_some(slot.conn)
     }
 
-    /// The program takes a connection that waits. False: there is none of this name.
-    pub(super) fn accept(&mut self, conn: ConnId, token: Token) -> bool {
-        let slot = self.slot(conn).filter(|slot| slot.token.is_none());
-        slot.is_some_and(|slot| {
-            slot.token = Some(token);
-            true
-        })
+    /// The program takes a connection that waits. `None`: there is none of this name.
+    pub(super) fn accept(&mut self, name: ConnId, token: Token) -> Option<ConnId> {
+        let slot = self.slot(name).filter(|slot| slot.token.is_none())?;
+        slot.token = Some(token);
+        Some(slot.conn)
     }
 
-    /// The program is done with a connection. False: there is none of this name.
-    pub(super) fn remove(&mut self, conn: ConnId) -> bool {
-        let has = self.has(conn);
-        if has && let Some(slot) = self.slots.get_mut(conn.slot as usize) {
-            *slot = None;
-            self.connections -= 1;
-            if self.closing.len() >= CLOSING {
-                self.closing.pop_front();
-            }
-            self.closing.push_back(conn);
+    /// The program is done with a connection. `None`: there is none of this name.
+    pub(super) fn remove(&mut self, name: ConnId) -> Option<ConnId> {
+        let conn = self.conn(name)?;
+        *self.slots.get_mut(name.slot as usize)? = None;
+        self.connections -= 1;
+        if self.closing.len() >= CLOSING {
+            self.closing.pop_front();
         }
-        has
+        self.closing.push_back(conn);
+        Some(conn)
     }
 
     /// What peers have still to acknowledge of what the program has closed; `of` says it of one
@@ -163,45 +227,63 @@ impl Channel {
         sum
     }
 
-    /// All connections.
+    /// The program's names of all connections.
+    pub(super) fn names(&self) -> impl Iterator<Item = ConnId> {
+        self.slots.iter().flatten().map(|slot| slot.name)
+    }
+
+    /// The stack's names of all connections.
     pub(super) fn conns(&self) -> impl Iterator<Item = ConnId> {
         self.slots.iter().flatten().map(|slot| slot.conn)
     }
 
-    /// Tells the program of an event, at once or when there is room; what has not been told of a
-    /// connection becomes one event.
-    #[inline]
-    pub(super) fn tell(&mut self, event: &Event) {
-        if self.untold.is_empty() && self.waiting.is_empty() && self.end.tell(event) {
+    /// Tells the program of a connection that waits at its listener.
+    pub(super) fn tell_accepted(&mut self, listener: Token, name: ConnId, key: FlowKey) {
+        self.unrung += 1;
+        let event = Event::Accepted {
+            listener,
+            conn: name,
+            key,
+        };
+        if !self.keeps_back() && self.end.tell(&event) {
             return;
         }
-        match *event {
-            Event::Accepted {
-                listener,
-                conn,
-                key,
-            } => self.waiting.push_back(Waiting {
-                listener,
-                conn,
-                key,
-            }),
-            Event::Ready {
-                conn, ready, error, ..
-            } => self.keep(conn, ready, error),
-        }
+        self.waiting.push_back(Waiting {
+            listener,
+            name,
+            key,
+        });
     }
 
-    #[cold]
-    fn keep(&mut self, conn: ConnId, ready: Ready, error: Option<Error>) {
-        let Some(slot) = self.slot(conn) else {
+    /// Tells the program of what became true of the connection in a slot, at once or when there is
+    /// room; what has not been told of a connection becomes one event.
+    #[inline]
+    pub(super) fn tell(&mut self, at: u32, ready: Ready, error: Option<Error>) {
+        self.unrung += 1;
+        let keeps_back = self.keeps_back();
+        let slot = self.slots.get_mut(at as usize).and_then(Option::as_mut);
+        let Some(slot) = slot else {
             return;
         };
-        let is_first = slot.ready.is_empty();
+        let event = Event::Ready {
+            conn: slot.name,
+            token: slot.token.unwrap_or(Token::NONE),
+            ready,
+            error,
+        };
+        if !keeps_back && self.end.tell(&event) {
+            return;
+        }
+        if slot.ready.is_empty() && !ready.is_empty() {
+            self.untold.push_back(at);
+        }
         slot.ready |= ready;
         slot.error = slot.error.or(error);
-        if is_first && !ready.is_empty() {
-            self.untold.push_back(conn.slot);
-        }
+    }
+
+    /// Whether something has not been told, which comes first.
+    fn keeps_back(&self) -> bool {
+        !self.untold.is_empty() || !self.waiting.is_empty()
     }
 
     /// Tells what there was no room for, as far as there is now.
@@ -209,17 +291,17 @@ impl Channel {
         self.end.stage_answers();
         while let Some(&Waiting {
             listener,
-            conn,
+            name,
             key,
         }) = self.waiting.front()
         {
             let event = Event::Accepted {
                 listener,
-                conn,
+                conn: name,
                 key,
             };
             // One that has been refused meanwhile has no slot.
-            if self.has(conn) && !self.end.tell(&event) {
+            if self.conn(name).is_some() && !self.end.tell(&event) {
                 return;
             }
             self.waiting.pop_front();
@@ -239,7 +321,7 @@ impl Channel {
             return true;
         };
         let event = Event::Ready {
-            conn: slot.conn,
+            conn: slot.name,
             token: slot.token.unwrap_or(Token::NONE),
             ready: slot.ready,
             error: slot.error,

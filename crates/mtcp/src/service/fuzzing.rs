@@ -12,7 +12,6 @@ use mtcp_core::info::State;
 use mtcp_core::{AppStreams, Command, ConnId, Event, ListenerId, Reply, Token};
 use ring::region::Shared;
 
-use super::host::SHAPE;
 use super::local::Anything;
 use super::{Answer, Call, Heard, Host, HostHandle, ProgramEnd};
 use crate::driver::Staged;
@@ -42,6 +41,7 @@ fn config(address: Ipv4Addr) -> Config {
 #[derive(Debug)]
 struct Program {
     end: ProgramEnd,
+    _streams: AppStreams,
     serial: u32,
     /// What it was last told.
     conn: ConnId,
@@ -53,10 +53,14 @@ struct Program {
 
 impl Program {
     fn attach(handle: &HostHandle) -> Option<(Self, Shared)> {
-        let attachment = handle.attach(Arc::new(Anything), 1).ok()?;
+        let attachment = handle
+            .attach(0, 1, Arc::new(Anything), Arc::default())
+            .ok()?;
         let memory = attachment.queues.try_clone().ok()?;
+        let (end, streams) = attachment.join().ok()?;
         let program = Self {
-            end: attachment.join(SHAPE).ok()?,
+            end,
+            _streams: streams,
             serial: 0,
             conn: ConnId {
                 slot: 0,
@@ -117,14 +121,13 @@ struct World {
     memory: Shared,
     honest: Program,
     peer: Context,
-    _streams: AppStreams,
     _handle: HostHandle,
 }
 
 impl World {
     fn new() -> Option<Self> {
         let (ours, theirs) = pair(SimConfig::default()).ok()?;
-        let (mut host, handle, streams) = assembly::hosted(ours.into(), &config(HOST)).ok()?;
+        let (mut host, handle) = assembly::host_on_port(ours.into(), &config(HOST)).ok()?;
         let (mut hostile, memory) = Program::attach(&handle)?;
         let (mut honest, _) = Program::attach(&handle)?;
         hostile.listen(HOSTILE);
@@ -136,7 +139,6 @@ impl World {
             memory,
             honest,
             peer: Context::on_port(theirs, &config(PEER), 0).ok()?,
-            _streams: streams,
             _handle: handle,
         })
     }

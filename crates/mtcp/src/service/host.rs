@@ -2,26 +2,27 @@
 //! tells them what came of it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use mtcp_core::{Acks, Command, Connect, Event, ListenerId, OptionsId, Reply, Token};
+use mtcp_core::{Acks, Command, ConnId, Event, FlowKey, Token};
 use ring::duplex::{Duplex, Shape};
 use ring::park::{FdSleeper, FdWaker};
+use ring::stream::{HomeMemory, StreamsConfig};
 use wire::time::Instant;
 
-use super::channel::Channel;
-pub use super::channel::Policy;
-use super::end::{Asked, DaemonEnd, ProgramEnd};
-use super::listeners::{Listener, Listeners};
-use super::message::{Answer, Call, Disorder};
-use super::owners::{ChannelId, Owners};
+use super::attachment::Attachment;
+use super::channel::{Channel, Name, Policy, Usage};
+use super::desk::Desk;
+use super::end::{Asked, DaemonEnd};
+use super::listeners::Listeners;
+use super::message::{Disorder, Facts};
+use super::owners::{ChannelId, Owner, Owners};
 use super::wake_socket::WakeSocket;
 use super::wake_sockets::WakeSockets;
 use crate::runner::Runner;
-use crate::{Errno, Result};
 
 /// Messages heard from a program in one turn: others have theirs, too.
 const MESSAGES: usize = 512;
@@ -35,36 +36,32 @@ const TOLD_AT_ONCE: u32 = 256;
 const BATCH: Duration = Duration::from_micros(200);
 /// How often a loop that never sleeps looks who is gone.
 const LOOK: Duration = Duration::from_millis(1);
+/// Connections of a program at most: as many as its streams have numbers for.
+const MAX_SLOTS: u32 = 1 << 16;
+/// The largest buffer of one direction, bytes.
+const MAX_BUFFER: u32 = 32 << 20;
 /// Rings of a program's channel.
 pub(super) const SHAPE: Shape = Shape {
     to_daemon: 4096,
     to_program: 4096,
 };
 
-/// What a program gets to attach with.
+/// A program on its way to the loop.
 #[derive(Debug)]
-pub struct Attachment {
-    /// The rings.
-    pub queues: OwnedFd,
-    /// The doorbell.
-    pub wake: OwnedFd,
-}
-
-impl Attachment {
-    /// The program's side.
-    ///
-    /// # Errors
-    /// It is not of a daemon of this version.
-    pub(crate) fn join(self, shape: Shape) -> io::Result<ProgramEnd> {
-        let rings = Duplex::join(self.queues, shape)?;
-        Ok(ProgramEnd::new(rings, WakeSocket::from_fd(self.wake)))
-    }
+struct Attaching {
+    end: DaemonEnd,
+    memory: HomeMemory,
+    policy: Arc<dyn Policy>,
+    usage: Arc<Usage>,
+    id: u64,
+    pid: u32,
 }
 
 /// What other threads want of the loop.
 #[derive(Debug)]
 enum Order {
-    Attach(DaemonEnd, Arc<dyn Policy>, u32),
+    Attach(Box<Attaching>),
+    Detach(u64),
     Stop,
 }
 
@@ -76,20 +73,44 @@ pub struct HostHandle {
 }
 
 impl HostHandle {
-    /// Makes a channel for a program, the process `pid`, that may do what `policy` says.
+    /// Makes a channel for a program, the process `pid`, that may do what `policy` says. Nobody
+    /// else has its `id`. `usage` says from then on what it has.
     ///
     /// # Errors
     /// No descriptor or no room; `BrokenPipe`: the loop has ended.
-    pub fn attach(&self, policy: Arc<dyn Policy>, pid: u32) -> io::Result<Attachment> {
+    pub fn attach(
+        &self,
+        id: u64,
+        pid: u32,
+        policy: Arc<dyn Policy>,
+        usage: Arc<Usage>,
+    ) -> io::Result<Attachment> {
         let rings = Duplex::make(SHAPE)?;
         let (ours, theirs) = WakeSocket::pair()?;
         let end = DaemonEnd::new(rings, ours);
-        let queues = end.memory().try_clone_to_owned()?;
-        self.order(Order::Attach(end, policy, pid))?;
-        Ok(Attachment {
-            queues,
+        let memory = HomeMemory::create("mtcp-streams", &streams_config(&*policy))?;
+        let attachment = Attachment {
+            queues: end.memory().try_clone_to_owned()?,
             wake: theirs.into_fd(),
-        })
+            streams: memory.fd().try_clone_to_owned()?,
+            plan: memory.plan(),
+            shape: SHAPE,
+        };
+        self.order(Order::Attach(Box::new(Attaching {
+            end,
+            memory,
+            policy,
+            usage,
+            id,
+            pid,
+        })))?;
+        Ok(attachment)
+    }
+
+    /// Ends the channel of a program, which is gone.
+    pub fn detach(&self, id: u64) {
+        // With the loop, all channels have ended.
+        let _ = self.order(Order::Detach(id));
     }
 
     /// Ends the loop after its turn.
@@ -112,6 +133,10 @@ pub struct Host {
     channels: Vec<Option<Channel>>,
     owners: Owners,
     listeners: Listeners,
+    /// Of programs that are gone, with connections that are not.
+    homes: Vec<u32>,
+    /// For programs.
+    facts: Facts,
     wakes: WakeSockets,
     orders: Receiver<Order>,
     sleeper: FdSleeper,
@@ -123,7 +148,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(runner: Runner) -> io::Result<(Self, HostHandle)> {
+    pub(crate) fn new(runner: Runner, facts: Facts) -> io::Result<(Self, HostHandle)> {
         let (sleeper, waker) = ring::park::wake_fd()?;
         let (orders, inbox) = channel();
         let host = Self {
@@ -132,6 +157,8 @@ impl Host {
             channels: Vec::new(),
             owners: Owners::default(),
             listeners: Listeners::default(),
+            homes: Vec::new(),
+            facts,
             orders: inbox,
             sleeper,
             stopped: false,
@@ -195,6 +222,7 @@ impl Host {
             self.looked = now;
             self.take_orders();
             self.drop_gone();
+            self.drop_homes();
         }
         let heard = self.hear();
         let acks = match now.since(self.told) < BATCH {
@@ -213,23 +241,54 @@ impl Host {
     pub(super) fn take_orders(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Attach(end, policy, pid) => self.attach(Channel::new(end, policy, pid)),
+                Order::Attach(attaching) => self.attach(*attaching),
+                Order::Detach(id) => self.detach(id),
                 Order::Stop => self.stopped = true,
             }
         }
     }
 
-    fn attach(&mut self, channel: Channel) {
+    /// Where this fails, the program finds the daemon gone.
+    fn attach(&mut self, attaching: Attaching) {
+        let Attaching {
+            end,
+            memory,
+            policy,
+            usage,
+            id,
+            pid,
+        } = attaching;
         let free = self.channels.iter().position(Option::is_none);
-        let at = free.unwrap_or_else(|| {
-            self.channels.push(None);
-            self.channels.len() - 1
+        let at = free.unwrap_or(self.channels.len());
+        let added = self.runner.add_home(&memory);
+        // A channel whose socket is not watched would sleep over what its program says.
+        let watched = added.and_then(|home| {
+            self.wakes.watch(end.as_fd(), at).inspect_err(|_| {
+                self.homes.push(home);
+            })?;
+            Ok(home)
         });
-        // A channel whose doorbell is not watched would sleep over what its program says.
-        if self.wakes.watch(channel.end.as_fd(), at).is_ok()
-            && let Some(place) = self.channels.get_mut(at)
-        {
-            *place = Some(channel);
+        match watched {
+            Ok(home) => {
+                if at == self.channels.len() {
+                    self.channels.push(None);
+                }
+                if let Some(place) = self.channels.get_mut(at) {
+                    let name = Name { id, pid };
+                    *place = Some(Channel::new(end, name, policy, usage, home));
+                }
+            }
+            Err(error) => log::warn!("process {pid} cannot attach: {error}"),
+        }
+    }
+
+    fn detach(&mut self, id: u64) {
+        let is_it = |channel: &Channel| channel.name.id == id;
+        let channels = self.channels.iter();
+        let at = channels.map(|place| place.as_ref().is_some_and(is_it));
+        if let Some(at) = at.into_iter().position(|is_it| is_it) {
+            self.hear_last(at);
+            self.end(at);
         }
     }
 
@@ -263,15 +322,18 @@ impl Host {
         };
         self.wakes.forget(channel.end.as_fd());
         let id = channel_id(at);
-        let listeners: Vec<ListenerId> = self.listeners.of(id).collect();
-        for listener in listeners {
-            self.listeners.remove(listener);
-            let _ = self.runner.execute(Command::Unlisten(listener));
-        }
+        self.listeners.remove_all(id);
         for conn in channel.conns() {
             self.owners.clear(conn);
-            let _ = self.runner.execute(Command::Close(conn));
         }
+        self.runner.app_gone(channel.home);
+        self.homes.push(channel.home);
+    }
+
+    /// Forgets the memory of programs that are gone, when all they wrote has arrived.
+    fn drop_homes(&mut self) {
+        let runner = &mut self.runner;
+        self.homes.retain(|&home| !runner.remove_home(home));
     }
 
     /// Takes what programs say. True: there was something.
@@ -294,6 +356,7 @@ impl Host {
             runner: &mut self.runner,
             owners: &mut self.owners,
             listeners: &mut self.listeners,
+            facts: &self.facts,
             id: channel_id(at),
             channel,
         };
@@ -313,7 +376,7 @@ impl Host {
     #[cold]
     fn tell_of_disorder(&mut self, at: usize) {
         let channel = self.channels.get(at).and_then(Option::as_ref);
-        let pid = channel.map_or(0, |channel| channel.pid);
+        let pid = channel.map_or(0, |channel| channel.name.pid);
         log::warn!(
             "process {pid} says what means nothing, and is detached: was it built with another version of mTCP?"
         );
@@ -325,9 +388,11 @@ impl Host {
         while let Some(event) = self.runner.poll_event() {
             self.route(event);
         }
+        self.runner.show();
         let now = self.runner.now();
         for channel in self.channels.iter_mut().flatten() {
             channel.tell_rest();
+            channel.show_usage();
             if channel.end.publish() {
                 self.told = now;
             }
@@ -336,11 +401,13 @@ impl Host {
 
     fn route(&mut self, event: Event) {
         match event {
-            Event::Ready { conn, .. } => {
-                let owner = self.owners.of(conn);
-                if let Some(channel) = owner.and_then(|id| channel_of(&mut self.channels, id)) {
-                    channel.unrung += 1;
-                    channel.tell(&event);
+            Event::Ready {
+                conn, ready, error, ..
+            } => {
+                if let Some(owner) = self.owners.of(conn)
+                    && let Some(channel) = channel_of(&mut self.channels, owner.channel)
+                {
+                    channel.tell(owner.slot, ready, error);
                 }
             }
             Event::Accepted {
@@ -348,26 +415,34 @@ impl Host {
                 conn,
                 key,
             } => {
-                let found = self.listeners.get(listener);
-                let channel = found.and_then(|one| channel_of(&mut self.channels, one.channel));
-                let (Some(found), Some(channel)) = (found, channel) else {
+                if !self.announce(listener, conn, key) {
                     let _ = self.runner.execute(Command::Abort(conn));
-                    return;
-                };
-                if !channel.has_room() {
-                    let _ = self.runner.execute(Command::Abort(conn));
-                    return;
                 }
-                channel.add(conn, None);
-                self.owners.set(conn, found.channel);
-                channel.unrung += 1;
-                channel.tell(&Event::Accepted {
-                    listener: found.token,
-                    conn,
-                    key,
-                });
             }
         }
+    }
+
+    /// Tells the program of a listener of a connection that waits there. False: nobody takes it.
+    fn announce(&mut self, listener: Token, conn: ConnId, key: FlowKey) -> bool {
+        let Some(found) = self.listeners.get(listener) else {
+            return false;
+        };
+        let stream = self.runner.stack().stream_of(conn);
+        let channel = channel_of(&mut self.channels, found.channel);
+        let (Some((home, slot)), Some(channel)) = (stream, channel) else {
+            return false;
+        };
+        if home != channel.home || !channel.has_room() {
+            return false;
+        }
+        let name = channel.add(conn, slot, None);
+        let owner = Owner {
+            channel: found.channel,
+            slot,
+        };
+        self.owners.set(conn, owner);
+        channel.tell_accepted(found.token, name, key);
+        true
     }
 
     /// Wakes programs that sleep over what they were told: when the link has no more, or much waits
@@ -419,165 +494,23 @@ impl Host {
     }
 }
 
+/// Streams for what a program may have.
+fn streams_config(policy: &dyn Policy) -> StreamsConfig {
+    let slots = u32::try_from(policy.connections()).unwrap_or(u32::MAX);
+    let pool = policy.memory() / 2;
+    StreamsConfig {
+        slots: slots.min(MAX_SLOTS),
+        recv_pool_bytes: pool,
+        send_pool_bytes: pool,
+        max_buffer: MAX_BUFFER,
+        prefault: 0,
+    }
+}
+
 fn channel_id(at: usize) -> ChannelId {
     ChannelId(u32::try_from(at).unwrap_or(u32::MAX))
 }
 
 fn channel_of(channels: &mut [Option<Channel>], id: ChannelId) -> Option<&mut Channel> {
     channels.get_mut(id.0 as usize)?.as_mut()
-}
-
-/// What a program says, carried out.
-#[derive(Debug)]
-struct Desk<'a> {
-    runner: &'a mut Runner,
-    owners: &'a mut Owners,
-    listeners: &'a mut Listeners,
-    id: ChannelId,
-    channel: &'a mut Channel,
-}
-
-impl Desk<'_> {
-    fn on_news(&mut self, command: Command) {
-        // As in one process: a refusal means that the connection is gone, which its own event says.
-        let _ = self.execute(command);
-    }
-
-    fn on_call(&mut self, call: &Call) -> Answer {
-        match *call {
-            Call::Command(command) => Answer::Reply(self.execute(command).map_err(|error| error.0)),
-            Call::Usage => {
-                let stack = self.runner.stack();
-                let open = self.channel.connections();
-                Answer::Usage {
-                    open: u32::try_from(open).unwrap_or(u32::MAX),
-                    undelivered: self.channel.undelivered(|conn| stack.undelivered_of(conn)),
-                }
-            }
-        }
-    }
-
-    /// Carries out a command that names nothing but what is this program's.
-    fn execute(&mut self, command: Command) -> Result<Reply> {
-        match command {
-            Command::Listen { .. } => self.listen(command),
-            Command::Connect { .. } => self.connect(command),
-            Command::Unlisten(id) | Command::Leave(id) => {
-                self.check_listener(id)?;
-                self.listeners.remove(id);
-                self.carry_out(command)
-            }
-            Command::SetListenerOptions { listener, .. } => {
-                self.check_listener(listener)?;
-                self.carry_out(command)
-            }
-            Command::Accept { conn, token } => {
-                if token == Token::NONE || !self.channel.accept(conn, token) {
-                    return Err(Errno::EBADF);
-                }
-                self.carry_out(command)
-            }
-            Command::Close(conn) | Command::Abort(conn) => {
-                if !self.channel.remove(conn) {
-                    return Err(Errno::EBADF);
-                }
-                self.owners.clear(conn);
-                self.carry_out(command)
-            }
-            Command::AbortAll => {
-                let conns: Vec<_> = self.channel.conns().collect();
-                for conn in conns {
-                    self.execute(Command::Abort(conn))?;
-                }
-                Ok(Reply::Done)
-            }
-            Command::Send(conn)
-            | Command::SendMore(conn)
-            | Command::SendUrgent(conn, _)
-            | Command::QuickAck(conn)
-            | Command::Push(conn)
-            | Command::Received(conn)
-            | Command::Shutdown(conn)
-            | Command::ShutdownRead(conn)
-            | Command::SetOptions { conn, .. }
-            | Command::Info(conn) => {
-                if !self.channel.has(conn) {
-                    return Err(Errno::EBADF);
-                }
-                self.carry_out(command)
-            }
-        }
-    }
-
-    fn carry_out(&mut self, command: Command) -> Result<Reply> {
-        Ok(self.runner.execute(command)?)
-    }
-
-    fn check_listener(&self, id: ListenerId) -> Result<()> {
-        let is_own = self.listeners.is_of(self.id, id);
-        is_own.then_some(()).ok_or(Errno::EBADF)
-    }
-
-    fn listen(&mut self, command: Command) -> Result<Reply> {
-        let Command::Listen {
-            token,
-            local,
-            only_v6,
-            backlog,
-            options,
-        } = command
-        else {
-            return Err(Errno::EINVAL);
-        };
-        self.channel.policy.listen(local)?;
-        if self.listeners.of(self.id).count() >= self.channel.policy.listeners() {
-            return Err(Errno::ENOBUFS);
-        }
-        let ours = self.listeners.free_token();
-        let reply = self.carry_out(Command::Listen {
-            token: ours,
-            local,
-            only_v6,
-            backlog,
-            options,
-        })?;
-        if let Reply::Listening(id, _) = reply {
-            let listener = Listener {
-                channel: self.id,
-                id,
-                token,
-            };
-            self.listeners.set(ours, listener);
-        }
-        Ok(reply)
-    }
-
-    fn connect(&mut self, command: Command) -> Result<Reply> {
-        let Command::Connect {
-            token,
-            local,
-            remote,
-            options,
-        } = command
-        else {
-            return Err(Errno::EINVAL);
-        };
-        self.channel.policy.connect(local, remote)?;
-        if !self.channel.has_room() {
-            return Err(Errno::ENOBUFS);
-        }
-        if self.runner.is_away() {
-            return Err(Errno::ENETDOWN);
-        }
-        let opened = self.runner.connect(&Connect {
-            token,
-            local,
-            remote,
-            options: &options,
-            known: OptionsId::NONE,
-        })?;
-        self.channel.add(opened.conn, Some(token));
-        self.owners.set(opened.conn, self.id);
-        Ok(opened.into())
-    }
 }

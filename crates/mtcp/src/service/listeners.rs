@@ -60,4 +60,13 @@ impl Listeners {
             *place = None;
         }
     }
+
+    /// A channel has ended.
+    pub(super) fn remove_all(&mut self, channel: ChannelId) {
+        for place in &mut self.all {
+            if place.is_some_and(|one| one.channel == channel) {
+                *place = None;
+            }
+        }
+    }
 }

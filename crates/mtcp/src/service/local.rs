@@ -6,7 +6,7 @@ use std::thread;
 
 use ::io::AnyPort;
 
-use super::host::{Policy, SHAPE};
+use super::Policy;
 use crate::{Config, Context, Result, SetupError, assembly};
 
 /// Everything is allowed.
@@ -23,11 +23,15 @@ impl Policy for Anything {
     }
 
     fn connections(&self) -> usize {
-        usize::MAX
+        4096
     }
 
     fn listeners(&self) -> usize {
         usize::MAX
+    }
+
+    fn memory(&self) -> usize {
+        256 << 20
     }
 }
 
@@ -41,15 +45,13 @@ pub fn on_thread(
     config: &Config,
 ) -> std::result::Result<Context, SetupError> {
     let failed = |error: std::io::Error| SetupError(error.to_string());
-    let (host, handle, streams) = assembly::hosted(port.into(), config)?;
+    let (host, handle) = assembly::host_on_port(port.into(), config)?;
     let attachment = handle
-        .attach(Arc::new(Anything), std::process::id())
+        .attach(0, std::process::id(), Arc::new(Anything), Arc::default())
         .map_err(failed)?;
-    let end = attachment.join(SHAPE).map_err(failed)?;
-    let sockets = assembly::attached(config, end, streams).map_err(failed)?;
     thread::Builder::new()
         .name("mtcp-daemon".to_owned())
         .spawn(move || host.run_until_unused())
         .map_err(failed)?;
-    Ok(Context::from(sockets))
+    Context::attach(attachment, config)
 }

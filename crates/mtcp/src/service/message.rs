@@ -9,6 +9,7 @@
 //! other side does not have.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use mtcp_core::{Command, ConnId, Error, Event, FlowKey, Ready, Reply, Token, Undelivered};
 use ring::duplex::Unit;
@@ -16,6 +17,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::Staged;
+use crate::{Config, CongestionControl};
+
+/// What the messages are; to be changed with them, and with what is said in their texts.
+pub(super) const VERSION: u64 = 1;
 
 /// Bytes of a unit.
 const UNIT: usize = size_of::<Unit>();
@@ -41,14 +46,49 @@ pub(crate) enum Call {
     Command(Command),
     /// What the program has.
     Usage,
+    /// What the stack is.
+    Facts,
+}
+
+/// Addresses that a program is told of at most.
+const ADDRESSES_TOLD: usize = 16;
+
+/// What programs have to know of a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    addresses: [Option<IpAddr>; ADDRESSES_TOLD],
+    /// What sockets begin with, bytes.
+    pub(crate) recv_buffer: u32,
+    /// The same of sending, bytes.
+    pub(crate) send_buffer: u32,
+    pub(crate) congestion: CongestionControl,
+    pub(crate) idle_timeout: Option<Duration>,
+}
+
+impl Facts {
+    /// Of a stack with these settings.
+    pub(crate) fn of(config: &Config) -> Self {
+        let mut addresses = [None; ADDRESSES_TOLD];
+        for (place, cidr) in addresses.iter_mut().zip(&config.addresses) {
+            *place = Some(cidr.addr);
+        }
+        Self {
+            addresses,
+            recv_buffer: config.rcvbuf,
+            send_buffer: config.sndbuf,
+            congestion: config.congestion,
+            idle_timeout: config.tcp_timeout,
+        }
+    }
+
+    /// The addresses of the stack.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().flatten().copied()
+    }
 }
 
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "as mtcp_core::Reply, which is most of it"
-)]
 pub(crate) enum Answer {
     /// To a command; an error is an error number.
     Reply(Result<Reply, i32>),
@@ -59,6 +99,8 @@ pub(crate) enum Answer {
         /// What peers have still to acknowledge of what it has closed.
         undelivered: Undelivered,
     },
+    /// To [`Call::Facts`].
+    Facts(Facts),
 }
 
 /// The units of a message.

@@ -11,7 +11,9 @@
 //! program in memory of its own ([`channel`]), copies what it reads before it looks at it, and
 //! names no connection to the stack that is not this program's.
 
+mod attachment;
 mod channel;
+mod desk;
 mod end;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -24,10 +26,16 @@ mod owners;
 mod wake_socket;
 mod wake_sockets;
 
+pub use attachment::{Attachment, Words};
+pub use channel::{Policy, Usage};
 pub(crate) use end::{Heard, ProgramEnd};
-pub use host::{Attachment, Host, HostHandle, Policy};
+pub use host::{Host, HostHandle};
 pub use local::on_thread;
-pub(crate) use message::{Answer, Call};
+pub(crate) use message::{Answer, Call, Facts};
+
+/// How daemon and programs lay out what they share: another build may have it elsewhere, or say
+/// something else with it.
+pub const LAYOUT: u64 = ring::stream::HomePlan::LAYOUT ^ message::VERSION;
 
 #[cfg(test)]
 mod tests;

@@ -7,18 +7,18 @@ mod notify;
 mod settings;
 mod stack;
 mod status;
-mod version;
+pub(crate) mod version;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use control::place::{DEFAULT_NAME, Place, check_name};
 use control::private;
-use control::server::{CurrentPolicy, Listener, Server};
+use control::server::{CurrentPolicy, Listener, Server, Waker};
 
 use crate::fail::Failure;
 use crate::link::LinkArgs;
@@ -171,11 +171,19 @@ impl DaemonArgs {
         notify.status("opening the links");
         let config = loaded.config(false)?;
         confine::confine(loaded.user.as_deref(), &config, place.directory())?;
-        let opened = stack::open(loaded)?;
         let policy = Arc::new(CurrentPolicy::new(loaded.policy.clone()));
+        let lost = Arc::new(OnceLock::<Waker>::new());
+        let wake = Arc::clone(&lost);
+        let opened = stack::open(loaded, Arc::clone(&policy), move || {
+            if let Some(waker) = wake.get() {
+                waker.wake();
+            }
+        })?;
         let stacks = Arc::clone(opened.stacks());
         let server = Server::new(listener, build(), stacks, Arc::clone(&policy))?;
         let waker = server.waker();
+        // It is set once.
+        let _ = lost.set(server.waker());
         let (stop, reload) = Stop::watch_with_reload(move || waker.wake())?;
         if self.private.is_none() {
             // Nobody may be reading; the daemon serves all the same.
@@ -216,7 +224,7 @@ fn own_program() -> anyhow::Result<OsString> {
 
 /// A daemon that serves.
 struct Running<'a> {
-    server: Server<stack::Unserved>,
+    server: Server<stack::Served>,
     opened: Opened,
     policy: Arc<CurrentPolicy>,
     stop: Stop,
@@ -232,7 +240,7 @@ impl Running<'_> {
         let mut told = None;
         // Held until this process is gone.
         let mut _last = None;
-        while !self.stop.requested() {
+        while !self.stop.requested() && !self.opened.has_failed() {
             let attached = self.server.attached();
             if told.replace(attached) != Some(attached) {
                 self.notify
@@ -255,10 +263,17 @@ impl Running<'_> {
         }
         self.notify.stopping();
         self.server.close();
+        let failed = self.opened.has_failed();
         // First the programs, then what they use.
         drop(self.server);
         drop(self.opened);
-        Ok(())
+        match failed {
+            false => Ok(()),
+            true => Err(Failure::error(
+                "a stack has lost its link",
+                "see the line before, and start the daemon again",
+            )),
+        }
     }
 
     /// The policy as the file has it now. All else stays as it was.

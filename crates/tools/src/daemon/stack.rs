@@ -1,42 +1,104 @@
-//! The stacks of the daemon. They answer the network; programs cannot use them yet.
+//! The stacks of the daemon: each on a thread of its own, which serves the programs that are
+//! attached.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use control::Error;
-use control::message::SocketRow;
-use control::server::{Channel, Client, ClientId, Stacks, Usage};
-use mtcp::{Context, Mtcp};
-use rustix::io::Errno;
+use control::message::{self, SocketRow};
+use control::policy::{Budget, Credentials};
+use control::server::{Channel, Client, ClientId, CurrentPolicy, Stacks, Usage};
+use mtcp::service::{self, Host, HostHandle};
+use mtcp::{Errno, Mtcp};
 
 use super::settings::Loaded;
+use crate::fail::Failure;
 
-/// Stacks that nobody can use yet.
+/// What the control plane sees of the stacks.
 #[derive(Debug)]
-pub(super) struct Unserved {
+pub(super) struct Served {
     links: String,
+    hosts: Vec<HostHandle>,
+    policy: Arc<CurrentPolicy>,
+    /// What each program has, by stack.
+    usages: Mutex<HashMap<ClientId, Vec<Arc<service::Usage>>>>,
 }
 
-impl Stacks for Unserved {
+impl Served {
+    fn usages(&self) -> MutexGuard<'_, HashMap<ClientId, Vec<Arc<service::Usage>>>> {
+        self.usages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach_to(
+        &self,
+        host: &HostHandle,
+        client: &Client,
+    ) -> std::io::Result<service::Attachment> {
+        let rights = Rights {
+            policy: Arc::clone(&self.policy),
+            who: client.credentials.clone(),
+            budget: client.budget,
+        };
+        let usage = Arc::default();
+        let attachment = host.attach(
+            client.id.0,
+            client.credentials.pid,
+            Arc::new(rights),
+            Arc::clone(&usage),
+        )?;
+        self.usages().entry(client.id).or_default().push(usage);
+        Ok(attachment)
+    }
+}
+
+impl Stacks for Served {
     fn count(&self) -> u32 {
-        1
+        u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)
     }
 
     fn links(&self) -> String {
         self.links.clone()
     }
 
-    fn attach(&self, _: &Client) -> Result<Vec<Channel>, Error> {
-        Err(Error::new(
-            Errno::OPNOTSUPP,
-            "the daemon of this build serves no programs yet",
-            "use mtcp run --io",
-        ))
+    fn attach(&self, client: &Client) -> Result<Vec<Channel>, Error> {
+        let channel = |(stack, host): (u32, &HostHandle)| {
+            let attachment = self.attach_to(host, client).map_err(|error| {
+                // What other stacks made of it goes.
+                self.detach(client.id);
+                let errno = rustix::io::Errno::from_io_error(&error);
+                Error::new(
+                    errno.unwrap_or(rustix::io::Errno::NOMEM),
+                    format!("the daemon cannot make a channel: {error}"),
+                    "raise its limit of open files or memory, or lower 'memory' in its settings",
+                )
+            })?;
+            let (descriptors, words) = attachment.into_parts();
+            Ok(Channel {
+                words: message::Channel::new(stack, &words),
+                descriptors: descriptors.into(),
+            })
+        };
+        (0..).zip(&self.hosts).map(channel).collect()
     }
 
-    fn detach(&self, _: ClientId) {}
+    fn detach(&self, client: ClientId) {
+        self.usages().remove(&client);
+        for host in &self.hosts {
+            host.detach(client.0);
+        }
+    }
 
-    fn usage(&self, _: ClientId) -> Usage {
-        Usage::default()
+    fn usage(&self, client: ClientId) -> Usage {
+        let usages = self.usages();
+        let of = usages.get(&client).map(Vec::as_slice).unwrap_or_default();
+        Usage {
+            connections: of.iter().map(|usage| usage.connections()).sum(),
+            listeners: of.iter().map(|usage| usage.listeners()).sum(),
+            ..Usage::default()
+        }
     }
 
     fn sockets(&self, _: Option<u32>, _: u64, _: usize) -> Vec<SocketRow> {
@@ -44,38 +106,142 @@ impl Stacks for Unserved {
     }
 }
 
+/// What a program may do, by the policy that counts when it does it.
+#[derive(Debug)]
+struct Rights {
+    policy: Arc<CurrentPolicy>,
+    who: Credentials,
+    budget: Budget,
+}
+
+impl Rights {
+    /// A budget as a number of things in memory.
+    fn size(budget: u64) -> usize {
+        usize::try_from(budget).unwrap_or(usize::MAX)
+    }
+}
+
+impl service::Policy for Rights {
+    fn listen(&self, local: SocketAddr) -> mtcp::Result<()> {
+        let policy = self.policy.get();
+        let allowed = policy.allows_listen(&self.who, local.ip(), local.port());
+        allowed.map_err(refused)
+    }
+
+    fn connect(&self, local: Option<SocketAddr>, remote: SocketAddr) -> mtcp::Result<()> {
+        let any: IpAddr = match remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let local = local.unwrap_or(SocketAddr::new(any, 0));
+        let policy = self.policy.get();
+        policy.allows_connect(&self.who, local).map_err(refused)
+    }
+
+    fn connections(&self) -> usize {
+        Self::size(self.budget.connections)
+    }
+
+    fn listeners(&self) -> usize {
+        Self::size(self.budget.listeners)
+    }
+
+    fn memory(&self) -> usize {
+        Self::size(self.budget.memory)
+    }
+}
+
+/// The program gets the error number; the daemon's log says why, once for each reason.
+fn refused(error: Error) -> Errno {
+    log::warn!("{error}");
+    Errno(error.errno().raw_os_error())
+}
+
 /// Links and stacks.
 #[derive(Debug)]
 pub(super) struct Opened {
-    stacks: Arc<Unserved>,
-    // In this order: a context goes before what it is of.
-    _context: Context,
+    served: Arc<Served>,
+    threads: Vec<JoinHandle<()>>,
+    failed: Arc<AtomicBool>,
     _mtcp: Mtcp,
 }
 
-/// Opens what the settings say.
-pub(super) fn open(loaded: &Loaded) -> anyhow::Result<Opened> {
+/// Opens what the settings say. `wake` is called when a stack ends by itself.
+pub(super) fn open(
+    loaded: &Loaded,
+    policy: Arc<CurrentPolicy>,
+    wake: impl Fn() + Clone + Send + 'static,
+) -> anyhow::Result<Opened> {
     let config = loaded.config(true)?;
     let addresses = config.addresses.iter();
     let addresses = addresses.map(|cidr| format!(" {}/{}", cidr.addr, cidr.prefix_len));
     let links = format!("{}{}", config.io, addresses.collect::<String>());
-    let mtcp = Mtcp::init(config).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let context = mtcp
-        .context(0)
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    let said = |error: mtcp::SetupError| anyhow::anyhow!("{error}");
+    let mtcp = Mtcp::init(config).map_err(said)?;
+    let failed = Arc::new(AtomicBool::new(false));
+    let (mut hosts, mut threads) = (Vec::new(), Vec::new());
+    for core in 0..mtcp.cores() {
+        let (host, handle) = mtcp.host(core).map_err(said)?;
+        hosts.push(handle);
+        threads.push(serve(host, core, Arc::clone(&failed), wake.clone())?);
+    }
     Ok(Opened {
-        stacks: Arc::new(Unserved { links }),
-        _context: context,
+        served: Arc::new(Served {
+            links,
+            hosts,
+            policy,
+            usages: Mutex::default(),
+        }),
+        threads,
+        failed,
         _mtcp: mtcp,
     })
 }
 
+/// Serves programs on a thread until it is told to stop.
+fn serve(
+    host: Host,
+    core: usize,
+    failed: Arc<AtomicBool>,
+    wake: impl Fn() + Send + 'static,
+) -> anyhow::Result<JoinHandle<()>> {
+    let run = move || {
+        if let Err(error) = host.run() {
+            log::error!("stack {core} has lost its link: {error}: start the daemon again");
+            failed.store(true, Ordering::Release);
+            wake();
+        }
+    };
+    let thread = thread::Builder::new().name(format!("stack-{core}"));
+    thread.spawn(run).map_err(|error| {
+        let cause = format!("cannot start a thread: {error}");
+        Failure::error(cause, "raise the limit of processes (ulimit -u)")
+    })
+}
+
 impl Opened {
-    pub(super) fn stacks(&self) -> &Arc<Unserved> {
-        &self.stacks
+    pub(super) fn stacks(&self) -> &Arc<Served> {
+        &self.served
     }
 
     pub(super) fn label(&self) -> &str {
-        &self.stacks.links
+        &self.served.links
+    }
+
+    /// Whether a stack has lost its link.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for host in &self.served.hosts {
+            host.stop();
+        }
+        for thread in self.threads.drain(..) {
+            // A panic was told where it happened.
+            let _ = thread.join();
+        }
     }
 }

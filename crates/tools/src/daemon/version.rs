@@ -3,7 +3,6 @@
 use control::Build;
 
 /// Its version, and how it lays out what it shares with them.
-pub(super) fn build() -> Build {
-    // What lies in shared memory is hashed here, as soon as something does.
-    Build::new(env!("CARGO_PKG_VERSION"), 0)
+pub(crate) fn build() -> Build {
+    Build::new(env!("CARGO_PKG_VERSION"), mtcp::service::LAYOUT)
 }

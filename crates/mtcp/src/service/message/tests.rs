@@ -56,6 +56,13 @@ fn calls_and_answers_arrive_as_they_were() {
             ..Options::default()
         },
     }));
+    call(Call::Facts);
+    let mut config = Config::default();
+    for n in 0..20 {
+        config.set("addr", &format!("fd00::{n}/64")).unwrap();
+    }
+    let facts = Facts::of(&config);
+    answer(Answer::Facts(facts));
     answer(Answer::Reply(Err(98)));
     answer(Answer::Reply(Ok(Reply::Connecting(CONN, remote))));
     answer(Answer::Reply(Ok(Reply::Info(TcpInfo {

@@ -1,0 +1,41 @@
+//! Programs in other processes, whose connections have their streams in memory of their own.
+
+use std::io;
+
+use ring::stream::HomeMemory;
+use wire::time::Instant;
+
+use super::Runner;
+
+impl Runner {
+    /// Adds memory of another process, whose connections are to have their streams there.
+    ///
+    /// # Errors
+    /// There are as many as there can be, or the kernel has no room.
+    pub(crate) fn add_home(&mut self, memory: &HomeMemory) -> io::Result<u32> {
+        self.stack.add_home(memory)
+    }
+
+    /// What is opened from now on has its streams there.
+    #[inline]
+    pub(crate) fn serve(&mut self, home: u32) {
+        self.stack.serve(home);
+    }
+
+    /// Other processes see what the stack has changed in their streams.
+    #[inline]
+    pub(crate) fn show(&mut self) {
+        self.stack.show();
+    }
+
+    /// The process of a home is gone: what it had is closed.
+    pub(crate) fn app_gone(&mut self, home: u32) {
+        self.quiet_until = Instant::ZERO;
+        self.stack.app_gone(self.now, home);
+    }
+
+    /// Forgets a home. False: one of its connections is there.
+    pub(crate) fn remove_home(&mut self, home: u32) -> bool {
+        self.stack.remove_home(home)
+    }
+}

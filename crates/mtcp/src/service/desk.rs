@@ -1,0 +1,198 @@
+//! What a program says, carried out: nothing is named to the stack that is not this program's.
+
+use mtcp_core::{Command, ConnId, Connect, ListenerId, Opened, OptionsId, Reply, Token};
+
+use super::channel::Channel;
+use super::listeners::{Listener, Listeners};
+use super::message::{Answer, Call, Facts};
+use super::owners::{ChannelId, Owner, Owners};
+use crate::runner::Runner;
+use crate::{Errno, Result};
+
+/// What a program says, carried out.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    pub(super) runner: &'a mut Runner,
+    pub(super) owners: &'a mut Owners,
+    pub(super) listeners: &'a mut Listeners,
+    pub(super) facts: &'a Facts,
+    pub(super) id: ChannelId,
+    pub(super) channel: &'a mut Channel,
+}
+
+impl Desk<'_> {
+    pub(super) fn on_news(&mut self, command: Command) {
+        // As in one process: a refusal means that the connection is gone, which its own event says.
+        let _ = self.execute(command);
+    }
+
+    pub(super) fn on_call(&mut self, call: &Call) -> Answer {
+        match *call {
+            Call::Command(command) => Answer::Reply(self.execute(command).map_err(|error| error.0)),
+            Call::Facts => Answer::Facts(*self.facts),
+            Call::Usage => {
+                let stack = self.runner.stack();
+                let open = self.channel.connections();
+                Answer::Usage {
+                    open: u32::try_from(open).unwrap_or(u32::MAX),
+                    undelivered: self.channel.undelivered(|conn| stack.undelivered_of(conn)),
+                }
+            }
+        }
+    }
+
+    /// Carries out a command that names nothing but what is this program's.
+    fn execute(&mut self, command: Command) -> Result<Reply> {
+        match command {
+            Command::Listen { .. } => self.listen(command),
+            Command::Connect { .. } => self.connect(command),
+            Command::Unlisten(id) | Command::Leave(id) => {
+                self.check_listener(id)?;
+                self.listeners.remove(id);
+                self.channel.listeners -= 1;
+                self.carry_out(command)
+            }
+            Command::SetListenerOptions { listener, .. } => {
+                self.check_listener(listener)?;
+                self.carry_out(command)
+            }
+            Command::AbortAll => {
+                let names: Vec<_> = self.channel.names().collect();
+                for name in names {
+                    self.execute(Command::Abort(name))?;
+                }
+                Ok(Reply::Done)
+            }
+            Command::Accept { conn, token } => {
+                if token == Token::NONE {
+                    return Err(Errno::EINVAL);
+                }
+                let conn = self.channel.accept(conn, token).ok_or(Errno::EBADF)?;
+                self.carry_out(Command::Accept { conn, token })
+            }
+            Command::Close(name) => {
+                let conn = self.remove(name)?;
+                self.carry_out(Command::Close(conn))
+            }
+            Command::Abort(name) => {
+                let conn = self.remove(name)?;
+                self.carry_out(Command::Abort(conn))
+            }
+            Command::Send(name) => self.of(name, Command::Send),
+            Command::SendMore(name) => self.of(name, Command::SendMore),
+            Command::SendUrgent(name, end) => self.of(name, |conn| Command::SendUrgent(conn, end)),
+            Command::QuickAck(name) => self.of(name, Command::QuickAck),
+            Command::Push(name) => self.of(name, Command::Push),
+            Command::Received(name) => self.of(name, Command::Received),
+            Command::Shutdown(name) => self.of(name, Command::Shutdown),
+            Command::ShutdownRead(name) => self.of(name, Command::ShutdownRead),
+            Command::Info(name) => self.of(name, Command::Info),
+            Command::SetOptions {
+                conn: name,
+                options,
+            } => self.of(name, |conn| Command::SetOptions { conn, options }),
+        }
+    }
+
+    /// Carries out a command on the connection that the program calls `name`.
+    #[inline]
+    fn of(&mut self, name: ConnId, command: impl FnOnce(ConnId) -> Command) -> Result<Reply> {
+        let conn = self.channel.conn(name).ok_or(Errno::EBADF)?;
+        self.carry_out(command(conn))
+    }
+
+    /// The program is done with a connection.
+    fn remove(&mut self, name: ConnId) -> Result<ConnId> {
+        let conn = self.channel.remove(name).ok_or(Errno::EBADF)?;
+        self.owners.clear(conn);
+        Ok(conn)
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<Reply> {
+        Ok(self.runner.execute(command)?)
+    }
+
+    fn check_listener(&self, id: ListenerId) -> Result<()> {
+        let is_own = self.listeners.is_of(self.id, id);
+        is_own.then_some(()).ok_or(Errno::EBADF)
+    }
+
+    fn listen(&mut self, command: Command) -> Result<Reply> {
+        let Command::Listen {
+            token,
+            local,
+            only_v6,
+            backlog,
+            options,
+        } = command
+        else {
+            return Err(Errno::EINVAL);
+        };
+        self.channel.policy.listen(local)?;
+        if self.channel.listeners as usize >= self.channel.policy.listeners() {
+            return Err(Errno::ENOBUFS);
+        }
+        let ours = self.listeners.free_token();
+        self.runner.serve(self.channel.home);
+        let reply = self.carry_out(Command::Listen {
+            token: ours,
+            local,
+            only_v6,
+            backlog,
+            options,
+        })?;
+        if let Reply::Listening(id, _) = reply {
+            let listener = Listener {
+                channel: self.id,
+                id,
+                token,
+            };
+            self.listeners.set(ours, listener);
+            self.channel.listeners += 1;
+        }
+        Ok(reply)
+    }
+
+    fn connect(&mut self, command: Command) -> Result<Reply> {
+        let Command::Connect {
+            token,
+            local,
+            remote,
+            options,
+        } = command
+        else {
+            return Err(Errno::EINVAL);
+        };
+        self.channel.policy.connect(local, remote)?;
+        if !self.channel.has_room() {
+            return Err(Errno::ENOBUFS);
+        }
+        if self.runner.is_away() {
+            return Err(Errno::ENETDOWN);
+        }
+        self.runner.serve(self.channel.home);
+        let opened = self.runner.connect(&Connect {
+            token,
+            local,
+            remote,
+            options: &options,
+            known: OptionsId::NONE,
+        })?;
+        let (_, slot) = self
+            .runner
+            .stack()
+            .stream_of(opened.conn)
+            .ok_or(Errno::EBADF)?;
+        let name = self.channel.add(opened.conn, slot, Some(token));
+        let owner = Owner {
+            channel: self.id,
+            slot,
+        };
+        self.owners.set(opened.conn, owner);
+        Ok(Opened {
+            conn: name,
+            ..opened
+        }
+        .into())
+    }
+}
