@@ -188,6 +188,7 @@ impl Config {
             }),
             routes: self.stack_routes(port, room),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
+            host_addresses: self.host,
             neighbour_source: match self.follow_kernel {
                 true => NeighbourSource::Kernel,
                 false => NeighbourSource::Stack,
