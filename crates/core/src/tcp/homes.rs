@@ -11,16 +11,14 @@ use crate::tcp::Tcp;
 pub struct Programs<'a>(pub &'a mut Tcp);
 
 impl Programs<'_> {
-    /// Closes what the program of a home had. Looks at each connection.
+    /// Closes what the program of a home had. Looks at each slot there that was ever used.
     pub fn app_gone(&mut self, now: Instant, home: u32) {
         self.0.shared.streams.homes().app_gone(home);
         for listener in self.0.setup.listeners.of_home(home) {
             // It is there.
             let _ = self.0.unlisten(now, listener, false);
         }
-        let is_of = |slot: &u32| self.0.shared.streams.home_of(self.0.conns.stream(*slot)) == home;
-        let slots: Vec<u32> = self.0.conns.slots.iter().filter(is_of).collect();
-        for slot in slots {
+        for slot in self.0.shared.streams.homes().owners(home) {
             // What was closed before may wait for nothing but that the streams are released.
             let _ = self.0.close(now, self.0.conns.id_of(slot));
             self.0.settle(now, slot);

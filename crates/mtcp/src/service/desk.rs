@@ -147,7 +147,7 @@ impl Desk<'_> {
                 id,
                 token,
             };
-            self.listeners.set(ours, listener);
+            self.listeners.set(listener);
             self.channel.listeners += 1;
         }
         Ok(reply)

@@ -377,8 +377,10 @@ impl Host {
     fn tell_of_disorder(&mut self, at: usize) {
         let channel = self.channels.get(at).and_then(Option::as_ref);
         let pid = channel.map_or(0, |channel| channel.name.pid);
+        log::debug!("process {pid} says what means nothing");
+        // Without the number: who has many could fill the log with it.
         log::warn!(
-            "process {pid} says what means nothing, and is detached: was it built with another version of mTCP?"
+            "a program says what means nothing, and is detached: use the build of the daemon for both"
         );
         self.end(at);
     }

@@ -14,26 +14,42 @@ pub(super) struct Listener {
     pub(super) token: Token,
 }
 
-/// By the token that the stack knows them by.
+/// By the token that the stack knows them by. No search takes longer where there are many.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     all: Vec<Option<Listener>>,
+    /// Tokens that none has.
+    free: Vec<u32>,
+    /// By the slot of the stack's name, the token.
+    tokens: Vec<u32>,
 }
 
 impl Listeners {
-    /// A token that none has.
+    /// A token that none has, the same until one is [set](Self::set).
     pub(super) fn free_token(&mut self) -> Token {
-        let free = self.all.iter().position(Option::is_none);
-        let at = free.unwrap_or_else(|| {
-            self.all.push(None);
-            self.all.len() - 1
-        });
-        Token(u32::try_from(at).unwrap_or(u32::MAX))
+        if let Some(&token) = self.free.last() {
+            return Token(token);
+        }
+        let token = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(None);
+        self.free.push(token);
+        Token(token)
     }
 
-    pub(super) fn set(&mut self, token: Token, listener: Listener) {
-        if let Some(place) = self.all.get_mut(token.0 as usize) {
+    /// The one with the token that is free.
+    pub(super) fn set(&mut self, listener: Listener) {
+        let Some(token) = self.free.pop() else {
+            return;
+        };
+        if let Some(place) = self.all.get_mut(token as usize) {
             *place = Some(listener);
+        }
+        let at = listener.id.slot as usize;
+        if at >= self.tokens.len() {
+            self.tokens.resize(at + 1, u32::MAX);
+        }
+        if let Some(place) = self.tokens.get_mut(at) {
+            *place = token;
         }
     }
 
@@ -42,31 +58,70 @@ impl Listeners {
         *self.all.get(token.0 as usize)?
     }
 
-    /// Whether it is this channel's.
-    pub(super) fn is_of(&self, channel: ChannelId, id: ListenerId) -> bool {
-        self.of(channel).any(|one| one == id)
+    fn token(&self, id: ListenerId) -> Option<u32> {
+        let token = *self.tokens.get(id.slot as usize)?;
+        let listener = (*self.all.get(token as usize)?)?;
+        (listener.id == id).then_some(token)
     }
 
-    /// Those of a channel.
-    pub(super) fn of(&self, channel: ChannelId) -> impl Iterator<Item = ListenerId> {
-        let all = self.all.iter().flatten();
-        all.filter_map(move |one| (one.channel == channel).then_some(one.id))
+    /// Whether it is this channel's.
+    pub(super) fn is_of(&self, channel: ChannelId, id: ListenerId) -> bool {
+        let listener = self.token(id).and_then(|token| self.get(Token(token)));
+        listener.is_some_and(|one| one.channel == channel)
     }
 
     /// It is no more.
     pub(super) fn remove(&mut self, id: ListenerId) {
-        let is_it = |place: &&mut Option<Listener>| place.is_some_and(|one| one.id == id);
-        if let Some(place) = self.all.iter_mut().find(is_it) {
+        let Some(token) = self.token(id) else {
+            return;
+        };
+        if let Some(place) = self.all.get_mut(token as usize) {
             *place = None;
+            self.free.push(token);
         }
     }
 
     /// A channel has ended.
     pub(super) fn remove_all(&mut self, channel: ChannelId) {
-        for place in &mut self.all {
-            if place.is_some_and(|one| one.channel == channel) {
-                *place = None;
-            }
+        let all = self.all.iter().flatten();
+        let of_channel = all.filter(|one| one.channel == channel);
+        let ids: Vec<ListenerId> = of_channel.map(|one| one.id).collect();
+        for id in ids {
+            self.remove(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(channel: u32, slot: u32, generation: u32) -> Listener {
+        Listener {
+            channel: ChannelId(channel),
+            id: ListenerId { slot, generation },
+            token: Token(100 + slot),
+        }
+    }
+
+    #[test]
+    fn a_listener_is_found_by_either_name_and_is_its_channels() {
+        let mut all = Listeners::default();
+        let [a, b, c] = [listener(0, 5, 1), listener(1, 2, 1), listener(0, 9, 4)];
+        for one in [a, b, c] {
+            let token = all.free_token();
+            assert_eq!(all.free_token(), token, "nothing took it");
+            all.set(one);
+            assert_eq!(all.get(token).unwrap().token, one.token);
+        }
+        assert!(all.is_of(ChannelId(0), a.id) && !all.is_of(ChannelId(1), a.id));
+        // Of an earlier life of the slot.
+        assert!(!all.is_of(ChannelId(0), listener(0, 5, 0).id));
+        all.remove(b.id);
+        assert!(!all.is_of(ChannelId(1), b.id));
+        all.remove(b.id);
+        assert_eq!(all.free_token(), Token(1));
+        all.remove_all(ChannelId(0));
+        assert!(all.get(Token(0)).is_none() && all.get(Token(2)).is_none());
     }
 }

@@ -2,13 +2,13 @@
 //! say to each other.
 //!
 //! Each program has a channel of its own: two rings in memory that only it and the daemon have
-//! ([`ring::duplex`]), and a pair of sockets that wakes a side which sleeps ([`wake_socket`]).
+//! ([`ring::duplex`]), and a pair of sockets that wakes a side which sleeps (`wake_socket`).
 //! Through the rings go the news and calls of a program and the events and answers of the stack
-//! ([`message`]); bytes go through the streams. The program's side is a [driver](crate::driver)
+//! (`message`); bytes go through the streams. The program's side is a driver
 //! beside those that have a stack in the process, with the same contract; the daemon's is [`Host`].
 //!
 //! A program can write anything into its memory at any time. The daemon keeps what it knows of a
-//! program in memory of its own ([`channel`]), copies what it reads before it looks at it, and
+//! program in memory of its own (`channel`), copies what it reads before it looks at it, and
 //! names no connection to the stack that is not this program's.
 
 mod attachment;

@@ -52,6 +52,21 @@ impl Homes<'_> {
         }
     }
 
+    /// Whom the open slots of a home were reserved for.
+    pub fn owners(&mut self, home: u32) -> Vec<u32> {
+        let records = &self.0.shared.records;
+        let is_open = |slot: u32| {
+            let record = records.record(slot_of(home, slot));
+            record.is_some_and(Record::is_open)
+        };
+        let Some(guest) = self.0.guests.home(home) else {
+            return Vec::new();
+        };
+        let owners = (0..guest.used).zip(&guest.owners);
+        let open = owners.filter(|(slot, _)| is_open(*slot));
+        open.map(|(_, &owner)| owner).collect()
+    }
+
     /// Forgets a home. False, and nothing done, while one of its slots is open, or when there is no
     /// such home.
     pub fn remove(&mut self, home: u32) -> bool {

@@ -135,7 +135,7 @@ pub fn streams_on(
     streams_and_homes(plot, config, pages, 0)
 }
 
-/// The same; so many [homes](StackStreams::add_home) can be added, each for 4 MiB of address space.
+/// The same; so many [homes](Homes::add) can be added, each for 4 MiB of address space.
 ///
 /// # Errors
 /// As [`streams_on`]; `InvalidInput`: too many.

@@ -22,7 +22,7 @@ use super::status::Status;
 ///
 /// # Homes
 /// The slots from 0 on are those of the application in this process. Streams of another process
-/// lie in a [home](Self::add_home) of their own, with slots of higher numbers. Before the stack
+/// lie in a [home](super::Homes::add) of their own, with slots of higher numbers. Before the stack
 /// looks at one of those it [turns to](Self::turn_to) it, and what it changed is shown to the
 /// program when it turns to the next, or by [`Self::show`]: before it tells of it.
 #[derive(Debug)]

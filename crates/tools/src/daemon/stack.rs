@@ -1,7 +1,7 @@
 //! The stacks of the daemon: each on a thread of its own, which serves the programs that are
 //! attached.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,7 @@ pub(super) struct Served {
     links: String,
     hosts: Vec<HostHandle>,
     policy: Arc<CurrentPolicy>,
+    told: Arc<Told>,
     /// What each program has, by stack.
     usages: Mutex<HashMap<ClientId, Vec<Arc<service::Usage>>>>,
 }
@@ -41,6 +42,7 @@ impl Served {
             policy: Arc::clone(&self.policy),
             who: client.credentials.clone(),
             budget: client.budget,
+            told: Arc::clone(&self.told),
         };
         let usage = Arc::default();
         let attachment = host.attach(
@@ -112,6 +114,7 @@ struct Rights {
     policy: Arc<CurrentPolicy>,
     who: Credentials,
     budget: Budget,
+    told: Arc<Told>,
 }
 
 impl Rights {
@@ -121,11 +124,33 @@ impl Rights {
     }
 }
 
+/// Users of whom the log says that something was refused: who asks for thousands of ports must not
+/// fill it.
+const USERS_TOLD: usize = 64;
+
+/// Whom it has named.
+#[derive(Debug, Default)]
+struct Told(Mutex<BTreeSet<u32>>);
+
+impl Told {
+    /// Says why something was refused, the first time for each user. The program gets the error
+    /// number.
+    fn refused(&self, user: u32, error: &Error) -> Errno {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < USERS_TOLD && told.insert(user) {
+            log::warn!("{error}");
+        } else {
+            log::debug!("{error}");
+        }
+        Errno(error.errno().raw_os_error())
+    }
+}
+
 impl service::Policy for Rights {
     fn listen(&self, local: SocketAddr) -> mtcp::Result<()> {
         let policy = self.policy.get();
         let allowed = policy.allows_listen(&self.who, local.ip(), local.port());
-        allowed.map_err(refused)
+        allowed.map_err(|error| self.told.refused(self.who.uid, &error))
     }
 
     fn connect(&self, local: Option<SocketAddr>, remote: SocketAddr) -> mtcp::Result<()> {
@@ -135,7 +160,8 @@ impl service::Policy for Rights {
         };
         let local = local.unwrap_or(SocketAddr::new(any, 0));
         let policy = self.policy.get();
-        policy.allows_connect(&self.who, local).map_err(refused)
+        let allowed = policy.allows_connect(&self.who, local);
+        allowed.map_err(|error| self.told.refused(self.who.uid, &error))
     }
 
     fn connections(&self) -> usize {
@@ -149,12 +175,6 @@ impl service::Policy for Rights {
     fn memory(&self) -> usize {
         Self::size(self.budget.memory)
     }
-}
-
-/// The program gets the error number; the daemon's log says why, once for each reason.
-fn refused(error: Error) -> Errno {
-    log::warn!("{error}");
-    Errno(error.errno().raw_os_error())
 }
 
 /// Links and stacks.
@@ -190,6 +210,7 @@ pub(super) fn open(
             links,
             hosts,
             policy,
+            told: Arc::default(),
             usages: Mutex::default(),
         }),
         threads,
