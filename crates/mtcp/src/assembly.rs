@@ -103,8 +103,9 @@ pub(crate) struct Joined {
     pub(crate) homes: u32,
 }
 
-/// Programs that are attached to a stack at a time, or were and have connections that are not gone.
-const MAX_PROGRAMS: u32 = 256;
+/// Programs that are attached to a stack at a time, as many as the control socket takes, or were
+/// and have connections that are not gone. Each takes 4 MiB of address space.
+const MAX_PROGRAMS: u32 = 1024 + 256;
 
 /// Puts a context together on `port`.
 pub(crate) fn assemble(

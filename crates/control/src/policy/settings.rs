@@ -87,7 +87,7 @@ pub const KEYS: &[Key] = &[
         name: "connections",
         syntax: "WHO NUMBER",
         default: "65536",
-        doc: "Connections of one program.",
+        doc: "Connections of one program, 65536 at most; a stack has room for four times as many (`max_concurrency`).",
         set: |settings, value, names| {
             settings
                 .policy

@@ -238,14 +238,18 @@ impl Host {
         Ok(heard || came)
     }
 
-    pub(super) fn take_orders(&mut self) {
+    /// Does what other threads want. True: there was something.
+    pub(super) fn take_orders(&mut self) -> bool {
+        let mut took = false;
         while let Ok(order) = self.orders.try_recv() {
+            took = true;
             match order {
                 Order::Attach(attaching) => self.attach(*attaching),
                 Order::Detach(id) => self.detach(id),
                 Order::Stop => self.stopped = true,
             }
         }
+        took
     }
 
     /// Where this fails, the program finds the daemon gone.
@@ -476,8 +480,9 @@ impl Host {
         for channel in self.channels.iter_mut().flatten() {
             quiet &= channel.end.begin_sleep();
         }
-        self.take_orders();
-        let slept = match quiet && !self.stopped {
+        // A channel that is new has not heard that we sleep.
+        quiet &= !self.take_orders();
+        let slept = match quiet {
             true => self.runner.sleep(deadline, self.wakes.fd()).map(drop),
             false => Ok(()),
         };

@@ -4,11 +4,15 @@ use std::path::PathBuf;
 
 use control::policy::{Policy, Settings, UNPRIVILEGED_PORT_START};
 use control::{NetNamespace, private};
-use mtcp::{Config, Mode};
+use mtcp::Config;
 
 use super::names::OfHost;
 use crate::fail::Failure;
 use crate::link::{Io, LinkArgs};
+
+/// Connections of all programs, unless the file says otherwise: no program may have more than a
+/// quarter of them, unless the policy says otherwise.
+const CONNECTIONS: u32 = 4 * 65_536;
 
 /// What the file and the options say.
 #[derive(Debug)]
@@ -25,10 +29,10 @@ pub(super) struct Loaded {
 
 /// Reads the file, if one is named, and what the options say over it.
 pub(super) fn load(link: &LinkArgs) -> anyhow::Result<Loaded> {
+    let usual = link.defaults();
     let mut defaults = Config {
-        // Peers are answered though no program makes a call.
-        mode: Mode::Paired,
-        ..link.defaults()
+        max_concurrency: usual.max_concurrency.max(CONNECTIONS),
+        ..usual
     };
     let mut link = link.clone();
     let file = link.config.take();
