@@ -186,10 +186,24 @@ impl FlowTable {
     #[inline]
     #[must_use]
     pub fn enter(&mut self, key: &FlowKey) -> bool {
+        self.steering.is_none() || self.tell_link(key, true)
+    }
+
+    /// Tells the link of a flow that comes or goes. False: it has no room.
+    // Not inlined: every SYN would lie on what few links take.
+    #[cold]
+    #[inline(never)]
+    fn tell_link(&mut self, key: &FlowKey, comes: bool) -> bool {
         let Some(steering) = &mut self.steering else {
             return true;
         };
-        let entered = steering.enter(key.local(), key.remote());
+        let (local, remote) = (key.local(), key.remote());
+        if !comes {
+            steering.leave(local, remote);
+            self.entered -= 1;
+            return true;
+        }
+        let entered = steering.enter(local, remote);
         self.entered += usize::from(entered);
         entered
     }
@@ -197,9 +211,8 @@ impl FlowTable {
     /// They need not come any more: it was removed, or not inserted.
     #[inline]
     pub fn leave(&mut self, key: &FlowKey) {
-        if let Some(steering) = &mut self.steering {
-            steering.leave(key.local(), key.remote());
-            self.entered -= 1;
+        if self.steering.is_some() {
+            self.tell_link(key, false);
         }
     }
 

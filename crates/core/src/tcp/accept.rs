@@ -44,13 +44,9 @@ impl Tcp {
         let mut admitted = self.setup().admit_syn(now, listener, seg, before)?;
         let record = &admitted.record;
         if let Some(fast_open) = self.setup().opens_fast(now, record, seg)
-            && self.flows.enter(seg.key)
+            && opens_at_once(self, now, record, fast_open, seg)
         {
-            if let Ok(slot) = self.take_control_block(now, record, seg) {
-                self.begin_fast(now, slot, record, fast_open, seg);
-                return Ok(());
-            }
-            self.flows.leave(seg.key);
+            return Ok(());
         }
         self.setup().answer(now, &mut admitted, seg.hash)
     }
@@ -156,6 +152,8 @@ impl Tcp {
     /// A control block with streams, if the backlog has room. If not, the ACK is dropped: a
     /// half-open record stays, and the SYN-ACK that its timer sends asks for the ACK again; after a
     /// cookie the peer's data brings it again.
+    // What it lies on is not under what follows on an ACK: calls may come on small stacks.
+    #[inline(never)]
     pub fn take_control_block(
         &mut self,
         now: Instant,
@@ -264,4 +262,25 @@ fn drop_for(error: StreamError) -> DropReason {
         StreamError::NoMemory => DropReason::TcpMemory,
         _ => DropReason::TcpConnections,
     }
+}
+
+/// Opens a connection with what its SYN brings (RFC 7413 §4.2.2). False: there is no room.
+// Not inlined: every SYN would lie on what few bring.
+#[inline(never)]
+fn opens_at_once(
+    tcp: &mut Tcp,
+    now: Instant,
+    record: &HalfOpen,
+    fast_open: FastOpen,
+    seg: &Segment<'_>,
+) -> bool {
+    if !tcp.flows.enter(seg.key) {
+        return false;
+    }
+    let taken = tcp.take_control_block(now, record, seg);
+    match taken {
+        Ok(slot) => tcp.begin_fast(now, slot, record, fast_open, seg),
+        Err(_) => tcp.flows.leave(seg.key),
+    }
+    taken.is_ok()
 }
