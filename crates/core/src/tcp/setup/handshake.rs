@@ -10,6 +10,7 @@ use crate::tcp::buffers::initial_receive_window;
 use crate::tcp::loss::Rtt;
 use crate::tcp::segment::Segment;
 use crate::tcp::setup::half_open::{HalfOpen, Options};
+use crate::tcp::setup::isn;
 use crate::tcp::setup::part::SetupPart;
 use crate::tcp::step::{Step, Stop};
 
@@ -137,6 +138,9 @@ impl SetupPart<'_> {
         if seg.ack != record.iss + 1 {
             return Err(Stop::UnknownFlow(DropReason::TcpAck));
         }
+        if !self.echoes_ours(now, record, seg) {
+            return self.refuse_echo(now, record);
+        }
         if self.is_deferred(record, seg) {
             if let Some(record) = self.state.half_open.at_mut(slot) {
                 record.agreed.insert(Options::ACKED);
@@ -144,6 +148,29 @@ impl SetupPart<'_> {
             return Err(Stop::Done);
         }
         Ok(())
+    }
+
+    /// Whether the timestamp that the segment echoes is one of ours since the SYN came, which an
+    /// ISS from the clock tells. Of an earlier connection between the same endpoints, which the
+    /// peer has in TIME_WAIT while a SYN of it comes late, an ACK may have the right number by
+    /// chance. As on Linux: who echoes nothing is believed.
+    #[inline]
+    fn echoes_ours(&self, now: Instant, record: &HalfOpen, seg: &Segment<'_>) -> bool {
+        let Some(stamps) = seg.options.timestamps else {
+            return true;
+        };
+        let is_timed = record.has(Options::TIMESTAMPS | Options::SENT);
+        if stamps.tsecr == 0 || !is_timed || self.sh.config.bequeaths() {
+            return true;
+        }
+        let age = isn::age(now, record.iss, seg.origin);
+        isn::stamp(now, seg.origin).wrapping_sub(stamps.tsecr) <= age
+    }
+
+    #[cold]
+    fn refuse_echo(&mut self, now: Instant, record: &HalfOpen) -> Step {
+        self.challenge_half_open(now, record);
+        Err(DropReason::TcpAck.into())
     }
 
     /// The ACK that would complete a handshake brings no data: whether it is to be ignored, until

@@ -7,6 +7,8 @@ use wire::time::Instant;
 /// Tells the offset of timestamps from that of sequence numbers: any odd number would do.
 pub(crate) const STAMPS: u32 = 0x9e37_79b1;
 
+const TICKS_PER_MS: u32 = 250;
+
 /// What a new connection starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
@@ -41,6 +43,13 @@ pub(crate) fn stamp(now: Instant, origin: u32) -> u32 {
     (now.as_millis() as u32).wrapping_add(ts_offset(origin))
 }
 
+/// By how much our timestamps can have grown since a flow with this ISS began, in ms: up to one
+/// more than they have. Much, if its ISS was raised beyond the clock.
+#[inline]
+pub(crate) fn age(now: Instant, iss: SeqNumber, origin: u32) -> u32 {
+    (start(now, origin).iss - iss) / TICKS_PER_MS + 1
+}
+
 #[cfg(test)]
 mod tests {
     use ring::region::PagePolicy;
@@ -63,6 +72,16 @@ mod tests {
         let later = start(Instant::from_micros(1040), origin(7, 1));
         assert_eq!(later.iss - first.iss, 10);
         assert_eq!(later.ts_offset, first.ts_offset);
+    }
+
+    #[test]
+    fn tells_how_old_it_is() {
+        let at = Instant::from_micros(20_000_000_900);
+        let iss = start(at, 7).iss;
+        assert_eq!(age(at, iss, 7), 1);
+        assert_eq!(age(Instant::from_micros(20_000_001_001), iss, 7), 1);
+        assert_eq!(age(Instant::from_micros(20_061_000_900), iss, 7), 61_001);
+        assert!(age(at, iss + 1, 7) > 1 << 23);
     }
 
     /// RFC 9293 SHLD-1, MUST-9.

@@ -226,6 +226,49 @@ fn a_wrong_ack_in_syn_received_is_reset() {
     assert_eq!(h.stack.usage().half_open, 1);
 }
 
+/// A SYN of a connection that is over here comes late. The peer, in TIME_WAIT, acknowledges what
+/// it had got, which may be what a new connection begins with. Its timestamps are those of the old
+/// one.
+#[test]
+fn an_ack_that_echoes_what_was_sent_before_the_syn_completes_nothing() {
+    let mut h = listening();
+    h.advance(5000);
+    let offer = Handshake {
+        ts: Some(1000),
+        ..Handshake::default()
+    };
+    h.syn_received(&offer);
+    h.advance(3);
+    // The SYN-ACK's timestamp is the harness's 0.
+    for echoed in [0_u32.wrapping_sub(2), 0_u32.wrapping_sub(700), 4] {
+        h.send(seg().seq(1).ack(1).win(60_000).len(5).ts(1010, echoed));
+        h.expect(seg().seq(1).ack(1).ts(3, 1000));
+    }
+    assert_eq!(h.stack.counters().dropped(DropReason::TcpAck), 3);
+    assert_eq!(h.stack.usage().half_open, 1);
+    // The SYN-ACK goes again; the answer to the first comes after all.
+    h.advance(1000);
+    h.expect(seg().syn().ack(1).seq(0).ts(1000, 1000));
+    h.send(seg().seq(1).ack(1).win(60_000).ts(1011, 0));
+    h.take_accepted();
+    h.expect_state(State::Established);
+}
+
+/// As on Linux: something between the two may have cleared it.
+#[test]
+fn an_ack_that_echoes_zero_completes_the_handshake() {
+    let mut h = listening();
+    let syn_ack = h.syn_received(&Handshake {
+        ts: Some(1000),
+        ..Handshake::default()
+    });
+    let first = syn_ack.options.timestamps.unwrap().tsval;
+    let zero = 0_u32.wrapping_sub(first);
+    h.send(seg().seq(1).ack(1).win(60_000).ts(1001, zero));
+    h.take_accepted();
+    h.expect_state(State::Established);
+}
+
 #[test]
 fn data_and_fin_may_come_with_the_last_ack() {
     let mut h = listening();
