@@ -28,8 +28,8 @@ pub(crate) struct ProgramEnd {
     taken: usize,
 }
 
-/// The daemon hears of room when so many units have been taken: no more than half of any ring, so
-/// that one which was full is never emptied without.
+/// The daemon hears of room when so many units have been taken. With those of one message that is
+/// less than any ring has: one that was full is never emptied without.
 const TELL_OF_ROOM: usize = 512;
 
 impl ProgramEnd {
@@ -120,6 +120,7 @@ impl ProgramEnd {
 
     /// The units behind a header, which are published with it.
     fn rest(&mut self, units: &mut [Unit]) -> Result<(), Disorder> {
+        self.taken += units.len();
         self.rings.take(units).then_some(()).ok_or(Disorder)
     }
 

@@ -462,8 +462,14 @@ impl Host {
         }
     }
 
+    /// Nothing is due that it would be woken for.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.runner.due(None).is_none()
+    }
+
     /// There is nothing to do: sleeps until there is.
-    fn sleep(&mut self) -> io::Result<()> {
+    pub(super) fn sleep(&mut self) -> io::Result<()> {
         let now = self.runner.now();
         let answers = self.told + BATCH;
         let deadline = match self.runner.is_settled() {
@@ -481,7 +487,7 @@ impl Host {
             quiet &= channel.end.begin_sleep();
         }
         // A channel that is new has not heard that we sleep.
-        quiet &= !self.take_orders();
+        quiet &= !self.take_orders() && !self.stopped;
         let slept = match quiet {
             true => self.runner.sleep(deadline, self.wakes.fd()).map(drop),
             false => Ok(()),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -171,6 +172,23 @@ impl Program {
         }
         true
     }
+}
+
+/// It hears so in a turn that has nothing else to do, and does not sleep over it.
+#[test]
+fn a_daemon_ends_when_it_is_told() {
+    let (ours, _theirs): (SimPort, SimPort) = pair(SimConfig::default()).unwrap();
+    let (mut host, handle) = assembly::host_on_port(ours.into(), &config(HOST)).unwrap();
+    let start = Instant::now();
+    while host.work().unwrap() || !host.is_at_rest() {
+        assert!(start.elapsed() < DEADLINE);
+        thread::sleep(Duration::from_millis(1));
+    }
+    handle.stop();
+    assert!(host.take_orders());
+    let (ended, end) = channel();
+    thread::spawn(move || ended.send(host.sleep().is_ok()));
+    assert_eq!(end.recv_timeout(DEADLINE), Ok(true));
 }
 
 /// Everything that a program may name belongs to it.
