@@ -105,7 +105,7 @@ pub(super) struct Channel {
     connections: usize,
     /// How many connections it has had.
     serial: u32,
-    pub(super) listeners: u32,
+    listeners: usize,
     /// The stack's names of what the program has closed, and what may not be gone yet; the oldest
     /// first.
     closing: VecDeque<ConnId>,
@@ -151,11 +151,27 @@ impl Channel {
         self.connections
     }
 
-    /// Lets other threads see what it has.
-    pub(super) fn show_usage(&self) {
-        let connections = u32::try_from(self.connections).unwrap_or(u32::MAX);
-        self.usage.connections.store(connections, Relaxed);
-        self.usage.listeners.store(self.listeners, Relaxed);
+    /// Whether it may have one listener more.
+    pub(super) fn may_listen(&self) -> bool {
+        self.listeners < self.policy.listeners()
+    }
+
+    pub(super) fn add_listener(&mut self) {
+        self.count_listeners(self.listeners + 1);
+    }
+
+    pub(super) fn remove_listener(&mut self) {
+        self.count_listeners(self.listeners.saturating_sub(1));
+    }
+
+    fn count_listeners(&mut self, count: usize) {
+        self.listeners = count;
+        self.usage.listeners.store(shown(count), Relaxed);
+    }
+
+    fn count_connections(&mut self, count: usize) {
+        self.connections = count;
+        self.usage.connections.store(shown(count), Relaxed);
     }
 
     /// A connection, with its bytes in this slot of the streams, is its own from now on; `token`:
@@ -171,7 +187,7 @@ impl Channel {
             self.slots.resize((at + 1).next_power_of_two(), None);
         }
         if let Some(place) = self.slots.get_mut(at) {
-            self.connections += usize::from(place.is_none());
+            let is_new = place.is_none();
             *place = Some(Slot {
                 conn,
                 name,
@@ -179,6 +195,7 @@ impl Channel {
                 ready: Ready::empty(),
                 error: None,
             });
+            self.count_connections(self.connections + usize::from(is_new));
         }
         name
     }
@@ -206,7 +223,7 @@ impl Channel {
     pub(super) fn remove(&mut self, name: ConnId) -> Option<ConnId> {
         let conn = self.conn(name)?;
         *self.slots.get_mut(name.slot as usize)? = None;
-        self.connections -= 1;
+        self.count_connections(self.connections.saturating_sub(1));
         if self.closing.len() >= CLOSING {
             self.closing.pop_front();
         }
@@ -333,4 +350,9 @@ impl Channel {
         slot.error = None;
         true
     }
+}
+
+/// A number for other threads.
+fn shown(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -49,7 +49,7 @@ impl Desk<'_> {
             Command::Unlisten(id) | Command::Leave(id) => {
                 self.check_listener(id)?;
                 self.listeners.remove(id);
-                self.channel.listeners -= 1;
+                self.channel.remove_listener();
                 self.carry_out(command)
             }
             Command::SetListenerOptions { listener, .. } => {
@@ -129,7 +129,7 @@ impl Desk<'_> {
             return Err(Errno::EINVAL);
         };
         self.channel.policy.listen(local)?;
-        if self.channel.listeners as usize >= self.channel.policy.listeners() {
+        if !self.channel.may_listen() {
             return Err(Errno::ENOBUFS);
         }
         let ours = self.listeners.free_token();
@@ -148,7 +148,7 @@ impl Desk<'_> {
                 token,
             };
             self.listeners.set(listener);
-            self.channel.listeners += 1;
+            self.channel.add_listener();
         }
         Ok(reply)
     }

@@ -53,8 +53,7 @@ struct Attaching {
     memory: HomeMemory,
     policy: Arc<dyn Policy>,
     usage: Arc<Usage>,
-    id: u64,
-    pid: u32,
+    name: Name,
 }
 
 /// What other threads want of the loop.
@@ -101,8 +100,7 @@ impl HostHandle {
             memory,
             policy,
             usage,
-            id,
-            pid,
+            name: Name { id, pid },
         })))?;
         Ok(attachment)
     }
@@ -259,8 +257,7 @@ impl Host {
             memory,
             policy,
             usage,
-            id,
-            pid,
+            name,
         } = attaching;
         let free = self.channels.iter().position(Option::is_none);
         let at = free.unwrap_or(self.channels.len());
@@ -278,19 +275,17 @@ impl Host {
                     self.channels.push(None);
                 }
                 if let Some(place) = self.channels.get_mut(at) {
-                    let name = Name { id, pid };
                     *place = Some(Channel::new(end, name, policy, usage, home));
                 }
             }
-            Err(error) => log::warn!("process {pid} cannot attach: {error}"),
+            Err(error) => log::warn!("process {} cannot attach: {error}", name.pid),
         }
     }
 
     fn detach(&mut self, id: u64) {
         let is_it = |channel: &Channel| channel.name.id == id;
-        let channels = self.channels.iter();
-        let at = channels.map(|place| place.as_ref().is_some_and(is_it));
-        if let Some(at) = at.into_iter().position(|is_it| is_it) {
+        let mut channels = self.channels.iter();
+        if let Some(at) = channels.position(|place| place.as_ref().is_some_and(is_it)) {
             self.hear_last(at);
             self.end(at);
         }
@@ -398,7 +393,6 @@ impl Host {
         let now = self.runner.now();
         for channel in self.channels.iter_mut().flatten() {
             channel.tell_rest();
-            channel.show_usage();
             if channel.end.publish() {
                 self.told = now;
             }
@@ -498,12 +492,6 @@ impl Host {
         self.sleeper.finish();
         self.drop_gone();
         slept
-    }
-
-    /// Connections of all programs, for people.
-    pub fn connections(&self) -> usize {
-        let channels = self.channels.iter().flatten();
-        channels.map(Channel::connections).sum()
     }
 }
 
