@@ -91,7 +91,8 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "IO")]
     pub(crate) io: Option<Io>,
     /// Address of ours with the length of its network, like 10.0.0.2/24 or fd00::2/64 (several
-    /// allowed); 'host': those that the kernel has on an AF_XDP interface, which keeps them
+    /// allowed); without it, or with 'host': those that the kernel has on an AF_XDP interface,
+    /// which keeps them
     #[arg(long, value_name = "A/LEN", value_delimiter = ',')]
     pub(crate) addr: Vec<Own>,
     /// Take an address although the kernel or another host has it: this machine is then cut off
@@ -313,8 +314,8 @@ impl LinkArgs {
     }
 
     fn open_stack(&self, spec: IoSpec, mut config: Config) -> anyhow::Result<Link> {
-        self.apply(&spec, &mut config)?;
         check_link(&spec)?;
+        self.apply(&spec, &mut config)?;
         let mode = match config.mode {
             mtcp::Mode::Paired => "paired",
             mtcp::Mode::Inline => "inline",
@@ -352,7 +353,7 @@ impl LinkArgs {
         if config.addresses.is_empty() {
             return Err(Failure::error(
                 "no address for the stack",
-                "give --addr, like --addr 10.0.0.2/24, or --addr host",
+                "give --addr, like --addr 10.0.0.2/24; on an AF_XDP interface it may be left out",
             ));
         }
         config.force_address |= self.force_address;

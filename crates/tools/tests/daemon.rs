@@ -300,7 +300,7 @@ fn settings_are_checked() {
         ),
         (
             "io = loop:d\n",
-            "mtcp: no address for the stack: give --addr, like --addr 10.0.0.2/24, or --addr host\n",
+            "mtcp: no address for the stack: give --addr, like --addr 10.0.0.2/24; on an AF_XDP interface it may be left out\n",
         ),
         (
             "listen = root\nio = loop:d\n",

@@ -68,14 +68,23 @@ fn an_address_of_the_kernel_is_refused_unless_it_is_forced() {
 
 fn refuses_the_kernels_address(lab: &Lab) {
     let io = format!("{}:ours0", lab.kind());
-    for address in [format!("{KERNEL}/24"), format!("{KERNEL6}/64")] {
-        let said = refused(serve(lab, "ours0", &["--addr", &address]));
+    for (address, own) in [
+        (format!("{KERNEL}/24"), format!("{OURS}/24")),
+        (format!("{KERNEL6}/64"), format!("{OURS6}/64")),
+    ] {
+        let mut words = vec!["--addr", &address];
+        // Over AF_XDP, what is the kernel's is shared where all is.
+        if lab.kind() == Kind::Afxdp {
+            words.extend(["--addr", &own]);
+        }
+        let said = refused(serve(lab, "ours0", &words));
         assert!(
             said.contains("is the kernel's, on ours0") && said.contains("--force-address"),
             "{said}"
         );
         let mut run = lab.ours().command(programs::mtcp());
-        run.args(["run", "--io", &io, "--addr", &address, "--", "true"]);
+        run.args(["run", "--io", &io]).args(&words);
+        run.args(["--", "true"]);
         assert!(refused(run).contains("is the kernel's"), "{address}");
     }
     let forced = ["--addr", &format!("{KERNEL}/24"), "--force-address"];

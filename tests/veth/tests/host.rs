@@ -30,6 +30,14 @@ fn mtcp(lab: &Lab, words: &[&str]) -> Command {
     command
 }
 
+/// A server of our directory at our end, with what these words say of addresses.
+fn serve_with(lab: &Lab, words: &[&str]) -> Command {
+    let mut command = lab.ours().command(programs::mtcp());
+    command.args(["serve", "--io", "afxdp:ours0"]).args(words);
+    command.arg(lab.www());
+    command
+}
+
 fn serve(lab: &Lab) -> Process {
     let mut command = mtcp(lab, &["serve"]);
     command.arg(lab.www()).arg("--upload").arg(lab.uploads());
@@ -270,6 +278,33 @@ fn when_the_stack_is_killed_its_ports_are_the_kernels_at_once() {
     assert!(took.iter().any(|took| *took < AT_ONCE), "{took:?}");
 }
 
+/// Nothing is said of addresses, or what the kernel has.
+#[test]
+fn the_kernels_address_is_shared_unless_another_is_given() {
+    let Some(_gate) = Gate::alone().filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = Lab::new(Kind::Afxdp);
+    std::fs::write(lab.www().join("small"), "small\n").unwrap();
+    let at = SocketAddr::new(Family::V4.kernel(), OTHER);
+    let _kernel = lab.ours().enter(|| TcpListener::bind(at)).unwrap();
+    let v4 = format!("{}/24", Family::V4.kernel());
+    let v6 = format!("{}/64", Family::V6.kernel());
+    for (words, families) in [
+        (vec![], &Family::BOTH[..]),
+        (vec!["--addr", &v4], &[Family::V4]),
+        (vec!["--addr", &v4, "--addr", &v6], &Family::BOTH),
+    ] {
+        let server = listening(serve_with(&lab, &words));
+        for family in families {
+            let got = lab.curl(&[&url(family.kernel(), "small")], SOON);
+            assert_eq!(got.must_succeed().stdout, "small\n", "{words:?}");
+        }
+        lab.peer().enter(|| TcpStream::connect(at)).unwrap();
+        server.stop();
+    }
+}
+
 #[test]
 fn an_interface_without_an_address_is_refused_in_one_line() {
     let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
@@ -277,11 +312,11 @@ fn an_interface_without_an_address_is_refused_in_one_line() {
     };
     let lab = Lab::new(Kind::Afxdp);
     lab.ours().ip("address flush dev ours0");
-    let mut command = mtcp(&lab, &["serve"]);
-    command.arg(lab.www());
-    let refused = finish(command, SOON);
-    assert_eq!(refused.status.code(), Some(2), "{refused}");
-    assert!(refused.stderr.contains("ours0 has no address"), "{refused}");
+    for words in [&["--addr", "host"][..], &[]] {
+        let refused = finish(serve_with(&lab, words), SOON);
+        assert_eq!(refused.status.code(), Some(2), "{refused}");
+        assert!(refused.stderr.contains("ours0 has no address"), "{refused}");
+    }
     let mut command = mtcp(&lab, &["serve", "--addr", "10.77.0.9/24"]);
     command.arg(lab.www());
     let refused = finish(command, SOON);

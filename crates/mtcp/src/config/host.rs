@@ -22,7 +22,8 @@ impl Config {
     }
 
     /// Where our addresses are the host's own, and it is not said which: takes those that the
-    /// kernel has on the interface; and its routes there, unless some are given.
+    /// kernel has on the interface; and its routes there, unless some are given. They are the
+    /// host's on an AF_XDP interface where none is given, or what the kernel has there.
     ///
     /// # Errors
     /// One line with cause and remedy.
@@ -30,16 +31,21 @@ impl Config {
         let IoSpec::Afxdp(name) = self.link()? else {
             return Ok(());
         };
+        let unknown =
+            |error: io::Error| format!("{error}: allow netlink, or give addr and gateway");
+        let is_asked = self.host || self.addresses.is_empty();
+        let index = match netlink::link(&name) {
+            Ok(link) => link.index,
+            Err(error) if is_asked => return Err(error.to_string()),
+            // Who opens it tells.
+            Err(_) => return Ok(()),
+        };
+        self.host |= !self.force_address && self.are_held(index);
         if !self.host {
             return Ok(());
         }
         // Who has what is the kernel's to ask for: answers come to it.
         self.follow_kernel = true;
-        let unknown =
-            |error: io::Error| format!("{error}: allow netlink, or give addr and gateway");
-        let index = netlink::link(&name)
-            .map_err(|error| error.to_string())?
-            .index;
         if self.addresses.is_empty() {
             let held = netlink::addresses().map_err(unknown)?;
             let here = held.iter().filter(|held| held.interface == index);
@@ -60,6 +66,19 @@ impl Config {
             self.take_routes(&mut routes);
         }
         Ok(())
+    }
+
+    /// Whether the kernel has all our addresses on this interface. Where it does not say,
+    /// [`Config::check_addresses`] tells.
+    fn are_held(&self, index: u32) -> bool {
+        if self.addresses.is_empty() {
+            return true;
+        }
+        netlink::addresses().is_ok_and(|mut held| {
+            held.retain(|held| held.interface == index);
+            let is_held = |own: &Cidr| held.iter().any(|held| held.address == own.addr);
+            self.addresses.iter().all(is_held)
+        })
     }
 
     /// Of these, all on the interface, the best to each network.

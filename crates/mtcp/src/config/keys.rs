@@ -84,7 +84,7 @@ table! {
         |c, v| { c.io_as = Some(link(v)?); Ok(()) }, |c| c.io_as.as_ref().map(ToString::to_string).unwrap_or_default();
     old port: "NAME ...", "Interface or path of a link whose 'io' names none; of several, the first is used.",
         |c, v| { c.interfaces = value::words(v).map(str::to_owned).collect(); Ok(()) }, |c| c.interfaces.join(" ");
-    new addr: "host | ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated. 'host': the kernel has them, too, on an AF_XDP interface, and keeps all that is not TCP of ours; without others all that it has there. Without a line, MTCP_ADDR of the environment counts.",
+    new addr: "host | ADDRESS/LENGTH ...", "Our addresses, IPv4 and IPv6; the line may be repeated. 'host': the kernel has them, too, on an AF_XDP interface, and keeps all that is not TCP of ours; without others all that it has there. Without a line, MTCP_ADDR of the environment counts; without that, 'host' on an AF_XDP interface. Addresses that the kernel has there are 'host', unless force_address is set.",
         |c, v| { c.set_addresses(v) }, show_addresses;
     new force_address: "yes | no", "Take our addresses although the kernel or another host has them: the host is then cut off from them.",
         |c, v| { c.force_address = value::switch(v)?; Ok(()) }, |c| show_switch(c.force_address);
