@@ -12,11 +12,13 @@ use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::Conn;
 use crate::tcp::ecn::EcnActions;
+use crate::tcp::emit::fill_header;
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{Acked, Before};
 use crate::tcp::segment::Segment;
 use crate::tcp::send::PathTimes;
 use crate::tcp::step::{Step, Stop};
+use crate::tcp::timers::start_cold_timers;
 
 impl Conn<'_> {
     /// Fifth, check the ACK field.
@@ -91,7 +93,7 @@ impl Conn<'_> {
         if self.hot.rcv.has_unacknowledged() && !self.receive_view().has_withheld_ack() {
             let plan = self.send_view().ack();
             let mut header = TcpHeader::default();
-            self.fill_header(now, &plan, &mut header);
+            fill_header(self, now, &plan, &mut header);
             self.sh.send_bare(self.key, &header);
             self.hot.rcv.last_ack_sent = self.hot.rcv.nxt;
         }
@@ -242,15 +244,6 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
-    /// Gives acknowledged bytes back to the application.
-    #[inline]
-    pub fn release(&mut self, bytes: u32) {
-        let mut send = self.send_part();
-        send.release(bytes);
-        let actions = send.actions;
-        self.carry_out_sent(actions);
-    }
-
     /// RFC 9293 §3.10.7.4: SND.WND moves only with newer segments. What the ACK or the window let
     /// go is sent.
     pub fn update_window(&mut self, now: Instant, seg: &Segment<'_>) {
@@ -330,7 +323,7 @@ impl Conn<'_> {
         if self.options().unsent_low_water.is_some() {
             self.bound_unsent();
         }
-        self.start_cold_timers(now);
+        start_cold_timers(self, now);
         self.mark_if_more();
     }
 

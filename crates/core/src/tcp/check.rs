@@ -127,31 +127,4 @@ impl Conn<'_> {
             self.cold.ecn.answer_again(seg.ecn);
         }
     }
-
-    /// A challenge ACK, unless there were too many, or none may be sent.
-    /// RFC 5961 §7-1.
-    pub fn challenge(&mut self, now: Instant) {
-        if self.receive_view().has_withheld_ack() {
-            return;
-        }
-        if self.sh.may_challenge_by(now, &mut self.cold.challenges) {
-            self.sh.counters.challenge_acks += 1;
-            self.mark_ack();
-        } else {
-            self.sh.counters.drop(DropReason::ReplyLimited);
-        }
-    }
-
-    /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes
-    /// always get one; anything else could be forged, or the peer answering our answer, and is
-    /// limited.
-    pub fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
-        let is_keepalive = seg.seq + 1 == self.hot.rcv.nxt && !seg.has(TcpFlags::SYN);
-        let challenges = &mut self.cold.challenges;
-        if !seg.payload.is_empty() || is_keepalive || self.sh.may_challenge_by(now, challenges) {
-            self.mark_ack();
-        } else {
-            self.sh.counters.drop(DropReason::ReplyLimited);
-        }
-    }
 }

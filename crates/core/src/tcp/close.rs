@@ -4,193 +4,141 @@
 use std::time::Duration;
 
 use ring::stream::Status;
-use wire::tcp::Timestamps;
 use wire::time::Instant;
 
 use crate::command::Reply;
 use crate::error::Error;
-use crate::flow;
+use crate::flow::{self, FlowKey};
 use crate::id::{ConnId, PortId};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
 use crate::tcp::option_sets::SetId;
+use crate::tcp::output::plan;
 use crate::tcp::segment::Segment;
 use crate::tcp::setup::{Before, Listeners};
 use crate::tcp::step::{Step, Stop};
-use crate::tcp::teardown::{Facts, Rest, TimeWait, one_too_many, reset_of, since};
+use crate::tcp::tcb::Hot;
+use crate::tcp::teardown::{Facts, Rest, TimeWait, one_too_many, since};
 
-impl Conn<'_> {
-    /// Our side sends no more after what is written: CLOSE of RFC 9293 §3.10.4, or half of it.
-    pub fn shutdown(&mut self) -> Result<(), Error> {
-        match self.hot.state {
-            State::Closed | State::Listen => return Err(Error::NotConnected),
-            State::SynSent | State::SynReceived => {
-                self.queue_fin();
-                self.release_syn();
-            }
-            State::Established => {
-                self.queue_fin();
-                self.hot.state = State::FinWait1;
-            }
-            State::CloseWait => {
-                self.queue_fin();
-                self.hot.state = State::LastAck;
-            }
-            // Done already.
-            _ => return Ok(()),
+/// Our side sends no more after what is written: CLOSE of RFC 9293 §3.10.4, or half of it.
+pub(crate) fn shutdown(conn: &mut Conn<'_>) -> Result<(), Error> {
+    match conn.hot.state {
+        State::Closed | State::Listen => return Err(Error::NotConnected),
+        State::SynSent | State::SynReceived => {
+            queue_fin(conn);
+            conn.release_syn();
         }
-        self.mark_output();
-        Ok(())
-    }
-
-    /// Behind what has been written, the FIN.
-    fn queue_fin(&mut self) {
-        if !self.has(Flags::FIN_QUEUED) {
-            self.hot.snd.fin_seq = self.send_view().stream_end();
-            self.set(Flags::FIN_QUEUED);
-            self.add_status(Status::WRITE_CLOSED);
+        State::Established => {
+            queue_fin(conn);
+            conn.hot.state = State::FinWait1;
         }
-    }
-
-    /// The application is done with both directions.
-    /// RFC 9293 MAY-1, SHLD-3.
-    pub fn close(&mut self, now: Instant) {
-        self.set(Flags::APP_CLOSED);
-        if self.hot.state.is_over() {
-            return;
+        State::CloseWait => {
+            queue_fin(conn);
+            conn.hot.state = State::LastAck;
         }
-        let lost = self.sh.streams.recv_unread(self.stream) > 0;
-        let hard = self.options().linger == Some(Duration::ZERO);
-        if self.hot.state == State::SynSent {
-            self.hot.state = State::Closed;
-        } else if lost || hard {
-            // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must
-            // know.
-            self.abort(now);
-        } else {
-            // All was read, and nobody will read more: the memory, still in the cache, is for the
-            // next connection. What is held out of order goes, too: what would fill the gap is
-            // answered with a reset.
-            self.sh.streams.trim(self.stream, false);
-            let _ = self.shutdown();
-            if self.hot.state == State::FinWait2 {
-                self.start_fin_wait_2(now);
-            }
-        }
+        // Done already.
+        _ => return Ok(()),
     }
+    conn.mark_output();
+    Ok(())
+}
 
-    /// ABORT.
-    pub fn abort(&mut self, now: Instant) {
-        self.send_reset(now);
-        self.hot.state = State::Closed;
+/// Behind what has been written, the FIN.
+fn queue_fin(conn: &mut Conn<'_>) {
+    if !conn.has(Flags::FIN_QUEUED) {
+        conn.hot.snd.fin_seq = conn.send_view().stream_end();
+        conn.set(Flags::FIN_QUEUED);
+        conn.add_status(Status::WRITE_CLOSED);
     }
+}
 
-    /// RFC 9293 leaves FIN_WAIT_2 open-ended; without an application nobody would ever end it. As
-    /// on Linux, one that may not last at all (TCP_LINGER2 below zero) ends with a reset.
-    pub fn start_fin_wait_2(&mut self, now: Instant) {
-        if !self.has(Flags::APP_CLOSED) {
-            return;
-        }
-        let time = self.options().fin_wait_2;
-        let time = time.unwrap_or(self.sh.config.fin_wait_2);
-        if time.is_zero() {
-            self.abort(now);
-            return;
-        }
-        self.cold.fin_wait_2_at = now + time;
-        self.set(Flags::COLD_TIMERS);
-        self.wake_at(self.cold.fin_wait_2_at);
+/// The application is done with both directions.
+/// RFC 9293 MAY-1, SHLD-3.
+pub(crate) fn close(conn: &mut Conn<'_>, now: Instant) {
+    conn.set(Flags::APP_CLOSED);
+    if conn.hot.state.is_over() {
+        return;
     }
-
-    /// Whether TCP is done with it: [`Tcp::settle`] has to follow. Asked after everything that
-    /// happens to it.
-    pub fn is_over(&self) -> bool {
-        let is_over = self.hot.state.is_over();
-        if !is_over {
-            self.check_invariants();
-        }
-        is_over
-    }
-
-    /// Gives back what only a connection has that goes on.
-    fn detach(&mut self) {
-        self.lists().leave_all();
-        self.receive().forget_held();
-        self.loss().forget();
-        let id = self.timer_id();
-        self.sh.wheel.cancel(id);
-        self.set(Flags::DETACHED);
-    }
-
-    /// Whether nobody will ask for it again: the application closed it, or never heard of it.
-    fn is_left_alone(&self) -> bool {
-        let unknown = self.has(Flags::UNANNOUNCED) && self.hot.state == State::Closed;
-        self.has(Flags::APP_CLOSED) || unknown
-    }
-
-    /// Off the lists of those that the application may ask for.
-    fn leave_lists(&mut self, listeners: &mut Listeners) {
-        self.sh.queues.remove_news(self.place);
-        if self.has(Flags::BACKLOG) {
-            self.leave_backlog(listeners);
-        } else if self.has(Flags::APP_CLOSED) {
-            self.sh.queues.remove_orphan(self.place);
+    let lost = conn.sh.streams.recv_unread(conn.stream) > 0;
+    let hard = conn.options().linger == Some(Duration::ZERO);
+    if conn.hot.state == State::SynSent {
+        conn.hot.state = State::Closed;
+    } else if lost || hard {
+        // RFC 9293 §3.10.4 and RFC 2525 §2.17: unread data is lost data, and the peer must
+        // know.
+        conn.abort(now);
+    } else {
+        // All was read, and nobody will read more: the memory, still in the cache, is for the
+        // next connection. What is held out of order goes, too: what would fill the gap is
+        // answered with a reset.
+        conn.sh.streams.trim(conn.stream, false);
+        let _ = shutdown(conn);
+        if conn.hot.state == State::FinWait2 {
+            conn.start_fin_wait_2(now);
         }
     }
+}
 
-    /// Leaves the backlog of its listener.
-    pub fn leave_backlog(&mut self, listeners: &mut Listeners) {
-        let links = &mut self.sh.queues.backlog;
-        listeners.leave_backlog(self.cold.listener, links, self.place);
-    }
+/// Gives back what only a connection has that goes on.
+fn detach(conn: &mut Conn<'_>) {
+    conn.lists().leave_all();
+    conn.receive().forget_held();
+    conn.loss().forget();
+    let id = conn.timer_id();
+    conn.sh.wheel.cancel(id);
+    conn.set(Flags::DETACHED);
+}
 
-    /// The RST of ABORT, unless the peer has not heard of the connection.
-    pub fn send_reset(&mut self, now: Instant) {
-        if !self.hot.state.is_synchronized() && self.hot.state != State::SynReceived {
-            return;
-        }
-        if self.has(Flags::DETACHED) {
-            return;
-        }
-        let timestamps = self.has(Flags::TIMESTAMPS).then(|| Timestamps {
-            tsval: self.tsval(now),
-            tsecr: self.hot.ts_recent,
-        });
-        let header = reset_of(self.hot.snd.nxt, self.hot.rcv.nxt, timestamps);
-        self.sh.send_bare(self.key, &header);
-        self.sh.counters.resets_out += 1;
-    }
+/// Whether nobody will ask for it again: the application closed it, or never heard of it.
+fn is_left_alone(conn: &Conn<'_>) -> bool {
+    let unknown = conn.has(Flags::UNANNOUNCED) && conn.hot.state == State::Closed;
+    conn.has(Flags::APP_CLOSED) || unknown
+}
 
-    /// What is left of it, if its state is TIME_WAIT.
-    fn time_wait(&self, now: Instant) -> Option<Rest> {
-        let hot = &*self.hot;
-        let mut facts = Facts::LIVE;
-        facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
-        (hot.state == State::TimeWait).then(|| Rest {
-            record: TimeWait {
-                key: *self.key,
-                snd_nxt: hot.snd.nxt,
-                rcv_nxt: hot.rcv.nxt,
-                ts_recent: hot.ts_recent,
-                since: since(now),
-                due: 0,
-                window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
-                port: hot.port,
-                facts,
-            },
-            owes_ack: hot.has(Flags::ACK_NOW),
-        })
+/// Off the lists of those that the application may ask for.
+fn leave_lists(conn: &mut Conn<'_>, listeners: &mut Listeners) {
+    conn.sh.queues.remove_news(conn.place);
+    if conn.has(Flags::BACKLOG) {
+        leave_backlog(conn, listeners);
+    } else if conn.has(Flags::APP_CLOSED) {
+        conn.sh.queues.remove_orphan(conn.place);
     }
+}
 
-    /// Whether the end that CLOSE brings is a RST, and there is something to send before it.
-    fn has_last_words(&mut self, now: Instant) -> bool {
-        self.has(Flags::ON_DATA)
-            && self.sh.streams.recv_unread(self.stream) > 0
-            && self.options().linger != Some(Duration::ZERO)
-            && self.plan(now).is_some()
-    }
+/// Leaves the backlog of its listener.
+pub(crate) fn leave_backlog(conn: &mut Conn<'_>, listeners: &mut Listeners) {
+    let links = &mut conn.sh.queues.backlog;
+    listeners.leave_backlog(conn.cold.listener, links, conn.place);
+}
+
+/// What is left of it, if its state is TIME_WAIT.
+fn time_wait(hot: &Hot, key: &FlowKey, now: Instant) -> Option<Rest> {
+    let mut facts = Facts::LIVE;
+    facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
+    (hot.state == State::TimeWait).then(|| Rest {
+        record: TimeWait {
+            key: *key,
+            snd_nxt: hot.snd.nxt,
+            rcv_nxt: hot.rcv.nxt,
+            ts_recent: hot.ts_recent,
+            since: since(now),
+            due: 0,
+            window: u16::try_from(hot.rcv_wnd() >> hot.rcv_wscale).unwrap_or(u16::MAX),
+            port: hot.port,
+            facts,
+        },
+        owes_ack: hot.has(Flags::ACK_NOW),
+    })
+}
+
+/// Whether the end that CLOSE brings is a RST, and there is something to send before it.
+fn has_last_words(conn: &mut Conn<'_>, now: Instant) -> bool {
+    conn.has(Flags::ON_DATA)
+        && conn.sh.streams.recv_unread(conn.stream) > 0
+        && conn.options().linger != Some(Duration::ZERO)
+        && plan(conn, now).is_some()
 }
 
 impl Tcp {
@@ -203,16 +151,14 @@ impl Tcp {
         if !conn.is_over() {
             return;
         }
-        let left = conn
-            .is_left_alone()
-            .then_some((conn.stream, conn.cold.options));
+        let left = is_left_alone(&conn).then_some((conn.stream, conn.cold.options));
         if left.is_some() {
-            conn.leave_lists(&mut self.setup.listeners);
+            leave_lists(&mut conn, &mut self.setup.listeners);
         }
         if !conn.has(Flags::DETACHED) {
-            conn.detach();
+            detach(&mut conn);
             conn.leave_pending(now, &mut self.setup.listeners);
-            let (key, hash, rest) = (*conn.key, conn.hash, conn.time_wait(now));
+            let (key, hash, rest) = (*conn.key, conn.hash, time_wait(conn.hot, conn.key, now));
             let id = flow::id(flow::CONNECTION, slot);
             // Segments find a TIME_WAIT record instead, or nothing.
             if !rest.is_some_and(|rest| self.time_waits().start(now, id, hash, &rest)) {
@@ -242,12 +188,12 @@ impl Tcp {
     /// CLOSE.
     pub fn close(&mut self, now: Instant, id: ConnId) -> Result<Reply, Error> {
         let mut conn = self.live(id)?;
-        if conn.has_last_words(now) {
+        if has_last_words(&mut conn, now) {
             conn.set(Flags::APP_CLOSED);
             self.closing_with_reset.push(id);
             return Ok(Reply::Done);
         }
-        conn.close(now);
+        close(&mut conn, now);
         if conn.is_over() {
             self.settle(now, id.slot);
         } else {

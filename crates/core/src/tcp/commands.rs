@@ -14,13 +14,16 @@ use crate::id::{ConnId, ListenerId, OptionsId, Token};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
+use crate::tcp::close::{leave_backlog, shutdown};
 use crate::tcp::conn::Conn;
 use crate::tcp::flags::Flags;
+use crate::tcp::info::tcp_info;
 use crate::tcp::lookup::Lookup;
 use crate::tcp::open::{self, Opening};
 use crate::tcp::setup::isn;
 use crate::tcp::setup::{FastOpen, Listener, beyond, pick_port};
 use crate::tcp::target::marked;
+use crate::tcp::timers::{choose_cold_timers, start_cold_timers};
 
 impl Tcp {
     pub fn execute(&mut self, now: Instant, command: Command) -> Result<Reply, Error> {
@@ -60,7 +63,7 @@ impl Tcp {
                 self.setup().set_options(slot, &options);
                 Ok(Reply::Done)
             }
-            Command::Info(id) => Ok(Reply::Info(self.live(id)?.info(now))),
+            Command::Info(id) => Ok(Reply::Info(tcp_info(&self.live(id)?, now))),
             Command::Send(id) => self.done(now, id, |conn| conn.on_send(false)),
             Command::SendMore(id) => self.done(now, id, |conn| conn.on_send(true)),
             Command::SendUrgent(id, end) => self.done(now, id, |conn| {
@@ -70,7 +73,7 @@ impl Tcp {
             Command::QuickAck(id) => self.tell(now, id, |conn| conn.acknowledge_quickly()),
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),
             Command::Received(id) => self.tell(now, id, |conn| conn.on_read(now)),
-            Command::Shutdown(id) => self.done(now, id, |conn| conn.shutdown()),
+            Command::Shutdown(id) => self.done(now, id, shutdown),
             Command::ShutdownRead(id) => self.tell(now, id, |conn| conn.cold.read_shut = true),
             Command::Close(id) => self.close(now, id),
             Command::Abort(id) => self.tell(now, id, |conn| conn.abort_by_user(now)),
@@ -158,7 +161,7 @@ impl Tcp {
             }
             conn.hot.state = State::Closed;
             conn.clear(Flags::BACKLOG);
-            conn.leave_backlog(&mut self.setup.listeners);
+            leave_backlog(&mut conn, &mut self.setup.listeners);
             let slot = conn.slot();
             self.settle(now, slot);
         }
@@ -180,7 +183,7 @@ impl Tcp {
         if !conn.hot.ready.is_empty() {
             conn.sh.queues.push_news(conn.place);
         }
-        conn.leave_backlog(&mut self.setup.listeners);
+        leave_backlog(&mut conn, &mut self.setup.listeners);
         self.survivors
             .bequeath(id.slot, &mut self.conns, &mut self.shared);
         Ok(Reply::Done)
@@ -297,7 +300,7 @@ impl Tcp {
             .bequeath(slot, &mut self.conns, &mut self.shared);
         let conn = self.conns.view(slot, &mut self.shared);
         let is_deferred = conn.is_some_and(|mut conn| {
-            conn.start_cold_timers(now);
+            start_cold_timers(&mut conn, now);
             conn.begin_active(now);
             conn.cold.open.fast_open == FastOpen::Waiting
         });
@@ -363,20 +366,6 @@ impl Conn<'_> {
         }
     }
 
-    /// What has been written goes now, whatever holds it back.
-    pub fn push(&mut self) {
-        self.send_part().pull_cork();
-        self.mark_output();
-    }
-
-    /// The application may want its unsent bytes bounded.
-    pub fn bound_unsent(&mut self) {
-        let mut send = self.send_part();
-        send.bound_unsent();
-        let actions = send.actions;
-        self.carry_out_sent(actions);
-    }
-
     /// RFC 9293 MUST-24, MUST-17, SHLD-21.
     fn set_options(&mut self, now: Instant, options: Options) {
         let before = *self.options();
@@ -400,8 +389,8 @@ impl Conn<'_> {
             self.path().fit_segments();
         }
         if !self.hot.state.is_over() {
-            self.choose_cold_timers();
-            self.start_cold_timers(now);
+            choose_cold_timers(self);
+            start_cold_timers(self, now);
             // Nagle may have held something back.
             self.mark_output();
         }

@@ -1,12 +1,14 @@
 //! One connection, as the protocol steps see it: a view of its columns and of what all share.
 
 use ring::stream::Status;
+use wire::tcp::TcpFlags;
 use wire::time::Instant;
 
 use crate::command::Options;
-use crate::error::Error;
+use crate::drops::DropReason;
 use crate::event::Ready;
 use crate::flow::{self, FlowHash, FlowKey};
+use crate::id::Token;
 use crate::info::State;
 use crate::tcp::clock::near;
 use crate::tcp::ecn::{EcnPart, EcnView};
@@ -16,6 +18,7 @@ use crate::tcp::loss::{Loss, LossActions, LossView};
 use crate::tcp::path::{PathPart, PathView};
 use crate::tcp::queues::Output;
 use crate::tcp::receive::{Receive, ReceiveActions, ReceiveView};
+use crate::tcp::segment::Segment;
 use crate::tcp::send::{SendActions, SendPart, SendView};
 use crate::tcp::setup::{OpenPart, OpenView};
 use crate::tcp::shared::Shared;
@@ -383,28 +386,6 @@ impl Conn<'_> {
         self.carry_out(actions);
     }
 
-    /// The connection failed: the state is CLOSED, the application learns why. What it has not read
-    /// stays readable. RFC 9293 MUST-12.
-    pub fn fail(&mut self, error: Error) {
-        match self.hot.state {
-            State::SynSent | State::SynReceived => self.sh.counters.connect_failures += 1,
-            _ => self.sh.counters.failures += 1,
-        }
-        self.cold.error = Some(error);
-        self.hot.state = State::Closed;
-        let errno = u16::try_from(error.errno()).unwrap_or(0);
-        let status = Status::CLOSED | Status::WRITE_CLOSED;
-        self.add_status(status.with_errno(errno));
-        self.notify(Ready::ERROR | Ready::CLOSED);
-    }
-
-    /// Both directions are finished.
-    pub fn finish(&mut self, state: State) {
-        self.hot.state = state;
-        self.add_status(Status::CLOSED | Status::WRITE_CLOSED);
-        self.notify(Ready::CLOSED);
-    }
-
     /// What must hold of a connection after anything that happens to it. Tests and simulations run
     /// with these assertions; releases do not.
     pub fn check_invariants(&self) {
@@ -419,10 +400,86 @@ impl Conn<'_> {
         }
     }
 
-    /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).
-    /// RFC 7323 §4.1-2, §5.4-1.
-    pub fn tsval(&self, now: Instant) -> u32 {
-        (now.as_millis() as u32).wrapping_add(self.hot.ts_offset)
+    /// A challenge ACK, unless there were too many, or none may be sent.
+    /// RFC 5961 §7-1.
+    pub fn challenge(&mut self, now: Instant) {
+        if self.receive_view().has_withheld_ack() {
+            return;
+        }
+        if self.sh.may_challenge_by(now, &mut self.cold.challenges) {
+            self.sh.counters.challenge_acks += 1;
+            self.mark_ack();
+        } else {
+            self.sh.counters.drop(DropReason::ReplyLimited);
+        }
+    }
+
+    /// The answer to a segment that is not acceptable. Retransmitted data and keepalive probes
+    /// always get one; anything else could be forged, or the peer answering our answer, and is
+    /// limited.
+    pub fn acknowledge_unacceptable(&mut self, now: Instant, seg: &Segment<'_>) {
+        let is_keepalive = seg.seq + 1 == self.hot.rcv.nxt && !seg.has(TcpFlags::SYN);
+        let challenges = &mut self.cold.challenges;
+        if !seg.payload.is_empty() || is_keepalive || self.sh.may_challenge_by(now, challenges) {
+            self.mark_ack();
+        } else {
+            self.sh.counters.drop(DropReason::ReplyLimited);
+        }
+    }
+
+    /// Gives acknowledged bytes back to the application.
+    #[inline]
+    pub fn release(&mut self, bytes: u32) {
+        let mut send = self.send_part();
+        send.release(bytes);
+        let actions = send.actions;
+        self.carry_out_sent(actions);
+    }
+
+    /// What has been written goes now, whatever holds it back.
+    pub fn push(&mut self) {
+        self.send_part().pull_cork();
+        self.mark_output();
+    }
+
+    /// The application may want its unsent bytes bounded.
+    pub fn bound_unsent(&mut self) {
+        let mut send = self.send_part();
+        send.bound_unsent();
+        let actions = send.actions;
+        self.carry_out_sent(actions);
+    }
+
+    /// Whether the ACK that is due is for less than must be acknowledged at once (RFC 5681 §4.2),
+    /// and the peer can go on without it.
+    pub fn has_little_to_acknowledge(&self) -> bool {
+        self.receive_view().owes_little()
+            && !self.has(Flags::KEEPALIVE_DUE)
+            && !self.cold.ecn.owes_pure_ack()
+    }
+
+    pub fn unpark(&mut self) {
+        self.lists().leave(Output::Parked);
+        self.mark_output();
+        if self.has(Flags::ACK_NOW | Flags::KEEPALIVE_DUE) {
+            self.queue_ack();
+        }
+    }
+
+    /// Whether its process is gone: that may have sent more than it came to note.
+    pub fn is_orphan(&self) -> bool {
+        // No application ever had it here.
+        self.cold.token == Token::NONE && self.has(Flags::FIN_QUEUED)
+    }
+
+    /// Whether TCP is done with it: `Tcp::settle` has to follow. Asked after everything that
+    /// happens to it.
+    pub fn is_over(&self) -> bool {
+        let is_over = self.hot.state.is_over();
+        if !is_over {
+            self.check_invariants();
+        }
+        is_over
     }
 }
 

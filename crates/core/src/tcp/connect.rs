@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::event::Ready;
 use crate::info::State;
 use crate::tcp::conn::Conn;
+use crate::tcp::emit::fill_syn_options;
 use crate::tcp::flags::Flags;
 use crate::tcp::open::synchronize;
 use crate::tcp::options::Agreed;
@@ -198,7 +199,7 @@ impl Conn<'_> {
             return 0;
         }
         let mut options = TcpOptions::default();
-        self.add_syn_options(now, false, &mut options);
+        fill_syn_options(self, now, false, &mut options);
         let room = open.room_beside_syn(self.cold.path.mtu, options.emitted_len() as u32);
         self.sh.streams.send_len(self.stream).min(room)
     }

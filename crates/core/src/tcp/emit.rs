@@ -29,105 +29,108 @@ fn max_sack_blocks(flags: Flags) -> usize {
     }
 }
 
-impl Conn<'_> {
-    /// The header of a planned segment, to a place that is as it is by default: it is too large to
-    /// be moved around. From here on the window in it is on offer.
-    #[inline(always)]
-    pub fn fill_header(&mut self, now: Instant, plan: &Plan, header: &mut TcpHeader) {
-        let is_syn = plan.kind == Kind::Syn;
-        let window = if is_syn {
-            // The window in a SYN is never scaled (RFC 7323 §2.2).
-            // RFC 7323 §2.2-4.
-            self.hot.rcv_wnd().min(u32::from(u16::MAX)) as u16
-        } else {
-            self.receive().take_window()
-        };
-        let has_ack = plan.flags.contains(TcpFlags::ACK);
-        header.src_port = self.key.local().port();
-        header.dst_port = self.key.remote().port();
-        header.seq = plan.seq;
-        if has_ack {
-            header.ack = self.hot.rcv.nxt;
-        }
-        header.flags = plan.flags | self.ecn_bits(plan);
-        header.window = window;
-        if is_syn {
-            self.add_syn_options(now, has_ack, &mut header.options);
-        } else {
-            self.add_options(now, &mut header.options);
-        }
+/// The header of a planned segment, to a place that is as it is by default: it is too large to
+/// be moved around. From here on the window in it is on offer.
+#[inline(always)]
+pub(crate) fn fill_header(conn: &mut Conn<'_>, now: Instant, plan: &Plan, header: &mut TcpHeader) {
+    let is_syn = plan.kind == Kind::Syn;
+    let window = if is_syn {
+        // The window in a SYN is never scaled (RFC 7323 §2.2).
+        // RFC 7323 §2.2-4.
+        conn.hot.rcv_wnd().min(u32::from(u16::MAX)) as u16
+    } else {
+        conn.receive().take_window()
+    };
+    let has_ack = plan.flags.contains(TcpFlags::ACK);
+    header.src_port = conn.key.local().port();
+    header.dst_port = conn.key.remote().port();
+    header.seq = plan.seq;
+    if has_ack {
+        header.ack = conn.hot.rcv.nxt;
     }
+    header.flags = plan.flags | ecn_bits(conn, plan);
+    header.window = window;
+    if is_syn {
+        fill_syn_options(conn, now, has_ack, &mut header.options);
+    } else {
+        add_options(conn, now, &mut header.options);
+    }
+}
 
-    /// The ECN bits of a planned segment.
-    #[inline(always)]
-    pub fn ecn_bits(&self, plan: &Plan) -> TcpFlags {
-        let ecn = self.ecn_view();
-        if plan.kind == Kind::Syn {
-            ecn.syn_flags()
-        } else {
-            ecn.flags(|| outgoing(plan, self.hot.snd.nxt))
-        }
+/// The ECN bits of a planned segment.
+#[inline(always)]
+pub(crate) fn ecn_bits(conn: &Conn<'_>, plan: &Plan) -> TcpFlags {
+    let ecn = conn.ecn_view();
+    if plan.kind == Kind::Syn {
+        ecn.syn_flags()
+    } else {
+        ecn.flags(|| outgoing(plan, conn.hot.snd.nxt))
     }
+}
 
-    /// Those of a SYN, to where there are none yet.
-    /// RFC 7323 §3.2-2.
-    pub fn add_syn_options(&self, now: Instant, is_reply: bool, options: &mut TcpOptions) {
-        let tsval = self.tsval(now);
-        let (config, cold) = (&self.sh.config, &*self.cold);
-        add_syn_options(config, cold.local_mss, cold.open.wscale, tsval, options);
-        options.fast_open = self.open_view().fast_open_option(now);
-        if is_reply {
-            // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for
-            // the peer (RFC 7413 §4.1.2), and ours is from it.
-            options.fast_open = options
-                .fast_open
-                .filter(|_| !self.cold.open.fast_open.is_client());
-            options.sack_permitted = self.has(Flags::SACK);
-            options.window_scale = options.window_scale.filter(|_| self.has(Flags::SCALING));
-            options.timestamps = self.has(Flags::TIMESTAMPS).then_some(Timestamps {
-                tsval,
-                tsecr: self.hot.ts_recent,
-            });
-        }
+/// Those of a SYN, to where there are none yet.
+/// RFC 7323 §3.2-2.
+pub(crate) fn fill_syn_options(
+    conn: &Conn<'_>,
+    now: Instant,
+    is_reply: bool,
+    options: &mut TcpOptions,
+) {
+    let tsval = conn.hot.tsval(now);
+    let (config, cold) = (&conn.sh.config, &*conn.cold);
+    add_syn_options(config, cold.local_mss, cold.open.wscale, tsval, options);
+    options.fast_open = conn.open_view().fast_open_option(now);
+    if is_reply {
+        // Simultaneous open: answer what the peer's SYN offered. A cookie here would be one for
+        // the peer (RFC 7413 §4.1.2), and ours is from it.
+        options.fast_open = options
+            .fast_open
+            .filter(|_| !conn.cold.open.fast_open.is_client());
+        options.sack_permitted = conn.has(Flags::SACK);
+        options.window_scale = options.window_scale.filter(|_| conn.has(Flags::SCALING));
+        options.timestamps = conn.has(Flags::TIMESTAMPS).then_some(Timestamps {
+            tsval,
+            tsecr: conn.hot.ts_recent,
+        });
     }
+}
 
-    /// The options of a segment that is no SYN, to where there are none yet: what is large and
-    /// written piece by piece is not to be copied. RFC 9293 MUST-65; RFC 2018 §2-1, §4-2;
-    /// RFC 7323 §3.2-1, §3.2-5, §4.3-2.
-    #[inline]
-    pub fn add_options(&self, now: Instant, options: &mut TcpOptions) {
-        // RFC 7323 §3.2: once agreed on, in every segment but RST.
-        if self.has(Flags::TIMESTAMPS) {
-            options.timestamps = Some(Timestamps {
-                tsval: self.tsval(now),
-                tsecr: self.hot.ts_recent,
-            });
-        }
-        if self.has(Flags::HOLES | Flags::DUPLICATE) {
-            options.sack = self.receive_view().sack_blocks();
-            options.sack.truncate(max_sack_blocks(self.hot.flags));
-        }
-        options.ecn_bytes = self.cold.ecn.option();
+/// The options of a segment that is no SYN, to where there are none yet: what is large and
+/// written piece by piece is not to be copied. RFC 9293 MUST-65; RFC 2018 §2-1, §4-2;
+/// RFC 7323 §3.2-1, §3.2-5, §4.3-2.
+#[inline]
+pub(crate) fn add_options(conn: &Conn<'_>, now: Instant, options: &mut TcpOptions) {
+    // RFC 7323 §3.2: once agreed on, in every segment but RST.
+    if conn.has(Flags::TIMESTAMPS) {
+        options.timestamps = Some(Timestamps {
+            tsval: conn.hot.tsval(now),
+            tsecr: conn.hot.ts_recent,
+        });
     }
+    if conn.has(Flags::HOLES | Flags::DUPLICATE) {
+        options.sack = conn.receive_view().sack_blocks();
+        options.sack.truncate(max_sack_blocks(conn.hot.flags));
+    }
+    options.ecn_bytes = conn.cold.ecn.option();
+}
 
-    /// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691:
-    /// variable options come off at send time).
-    #[inline]
-    pub fn segment_room(&self) -> u32 {
-        let mss = u32::from(self.hot.loss.mss);
-        if self.has(Flags::HOLES | Flags::DUPLICATE) || self.cold.ecn.option().is_some() {
-            self.room_beside_options(mss)
-        } else {
-            mss
-        }
+/// Most payload that the next segment can carry: SACK blocks and counters take room (RFC 6691:
+/// variable options come off at send time).
+#[inline]
+pub(crate) fn segment_room(conn: &Conn<'_>) -> u32 {
+    let mss = u32::from(conn.hot.loss.mss);
+    if conn.has(Flags::HOLES | Flags::DUPLICATE) || conn.cold.ecn.option().is_some() {
+        room_beside_options(conn, mss)
+    } else {
+        mss
     }
+}
 
-    #[cold]
-    fn room_beside_options(&self, mss: u32) -> u32 {
-        // The time makes no difference to the length.
-        let mut options = TcpOptions::default();
-        self.add_options(Instant::ZERO, &mut options);
-        options.timestamps = None;
-        mss.saturating_sub(options.emitted_len() as u32).max(1)
-    }
+#[cold]
+fn room_beside_options(conn: &Conn<'_>, mss: u32) -> u32 {
+    // The time makes no difference to the length.
+    let mut options = TcpOptions::default();
+    add_options(conn, Instant::ZERO, &mut options);
+    options.timestamps = None;
+    mss.saturating_sub(options.emitted_len() as u32).max(1)
 }

@@ -13,30 +13,28 @@ use crate::tcp::path::PathActions;
 /// segments. Every link of today carries it. (IPv6 has no smaller one than 1280.) RFC 5927 §7.2-1.
 const MIN_MTU_V4: u16 = 552;
 
-impl Conn<'_> {
-    /// The segment at `seq` was too big for a link of `mtu` bytes.
-    fn on_too_big(&mut self, now: Instant, mtu: u16, seq: SeqNumber) {
-        let actions = self.path().on_too_big(now, mtu, seq);
-        let has_data = self.hot.state.may_transmit() && self.hot.flight() > 0;
-        if actions.contains(PathActions::GO_BACK) && has_data {
-            self.go_back(now);
-        }
+/// The segment at `seq` was too big for a link of `mtu` bytes.
+fn on_too_big(conn: &mut Conn<'_>, now: Instant, mtu: u16, seq: SeqNumber) {
+    let actions = conn.path().on_too_big(now, mtu, seq);
+    let has_data = conn.hot.state.may_transmit() && conn.hot.flight() > 0;
+    if actions.contains(PathActions::GO_BACK) && has_data {
+        conn.go_back(now);
     }
+}
 
-    pub fn on_transport_error(&mut self, now: Instant, error: &TransportError) {
-        match error.kind {
-            ErrorKind::TooBig => {
-                if let Some(mtu) = error.mtu {
-                    self.on_too_big(now, mtu.max(MIN_MTU_V4), error.quoted.seq);
-                }
+pub(crate) fn on_transport_error(conn: &mut Conn<'_>, now: Instant, error: &TransportError) {
+    match error.kind {
+        ErrorKind::TooBig => {
+            if let Some(mtu) = error.mtu {
+                on_too_big(conn, now, mtu.max(MIN_MTU_V4), error.quoted.seq);
             }
-            // RFC 5461 §4.1: hard errors end attempts to connect, not connections.
-            // RFC 5927 §5.2-1.
-            ErrorKind::Hard(error) if self.hot.state == State::SynSent => self.fail(error),
-            // RFC 9293 MUST-47, MUST-56, SHLD-25.
-            ErrorKind::Hard(error) | ErrorKind::Soft(error) => {
-                self.cold.soft_error = Some(error);
-            }
+        }
+        // RFC 5461 §4.1: hard errors end attempts to connect, not connections.
+        // RFC 5927 §5.2-1.
+        ErrorKind::Hard(error) if conn.hot.state == State::SynSent => conn.fail(error),
+        // RFC 9293 MUST-47, MUST-56, SHLD-25.
+        ErrorKind::Hard(error) | ErrorKind::Soft(error) => {
+            conn.cold.soft_error = Some(error);
         }
     }
 }

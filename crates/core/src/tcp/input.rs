@@ -14,6 +14,7 @@ use crate::id::PortId;
 use crate::info::State;
 use crate::ip::{Datagram, Input, TransportError};
 use crate::tcp::Tcp;
+use crate::tcp::icmp::on_transport_error;
 use crate::tcp::segment::{Flow, Segment};
 use crate::tcp::step::{Step, Stop};
 
@@ -373,7 +374,7 @@ impl Tcp {
         if !conn.hot.snd.is_in_flight(error.quoted.seq) {
             return self.shared.counters.drop(DropReason::IcmpQuote);
         }
-        conn.on_transport_error(now, error);
+        on_transport_error(&mut conn, now, error);
         self.settle(now, slot);
     }
 

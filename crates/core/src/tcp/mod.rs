@@ -22,6 +22,7 @@ mod data;
 mod deadlines;
 mod ecn;
 mod emit;
+mod ending;
 mod events;
 mod fast;
 pub(crate) mod flags;
@@ -85,6 +86,7 @@ use crate::tcp::setup::{SetupPart, SetupState};
 use crate::tcp::shared::{Shared, page_policy};
 use crate::tcp::survivors::Survivors;
 use crate::tcp::teardown::{ClosingWithReset, TimeWaitPart, TimeWaits};
+use crate::tcp::timers::on_timer;
 use crate::testament::{Left, Testament};
 use crate::usage::{Undelivered, Usage};
 
@@ -255,7 +257,7 @@ impl Tcp {
             if flow::tag(id) == flow::HALF_OPEN as usize {
                 self.setup().on_half_open_timer(now, slot);
             } else if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-                conn.on_timer(now);
+                on_timer(&mut conn, now);
                 self.settle(now, slot);
             }
         }

@@ -117,12 +117,6 @@ impl Adoption<'_> {
 }
 
 impl Conn<'_> {
-    /// Whether its process is gone: that may have sent more than it came to note.
-    pub fn is_orphan(&self) -> bool {
-        // No application ever had it here.
-        self.cold.token == Token::NONE && self.has(Flags::FIN_QUEUED)
-    }
-
     fn go_on(&mut self, now: Instant, orphan: &Orphan) {
         let hot = &mut *self.hot;
         hot.snd.una = orphan.snd_una;

@@ -1,4 +1,5 @@
-//! What the timestamps of the peer say (RFC 7323): which segments are old, and what is echoed.
+//! Timestamps (RFC 7323): our clock, which segments those of the peer say are old, and what is
+//! echoed.
 
 use wire::tcp::TcpFlags;
 use wire::time::Instant;
@@ -11,6 +12,12 @@ use crate::tcp::tcb::Hot;
 const TS_RECENT_LIFETIME_MS: u32 = 24 * 24 * 3600 * 1000;
 
 impl Hot {
+    /// The millisecond clock of this connection's timestamps (RFC 7323 §4.1).
+    /// RFC 7323 §4.1-2, §5.4-1.
+    pub fn tsval(&self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.ts_offset)
+    }
+
     /// PAWS (RFC 7323 §5.3 R1). A segment without timestamps on a connection that has them is
     /// taken: §3.2 says that it SHOULD be dropped, but middleboxes strip options, and dropping
     /// kills the connection. RFC 7323 §3.2-8, §3.2-9, §5.2-3, §5.3-1, §5.3-5.
