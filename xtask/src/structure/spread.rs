@@ -12,7 +12,7 @@ const MOST_METHODS: usize = 60;
 const MOST_FILES: usize = 6;
 
 /// Types that exceed a limit today, with their methods and files. The numbers may only shrink.
-const KNOWN: &[(&str, usize, usize)] = &[("mtcp-core::tcp::conn::Conn", 109, 8)];
+const KNOWN: &[(&str, usize, usize)] = &[];
 
 /// Types of the public API, each of whose methods only delegates: there may be more of them, in as
 /// many files.

@@ -11,6 +11,9 @@ use crate::info::State;
 use crate::ip::Path;
 use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
+use crate::tcp::check::on_segment;
+use crate::tcp::connect::{begin_fast, enter_backlog, time_handshake};
+use crate::tcp::establish::establish;
 use crate::tcp::flags::Flags;
 use crate::tcp::open::{self, Opening, synchronize};
 use crate::tcp::option_sets::SetId;
@@ -113,13 +116,13 @@ impl Tcp {
         let Some(mut conn) = self.conns.view(slot, &mut self.shared) else {
             return Err(DropReason::TcpConnections.into());
         };
-        conn.enter_backlog(&mut self.setup.listeners);
+        enter_backlog(&mut conn, &mut self.setup.listeners);
         if let Some(record) = record {
-            conn.time_handshake(now, record, seg);
+            time_handshake(&mut conn, now, record, seg);
         }
-        conn.establish(now);
+        establish(&mut conn, now);
         let seg = conn.ecn().take_handshake_report(seg);
-        let step = conn.on_segment(now, &seg);
+        let step = on_segment(&mut conn, now, &seg);
         if conn.is_over() {
             self.settle(now, slot);
         }
@@ -142,10 +145,10 @@ impl Tcp {
         }
         self.shared.counters.fast_opens_in += 1;
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
-            conn.enter_backlog(&mut self.setup.listeners);
+            enter_backlog(&mut conn, &mut self.setup.listeners);
             conn.cold.open.fast_open = fast_open;
             conn.cold.ecn.accept(record.ecn.classic());
-            conn.begin_fast(now, record.iss, seg);
+            begin_fast(&mut conn, now, record.iss, seg);
         }
     }
 

@@ -8,123 +8,126 @@ use wire::time::Instant;
 use crate::drops::DropReason;
 use crate::error::Error;
 use crate::info::State;
+use crate::tcp::ack::{
+    begin_rate_sample, finish_rate_sample, on_ack_advance, on_ack_of_tail_probe, process_ack,
+    receive_marks, update_window,
+};
 use crate::tcp::conn::Conn;
+use crate::tcp::data::{note_arrival, process_data, process_fin, process_urgent, take_text};
 use crate::tcp::flags::Flags;
 use crate::tcp::segment::Segment;
 use crate::tcp::step::{Step, Stop};
 
-impl Conn<'_> {
-    /// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
-    pub fn on_segment(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.cold.statistics.on_arrival(seg);
-        if self.hot.is_predicted(seg) {
-            return self.take_predicted(now, seg);
-        }
-        self.check_timestamp(now, seg)?;
-        self.check_sequence(now, seg)?;
-        self.check_rst(now, seg)?;
-        self.check_syn(now, seg)?;
-        self.process_ack(now, seg)?;
-        self.process_urgent(now, seg);
-        self.process_data(now, seg)?;
-        self.process_fin(now, seg)
+/// RFC 9293 §3.10.7.4, "Otherwise". (Security, third, has no effect: nobody uses it.)
+pub(crate) fn on_segment(conn: &mut Conn<'_>, now: Instant, seg: &Segment<'_>) -> Step {
+    conn.cold.statistics.on_arrival(seg);
+    if conn.hot.is_predicted(seg) {
+        return take_predicted(conn, now, seg);
     }
+    check_timestamp(conn, now, seg)?;
+    check_sequence(conn, now, seg)?;
+    check_rst(conn, now, seg)?;
+    check_syn(conn, now, seg)?;
+    process_ack(conn, now, seg)?;
+    process_urgent(conn, now, seg);
+    process_data(conn, now, seg)?;
+    process_fin(conn, now, seg)
+}
 
-    /// Takes a predicted segment: everything that this does the steps do as well.
-    fn take_predicted(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        self.sh.counters.fast_path += 1;
-        self.hot.update_ts_recent(seg);
-        self.note_arrival(now);
-        if seg.ecn != Ecn::NotEct {
-            self.receive_marks(now, seg);
-        }
-        if seg.ack > self.hot.snd.una {
-            let before = self.begin_rate_sample();
-            if self.loss_view().resolves_tail_probe(seg.ack) {
-                self.on_ack_of_tail_probe(now, seg);
-            }
-            self.on_ack_advance(now, seg);
-            self.finish_rate_sample(now, before);
-        }
-        self.update_window(now, seg);
-        if seg.payload.is_empty() {
-            return Ok(());
-        }
-        self.take_text(now, seg.seq, seg.payload)
+/// Takes a predicted segment: everything that this does the steps do as well.
+fn take_predicted(conn: &mut Conn<'_>, now: Instant, seg: &Segment<'_>) -> Step {
+    conn.sh.counters.fast_path += 1;
+    conn.hot.update_ts_recent(seg);
+    note_arrival(conn, now);
+    if seg.ecn != Ecn::NotEct {
+        receive_marks(conn, now, seg);
     }
-
-    /// PAWS (RFC 7323 §5.3 R1).
-    fn check_timestamp(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if !self.hot.is_old(now, seg) {
-            return Ok(());
+    if seg.ack > conn.hot.snd.una {
+        let before = begin_rate_sample(conn);
+        if conn.loss_view().resolves_tail_probe(seg.ack) {
+            on_ack_of_tail_probe(conn, now, seg);
         }
-        self.acknowledge_unacceptable(now, seg);
-        Err(DropReason::TcpPaws.into())
+        on_ack_advance(conn, now, seg);
+        finish_rate_sample(conn, now, before);
     }
-
-    /// First, check the sequence number.
-    /// RFC 7323 §5.3-2, §5.3-4.
-    fn check_sequence(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if self.hot.rcv.is_acceptable(seg) {
-            return Ok(());
-        }
-        if !seg.payload.is_empty() && seg.data_seq() + seg.payload_len() <= self.hot.rcv.nxt {
-            let end = seg.data_seq() + seg.payload_len();
-            self.receive().note_duplicate(seg.data_seq(), end);
-        }
-        // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply
-        // (unless the RST bit is set)".
-        if !seg.has(TcpFlags::RST) {
-            self.acknowledge_unacceptable(now, seg);
-            self.report_repeated_syn_ack(seg);
-        }
-        Err(DropReason::TcpWindow.into())
+    update_window(conn, now, seg);
+    if seg.payload.is_empty() {
+        return Ok(());
     }
+    take_text(conn, now, seg.seq, seg.payload)
+}
 
-    /// Second, check the RST bit, as RFC 5961 §3.2 has it.
-    /// RFC 9293 MUST-66; RFC 5961 §3.2-1, §3.2-2, §3.2-3, §3.2-4; RFC 7323 §5.2-4.
-    fn check_rst(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if !seg.has(TcpFlags::RST) {
-            return Ok(());
-        }
-        if seg.seq != self.hot.rcv.nxt {
-            self.challenge(now);
-            return Err(DropReason::TcpReset.into());
-        }
-        // RFC 9293 SHLD-2.
-        self.sh.counters.resets_in += 1;
-        match self.hot.state {
-            State::SynReceived if !self.cold.open.may_send_early(self.hot.state) => {
-                self.fail(Error::Refused)
-            }
-            // What was sent has arrived, or else the application must know.
-            State::Closing | State::LastAck if self.hot.snd.una >= self.hot.snd.fin_seq => {
-                self.finish(State::Closed);
-            }
-            _ => self.fail(Error::Reset),
-        }
-        Err(Stop::Done)
+/// PAWS (RFC 7323 §5.3 R1).
+fn check_timestamp(conn: &mut Conn<'_>, now: Instant, seg: &Segment<'_>) -> Step {
+    if !conn.hot.is_old(now, seg) {
+        return Ok(());
     }
+    conn.acknowledge_unacceptable(now, seg);
+    Err(DropReason::TcpPaws.into())
+}
 
-    /// Fourth, check the SYN bit: never believed on a synchronised connection (RFC 5961 §4.2).
-    /// RFC 5961 §4.2-1, §4.2-2.
-    fn check_syn(&mut self, now: Instant, seg: &Segment<'_>) -> Step {
-        if !seg.has(TcpFlags::SYN) {
-            return Ok(());
-        }
-        self.challenge(now);
-        Err(DropReason::TcpSyn.into())
+/// First, check the sequence number.
+/// RFC 7323 §5.3-2, §5.3-4.
+fn check_sequence(conn: &mut Conn<'_>, now: Instant, seg: &Segment<'_>) -> Step {
+    if conn.hot.rcv.is_acceptable(seg) {
+        return Ok(());
     }
+    if !seg.payload.is_empty() && seg.data_seq() + seg.payload_len() <= conn.hot.rcv.nxt {
+        let end = seg.data_seq() + seg.payload_len();
+        conn.receive().note_duplicate(seg.data_seq(), end);
+    }
+    // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply
+    // (unless the RST bit is set)".
+    if !seg.has(TcpFlags::RST) {
+        conn.acknowledge_unacceptable(now, seg);
+        report_repeated_syn_ack(conn, seg);
+    }
+    Err(DropReason::TcpWindow.into())
+}
 
-    /// The peer has not seen the ACK of its SYN-ACK: the ACK that is due now is that one again, and
-    /// says again how the SYN-ACK arrived. Once more has been sent or has come the peer takes the
-    /// bits for a counter. RFC 9768 §3.2.2.1-3.
-    fn report_repeated_syn_ack(&mut self, seg: &Segment<'_>) {
-        let is_syn_ack = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK);
-        let repeats = is_syn_ack && seg.seq == self.cold.irs;
-        let is_new = self.hot.snd.nxt == self.cold.iss + 1 && self.hot.rcv.nxt == seg.seq + 1;
-        if repeats && is_new && self.has(Flags::ACK_NOW) {
-            self.cold.ecn.answer_again(seg.ecn);
+/// Second, check the RST bit, as RFC 5961 §3.2 has it.
+/// RFC 9293 MUST-66; RFC 5961 §3.2-1, §3.2-2, §3.2-3, §3.2-4; RFC 7323 §5.2-4.
+fn check_rst(conn: &mut Conn<'_>, now: Instant, seg: &Segment<'_>) -> Step {
+    if !seg.has(TcpFlags::RST) {
+        return Ok(());
+    }
+    if seg.seq != conn.hot.rcv.nxt {
+        conn.challenge(now);
+        return Err(DropReason::TcpReset.into());
+    }
+    // RFC 9293 SHLD-2.
+    conn.sh.counters.resets_in += 1;
+    match conn.hot.state {
+        State::SynReceived if !conn.cold.open.may_send_early(conn.hot.state) => {
+            conn.fail(Error::Refused)
         }
+        // What was sent has arrived, or else the application must know.
+        State::Closing | State::LastAck if conn.hot.snd.una >= conn.hot.snd.fin_seq => {
+            conn.finish(State::Closed);
+        }
+        _ => conn.fail(Error::Reset),
+    }
+    Err(Stop::Done)
+}
+
+/// Fourth, check the SYN bit: never believed on a synchronised connection (RFC 5961 §4.2).
+/// RFC 5961 §4.2-1, §4.2-2.
+fn check_syn(conn: &mut Conn<'_>, now: Instant, seg: &Segment<'_>) -> Step {
+    if !seg.has(TcpFlags::SYN) {
+        return Ok(());
+    }
+    conn.challenge(now);
+    Err(DropReason::TcpSyn.into())
+}
+
+/// The peer has not seen the ACK of its SYN-ACK: the ACK that is due now is that one again, and
+/// says again how the SYN-ACK arrived. Once more has been sent or has come the peer takes the
+/// bits for a counter. RFC 9768 §3.2.2.1-3.
+fn report_repeated_syn_ack(conn: &mut Conn<'_>, seg: &Segment<'_>) {
+    let is_syn_ack = seg.flags.contains(TcpFlags::SYN | TcpFlags::ACK);
+    let repeats = is_syn_ack && seg.seq == conn.cold.irs;
+    let is_new = conn.hot.snd.nxt == conn.cold.iss + 1 && conn.hot.rcv.nxt == seg.seq + 1;
+    if repeats && is_new && conn.has(Flags::ACK_NOW) {
+        conn.cold.ecn.answer_again(seg.ecn);
     }
 }

@@ -13,9 +13,10 @@ use crate::id::{ConnId, PortId};
 use crate::info::State;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
+use crate::tcp::connect::{leave_pending, release_syn};
 use crate::tcp::flags::Flags;
 use crate::tcp::option_sets::SetId;
-use crate::tcp::output::plan;
+use crate::tcp::output::plan_next;
 use crate::tcp::segment::Segment;
 use crate::tcp::setup::{Before, Listeners};
 use crate::tcp::step::{Step, Stop};
@@ -28,7 +29,7 @@ pub(crate) fn shutdown(conn: &mut Conn<'_>) -> Result<(), Error> {
         State::Closed | State::Listen => return Err(Error::NotConnected),
         State::SynSent | State::SynReceived => {
             queue_fin(conn);
-            conn.release_syn();
+            release_syn(conn);
         }
         State::Established => {
             queue_fin(conn);
@@ -138,7 +139,7 @@ fn has_last_words(conn: &mut Conn<'_>, now: Instant) -> bool {
     conn.has(Flags::ON_DATA)
         && conn.sh.streams.recv_unread(conn.stream) > 0
         && conn.options().linger != Some(Duration::ZERO)
-        && plan(conn, now).is_some()
+        && plan_next(conn, now).is_some()
 }
 
 impl Tcp {
@@ -157,7 +158,7 @@ impl Tcp {
         }
         if !conn.has(Flags::DETACHED) {
             detach(&mut conn);
-            conn.leave_pending(now, &mut self.setup.listeners);
+            leave_pending(&mut conn, now, &mut self.setup.listeners);
             let (key, hash, rest) = (*conn.key, conn.hash, time_wait(conn.hot, conn.key, now));
             let id = flow::id(flow::CONNECTION, slot);
             // Segments find a TIME_WAIT record instead, or nothing.

@@ -16,6 +16,8 @@ use crate::tcp::Tcp;
 use crate::tcp::buffers::limits;
 use crate::tcp::close::{leave_backlog, shutdown};
 use crate::tcp::conn::Conn;
+use crate::tcp::connect::{begin_active, release_syn};
+use crate::tcp::data::{on_read, release_withheld_ack};
 use crate::tcp::flags::Flags;
 use crate::tcp::info::tcp_info;
 use crate::tcp::lookup::Lookup;
@@ -64,22 +66,22 @@ impl Tcp {
                 Ok(Reply::Done)
             }
             Command::Info(id) => Ok(Reply::Info(tcp_info(&self.live(id)?, now))),
-            Command::Send(id) => self.done(now, id, |conn| conn.on_send(false)),
-            Command::SendMore(id) => self.done(now, id, |conn| conn.on_send(true)),
+            Command::Send(id) => self.done(now, id, |conn| on_send(conn, false)),
+            Command::SendMore(id) => self.done(now, id, |conn| on_send(conn, true)),
             Command::SendUrgent(id, end) => self.done(now, id, |conn| {
                 conn.send_part().mark_urgent(end);
-                conn.on_send(false)
+                on_send(conn, false)
             }),
-            Command::QuickAck(id) => self.tell(now, id, |conn| conn.acknowledge_quickly()),
+            Command::QuickAck(id) => self.tell(now, id, acknowledge_quickly),
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),
-            Command::Received(id) => self.tell(now, id, |conn| conn.on_read(now)),
+            Command::Received(id) => self.tell(now, id, |conn| on_read(conn, now)),
             Command::Shutdown(id) => self.done(now, id, shutdown),
             Command::ShutdownRead(id) => self.tell(now, id, |conn| conn.cold.read_shut = true),
             Command::Close(id) => self.close(now, id),
-            Command::Abort(id) => self.tell(now, id, |conn| conn.abort_by_user(now)),
+            Command::Abort(id) => self.tell(now, id, |conn| abort_by_user(conn, now)),
             Command::AbortAll => Ok(self.abort_all(now)),
             Command::SetOptions { conn, options } => {
-                self.tell(now, conn, |conn| conn.set_options(now, options))
+                self.tell(now, conn, |conn| set_options(conn, now, options))
             }
         }
     }
@@ -120,7 +122,7 @@ impl Tcp {
         let slots: Vec<u32> = self.conns.slots.iter().collect();
         for slot in slots {
             // Those that are over stay so.
-            let _ = self.tell(now, self.conns.id_of(slot), |conn| conn.abort_by_user(now));
+            let _ = self.tell(now, self.conns.id_of(slot), |conn| abort_by_user(conn, now));
         }
         Reply::Done
     }
@@ -177,7 +179,7 @@ impl Tcp {
         if !conn.has(Flags::BACKLOG) || conn.has(Flags::UNANNOUNCED) {
             return Err(Error::Invalid);
         }
-        conn.release_withheld_ack(now);
+        release_withheld_ack(&mut conn, now);
         conn.clear(Flags::BACKLOG);
         conn.cold.token = token;
         if !conn.hot.ready.is_empty() {
@@ -301,7 +303,7 @@ impl Tcp {
         let conn = self.conns.view(slot, &mut self.shared);
         let is_deferred = conn.is_some_and(|mut conn| {
             start_cold_timers(&mut conn, now);
-            conn.begin_active(now);
+            begin_active(&mut conn, now);
             conn.cold.open.fast_open == FastOpen::Waiting
         });
         Ok(Opened {
@@ -313,87 +315,85 @@ impl Tcp {
     }
 }
 
-impl Conn<'_> {
-    /// SEND: the bytes are in the stream already.
-    pub fn on_send(&mut self, more: bool) -> Result<(), Error> {
-        match self.hot.state {
-            State::Closed | State::Listen | State::TimeWait => Err(Error::NotConnected),
-            _ if self.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),
-            _ => {
-                self.release_syn();
-                self.cold.snd.more_follows = more;
-                self.mark_output();
-                Ok(())
-            }
+/// SEND: the bytes are in the stream already.
+fn on_send(conn: &mut Conn<'_>, more: bool) -> Result<(), Error> {
+    match conn.hot.state {
+        State::Closed | State::Listen | State::TimeWait => Err(Error::NotConnected),
+        _ if conn.has(Flags::FIN_QUEUED) => Err(Error::BrokenPipe),
+        _ => {
+            release_syn(conn);
+            conn.cold.snd.more_follows = more;
+            conn.mark_output();
+            Ok(())
         }
     }
+}
 
-    fn acknowledge_quickly(&mut self) {
-        self.hot.rcv.quick_acks = self.sh.config.quick_acks;
-        if self.has(Flags::ACK_DELAYED) {
-            self.mark_ack();
-        }
+fn acknowledge_quickly(conn: &mut Conn<'_>) {
+    conn.hot.rcv.quick_acks = conn.sh.config.quick_acks;
+    if conn.has(Flags::ACK_DELAYED) {
+        conn.mark_ack();
     }
+}
 
-    fn abort_by_user(&mut self, now: Instant) {
-        self.set(Flags::APP_CLOSED);
-        if !self.hot.state.is_over() {
-            self.abort(now);
-        }
+fn abort_by_user(conn: &mut Conn<'_>, now: Instant) {
+    conn.set(Flags::APP_CLOSED);
+    if !conn.hot.state.is_over() {
+        conn.abort(now);
     }
+}
 
-    /// The options were `before`: another algorithm may take over.
-    fn fit_congestion(&mut self, now: Instant, before: &Options) {
-        let default = self.sh.config.congestion;
-        let kind = self.options().congestion.unwrap_or(default);
-        if kind == before.congestion.unwrap_or(default) || self.hot.state.is_over() {
-            return;
-        }
-        let (seed, is_open) = (self.cold.iss.0, self.hot.state.is_synchronized());
-        self.loss().congestion().change(now, kind, seed, is_open);
+/// The options were `before`: another algorithm may take over.
+fn fit_congestion(conn: &mut Conn<'_>, now: Instant, before: &Options) {
+    let default = conn.sh.config.congestion;
+    let kind = conn.options().congestion.unwrap_or(default);
+    if kind == before.congestion.unwrap_or(default) || conn.hot.state.is_over() {
+        return;
     }
+    let (seed, is_open) = (conn.cold.iss.0, conn.hot.state.is_synchronized());
+    conn.loss().congestion().change(now, kind, seed, is_open);
+}
 
-    /// The options were `before`: the limits that the application chose apply; one that it leaves
-    /// to us stays as it is.
-    fn fit_buffers(&mut self, before: &Options) {
-        let options = *self.options();
-        let limits = limits(&self.sh.config, &options);
-        if options.recv_buffer != before.recv_buffer {
-            self.receive().set_limit(limits.recv);
-        }
-        if options.send_buffer != before.send_buffer {
-            self.send_part().fit_limit();
-        }
+/// The options were `before`: the limits that the application chose apply; one that it leaves
+/// to us stays as it is.
+fn fit_buffers(conn: &mut Conn<'_>, before: &Options) {
+    let options = *conn.options();
+    let limits = limits(&conn.sh.config, &options);
+    if options.recv_buffer != before.recv_buffer {
+        conn.receive().set_limit(limits.recv);
     }
+    if options.send_buffer != before.send_buffer {
+        conn.send_part().fit_limit();
+    }
+}
 
-    /// RFC 9293 MUST-24, MUST-17, SHLD-21.
-    fn set_options(&mut self, now: Instant, options: Options) {
-        let before = *self.options();
-        let set = self.sh.options.take(&options);
-        let set = std::mem::replace(&mut self.cold.options, set);
-        self.sh.options.release(set);
-        if options.nodelay && !before.nodelay {
-            // As on Linux, it lets go what is corked.
-            self.send_part().pull_cork();
-        }
-        self.fit_congestion(now, &before);
-        self.cold.path = marked(&self.cold.path, &options);
-        self.hot.set(Flags::NODELAY, options.nodelay);
-        self.loss().congestion().limit_rate(options.max_pacing_rate);
-        self.fit_buffers(&before);
-        self.bound_unsent();
-        if self.sh.streams.app_wants_space(self.stream) {
-            self.notify(Ready::WRITABLE);
-        }
-        if self.hot.state.is_synchronized() {
-            self.path().fit_segments();
-        }
-        if !self.hot.state.is_over() {
-            choose_cold_timers(self);
-            start_cold_timers(self, now);
-            // Nagle may have held something back.
-            self.mark_output();
-        }
+/// RFC 9293 MUST-24, MUST-17, SHLD-21.
+fn set_options(conn: &mut Conn<'_>, now: Instant, options: Options) {
+    let before = *conn.options();
+    let set = conn.sh.options.take(&options);
+    let set = std::mem::replace(&mut conn.cold.options, set);
+    conn.sh.options.release(set);
+    if options.nodelay && !before.nodelay {
+        // As on Linux, it lets go what is corked.
+        conn.send_part().pull_cork();
+    }
+    fit_congestion(conn, now, &before);
+    conn.cold.path = marked(&conn.cold.path, &options);
+    conn.hot.set(Flags::NODELAY, options.nodelay);
+    conn.loss().congestion().limit_rate(options.max_pacing_rate);
+    fit_buffers(conn, &before);
+    conn.bound_unsent();
+    if conn.sh.streams.app_wants_space(conn.stream) {
+        conn.notify(Ready::WRITABLE);
+    }
+    if conn.hot.state.is_synchronized() {
+        conn.path().fit_segments();
+    }
+    if !conn.hot.state.is_over() {
+        choose_cold_timers(conn);
+        start_cold_timers(conn, now);
+        // Nagle may have held something back.
+        conn.mark_output();
     }
 }
 

@@ -481,6 +481,13 @@ impl Conn<'_> {
         }
         is_over
     }
+
+    /// Has `transmit` look, if there is anything that an ACK may have let go.
+    pub fn mark_if_more(&mut self) {
+        if self.send_view().has_more() || self.loss_view().has_lost() {
+            self.mark_output();
+        }
+    }
 }
 
 /// What few steps of the loss part ask for.

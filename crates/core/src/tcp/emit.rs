@@ -134,3 +134,16 @@ fn room_beside_options(conn: &Conn<'_>, mss: u32) -> u32 {
     options.timestamps = None;
     mss.saturating_sub(options.emitted_len() as u32).max(1)
 }
+
+/// Bytes of data that go with the SYN.
+#[inline]
+pub(crate) fn syn_data_len(conn: &Conn<'_>, now: Instant) -> u32 {
+    let open = conn.open_view();
+    if !open.sends_data() {
+        return 0;
+    }
+    let mut options = TcpOptions::default();
+    fill_syn_options(conn, now, false, &mut options);
+    let room = open.room_beside_syn(conn.cold.path.mtu, options.emitted_len() as u32);
+    conn.sh.streams.send_len(conn.stream).min(room)
+}

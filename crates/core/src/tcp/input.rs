@@ -14,6 +14,8 @@ use crate::id::PortId;
 use crate::info::State;
 use crate::ip::{Datagram, Input, TransportError};
 use crate::tcp::Tcp;
+use crate::tcp::check::on_segment;
+use crate::tcp::connect::{leave_pending, on_segment_syn_received, on_segment_syn_sent};
 use crate::tcp::icmp::on_transport_error;
 use crate::tcp::segment::{Flow, Segment};
 use crate::tcp::step::{Step, Stop};
@@ -383,14 +385,14 @@ impl Tcp {
             return Err(DropReason::TcpNoConnection.into());
         };
         if conn.hot.state == State::SynReceived {
-            let step = conn.on_segment_syn_received(now, seg);
-            conn.leave_pending(now, &mut self.setup.listeners);
+            let step = on_segment_syn_received(&mut conn, now, seg);
+            leave_pending(&mut conn, now, &mut self.setup.listeners);
             self.settle(now, slot);
             return step;
         }
         let step = match conn.hot.state {
-            State::SynSent => conn.on_segment_syn_sent(now, seg),
-            _ => conn.on_segment(now, seg),
+            State::SynSent => on_segment_syn_sent(&mut conn, now, seg),
+            _ => on_segment(&mut conn, now, seg),
         };
         if conn.is_over() {
             self.settle(now, slot);

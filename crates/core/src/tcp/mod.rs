@@ -2,8 +2,9 @@
 //!
 //! A received segment goes `input` (parse, look up) → `fast`, or the steps of §3.10.7: `check`,
 //! `ack` (with `loss` and `ecn`), `data` (with `receive`) → `queues`. What is due leaves by
-//! `transmit` → `output` (what goes next) → `emit`. `setup`, `accept`, `connect`, `close` and
-//! `teardown` are the life of a connection; `timers` what happens when nothing happens.
+//! `transmit` → `output` (what goes next) → `emit`. `setup`, `accept`, `connect`, `establish`,
+//! `close`, `ending` and `teardown` are the life of a connection; `timers` what happens when
+//! nothing happens. `conn` lends the parts; the steps are functions over it.
 
 mod accept;
 mod ack;
@@ -23,6 +24,7 @@ mod deadlines;
 mod ecn;
 mod emit;
 mod ending;
+mod establish;
 mod events;
 mod fast;
 pub(crate) mod flags;

@@ -13,6 +13,7 @@ use crate::info::State;
 use crate::tcp::buffers::limits;
 use crate::tcp::conn::Conn;
 use crate::tcp::conns::Conns;
+use crate::tcp::establish::establish;
 use crate::tcp::flags::Flags;
 use crate::tcp::open::{self, Opening, synchronize};
 use crate::tcp::setup::isn::Start;
@@ -54,7 +55,7 @@ impl Adoption<'_> {
         }
         self.flows.insert(hash, flow::id(flow::CONNECTION, slot));
         if let Some(mut conn) = self.conns.view(slot, self.sh) {
-            conn.go_on(now, orphan);
+            go_on(&mut conn, now, orphan);
         }
         self.sh.counters.orphans_adopted += 1;
         Some(slot)
@@ -116,38 +117,36 @@ impl Adoption<'_> {
     }
 }
 
-impl Conn<'_> {
-    fn go_on(&mut self, now: Instant, orphan: &Orphan) {
-        let hot = &mut *self.hot;
-        hot.snd.una = orphan.snd_una;
-        hot.snd.nxt = orphan.snd_nxt;
-        hot.snd.wnd = orphan.snd_wnd;
-        hot.snd.max_wnd = orphan.max_snd_wnd;
-        // Any segment that follows is newer.
-        hot.snd.wl1 = orphan.rcv_nxt - 1;
-        hot.snd.wl2 = orphan.snd_una;
-        hot.rcv.adv = orphan.rcv_adv;
-        hot.rcv.last_ack_sent = orphan.last_ack_sent;
-        hot.ts_recent = orphan.ts_recent;
-        let fin_acked = u32::from(orphan.state == State::FinWait2);
-        hot.snd.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;
-        hot.insert(Flags::APP_CLOSED | Flags::FIN_QUEUED);
-        self.cold.loss.recover = orphan.snd_una;
-        self.establish(now);
-        self.hot.state = orphan.state;
-        if orphan.state == State::FinWait2 {
-            self.start_fin_wait_2(now);
-        } else if self.hot.flight() > 0 {
-            self.cold.loss.flight_at = now.as_micros() as u32;
-            self.start_rtx_timer(now);
-        }
-        // It may be owed, for what this stack cannot know.
-        self.mark_ack();
-        let len = orphan.bytes.len() as u32;
-        if self.hot.flight() > 0 || self.hot.snd.wnd < len {
-            // What the peer has said since, of what it has and has room for, nobody has heard: this
-            // has it say it again.
-            self.set(Flags::KEEPALIVE_DUE);
-        }
+fn go_on(conn: &mut Conn<'_>, now: Instant, orphan: &Orphan) {
+    let hot = &mut *conn.hot;
+    hot.snd.una = orphan.snd_una;
+    hot.snd.nxt = orphan.snd_nxt;
+    hot.snd.wnd = orphan.snd_wnd;
+    hot.snd.max_wnd = orphan.max_snd_wnd;
+    // Any segment that follows is newer.
+    hot.snd.wl1 = orphan.rcv_nxt - 1;
+    hot.snd.wl2 = orphan.snd_una;
+    hot.rcv.adv = orphan.rcv_adv;
+    hot.rcv.last_ack_sent = orphan.last_ack_sent;
+    hot.ts_recent = orphan.ts_recent;
+    let fin_acked = u32::from(orphan.state == State::FinWait2);
+    hot.snd.fin_seq = orphan.snd_una + orphan.bytes.len() as u32 - fin_acked;
+    hot.insert(Flags::APP_CLOSED | Flags::FIN_QUEUED);
+    conn.cold.loss.recover = orphan.snd_una;
+    establish(conn, now);
+    conn.hot.state = orphan.state;
+    if orphan.state == State::FinWait2 {
+        conn.start_fin_wait_2(now);
+    } else if conn.hot.flight() > 0 {
+        conn.cold.loss.flight_at = now.as_micros() as u32;
+        conn.start_rtx_timer(now);
+    }
+    // It may be owed, for what this stack cannot know.
+    conn.mark_ack();
+    let len = orphan.bytes.len() as u32;
+    if conn.hot.flight() > 0 || conn.hot.snd.wnd < len {
+        // What the peer has said since, of what it has and has room for, nobody has heard: this
+        // has it say it again.
+        conn.set(Flags::KEEPALIVE_DUE);
     }
 }

@@ -6,14 +6,14 @@ use wire::time::Instant;
 
 use crate::info::State;
 use crate::tcp::conn::Conn;
-use crate::tcp::emit::{ecn_bits, segment_room};
+use crate::tcp::emit::{ecn_bits, segment_room, syn_data_len};
 use crate::tcp::flags::Flags;
 use crate::tcp::loss::{FRTO_SEGMENTS, Frto};
 use crate::tcp::send::{Kind, Plan, Unsent, at_a_time};
 
 /// The next segment of the control and data lists.
 #[inline(always)]
-pub(crate) fn plan(conn: &mut Conn<'_>, now: Instant) -> Option<Plan> {
+pub(crate) fn plan_next(conn: &mut Conn<'_>, now: Instant) -> Option<Plan> {
     if conn.has(Flags::SYN_DUE) {
         return Some(plan_syn(conn, now));
     }
@@ -64,7 +64,7 @@ fn plan_syn(conn: &Conn<'_>, now: Instant) -> Plan {
     Plan {
         kind: Kind::Syn,
         seq: conn.cold.iss,
-        len: conn.syn_data_len(now),
+        len: syn_data_len(conn, now),
         flags,
         cut: 0,
     }

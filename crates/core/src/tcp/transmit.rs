@@ -21,7 +21,7 @@ use crate::tcp::flags::Flags;
 use crate::tcp::frame::send_segment;
 use crate::tcp::gso::send_gso;
 use crate::tcp::loss::NewData;
-use crate::tcp::output::plan;
+use crate::tcp::output::plan_next;
 use crate::tcp::queues::Output;
 use crate::tcp::ranges::Range;
 use crate::tcp::send::{Kind, Plan};
@@ -208,12 +208,12 @@ impl Tcp {
 fn take_turn(conn: &mut Conn<'_>, now: Instant, sink: &mut impl FrameSink) -> Turn {
     let mut sent = 0;
     while sent < QUANTUM {
-        let Some(plan) = plan(conn, now) else {
+        let Some(plan) = plan_next(conn, now) else {
             return end_turn(conn, now, sink);
         };
         sent += plan.segments();
         let is_last = conn.send_view().is_last(&plan);
-        match send(conn, now, plan, sink) {
+        match send_planned(conn, now, plan, sink) {
             Sent::Yes if is_last => return end_turn(conn, now, sink),
             Sent::Yes => {}
             Sent::Full => return Turn::Full,
@@ -258,14 +258,14 @@ fn has_turn_to_come(conn: &Conn<'_>) -> bool {
 fn send_due_acks(conn: &mut Conn<'_>, now: Instant, sink: &mut impl FrameSink) -> Sent {
     if conn.has(Flags::KEEPALIVE_DUE) {
         let probe = conn.send_view().keepalive();
-        match send(conn, now, probe, sink) {
+        match send_planned(conn, now, probe, sink) {
             Sent::Yes => conn.clear(Flags::KEEPALIVE_DUE),
             other => return other,
         }
     }
     while conn.has(Flags::ACK_NOW) {
         let ack = conn.send_view().ack();
-        match send(conn, now, ack, sink) {
+        match send_planned(conn, now, ack, sink) {
             Sent::Yes => {}
             other => return other,
         }
@@ -273,7 +273,7 @@ fn send_due_acks(conn: &mut Conn<'_>, now: Instant, sink: &mut impl FrameSink) -
     Sent::Yes
 }
 
-fn send(conn: &mut Conn<'_>, now: Instant, plan: Plan, sink: &mut impl FrameSink) -> Sent {
+fn send_planned(conn: &mut Conn<'_>, now: Instant, plan: Plan, sink: &mut impl FrameSink) -> Sent {
     match resolve(conn, now) {
         Ok(mac) if conn.cold.snd.is_urgent => send_urgently(conn, now, plan, mac, sink),
         Ok(mac) => send_to(conn, now, plan, mac, None, sink),
