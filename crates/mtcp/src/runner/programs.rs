@@ -38,4 +38,11 @@ impl Runner {
     pub(crate) fn remove_home(&mut self, home: u32) -> bool {
         self.stack.remove_home(home)
     }
+
+    /// Whether the process of a home has written what cannot be to its streams, since this was last
+    /// asked.
+    #[inline]
+    pub(crate) fn take_disorder(&mut self, home: u32) -> bool {
+        self.stack.take_disorder(home)
+    }
 }

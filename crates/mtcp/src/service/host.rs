@@ -231,9 +231,10 @@ impl Host {
             self.runner.transmit(acks)?;
         }
         let came = self.runner.receive(BURSTS);
+        let ended = self.drop_disordered();
         self.tell();
         self.wake(came);
-        Ok(heard || came)
+        Ok(heard || came || ended)
     }
 
     /// Does what other threads want. True: there was something.
@@ -341,7 +342,7 @@ impl Host {
         for at in 0..self.channels.len() {
             match self.hear_one(at) {
                 Ok(some) => heard |= some,
-                Err(Disorder) => self.tell_of_disorder(at),
+                Err(Disorder) => self.tell_of_disorder(at, "says what means nothing"),
             }
         }
         heard
@@ -372,15 +373,27 @@ impl Host {
         Ok(true)
     }
 
+    /// Ends the channels of programs that have written what cannot be to the memory of their
+    /// streams. True: there was one.
+    fn drop_disordered(&mut self) -> bool {
+        let mut ended = false;
+        for at in 0..self.channels.len() {
+            let channel = self.channels.get(at).and_then(Option::as_ref);
+            if channel.is_some_and(|channel| self.runner.take_disorder(channel.home)) {
+                self.tell_of_disorder(at, "writes to its streams what cannot be");
+                ended = true;
+            }
+        }
+        ended
+    }
+
     #[cold]
-    fn tell_of_disorder(&mut self, at: usize) {
+    fn tell_of_disorder(&mut self, at: usize, what: &str) {
         let channel = self.channels.get(at).and_then(Option::as_ref);
         let pid = channel.map_or(0, |channel| channel.name.pid);
-        log::debug!("process {pid} says what means nothing");
+        log::debug!("process {pid} {what}");
         // Without the number: who has many could fill the log with it.
-        log::warn!(
-            "a program says what means nothing, and is detached: use the build of the daemon for both"
-        );
+        log::warn!("a program {what}, and is detached: use the build of the daemon for both");
         self.end(at);
     }
 

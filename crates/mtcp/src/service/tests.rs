@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ::io::sim::{SimConfig, SimPort, pair};
 use mtcp_core::command::Options;
 use mtcp_core::{AppStreams, Command, ConnId, Event, ListenerId, Reply, Token};
+use ring::region::Shared;
 
 use super::*;
 use crate::driver::{Doorbell, Staged};
@@ -80,10 +81,12 @@ impl World {
     fn program(&self, most: usize) -> Program {
         let policy = Arc::new(Few(most));
         let attachment = self.handle.attach(0, 1, policy, Arc::default()).unwrap();
+        let memory = attachment.streams.try_clone().unwrap();
         let (end, streams) = attachment.join().unwrap();
         Program {
             end,
             streams,
+            memory: Shared::from_fd(memory, usize::MAX).unwrap(),
             events: Vec::new(),
             serial: 0,
         }
@@ -105,6 +108,8 @@ impl World {
 struct Program {
     end: ProgramEnd,
     streams: AppStreams,
+    /// That of the streams, with the record of the first slot at its beginning.
+    memory: Shared,
     events: Vec<Event>,
     serial: u32,
 }
@@ -295,6 +300,43 @@ fn a_program_that_cannot_be_understood_is_detached() {
     assert!(broken.is_detached());
     assert!(world.connect(8080).is_ok());
     assert_eq!(world.connect(8081), Err(Errno::ECONNREFUSED));
+    honest.accepted();
+    world.end();
+}
+
+/// The same for what it writes to the memory of its streams: at the next look at the connection
+/// whose record it is.
+#[test]
+fn a_program_that_writes_to_its_streams_what_cannot_be_is_detached() {
+    let mut world = World::new();
+    let (mut honest, mut broken) = (world.program(8), world.program(8));
+    honest.listen(8080, 1).unwrap();
+    broken.listen(8081, 1).unwrap();
+    let socket = world.connect(8080).unwrap();
+    let (_, theirs) = honest.accepted();
+    world.connect(8081).unwrap();
+    let (_, conn) = broken.accepted();
+    assert_eq!(conn.slot, 0);
+    assert!(broken.memory.write_at(0, &[0xff; 64]));
+    assert!(
+        broken
+            .end
+            .stage_call(99, &Call::Command(Command::Info(conn)))
+    );
+    broken.end.publish();
+    assert!(broken.is_detached());
+    assert_eq!(world.connect(8081), Err(Errno::ECONNREFUSED));
+    // Of the other, what was there goes on, and there is more.
+    assert_eq!(world.peer.write(socket, b"still here"), Ok(10));
+    let start = Instant::now();
+    while honest.streams.readable(theirs.slot) < 10 {
+        assert!(start.elapsed() < DEADLINE);
+        thread::yield_now();
+    }
+    let mut got = [0; 10];
+    assert_eq!(honest.streams.read(theirs.slot, &mut got), 10);
+    assert_eq!(&got, b"still here");
+    assert!(world.connect(8080).is_ok());
     honest.accepted();
     world.end();
 }
