@@ -195,8 +195,9 @@ pub(crate) fn host(
         homes: MAX_PROGRAMS,
         ..joined
     };
+    let cpu = joined.cpu;
     let (runner, _) = stack(config, port, secrets, core, joined)?;
-    Host::new(runner, Facts::of(config))
+    Host::new(runner, Facts::of(config), cpu)
 }
 
 /// The same on a port of the caller's making.

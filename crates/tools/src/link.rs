@@ -190,7 +190,7 @@ impl LinkArgs {
         machine::raise_open_files();
         match io {
             Io::Kernel => self.open_kernel(),
-            Io::Daemon(name) => Self::attach(name.as_deref(), &config),
+            Io::Daemon(name) => self.attach(name.as_deref(), &config),
             Io::Mtcp(spec) => self.open_stack(spec, config),
         }
     }
@@ -301,7 +301,10 @@ impl LinkArgs {
         })
     }
 
-    fn attach(name: Option<&str>, config: &Config) -> anyhow::Result<Link> {
+    fn attach(&self, name: Option<&str>, config: &Config) -> anyhow::Result<Link> {
+        if let Some(core) = self.core {
+            machine::pin(core)?;
+        }
         let attached = daemon::open(name, config)?;
         let label = format!("daemon:{}", attached.session.welcome().name);
         let below = Below::Daemon(Box::new(attached.session));

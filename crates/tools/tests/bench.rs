@@ -112,6 +112,39 @@ fn every_combination_of_messages_and_sizes_is_a_case() {
     }
 }
 
+/// Daemon and server are two processes: beside inline, on one processor and on two.
+#[test]
+fn service_mode_stands_beside_inline() {
+    if !two_processors() {
+        return;
+    }
+    let one = ["--mode", "service", "--concurrency", "20"];
+    let value = bench("short", &one);
+    let sides = ["kernel", "mtcp", "mtcp_inline", "kernel_tuned"];
+    let keys = [
+        "connections_per_s",
+        "server_cpu_ns_per_connection",
+        "server_process_ns_per_connection",
+    ];
+    check(&value, &sides, &keys);
+    check(&value, &["ratios_inline"], &["connections_per_s"]);
+    assert_eq!(value["mode"], "service");
+    let cores = &value["cores"];
+    assert_eq!(cores["daemon"], cores["server"], "{cores}");
+    let two = ["--mode", "service", "--cores", "0,1,1"];
+    let value = bench("bulk", &[&two[..], &["--concurrency", "4"]].concat());
+    check(&value, &["kernel", "mtcp"], &["gbit_per_s"]);
+    assert_eq!(value["cores"]["daemon"], 1);
+    let cpu = ["--messages", "4", "--seconds", "1"];
+    let value = bench("cpu", &[&one[..], &cpu].concat());
+    check(&value, &sides, &["server_cpu_ns_per_message"]);
+    let few = ["--rate", "500", "--responses", "3000"];
+    let value = bench("latency", &[&one[..], &few].concat());
+    for case in value["cases"].as_array().unwrap() {
+        check(case, &["kernel", "mtcp"], &["p50_us", "max_us"]);
+    }
+}
+
 /// A server that resets at once may never have all connections open, which the client waits 20
 /// seconds for at most.
 #[test]
@@ -298,6 +331,8 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         &["bench", "short", "--client", "kernel"],
         &["bench", "short", "--link", "tap", "--client", "mtcp"],
         &["bench", "short", "--steer"],
+        &["bench", "short", "--cores", "0,1,1"],
+        &["bench", "memory", "--mode", "service"],
         &["bench"],
         &["bench", "--all", "--into", "/nonexistent/page"],
     ] {

@@ -95,6 +95,38 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The processors that thread `name` of a process may run on, as the kernel writes them.
+fn processors(pid: Pid, name: &str) -> Option<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
+    let status = |task: PathBuf| fs::read_to_string(task.join("status")).unwrap_or_default();
+    let mut statuses = tasks.flatten().map(|task| status(task.path()));
+    let status = statuses.find(|status| status.starts_with(&format!("Name:\t{name}\n")))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("Cpus_allowed_list:"))?;
+    line.split_whitespace().nth(1).map(str::to_owned)
+}
+
+#[test]
+fn its_stack_runs_where_it_is_told_to() {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status
+        .lines()
+        .find(|line| line.starts_with("Cpus_allowed_list:"));
+    let allowed = allowed
+        .and_then(|line| line.split_whitespace().nth(1))
+        .unwrap();
+    let last = allowed.rsplit([',', '-']).next().unwrap();
+    let base = directory();
+    let daemon = Daemon::start(command(
+        base.path(),
+        &[&LINK[..], &["--core", last]].concat(),
+    ));
+    until("the stack's thread is on its processor", || {
+        processors(daemon.pid(), "stack-0").as_deref() == Some(last)
+    });
+}
+
 #[test]
 fn it_has_its_name_alone_and_ends_when_it_is_told() {
     let base = directory();

@@ -22,6 +22,7 @@ use super::message::{Disorder, Facts};
 use super::owners::{ChannelId, Owner, Owners};
 use super::wake_socket::WakeSocket;
 use super::wake_sockets::WakeSockets;
+use crate::affinity;
 use crate::runner::Runner;
 
 /// Messages heard from a program in one turn: others have theirs, too.
@@ -128,6 +129,8 @@ impl HostHandle {
 #[derive(Debug)]
 pub struct Host {
     runner: Runner,
+    /// Where the loop runs, if that is said.
+    cpu: Option<usize>,
     channels: Vec<Option<Channel>>,
     owners: Owners,
     listeners: Listeners,
@@ -146,12 +149,17 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(runner: Runner, facts: Facts) -> io::Result<(Self, HostHandle)> {
+    pub(crate) fn new(
+        runner: Runner,
+        facts: Facts,
+        cpu: Option<usize>,
+    ) -> io::Result<(Self, HostHandle)> {
         let (sleeper, waker) = ring::park::wake_fd()?;
         let (orders, inbox) = channel();
         let host = Self {
             wakes: WakeSockets::new(sleeper.fd())?,
             runner,
+            cpu,
             channels: Vec::new(),
             owners: Owners::default(),
             listeners: Listeners::default(),
@@ -171,6 +179,11 @@ impl Host {
     /// # Errors
     /// The link is gone.
     pub fn run(mut self) -> io::Result<()> {
+        if let Some(cpu) = self.cpu
+            && let Err(error) = affinity::pin(cpu)
+        {
+            log::warn!("the stack's thread is not pinned to processor {cpu}: {error}");
+        }
         while !self.stopped {
             self.guarded_turn()?;
         }

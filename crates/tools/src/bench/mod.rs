@@ -12,6 +12,7 @@ mod pairs;
 mod place;
 mod probe;
 mod report;
+mod served;
 pub(crate) mod side;
 pub(crate) mod statistics;
 mod what;
@@ -51,13 +52,15 @@ impl BenchArgs {
 
     fn measure(&self, stop: &Stop) -> anyhow::Result<Report> {
         let cases = self.cases()?;
+        let cores = self.processors()?;
         let setting = Setting {
             link: self.link,
             mode: self.mode,
             client: self.client(),
             steer: self.steer,
             kernel_congestion: self.kernel_congestion,
-            cores: self.processors()?,
+            cores,
+            daemon_core: self.daemon_core(cores),
         };
         crate::machine::raise_open_files();
         let directory = Directory::new("bench")?;

@@ -53,11 +53,11 @@ impl Noise {
         self.distance_ns.0.extend(distance(cores));
         self.load_ns.0.extend(chase::load_ns(cores[0]));
         let pid = std::process::id();
-        let (start, before) = (Instant::now(), cores.map(|core| Usage::now(core, pid)));
+        let (start, before) = (Instant::now(), cores.map(|core| Usage::now(core, &[pid])));
         thread::sleep(PAUSE);
         let wall = start.elapsed().as_nanos() as u64;
         for (core, before) in cores.into_iter().zip(before) {
-            let used = Usage::now(core, pid).since(before);
+            let used = Usage::now(core, &[pid]).since(before);
             self.watched += wall;
             self.idle += used.idle;
             self.steal += used.steal;

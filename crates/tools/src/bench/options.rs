@@ -6,13 +6,14 @@ use clap::{Args, ValueEnum};
 use mtcp::CongestionControl;
 
 use crate::fail::Failure;
-use crate::link::Mode;
+use crate::link;
 use crate::machine;
 
 const EXAMPLES: &str = "Examples:
   mtcp bench short --pairs 7 --json
   mtcp bench short --messages 1,8,32,64,128
   mtcp bench short --concurrency 1,1000,100000 --mode paired
+  mtcp bench short --mode service --concurrency 1000,256,16
   mtcp bench short --link afxdp --client mtcp
   mtcp bench cpu --link afxdp --steer
   mtcp bench latency --rate 20000
@@ -89,6 +90,37 @@ impl Stack {
     }
 }
 
+/// How mTCP runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// The application thread runs the stack, a stack thread while that is elsewhere
+    Paired,
+    /// The application thread runs the stack
+    Inline,
+    /// The server attaches to a daemon, a process of its own that has link and stack; mTCP's client
+    /// runs inline
+    Service,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Paired => "paired",
+            Self::Inline => "inline",
+            Self::Service => "service",
+        }
+    }
+
+    /// How a process runs that has a stack of its own.
+    pub(crate) fn of_process(self) -> link::Mode {
+        match self {
+            Self::Paired => link::Mode::Paired,
+            Self::Inline | Self::Service => link::Mode::Inline,
+        }
+    }
+}
+
 /// Measures the kernel and mTCP in turn, on the same two processors, with the same programs. Exits
 /// with 1 if a run failed.
 #[derive(Args, Clone, Debug)]
@@ -142,14 +174,15 @@ pub(crate) struct BenchArgs {
     /// the sender's processor do it
     #[arg(long)]
     pub(crate) steer: bool,
-    /// How mTCP runs; short and cpu measure paired beside inline as well
+    /// How mTCP runs; short and cpu measure paired and service beside inline as well
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     pub(crate) mode: Mode,
     /// Congestion control of the kernel's sockets: cubic, reno, bbr or dctcp
     #[arg(long, value_name = "NAME", default_value = CongestionControl::Cubic.name())]
     pub(crate) kernel_congestion: CongestionControl,
-    /// Processors of the server and of the client [default: the first two]
-    #[arg(long, value_name = "S,C", value_delimiter = ',', num_args = 1)]
+    /// Processors of the server and of the client [default: the first two], and with --mode
+    /// service of the daemon [default: the server's]
+    #[arg(long, value_name = "S,C[,D]", value_delimiter = ',', num_args = 1)]
     pub(crate) cores: Vec<usize>,
     /// Print one JSON object instead of tables
     #[arg(long)]
@@ -194,6 +227,16 @@ impl BenchArgs {
                 [server, client]
             }
             [server, client] => [server, client],
+            [server, client, daemon] if self.mode == Mode::Service => {
+                machine::check_core(daemon)?;
+                [server, client]
+            }
+            [_, _, _] => {
+                return Err(Failure::error(
+                    "--cores names a processor for a daemon, and there is none",
+                    "name two, or use --mode service",
+                ));
+            }
             _ => {
                 return Err(Failure::error(
                     "--cores names two processors",
@@ -217,6 +260,11 @@ impl BenchArgs {
             ));
         }
         Ok(chosen)
+    }
+
+    /// The processor of the daemon, where `server` and client run on these.
+    pub(crate) fn daemon_core(&self, [server, _]: [usize; 2]) -> usize {
+        self.cores.get(2).copied().unwrap_or(server)
     }
 }
 

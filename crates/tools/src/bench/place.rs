@@ -1,5 +1,6 @@
 //! Where the two ends run and how they reach each other.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
@@ -7,13 +8,13 @@ use mtcp::CongestionControl;
 
 use crate::directory::Directory;
 use crate::fail::Failure;
-use crate::link::Mode;
+use crate::link;
 use crate::programs::program;
 
 use super::baseline::Baseline;
 use super::end::work::WorkArgs;
 use super::network::{self, Network};
-use super::options::{LinkKind, Stack};
+use super::options::{LinkKind, Mode, Stack};
 use super::side::Side;
 
 /// Addresses of a server, at least: as many ports as one client can use towards one address are too
@@ -21,6 +22,8 @@ use super::side::Side;
 const ADDRESSES: u32 = 8;
 /// Connections that one address is for: half of a client's ports.
 const PER_ADDRESS: u32 = 14_000;
+/// The daemon's name.
+const DAEMON: &str = "bench";
 /// Most addresses of a server: clients have the rest of the network.
 const MOST_ADDRESSES: u32 = 100;
 
@@ -39,6 +42,8 @@ pub(crate) struct Setting {
     pub(crate) kernel_congestion: CongestionControl,
     /// Processors of the server and of the client.
     pub(crate) cores: [usize; 2],
+    /// Of the daemon, if the server attaches to one.
+    pub(crate) daemon_core: usize,
 }
 
 /// A place for runs.
@@ -62,7 +67,7 @@ struct Seat {
     io: String,
     addresses: String,
     /// How mTCP runs; `None`: the kernel's sockets.
-    mode: Option<Mode>,
+    mode: Option<link::Mode>,
 }
 
 impl<'a> Place<'a> {
@@ -127,11 +132,54 @@ impl<'a> Place<'a> {
         Ok(baseline)
     }
 
-    /// The server of the next run.
-    pub(crate) fn server(&mut self, side: Side, work: &WorkArgs) -> Command {
+    /// Begins the next run.
+    pub(crate) fn next_run(&mut self) {
         self.runs += 1;
         self.clients = 0;
+    }
+
+    /// The daemon that this run's server attaches to, if it does.
+    pub(crate) fn daemon(&self, side: Side, work: &WorkArgs) -> Option<Command> {
+        if !self.is_served(side) {
+            return None;
+        }
+        let mut command = match &self.network {
+            Some(network) => network.command(0, &self.program),
+            None => Command::new(&self.program),
+        };
+        command
+            .args(["daemon", "--name", DAEMON, "--directory"])
+            .arg(self.daemon_directory())
+            .args(["--io", &self.link(0)])
+            .args(["--addr", &network::server_addresses(addresses(work))])
+            .args(["--core", &self.setting.daemon_core.to_string()]);
+        Some(command)
+    }
+
+    /// Each run's daemon has a directory of its own, so that none meets what another left.
+    fn daemon_directory(&self) -> PathBuf {
+        self.directory.path(&format!("daemon-{}", self.runs))
+    }
+
+    /// Whether this side's server attaches to a daemon.
+    fn is_served(&self, side: Side) -> bool {
+        side == Side::Mtcp && self.setting.mode == Mode::Service
+    }
+
+    /// Whether the daemon runs on the server's processor.
+    pub(crate) fn daemon_is_beside(&self) -> bool {
+        self.setting.daemon_core == self.setting.cores[0]
+    }
+
+    /// The server of this run.
+    pub(crate) fn server(&self, side: Side, work: &WorkArgs) -> Command {
         let seat = match (side, &self.network) {
+            (Side::Mtcp, network) if self.is_served(side) => Seat {
+                namespace: network.as_ref().map(|_| 0),
+                io: format!("daemon:{}/{DAEMON}", self.daemon_directory().display()),
+                addresses: String::new(),
+                mode: Some(link::Mode::Inline),
+            },
             (Side::Mtcp | Side::MtcpInline, network) => Seat {
                 namespace: network.as_ref().map(|_| 0),
                 io: self.link(0),
@@ -199,10 +247,10 @@ impl<'a> Place<'a> {
     }
 
     /// How both of mTCP's ends run.
-    fn mode(&self, side: Side) -> Mode {
+    fn mode(&self, side: Side) -> link::Mode {
         match side {
-            Side::MtcpInline => Mode::Inline,
-            _ => self.setting.mode,
+            Side::MtcpInline => link::Mode::Inline,
+            _ => self.setting.mode.of_process(),
         }
     }
 

@@ -44,9 +44,9 @@ pub(crate) struct ClientArgs {
     /// Connections to begin per second, whether others end or not
     #[arg(long)]
     rate: Option<u32>,
-    /// The server's process
-    #[arg(long, default_value_t = 0)]
-    server_pid: u32,
+    /// The server's process, and the daemon that it is attached to
+    #[arg(long, value_delimiter = ',')]
+    server_pid: Vec<u32>,
     /// The server's processor
     #[arg(long, default_value_t = 0)]
     server_core: usize,
@@ -86,7 +86,7 @@ impl ClientArgs {
             latency: self.latency,
             pause: Duration::from_millis(self.pause),
             pace: self.rate.map(|rate| Duration::from_secs(1) / rate.max(1)),
-            server_pid: self.server_pid,
+            server_pids: self.server_pid.clone(),
             cores: [self.server_core, self.link.core.unwrap_or_default()],
         })
     }

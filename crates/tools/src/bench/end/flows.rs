@@ -41,8 +41,8 @@ pub(crate) struct Plan {
     pub(crate) pause: Duration,
     /// Between two connections, if they are begun at a fixed rate and not as others end.
     pub(crate) pace: Option<Duration>,
-    /// The server's process and both processors, whose time is read at both ends of the window.
-    pub(crate) server_pid: u32,
+    /// The server's processes and both processors, whose time is read at both ends of the window.
+    pub(crate) server_pids: Vec<u32>,
     pub(crate) cores: [usize; 2],
 }
 
@@ -175,8 +175,8 @@ impl<'a, S: Sockets> Client<'a, S> {
 
     fn usage(&self) -> [Usage; 2] {
         [
-            Usage::now(self.plan.cores[0], self.plan.server_pid),
-            Usage::now(self.plan.cores[1], std::process::id()),
+            Usage::now(self.plan.cores[0], &self.plan.server_pids),
+            Usage::now(self.plan.cores[1], &[std::process::id()]),
         ]
     }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Time that a processor and the measured process on it have used, nanoseconds. Differences of two
-/// are what a window used.
+/// Time that a processor and the measured processes on it have used, nanoseconds. Differences of
+/// two are what a window used.
 ///
 /// The parts of a processor's time are sampled by the timer tick; `busy` is what is left of the
 /// wall clock without the idle time, which the kernel measures.
@@ -21,16 +21,16 @@ pub(crate) struct Usage {
     pub(crate) steal: u64,
     /// Idle.
     pub(crate) idle: u64,
-    /// Of the process: its own time on any processor.
+    /// Of the measured processes: their own time on any processor.
     pub(crate) process: u64,
 }
 
 impl Usage {
-    /// So far, of processor `core` and process `pid`.
-    pub(crate) fn now(core: usize, pid: u32) -> Self {
+    /// So far, of processor `core` and the processes `pids`.
+    pub(crate) fn now(core: usize, pids: &[u32]) -> Self {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Self {
-            process: process_time(pid),
+            process: pids.iter().map(|&pid| process_time(pid)).sum(),
             ..processor_time(&stat, core).unwrap_or_default()
         }
     }
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn work_shows_in_the_time_of_the_process() {
         let pid = std::process::id();
-        let (before, start) = (Usage::now(0, pid), std::time::Instant::now());
-        while Usage::now(0, pid).since(before).process < 1_000_000 {
+        let (before, start) = (Usage::now(0, &[pid]), std::time::Instant::now());
+        while Usage::now(0, &[pid]).since(before).process < 1_000_000 {
             assert!(start.elapsed().as_secs() < 60, "nothing was counted");
         }
     }

@@ -44,6 +44,7 @@ impl Memory {
     ) -> anyhow::Result<Vec<f64>> {
         let all = self.connections + FIRST;
         let work = self.work(all);
+        place.next_run();
         let server = start(place.server(side, &work), stop).context("the server")?;
         let fresh = process_bytes(server.pid(), "Pss:")?;
         let command = place.client(side, &work, server.first_line())?;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use crate::process::{output, start};
+use crate::process::output;
 use crate::signals::Stop;
 
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::WorkArgs;
 use crate::bench::place::Place;
+use crate::bench::served::Served;
 use crate::bench::side::Side;
 
 /// A client takes so much longer than its window at most: it fills up, warms up, and closes what it
@@ -43,11 +44,11 @@ impl Window {
         side: Side,
         stop: &Stop,
     ) -> anyhow::Result<Vec<f64>> {
-        let server = start(place.server(side, &self.work), stop).context("the server")?;
+        let server = Served::start(place, side, &self.work, stop)?;
         let mut command = place.client(side, &self.work, server.first_line())?;
         command
             .args(["--seconds", &self.seconds.to_string()])
-            .args(["--server-pid", &server.pid().to_string()])
+            .args(["--server-pid", &server.pids()])
             .args(&self.client);
         let limit = SLACK + Duration::from_secs_f64(self.seconds);
         let text = output(command, limit, stop).context("the client")?;

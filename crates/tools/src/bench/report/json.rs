@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::bench::case::Measured;
+use crate::bench::options::Mode;
 use crate::bench::side::Side;
 use crate::bench::statistics::Series;
 
@@ -22,10 +23,11 @@ impl Report {
         put("mode", json!(options.mode.name()));
         put("pairs", json!(options.pairs));
         put("seconds", json!(options.seconds));
-        put(
-            "cores",
-            json!({ "server": self.cores[0], "client": self.cores[1] }),
-        );
+        let mut cores = json!({ "server": self.cores[0], "client": self.cores[1] });
+        if options.mode == Mode::Service {
+            cores["daemon"] = options.daemon_core(self.cores).into();
+        }
+        put("cores", cores);
         put("machine", crate::machine::description());
         put("baseline", self.baseline.json());
         put("noise", self.noise.json());

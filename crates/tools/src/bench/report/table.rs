@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::bench::case::Measured;
-use crate::bench::options::Stack;
+use crate::bench::options::{BenchArgs, Mode, Stack};
 use crate::bench::side::Side;
 use crate::bench::statistics::Series;
 
@@ -22,7 +22,7 @@ impl Report {
                 Stack::Kernel => "the kernel",
                 Stack::Mtcp => "mTCP",
             },
-            options.mode.name(),
+            mode(options, self.cores),
             options.pairs,
             options.seconds,
             self.cores[0],
@@ -45,6 +45,17 @@ impl Report {
         }
         let _ = writeln!(text, "\n{}\n{}", self.baseline.text(), self.noise.text());
         text
+    }
+}
+
+/// How mTCP ran, and where its daemon did.
+fn mode(options: &BenchArgs, cores: [usize; 2]) -> String {
+    match options.mode {
+        Mode::Service => format!(
+            "service (the server attached to a daemon on processor {})",
+            options.daemon_core(cores)
+        ),
+        other => other.name().to_owned(),
     }
 }
 

@@ -11,7 +11,7 @@ mod short;
 use crate::fail::Failure;
 
 use super::case::Case;
-use super::options::{BenchArgs, What};
+use super::options::{BenchArgs, Mode, What};
 
 impl BenchArgs {
     /// What the options ask for.
@@ -28,6 +28,12 @@ impl BenchArgs {
                     self.what().name()
                 ),
                 "leave them out, or measure 'short' or 'cpu'",
+            ));
+        }
+        if self.mode == Mode::Service && self.what() == What::Memory {
+            return Err(Failure::error(
+                "'memory' reads that of one process, and with --mode service two have it",
+                "use --mode inline or paired",
             ));
         }
         Ok(match self.what() {

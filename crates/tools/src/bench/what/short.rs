@@ -6,11 +6,10 @@ use serde_json::json;
 use crate::bench::case::{Case, Metric};
 use crate::bench::end::outcome::Outcome;
 use crate::bench::end::work::{Work, WorkArgs};
-use crate::bench::options::{BenchArgs, or};
+use crate::bench::options::{BenchArgs, Mode, or};
 use crate::bench::probe::Probe;
 use crate::bench::probe::window::Window;
 use crate::bench::side::Side;
-use crate::link::Mode;
 
 /// The first figure is the one that a single ratio is of.
 pub(super) const METRICS: &[Metric] = &[
@@ -62,10 +61,10 @@ pub(super) fn cases(options: &BenchArgs) -> Vec<Case> {
     cases
 }
 
-/// The tuned kernel last; paired mode is compared with inline, too, in turn like the rest.
+/// The tuned kernel last; other modes are compared with inline, too, in turn like the rest.
 fn sides(mode: Mode) -> Vec<Side> {
     let mut sides = vec![Side::Kernel, Side::Mtcp];
-    if mode == Mode::Paired {
+    if mode != Mode::Inline {
         sides.push(Side::MtcpInline);
     }
     sides.push(Side::KernelTuned);
