@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
 use std::fs::Permissions;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -17,12 +17,16 @@ const CURL_REFUSED: i32 = 7;
 
 /// A daemon on the link of `lab`, with these lines in its settings file.
 fn daemon(lab: &Lab, settings: &str) -> Process {
+    daemon_on(lab, &lab.link_args(), settings)
+}
+
+fn daemon_on(lab: &Lab, link: &[String], settings: &str) -> Process {
     let file = lab.files().join("daemon.conf");
     std::fs::write(&file, settings).unwrap();
     let mut command = lab.ours().command(programs::mtcp());
     command
         .arg("daemon")
-        .args(lab.link_args())
+        .args(link)
         .arg("--config")
         .arg(file)
         .arg("--directory")
@@ -90,10 +94,24 @@ fn serving(lab: &Lab, user: &str, port: &str) -> Process {
     server
 }
 
+/// A lab where everybody may run `mtcp`, with 10 MB to serve.
+fn for_everybody() -> Lab {
+    programs::require(&["curl", "setpriv"]);
+    let lab = Lab::new(Kind::Afxdp);
+    std::fs::set_permissions(lab.files(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(programs::mtcp(), lab.files().join("mtcp")).unwrap();
+    files::make(&lab.www().join("big"), 7, 10 << 20);
+    lab
+}
+
 /// Fetches 10 MB from a port, and compares; the exit status of curl where there is no answer.
 fn fetch(lab: &Lab, port: &str) -> Result<(), Option<i32>> {
-    for family in Family::BOTH {
-        let address = match family.ours() {
+    fetch_at(lab, Family::BOTH.map(Family::ours), port)
+}
+
+fn fetch_at(lab: &Lab, addresses: [IpAddr; 2], port: &str) -> Result<(), Option<i32>> {
+    for address in addresses {
+        let address = match address {
             IpAddr::V4(v4) => v4.to_string(),
             IpAddr::V6(v6) => format!("[{v6}]"),
         };
@@ -116,12 +134,7 @@ fn users_without_rights_share_one_address() {
     let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
         return;
     };
-    programs::require(&["curl", "setpriv"]);
-    let lab = Lab::new(Kind::Afxdp);
-    // Where everybody may run and read it.
-    std::fs::set_permissions(lab.files(), Permissions::from_mode(0o755)).unwrap();
-    std::fs::copy(programs::mtcp(), lab.files().join("mtcp")).unwrap();
-    files::make(&lab.www().join("big"), 7, 10 << 20);
+    let lab = for_everybody();
     let daemon = daemon(&lab, "listen = 65534 * 90\n");
     let first = serving(&lab, "65534", "8080");
     let second = serving(&lab, "65533", "8081");
@@ -149,4 +162,36 @@ fn users_without_rights_share_one_address() {
     peer.stop().must_succeed();
     second.stop().must_succeed();
     daemon.stop().must_succeed();
+}
+
+/// Nothing is said of addresses. What the kernel serves there goes on, and is served when the
+/// daemon has ended.
+#[test]
+fn users_without_rights_are_at_the_hosts_address() {
+    let Some(_gate) = Gate::alone().filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = for_everybody();
+    let host = Family::BOTH.map(Family::kernel);
+    let link = ["--io", "afxdp:ours0"].map(String::from);
+    let daemon = daemon_on(&lab, &link, "user = nobody\n");
+    let server = serving(&lab, "65534", "8080");
+    assert_eq!(fetch_at(&lab, host, "8080"), Ok(()));
+    let at = SocketAddr::new(Family::V4.kernel(), 8081);
+    let kernel = lab.ours().enter(|| TcpListener::bind(at)).unwrap();
+    let client = lab.peer().enter(|| TcpStream::connect(at)).unwrap();
+    assert_eq!(kernel.accept().unwrap().1, client.local_addr().unwrap());
+    for address in host {
+        wait_until("the kernel answers", SOON, || lab.peer_pings(address));
+    }
+    let peer = lab.peer_serve(&[]);
+    let url = interop::lab::url(Family::V4.peer(), "/big");
+    let load = attached(&lab, "65533", &["load", &url, "--requests", "20", "--json"]);
+    interop::process::finish(load, SOON).must_succeed();
+    peer.stop().must_succeed();
+    server.stop().must_succeed();
+    daemon.stop().must_succeed();
+    let at = SocketAddr::new(Family::V4.kernel(), 8080);
+    let _kernel = lab.ours().enter(|| TcpListener::bind(at)).unwrap();
+    lab.peer().enter(|| TcpStream::connect(at)).unwrap();
 }
