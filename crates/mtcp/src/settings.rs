@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) congestion: CongestionControl,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) pinned: bool,
+    /// First and last port that `bind` picks from.
+    pub(crate) ports: (u16, u16),
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) wall: Wall,
 }
@@ -32,6 +34,7 @@ impl Settings {
             sndbuf: config.sndbuf,
             congestion: config.congestion,
             idle_timeout: config.tcp_timeout,
+            ports: config.ephemeral(),
             pinned: config.pin,
             addresses: config.addresses.iter().map(|cidr| cidr.addr).collect(),
             wall,
@@ -48,6 +51,7 @@ impl Settings {
             sndbuf: facts.send_buffer,
             congestion: facts.congestion,
             idle_timeout: facts.idle_timeout,
+            ports: config.ephemeral(),
             pinned: false,
             addresses: facts.addresses().collect(),
             wall: Wall::default(),
@@ -66,6 +70,7 @@ impl Settings {
             sndbuf: config.send_buffer,
             congestion: config.congestion,
             idle_timeout: None,
+            ports: config.ephemeral,
             pinned: false,
             addresses: addresses.into_iter().flatten().collect(),
             wall: Wall::default(),

@@ -236,6 +236,29 @@ fn clients_at_the_hosts_address_reach_the_peer() {
     server.stop();
 }
 
+#[test]
+fn connections_take_no_ports_that_the_kernel_chooses() {
+    let Some(_gate) = Gate::alone().filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = Lab::new(Kind::Afxdp);
+    let range = "/proc/sys/net/ipv4/ip_local_port_range";
+    lab.ours()
+        .enter(|| std::fs::write(range, "32768 60999"))
+        .unwrap();
+    let at = SocketAddr::new(Family::V4.peer(), PORT);
+    let server = lab.peer().enter(|| TcpListener::bind(at)).unwrap();
+    let load = Process::start(mtcp(
+        &lab,
+        &["load", &url(at.ip(), "x"), "-n", "50", "-c", "50"],
+    ));
+    let theirs: Vec<_> = (0..50).map(|_| server.accept().unwrap()).collect();
+    for (_, from) in &theirs {
+        assert!(!(32_768..=60_999).contains(&from.port()), "{from}");
+    }
+    load.kill();
+}
+
 /// How long after it was killed a server of the kernel serves at the port of the stack's.
 fn recovery(lab: &Lab) -> Duration {
     let server = serve(lab);

@@ -55,6 +55,7 @@ impl Sockets {
             idle_timeout: settings.idle_timeout,
             ..Options::default()
         });
+        let bindings = Bindings::new(settings.ports, seed);
         Self {
             settings,
             transport,
@@ -63,7 +64,7 @@ impl Sockets {
             urgent: UrgentNews::default(),
             listeners: Listeners::default(),
             pipes: Pipes::default(),
-            bindings: Bindings::new(seed),
+            bindings,
             sources: Sources::default(),
             owners: Owners::default(),
             events: Vec::with_capacity(PASS),

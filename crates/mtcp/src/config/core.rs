@@ -189,6 +189,7 @@ impl Config {
             routes: self.stack_routes(port, room),
             neighbours: self.neighbours.iter().map(neighbour).collect(),
             host_addresses: self.host,
+            ephemeral: self.ephemeral(),
             neighbour_source: match self.follow_kernel {
                 true => NeighbourSource::Kernel,
                 false => NeighbourSource::Stack,
@@ -216,6 +217,12 @@ impl Config {
             huge_pages: self.huge_pages,
             ..defaults
         }
+    }
+
+    /// First and last port that the stack chooses from.
+    pub(crate) fn ephemeral(&self) -> (u16, u16) {
+        let usual = || stack::Config::default().ephemeral;
+        self.own_ports.unwrap_or_else(usual)
     }
 
     /// RFC 8200 §5: IPv6 needs a link that carries 1280 bytes. On a shorter one IPv4 goes on alone,

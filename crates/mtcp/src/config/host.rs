@@ -46,6 +46,7 @@ impl Config {
         }
         // Who has what is the kernel's to ask for: answers come to it.
         self.follow_kernel = true;
+        self.take_ports(kernel_ports());
         if self.addresses.is_empty() {
             let held = netlink::addresses().map_err(unknown)?;
             let here = held.iter().filter(|held| held.interface == index);
@@ -66,6 +67,18 @@ impl Config {
             self.take_routes(&mut routes);
         }
         Ok(())
+    }
+
+    /// Has connections that the stack opens take ports that the kernel does not choose, as it would
+    /// for the same destination.
+    fn take_ports(&mut self, kernel: Option<(u16, u16)>) {
+        self.own_ports = kernel.and_then(ports_beside);
+        if let (None, Some((first, last))) = (self.own_ports, kernel) {
+            log::warn!(
+                "the kernel chooses from ports {first} to {last}, which leaves none for connections of the stack, and may choose one of theirs: \
+                 narrow it (sysctl net.ipv4.ip_local_port_range='32768 60999')"
+            );
+        }
     }
 
     /// Whether the kernel has all our addresses on this interface. Where it does not say,
@@ -165,6 +178,31 @@ impl Config {
     }
 }
 
+/// First and last port that the kernel chooses from for connections of its own. `None`: it does
+/// not say.
+fn kernel_ports() -> Option<(u16, u16)> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let mut words = text.split_whitespace().map(str::parse);
+    Some((words.next()?.ok()?, words.next()?.ok()?))
+}
+
+/// The first of the ports that may be ours: services are at lower ones, as a rule.
+const FIRST_OWN: u16 = 16_384;
+/// A block of fewer is none.
+const FEWEST_OWN: u16 = 1024;
+
+/// The larger of the two blocks of ports around those of the kernel's choice. `None`: both are
+/// small.
+fn ports_beside((first, last): (u16, u16)) -> Option<(u16, u16)> {
+    let below = (FIRST_OWN, first.saturating_sub(1));
+    let above = (last.saturating_add(1).max(FIRST_OWN), u16::MAX);
+    let count = |(first, last): &(u16, u16)| last.saturating_sub(*first);
+    let blocks = [below, above].into_iter();
+    blocks
+        .max_by_key(count)
+        .filter(|block| count(block) >= FEWEST_OWN)
+}
+
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
@@ -225,6 +263,20 @@ mod tests {
             "192.0.2.0/24@10.0.0.2 0.0.0.0/0@10.0.0.1"
         );
         assert_eq!(taken("host fd00::5/64", &mut routes), "::/0@fe80::1");
+    }
+
+    #[test]
+    fn ports_of_ours_are_none_that_the_kernel_chooses() {
+        for (kernel, own) in [
+            ((32_768, 60_999), Some((16_384, 32_767))),
+            ((1024, 40_000), Some((40_001, 65_535))),
+            ((1024, 10_000), Some((16_384, 65_535))),
+            ((17_000, 65_535), None),
+            ((1024, 65_000), None),
+            ((0, 0), Some((16_384, 65_535))),
+        ] {
+            assert_eq!(ports_beside(kernel), own, "{kernel:?}");
+        }
     }
 
     /// As clouds have it.

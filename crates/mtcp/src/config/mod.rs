@@ -83,6 +83,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// The addresses are the kernel's on the interface, too: all of them, unless some are given.
     pub host: bool,
+    /// First and last port of connections that the stack opens; `None`: as the stack has it.
+    pub own_ports: Option<(u16, u16)>,
     /// Our addresses.
     pub addresses: Vec<Cidr>,
     /// Take our addresses although the kernel or another host has them.
@@ -179,6 +181,7 @@ impl Default for Config {
             io_as: None,
             interfaces: Vec::new(),
             host: false,
+            own_ports: None,
             addresses: Vec::new(),
             force_address: false,
             ignore_firewall: false,

@@ -20,20 +20,21 @@ pub(crate) struct Binding {
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
     ports: HashMap<u16, Vec<Binding>>,
+    /// First and last port that `bind` picks from.
+    range: (u16, u16),
     /// Where the search for a free port goes on.
     next: u16,
 }
 
-/// Ports that `bind` picks from, those of `Config::ephemeral`.
-const FIRST: u16 = 32_768;
-const LAST: u16 = 60_999;
-
 impl Bindings {
-    /// Starts looking for free ports at `seed`.
-    pub(crate) fn new(seed: u16) -> Self {
+    /// Starts looking for free ports, from the first to the last of `range`, at `seed`.
+    pub(crate) fn new(range: (u16, u16), seed: u16) -> Self {
+        let (first, last) = range;
+        let others = last.saturating_sub(first);
         Self {
             ports: HashMap::new(),
-            next: FIRST + seed % (LAST - FIRST + 1),
+            range,
+            next: first + others.checked_add(1).map_or(seed, |count| seed % count),
         }
     }
 
@@ -78,9 +79,10 @@ impl Bindings {
 
     /// A port that nobody has at all.
     fn free_port(&mut self) -> Option<u16> {
-        for _ in FIRST..=LAST {
+        let (first, last) = self.range;
+        for _ in first..=last {
             let port = self.next;
-            self.next = if port >= LAST { FIRST } else { port + 1 };
+            self.next = if port >= last { first } else { port + 1 };
             if !self.ports.contains_key(&port) {
                 return Some(port);
             }
@@ -113,6 +115,9 @@ fn overlap(a: &Binding, b: &Binding) -> bool {
 mod tests {
     use super::*;
 
+    const FIRST: u16 = 32_768;
+    const LAST: u16 = 60_999;
+
     fn binding(socket: u32, addr: &str) -> Binding {
         Binding {
             socket: SocketId(socket),
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_wildcard_overlaps_every_address_of_its_family() {
-        let mut bindings = Bindings::new(0);
+        let mut bindings = Bindings::new((FIRST, LAST), 0);
         assert_eq!(bindings.take(80, binding(0, "0.0.0.0")), Some(80));
         assert_eq!(bindings.take(80, binding(1, "10.0.0.1")), None);
         assert_eq!(bindings.take(80, binding(1, "fd00::1")), Some(80));
@@ -156,7 +161,7 @@ mod tests {
 
     #[test]
     fn two_addresses_share_a_port() {
-        let mut bindings = Bindings::new(0);
+        let mut bindings = Bindings::new((FIRST, LAST), 0);
         assert_eq!(bindings.take(80, binding(0, "10.0.0.1")), Some(80));
         assert_eq!(bindings.take(80, binding(1, "10.0.0.2")), Some(80));
         assert_eq!(bindings.take(80, binding(2, "10.0.0.2")), None);
@@ -172,7 +177,7 @@ mod tests {
             listening: true,
             ..reuse(socket)
         };
-        let mut bindings = Bindings::new(0);
+        let mut bindings = Bindings::new((FIRST, LAST), 0);
         assert_eq!(bindings.take(80, reuse(0)), Some(80));
         assert_eq!(bindings.take(80, binding(1, "0.0.0.0")), None);
         assert_eq!(bindings.take(80, reuse(1)), Some(80));
@@ -190,7 +195,7 @@ mod tests {
             reuse_addr: true,
             ..binding(1, "0.0.0.0")
         };
-        let mut bindings = Bindings::new(0);
+        let mut bindings = Bindings::new((FIRST, LAST), 0);
         assert_eq!(bindings.take(80, binding(0, "0.0.0.0")), Some(80));
         assert_eq!(bindings.take(80, reuse), None);
         bindings.share(any, SocketId(0), (true, false));
@@ -210,7 +215,7 @@ mod tests {
             listening: true,
             ..binding(socket, "0.0.0.0")
         };
-        let mut bindings = Bindings::new(0);
+        let mut bindings = Bindings::new((FIRST, LAST), 0);
         assert_eq!(bindings.take(80, both(0)), Some(80));
         assert_eq!(bindings.take(80, both(1)), Some(80));
         assert_eq!(
@@ -227,7 +232,7 @@ mod tests {
 
     #[test]
     fn free_ports_run_out_and_come_back() {
-        let mut bindings = Bindings::new(65_535);
+        let mut bindings = Bindings::new((FIRST, LAST), 65_535);
         let count = u32::from(LAST - FIRST) + 1;
         let mut seen = std::collections::HashSet::new();
         for socket in 0..count {
