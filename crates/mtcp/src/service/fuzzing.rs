@@ -1,9 +1,11 @@
 //! What the fuzz target `service` runs, and the tests on random bytes: a program that says anything
-//! and writes anything into its rings, beside one that is honest.
+//! and writes anything into its rings and streams, and punches holes there, beside one that is
+//! honest.
 
 #![allow(clippy::panic)]
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use ::io::sim::{SimConfig, pair};
@@ -11,6 +13,7 @@ use mtcp_core::command::Options;
 use mtcp_core::info::State;
 use mtcp_core::{AppStreams, Command, ConnId, Event, ListenerId, Reply, Token};
 use ring::region::Shared;
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::local::Anything;
 use super::{Answer, Call, Heard, Host, HostHandle, ProgramEnd};
@@ -41,7 +44,7 @@ fn config(address: Ipv4Addr) -> Config {
 #[derive(Debug)]
 struct Program {
     end: ProgramEnd,
-    _streams: AppStreams,
+    streams: AppStreams,
     serial: u32,
     /// What it was last told.
     conn: ConnId,
@@ -52,15 +55,18 @@ struct Program {
 }
 
 impl Program {
-    fn attach(handle: &HostHandle) -> Option<(Self, Shared)> {
+    fn attach(handle: &HostHandle) -> Option<(Self, [Memory; 2])> {
         let attachment = handle
             .attach(0, 1, Arc::new(Anything), Arc::default())
             .ok()?;
-        let memory = attachment.queues.try_clone().ok()?;
+        let memory = [
+            Memory::of(&attachment.queues)?,
+            Memory::of(&attachment.streams)?,
+        ];
         let (end, streams) = attachment.join().ok()?;
         let program = Self {
             end,
-            _streams: streams,
+            streams,
             serial: 0,
             conn: ConnId {
                 slot: 0,
@@ -73,7 +79,7 @@ impl Program {
             accepted: 0,
             state: State::Closed,
         };
-        Some((program, Shared::from_fd(memory, usize::MAX).ok()?))
+        Some((program, memory))
     }
 
     fn call(&mut self, command: Command) {
@@ -114,21 +120,49 @@ impl Program {
     }
 }
 
+/// What a program shares with the daemon.
+#[derive(Debug)]
+struct Memory {
+    all: Shared,
+    fd: OwnedFd,
+}
+
+impl Memory {
+    fn of(fd: &OwnedFd) -> Option<Self> {
+        Some(Self {
+            all: Shared::from_fd(fd.try_clone().ok()?, usize::MAX).ok()?,
+            fd: fd.try_clone().ok()?,
+        })
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        self.all.write_at(at % self.all.len(), bytes);
+    }
+
+    /// Gives all pages back. They are zeros from then on.
+    fn punch(&self) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punched = fallocate(self.fd.as_fd(), flags, 0, self.all.len() as u64);
+        assert!(punched.is_ok(), "{punched:?}");
+    }
+}
+
 /// A daemon, its programs and a peer, on one thread.
 struct World {
     host: Host,
     hostile: Program,
-    memory: Shared,
+    queues: Memory,
+    streams: Memory,
     honest: Program,
     peer: Context,
-    _handle: HostHandle,
+    handle: HostHandle,
 }
 
 impl World {
     fn new() -> Option<Self> {
         let (ours, theirs) = pair(SimConfig::default()).ok()?;
         let (mut host, handle) = assembly::host_on_port(ours.into(), &config(HOST)).ok()?;
-        let (mut hostile, memory) = Program::attach(&handle)?;
+        let (mut hostile, [queues, streams]) = Program::attach(&handle)?;
         let (mut honest, _) = Program::attach(&handle)?;
         hostile.listen(HOSTILE);
         honest.listen(HONEST);
@@ -136,10 +170,11 @@ impl World {
         Some(Self {
             host,
             hostile,
-            memory,
+            queues,
+            streams,
             honest,
             peer: Context::on_port(theirs, &config(PEER), 0).ok()?,
-            _handle: handle,
+            handle,
         })
     }
 
@@ -152,10 +187,47 @@ impl World {
         }
     }
 
+    /// Holes in what the hostile program shares, or a new channel.
+    fn punch_or_attach(&mut self, choice: u8) {
+        match choice {
+            0..16 => self.streams.punch(),
+            16..32 => self.queues.punch(),
+            _ => self.attach_again(),
+        }
+    }
+
+    /// The hostile program comes back when it was detached.
+    fn attach_again(&mut self) {
+        if self.hostile.end.lives() {
+            return;
+        }
+        if let Some((hostile, [queues, streams])) = Program::attach(&self.handle) {
+            self.hostile = hostile;
+            (self.queues, self.streams) = (queues, streams);
+            self.hostile.listen(HOSTILE);
+            self.host.take_orders();
+        }
+    }
+
+    /// What the peer writes to the honest program is what that reads.
+    fn check_bytes(&mut self, conn: ConnId, socket: SocketId) {
+        let sent: [u8; 100] = std::array::from_fn(|at| at as u8);
+        assert_eq!(self.peer.write(socket, &sent), Ok(sent.len()));
+        for _ in 0..TURNS {
+            self.turns(1);
+            if self.honest.streams.readable(conn.slot) as usize == sent.len() {
+                break;
+            }
+        }
+        let mut got = [0; 200];
+        let len = self.honest.streams.read(conn.slot, &mut got);
+        assert_eq!(got.get(..len), Some(&sent[..]));
+    }
+
     /// A connection of the peer with the honest program, which takes it.
-    fn serve_one(&mut self) -> ConnId {
+    fn serve_one(&mut self) -> (ConnId, Option<SocketId>) {
         let before = self.honest.accepted;
-        self.connect(HONEST);
+        let socket = self.connect(HONEST);
         for _ in 0..TURNS {
             self.turns(1);
             if self.honest.accepted > before {
@@ -165,7 +237,7 @@ impl World {
                     token: Token(1),
                 });
                 self.turns(1);
-                return conn;
+                return (conn, socket);
             }
         }
         panic!("a program that did nothing wrong is not served");
@@ -203,8 +275,8 @@ impl World {
                 } else {
                     word
                 };
-                let at = usize::try_from(at).unwrap_or(0) % self.memory.len();
-                self.memory.write_at(at & !7, &[b, c, a, deed, c, 0, 0, b]);
+                let at = usize::try_from(at).unwrap_or(0) % self.queues.all.len();
+                self.queues.write(at & !7, &[b, c, a, deed, c, 0, 0, b]);
             }
             2 => program.call(Command::Close(conn)),
             3 => program.call(Command::Abort(conn)),
@@ -226,9 +298,12 @@ impl World {
                 remote: SocketAddr::new(PEER.into(), u16::from(a)),
                 options: Options::default(),
             }),
+            // Any word of the records of the first streams.
+            9 if deed & 0x80 != 0 => self.streams.write(usize::from(a) * 4, &[b, c, c, b]),
             9 => {
                 program.hear();
             }
+            11 if deed & 0x80 != 0 => self.punch_or_attach(a),
             10 => {
                 if let Some(socket) = self.connect(HOSTILE) {
                     self.turns(3);
@@ -253,7 +328,7 @@ pub fn service(bytes: &[u8]) {
         return;
     };
     world.turns(2);
-    let conn = world.serve_one();
+    let (conn, socket) = world.serve_one();
     let (deeds, _) = bytes.as_chunks::<4>();
     for deed in deeds.iter().take(256) {
         world.step(*deed);
@@ -261,6 +336,9 @@ pub fn service(bytes: &[u8]) {
     world.honest.call(Command::Info(conn));
     world.turns(2);
     assert_eq!(world.honest.state, State::Established);
+    if let Some(socket) = socket {
+        world.check_bytes(conn, socket);
+    }
     world.serve_one();
 }
 
