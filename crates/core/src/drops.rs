@@ -113,7 +113,7 @@ drops! {
     /// The timestamp is older than the last one (PAWS, RFC 7323 §5).
     TcpPaws = "tcp_paws";
     /// The segment acknowledges what was never sent, or what was acknowledged long ago
-    /// (RFC 5961 §5).
+    /// (RFC 5961 §5), or completes a handshake with a timestamp that we did not send.
     TcpAck = "tcp_ack";
     /// A SYN on a synchronised connection, answered with a challenge ACK (RFC 5961 §4).
     TcpSyn = "tcp_syn";

@@ -39,8 +39,8 @@ fn serve_with(lab: &Lab, words: &[&str]) -> Command {
 }
 
 fn serve(lab: &Lab) -> Process {
-    let mut command = mtcp(lab, &["serve"]);
-    command.arg(lab.www()).arg("--upload").arg(lab.uploads());
+    let mut command = serve_with(lab, &["--addr", "host"]);
+    command.arg("--upload").arg(lab.uploads());
     listening(command)
 }
 

@@ -88,6 +88,14 @@ impl Program {
         self.end.publish();
     }
 
+    /// Says news, if these words are some.
+    fn say(&mut self, unit: [u64; 2]) {
+        if let Some(news) = Staged::from_unit(unit) {
+            self.end.stage(news);
+            self.end.publish();
+        }
+    }
+
     fn listen(&mut self, port: u16) {
         self.call(Command::Listen {
             token: Token(u32::from(port)),
@@ -252,6 +260,18 @@ impl World {
         Some(socket)
     }
 
+    /// The peer connects to the hostile program, writes, and perhaps closes.
+    fn visit(&mut self, a: u8) {
+        let Some(socket) = self.connect(HOSTILE) else {
+            return;
+        };
+        self.turns(3);
+        let _ = self.peer.write(socket, &[a; 100]);
+        if a & 1 == 0 {
+            let _ = self.peer.close(socket);
+        }
+    }
+
     /// One deed of the hostile program or the peer. What the former names is mostly what there is.
     fn step(&mut self, [deed, a, b, c]: [u8; 4]) {
         let word = u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0]);
@@ -261,20 +281,11 @@ impl World {
             ..program.conn
         };
         match deed % 12 {
-            0 => {
-                let unit = [(word % 24) | (u64::from(c) << 32), u64::from(conn.slot)];
-                if let Some(news) = Staged::from_unit(unit) {
-                    program.end.stage(news);
-                    program.end.publish();
-                }
-            }
+            0 => program.say([(word % 24) | (u64::from(c) << 32), u64::from(conn.slot)]),
             1 => {
                 // Any word of the rings, and their indices most of all.
-                let at = if deed & 0x80 == 0 {
-                    128 * (word & 7)
-                } else {
-                    word
-                };
+                let is_index = deed & 0x80 == 0;
+                let at = if is_index { 128 * (word & 7) } else { word };
                 let at = usize::try_from(at).unwrap_or(0) % self.queues.all.len();
                 self.queues.write(at & !7, &[b, c, a, deed, c, 0, 0, b]);
             }
@@ -304,15 +315,7 @@ impl World {
                 program.hear();
             }
             11 if deed & 0x80 != 0 => self.punch_or_attach(a),
-            10 => {
-                if let Some(socket) = self.connect(HOSTILE) {
-                    self.turns(3);
-                    let _ = self.peer.write(socket, &[a; 100]);
-                    if a & 1 == 0 {
-                        let _ = self.peer.close(socket);
-                    }
-                }
-            }
+            10 => self.visit(a),
             _ => self.turns(1 + usize::from(a % 4)),
         }
     }
