@@ -11,12 +11,14 @@ mod xdp_support;
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use aya::programs::{SchedClassifier, TcAttachType};
 use io::Port;
 use io::netlink::{self, XdpAttachment, ethtool};
-use io::xdp::{AttachMode, XdpConfig, XdpPort, ZeroCopy};
+use io::xdp::{AttachMode, XdpConfig, XdpInterface, XdpPort, XdpPrepared, ZeroCopy};
 use wire::frame::{FrameSink, TxMeta};
 use wire::ip::Protocol;
 
@@ -374,6 +376,49 @@ fn wait_ends_when_the_caller_is_woken_and_at_once_when_frames_wait() {
         }
         assert!(before.elapsed() < Duration::from_secs(30));
     }
+}
+
+#[test]
+fn a_queue_that_another_program_is_giving_back_is_waited_for() {
+    if !is_root() || !has_traffic_control() {
+        return;
+    }
+    // Traffic control takes the programs of both.
+    let pair = Pair::new(1);
+    let before = pair.ours.run(|| XdpInterface::open(&config())).unwrap();
+    let mut next = pair.ours.run(|| XdpPrepared::new(&config())).unwrap();
+    let opens = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            opens.wait();
+            thread::sleep(Duration::from_millis(100)); // its first attempts come sooner
+            drop(before);
+        });
+        let opened = pair.ours.run(|| {
+            opens.wait();
+            next.open()
+        });
+        assert_eq!(opened.unwrap().ports().len(), 1);
+    });
+}
+
+#[test]
+fn a_queue_that_another_program_keeps_is_refused_after_a_second() {
+    if !is_root() || !has_traffic_control() {
+        return;
+    }
+    let pair = Pair::new(1);
+    let _holder = pair.ours.run(|| XdpInterface::open(&config())).unwrap();
+    let mut next = pair.ours.run(|| XdpPrepared::new(&config())).unwrap();
+    let start = Instant::now();
+    let refused = pair.ours.run(|| next.open()).unwrap_err();
+    assert!(start.elapsed() > Duration::from_millis(900));
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    let said = refused.to_string();
+    assert!(
+        said.contains("another AF_XDP socket is bound to the queue: end its owner"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -3,9 +3,12 @@
 //! forks can share the queues of an interface this way.
 
 use std::io;
+use std::mem;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use aya::util::KernelVersion;
 use wire::time::Instant;
@@ -30,6 +33,12 @@ use super::resources::{Made, gso, overhear, register, tx};
 use super::retake::Retaker;
 use super::socket::XskSocket;
 
+/// The kernel frees a queue some time after the last descriptor of its socket was closed, in a
+/// worker that takes the lock of all network devices: a program may find the queue of one that has
+/// just ended bound for a moment. It is tried for a second.
+const BIND_TRIES: u32 = 100;
+const BIND_RETRY: Duration = Duration::from_millis(10);
+
 /// An interface with the steering program on it and none of its queues open. The program stays
 /// attached while this or any port of it lives, in any process.
 #[derive(Debug)]
@@ -49,6 +58,9 @@ pub struct XdpPrepared {
     exchange: Option<Arc<Exchange>>,
     /// What listens beside them, where it can be had.
     overheard: Option<Overheard>,
+    /// Whether a queue that is bound may be that of a program that has ended, and not of a process
+    /// of this one.
+    is_first: bool,
 }
 
 impl XdpInterface {
@@ -97,6 +109,7 @@ impl XdpPrepared {
             spare: Vec::new(),
             exchange: None,
             overheard: None,
+            is_first: config.processes <= 1,
         };
         port_count(config, prepared.hand(0).len())?;
         refuse_taken(probe, &prepared.link)?;
@@ -198,9 +211,11 @@ impl XdpPrepared {
         self.armed.clear();
         self.spare.clear();
         self.overheard = None;
+        self.is_first = false;
     }
 
-    /// Binds the sockets to the first share of the queues that no other process has.
+    /// Binds the sockets to the first share of the queues that no other process has. One process
+    /// waits a second for queues that another program has bound, the first time.
     ///
     /// # Errors
     /// As [`XdpPrepared::new`]; of the kind `ResourceBusy` when all are taken.
@@ -208,29 +223,43 @@ impl XdpPrepared {
         self.arm()?;
         let name = self.link.name.clone();
         let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        let tries = if mem::take(&mut self.is_first) {
+            BIND_TRIES
+        } else {
+            1
+        };
         for number in 0..u32::from(self.config.processes).max(1) {
             let queues = self.hand(number);
-            if !queues.is_empty() && self.bind(&queues)? {
+            if !queues.is_empty() && self.bind(&queues, tries)? {
                 return self.assemble(number, &queues);
             }
         }
         Err(explain(&name, BIND, &busy))
     }
 
-    /// Binds to these queues. Returns false when another process has them.
-    fn bind(&self, queues: &[u32]) -> io::Result<bool> {
+    /// Binds to these queues, each tried so many times. Returns false when another process has
+    /// them.
+    fn bind(&self, queues: &[u32], tries: u32) -> io::Result<bool> {
         for (at, (number, ((socket, _), _))) in queues.iter().zip(&self.armed).enumerate() {
-            match socket.bind(
-                (self.link.index, *number),
-                self.config.zero_copy,
-                self.frames,
-            ) {
+            match self.bind_one(socket, *number, tries) {
                 Ok(()) => {}
                 Err(error) if at == 0 && errno(&error) == Some(libc::EBUSY) => return Ok(false),
                 Err(error) => return Err(explain(&self.link.name, BIND, &error)),
             }
         }
         Ok(true)
+    }
+
+    fn bind_one(&self, socket: &XskSocket, queue: u32, tries: u32) -> io::Result<()> {
+        let at = (self.link.index, queue);
+        let bind = || socket.bind(at, self.config.zero_copy, self.frames);
+        for _ in 1..tries {
+            match bind() {
+                Err(error) if errno(&error) == Some(libc::EBUSY) => thread::sleep(BIND_RETRY),
+                result => return result,
+            }
+        }
+        bind()
     }
 
     /// The interface of the sockets that are bound to these queues.
