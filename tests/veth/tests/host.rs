@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interop::lab::{PORT, listening, report, url};
-use interop::process::{Process, finish, wait_until};
+use interop::process::{Finished, Process, finish, wait_until};
 use interop::{Family, Gate, Kind, Lab, baseline, files, programs, sized};
 
 const MB: u64 = 1_000_000;
@@ -301,7 +301,7 @@ fn when_the_stack_is_killed_its_ports_are_the_kernels_at_once() {
     assert!(took.iter().any(|took| *took < AT_ONCE), "{took:?}");
 }
 
-/// Nothing is said of addresses, or what the kernel has.
+/// Nothing is said of addresses, or what the kernel has, which is told in one line.
 #[test]
 fn the_kernels_address_is_shared_unless_another_is_given() {
     let Some(_gate) = Gate::alone().filter(|_| !baseline()) else {
@@ -309,14 +309,16 @@ fn the_kernels_address_is_shared_unless_another_is_given() {
     };
     let lab = Lab::new(Kind::Afxdp);
     std::fs::write(lab.www().join("small"), "small\n").unwrap();
+    let peers = lab.peer_serve(&[]);
     let at = SocketAddr::new(Family::V4.kernel(), OTHER);
     let _kernel = lab.ours().enter(|| TcpListener::bind(at)).unwrap();
     let v4 = format!("{}/24", Family::V4.kernel());
     let v6 = format!("{}/64", Family::V6.kernel());
-    for (words, families) in [
-        (vec![], &Family::BOTH[..]),
-        (vec!["--addr", &v4], &[Family::V4]),
-        (vec!["--addr", &v4, "--addr", &v6], &Family::BOTH),
+    for (words, families, lines) in [
+        (vec![], &Family::BOTH[..], 0),
+        (vec!["--addr", &v4], &[Family::V4], 1),
+        (vec!["--addr", &v4, "--addr", &v6], &Family::BOTH, 1),
+        (vec!["--addr", "host", "--addr", &v4], &[Family::V4], 0),
     ] {
         let server = listening(serve_with(&lab, &words));
         for family in families {
@@ -324,8 +326,27 @@ fn the_kernels_address_is_shared_unless_another_is_given() {
             assert_eq!(got.must_succeed().stdout, "small\n", "{words:?}");
         }
         lab.peer().enter(|| TcpStream::connect(at)).unwrap();
-        server.stop();
+        assert_eq!(sharings(&server.stop()), lines, "{words:?}");
+        let mut run = lab.ours().command(programs::mtcp());
+        run.args(["run", "--io", "afxdp:ours0"]).args(&words);
+        run.args(["--", "curl", "--silent", "--fail", "--max-time", "10"]);
+        run.arg(url(Family::V4.peer(), "small"));
+        let got = finish(run, SOON).must_succeed();
+        assert_eq!(
+            (got.stdout.as_str(), sharings(&got)),
+            ("small\n", lines),
+            "{words:?}"
+        );
     }
+    peers.stop();
+}
+
+/// Lines that name the addresses of the command as the kernel's.
+fn sharings(finished: &Finished) -> usize {
+    let lines = finished.stderr.lines();
+    lines
+        .filter(|line| line.contains("the kernel's on ours0: shared with"))
+        .count()
 }
 
 #[test]

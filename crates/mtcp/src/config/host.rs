@@ -40,7 +40,12 @@ impl Config {
             // Who opens it tells.
             Err(_) => return Ok(()),
         };
-        self.host |= !self.force_address && self.are_held(index);
+        if !self.host && !self.force_address && self.are_held(index) {
+            self.host = true;
+            if let Some(said) = told_shared(&self.addresses, &name) {
+                log::warn!("{said}");
+            }
+        }
         if !self.host {
             return Ok(());
         }
@@ -178,6 +183,22 @@ impl Config {
     }
 }
 
+/// The line that says that these, which are named and the kernel's, are not taken from it. `None`:
+/// none is named.
+fn told_shared(addresses: &[Cidr], interface: &str) -> Option<String> {
+    let named: Vec<_> = addresses.iter().map(|own| own.addr.to_string()).collect();
+    let (word, verb, them) = match named.len() {
+        0 => return None,
+        1 => ("address", "is", "it"),
+        _ => ("addresses", "are", "them"),
+    };
+    Some(format!(
+        "{word} {} {verb} the kernel's on {interface}: shared with it; say so (addr = host ADDRESS/LENGTH), or take {them} from it with \
+         --force-address (force_address = yes)",
+        named.join(", ")
+    ))
+}
+
 /// First and last port that the kernel chooses from for connections of its own. `None`: it does
 /// not say.
 fn kernel_ports() -> Option<(u16, u16)> {
@@ -263,6 +284,25 @@ mod tests {
             "192.0.2.0/24@10.0.0.2 0.0.0.0/0@10.0.0.1"
         );
         assert_eq!(taken("host fd00::5/64", &mut routes), "::/0@fe80::1");
+    }
+
+    #[test]
+    fn addresses_that_are_named_and_shared_are_told_in_one_line() {
+        let own = |texts: &[&str]| -> Vec<Cidr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        assert_eq!(told_shared(&[], "eth0"), None);
+        let one = told_shared(&own(&["10.0.0.5/24"]), "eth0").unwrap();
+        assert!(
+            one.starts_with("address 10.0.0.5 is the kernel's on eth0: shared with it"),
+            "{one}"
+        );
+        let both = told_shared(&own(&["10.0.0.5/24", "fd00::5/64"]), "eth0").unwrap();
+        assert!(
+            both.starts_with("addresses 10.0.0.5, fd00::5 are the kernel's on eth0: shared"),
+            "{both}"
+        );
+        assert_eq!(both.lines().count(), 1);
     }
 
     #[test]
