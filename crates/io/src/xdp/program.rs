@@ -119,6 +119,8 @@ pub(super) struct Program {
     name: &'static str,
     /// For addresses that the kernel has, too.
     steered: Option<Steered>,
+    /// Processors that have a receive ring: none outside of traffic control.
+    rings: usize,
     /// Where it runs.
     pub(super) attachment: Attachment,
 }
@@ -151,6 +153,7 @@ impl Program {
             addresses4: ours::addresses4(addresses).collect(),
             name,
             steered,
+            rings: 0,
             attachment,
         })
     }
@@ -172,18 +175,19 @@ impl Program {
         addresses: &[IpAddr],
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let entries = ours::entries(addresses)?;
-        let (ebpf, link) = tc_ring::attach(interface, entries, |ebpf| ours::fill(ebpf, addresses))?;
+        let attached = tc_ring::attach(interface, entries, |ebpf| ours::fill(ebpf, addresses))?;
         let hold = Hold {
             index,
-            link: Some(Link::TrafficControl(link)),
+            link: Some(Link::TrafficControl(attached.link)),
             _memberships: groups(interface, index, addresses),
         };
         Ok(Self {
             hold: Mutex::new(hold),
-            ebpf: Mutex::new(ebpf),
+            ebpf: Mutex::new(attached.ebpf),
             addresses4: ours::addresses4(addresses).collect(),
             name: STEER,
             steered: None,
+            rings: attached.processors,
             attachment: Attachment::TrafficControl,
         })
     }
@@ -194,7 +198,7 @@ impl Program {
             return Ok(Rx::Socket);
         }
         let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
-        TcRing::new(&ebpf).map(Rx::TrafficControl)
+        TcRing::new(&ebpf, self.rings).map(Rx::TrafficControl)
     }
 
     /// The process that received in traffic control ends: another program on the interface has what
@@ -205,7 +209,7 @@ impl Program {
         }
         let ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
         // Who cannot close it leaves it to the last process that has the program.
-        let _ = tc_ring::close(&ebpf);
+        let _ = tc_ring::close(&ebpf, self.rings);
     }
 
     /// What answers SYNs, if it is in traffic control.

@@ -204,9 +204,9 @@ pub(super) struct TcRing {
 unsafe impl Send for TcRing {}
 
 impl TcRing {
-    /// Maps the rings of a loaded program. Frames still go to the kernel until `open`.
-    pub(super) fn new(ebpf: &Ebpf) -> Result<Self, Box<dyn Error>> {
-        let count = processors().ok_or("too many processors")?;
+    /// Maps the rings of a loaded program, of so many processors. Frames still go to the kernel
+    /// until `open`.
+    pub(super) fn new(ebpf: &Ebpf, count: usize) -> Result<Self, Box<dyn Error>> {
         let overflow_bytes = chunks(count) * CHUNK;
         let rings = map(ebpf, "rings", size_of::<Ring>() * count)?;
         let chunks = map(ebpf, "chunks", overflow_bytes * count)?;
@@ -361,8 +361,7 @@ fn map(ebpf: &Ebpf, name: &str, bytes: usize) -> Result<Mapping, Box<dyn Error>>
 
 /// Closes the rings, since their reader ends: frames then pass on to programs that were attached
 /// later, and to the kernel.
-pub(super) fn close(ebpf: &Ebpf) -> Result<(), Box<dyn Error>> {
-    let count = processors().ok_or("too many processors")?;
+pub(super) fn close(ebpf: &Ebpf, count: usize) -> Result<(), Box<dyn Error>> {
     let rings = map(ebpf, "rings", size_of::<Ring>() * count)?;
     for at in 0..count {
         if let Some(ring) = rings.at::<Ring>(at * size_of::<Ring>(), 1) {
@@ -390,10 +389,15 @@ impl AsFd for TcRing {
     }
 }
 
-/// The processors that this machine can have, unless there are too many for rings.
-fn processors() -> Option<usize> {
-    let count = nr_cpus().ok();
-    count.filter(|count| (1..=MOST_PROCESSORS).contains(count))
+/// The processors that this machine can have, unless there are too many for rings. Who has changed
+/// its root (chroot) cannot ask any more.
+fn processors() -> Result<usize, Box<dyn Error>> {
+    let count = nr_cpus().map_err(|(file, error)| format!("{file}: {error}"))?;
+    if (1..=MOST_PROCESSORS).contains(&count) {
+        Ok(count)
+    } else {
+        Err(format!("{count} processors, and rings for {MOST_PROCESSORS} at most").into())
+    }
 }
 
 /// Chunks of each of `processors`.
@@ -420,17 +424,25 @@ fn is_steered(interface: &str) -> bool {
     fs::read_to_string(file).is_ok_and(|processors| processors.contains(|digit| digit > '0'))
 }
 
+/// A program with rings, on an interface.
+pub(super) struct Attached {
+    pub(super) ebpf: Ebpf,
+    pub(super) link: SchedClassifierLink,
+    /// Each has a ring.
+    pub(super) processors: usize,
+}
+
 /// Loads the program and attaches it to `interface`. `fill` puts our addresses into its maps.
 pub(super) fn attach(
     interface: &str,
     addresses: u32,
     fill: impl FnOnce(&mut Ebpf) -> Result<(), MapError>,
-) -> Result<(Ebpf, SchedClassifierLink), Box<dyn Error>> {
+) -> Result<Attached, Box<dyn Error>> {
     is_possible()?;
     if is_steered(interface) {
         return Err("receive packet steering comes before it, and XDP before that".into());
     }
-    let count = processors().ok_or("too many processors")?;
+    let count = processors()?;
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("rings", u32::try_from(count)?)
         .map_max_entries("chunks", u32::try_from(count * chunks(count))?)
@@ -440,7 +452,11 @@ pub(super) fn attach(
     fill(&mut ebpf)?;
     program(&mut ebpf)?.load()?;
     let link = attach_again(&mut ebpf, interface)?;
-    Ok((ebpf, link))
+    Ok(Attached {
+        ebpf,
+        link,
+        processors: count,
+    })
 }
 
 /// Attaches a loaded program to `interface`.
