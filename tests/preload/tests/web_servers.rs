@@ -141,6 +141,30 @@ fn apache_with_its_event_module() {
     Web::default().exercise(&site);
 }
 
+/// Master and worker, in an empty root, as a user without rights or new threads.
+#[test]
+fn haproxy_as_debian_configures_it() {
+    let Some(site) = published(&["haproxy", "nginx", "curl", "ab"]) else {
+        return;
+    };
+    let _upstream = upstream(&site);
+    let jail = site.file("jail");
+    std::fs::create_dir(&jail).unwrap();
+    let configuration = format!(
+        "global\n chroot {}\n user haproxy\n group haproxy\n maxconn 2000\n\
+         defaults\n mode http\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+         listen web\n bind :::80 v4v6\n server one 10.77.0.2:81\n",
+        spell(&jail)
+    );
+    let file = site.write("haproxy.conf", &configuration);
+    let _server = site.start_ours(site.ours(&format!("haproxy -W -db -f {file}")), 80);
+    Web {
+        load: (500, 20),
+        ..Web::default()
+    }
+    .exercise(&site);
+}
+
 #[test]
 fn haproxy_with_two_threads() {
     let Some(site) = published(&["haproxy", "nginx", "curl", "ab"]) else {

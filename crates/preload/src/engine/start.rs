@@ -169,6 +169,13 @@ impl Engine {
         self.stack.arm(self.sockets.has_listener());
     }
 
+    /// A server that is about to have no more threads starts the stack, which takes some, now.
+    pub(crate) fn start_server(&mut self) {
+        if !self.is_borrowed() && rules().is_some() && self.sockets.has_listener() {
+            self.start();
+        }
+    }
+
     /// There is no queue for this process. Returns whether it is time to tell.
     pub(crate) fn ask_for_queue(&mut self) -> bool {
         let (asks_anew, refusals) = self.sharing.count();
