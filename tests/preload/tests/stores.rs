@@ -4,11 +4,13 @@
 
 use std::net::SocketAddr;
 use std::thread;
+use std::time::Duration;
 
 use applications::resp::Store;
 use applications::site::succeed;
 use applications::{Family, Site, note};
-use interop::Process;
+use interop::process::wait_until;
+use interop::{Lab, Process, baseline, programs};
 
 fn redis(site: &Site) -> Process {
     let words = "redis-server --port 6379 --bind * -::* --protected-mode no --appendonly no --maxclients 4000";
@@ -61,6 +63,49 @@ fn redis_keeps_what_it_is_told() {
     site.lab().peer().enter(|| {
         Store::open(six).redis_round(99, 2, 20_000_000);
     });
+}
+
+/// Connections that the kernel at our end has taken.
+fn taken_by_the_kernel(lab: &Lab) -> u64 {
+    let path = "/proc/thread-self/net/snmp";
+    let text = lab.ours().enter(|| std::fs::read_to_string(path)).unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut both = names.split(' ').zip(values.split(' '));
+    let (_, value) = both.find(|(name, _)| *name == "PassiveOpens").unwrap();
+    value.parse().unwrap()
+}
+
+/// As README has it: the stack serves the peer, and the kernel the host itself.
+#[test]
+fn redis_at_the_hosts_address() {
+    let Some(site) = Site::new(&["redis-server"]).filter(|_| !baseline()) else {
+        return;
+    };
+    let lab = site.lab();
+    let mut command = lab.ours().command(programs::mtcp());
+    let words = "run --io afxdp:ours0 -- redis-server --protected-mode no";
+    command.args(words.split(' ')).args(["--save", ""]);
+    let mut server = Process::start(command);
+    let soon = Duration::from_secs(20);
+    server.wait_for("Ready to accept connections", soon);
+    // Until the stack has started, the kernel serves all.
+    wait_until("the stack serves the peer", soon, || {
+        let before = taken_by_the_kernel(lab);
+        let at = SocketAddr::new(Family::V4.kernel(), 6379);
+        lab.peer().enter(|| drop(Store::open(at)));
+        taken_by_the_kernel(lab) == before
+    });
+    for (client, family) in [(1, Family::V4), (2, Family::V6)] {
+        let at = SocketAddr::new(family.kernel(), 6379);
+        let before = taken_by_the_kernel(lab);
+        let round = || Store::open(at).redis_round(client, 100, 10_000);
+        lab.peer().enter(round);
+        assert_eq!(taken_by_the_kernel(lab), before, "{family:?}");
+        lab.ours().enter(round);
+        assert_eq!(taken_by_the_kernel(lab), before + 1, "{family:?}");
+        assert!(lab.peer_pings(family.kernel()), "{family:?}");
+    }
 }
 
 #[test]
