@@ -77,6 +77,11 @@ impl Slots {
             .is_some_and(|&word| word & LIVE != 0 && word >> 1 == generation)
     }
 
+    /// Whether `slot` is given out.
+    pub fn has(&self, slot: u32) -> bool {
+        self.is_live(slot, self.generation(slot))
+    }
+
     /// How often `slot` had been used before; the generation of its present user if it is live.
     pub fn generation(&self, slot: u32) -> u32 {
         self.slots.get(slot as usize).map_or(0, |word| word >> 1)

@@ -14,14 +14,17 @@ use crate::stack::Stack;
 use crate::tcp::homes::{Programs, stream_of};
 
 impl Stack {
-    /// Adds a home, of which this returns the number; never 0.
+    /// Adds a home, of which this returns the number; never 0. `owner` is for whoever
+    /// [lists](Stack::list_sockets) its sockets.
     ///
     /// # Errors
     /// `AlreadyExists`: the memory is in use; `OutOfMemory`: there are as many as
     /// [`max_homes`](crate::Config::max_homes) says, or the kernel has no room; `InvalidInput`: it
     /// has too many slots.
-    pub fn add_home(&mut self, memory: &HomeMemory) -> io::Result<u32> {
-        self.tcp.shared.streams.homes().add(memory)
+    pub fn add_home(&mut self, memory: &HomeMemory, owner: u32) -> io::Result<u32> {
+        let home = self.tcp.shared.streams.homes().add(memory)?;
+        self.tcp.home_owners.set(home, owner);
+        Ok(home)
     }
 
     /// From now on what is opened belongs to this home: connections, and listeners with the

@@ -9,10 +9,11 @@ use wire::syn_offload::SynOffload;
 use wire::time::Instant;
 
 use crate::config::Network;
+use crate::tcp::listing::list;
 use crate::tcp::{Acks, Tcp};
 use crate::{
-    AppStreams, Command, Config, ConnId, Connect, Counters, Error, Event, Opened, PortId, Reply,
-    Testament, Told, Undelivered, Usage,
+    AppStreams, Command, Config, ConnId, Connect, Counters, Error, Event, ListLimits, ListedSocket,
+    Opened, PortId, Reply, Testament, Told, Undelivered, Usage,
 };
 
 /// One TCP/IP stack: one core's share of the connections, driven by one thread, deterministic.
@@ -221,6 +222,21 @@ impl Stack {
     /// The same of one connection: nothing if it is not closed, or gone.
     pub fn undelivered_of(&self, conn: ConnId) -> Undelivered {
         self.tcp.undelivered(Some(conn))
+    }
+
+    /// Appends sockets to `sockets` whose owner `is_wanted`: from the place `from` on, which is 0
+    /// or what this returned before. `None`: those were the last. One that is there all the time is
+    /// listed exactly once; one that comes or goes meanwhile may be.
+    pub fn list_sockets(
+        &mut self,
+        from: u64,
+        limits: ListLimits,
+        is_wanted: impl Fn(u32) -> bool,
+        sockets: &mut Vec<ListedSocket>,
+    ) -> Option<u64> {
+        let next = list(&mut self.tcp, from, limits, &is_wanted, sockets);
+        self.show();
+        next
     }
 
     /// What the stack holds now.

@@ -115,7 +115,7 @@ pub(crate) fn leave_backlog(conn: &mut Conn<'_>, listeners: &mut Listeners) {
 }
 
 /// What is left of it, if its state is TIME_WAIT.
-fn time_wait(hot: &Hot, key: &FlowKey, now: Instant) -> Option<Rest> {
+fn time_wait(hot: &Hot, key: &FlowKey, owner: u32, now: Instant) -> Option<Rest> {
     let mut facts = Facts::LIVE;
     facts.set(Facts::TIMESTAMPS, hot.has(Flags::TIMESTAMPS));
     (hot.state == State::TimeWait).then(|| Rest {
@@ -131,6 +131,7 @@ fn time_wait(hot: &Hot, key: &FlowKey, now: Instant) -> Option<Rest> {
             facts,
         },
         owes_ack: hot.has(Flags::ACK_NOW),
+        owner,
     })
 }
 
@@ -159,7 +160,9 @@ impl Tcp {
         if !conn.has(Flags::DETACHED) {
             detach(&mut conn);
             leave_pending(&mut conn, now, &mut self.setup.listeners);
-            let (key, hash, rest) = (*conn.key, conn.hash, time_wait(conn.hot, conn.key, now));
+            let owner = self.home_owners.of(conn.sh.streams.home_of(conn.stream));
+            let rest = time_wait(conn.hot, conn.key, owner, now);
+            let (key, hash) = (*conn.key, conn.hash);
             let id = flow::id(flow::CONNECTION, slot);
             // Segments find a TIME_WAIT record instead, or nothing.
             if !rest.is_some_and(|rest| self.time_waits().start(now, id, hash, &rest)) {

@@ -74,6 +74,11 @@ impl Conns {
         is_live.then(|| self.blocks.hot_of(id.slot)).flatten()
     }
 
+    /// The state of the connection in `slot`; `None`: it is packed.
+    pub fn hot_in(&self, slot: u32) -> Option<&Hot> {
+        self.blocks.hot_of(slot)
+    }
+
     /// Whether a time-out has passed without an answer to the one at `place`.
     pub fn is_unanswered(&self, place: u32) -> bool {
         let hot = self.blocks.hot(place);

@@ -30,10 +30,12 @@ mod fast;
 pub(crate) mod flags;
 mod frame;
 mod gso;
+mod home_owners;
 pub mod homes;
 mod icmp;
 mod info;
 mod input;
+pub(crate) mod listing;
 mod lists;
 mod lookup;
 mod loss;
@@ -80,6 +82,7 @@ use crate::info::State;
 use crate::ports::EphemeralPorts;
 use crate::tcp::conns::Conns;
 use crate::tcp::events::news_of;
+use crate::tcp::home_owners::HomeOwners;
 use crate::tcp::lookup::Lookup;
 use crate::tcp::orphans::Adoption;
 use crate::tcp::reroute::{Rerouting, take_path};
@@ -116,6 +119,7 @@ pub(crate) struct Tcp {
     survivors: Survivors,
     /// Whose connections and listeners are opened now.
     pub home: u32,
+    pub home_owners: HomeOwners,
     /// When memory of the receive pool that nobody needs may go back to the kernel.
     economize_at: Option<Instant>,
     /// Connections whose path may have changed.
@@ -151,6 +155,7 @@ impl Tcp {
             closing_with_reset: ClosingWithReset::default(),
             survivors: Survivors::default(),
             home: 0,
+            home_owners: HomeOwners::default(),
             economize_at: None,
             rerouting: Rerouting::default(),
             ports: Box::new(EphemeralPorts::new(config.ephemeral, &config.secret)),

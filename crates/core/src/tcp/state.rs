@@ -29,6 +29,23 @@ impl State {
         matches!(self, Self::Closed | Self::TimeWait)
     }
 
+    /// Linux's number (`TCP_ESTABLISHED` and so on): it counts from 1, in another order.
+    pub const fn linux_number(self) -> u8 {
+        match self {
+            Self::Established => 1,
+            Self::SynSent => 2,
+            Self::SynReceived => 3,
+            Self::FinWait1 => 4,
+            Self::FinWait2 => 5,
+            Self::TimeWait => 6,
+            Self::Closed => 7,
+            Self::CloseWait => 8,
+            Self::LastAck => 9,
+            Self::Listen => 10,
+            Self::Closing => 11,
+        }
+    }
+
     /// The name in RFC 9293.
     pub const fn name(self) -> &'static str {
         match self {

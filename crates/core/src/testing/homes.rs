@@ -11,13 +11,13 @@ pub const IN_HOMES: &str = "MTCP_TEST_IN_HOMES";
 /// Moves the application there, before it has anything.
 pub fn move_out(stack: &mut Stack) -> AppStreams {
     let slots = stack.tcp.shared.config.max_connections.min(1 << 16);
-    let (home, app) = add_home(stack, slots);
+    let (home, app) = add_home(stack, slots, 0);
     stack.serve(home);
     app
 }
 
-/// A home with so many slots, and the end of the application there.
-pub fn add_home(stack: &mut Stack, slots: u32) -> (u32, AppStreams) {
+/// A home of an owner with so many slots, and the end of the application there.
+pub fn add_home(stack: &mut Stack, slots: u32, owner: u32) -> (u32, AppStreams) {
     let config = &stack.tcp.shared.config;
     let memory = HomeMemory::create(
         "application",
@@ -30,7 +30,7 @@ pub fn add_home(stack: &mut Stack, slots: u32) -> (u32, AppStreams) {
         },
     );
     let memory = memory.expect("memory that can be shared");
-    let home = stack.add_home(&memory).expect("a home");
+    let home = stack.add_home(&memory, owner).expect("a home");
     let fd = memory.fd().try_clone_to_owned().expect("a descriptor");
     let app = AppStreams::attach(fd, &memory.plan());
     (home, app.expect("the memory"))

@@ -124,23 +124,6 @@ record! {
 
 const _: () = assert!(size_of::<LinuxTcpInfo>() == LinuxTcpInfo::LEN);
 
-/// Linux counts its states from 1, in another order.
-fn state(state: State) -> u8 {
-    match state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Listen => 10,
-        State::Closing => 11,
-    }
-}
-
 /// TCP_CA_*.
 fn loss_state(state: LossState) -> u8 {
     match state {
@@ -168,7 +151,7 @@ impl LinuxTcpInfo {
     /// Of a socket without a connection.
     pub fn without_connection(at: State) -> Self {
         Self {
-            state: state(at),
+            state: at.linux_number(),
             ..Self::default()
         }
     }
@@ -232,7 +215,7 @@ impl From<TcpInfo> for LinuxTcpInfo {
     fn from(info: TcpInfo) -> Self {
         let mss = u32::from(info.snd_mss).max(1);
         Self {
-            state: state(info.state),
+            state: info.state.linux_number(),
             ca_state: loss_state(info.loss_state),
             retransmits: if info.probes > 0 { 0 } else { info.backoff },
             probes: info.probes,

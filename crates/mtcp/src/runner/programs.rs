@@ -2,18 +2,20 @@
 
 use std::io;
 
+use mtcp_core::{ListLimits, ListedSocket};
 use ring::stream::HomeMemory;
 use wire::time::Instant;
 
 use super::Runner;
 
 impl Runner {
-    /// Adds memory of another process, whose connections are to have their streams there.
+    /// Adds memory of another process of this user, whose connections are to have their streams
+    /// there.
     ///
     /// # Errors
     /// There are as many as there can be, or the kernel has no room.
-    pub(crate) fn add_home(&mut self, memory: &HomeMemory) -> io::Result<u32> {
-        self.stack.add_home(memory)
+    pub(crate) fn add_home(&mut self, memory: &HomeMemory, uid: u32) -> io::Result<u32> {
+        self.stack.add_home(memory, uid)
     }
 
     /// What is opened from now on has its streams there.
@@ -37,6 +39,17 @@ impl Runner {
     /// Forgets a home. False: one of its connections is there.
     pub(crate) fn remove_home(&mut self, home: u32) -> bool {
         self.stack.remove_home(home)
+    }
+
+    /// Appends sockets of the stack, as [`mtcp_core::Stack::list_sockets`].
+    pub(crate) fn list_sockets(
+        &mut self,
+        from: u64,
+        limits: ListLimits,
+        is_wanted: impl Fn(u32) -> bool,
+        sockets: &mut Vec<ListedSocket>,
+    ) -> Option<u64> {
+        self.stack.list_sockets(from, limits, is_wanted, sockets)
     }
 
     /// Whether the process of a home has written what cannot be to its streams, since this was last

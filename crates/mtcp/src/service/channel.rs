@@ -56,12 +56,14 @@ impl Usage {
 }
 
 /// Who a program is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Name {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
     /// Nobody else's.
-    pub(super) id: u64,
+    pub id: u64,
     /// For people: the process.
-    pub(super) pid: u32,
+    pub pid: u32,
+    /// The user: another user's sockets are not listed to it.
+    pub uid: u32,
 }
 
 /// Closed connections of a program that are known, the youngest.
@@ -94,7 +96,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) end: DaemonEnd,
-    pub(super) name: Name,
+    pub(super) program: Identity,
     pub(super) policy: Arc<dyn Policy>,
     usage: Arc<Usage>,
     /// Where the streams of its connections lie.
@@ -120,14 +122,14 @@ pub(super) struct Channel {
 impl Channel {
     pub(super) fn new(
         end: DaemonEnd,
-        name: Name,
+        program: Identity,
         policy: Arc<dyn Policy>,
         usage: Arc<Usage>,
         home: u32,
     ) -> Self {
         Self {
             end,
-            name,
+            program,
             policy,
             usage,
             home,

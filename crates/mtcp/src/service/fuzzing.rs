@@ -16,7 +16,7 @@ use ring::region::Shared;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::local::Anything;
-use super::{Answer, Call, Heard, Host, HostHandle, ProgramEnd};
+use super::{Answer, Call, Heard, Host, HostHandle, Identity, Piece, ProgramEnd};
 use crate::driver::Staged;
 use crate::{Config, Context, Domain, SocketId, assembly};
 
@@ -25,6 +25,9 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Where the hostile and the honest program listen.
 const HOSTILE: u16 = 8080;
 const HONEST: u16 = 8081;
+/// Users of the two.
+const HOSTILE_UID: u32 = 1001;
+const HONEST_UID: u32 = 1002;
 /// Turns in which anything is done that is due.
 const TURNS: usize = 50;
 
@@ -55,9 +58,10 @@ struct Program {
 }
 
 impl Program {
-    fn attach(handle: &HostHandle) -> Option<(Self, [Memory; 2])> {
+    fn attach(handle: &HostHandle, uid: u32) -> Option<(Self, [Memory; 2])> {
+        let who = Identity { id: 0, pid: 1, uid };
         let attachment = handle
-            .attach(0, 1, Arc::new(Anything), Arc::default())
+            .attach(who, Arc::new(Anything), Arc::default())
             .ok()?;
         let memory = [
             Memory::of(&attachment.queues)?,
@@ -170,8 +174,8 @@ impl World {
     fn new() -> Option<Self> {
         let (ours, theirs) = pair(SimConfig::default()).ok()?;
         let (mut host, handle) = assembly::host_on_port(ours.into(), &config(HOST)).ok()?;
-        let (mut hostile, [queues, streams]) = Program::attach(&handle)?;
-        let (mut honest, _) = Program::attach(&handle)?;
+        let (mut hostile, [queues, streams]) = Program::attach(&handle, HOSTILE_UID)?;
+        let (mut honest, _) = Program::attach(&handle, HONEST_UID)?;
         hostile.listen(HOSTILE);
         honest.listen(HONEST);
         host.take_orders();
@@ -209,7 +213,7 @@ impl World {
         if self.hostile.end.lives() {
             return;
         }
-        if let Some((hostile, [queues, streams])) = Program::attach(&self.handle) {
+        if let Some((hostile, [queues, streams])) = Program::attach(&self.handle, HOSTILE_UID) {
             self.hostile = hostile;
             (self.queues, self.streams) = (queues, streams);
             self.hostile.listen(HOSTILE);
@@ -249,6 +253,19 @@ impl World {
             }
         }
         panic!("a program that did nothing wrong is not served");
+    }
+
+    /// The hostile program asks for sockets from anywhere on: none is the honest one's.
+    fn list(&mut self, from: u64) {
+        let check = move |piece: Piece| {
+            let mut sockets = piece.sockets.iter();
+            assert!(sockets.all(|one| one.uid == HOSTILE_UID), "{piece:?}");
+            assert!(piece.next.is_none_or(|next| next > from), "{piece:?}");
+        };
+        let ordered = self.handle.list_sockets(Some(HOSTILE_UID), from, 4, check);
+        assert!(ordered.is_ok(), "{ordered:?}");
+        self.host.take_orders();
+        assert!(self.host.list_some(), "nobody is answered");
     }
 
     fn connect(&mut self, port: u16) -> Option<SocketId> {
@@ -315,6 +332,8 @@ impl World {
                 program.hear();
             }
             11 if deed & 0x80 != 0 => self.punch_or_attach(a),
+            // Tables, and slots in them.
+            10 if deed & 0x80 != 0 => self.list(u64::from(a % 8) << 32 | u64::from(b % 64)),
             10 => self.visit(a),
             _ => self.turns(1 + usize::from(a % 4)),
         }

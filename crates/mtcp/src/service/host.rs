@@ -14,10 +14,11 @@ use ring::stream::{HomeMemory, StreamsConfig};
 use wire::time::Instant;
 
 use super::attachment::Attachment;
-use super::channel::{Channel, Name, Policy, Usage};
+use super::channel::{Channel, Identity, Policy, Usage};
 use super::desk::Desk;
 use super::end::{Asked, DaemonEnd};
 use super::listeners::Listeners;
+use super::listing::{Listing, Listings, Piece};
 use super::message::{Disorder, Facts};
 use super::owners::{ChannelId, Owner, Owners};
 use super::wake_socket::WakeSocket;
@@ -54,7 +55,7 @@ struct Attaching {
     memory: HomeMemory,
     policy: Arc<dyn Policy>,
     usage: Arc<Usage>,
-    name: Name,
+    program: Identity,
 }
 
 /// What other threads want of the loop.
@@ -62,6 +63,7 @@ struct Attaching {
 enum Order {
     Attach(Box<Attaching>),
     Detach(u64),
+    List(Listing),
     Stop,
 }
 
@@ -73,15 +75,14 @@ pub struct HostHandle {
 }
 
 impl HostHandle {
-    /// Makes a channel for a program, the process `pid`, that may do what `policy` says. Nobody
-    /// else has its `id`. `usage` says from then on what it has.
+    /// Makes a channel for a program that may do what `policy` says. `usage` says from then on what
+    /// it has.
     ///
     /// # Errors
     /// No descriptor or no room; `BrokenPipe`: the loop has ended.
     pub fn attach(
         &self,
-        id: u64,
-        pid: u32,
+        program: Identity,
         policy: Arc<dyn Policy>,
         usage: Arc<Usage>,
     ) -> io::Result<Attachment> {
@@ -101,7 +102,7 @@ impl HostHandle {
             memory,
             policy,
             usage,
-            name: Name { id, pid },
+            program,
         })))?;
         Ok(attachment)
     }
@@ -110,6 +111,28 @@ impl HostHandle {
     pub fn detach(&self, id: u64) {
         // With the loop, all channels have ended.
         let _ = self.order(Order::Detach(id));
+    }
+
+    /// Has a piece of the list of this stack's sockets made and given to `answer`: at most `most`
+    /// of one user, or of all, from a place on, which is 0 or what the piece before said. An answer
+    /// that is dropped never comes: the loop has ended. Who asks waits for it before asking again.
+    ///
+    /// # Errors
+    /// `BrokenPipe`: the loop has ended.
+    pub fn list_sockets(
+        &self,
+        of: Option<u32>,
+        from: u64,
+        most: usize,
+        answer: impl FnOnce(Piece) + Send + 'static,
+    ) -> io::Result<()> {
+        let answer = Box::new(answer);
+        self.order(Order::List(Listing {
+            of,
+            from,
+            most,
+            answer,
+        }))
     }
 
     /// Ends the loop after its turn.
@@ -134,6 +157,7 @@ pub struct Host {
     channels: Vec<Option<Channel>>,
     owners: Owners,
     listeners: Listeners,
+    listings: Listings,
     /// Of programs that are gone, with connections that are not.
     homes: Vec<u32>,
     /// For programs.
@@ -163,6 +187,7 @@ impl Host {
             channels: Vec::new(),
             owners: Owners::default(),
             listeners: Listeners::default(),
+            listings: Listings::default(),
             homes: Vec::new(),
             facts,
             orders: inbox,
@@ -234,6 +259,7 @@ impl Host {
             self.take_orders();
             self.drop_gone();
             self.drop_homes();
+            self.list_some();
         }
         let heard = self.hear();
         let acks = match now.since(self.told) < BATCH {
@@ -258,6 +284,7 @@ impl Host {
             match order {
                 Order::Attach(attaching) => self.attach(*attaching),
                 Order::Detach(id) => self.detach(id),
+                Order::List(listing) => self.listings.push(listing),
                 Order::Stop => self.stopped = true,
             }
         }
@@ -271,11 +298,11 @@ impl Host {
             memory,
             policy,
             usage,
-            name,
+            program,
         } = attaching;
         let free = self.channels.iter().position(Option::is_none);
         let at = free.unwrap_or(self.channels.len());
-        let added = self.runner.add_home(&memory);
+        let added = self.runner.add_home(&memory, program.uid);
         // A channel whose socket is not watched would sleep over what its program says.
         let watched = added.and_then(|home| {
             self.wakes.watch(end.as_fd(), at).inspect_err(|_| {
@@ -289,15 +316,15 @@ impl Host {
                     self.channels.push(None);
                 }
                 if let Some(place) = self.channels.get_mut(at) {
-                    *place = Some(Channel::new(end, name, policy, usage, home));
+                    *place = Some(Channel::new(end, program, policy, usage, home));
                 }
             }
-            Err(error) => log::warn!("process {} cannot attach: {error}", name.pid),
+            Err(error) => log::warn!("process {} cannot attach: {error}", program.pid),
         }
     }
 
     fn detach(&mut self, id: u64) {
-        let is_it = |channel: &Channel| channel.name.id == id;
+        let is_it = |channel: &Channel| channel.program.id == id;
         let mut channels = self.channels.iter();
         if let Some(at) = channels.position(|place| place.as_ref().is_some_and(is_it)) {
             self.hear_last(at);
@@ -341,6 +368,11 @@ impl Host {
         }
         self.runner.app_gone(channel.home);
         self.homes.push(channel.home);
+    }
+
+    /// Answers who wants to know of sockets, one at a time. True: somebody did.
+    pub(super) fn list_some(&mut self) -> bool {
+        self.listings.answer_one(&mut self.runner, &self.channels)
     }
 
     /// Forgets the memory of programs that are gone, when all they wrote has arrived.
@@ -403,7 +435,7 @@ impl Host {
     #[cold]
     fn tell_of_disorder(&mut self, at: usize, what: &str) {
         let channel = self.channels.get(at).and_then(Option::as_ref);
-        let pid = channel.map_or(0, |channel| channel.name.pid);
+        let pid = channel.map_or(0, |channel| channel.program.pid);
         log::debug!("process {pid} {what}");
         // Without the number: who has many could fill the log with it.
         log::warn!("a program {what}, and is detached: use the build of the daemon for both");
@@ -507,7 +539,7 @@ impl Host {
             quiet &= channel.end.begin_sleep();
         }
         // A channel that is new has not heard that we sleep.
-        quiet &= !self.take_orders() && !self.stopped;
+        quiet &= !self.take_orders() && !self.list_some() && !self.stopped;
         let slept = match quiet {
             true => self.runner.sleep(deadline, self.wakes.fd()).map(drop),
             false => Ok(()),

@@ -6,7 +6,7 @@ use std::thread;
 
 use ::io::AnyPort;
 
-use super::Policy;
+use super::{Identity, Policy};
 use crate::{Config, Context, Result, SetupError, assembly};
 
 /// Everything is allowed.
@@ -46,8 +46,13 @@ pub fn on_thread(
 ) -> std::result::Result<Context, SetupError> {
     let failed = |error: std::io::Error| SetupError(error.to_string());
     let (host, handle) = assembly::host_on_port(port.into(), config)?;
+    let program = Identity {
+        id: 0,
+        pid: std::process::id(),
+        uid: 0,
+    };
     let attachment = handle
-        .attach(0, std::process::id(), Arc::new(Anything), Arc::default())
+        .attach(program, Arc::new(Anything), Arc::default())
         .map_err(failed)?;
     thread::Builder::new()
         .name("mtcp-daemon".to_owned())

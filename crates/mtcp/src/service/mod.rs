@@ -20,6 +20,7 @@ mod end;
 pub mod fuzzing;
 mod host;
 mod listeners;
+mod listing;
 mod local;
 mod message;
 mod owners;
@@ -27,9 +28,10 @@ mod wake_socket;
 mod wake_sockets;
 
 pub use attachment::{Attachment, Words};
-pub use channel::{Policy, Usage};
+pub use channel::{Identity, Policy, Usage};
 pub(crate) use end::{Heard, ProgramEnd};
 pub use host::{Host, HostHandle};
+pub use listing::{Piece, Socket};
 pub use local::on_thread;
 pub(crate) use message::{Answer, Call, Facts};
 

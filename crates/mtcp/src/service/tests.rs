@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::io::sim::{SimConfig, SimPort, pair};
 use mtcp_core::command::Options;
+use mtcp_core::info::State;
 use mtcp_core::{AppStreams, Command, ConnId, Event, ListenerId, Reply, Token};
 use ring::region::Shared;
 
@@ -79,8 +80,18 @@ impl World {
     }
 
     fn program(&self, most: usize) -> Program {
+        self.program_of(1000, most)
+    }
+
+    /// That of a user, whose process has the same number.
+    fn program_of(&self, uid: u32, most: usize) -> Program {
         let policy = Arc::new(Few(most));
-        let attachment = self.handle.attach(0, 1, policy, Arc::default()).unwrap();
+        let who = Identity {
+            id: uid.into(),
+            pid: uid,
+            uid,
+        };
+        let attachment = self.handle.attach(who, policy, Arc::default()).unwrap();
         let memory = attachment.streams.try_clone().unwrap();
         let (end, streams) = attachment.join().unwrap();
         Program {
@@ -89,6 +100,24 @@ impl World {
             memory: Shared::from_fd(memory, usize::MAX).unwrap(),
             events: Vec::new(),
             serial: 0,
+        }
+    }
+
+    /// The sockets of a user, or of all: each with its user, process, port and state.
+    fn sockets(&self, of: Option<u32>) -> Vec<(u32, Option<u32>, u16, State)> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let (answer, answered) = channel();
+            let send = move |piece| answer.send(piece).unwrap();
+            self.handle.list_sockets(of, from, 2, send).unwrap();
+            let piece = answered.recv_timeout(DEADLINE).unwrap();
+            assert!(piece.sockets.len() <= 2);
+            let row = |one: &Socket| (one.uid, one.pid, one.local.port(), one.state);
+            all.extend(piece.sockets.iter().map(row));
+            match piece.next {
+                Some(next) => from = next,
+                None => return all,
+            }
         }
     }
 
@@ -397,4 +426,84 @@ fn a_program_that_does_not_listen_hears_everything_later() {
     }
     assert_eq!(deaf.ask(Command::Abort(conn)), Ok(Reply::Done));
     world.end();
+}
+
+/// Of other users' sockets a list says nothing, not even that there are some.
+#[test]
+fn users_see_their_own_sockets() {
+    use State::{Established, FinWait2, Listen};
+    let mut world = World::new();
+    let (mut anne, mut bert) = (world.program_of(1001, 8), world.program_of(1002, 8));
+    anne.listen(8080, 1).unwrap();
+    anne.listen(8081, 2).unwrap();
+    bert.listen(8082, 1).unwrap();
+    for port in [8080, 8082] {
+        world.connect(port).unwrap();
+    }
+    let (_, conn) = anne.accepted();
+    let token = Token(9);
+    assert_eq!(anne.ask(Command::Accept { conn, token }), Ok(Reply::Done));
+    bert.accepted();
+    let listeners = |uid: u32| (uid, Some(uid), Listen);
+    let ofs = [Some(1001), Some(1002), Some(1003), Some(0)];
+    let [of_anne, of_bert, of_nobody, of_root] = ofs.map(|of| world.sockets(of));
+    let named = |(uid, pid, port, state): (u32, Option<u32>, u16, State)| ((uid, pid, state), port);
+    assert_eq!(
+        Vec::from_iter(of_anne.iter().copied().map(named)),
+        [
+            (listeners(1001), 8080),
+            (listeners(1001), 8081),
+            ((1001, Some(1001), Established), 8080),
+        ]
+    );
+    // Nobody has accepted the other connection.
+    assert_eq!(
+        Vec::from_iter(of_bert.iter().copied().map(named)),
+        [(listeners(1002), 8082), ((1002, None, Established), 8082),]
+    );
+    assert_eq!((of_nobody, of_root), (Vec::new(), Vec::new()));
+    let mut all = world.sockets(None);
+    all.sort_unstable_by_key(|row| row.0);
+    assert_eq!(all, [of_anne, of_bert].concat());
+
+    // What is left of a program is its user's, and no process has it.
+    drop(anne);
+    world.handle.detach(1001);
+    let start = Instant::now();
+    while world.sockets(Some(1001)) != [(1001, None, 8080, FinWait2)] {
+        assert!(start.elapsed() < DEADLINE, "{:?}", world.sockets(None));
+        let _ = world.peer.poll();
+        thread::yield_now();
+    }
+    assert_eq!(world.sockets(Some(1002)).len(), 2);
+    world.end();
+}
+
+/// Who asks without end has a piece in a turn, and packets are served in between.
+#[test]
+fn lists_hold_up_nobody() {
+    let (ours, _theirs): (SimPort, SimPort) = pair(SimConfig::default()).unwrap();
+    let (mut host, handle) = assembly::host_on_port(ours.into(), &config(HOST)).unwrap();
+    let (answer, answered) = channel();
+    for n in 0..100 {
+        let answer = answer.clone();
+        let send = move |_| answer.send(n).unwrap();
+        handle.list_sockets(None, 0, 8, send).unwrap();
+    }
+    host.take_orders();
+    assert_eq!(answered.try_iter().count(), 0);
+    for done in 0..100 {
+        host.sleep().unwrap();
+        let pieces = Vec::from_iter(answered.try_iter());
+        assert_eq!(pieces, [done], "one in its turn");
+    }
+    assert!(!host.list_some());
+    // Those of a loop that ends never come, and who waits is told.
+    drop(answer);
+    let (answer, answered) = channel();
+    let send = move |_| answer.send(()).unwrap();
+    handle.list_sockets(None, 0, 8, send).unwrap();
+    drop(host);
+    assert!(answered.recv_timeout(DEADLINE).is_err());
+    assert!(handle.list_sockets(None, 0, 8, |_| ()).is_err());
 }

@@ -45,12 +45,12 @@ impl Served {
             told: Arc::clone(&self.told),
         };
         let usage = Arc::default();
-        let attachment = host.attach(
-            client.id.0,
-            client.credentials.pid,
-            Arc::new(rights),
-            Arc::clone(&usage),
-        )?;
+        let who = service::Identity {
+            id: client.id.0,
+            pid: client.credentials.pid,
+            uid: client.credentials.uid,
+        };
+        let attachment = host.attach(who, Arc::new(rights), Arc::clone(&usage))?;
         self.usages().entry(client.id).or_default().push(usage);
         Ok(attachment)
     }

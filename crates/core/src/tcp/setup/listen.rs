@@ -147,6 +147,16 @@ impl Listeners {
         self.table.get_mut(slot as usize)
     }
 
+    /// Slots from here on were never used.
+    pub fn used(&self) -> u32 {
+        self.slots.high_water()
+    }
+
+    /// The one in a slot, if there is one.
+    pub fn live(&self, slot: u32) -> Option<&Listener> {
+        self.at(slot).filter(|_| self.slots.has(slot))
+    }
+
     /// Those of a home.
     pub fn of_home(&self, home: u32) -> Vec<ListenerId> {
         let of_home = |slot: &u32| self.at(*slot).is_some_and(|entry| entry.home == home);

@@ -39,6 +39,8 @@ pub(crate) struct Rest {
     pub record: TimeWait,
     /// An ACK is due that was not sent.
     pub owes_ack: bool,
+    /// Whose the connection was.
+    pub owner: u32,
 }
 
 bitflags::bitflags! {
@@ -91,6 +93,8 @@ impl<K> TimeWait<K> {
 pub(crate) struct TimeWaits {
     max: u32,
     records: Vec<TimeWait<Kept>>,
+    /// Whose the connections were, as far as that is not 0.
+    owners: Vec<u32>,
     keys: LongKeys,
     /// For `order` and `free`: each record is on one of them.
     links: Vec<Link>,
@@ -112,6 +116,7 @@ impl TimeWaits {
         Ok(Self {
             max,
             records,
+            owners: Vec::new(),
             keys: LongKeys::new(max)?,
             links,
             order: List::new(),
@@ -162,6 +167,29 @@ impl TimeWaits {
         *self.records.get_mut(slot as usize)? = record;
         self.order.push_back(&mut self.links, slot);
         Some(slot)
+    }
+
+    /// The connection of a record was this owner's. Where no owner is another than 0, this takes no
+    /// memory.
+    #[inline]
+    pub fn set_owner(&mut self, slot: u32, owner: u32) {
+        let at = slot as usize;
+        if owner != 0 && at >= self.owners.len() {
+            self.owners.resize((at + 1).next_power_of_two(), 0);
+        }
+        if let Some(entry) = self.owners.get_mut(at) {
+            *entry = owner;
+        }
+    }
+
+    /// Whose the connection of a record was.
+    pub fn owner(&self, slot: u32) -> u32 {
+        self.owners.get(slot as usize).copied().unwrap_or(0)
+    }
+
+    /// Slots from here on were never used.
+    pub fn used(&self) -> u32 {
+        self.records.len() as u32
     }
 
     /// The one that expires first.

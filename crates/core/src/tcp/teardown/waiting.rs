@@ -17,7 +17,11 @@ impl TimeWaitPart<'_> {
         if self.records.is_full() {
             self.evict_oldest();
         }
-        let Rest { record, owes_ack } = rest;
+        let Rest {
+            record,
+            owes_ack,
+            owner,
+        } = rest;
         let Some(new) = self.records.insert(now, record) else {
             if *owes_ack {
                 let header = self.last_ack(now, record);
@@ -25,6 +29,7 @@ impl TimeWaitPart<'_> {
             }
             return false;
         };
+        self.records.set_owner(new, *owner);
         if *owes_ack {
             self.owe_last_ack(new);
         }

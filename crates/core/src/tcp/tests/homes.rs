@@ -46,7 +46,7 @@ fn accept(h: &mut Harness, port: u16) -> Option<ConnId> {
 #[test]
 fn listeners_and_connections_are_of_who_opened_them() {
     let mut h = Harness::new();
-    let (home, mut there) = add_home(&mut h.stack, 2);
+    let (home, mut there) = add_home(&mut h.stack, 2, 1);
     h.stack.serve(home);
     h.listen(5, Options::default());
     h.stack.serve(0);
@@ -82,7 +82,7 @@ fn listeners_and_connections_are_of_who_opened_them() {
 #[test]
 fn what_is_left_of_a_program_that_is_gone() {
     let mut h = Harness::new();
-    let (home, mut there) = add_home(&mut h.stack, 4);
+    let (home, mut there) = add_home(&mut h.stack, 4, 1);
     h.stack.serve(home);
     h.listen(5, Options::default());
     let conn = accept(&mut h, 5001).unwrap();

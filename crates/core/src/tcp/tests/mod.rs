@@ -20,6 +20,7 @@ mod info;
 mod inheritance;
 mod keepalive;
 mod listeners;
+mod listing;
 mod lists;
 mod loss;
 mod lossy;
