@@ -23,6 +23,8 @@ use crate::{Build, Error, NetNamespace};
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rows that are read of a daemon at most.
 const ROWS_MAX: usize = 1 << 20;
+/// Pieces in which a daemon lists its sockets at most.
+const PAGES_MAX: u32 = 1 << 20;
 /// Stacks that a daemon has at most.
 const CHANNELS_MAX: u32 = 1024;
 
@@ -240,18 +242,20 @@ impl Session {
         }
     }
 
-    /// The sockets of this user; of all users for root.
+    /// The sockets of this user; of all users for root and the daemon's own. The list is made while
+    /// sockets come and go.
     ///
     /// # Errors
     /// As [`Session::attach`].
     pub fn sockets(&self) -> Result<Vec<SocketRow>, Error> {
-        let end = Instant::now() + ANSWER_TIMEOUT;
         let (mut all, mut from) = (Vec::new(), 0);
-        loop {
+        for _ in 0..PAGES_MAX {
+            // A list may be long; it is made as fast as the stack has time for it.
+            let end = Instant::now() + ANSWER_TIMEOUT;
             match self.ask(&Request::Sockets { from }, end)? {
                 Reply::Sockets { sockets, next } => {
                     all.extend(sockets);
-                    if next == 0 || all.len() > ROWS_MAX {
+                    if next == 0 {
                         return Ok(all);
                     }
                     from = after(from, next)?;
@@ -259,6 +263,7 @@ impl Session {
                 _ => return Err(nonsense()),
             }
         }
+        Err(nonsense())
     }
 
     fn ask(&self, request: &Request, end: Instant) -> Result<Reply, Error> {

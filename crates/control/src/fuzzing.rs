@@ -35,7 +35,7 @@ mod tests {
 
     use super::*;
     use crate::NetNamespace;
-    use crate::message::{Hello, Refused};
+    use crate::message::{Hello, Refused, SocketRow};
 
     type Target = fn(&[u8]);
 
@@ -70,9 +70,23 @@ mod tests {
             errno: rustix::io::Errno::ACCESS,
             line: "no".into(),
         });
+        let sockets = Reply::Sockets {
+            sockets: vec![SocketRow {
+                uid: 1001,
+                pid: 7,
+                state: 1,
+                local: ([10, 0, 0, 2], 80).into(),
+                remote: ([0xfd, 0, 0, 0, 0, 0, 0, 1], 5000).into(),
+                receive_queue: 3,
+                send_queue: 4,
+            }],
+            next: 5,
+        };
         for (name, bytes) in [
             ("hello.bin", hello.emit(&build)),
             ("status.bin", Request::Status { from: 7 }.emit(&build)),
+            ("list.bin", Request::Sockets { from: 7 }.emit(&build)),
+            ("sockets.bin", sockets.emit(&build)),
             ("refused.bin", refused.emit(&build)),
         ] {
             let path = root.join(name);

@@ -14,6 +14,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::executor;
 use crate::fail;
+use crate::listing::SocketsArgs;
 use crate::load::LoadArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
@@ -49,6 +50,8 @@ enum Command {
     Run(Box<RunArgs>),
     /// Own links and stacks, to which programs attach
     Daemon(Box<DaemonArgs>),
+    /// Print the sockets of a daemon
+    Sockets(SocketsArgs),
     /// Go on with the connections of a program that was killed
     #[command(hide = true)]
     Executor,
@@ -90,6 +93,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Load(load) => load.run(),
         Command::Run(run) => run.run(cli.log_level.as_deref()),
         Command::Daemon(daemon) => daemon.run().map(|()| true),
+        Command::Sockets(sockets) => sockets.run().map(|()| true),
         Command::Executor => executor::run(),
         Command::Bench(bench) => bench.run(),
         Command::BenchServer(server) => server.run().map(|()| true),
@@ -198,6 +202,7 @@ mod tests {
             "mtcp run --io tap:t0 --addr 10.0.0.2/24",
             "mtcp run --io tap:t0 --only http -- true",
             "mtcp doctor --log-level loud",
+            "mtcp sockets --all",
         ] {
             let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
             let error = Cli::try_parse_from(&words).unwrap_err();

@@ -16,6 +16,7 @@ mod executor;
 mod fail;
 mod http;
 mod link;
+mod listing;
 mod load;
 mod machine;
 mod namespaces;

@@ -12,7 +12,7 @@ use mtcp::privileges::{allows, own};
 use mtcp::{Config, CongestionControl, IoSpec, Mtcp};
 use rustix::thread::CapabilitySet;
 
-mod daemon;
+pub(crate) mod daemon;
 
 use crate::fail::Failure;
 use crate::machine;

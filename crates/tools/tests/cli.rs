@@ -154,7 +154,14 @@ fn an_address_in_use() {
 
 #[test]
 fn help_has_examples_everywhere() {
-    for command in [&[][..], &["serve"], &["load"], &["demo"], &["doctor"]] {
+    for command in [
+        &[][..],
+        &["serve"],
+        &["load"],
+        &["demo"],
+        &["doctor"],
+        &["sockets"],
+    ] {
         let mut arguments = command.to_vec();
         arguments.push("--help");
         let output = run(&arguments);

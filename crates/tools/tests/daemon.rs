@@ -4,15 +4,15 @@
 
 mod common;
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
-use common::{LONG, mtcp, wait};
+use common::daemon::{Daemon, LINK, command, directory, text, until};
+use common::{LONG, wait};
 use control::client::{self, Found};
 use control::place::Place;
 use control::{Build, Error};
@@ -20,80 +20,6 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv, socket_with,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-
-/// A directory that others can reach, for sockets and settings.
-fn directory() -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-    directory
-}
-
-/// A daemon with its socket below `directory`.
-fn command(directory: &Path, more: &[&str]) -> Command {
-    let mut command = mtcp();
-    command
-        .arg("daemon")
-        .arg("--directory")
-        .arg(directory.join("run"))
-        .args(more)
-        .env_remove("NOTIFY_SOCKET")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-const LINK: [&str; 4] = ["--io", "loop:d", "--addr", "10.0.0.2/24"];
-
-/// A daemon that is ready; killed with its owner.
-struct Daemon(Option<Child>);
-
-impl Daemon {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let daemon = Self(Some(child));
-        assert!(line.starts_with("mtcp daemon: listening at "), "{line}");
-        daemon
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(self.0.as_ref().unwrap())
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap();
-    }
-
-    /// Waits until it has ended; what it said.
-    fn end(mut self) -> Output {
-        wait(self.0.take().unwrap())
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// The processors that thread `name` of a process may run on, as the kernel writes them.
 fn processors(pid: Pid, name: &str) -> Option<String> {

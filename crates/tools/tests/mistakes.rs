@@ -123,6 +123,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "ports that are none",
         "run --io shm:link --addr 10.0.0.2/24 --only http -- true",
     ),
+    ("a daemon that does not run", "sockets --daemon absent"),
+    ("a daemon of no name", "sockets --daemon /run/mtcp/"),
 ];
 
 #[test]

@@ -86,6 +86,45 @@ fn attached(lab: &Lab, user: &str, words: &[&str]) -> std::process::Command {
     command
 }
 
+/// The sockets that a user sees: user and local address of each.
+fn sockets(lab: &Lab, user: &str) -> Vec<(String, String)> {
+    let mut command = lab.ours().command("setpriv");
+    command
+        .args(["--reuid", user, "--regid", user, "--clear-groups"])
+        .arg(lab.files().join("mtcp"))
+        .args(["sockets", "--daemon"])
+        .arg(lab.files().join("run/default"));
+    let finished = interop::process::finish(command, PROMPT).must_succeed();
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let uid = words.last().unwrap().strip_prefix("uid:").unwrap();
+        (uid.to_owned(), words[4].to_owned())
+    };
+    finished.stdout.lines().skip(1).map(row).collect()
+}
+
+/// Each user sees his own sockets only, root and the user whom the daemon is see all.
+fn see_their_own(lab: &Lab, users: [&str; 2]) {
+    let seen = users.map(|user| sockets(lab, user));
+    for (user, seen) in users.iter().zip(&seen) {
+        assert!(seen.iter().all(|(uid, _)| uid == user), "{user}: {seen:?}");
+    }
+    let all = sockets(lab, "0");
+    for (port, user) in [("8080", users[0]), ("8081", users[1])] {
+        let of = |seen: &[(String, String)]| {
+            let at = format!(":{port}");
+            let found = seen.iter().filter(|(_, local)| local.ends_with(&at));
+            found.map(|(uid, _)| uid.clone()).next()
+        };
+        assert_eq!(of(&all).as_deref(), Some(user));
+        assert_eq!(
+            seen.each_ref().map(|seen| of(seen).is_some()),
+            users.map(|one| one == user)
+        );
+    }
+    assert_eq!(sockets(lab, "65531"), []);
+}
+
 fn serving(lab: &Lab, user: &str, port: &str) -> Process {
     let www = lab.www();
     let words = ["serve", www.to_str().unwrap(), "--port", port];
@@ -141,6 +180,7 @@ fn users_without_rights_share_one_address() {
     for port in ["8080", "8081"] {
         assert_eq!(fetch(&lab, port), Ok(()), "{port}");
     }
+    see_their_own(&lab, ["65534", "65533"]);
     // An endpoint is one user's, and ports below 1024 are for whom the settings name.
     let taken = attached(&lab, "65532", &["serve", "/", "--port", "8080"]);
     let taken = interop::process::finish(taken, PROMPT);
@@ -175,8 +215,11 @@ fn users_without_rights_are_at_the_hosts_address() {
     let host = Family::BOTH.map(Family::kernel);
     let link = ["--io", "afxdp:ours0"].map(String::from);
     let daemon = daemon_on(&lab, &link, "user = nobody\n");
-    let server = serving(&lab, "65534", "8080");
+    let server = serving(&lab, "65533", "8080");
     assert_eq!(fetch_at(&lab, host, "8080"), Ok(()));
+    // The user whom the daemon is.
+    let mut nobodys = sockets(&lab, "65534").into_iter();
+    assert!(nobodys.any(|(uid, _)| uid == "65533"));
     let at = SocketAddr::new(Family::V4.kernel(), 8081);
     let kernel = lab.ours().enter(|| TcpListener::bind(at)).unwrap();
     let client = lab.peer().enter(|| TcpStream::connect(at)).unwrap();

@@ -27,7 +27,7 @@ pub(super) const COMMAND: usize = 16;
 /// Bytes of a [`super::ClientRow`].
 pub(super) const CLIENT_ROW: usize = 8 + 4 * 6 + 8 * 2 + COMMAND;
 /// Bytes of a [`super::SocketRow`].
-pub(super) const SOCKET_ROW: usize = 4 + 1 + 2 * 19 + 4 * 2;
+pub(super) const SOCKET_ROW: usize = 4 * 2 + 1 + 2 * 19 + 4 * 2;
 
 /// Sizes of what depends on the version, for the layout hash.
 const LAYOUT: u64 = fnv(&[

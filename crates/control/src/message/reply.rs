@@ -136,15 +136,17 @@ pub struct ClientRow {
 pub struct SocketRow {
     /// Whose it is.
     pub uid: u32,
+    /// The process that has it; 0: none, for it is not accepted yet, or closed.
+    pub pid: u32,
     /// Its state, numbered as Linux's `TCP_ESTABLISHED` and so on (1..=12).
     pub state: u8,
     /// Our end.
     pub local: SocketAddr,
-    /// The peer's.
+    /// The peer's; of a listener none, with port 0.
     pub remote: SocketAddr,
-    /// Bytes received and not read.
+    /// As ss(8) counts: bytes received and not read, or connections that nobody has accepted.
     pub receive_queue: u32,
-    /// Bytes written and not acknowledged.
+    /// Bytes written and not acknowledged, or the backlog.
     pub send_queue: u32,
 }
 
@@ -173,7 +175,7 @@ pub enum Reply {
     },
     /// To a request for sockets.
     Sockets {
-        /// Sockets.
+        /// Sockets; none does not mean that none follow.
         sockets: Vec<SocketRow>,
         /// Where to go on; 0: this was all.
         next: u64,
@@ -386,6 +388,7 @@ impl ClientRow {
 impl SocketRow {
     fn emit(&self, body: &mut Writer) {
         body.u32(self.uid);
+        body.u32(self.pid);
         body.u8(self.state);
         for address in [self.local, self.remote] {
             emit_address(body, address);
@@ -395,13 +398,14 @@ impl SocketRow {
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let uid = body.u32()?;
+        let (uid, pid) = (body.u32()?, body.u32()?);
         let state = body.u8()?;
         if !(1..=12).contains(&state) {
             return Err(Malformed::Field);
         }
         Ok(Self {
             uid,
+            pid,
             state,
             local: parse_address(body)?,
             remote: parse_address(body)?,

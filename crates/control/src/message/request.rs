@@ -32,7 +32,7 @@ pub enum Request {
     },
     /// The program's user's sockets, from this place on.
     Sockets {
-        /// Sockets to skip.
+        /// 0, or what the answer before said.
         from: u64,
     },
 }

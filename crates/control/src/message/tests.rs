@@ -43,9 +43,10 @@ fn client() -> impl Strategy<Value = ClientRow> {
 
 fn socket() -> impl Strategy<Value = SocketRow> {
     let address = (any::<std::net::IpAddr>(), any::<u16>()).prop_map(SocketAddr::from);
-    (any::<[u32; 3]>(), 1..=12u8, [address.clone(), address]).prop_map(
-        |([uid, receive_queue, send_queue], state, [local, remote])| SocketRow {
+    (any::<[u32; 4]>(), 1..=12u8, [address.clone(), address]).prop_map(
+        |([uid, pid, receive_queue, send_queue], state, [local, remote])| SocketRow {
             uid,
+            pid,
             state,
             local,
             remote,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use super::client::{Client, ClientId};
 use super::drops::Counters;
-use super::stacks::{Client, ClientId};
 use crate::policy::Credentials;
 
 /// Programs of all users at a time.
@@ -33,6 +33,8 @@ pub(super) struct Connected {
     pub(super) stage: Stage,
     /// It is in the daemon's network namespace, as it says.
     pub(super) is_here: bool,
+    /// It waits for sockets that it asked for.
+    pub(super) awaits_sockets: bool,
     /// When it connected or attached.
     pub(super) since: Instant,
 }
@@ -89,6 +91,7 @@ impl Clients {
             socket,
             stage: Stage::Fresh,
             is_here: false,
+            awaits_sockets: false,
             since: Instant::now(),
             client,
         };

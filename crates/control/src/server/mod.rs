@@ -1,11 +1,15 @@
 //! The daemon's end of the control socket: one thread that waits for nobody.
 
+mod client;
 mod clients;
 mod drops;
 mod listener;
+mod pages;
 mod reserve;
 mod serve;
+mod sockets;
 mod stacks;
+mod waker;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -21,11 +25,15 @@ use crate::message::{self, ClientRow, Refused, Welcome};
 use crate::policy::Credentials;
 use crate::{Build, Error, Policy};
 
+pub use client::{Client, ClientId};
 pub use drops::DropReason;
 pub use listener::Listener;
-pub use stacks::{Channel, Client, ClientId, Stacks, Usage};
+pub use pages::SocketsAnswer;
+pub use stacks::{Channel, Stacks, Usage};
+pub use waker::Waker;
 
 use clients::Clients;
+use pages::Pages;
 use reserve::Reserve;
 
 /// Connections that are accepted in one turn.
@@ -64,18 +72,6 @@ impl CurrentPolicy {
     }
 }
 
-/// Wakes the server from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// The turn that waits ends.
-    pub fn wake(&self) {
-        // A counter that is full wakes, too.
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
-    }
-}
-
 /// The daemon's end.
 #[derive(Debug)]
 pub struct Server<S> {
@@ -87,6 +83,7 @@ pub struct Server<S> {
     clients: Clients,
     epoll: OwnedFd,
     wake: Waker,
+    pages: Pages,
     reserve: Reserve,
     start: Instant,
 }
@@ -135,6 +132,7 @@ impl<S: Stacks> Server<S> {
             listener,
             clients: Clients::new(FIRST_CLIENT),
             epoll,
+            pages: Pages::new(wake.clone()),
             wake,
             reserve,
             start: Instant::now(),
@@ -194,6 +192,7 @@ impl<S: Stacks> Server<S> {
                 LISTENER => self.accept(),
                 WAKE => {
                     let _ = rustix::io::read(&*self.wake.0, &mut [0; 8]);
+                    self.pass_sockets_on();
                 }
                 id => self.serve(ClientId(id)),
             }
@@ -263,12 +262,19 @@ impl<S: Stacks> Server<S> {
         );
     }
 
+    /// Whose programs and sockets `who` may see: their own; `None`: all, for root and the user whom
+    /// the daemon is.
+    fn seen_by(who: &Credentials) -> Option<u32> {
+        let sees_all = who.is_root() || who.uid == rustix::process::geteuid().as_raw();
+        (!sees_all).then_some(who.uid)
+    }
+
     /// Rows of those programs that `who` may see, from `from` on, and where to go on.
     fn rows(&self, who: &Credentials, from: u64) -> (Vec<ClientRow>, u64) {
-        let sees_all = who.is_root() || who.uid == rustix::process::geteuid().as_raw();
+        let of = Self::seen_by(who);
         let mut rows = Vec::new();
         for (client, since) in self.clients.attached_from(from) {
-            if !sees_all && client.credentials.uid != who.uid {
+            if of.is_some_and(|of| of != client.credentials.uid) {
                 continue;
             }
             if rows.len() == message::CLIENTS_IN_PAGE {

@@ -9,9 +9,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::clients::Stage;
 use super::{ACCEPTS_MAX, Client, ClientId, DropReason, Server, Stacks, drops};
-use crate::message::{
-    DESCRIPTORS_MAX, Envelope, Hello, Overview, Refused, Reply, Request, SOCKETS_IN_PAGE,
-};
+use crate::message::{DESCRIPTORS_MAX, Envelope, Hello, Overview, Refused, Reply, Request};
 use crate::policy::Credentials;
 use crate::socket::{self, Fault, Received};
 use crate::{Error, sys};
@@ -124,7 +122,7 @@ impl<S: Stacks> Server<S> {
                 self.status(id, from)
             }
             (Request::Sockets { from }, Some(Stage::Greeted | Stage::Attached)) => {
-                self.list_sockets(id, from)
+                self.ask_for_sockets(id, from)
             }
             _ => Err(DropReason::Malformed),
         }
@@ -207,29 +205,13 @@ impl<S: Stacks> Server<S> {
         self.reply(id, &reply, &[])
     }
 
-    fn list_sockets(&mut self, id: ClientId, from: u64) -> Result<(), DropReason> {
-        let Some(who) = self.credentials_of(id) else {
-            return Ok(());
-        };
-        let of = (!who.is_root()).then_some(who.uid);
-        let mut sockets = self.stacks.sockets(of, from, SOCKETS_IN_PAGE + 1);
-        let is_last = sockets.len() <= SOCKETS_IN_PAGE;
-        sockets.truncate(SOCKETS_IN_PAGE);
-        let next = if is_last {
-            0
-        } else {
-            from.saturating_add(SOCKETS_IN_PAGE as u64)
-        };
-        self.reply(id, &Reply::Sockets { sockets, next }, &[])
-    }
-
     fn credentials_of(&mut self, id: ClientId) -> Option<Credentials> {
         let connected = self.clients.find(id)?;
         Some(connected.client.credentials.clone())
     }
 
     /// No, but it may go on asking.
-    fn deny(&mut self, id: ClientId, error: &Error) -> Result<(), DropReason> {
+    pub(super) fn deny(&mut self, id: ClientId, error: &Error) -> Result<(), DropReason> {
         let refused = Refused {
             build: self.build.name().to_owned(),
             errno: error.errno(),
@@ -252,7 +234,7 @@ impl<S: Stacks> Server<S> {
         Ok(())
     }
 
-    fn reply(
+    pub(super) fn reply(
         &mut self,
         id: ClientId,
         reply: &Reply,

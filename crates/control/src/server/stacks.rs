@@ -2,28 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
+use super::client::{Client, ClientId};
+use super::pages::SocketsAnswer;
 use crate::Error;
-use crate::message::{self, SocketRow};
-use crate::policy::{Budget, Credentials};
-
-/// A program that is connected, by a number that no other gets in this daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClientId(pub u64);
-
-/// What the daemon knows of a program, from the kernel.
-#[derive(Debug)]
-pub struct Client {
-    /// Its number.
-    pub id: ClientId,
-    /// Who it is.
-    pub credentials: Credentials,
-    /// Its process, where the kernel gives it (Linux 6.5).
-    pub pidfd: Option<OwnedFd>,
-    /// What it may have, as of when it attached.
-    pub budget: Budget,
-    /// The name of its program, for people: it may be any.
-    pub command: String,
-}
+use crate::message;
 
 /// A channel to one stack.
 #[derive(Debug)]
@@ -67,6 +49,8 @@ pub trait Stacks: Send + Sync {
     /// What a program has.
     fn usage(&self, client: ClientId) -> Usage;
 
-    /// Sockets of a user, of all for `None`: at most `most` of them, behind the first `from`.
-    fn sockets(&self, of: Option<u32>, from: u64, most: usize) -> Vec<SocketRow>;
+    /// Has sockets of a user, or of all for `None`, answered: at most
+    /// [`message::SOCKETS_IN_PAGE`], from a place on, which is 0 or what the answer before said. It
+    /// is not waited for.
+    fn list_sockets(&self, of: Option<u32>, from: u64, answer: SocketsAnswer);
 }

@@ -2,6 +2,7 @@
 
 mod confine;
 mod idle;
+mod listing;
 mod names;
 mod notify;
 mod settings;

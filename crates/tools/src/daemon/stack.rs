@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use control::Error;
-use control::message::{self, SocketRow};
+use control::message;
 use control::policy::{Budget, Credentials};
-use control::server::{Channel, Client, ClientId, CurrentPolicy, Stacks, Usage};
+use control::server::{Channel, Client, ClientId, CurrentPolicy, SocketsAnswer, Stacks, Usage};
 use mtcp::service::{self, Host, HostHandle};
 use mtcp::{Errno, Mtcp};
 
+use super::listing;
 use super::settings::Loaded;
 use crate::fail::Failure;
 
@@ -103,8 +104,8 @@ impl Stacks for Served {
         }
     }
 
-    fn sockets(&self, _: Option<u32>, _: u64, _: usize) -> Vec<SocketRow> {
-        Vec::new()
+    fn list_sockets(&self, of: Option<u32>, from: u64, answer: SocketsAnswer) {
+        listing::list(&self.hosts, of, from, answer);
     }
 }
 

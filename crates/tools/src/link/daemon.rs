@@ -55,7 +55,8 @@ pub(super) fn open(name: Option<&str>, config: &Config) -> anyhow::Result<Attach
     })
 }
 
-fn find(name: Option<&str>) -> anyhow::Result<Session> {
+/// The daemon of this name, or that of this network namespace.
+pub(crate) fn find(name: Option<&str>) -> anyhow::Result<Session> {
     let places: Vec<Place> = [Place::system()].into_iter().chain(Place::own()).collect();
     let found = match name.map(|name| name.rsplit_once('/').ok_or(name)) {
         Some(Ok((directory, name))) => client::named(&[Place::shared(directory)], name, &build())?,

@@ -8,6 +8,8 @@
     clippy::panic
 )]
 
+pub mod daemon;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
