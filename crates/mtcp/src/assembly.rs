@@ -224,7 +224,7 @@ pub(crate) fn host_on_port(
 /// It is not of a daemon of this build, or that is gone; no descriptor left.
 pub(crate) fn attached(config: &Config, attachment: Attachment) -> io::Result<Sockets> {
     let (end, streams) = attachment.join()?;
-    let mut service = Service::new(end)?;
+    let mut service = Service::new(end, config.spin)?;
     let facts = service.facts()?;
     let [a, b, ..] = secret().map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Sockets::new(

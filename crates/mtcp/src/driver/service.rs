@@ -5,6 +5,7 @@
 //! it is gone.
 
 use std::collections::VecDeque;
+use std::hint;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ const FULL_DELAY: Duration = Duration::from_millis(1);
 
 /// How often a program that never sleeps looks whether the daemon is there.
 const HEAR: Duration = Duration::from_millis(1);
+/// How long to look for an answer of a daemon that has a processor of its own before sleeping: it
+/// may have to wake, and takes a turn first.
+const ANSWER_SPIN: Duration = Duration::from_micros(50);
 
 /// See the module.
 #[derive(Debug)]
@@ -37,6 +41,12 @@ pub(crate) struct Service {
     looked: Option<Instant>,
     /// When the doorbell last said that the daemon is there.
     heard: Instant,
+    /// Events have come, and what they ask for may not be done.
+    has_work: bool,
+    /// When that was done.
+    done: Instant,
+    /// How long after that to look for more before sleeping.
+    spin: Duration,
     sleeper: FdSleeper,
     waker: FdWaker,
     failure: Option<String>,
@@ -45,7 +55,7 @@ pub(crate) struct Service {
 impl Service {
     /// # Errors
     /// No descriptor left.
-    pub(crate) fn new(end: ProgramEnd) -> std::io::Result<Self> {
+    pub(crate) fn new(end: ProgramEnd, spin: Duration) -> std::io::Result<Self> {
         let (sleeper, waker) = ring::park::wake_fd()?;
         Ok(Self {
             end,
@@ -53,6 +63,9 @@ impl Service {
             serial: 0,
             looked: None,
             heard: Instant::ZERO,
+            has_work: false,
+            done: Instant::ZERO,
+            spin,
             sleeper,
             waker,
             failure: None,
@@ -71,8 +84,7 @@ impl Service {
     /// The daemon takes what has been said whenever it runs.
     #[cold]
     fn make_room(&mut self) -> Result<()> {
-        self.check()?;
-        self.end.publish();
+        self.submit()?;
         self.doze(Some(FULL_DELAY)).map(drop)
     }
 
@@ -82,10 +94,16 @@ impl Service {
         Ok(())
     }
 
-    /// True: nothing was staged, and nothing has come.
+    /// True: nothing was staged, and nothing has come. A daemon that sleeps on this processor is
+    /// not woken while a quick program has more to do: it could not run, or the program could not,
+    /// and a hand-over for each report costs more than what it hands over.
     pub(super) fn begin_turn(&mut self) -> Result<bool> {
         self.check()?;
-        Ok(!self.end.publish() && self.is_empty())
+        let published = match self.is_fresh() {
+            true => self.end.publish_beside(),
+            false => self.end.publish(),
+        };
+        Ok(!published && self.is_empty())
     }
 
     pub(super) fn collect(&mut self) -> Result<()> {
@@ -114,6 +132,9 @@ impl Service {
         asked: impl Fn() -> bool,
     ) -> Result<Wake> {
         self.submit()?;
+        if self.events.is_empty() && self.spins(deadline, &asked) {
+            return Ok(Wake::Look);
+        }
         self.sleeper.prepare();
         let slept = if asked() || !self.events.is_empty() {
             Ok(Wake::Look)
@@ -123,6 +144,29 @@ impl Service {
         };
         self.sleeper.finish();
         slept
+    }
+
+    /// Looks for more events before sleeping, if some came a moment ago and the daemon runs
+    /// meanwhile. True: there is a reason to look.
+    fn spins(&mut self, deadline: Option<Instant>, asked: impl Fn() -> bool) -> bool {
+        if std::mem::take(&mut self.has_work) {
+            self.done = clock::now();
+        }
+        let end = self.done + self.spin;
+        let end = deadline.map_or(end, |deadline| deadline.min(end));
+        self.looks_until(end, asked)
+    }
+
+    /// Looks until the daemon has said something or `asked` says so. False: the time is up, or the
+    /// daemon says nothing while this looks.
+    fn looks_until(&mut self, end: Instant, asked: impl Fn() -> bool) -> bool {
+        while clock::now() < end && !self.end.is_beside() {
+            if !self.end.is_empty() || asked() {
+                return true;
+            }
+            hint::spin_loop();
+        }
+        false
     }
 
     /// Sleeps until the daemon has something to say or is gone, somebody wakes this side, or
@@ -178,10 +222,14 @@ impl Service {
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
+                self.has_work = true;
                 return Some(event);
             }
             match self.hear()? {
-                Heard::Event(event) => return Some(event),
+                Heard::Event(event) => {
+                    self.has_work = true;
+                    return Some(event);
+                }
                 // Of a call that nobody waits for any more.
                 Heard::Answer(..) => {}
             }
@@ -263,12 +311,18 @@ impl Service {
                 Some(Heard::Answer(serial, answer)) if serial == self.serial => return Ok(answer),
                 Some(Heard::Answer(..)) => {}
                 Some(Heard::Event(event)) => self.events.push_back(event),
-                None => {
-                    self.check()?;
-                    self.doze(None)?;
-                }
+                None => self.await_answer()?,
             }
         }
+    }
+
+    /// Nothing has come yet: looks for a while where the daemon runs meanwhile, then sleeps.
+    fn await_answer(&mut self) -> Result<()> {
+        self.check()?;
+        if self.looks_until(clock::now() + ANSWER_SPIN, || false) {
+            return Ok(());
+        }
+        self.doze(None).map(drop)
     }
 
     /// Of this program's connections. The daemon counts what passes, for all programs.

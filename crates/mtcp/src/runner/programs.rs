@@ -1,7 +1,10 @@
 //! Programs in other processes, whose connections have their streams in memory of their own.
 
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
+use ::io::poll;
 use mtcp_core::{ListLimits, ListedSocket};
 use ring::stream::HomeMemory;
 use wire::time::Instant;
@@ -57,5 +60,27 @@ impl Runner {
     #[inline]
     pub(crate) fn take_disorder(&mut self, home: u32) -> bool {
         self.stack.take_disorder(home)
+    }
+
+    /// Programs have said something, which is work as frames are.
+    #[inline]
+    pub(crate) fn note_work(&mut self) {
+        self.has_work = true;
+    }
+
+    /// Sleeps until a timer is due, at most until `deadline`, or `wake` is readable; frames wait on
+    /// the link meanwhile.
+    ///
+    /// # Errors
+    /// As [`poll::woken`], but for signals.
+    pub(crate) fn pause(&mut self, deadline: Instant, wake: BorrowedFd<'_>) -> io::Result<()> {
+        let timeout = self.due(Some(deadline));
+        if timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        match poll::woken(Some(wake), timeout) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            result => result,
+        }
     }
 }

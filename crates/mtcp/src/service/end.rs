@@ -26,6 +26,8 @@ pub(crate) struct ProgramEnd {
     wake: WakeSocket,
     /// Units taken since the daemon was last told, which may wait for room.
     taken: usize,
+    /// Something was published that the daemon may sleep over.
+    unrung: bool,
 }
 
 /// The daemon hears of room when so many units have been taken. With those of one message that is
@@ -38,6 +40,7 @@ impl ProgramEnd {
             rings,
             wake,
             taken: 0,
+            unrung: false,
         }
     }
 
@@ -56,14 +59,33 @@ impl ProgramEnd {
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         let published = self.rings.publish();
-        if published && self.rings.take_announcement() {
+        if (published || self.unrung) && self.rings.take_announcement() {
             self.wake.wake();
         }
+        self.unrung = false;
         published
     }
 
+    /// The same, and lets a daemon sleep that sleeps on the processor that this runs on, until
+    /// [`Self::publish`].
+    #[inline]
+    pub(crate) fn publish_beside(&mut self) -> bool {
+        if !self.rings.other_sleeps() || !self.rings.is_beside() {
+            return self.publish();
+        }
+        let published = self.rings.publish();
+        self.unrung |= published;
+        published
+    }
+
+    /// Whether the daemon last slept on the processor that this runs on: it does nothing meanwhile.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.rings.is_beside()
+    }
+
+    /// Whether there is something that the daemon does not see, or may sleep over.
     pub(crate) fn has_staged(&self) -> bool {
-        self.rings.has_staged()
+        self.unrung || self.rings.has_staged()
     }
 
     /// The daemon has said nothing more.
@@ -254,11 +276,19 @@ impl DaemonEnd {
         self.rings.publish()
     }
 
-    /// Wakes the program if it sleeps.
-    pub(super) fn wake(&self) {
-        if self.rings.take_announcement() {
+    /// Wakes the program if it sleeps. True: it did, and runs on this processor as soon as that is
+    /// free.
+    pub(super) fn wake(&self) -> bool {
+        let sleeps = self.rings.take_announcement();
+        if sleeps {
             self.wake.wake();
         }
+        sleeps && self.rings.is_beside()
+    }
+
+    /// Whether the program says that it sleeps.
+    pub(super) fn other_sleeps(&self) -> bool {
+        self.rings.other_sleeps()
     }
 
     /// Says that the daemon sleeps. False: the program has said something since.
@@ -267,9 +297,9 @@ impl DaemonEnd {
         self.is_empty()
     }
 
-    /// That sleep is over.
-    pub(super) fn end_sleep(&self) {
-        self.rings.end_sleep();
+    /// That sleep is over. True: the program has rung.
+    pub(super) fn end_sleep(&self) -> bool {
+        self.rings.end_sleep()
     }
 
     /// Takes what has rung. False: the program is gone.

@@ -1,6 +1,8 @@
 //! The loop of the daemon's thread that has a stack: hears what programs say, moves the stack, and
 //! tells them what came of it.
 
+mod sleep;
+
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -30,10 +32,6 @@ use crate::runner::Runner;
 const MESSAGES: usize = 512;
 /// Bursts taken from the link in one turn.
 const BURSTS: usize = 1;
-/// So many events may wait for a program that sleeps while the link has more for us. A hand-over
-/// for each burst costs a third of what two processes on one processor do (measured with 16, 64 and
-/// 256).
-const TOLD_AT_ONCE: u32 = 256;
 /// How long ACKs wait for what programs answer to what they were told: as in inline mode.
 const BATCH: Duration = Duration::from_micros(200);
 /// How often a loop that never sleeps looks who is gone.
@@ -170,6 +168,8 @@ pub struct Host {
     told: Instant,
     /// When it was last looked who is gone.
     looked: Instant,
+    /// A program was woken that runs as soon as this processor is free, or has run since.
+    handed_over: bool,
 }
 
 impl Host {
@@ -195,6 +195,7 @@ impl Host {
             stopped: false,
             told: Instant::ZERO,
             looked: Instant::ZERO,
+            handed_over: false,
         };
         Ok((host, HostHandle { orders, waker }))
     }
@@ -246,7 +247,7 @@ impl Host {
     fn turn(&mut self) -> io::Result<()> {
         match self.work()? {
             true => Ok(()),
-            false => self.sleep(),
+            false => self.rest(),
         }
     }
 
@@ -262,6 +263,9 @@ impl Host {
             self.list_some();
         }
         let heard = self.hear();
+        if heard {
+            self.runner.note_work();
+        }
         let acks = match now.since(self.told) < BATCH {
             true => Acks::Due,
             false => Acks::All,
@@ -453,6 +457,7 @@ impl Host {
             channel.tell_rest();
             if channel.end.publish() {
                 self.told = now;
+                channel.unrung = channel.unrung.max(1);
             }
         }
     }
@@ -507,49 +512,12 @@ impl Host {
     /// for them.
     fn wake(&mut self, more: bool) {
         for channel in self.channels.iter_mut().flatten() {
-            if !more || channel.unrung >= TOLD_AT_ONCE {
+            if channel.unrung > 0 && (!more || channel.unrung >= channel.hand_over()) {
                 channel.unrung = 0;
-                channel.end.wake();
+                channel.handed_over |= channel.end.wake();
+                self.handed_over |= channel.handed_over;
             }
         }
-    }
-
-    /// Nothing is due that it would be woken for.
-    #[cfg(test)]
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.runner.due(None).is_none()
-    }
-
-    /// There is nothing to do: sleeps until there is.
-    pub(super) fn sleep(&mut self) -> io::Result<()> {
-        let now = self.runner.now();
-        let answers = self.told + BATCH;
-        let deadline = match self.runner.is_settled() {
-            true => None,
-            // Programs may answer in a moment, and what they say carries the ACKs.
-            false if now < answers => Some(answers),
-            false => {
-                self.runner.transmit(Acks::All)?;
-                None
-            }
-        };
-        self.sleeper.prepare();
-        let mut quiet = true;
-        for channel in self.channels.iter_mut().flatten() {
-            quiet &= channel.end.begin_sleep();
-        }
-        // A channel that is new has not heard that we sleep.
-        quiet &= !self.take_orders() && !self.list_some() && !self.stopped;
-        let slept = match quiet {
-            true => self.runner.sleep(deadline, self.wakes.fd()).map(drop),
-            false => Ok(()),
-        };
-        for channel in self.channels.iter().flatten() {
-            channel.end.end_sleep();
-        }
-        self.sleeper.finish();
-        self.drop_gone();
-        slept
     }
 }
 

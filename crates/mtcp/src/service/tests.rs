@@ -16,6 +16,8 @@ use super::*;
 use crate::driver::{Doorbell, Staged};
 use crate::{Config, Context, Domain, Errno, SocketId, assembly};
 
+mod beside;
+
 const DEADLINE: Duration = Duration::from_secs(60);
 const HOST: &str = "10.0.0.2";
 

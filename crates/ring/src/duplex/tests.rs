@@ -2,6 +2,8 @@ use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::*;
 
 const SHAPE: Shape = Shape {
@@ -81,6 +83,38 @@ fn a_sleep_is_taken_once() {
     program.announce_sleep();
     assert!(!program.take_announcement());
     assert!(daemon.take_announcement());
+}
+
+#[test]
+fn a_side_that_slept_on_this_processor_is_beside() {
+    let (daemon, program) = pair();
+    assert!(
+        !program.is_beside() && !daemon.is_beside(),
+        "none has slept"
+    );
+    assert!(!program.other_sleeps());
+    let home = sched_getaffinity(None).unwrap();
+    let all = (0..CpuSet::MAX_CPU).filter(|&cpu| home.is_set(cpu));
+    let cpus: Vec<usize> = all.take(2).collect();
+    let pin = |cpu| {
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).unwrap();
+    };
+    pin(cpus[0]);
+    daemon.announce_sleep();
+    assert!(program.other_sleeps() && program.is_beside());
+    assert!(program.take_announcement());
+    assert!(!program.other_sleeps() && program.is_beside());
+    assert!(daemon.end_sleep());
+    assert!(program.is_beside());
+    assert!(!daemon.is_beside(), "the program has not slept");
+    if let Some(&other) = cpus.get(1) {
+        pin(other);
+        assert!(!program.is_beside());
+        daemon.announce_sleep();
+        assert!(program.is_beside());
+    }
 }
 
 /// Everything said arrives in order, whichever side sleeps when.
