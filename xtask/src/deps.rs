@@ -37,7 +37,11 @@ const ARROWS: &[Arrows] = &[
     ),
     arrows("io", &["wire", "ring"], None),
     arrows("sim", &["mtcp-core", "wire"], None),
-    arrows("mtcp", &["mtcp-core", "io", "ring", "wire"], None),
+    arrows(
+        "mtcp",
+        &["control", "mtcp-core", "io", "ring", "wire"],
+        None,
+    ),
     arrows("pkt", &["io", "mtcp", "mtcp-core", "sim", "wire"], None),
     arrows(
         "packetdrill",

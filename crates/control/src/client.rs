@@ -214,6 +214,18 @@ impl Session {
         (0..count).map(channel).collect()
     }
 
+    /// What a program has to know of the stack before it attaches: lines of the settings file.
+    ///
+    /// # Errors
+    /// As [`Session::attach`].
+    pub fn settings(&self) -> Result<String, Error> {
+        let end = Instant::now() + ANSWER_TIMEOUT;
+        match self.ask(&Request::Settings, end)? {
+            Reply::Settings(lines) => Ok(lines),
+            _ => Err(nonsense()),
+        }
+    }
+
     /// How the daemon is, and who is attached.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ::io::shm::Desk;
 use ::io::{AnyPort, Port};
+use control::client::Session;
 use mtcp_core::config::{self as stack, Seat};
 use mtcp_core::{AppStreams, Arrivals, Stack, Testament};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -220,15 +221,22 @@ pub(crate) fn host_on_port(
 /// The sockets of a program that is attached. `config` says how its calls behave; what concerns the
 /// stack, the daemon says.
 ///
+/// `session` keeps the program attached, if something has to.
+///
 /// # Errors
 /// It is not of a daemon of this build, or that is gone; no descriptor left.
-pub(crate) fn attached(config: &Config, attachment: Attachment) -> io::Result<Sockets> {
+pub(crate) fn attached(
+    config: &Config,
+    core: usize,
+    attachment: Attachment,
+    session: Option<Session>,
+) -> io::Result<Sockets> {
     let (end, streams) = attachment.join()?;
-    let mut service = Service::new(end, config.spin)?;
+    let mut service = Service::new(end, config.spin, session)?;
     let facts = service.facts()?;
     let [a, b, ..] = secret().map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Sockets::new(
-        Settings::of_facts(config, &facts),
+        Settings::of_facts(config, core, &facts),
         config.max_concurrency,
         u16::from_ne_bytes([a, b]),
         Transport::new(Driver::Service(Box::new(service)), streams),

@@ -121,7 +121,9 @@ pub(crate) fn prepare(
             })?;
             Ok(Prepared::Packet(Box::new(prepared), link_local))
         }
-        IoSpec::Shm(_) | IoSpec::Tap(_) | IoSpec::Loop(_) => Ok(Prepared::Other),
+        IoSpec::Shm(_) | IoSpec::Tap(_) | IoSpec::Loop(_) | IoSpec::Daemon(_) => {
+            Ok(Prepared::Other)
+        }
     }
 }
 
@@ -264,6 +266,8 @@ fn links(config: &Config, spec: &IoSpec, prepared: &mut Prepared) -> io::Result<
         }
         // One context: others would each be alone.
         IoSpec::Loop(_) => Ok(Links::of(vec![LoopPort::new()])),
+        // It has none.
+        IoSpec::Daemon(_) => Err(io::ErrorKind::InvalidInput.into()),
         IoSpec::Afxdp(_) => match prepared {
             Prepared::Xdp(prepared, link_local) => Ok(Links {
                 link_local: *link_local,

@@ -11,6 +11,7 @@ use ::io::shm::{Owners, ShmPort};
 
 use crate::assembly::secret;
 use crate::config::{Config, IoSpec};
+use crate::daemon::{Daemon, take_daemon};
 use crate::executor::door::{self, Answer, Terms};
 use crate::runtime::{Common, Mtcp, processors};
 use crate::setup_error::SetupError;
@@ -34,6 +35,8 @@ pub struct Prepared {
     common: Common,
     busy: bool,
     owners: Option<Owners>,
+    /// The daemon that has the stack, if this process is attached already.
+    attached: Option<Daemon>,
 }
 
 /// What the interface is prepared for.
@@ -128,13 +131,14 @@ fn has_executor(interface: &str) -> bool {
 /// One line with cause and remedy.
 pub fn try_out(config: &Config) -> Result<(), SetupError> {
     let mut config = config.clone();
+    take_daemon(&mut config)?;
     config.take_host()?;
     config.check()?;
     let spec = config.link()?;
     config.check_room(&spec)?;
     let failed = |error: io::Error| SetupError(error.to_string());
     match &spec {
-        IoSpec::Loop(_) => return Ok(()),
+        IoSpec::Loop(_) | IoSpec::Daemon(_) => return Ok(()),
         IoSpec::Shm(path) => return ShmPort::check(path).map_err(failed),
         IoSpec::Afxdp(_) | IoSpec::Packet(_) | IoSpec::Tap(_) => {}
     }
@@ -178,6 +182,9 @@ impl Prepared {
     }
 
     fn make(mut config: Config, part: Part) -> Result<Self, SetupError> {
+        if config.addresses.is_empty() {
+            take_daemon(&mut config)?;
+        }
         config.take_host()?;
         config.check()?;
         config.check_room(&config.link()?)?;
@@ -217,6 +224,7 @@ impl Prepared {
             link,
             busy: false,
             owners: None,
+            attached: None,
         })
     }
 
@@ -254,6 +262,9 @@ impl Prepared {
     /// # Errors
     /// One line with cause and remedy.
     pub fn arm(&mut self) -> Result<(), SetupError> {
+        if let (IoSpec::Daemon(name), None) = (&self.spec, &self.attached) {
+            self.attached = Some(Daemon::attach(name)?);
+        }
         match &mut self.link {
             link::Prepared::Xdp(prepared, _) => prepared
                 .arm()
@@ -272,6 +283,7 @@ impl Prepared {
 
     /// In a forked child: gives up what [`Prepared::arm`] did for the parent.
     pub fn disarm(&mut self) {
+        self.attached = None;
         if let link::Prepared::Xdp(prepared, _) = &mut self.link {
             prepared.disarm();
         }
@@ -282,6 +294,12 @@ impl Prepared {
     /// # Errors
     /// One line with cause and remedy.
     pub fn open(&mut self) -> Result<Mtcp, SetupError> {
+        if let IoSpec::Daemon(name) = &self.spec {
+            let daemon = self.attached.take();
+            let daemon = daemon.map_or_else(|| Daemon::attach(name), Ok)?;
+            let (config, processors) = (self.config.clone(), self.processors.clone());
+            return Ok(Mtcp::attached(config, processors, daemon));
+        }
         let opened = link::open(&self.config, &self.spec, &mut self.link).map_err(|error| {
             self.busy = error.busy;
             SetupError(error.text)

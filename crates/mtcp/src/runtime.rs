@@ -14,6 +14,7 @@ use crate::assembly::{self, Joined, Secrets, assemble, failure, secret};
 use crate::clock::VirtualClock;
 use crate::config::{Config, IoSpec, Mode};
 use crate::context::{Context, Waiter};
+use crate::daemon::Daemon;
 use crate::lease::{PortLease, Ports};
 use crate::service::{Host, HostHandle};
 use crate::setup_error::SetupError;
@@ -34,7 +35,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Mtcp {
     config: Config,
-    ports: Arc<Ports>,
+    below: Below,
     cores: usize,
     processors: Vec<usize>,
     board: Arc<Board>,
@@ -53,6 +54,15 @@ pub struct Mtcp {
     testaments: Option<Testaments>,
     /// What listeners ask.
     wall: Wall,
+}
+
+/// Where the stacks of contexts are.
+#[derive(Debug)]
+enum Below {
+    /// In this process, each on a port of the link.
+    Ports(Arc<Ports>),
+    /// In a daemon.
+    Daemon(Box<Daemon>),
 }
 
 /// What the stacks of several processes have in common.
@@ -97,7 +107,7 @@ impl Mtcp {
             ports.push((port, secret()?));
         }
         Ok(Self {
-            ports: Ports::new(ports, exchange.clone()),
+            below: Below::Ports(Ports::new(ports, exchange.clone())),
             exchange,
             testaments: common.testaments,
             first_seat: first_seat.into(),
@@ -111,6 +121,35 @@ impl Mtcp {
             common: common.secret,
             wall: common.wall,
         })
+    }
+
+    /// The stack is a daemon's.
+    pub(crate) fn attached(config: Config, processors: Vec<usize>, daemon: Daemon) -> Self {
+        let cores = match config.cores {
+            0 => processors.len(),
+            cores => cores,
+        };
+        Self {
+            facts: [
+                ("io", config.io.to_string()),
+                ("contexts", cores.to_string()),
+            ]
+            .into_iter()
+            .chain(daemon.facts().iter().cloned())
+            .collect(),
+            below: Below::Daemon(Box::new(daemon)),
+            exchange: None,
+            testaments: None,
+            first_seat: 0,
+            board: Board::new(config.io.name(), cores),
+            arrivals: Vec::new(),
+            link_local: None,
+            config,
+            cores,
+            processors,
+            common: [0; 32],
+            wall: Wall::default(),
+        }
     }
 
     /// The configuration in force.
@@ -167,6 +206,10 @@ impl Mtcp {
     /// # Errors
     /// One line with cause and remedy: no such core, context exists already, out of memory.
     pub fn context(&self, core: usize) -> Result<Context, SetupError> {
+        if let Below::Daemon(daemon) = &self.below {
+            self.processor(core)?;
+            return daemon.context(core, &self.config);
+        }
         let (port, secrets, joined) = self.parts(core)?;
         assemble(&self.config, port, secrets, core, joined)
             .map(Context::from)
@@ -187,7 +230,12 @@ impl Mtcp {
     /// What the stack of logical core `core` is made of.
     fn parts(&self, core: usize) -> Result<(PortLease, Secrets, Joined), SetupError> {
         let cpu = self.processor(core)?;
-        let (port, own) = self.ports.lease(core)?;
+        let Below::Ports(ports) = &self.below else {
+            return Err(SetupError(
+                "the stack is the daemon's: ask that for what it has".to_owned(),
+            ));
+        };
+        let (port, own) = ports.lease(core)?;
         let secrets = Secrets {
             own,
             common: self.common,

@@ -42,9 +42,9 @@ impl Settings {
     }
 
     /// Of a program that is attached to a stack.
-    pub(crate) fn of_facts(config: &Config, facts: &Facts) -> Self {
+    pub(crate) fn of_facts(config: &Config, core: usize, facts: &Facts) -> Self {
         Self {
-            core: 0,
+            core,
             one_event_per_entry: config.one_event_per_entry,
             legacy_errors: config.legacy_errors,
             rcvbuf: facts.recv_buffer,

@@ -195,6 +195,19 @@ impl Rules {
         self.is_ours(plain(remote.ip())) && self.takes_port(remote.port())
     }
 
+    /// Whether a daemon has the stack.
+    pub(crate) fn is_attached(&self) -> bool {
+        matches!(self.config.io, IoSpec::Daemon(_))
+    }
+
+    /// The interface that the stack is on, or what is the name of none.
+    pub(crate) fn interface(&self) -> String {
+        match &self.config.io {
+            IoSpec::Daemon(_) => self.config.interfaces.first().cloned().unwrap_or_default(),
+            io => io.name(),
+        }
+    }
+
     /// Whether we reach ourselves.
     pub(crate) fn loops(&self) -> bool {
         matches!(self.config.io, IoSpec::Loop(_))
@@ -251,7 +264,7 @@ impl Rules {
         let link_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let ours = !local && !link_local && self.takes_port(remote.port());
         let leads = match self.config.follow_kernel {
-            true => mtcp::interfaces::has_route_by(ip, &self.config.io.name()),
+            true => mtcp::interfaces::has_route_by(ip, &self.interface()),
             false => self.routed(ip) || self.is_behind_gateway(ip),
         };
         if ours && leads {
@@ -274,7 +287,7 @@ impl Rules {
     fn is_behind_gateway(&self, ip: IpAddr) -> bool {
         let leads = |gateway: &IpAddr| gateway.is_ipv4() == ip.is_ipv4();
         self.config.gateways.iter().any(leads)
-            && !mtcp::interfaces::has_route_elsewhere(ip, &self.config.io.name())
+            && !mtcp::interfaces::has_route_elsewhere(ip, &self.interface())
     }
 }
 

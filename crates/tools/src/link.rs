@@ -5,14 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use control::client::Session;
-use control::place::check_name;
 use mtcp::config::{Cidr, NeighbourSpec};
 use mtcp::privileges::{allows, own};
 use mtcp::{Config, CongestionControl, IoSpec, Mtcp};
 use rustix::thread::CapabilitySet;
-
-pub(crate) mod daemon;
 
 use crate::fail::Failure;
 use crate::machine;
@@ -20,15 +16,12 @@ use crate::net::{Address, Own};
 use crate::sockets::kernel::Kernel;
 use crate::sockets::stack::Stack;
 
-/// `kernel`, a daemon, or a link of mTCP.
+/// `kernel`, or a link of mTCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Io {
     /// The kernel's sockets.
     Kernel,
-    /// mTCP's daemon of this name, which may have the directory of its socket before it; `None`:
-    /// that of this network namespace.
-    Daemon(Option<String>),
-    /// mTCP over this link.
+    /// mTCP over this link, or on a daemon's stack.
     Mtcp(IoSpec),
 }
 
@@ -38,13 +31,6 @@ impl FromStr for Io {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "kernel" => Ok(Self::Kernel),
-            "daemon" => Ok(Self::Daemon(None)),
-            _ if text.starts_with("daemon:") => {
-                let name = text.trim_start_matches("daemon:");
-                let last = name.rsplit('/').next().unwrap_or_default();
-                check_name(last).map_err(|error| error.to_string())?;
-                Ok(Self::Daemon(Some(name.to_owned())))
-            }
             _ => text.parse().map(Self::Mtcp).map_err(|error: String| {
                 error.replace("use afxdp:IFACE", "use kernel, afxdp:IFACE")
             }),
@@ -56,8 +42,6 @@ impl std::fmt::Display for Io {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Kernel => f.write_str("kernel"),
-            Self::Daemon(None) => f.write_str("daemon"),
-            Self::Daemon(Some(name)) => write!(f, "daemon:{name}"),
             Self::Mtcp(spec) => spec.fmt(f),
         }
     }
@@ -140,33 +124,7 @@ pub(crate) enum Backend {
     /// The kernel's.
     Kernel(Kernel),
     /// mTCP's, and what they are on: an interface of this process, or a daemon.
-    Stack(Box<Stack>, Below),
-}
-
-/// What the sockets of a stack are on.
-#[derive(Debug)]
-pub(crate) enum Below {
-    /// An interface of this process.
-    Own(Box<Mtcp>),
-    /// A daemon, which this process is attached to as long as this lives.
-    Daemon(Box<Session>),
-}
-
-impl Below {
-    /// What was opened, for people.
-    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Own(mtcp) => mtcp.report().lines,
-            Self::Daemon(session) => {
-                let welcome = session.welcome();
-                vec![
-                    ("daemon", welcome.name.clone()),
-                    ("process", welcome.pid.to_string()),
-                    ("links", welcome.links.clone()),
-                ]
-            }
-        }
-    }
+    Stack(Box<Stack>, Box<Mtcp>),
 }
 
 /// What was opened, beside the sockets.
@@ -190,7 +148,6 @@ impl LinkArgs {
         machine::raise_open_files();
         match io {
             Io::Kernel => self.open_kernel(),
-            Io::Daemon(name) => self.attach(name.as_deref(), &config),
             Io::Mtcp(spec) => self.open_stack(spec, config),
         }
     }
@@ -202,7 +159,7 @@ impl LinkArgs {
         let Io::Mtcp(spec) = self.chosen(&config)? else {
             return Err(Failure::error(
                 "kernel sockets need no mTCP",
-                "give --io afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH or loop:NAME",
+                "give --io afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH, loop:NAME or daemon[:NAME]",
             ));
         };
         self.apply(&spec, &mut config)?;
@@ -301,21 +258,6 @@ impl LinkArgs {
         })
     }
 
-    fn attach(&self, name: Option<&str>, config: &Config) -> anyhow::Result<Link> {
-        if let Some(core) = self.core {
-            machine::pin(core)?;
-        }
-        let attached = daemon::open(name, config)?;
-        let label = format!("daemon:{}", attached.session.welcome().name);
-        let below = Below::Daemon(Box::new(attached.session));
-        Ok(Link {
-            backend: Backend::Stack(Box::new(attached.sockets), below),
-            addresses: attached.addresses,
-            networks: Vec::new(),
-            label,
-        })
-    }
-
     fn open_stack(&self, spec: IoSpec, mut config: Config) -> anyhow::Result<Link> {
         check_link(&spec)?;
         self.apply(&spec, &mut config)?;
@@ -323,11 +265,18 @@ impl LinkArgs {
             mtcp::Mode::Paired => "paired",
             mtcp::Mode::Inline => "inline",
         };
-        let label = format!("{spec}, {mode}");
+        let label = match spec {
+            IoSpec::Daemon(_) => spec.to_string(),
+            _ => format!("{spec}, {mode}"),
+        };
         let networks = config.addresses.clone();
         let addresses = networks.iter().map(|cidr| cidr.addr).collect();
+        let pins = config.pin || !matches!(spec, IoSpec::Daemon(_));
         let stack = Mtcp::init(config).map_err(|error| anyhow::anyhow!("{error}"))?;
-        stack.pin(0).map_err(|error| anyhow::anyhow!("{error}"))?;
+        // Where the stack runs is for the daemon to say.
+        if pins {
+            stack.pin(0).map_err(|error| anyhow::anyhow!("{error}"))?;
+        }
         let context = stack
             .context(0)
             .map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -338,7 +287,7 @@ impl LinkArgs {
             )
         })?;
         Ok(Link {
-            backend: Backend::Stack(Box::new(sockets), Below::Own(Box::new(stack))),
+            backend: Backend::Stack(Box::new(sockets), Box::new(stack)),
             addresses,
             networks,
             label,
@@ -348,6 +297,9 @@ impl LinkArgs {
     /// The options over the settings file.
     fn apply(&self, spec: &IoSpec, config: &mut Config) -> anyhow::Result<()> {
         config.io = spec.clone();
+        if let IoSpec::Daemon(_) = spec {
+            return self.apply_to_daemon(config);
+        }
         if !self.addr.is_empty() {
             config.addresses = self.cidrs()?;
             config.host = self.addr.contains(&Own::Host);
@@ -365,11 +317,7 @@ impl LinkArgs {
             config.gateways.clone_from(&self.gateway);
         }
         config.neighbours.extend_from_slice(&self.neighbour);
-        if let Some(core) = self.core {
-            machine::check_core(core)?;
-            config.core_list = vec![core];
-            config.pin = true;
-        }
+        self.apply_core(config)?;
         match self.mode {
             Some(Mode::Paired) => config.mode = mtcp::Mode::Paired,
             Some(Mode::Inline) => config.mode = mtcp::Mode::Inline,
@@ -378,6 +326,38 @@ impl LinkArgs {
         config.congestion = self.cc.unwrap_or(config.congestion);
         config.pcap = self.pcap.clone().or(config.pcap.take());
         config.fault = self.fault.clone().or(config.fault.take());
+        Ok(())
+    }
+
+    /// What a daemon says in place of what was not to be given.
+    fn apply_to_daemon(&self, config: &mut Config) -> anyhow::Result<()> {
+        let of_stack = [
+            (!self.addr.is_empty(), "--addr"),
+            (self.force_address, "--force-address"),
+            (self.ignore_firewall, "--ignore-firewall"),
+            (!self.gateway.is_empty(), "--gateway"),
+            (!self.neighbour.is_empty(), "--neighbour"),
+            (self.mode.is_some(), "--mode"),
+            (self.cc.is_some(), "--cc"),
+            (self.pcap.is_some(), "--pcap"),
+            (self.fault.is_some(), "--fault"),
+        ];
+        if let Some((_, option)) = of_stack.iter().find(|(given, _)| *given) {
+            return Err(Failure::error(
+                format!("{option} is about the stack, which the daemon has"),
+                format!("give {option} to 'mtcp daemon'"),
+            ));
+        }
+        self.apply_core(config)?;
+        mtcp::take_daemon(config).map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    fn apply_core(&self, config: &mut Config) -> anyhow::Result<()> {
+        if let Some(core) = self.core {
+            machine::check_core(core)?;
+            config.core_list = vec![core];
+            config.pin = true;
+        }
         Ok(())
     }
 
@@ -433,7 +413,8 @@ fn check_link(spec: &IoSpec) -> anyhow::Result<()> {
             privileged(&format!("AF_PACKET on '{name}'"), NET_RAW)
         }
         IoSpec::Tap(name) => privileged(&format!("the TAP device '{name}'"), NET_ADMIN),
-        IoSpec::Loop(_) => Ok(()),
+        // What attaching fails for, it says itself.
+        IoSpec::Loop(_) | IoSpec::Daemon(_) => Ok(()),
         IoSpec::Shm(path) => {
             let parent = path
                 .parent()

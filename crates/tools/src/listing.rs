@@ -9,7 +9,6 @@ use control::message::{ClientRow, SocketRow};
 use serde_json::json;
 
 use crate::fail::Failure;
-use crate::link::daemon::find;
 
 const EXAMPLES: &str = "Examples:
   mtcp sockets                                all sockets of the daemon of this network namespace
@@ -47,7 +46,8 @@ pub(crate) struct SocketsArgs {
 
 impl SocketsArgs {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let session = find(self.daemon.as_deref())?;
+        let name = self.daemon.as_deref().unwrap_or_default();
+        let session = mtcp::find_daemon(name).map_err(|error| anyhow::anyhow!("{error}"))?;
         let mut sockets = session.sockets()?;
         sockets.retain(|one| !self.listening || one.state == LISTEN);
         let status = session.status()?;

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use common::daemon::{Daemon, LINK, command, directory, text, until};
 use common::{LONG, wait};
+use control::Error;
 use control::client::{self, Found};
 use control::place::Place;
-use control::{Build, Error};
 use rustix::net::{
     AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv, socket_with,
 };
@@ -192,7 +192,7 @@ fn join(place: &Place) -> Result<(), Error> {
             rustix::thread::set_thread_res_gid(group, group, group).unwrap();
             rustix::thread::set_thread_res_uid(user, user, user).unwrap();
         }
-        let build = Build::new("0.1.0", mtcp::service::LAYOUT);
+        let build = mtcp::service::build();
         match client::named(std::slice::from_ref(place), "default", &build)? {
             Found::Session(_) => Ok(()),
             Found::Nobody(error) => Err(error),

@@ -118,6 +118,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "bench short --client kernel",
     ),
     ("no program to run", "run --io shm:link --addr 10.0.0.2/24"),
+    (
+        "a program for a daemon that is not there",
+        "run --io daemon:absent -- true",
+    ),
+    (
+        "what the stack is to be, said to a program of a daemon",
+        "serve . --io daemon --cc bbr",
+    ),
     ("kernel sockets for a program", "run --io kernel -- true"),
     (
         "ports that are none",

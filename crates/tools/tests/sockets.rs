@@ -10,27 +10,18 @@ use std::process::{Output, Stdio};
 
 use common::daemon::{Daemon, LINK, command, directory, text, until};
 use common::{mtcp, wait};
-use control::Build;
-use control::client::{self, Found, Session};
-use control::place::Place;
-use mtcp::service::Attachment;
-use mtcp::{Context, Domain};
+use mtcp::{Config, Context, Domain, IoSpec, Mtcp};
 use rustix::process::geteuid;
 use serde_json::Value;
 
-/// A program on the stack of the daemon in `place`: it is attached as long as the session is there.
-fn attach(place: &Place) -> (Session, Context) {
-    let build = Build::new("0.1.0", mtcp::service::LAYOUT);
-    let found = client::named(std::slice::from_ref(place), "default", &build).unwrap();
-    let Found::Session(session) = found else {
-        panic!("{found:?}");
+/// A program on the stack of the daemon with its socket in `directory`.
+fn attach(directory: &Path) -> Context {
+    let name = directory.join("default").display().to_string();
+    let config = Config {
+        io: IoSpec::Daemon(name),
+        ..Config::default()
     };
-    let first = session.attach().unwrap().swap_remove(0);
-    let descriptors = first.descriptors.try_into().unwrap();
-    let words = *first.channel.words.first_chunk().unwrap();
-    let attachment = Attachment::from_parts(descriptors, words).unwrap();
-    let context = Context::attach(attachment, &mtcp::Config::default()).unwrap();
-    (session, context)
+    Mtcp::init(config).unwrap().context(0).unwrap()
 }
 
 /// Until a call has an answer.
@@ -78,7 +69,7 @@ fn in_state(directory: &Path, state: &str) -> Vec<(u64, u64, Value, Value)> {
 fn its_sockets_are_listed() {
     let base = directory();
     let _daemon = Daemon::start(command(base.path(), &LINK));
-    let (_session, mut program) = attach(&Place::shared(base.path().join("run")));
+    let mut program = attach(&base.path().join("run"));
     let address = "10.0.0.2:8080";
     let at = address.parse().unwrap();
     let listener = program.socket(Domain::V4).unwrap();

@@ -2,7 +2,8 @@
 //! where they run and how they are judged.
 //!
 //! With `INTEROP_BASELINE=1` every program runs on the kernel on both sides: the proof that a test
-//! asks for nothing odd.
+//! asks for nothing odd. With `INTEROP_DAEMON=1` programs on our end have no stack of their own:
+//! they attach to a daemon that has the link.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a library of tests

@@ -6,11 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use interop::process::{self, Finished, PROMPT};
-use interop::{Family, Gate, Kind, Lab, Namespace, Process, baseline, programs};
+use interop::{Family, Gate, Kind, Lab, Namespace, Process, baseline, programs, through_daemon};
 
 /// Longest that a client may take for all of its work.
 pub const WITHIN: Duration = Duration::from_secs(90);
@@ -18,6 +19,8 @@ pub const WITHIN: Duration = Duration::from_secs(90);
 /// Two stations joined by a veth pair, and room for files.
 #[derive(Debug)]
 pub struct Site {
+    /// What has the link, if it is not each program.
+    daemon: OnceLock<Process>,
     lab: Lab,
     /// Processes of a program on our end that serve at once.
     workers: u32,
@@ -59,6 +62,7 @@ impl Site {
         let gate = Gate::beside_others()?;
         programs::require(needed);
         Some(Self {
+            daemon: OnceLock::new(),
             lab: Lab::with(kind, mtu, queues),
             workers,
             _gate: gate,
@@ -71,6 +75,14 @@ impl Site {
         let program = programs::find(words.next().unwrap()).unwrap();
         let mut command = if baseline() {
             self.lab.ours().command(program)
+        } else if through_daemon() {
+            let directory = self.lab.files().join("run");
+            self.daemon.get_or_init(|| self.start_daemon(&directory));
+            let mut command = self.lab.ours().command(programs::mtcp());
+            command.args(["run", "--io"]);
+            command.arg(format!("daemon:{}/default", directory.display()));
+            command.arg("--").arg(program);
+            command
         } else {
             let mut command = self.lab.mtcp(&["run"]);
             command.args(["--workers", &self.workers.to_string()]);
@@ -79,6 +91,14 @@ impl Site {
         };
         command.args(words);
         command
+    }
+
+    fn start_daemon(&self, directory: &Path) -> Process {
+        let mut command = self.lab.mtcp(&["daemon"]);
+        command.arg("--directory").arg(directory);
+        let mut daemon = Process::start(command);
+        daemon.wait_for("listening at", PROMPT);
+        daemon
     }
 
     /// A program on the peer's kernel.

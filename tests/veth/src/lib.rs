@@ -44,6 +44,11 @@ pub fn baseline() -> bool {
     is_set("INTEROP_BASELINE")
 }
 
+/// Whether unmodified programs are to use the stack of a daemon.
+pub fn through_daemon() -> bool {
+    is_set("INTEROP_DAEMON")
+}
+
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| !value.is_empty() && value != "0")
 }

@@ -64,3 +64,27 @@ fn connections_over_ipv4() {
 fn connections_over_ipv6() {
     pair("fd00::2");
 }
+
+/// The stack is a daemon's: programs notice nothing.
+#[test]
+fn on_the_stack_of_a_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let [alone, pair] = ["alone", "pair"].map(|name| {
+        let source = format!("tests/c/{name}.c");
+        compile(&source, dir.path())
+    });
+    let lab = Lab::new();
+    let Some((_daemon, attached)) = lab.daemon(2) else {
+        return;
+    };
+    run(lab.command(&alone).arg(&attached));
+    let other = lab.conf("other.conf", 3, "");
+    for (server, client, address) in [
+        (&attached, &other, "10.0.0.2"),
+        (&attached, &other, "fd00::2"),
+        (&other, &attached, "10.0.0.3"),
+    ] {
+        let mut command = lab.command(&pair);
+        run(command.arg(server).arg(client).arg(address));
+    }
+}

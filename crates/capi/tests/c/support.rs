@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -116,6 +116,36 @@ impl Lab {
         let file = self.dir.path().join(name);
         fs::write(&file, text).unwrap();
         file
+    }
+
+    /// A daemon at the same end and place, and a configuration that attaches to it. `None`: the
+    /// command that it is was not built, which is said.
+    pub fn daemon(&self, host: u8) -> Option<(Running, PathBuf)> {
+        // Beside the directory of the tests.
+        let tests = env::current_exe().unwrap();
+        let mtcp = tests.ancestors().nth(2).unwrap().join("mtcp");
+        if !mtcp.exists() {
+            let reason = "skipped: there is no mtcp: build it (cargo build -p tools)";
+            let _ = writeln!(std::io::stdout(), "\n{reason}"); // println! would be captured
+            return None;
+        }
+        let run = self.dir.path().join("run");
+        let mut command = self.command(&mtcp);
+        command.args(["daemon", "--name", "c", "--directory"]);
+        command.arg(&run).arg("--config");
+        command.arg(self.conf("daemon.conf", host, ""));
+        let mut daemon = Running::start(&mut command);
+        let mut line = String::new();
+        let mut said = BufReader::new(daemon.0.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("listening at"), "{line}");
+        let file = self.dir.path().join("attached.conf");
+        let text = format!(
+            "io = daemon:{}\nrcvbuf = 65536\npin = no\n",
+            run.join("c").display()
+        );
+        fs::write(&file, text).unwrap();
+        Some((daemon, file))
     }
 
     /// A program to run here.

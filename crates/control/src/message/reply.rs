@@ -17,6 +17,7 @@ const ATTACHED: u16 = 0x8003;
 const CHANNEL: u16 = 0x8004;
 const STATUS: u16 = 0x8005;
 const SOCKETS: u16 = 0x8006;
+const SETTINGS: u16 = 0x8007;
 
 /// Bytes of the name of a daemon.
 const NAME: usize = 32;
@@ -33,6 +34,8 @@ const PAGE: usize = 8 + 4 * 2 + 8 * DROPS + 4 + 8;
 pub const CLIENTS_IN_PAGE: usize = (MESSAGE_MAX - HEADER - PAGE) / CLIENT_ROW;
 /// Rows of sockets in one message.
 pub const SOCKETS_IN_PAGE: usize = (MESSAGE_MAX - HEADER - 12) / SOCKET_ROW;
+/// Bytes of the lines of [`Reply::Settings`] at most.
+pub const SETTINGS_MAX: usize = MESSAGE_MAX - HEADER - 4;
 
 /// The first thing that a daemon says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +176,8 @@ pub enum Reply {
         /// Where to go on; 0: this was all.
         next: u64,
     },
+    /// To a request for settings: lines of the settings file, as many as one message holds.
+    Settings(String),
     /// To a request for sockets.
     Sockets {
         /// Sockets; none does not mean that none follow.
@@ -212,6 +217,10 @@ impl Reply {
                 body.u64(*next);
                 rows.iter().for_each(|row| row.emit(&mut body));
                 SOCKETS
+            }
+            Self::Settings(lines) => {
+                body.lines(lines, SETTINGS_MAX);
+                SETTINGS
             }
         };
         seal(build, kind, &body.bytes)
@@ -253,6 +262,7 @@ impl Reply {
                     next,
                 }
             }
+            SETTINGS => Self::Settings(body.lines(SETTINGS_MAX)?),
             _ => return Err(Malformed::Kind),
         };
         body.end()?;

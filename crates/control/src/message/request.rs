@@ -8,6 +8,7 @@ const HELLO: u16 = 1;
 const ATTACH: u16 = 2;
 const STATUS: u16 = 3;
 const SOCKETS: u16 = 4;
+const SETTINGS: u16 = 5;
 
 /// The first thing that a program says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub enum Request {
         /// 0, or what the answer before said.
         from: u64,
     },
+    /// What programs have to know of the stack before they attach.
+    Settings,
 }
 
 impl Request {
@@ -57,6 +60,7 @@ impl Request {
                 body.u64(*from);
                 SOCKETS
             }
+            Self::Settings => SETTINGS,
         };
         seal(build, kind, &body.bytes)
     }
@@ -79,6 +83,7 @@ impl Request {
             ATTACH => Self::Attach,
             STATUS => Self::Status { from: body.u64()? },
             SOCKETS => Self::Sockets { from: body.u64()? },
+            SETTINGS => Self::Settings,
             _ => return Err(Malformed::Kind),
         };
         body.end()?;

@@ -19,6 +19,7 @@ fn requests() -> impl Strategy<Value = Request> {
         Just(Request::Attach),
         any::<u64>().prop_map(|from| Request::Status { from }),
         any::<u64>().prop_map(|from| Request::Sockets { from }),
+        Just(Request::Settings),
     ]
 }
 
@@ -109,6 +110,7 @@ fn replies() -> impl Strategy<Value = Reply> {
         }),
         (vec(socket(), 0..70), any::<u64>())
             .prop_map(|(sockets, next)| Reply::Sockets { sockets, next }),
+        "([ -~]{1,80}\n){0,40}".prop_map(Reply::Settings),
     ]
 }
 

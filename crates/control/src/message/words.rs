@@ -62,6 +62,21 @@ impl Writer {
         self.bytes.extend(text.bytes());
         self.bytes.resize(end, 0);
     }
+
+    /// Whole lines, as many as `most` bytes hold, behind how many bytes they are.
+    pub(super) fn lines(&mut self, text: &str, most: usize) {
+        let mut said = String::new();
+        for line in text.lines().map(|line| printable(line, most)) {
+            if said.len() + line.len() >= most {
+                break;
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        // No message holds more.
+        self.u32(said.len() as u32);
+        self.bytes.extend(said.bytes());
+    }
 }
 
 /// What of `text` a field of `length` bytes can say: one line, whole characters.
@@ -133,6 +148,21 @@ impl<'a> Reader<'a> {
         }
         let text = std::str::from_utf8(text).map_err(|_| Malformed::Text)?;
         if text.chars().any(char::is_control) {
+            return Err(Malformed::Text);
+        }
+        Ok(text.to_owned())
+    }
+
+    /// Lines of printable characters, of at most `most` bytes.
+    pub(super) fn lines(&mut self, most: usize) -> Result<String, Malformed> {
+        let length = self.count(most)?;
+        let (text, rest) = self
+            .bytes
+            .split_at_checked(length)
+            .ok_or(Malformed::Short)?;
+        self.bytes = rest;
+        let text = std::str::from_utf8(text).map_err(|_| Malformed::Text)?;
+        if text.chars().any(|char| char.is_control() && char != '\n') {
             return Err(Malformed::Text);
         }
         Ok(text.to_owned())

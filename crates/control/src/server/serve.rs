@@ -124,6 +124,10 @@ impl<S: Stacks> Server<S> {
             (Request::Sockets { from }, Some(Stage::Greeted | Stage::Attached)) => {
                 self.ask_for_sockets(id, from)
             }
+            (Request::Settings, Some(Stage::Greeted | Stage::Attached)) => {
+                let lines = self.stacks.settings();
+                self.reply(id, &Reply::Settings(lines), &[])
+            }
             _ => Err(DropReason::Malformed),
         }
     }

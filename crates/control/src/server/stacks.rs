@@ -37,6 +37,9 @@ pub trait Stacks: Send + Sync {
     /// Links and addresses, for people.
     fn links(&self) -> String;
 
+    /// What programs have to know of the stack before they attach: lines of the settings file.
+    fn settings(&self) -> String;
+
     /// One channel to each stack, for this program and nobody else.
     ///
     /// # Errors

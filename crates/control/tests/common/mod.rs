@@ -43,6 +43,10 @@ impl Stacks for Counting {
         "loop:x 10.0.0.2/24".into()
     }
 
+    fn settings(&self) -> String {
+        "addr = 10.0.0.2/24\nport = x\n".into()
+    }
+
     fn attach(&self, client: &Client) -> Result<Vec<Channel>, Error> {
         self.attached.lock().unwrap().insert(client.id);
         let channel = |stack| {

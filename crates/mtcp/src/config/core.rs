@@ -20,7 +20,7 @@ impl Config {
     /// # Errors
     /// No name, or several: one line.
     pub fn link(&self) -> Result<IoSpec, String> {
-        if !self.io.name().is_empty() {
+        if self.io.is_whole() {
             return Ok(self.io.clone());
         }
         let (kind, syntax) = (self.io.kind(), self.io.syntax());
@@ -56,6 +56,10 @@ impl Config {
     /// One line with cause and remedy.
     pub fn check(&self) -> Result<(), String> {
         let link = self.link()?;
+        if matches!(link, IoSpec::Daemon(_)) {
+            // All else is the daemon's.
+            return Ok(());
+        }
         self.check_host(&link)?;
         if self.addresses.is_empty() {
             return Err("no address: set addr, for example addr = 10.0.0.2/24, or MTCP_ADDR in the environment".into());

@@ -78,7 +78,7 @@ macro_rules! table {
 }
 
 table! {
-    old io: "afxdp[:IFACE] | packet[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link. Without a name, 'port' gives it.",
+    old io: "afxdp[:IFACE] | packet[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME] | daemon[:NAME]", "The link. Without a name, 'port' gives it. daemon: the stack of 'mtcp daemon', which has the link; without a name that of this network namespace.",
         |c, v| { c.io = c.link_for(v)?; Ok(()) }, |c| c.io.to_string();
     new io_as: "afxdp[:IFACE] | packet[:IFACE] | tap[:NAME] | shm[:PATH] | loop[:NAME]", "The link where 'io' is one of the original mTCP (dpdk, psio, netmap, onvm); the environment's MTCP_IO does the same.",
         |c, v| { c.io_as = Some(link(v)?); Ok(()) }, |c| c.io_as.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::io::AnyPort;
+use control::client::Session;
 use mtcp_core::Command;
 use wire::time::Instant;
 
@@ -104,11 +105,23 @@ impl Context {
     ///
     /// # Errors
     /// It is not a daemon of this build, or it is gone; no descriptor left.
-    pub fn attach(
+    pub(crate) fn attach(
         attachment: Attachment,
         config: &Config,
     ) -> std::result::Result<Self, SetupError> {
-        assembly::attached(config, attachment)
+        assembly::attached(config, 0, attachment, None)
+            .map(Self::from)
+            .map_err(|error| SetupError(format!("cannot attach to the daemon: {error}")))
+    }
+
+    /// The same, which is attached as long as it lives.
+    pub(crate) fn of_session(
+        session: Session,
+        attachment: Attachment,
+        config: &Config,
+        core: usize,
+    ) -> std::result::Result<Self, SetupError> {
+        assembly::attached(config, core, attachment, Some(session))
             .map(Self::from)
             .map_err(|error| SetupError(format!("cannot attach to the daemon: {error}")))
     }

@@ -259,6 +259,7 @@ impl Inline {
         Ok(self.runner.connect(request)?)
     }
 
+    #[inline(never)]
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
         self.begin_call()?;
         Ok(self.runner.execute(command)?)

@@ -141,6 +141,7 @@ impl Paired {
         self.with(|inline| inline.connect(request))
     }
 
+    #[inline(never)]
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
         self.with(|inline| inline.call(command))
     }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use ::io::poll::{self, PollFd, PollFlags};
+use control::client::Session;
 use mtcp_core::{Command, ConnId, Connect, Counters, Event, Opened, OptionsId, Reply, Undelivered};
 use ring::park::{FdSleeper, FdWaker};
 use wire::time::Instant;
@@ -50,12 +51,18 @@ pub(crate) struct Service {
     sleeper: FdSleeper,
     waker: FdWaker,
     failure: Option<String>,
+    /// The daemon takes the program for gone when this is.
+    _session: Option<Session>,
 }
 
 impl Service {
     /// # Errors
     /// No descriptor left.
-    pub(crate) fn new(end: ProgramEnd, spin: Duration) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        end: ProgramEnd,
+        spin: Duration,
+        session: Option<Session>,
+    ) -> std::io::Result<Self> {
         let (sleeper, waker) = ring::park::wake_fd()?;
         Ok(Self {
             end,
@@ -69,6 +76,7 @@ impl Service {
             sleeper,
             waker,
             failure: None,
+            _session: session,
         })
     }
 
@@ -252,6 +260,7 @@ impl Service {
         Errno::ENETDOWN
     }
 
+    #[inline(never)]
     pub(super) fn call(&mut self, command: Command) -> Result<Reply> {
         match self.ask(&Call::Command(command))? {
             Answer::Reply(reply) => reply.map_err(Errno),
@@ -279,6 +288,7 @@ impl Service {
         self.usage().map(|(_, undelivered)| undelivered)
     }
 
+    #[inline(never)]
     pub(super) fn connect(&mut self, request: &Connect<'_>) -> Result<Opened> {
         let command = Command::Connect {
             token: request.token,
@@ -300,6 +310,7 @@ impl Service {
     }
 
     /// What was staged comes before a call. Signals do not end it: the daemon answers at once.
+    #[inline(never)]
     fn ask(&mut self, call: &Call) -> Result<Answer> {
         self.serial = self.serial.wrapping_add(1);
         while !self.end.stage_call(self.serial, call) {

@@ -123,7 +123,7 @@ impl Desk<'_> {
             local,
             only_v6,
             backlog,
-            options,
+            mut options,
         } = command
         else {
             return Err(Errno::EINVAL);
@@ -132,6 +132,9 @@ impl Desk<'_> {
         if !self.channel.may_listen() {
             return Err(Errno::ENOBUFS);
         }
+        // As on Linux: who shares a port is of one user.
+        let uid = self.channel.program.uid;
+        options.reuse_port &= self.listeners.may_share(local.port(), uid);
         let ours = self.listeners.free_token();
         self.runner.serve(self.channel.home);
         let reply = self.carry_out(Command::Listen {
@@ -141,11 +144,13 @@ impl Desk<'_> {
             backlog,
             options,
         })?;
-        if let Reply::Listening(id, _) = reply {
+        if let Reply::Listening(id, local) = reply {
             let listener = Listener {
                 channel: self.id,
                 id,
                 token,
+                port: local.port(),
+                uid,
             };
             self.listeners.set(listener);
             self.channel.add_listener();

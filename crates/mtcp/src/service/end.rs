@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use mtcp_core::{Command, Event};
 use ring::duplex::{Duplex, Unit};
 
-use super::message::{Answer, Call, Disorder, MAX_UNITS, Message, News, Said, Told};
+use super::message::{Answer, Call, Disorder, MAX_UNITS, Message, News, Said, Text, Told};
 use super::wake_socket::WakeSocket;
 use crate::driver::Staged;
 
@@ -51,6 +51,7 @@ impl ProgramEnd {
     }
 
     /// Stages a call. False: there is no room until the daemon has taken some, or never.
+    #[inline(never)]
     pub(crate) fn stage_call(&mut self, serial: u32, call: &Call) -> bool {
         Message::call(serial, call).is_some_and(|message| self.rings.stage(message.units()))
     }
@@ -122,14 +123,18 @@ impl ProgramEnd {
                     key,
                 })
             }
-            Told::Answer(text) => {
-                let mut units = [Unit::default(); MAX_UNITS];
-                let units = units.get_mut(..text.units()).ok_or(Disorder)?;
-                self.rest(units)?;
-                Heard::Answer(text.serial, text.read(units)?)
-            }
+            Told::Answer(text) => self.hear_answer(&text)?,
         };
         Ok(Some(heard))
+    }
+
+    /// Room for the text is taken on the stack of nobody who hears of events alone.
+    #[inline(never)]
+    fn hear_answer(&mut self, text: &Text) -> Result<Heard, Disorder> {
+        let mut units = [Unit::default(); MAX_UNITS];
+        let units = units.get_mut(..text.units()).ok_or(Disorder)?;
+        self.rest(units)?;
+        Ok(Heard::Answer(text.serial, text.read(units)?))
     }
 
     #[cold]

@@ -1,5 +1,7 @@
 //! The listeners of all programs.
 
+use std::collections::HashMap;
+
 use mtcp_core::{ListenerId, Token};
 
 use super::owners::ChannelId;
@@ -12,6 +14,10 @@ pub(super) struct Listener {
     pub(super) id: ListenerId,
     /// Its name with the program.
     pub(super) token: Token,
+    /// Where it listens.
+    pub(super) port: u16,
+    /// Whose it is.
+    pub(super) uid: u32,
 }
 
 /// By the token that the stack knows them by. No search takes longer where there are many.
@@ -22,6 +28,8 @@ pub(super) struct Listeners {
     free: Vec<u32>,
     /// By the slot of the stack's name, the token.
     tokens: Vec<u32>,
+    /// By port, who listens there: users, with how many listeners each has.
+    users: HashMap<u16, Vec<(u32, u32)>>,
 }
 
 impl Listeners {
@@ -44,6 +52,7 @@ impl Listeners {
         if let Some(place) = self.all.get_mut(token as usize) {
             *place = Some(listener);
         }
+        self.count(&listener);
         let at = listener.id.slot as usize;
         if at >= self.tokens.len() {
             self.tokens.resize(at + 1, u32::MAX);
@@ -51,6 +60,35 @@ impl Listeners {
         if let Some(place) = self.tokens.get_mut(at) {
             *place = token;
         }
+    }
+
+    fn count(&mut self, listener: &Listener) {
+        let users = self.users.entry(listener.port).or_default();
+        match users.iter_mut().find(|(uid, _)| *uid == listener.uid) {
+            Some((_, count)) => *count += 1,
+            None => users.push((listener.uid, 1)),
+        }
+    }
+
+    fn discount(&mut self, listener: &Listener) {
+        let Some(users) = self.users.get_mut(&listener.port) else {
+            return;
+        };
+        for (_, count) in users.iter_mut().filter(|(uid, _)| *uid == listener.uid) {
+            *count -= 1;
+        }
+        users.retain(|(_, count)| *count > 0);
+        if users.is_empty() {
+            self.users.remove(&listener.port);
+        }
+    }
+
+    /// Whether a listener of this user may share the port with others: it is named, and nobody
+    /// else's.
+    pub(super) fn may_share(&self, port: u16, uid: u32) -> bool {
+        let users = self.users.get(&port).map(Vec::as_slice);
+        let mut users = users.unwrap_or_default().iter();
+        port != 0 && users.all(|(user, _)| *user == uid)
     }
 
     /// The one with this token.
@@ -75,9 +113,10 @@ impl Listeners {
         let Some(token) = self.token(id) else {
             return;
         };
-        if let Some(place) = self.all.get_mut(token as usize) {
-            *place = None;
+        let listener = self.all.get_mut(token as usize).and_then(Option::take);
+        if let Some(listener) = listener {
             self.free.push(token);
+            self.discount(&listener);
         }
     }
 
@@ -101,6 +140,8 @@ mod tests {
             channel: ChannelId(channel),
             id: ListenerId { slot, generation },
             token: Token(100 + slot),
+            port: 80,
+            uid: channel,
         }
     }
 
@@ -123,5 +164,22 @@ mod tests {
         assert_eq!(all.free_token(), Token(1));
         all.remove_all(ChannelId(0));
         assert!(all.get(Token(0)).is_none() && all.get(Token(2)).is_none());
+        assert!(all.users.is_empty());
+    }
+
+    #[test]
+    fn users_do_not_share_a_port() {
+        let mut all = Listeners::default();
+        assert!(all.may_share(80, 7) && !all.may_share(0, 7));
+        let [a, b] = [listener(7, 0, 1), listener(7, 1, 1)];
+        for one in [a, b] {
+            all.free_token();
+            all.set(one);
+        }
+        assert!(all.may_share(80, 7) && !all.may_share(80, 8) && all.may_share(81, 8));
+        all.remove(a.id);
+        assert!(!all.may_share(80, 8));
+        all.remove(b.id);
+        assert!(all.may_share(80, 8));
     }
 }

@@ -37,7 +37,13 @@ pub(crate) use message::{Answer, Call, Facts};
 
 /// How daemon and programs lay out what they share: another build may have it elsewhere, or say
 /// something else with it.
-pub const LAYOUT: u64 = ring::stream::HomePlan::LAYOUT ^ message::VERSION;
+const LAYOUT: u64 = ring::stream::HomePlan::LAYOUT ^ message::VERSION;
+
+/// This build, for daemons and programs that attach: its version, and how it lays out what they
+/// share.
+pub fn build() -> control::Build {
+    control::Build::new(env!("CARGO_PKG_VERSION"), LAYOUT)
+}
 
 #[cfg(test)]
 mod tests;

@@ -59,11 +59,11 @@ impl Engine {
     /// child.
     fn release_before_fork(&mut self) {
         let serves = self.sockets.has_connection() || self.pumps.count() > 0;
-        let shared = rules().is_some_and(Rules::has_queues);
+        let shared = rules().is_some_and(|rules| rules.has_queues() || rules.is_attached());
         if serves || !shared || self.is_borrowed() || self.waiters.is_wanted() {
             return;
         }
-        self.close_listeners();
+        self.leave_listeners();
         let context = self.context();
         if context.is_some_and(|context| context.drain(LOCK_TIMEOUT) == Ok(true)) {
             self.stop();
@@ -72,10 +72,15 @@ impl Engine {
         }
     }
 
-    /// Has the stack listen no more. Those whom nobody has accepted are told so.
-    fn close_listeners(&mut self) {
+    /// Has the stack listen no more. Those whom nobody has accepted are told so. A daemon's stack
+    /// waits for the child, or for this process again.
+    fn leave_listeners(&mut self) {
+        let is_attached = rules().is_some_and(Rules::is_attached);
         for id in self.sockets.stop_listening() {
-            self.close(id);
+            let context = self.context().filter(|_| is_attached);
+            if context.is_none_or(|context| context.leave(id).is_err()) {
+                self.close(id);
+            }
         }
     }
 

@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
-use mtcp::{Errno, Owners, Prepared, Result, SocketId, signals};
+use mtcp::{Context, Errno, Owners, Prepared, Result, SocketId, SocketOption, signals};
 
 use super::state::Engine;
 use crate::background::Background;
 use crate::inside::{self, Side};
 use crate::lock::Guard;
 use crate::queue::{TOLD, tell_owners, tell_refused};
-use crate::rules::rules;
+use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::{exit, log, marks, real};
@@ -88,6 +88,9 @@ impl Engine {
             return Ok(());
         };
         let id = socket.make(context)?;
+        if rules().is_some_and(Rules::is_attached) {
+            share_port(context, id);
+        }
         if let Err(error) = context.listen(id, backlog) {
             let _ = context.close(id);
             return Err(error);
@@ -258,7 +261,12 @@ impl Engine {
             // What children have written goes out, too.
             self.turn();
         }
-        let deliver = |context: &mut mtcp::Context| context.deliver(exit::ANSWER_TIMEOUT).ok();
+        let is_attached = rules().is_some_and(Rules::is_attached);
+        let deliver = |context: &mut Context| match is_attached {
+            // The daemon sees to it: it only has to be told.
+            true => context.poll().err().and(None),
+            false => context.deliver(exit::ANSWER_TIMEOUT).ok(),
+        };
         if let Some(left) = self.context().and_then(deliver) {
             exit::tell(left);
         }
@@ -266,6 +274,14 @@ impl Engine {
             prepared.retire();
         }
     }
+}
+
+/// The kernel has said who may have the address: processes that this one forks, or was forked by,
+/// too.
+#[inline(never)]
+fn share_port(context: &mut Context, id: SocketId) {
+    // It takes this of any socket.
+    let _ = context.set_option(id, SocketOption::ReusePort(true));
 }
 
 /// What the thread does that starts the stack of a server.

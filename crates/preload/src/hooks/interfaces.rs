@@ -107,7 +107,7 @@ unsafe fn extend(list: *mut ifaddrs) {
         return;
     };
     // SAFETY: the caller's promise.
-    let Some((mut last, like)) = (unsafe { survey(list, &rules.config.io.name()) }) else {
+    let Some((mut last, like)) = (unsafe { survey(list, &rules.interface()) }) else {
         return;
     };
     for network in &rules.config.addresses {

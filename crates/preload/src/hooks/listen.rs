@@ -12,6 +12,7 @@ use mtcp::{Context, Domain, Errno, Events, Result, SocketId};
 
 use super::{hooks, last};
 use crate::engine::{self, Engine};
+use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
 use crate::sockets::Found;
@@ -62,9 +63,9 @@ fn backlog_of(asked: c_int) -> u32 {
 fn listen_on_stack(engine: &mut Engine, fd: c_int, index: u32) -> Result<()> {
     engine.listen(index)?;
     engine.get_ready();
-    if engine.parent_serves {
-        // It is no master whose children will have the stack, and whoever connects to it now is
-        // told by its parent's that nobody listens.
+    if engine.parent_serves || rules().is_some_and(Rules::is_attached) {
+        // Whoever connects to it now is told that nobody listens, by its parent's stack or the
+        // daemon's.
         engine.start();
     }
     if engine.stack.is_down() {

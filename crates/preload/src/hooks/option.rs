@@ -153,9 +153,7 @@ fn is_of_another_device(fd: c_int) -> bool {
     // SAFETY: room for `len` bytes.
     let result =
         unsafe { real::getsockopt(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, room, &raw mut len) };
-    let own = rules()
-        .map(|rules| rules.config.io.name())
-        .unwrap_or_default();
+    let own = rules().map(|rules| rules.interface()).unwrap_or_default();
     let device = CStr::from_bytes_until_nul(&name).unwrap_or_default();
     result == 0 && !device.is_empty() && device.to_bytes() != own.as_bytes()
 }

@@ -66,7 +66,7 @@ struct Seat {
     namespace: Option<usize>,
     io: String,
     addresses: String,
-    /// How mTCP runs; `None`: the kernel's sockets.
+    /// How the stack of the end runs; `None`: it has none.
     mode: Option<link::Mode>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Place<'a> {
                 namespace: network.as_ref().map(|_| 0),
                 io: format!("daemon:{}/{DAEMON}", self.daemon_directory().display()),
                 addresses: String::new(),
-                mode: Some(link::Mode::Inline),
+                mode: None,
             },
             (Side::Mtcp | Side::MtcpInline, network) => Seat {
                 namespace: network.as_ref().map(|_| 0),
@@ -281,6 +281,7 @@ impl<'a> Place<'a> {
         }
         match seat.mode {
             Some(mode) => command.args(["--mode", mode.name()]),
+            None if seat.addresses.is_empty() => &mut command,
             None => command.args(["--cc", self.setting.kernel_congestion.name()]),
         };
         command

@@ -141,7 +141,7 @@ fn writable(config: &Config, directory: &Path) -> Vec<PathBuf> {
     let of_link = match &config.io {
         IoSpec::Shm(path) => Some(parent(path)),
         IoSpec::Tap(_) => Some(PathBuf::from("/dev/net")),
-        IoSpec::Afxdp(_) | IoSpec::Packet(_) | IoSpec::Loop(_) => None,
+        IoSpec::Afxdp(_) | IoSpec::Packet(_) | IoSpec::Loop(_) | IoSpec::Daemon(_) => None,
     };
     let of_capture = config.pcap.as_deref().map(parent);
     let null = PathBuf::from("/dev/null");

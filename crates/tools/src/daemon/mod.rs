@@ -8,7 +8,6 @@ mod notify;
 mod settings;
 mod stack;
 mod status;
-pub(crate) mod version;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -20,6 +19,7 @@ use clap::Args;
 use control::place::{DEFAULT_NAME, Place, check_name};
 use control::private;
 use control::server::{CurrentPolicy, Listener, Server, Waker};
+use mtcp::service::build;
 
 use crate::fail::Failure;
 use crate::link::LinkArgs;
@@ -30,7 +30,6 @@ use idle::Idle;
 use notify::Notify;
 use settings::Loaded;
 use stack::Opened;
-use version::build;
 
 const EXAMPLES: &str = "Examples:
   mtcp daemon --io afxdp:eth0 --addr 10.0.0.2/24     as root: for all programs of this network namespace

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use control::policy::{Policy, Settings, UNPRIVILEGED_PORT_START};
 use control::{NetNamespace, private};
-use mtcp::Config;
+use mtcp::{Config, IoSpec};
 
 use super::names::OfHost;
 use crate::fail::Failure;
@@ -55,6 +55,12 @@ pub(super) fn load(link: &LinkArgs) -> anyhow::Result<Loaded> {
         }
         None => Settings::default(),
     };
+    if let Some(Io::Mtcp(IoSpec::Daemon(_))) = link.io {
+        return Err(Failure::error(
+            "a daemon has a link of its own",
+            "give --io afxdp:IFACE, packet:IFACE, tap:NAME, shm:PATH or loop:NAME",
+        ));
+    }
     Ok(Loaded {
         link,
         defaults,

@@ -22,6 +22,8 @@ use crate::fail::Failure;
 #[derive(Debug)]
 pub(super) struct Served {
     links: String,
+    /// For programs.
+    settings: String,
     hosts: Vec<HostHandle>,
     policy: Arc<CurrentPolicy>,
     told: Arc<Told>,
@@ -64,6 +66,10 @@ impl Stacks for Served {
 
     fn links(&self) -> String {
         self.links.clone()
+    }
+
+    fn settings(&self) -> String {
+        self.settings.clone()
     }
 
     fn attach(&self, client: &Client) -> Result<Vec<Channel>, Error> {
@@ -197,6 +203,7 @@ pub(super) fn open(
     let addresses = config.addresses.iter();
     let addresses = addresses.map(|cidr| format!(" {}/{}", cidr.addr, cidr.prefix_len));
     let links = format!("{}{}", config.io, addresses.collect::<String>());
+    let settings = mtcp::settings_for_programs(&config);
     let said = |error: mtcp::SetupError| anyhow::anyhow!("{error}");
     let mtcp = Mtcp::init(config).map_err(said)?;
     let failed = Arc::new(AtomicBool::new(false));
@@ -209,6 +216,7 @@ pub(super) fn open(
     Ok(Opened {
         served: Arc::new(Served {
             links,
+            settings,
             hosts,
             policy,
             told: Arc::default(),

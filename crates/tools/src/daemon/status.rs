@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use control::client::{self, Found, Session, Status};
 use control::place::Place;
 use control::server::DropReason;
-
-use super::version::build;
+use mtcp::service::build;
 
 /// All daemons in these places that answer.
 pub(super) fn list(places: &[Place]) -> anyhow::Result<()> {

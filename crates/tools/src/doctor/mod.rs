@@ -64,10 +64,9 @@ impl DoctorArgs {
                 system::processors(),
             ]
             .concat(),
-            Some(Io::Daemon(_)) => vec![system::open_files()],
             Some(Io::Mtcp(spec)) => needs(spec),
         };
-        if !matches!(self.io, Some(Io::Kernel | Io::Daemon(_))) {
+        if !matches!(self.io, Some(Io::Kernel | Io::Mtcp(IoSpec::Daemon(_)))) {
             let shared = self.addr.contains(&Own::Host);
             let given = self.addr.iter().filter_map(Own::address);
             let alone = given.filter(|_| !shared);
@@ -90,8 +89,8 @@ impl DoctorArgs {
             ..LinkArgs::default()
         };
         match link.open().map(|link| link.backend) {
-            Ok(Backend::Stack(mut sockets, below)) => {
-                let facts = below.facts().into_iter();
+            Ok(Backend::Stack(mut sockets, mtcp)) => {
+                let facts = mtcp.report().lines.into_iter();
                 let syn = self.peer.map(|to| peer::check(&mut *sockets, to));
                 facts
                     .map(|(what, value)| Check::ok(what, value))
@@ -153,6 +152,7 @@ fn needs(spec: &IoSpec) -> Vec<Check> {
         IoSpec::Tap(_) => vec![capabilities::check(Some("TAP")), system::tun()],
         IoSpec::Shm(path) => vec![shm(path)],
         IoSpec::Loop(_) => Vec::new(),
+        IoSpec::Daemon(_) => vec![system::open_files()],
     };
     checks.push(system::huge_pages());
     checks.extend(system::processors());

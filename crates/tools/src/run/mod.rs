@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mtcp::{Config, Mode, filter};
+use mtcp::{Config, IoSpec, Mode, filter};
 
 use crate::fail::Failure;
-use crate::link::LinkArgs;
+use crate::link::{Io, LinkArgs};
 
 mod rights;
 
@@ -28,6 +28,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 const SANITIZER: &str = "TSAN_OPTIONS";
 
 const EXAMPLES: &str = "Examples:
+  mtcp run -- redis-server --bind 10.0.0.2 --protected-mode no     on the stack of the daemon of this network namespace
   mtcp run --io afxdp:veth0 --addr 10.0.0.2/24 -- redis-server --bind 10.0.0.2 --protected-mode no
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --workers 2 -- nginx -g 'daemon off; worker_processes 2;'
   mtcp run --io afxdp:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1 -- curl http://192.0.2.1/
@@ -97,22 +98,8 @@ fn ports(text: &str) -> Result<String, String> {
 
 impl RunArgs {
     /// Becomes the program. `log_level`: what its library says, in the words of the logger.
-    pub(crate) fn run(self, log_level: Option<&str>) -> anyhow::Result<bool> {
-        let defaults = Config {
-            // The program may have better uses for the processor.
-            spin: Duration::ZERO,
-            ..self.link.defaults()
-        };
-        let mut config = self.link.config(self.fallback.is_none(), defaults)?;
-        if self.link.mode == Some(crate::link::Mode::Paired) {
-            return Err(Failure::error(
-                "the threads of the program run the stack here, so there is no paired mode",
-                "give --mode inline, or leave it out",
-            ));
-        }
-        // A file's mode is for commands that have threads of their own.
-        config.mode = Mode::Inline;
-        config.processes = config.processes.max(self.workers);
+    pub(crate) fn run(mut self, log_level: Option<&str>) -> anyhow::Result<bool> {
+        let config = self.config()?;
         let library = self.library()?;
         let Some((program, arguments)) = self.program.split_first() else {
             return Err(Failure::error("no program given", "name it after --"));
@@ -154,6 +141,34 @@ impl RunArgs {
             format!("cannot run {}: {error}", program.display()),
             "check its name and the PATH",
         ))
+    }
+
+    /// The settings of the stack; without a link, those of the daemon here.
+    fn config(&mut self) -> anyhow::Result<Config> {
+        let defaults = Config {
+            // The program may have better uses for the processor.
+            spin: Duration::ZERO,
+            ..self.link.defaults()
+        };
+        let is_chosen = self.link.io.is_some() || self.link.config.is_some();
+        if !is_chosen {
+            self.link.io = Some(Io::Mtcp(IoSpec::Daemon(String::new())));
+        }
+        let config = self.link.config(self.fallback.is_none(), defaults);
+        let mut config = match is_chosen {
+            true => config?,
+            false => config.map_err(or_link)?,
+        };
+        if self.link.mode == Some(crate::link::Mode::Paired) {
+            return Err(Failure::error(
+                "the threads of the program run the stack here, so there is no paired mode",
+                "give --mode inline, or leave it out",
+            ));
+        }
+        // A file's mode is for commands that have threads of their own.
+        config.mode = Mode::Inline;
+        config.processes = config.processes.max(self.workers);
+        Ok(config)
     }
 
     /// Whether the stack will have the program's connections: the program can be reached, and the
@@ -218,6 +233,11 @@ impl RunArgs {
             )
         })
     }
+}
+
+/// There is no daemon to attach to.
+fn or_link(error: anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error:#}, or give --io afxdp:IFACE for a stack of the program's own")
 }
 
 /// Where the library of a program may be.

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use wire::time::Instant;
+
 use crate::arena::Slots;
 use crate::command::Options;
 use crate::config::Config;
@@ -113,6 +115,9 @@ impl Listener {
     }
 }
 
+/// Places that were left to others at most: each SYN for nobody looks at all of them.
+const LEFT_MAX: usize = 1024;
+
 /// All listeners, by port.
 #[derive(Debug)]
 pub(crate) struct Listeners {
@@ -121,8 +126,8 @@ pub(crate) struct Listeners {
     /// For each port the first of its listeners, plus one. 256 KiB that are touched where something
     /// listens.
     first: Vec<u32>,
-    /// Where others listen on, whom this stack has left it to.
-    left: Vec<Listener>,
+    /// Where others listen on, whom it was left to, and until when it is thought so.
+    left: Vec<(Listener, Instant)>,
 }
 
 impl Listeners {
@@ -240,7 +245,7 @@ impl Listeners {
         }
         let slot = self.slots.alloc().ok_or(Error::NoMemory)?;
         self.left
-            .retain(|left| left.local.port() != listener.local.port());
+            .retain(|(left, _)| left.local.port() != listener.local.port());
         if let Some(first) = self.first.get_mut(usize::from(listener.local.port())) {
             listener.next = std::mem::replace(first, slot + 1);
         }
@@ -254,23 +259,21 @@ impl Listeners {
         })
     }
 
-    /// Others listen on where this one did.
-    pub fn leave(&mut self, slot: u32) {
+    /// Others listen on where this one did, or will have begun by then.
+    pub fn leave(&mut self, slot: u32, now: Instant, until: Instant) {
+        self.left.retain(|&(_, until)| until > now);
         let listener = self.at(slot).copied();
-        if self.left.len() < self.slots.capacity() as usize {
-            self.left.extend(listener);
+        if self.left.len() < LEFT_MAX.min(self.slots.capacity() as usize) {
+            self.left.extend(listener.map(|listener| (listener, until)));
         }
         self.remove(slot);
     }
 
     /// Whether `local` was left to others. They may not have begun yet.
-    pub fn is_left(&self, local: SocketAddr) -> bool {
-        let covers = |left: &Listener| left.covers(local.ip());
-        let mut there = self
-            .left
-            .iter()
-            .filter(|left| left.local.port() == local.port());
-        there.any(covers)
+    pub fn is_left(&self, local: SocketAddr, now: Instant) -> bool {
+        self.left.iter().any(|&(left, until)| {
+            left.local.port() == local.port() && left.covers(local.ip()) && until > now
+        })
     }
 
     pub fn remove(&mut self, slot: u32) {
