@@ -50,6 +50,8 @@ pub(crate) struct Service {
     spin: Duration,
     sleeper: FdSleeper,
     waker: FdWaker,
+    /// A thread sleeps for all without this: calls of others go on meanwhile.
+    is_slept_on: bool,
     failure: Option<String>,
     /// The daemon takes the program for gone when this is.
     _session: Option<Session>,
@@ -75,6 +77,7 @@ impl Service {
             spin,
             sleeper,
             waker,
+            is_slept_on: false,
             failure: None,
             _session: session,
         })
@@ -93,7 +96,7 @@ impl Service {
     #[cold]
     fn make_room(&mut self) -> Result<()> {
         self.submit()?;
-        self.doze(Some(FULL_DELAY)).map(drop)
+        self.doze(Some(FULL_DELAY), false).map(drop)
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {
@@ -121,6 +124,7 @@ impl Service {
             // Who never sleeps would not notice that the daemon is gone.
             self.heard = now;
             let lives = self.end.lives();
+            self.disturb();
             self.note_end(lives)?;
         }
         self.check()
@@ -148,7 +152,7 @@ impl Service {
             Ok(Wake::Look)
         } else {
             let timeout = deadline.map(|deadline| deadline.since(clock::now()));
-            self.doze(timeout)
+            self.doze(timeout, true)
         };
         self.sleeper.finish();
         slept
@@ -177,22 +181,34 @@ impl Service {
         false
     }
 
-    /// Sleeps until the daemon has something to say or is gone, somebody wakes this side, or
-    /// `timeout` has passed.
-    fn doze(&mut self, timeout: Option<Duration>) -> Result<Wake> {
+    /// Sleeps until the daemon has something to say or is gone, somebody wakes this side (if that
+    /// is `woken`), or `timeout` has passed.
+    fn doze(&mut self, timeout: Option<Duration>, woken: bool) -> Result<Wake> {
         if !self.end.begin_sleep() {
+            self.disturb();
             return Ok(Wake::Look);
         }
         let mut fds = [
             PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.sleeper.fd(), PollFlags::IN),
         ];
-        let slept = poll::sleep_or_signal(&mut fds, timeout);
+        let fds = if woken { &mut fds[..] } else { &mut fds[..1] };
+        let slept = poll::sleep_or_signal(fds, timeout);
         let lives = self.end.end_sleep();
+        self.disturb();
         self.note_end(lives)?;
         match slept {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(Wake::Signal),
             _ => Ok(Wake::Look),
+        }
+    }
+
+    /// What the daemon has rung, or will, is not heard any more by the thread that sleeps: it looks
+    /// for itself, and says anew that it sleeps.
+    #[inline]
+    fn disturb(&self) {
+        if self.is_slept_on {
+            self.waker.wake();
         }
     }
 
@@ -213,11 +229,17 @@ impl Service {
         if !self.events.is_empty() || !self.end.begin_sleep() {
             return Ok(Some(Duration::ZERO));
         }
+        self.is_slept_on = true;
+        self.sleeper.prepare();
         fds.push(self.end.as_fd().as_raw_fd());
+        fds.push(self.sleeper.fd().as_raw_fd());
         Ok(None)
     }
 
     pub(super) fn end_sleep(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_slept_on) {
+            self.sleeper.finish();
+        }
         let lives = self.end.end_sleep();
         self.note_end(lives)
     }
@@ -333,7 +355,7 @@ impl Service {
         if self.looks_until(clock::now() + ANSWER_SPIN, || false) {
             return Ok(());
         }
-        self.doze(None).map(drop)
+        self.doze(None, false).map(drop)
     }
 
     /// Of this program's connections. The daemon counts what passes, for all programs.

@@ -17,6 +17,7 @@ use crate::driver::{Doorbell, Staged};
 use crate::{Config, Context, Domain, Errno, SocketId, assembly};
 
 mod beside;
+mod slept_on;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const HOST: &str = "10.0.0.2";
