@@ -64,7 +64,7 @@ impl Daemon {
             session,
             attachment,
         } = attached.map_or_else(|| attach(&self.name), Ok)?;
-        Context::of_session(session, attachment, config, core)
+        Context::attach(attachment, Some(session), config, core)
     }
 }
 

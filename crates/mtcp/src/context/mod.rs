@@ -101,27 +101,17 @@ impl Context {
     }
 
     /// A context whose stack a daemon has. `config` says how its calls behave; what concerns the
-    /// stack, the daemon says.
+    /// stack, the daemon says. With a `session` it is attached as long as it lives.
     ///
     /// # Errors
     /// It is not a daemon of this build, or it is gone; no descriptor left.
     pub(crate) fn attach(
         attachment: Attachment,
-        config: &Config,
-    ) -> std::result::Result<Self, SetupError> {
-        assembly::attached(config, 0, attachment, None)
-            .map(Self::from)
-            .map_err(|error| SetupError(format!("cannot attach to the daemon: {error}")))
-    }
-
-    /// The same, which is attached as long as it lives.
-    pub(crate) fn of_session(
-        session: Session,
-        attachment: Attachment,
+        session: Option<Session>,
         config: &Config,
         core: usize,
     ) -> std::result::Result<Self, SetupError> {
-        assembly::attached(config, core, attachment, Some(session))
+        assembly::attached(config, core, attachment, session)
             .map(Self::from)
             .map_err(|error| SetupError(format!("cannot attach to the daemon: {error}")))
     }

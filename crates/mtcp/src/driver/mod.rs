@@ -232,7 +232,8 @@ impl Driver {
         each!(self, driver => driver.poll_event())
     }
 
-    /// Carries out a call and waits for the answer.
+    /// Carries out a call and waits for the answer. None of the drivers does so in line: each would
+    /// take room for its answer on the stack of whoever calls, of which programs have little.
     pub(crate) fn call(&mut self, command: Command) -> Result<Reply> {
         each!(self, driver => driver.call(command))
     }

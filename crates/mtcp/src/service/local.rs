@@ -58,5 +58,5 @@ pub fn on_thread(
         .name("mtcp-daemon".to_owned())
         .spawn(move || host.run_until_unused())
         .map_err(failed)?;
-    Context::attach(attachment, config)
+    Context::attach(attachment, None, config, 0)
 }

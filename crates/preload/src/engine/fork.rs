@@ -56,7 +56,8 @@ impl Engine {
     }
 
     /// Queues are few: one that has no connections is for whoever waits for some first, parent or
-    /// child.
+    /// child. So are the listeners of a program that is attached to a daemon, which would take
+    /// connections away from those of a child.
     fn release_before_fork(&mut self) {
         let serves = self.sockets.has_connection() || self.pumps.count() > 0;
         let shared = rules().is_some_and(|rules| rules.has_queues() || rules.is_attached());
