@@ -79,9 +79,15 @@ pub fn take_daemon(config: &mut Config) -> Result<(), SetupError> {
     };
     let session = find_daemon(&name)?;
     let lines = session.settings().map_err(said)?;
+    take_lines(config, &lines)
+}
+
+/// Has these count in place of what the program's own settings say of a stack.
+fn take_lines(config: &mut Config, lines: &str) -> Result<(), SetupError> {
     config.addresses.clear();
+    config.gateways.clear();
     config.routes.clear();
-    config.read(&lines, "the daemon")?;
+    config.read(lines, "the daemon")?;
     config.host = false;
     Ok(())
 }
@@ -189,9 +195,10 @@ mod tests {
             stack.set(key, value).unwrap();
         }
         let mut program = Config::default();
-        program
-            .read(&settings_for_programs(&stack), "the daemon")
-            .unwrap();
+        // What a file for a stack of its own would say.
+        program.set("gateway", "10.0.0.9").unwrap();
+        program.set("route", "10.8.0.0/16@10.0.0.9").unwrap();
+        take_lines(&mut program, &settings_for_programs(&stack)).unwrap();
         assert_eq!(program.addresses, stack.addresses);
         assert_eq!(program.gateways, stack.gateways);
         assert_eq!(program.routes, stack.routes);
