@@ -6,9 +6,10 @@
 
 use std::io;
 
-use ring::stream::HomeMemory;
+use ring::stream::{AppStreams, HomeMemory};
 use wire::time::Instant;
 
+use crate::error::Error;
 use crate::id::ConnId;
 use crate::stack::Stack;
 use crate::tcp::homes::{Programs, stream_of};
@@ -38,6 +39,16 @@ impl Stack {
     /// connection.
     pub fn stream_of(&self, conn: ConnId) -> Option<(u32, u32)> {
         stream_of(&self.tcp, conn)
+    }
+
+    /// A connection that its program has released is for the application in this process, of which
+    /// `app` are the streams: with all that was not read, and what was written and not
+    /// acknowledged. Its slot there is that of its name.
+    ///
+    /// # Errors
+    /// `BadId`; `NoMemory`: there is none, or the program holds it; it is as before.
+    pub fn take_streams(&mut self, conn: ConnId, app: &mut AppStreams) -> Result<(), Error> {
+        Programs(&mut self.tcp).move_streams(conn, 0, Some(app))
     }
 
     /// What the stack has changed in the streams of other processes is there for them to see.

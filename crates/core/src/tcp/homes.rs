@@ -1,8 +1,9 @@
 //! Connections whose bytes lie in memory of other processes.
 
-use ring::stream::slot_in_home;
+use ring::stream::{AppStreams, StreamError, slot_in_home};
 use wire::time::Instant;
 
+use crate::error::Error;
 use crate::id::ConnId;
 use crate::tcp::Tcp;
 
@@ -23,6 +24,53 @@ impl Programs<'_> {
             let _ = self.0.close(now, self.0.conns.id_of(slot));
             self.0.settle(now, slot);
         }
+    }
+
+    /// A connection that no application holds goes on in another home, with all that it has
+    /// received. Where bytes were written that the peer has not acknowledged, `writer` writes them
+    /// again: it is that of home 0, and has the connection then.
+    pub fn move_streams(
+        &mut self,
+        id: ConnId,
+        home: u32,
+        writer: Option<&mut AppStreams>,
+    ) -> Result<(), Error> {
+        let conn = self.0.live(id)?;
+        let from = conn.stream;
+        let streams = &mut self.0.shared.streams;
+        let len = streams.send_len(from);
+        if len > 0 && writer.is_none() {
+            return Err(Error::Invalid);
+        }
+        let written = streams.peek(from, 0, len).to_vec();
+        let limits = streams.homes().limits(from).ok_or(Error::BadId)?;
+        let to = self.0.shared.reserve(home, id.slot, limits);
+        let to = to.map_err(|_| Error::NoMemory)?;
+        let streams = &mut self.0.shared.streams;
+        let moved = streams
+            .homes()
+            .copy_received(from, to)
+            .and_then(|()| match writer {
+                None => Ok(()),
+                Some(app) => {
+                    streams.grant(to)?;
+                    if app.write(to, &written) == written.len() {
+                        return Ok(());
+                    }
+                    app.release(to);
+                    Err(StreamError::NoMemory)
+                }
+            });
+        if moved.is_err() {
+            streams.turn_to(to);
+            streams.close(to);
+            return Err(Error::NoMemory);
+        }
+        streams.turn_to(from);
+        streams.close(from);
+        self.0.conns.set_stream(id.slot, to);
+        self.0.live(id)?.bound_unsent();
+        Ok(())
     }
 }
 

@@ -93,6 +93,11 @@ impl Guests {
     }
 
     #[cold]
+    pub(super) fn recv_memory(&self, slot: u32) -> Option<&Memory> {
+        self.at(slot).map(|guest| &guest.recv_memory)
+    }
+
+    #[cold]
     pub(super) fn recv_side(&self, slot: u32) -> Option<&Side> {
         self.at(slot).map(|guest| &guest.recv)
     }

@@ -15,7 +15,7 @@ use super::stack::{StackStreams, close};
 
 /// The homes of streams besides those in this process; see [`StackStreams::homes`].
 #[derive(Debug)]
-pub struct Homes<'a>(&'a mut StackStreams);
+pub struct Homes<'a>(pub(super) &'a mut StackStreams);
 
 impl Homes<'_> {
     /// Adds a home: the streams of a program that has the memory, too, and nobody else. Its slots

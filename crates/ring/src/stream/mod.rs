@@ -61,6 +61,7 @@ mod homes;
 mod lane;
 mod marks;
 mod memory;
+mod moved;
 mod pieces;
 mod plan;
 mod record;

@@ -187,6 +187,11 @@ impl Record {
         self.stack.recv.tail.load(Relaxed).wrapping_sub(head)
     }
 
+    /// The index of the first byte that the application has not read.
+    pub(super) fn recv_head(&self) -> u32 {
+        self.app.recv.head.load(Acquire)
+    }
+
     /// Bytes that may still come in, and the limit.
     #[inline(always)]
     pub(super) fn recv_space(&self) -> (u32, u32) {

@@ -141,3 +141,59 @@ fn what_is_left_of_a_program_that_is_gone() {
         (0, 0, 0)
     );
 }
+
+/// A connection goes on in this process with all that came, in order or not, and all that was
+/// written: the peer notices nothing.
+#[test]
+fn a_connection_that_its_program_has_released_goes_on_here() {
+    let mut h = Harness::new();
+    let nodelay = Options {
+        nodelay: true,
+        ..Options::default()
+    };
+    let (home, mut there) = add_home(&mut h.stack, 4, 1);
+    h.stack.serve(home);
+    h.listen(5, nodelay);
+    let conn = accept(&mut h, 5001).unwrap();
+    h.execute(Command::Accept {
+        conn,
+        token: CLIENT,
+    });
+    h.send(seg().seq(1).ack(1).win(WIN).data(b"abcdef").port(5001));
+    h.send(seg().seq(9).ack(1).win(WIN).data(b"ijkl").port(5001));
+    assert_eq!(there.read(0, &mut [0; 2]), 2);
+    assert_eq!(there.write(0, b"0123456789"), 10);
+    h.execute(Command::Send(conn));
+    h.transmit();
+    h.drain();
+    let taken = h.stack.take_streams(conn, &mut h.app);
+    assert!(taken.is_err(), "the program holds it");
+    assert_eq!(there.write(0, b"written"), 7);
+    there.release(0);
+    h.stack.take_streams(conn, &mut h.app).unwrap();
+    assert_eq!(h.stack.stream_of(conn), Some((0, conn.slot)));
+    h.send(seg().seq(7).ack(5).win(WIN).data(b"gh").port(5001));
+    let mut read = [0; 20];
+    assert_eq!(h.app.read(conn.slot, &mut read), 10);
+    assert_eq!(&read[..10], b"cdefghijkl");
+    assert_eq!(h.app.unsent(conn.slot), 13);
+    assert_eq!(h.app.write(conn.slot, b" here"), 5);
+    h.execute(Command::Send(conn));
+    h.transmit();
+    let sent: Vec<_> = std::iter::from_fn(|| h.pop()).collect();
+    let bytes: Vec<u8> = sent.iter().flat_map(|(.., bytes)| bytes.clone()).collect();
+    assert_eq!(bytes, b"written here");
+    // What was sent before is still there to be sent again.
+    h.send(seg().seq(13).ack(5).win(WIN).port(5001));
+    h.advance(3000);
+    h.transmit();
+    let again = std::iter::from_fn(|| h.pop()).find(|(.., bytes)| !bytes.is_empty());
+    assert!(again.is_some_and(|(.., bytes)| bytes.starts_with(b"456789")));
+    h.app.release(conn.slot);
+    h.execute(Command::Close(conn));
+    h.transmit();
+    h.send(seg().seq(13).ack(24).win(WIN).fin().port(5001));
+    h.advance(100);
+    h.stack.app_gone(h.now(), home);
+    assert!(h.stack.remove_home(home));
+}

@@ -337,3 +337,57 @@ fn the_corpus_of_hostile_programs_passes() {
     }
     assert!(count > 0, "the corpus is empty");
 }
+
+/// What was received goes to another program, or to the application here, as if it had come there.
+#[test]
+fn what_was_received_goes_on_in_another_home() {
+    let mut stack = streams_and_homes(None, &config(4, 256), PagePolicy::Small, 2);
+    let (stack, own) = stack.as_mut().unwrap();
+    let mut a = Program::new(stack, 2, 256);
+    let mut b = Program::new(stack, 2, 256);
+    let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+    let from = a.slot(1);
+    stack.turn_to(from);
+    stack.open(from, limits(128 * KIB, 1000)).unwrap();
+    receive(stack, from, &bytes[..70_000]);
+    assert!(stack.mark_urgent(from, 5_000));
+    // There is a hole before it.
+    stack.write_at(from, 10_000, &bytes[80_000..]).unwrap();
+    stack.add_status(from, Status::CONNECTED);
+    stack.show();
+    assert_eq!(
+        stack.homes().copy_received(from, b.slot(0)),
+        Err(StreamError::Held)
+    );
+    let mut read = vec![0; 30_000];
+    assert_eq!(a.app.read(1, &mut read), 30_000);
+    a.app.release(1);
+    for to in [b.slot(0), 3] {
+        stack.turn_to(to);
+        assert_eq!(
+            stack.homes().copy_received(from, to),
+            Err(StreamError::NotOpen)
+        );
+        stack.turn_to(to);
+        stack.reserve(to, limits(128 * KIB, 1000)).unwrap();
+        stack.homes().copy_received(from, to).unwrap();
+        assert_eq!(stack.recv_unread(to), 40_000);
+        stack.write_at(to, 0, &bytes[70_000..80_000]).unwrap();
+        stack.commit(to, 30_000);
+        stack.grant(to).unwrap();
+        stack.show();
+        let (app, slot) = match to {
+            3 => (&mut *own, 3),
+            _ => (&mut b.app, 0),
+        };
+        assert_eq!(app.status(slot), Status::CONNECTED | Status::URGENT);
+        let mut read = vec![0; 100_000];
+        assert_eq!(app.read(slot, &mut read), 45_000);
+        assert_eq!(read[..45_000], bytes[30_000..75_000]);
+        assert_eq!(app.urgent(slot), Urgent::Here(bytes[75_000]));
+        assert!(app.pass_mark(slot, true));
+        assert_eq!(read_all(app, slot), bytes[75_000..]);
+    }
+    stack.turn_to(from);
+    assert!(stack.close(from));
+}
