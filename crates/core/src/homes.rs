@@ -57,6 +57,12 @@ impl Stack {
         self.tcp.shared.streams.show();
     }
 
+    /// The program of a home is gone, and holds none of its connections any more. They are as
+    /// before otherwise, until [`Self::app_gone`].
+    pub fn release_home(&mut self, home: u32) {
+        self.tcp.shared.streams.homes().app_gone(home);
+    }
+
     /// The program of a home is gone. Its listeners are closed, and its connections as by CLOSE
     /// (RFC 9293 §3.10.4): what it had written is sent.
     pub fn app_gone(&mut self, now: Instant, home: u32) {

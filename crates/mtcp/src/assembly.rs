@@ -197,8 +197,8 @@ pub(crate) fn host(
         ..joined
     };
     let cpu = joined.cpu;
-    let (runner, _) = stack(config, port, secrets, core, joined)?;
-    Host::new(runner, Facts::of(config), cpu)
+    let (runner, streams) = stack(config, port, secrets, core, joined)?;
+    Host::new(runner, streams, Facts::of(config), cpu)
 }
 
 /// The same on a port of the caller's making.

@@ -1,5 +1,6 @@
 //! Ends of connections and of programs.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use mtcp_core::Undelivered;
@@ -55,6 +56,17 @@ impl Context {
     /// `EBADF`, `EINVAL` (not listening).
     pub fn leave(&mut self, id: SocketId) -> Result<()> {
         self.sockets.leave(id)
+    }
+
+    /// Other processes have a connection, too, by the socket at the other end of `end` (unix(7)).
+    /// As long as it is not closed here, they have what this process passes on. Once it is, the
+    /// daemon that has the stack passes on what comes and what they write.
+    ///
+    /// # Errors
+    /// `EBADF`; `ENOTCONN`; `EOPNOTSUPP`: the stack is in this process; `ENOBUFS`: there are too
+    /// many.
+    pub fn pair(&mut self, id: SocketId, end: BorrowedFd<'_>) -> Result<()> {
+        self.sockets.pair(id, end)
     }
 
     /// Waits until no connection is left but those in TIME_WAIT, at most `timeout`. Returns whether

@@ -9,10 +9,10 @@ mod park;
 mod service;
 mod shared;
 
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-use mtcp_core::{Acks, Command, Connect, Event, Opened, Reply, Undelivered};
+use mtcp_core::{Acks, Command, ConnId, Connect, Event, Opened, Reply, Undelivered};
 use ring::park::FdWaker;
 use wire::time::Instant;
 
@@ -110,6 +110,17 @@ impl Driver {
             Self::Inline(driver) => driver.prepare_sleep(fds),
             Self::Service(driver) => driver.prepare_sleep(fds),
             Self::Paired(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Other processes have a connection by the socket at the other end of `end`, too.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the stack is in this process.
+    pub(crate) fn pair(&mut self, conn: ConnId, end: BorrowedFd<'_>) -> Result<()> {
+        match self {
+            Self::Service(driver) => driver.pair(conn, end),
+            Self::Inline(_) | Self::Paired(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 

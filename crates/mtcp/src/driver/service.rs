@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::hint;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use ::io::poll::{self, PollFd, PollFlags};
@@ -23,6 +23,9 @@ use crate::{Errno, Result, clock};
 
 /// How long to sleep while the daemon has no room for what is to be said.
 const FULL_DELAY: Duration = Duration::from_millis(1);
+
+/// How often it is tried to pass a descriptor to a daemon that has not taken those before.
+const PASS_TRIES: usize = 1000;
 
 /// How often a program that never sleeps looks whether the daemon is there.
 const HEAR: Duration = Duration::from_millis(1);
@@ -327,6 +330,23 @@ impl Service {
         match self.call(command)? {
             Reply::Connecting(conn, local) => Ok(opened(conn, local, false)),
             Reply::Deferred(conn, local) => Ok(opened(conn, local, true)),
+            _ => Err(self.disorder()),
+        }
+    }
+
+    /// Other processes have a connection, too, by the socket at the other end of `end`: the daemon
+    /// goes on with it when this one is done with it.
+    pub(super) fn pair(&mut self, conn: ConnId, end: BorrowedFd<'_>) -> Result<()> {
+        let mut tries = 0..PASS_TRIES;
+        while let Err(error) = self.end.pass(end) {
+            let is_full = error.kind() == std::io::ErrorKind::WouldBlock;
+            if !is_full || tries.next().is_none() {
+                return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)));
+            }
+            self.make_room()?;
+        }
+        match self.ask(&Call::Pair(conn))? {
+            Answer::Reply(reply) => reply.map(drop).map_err(Errno),
             _ => Err(self.disorder()),
         }
     }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use ::io::poll;
-use mtcp_core::{ListLimits, ListedSocket};
+use mtcp_core::{AppStreams, ConnId, ListLimits, ListedSocket};
 use ring::stream::HomeMemory;
 use wire::time::Instant;
 
@@ -31,6 +31,17 @@ impl Runner {
     #[inline]
     pub(crate) fn show(&mut self) {
         self.stack.show();
+    }
+
+    /// The process of a home is gone, and holds none of its connections any more.
+    pub(crate) fn release_home(&mut self, home: u32) {
+        self.stack.release_home(home);
+    }
+
+    /// A connection that its program has released is this process's, with all its bytes. False: it
+    /// cannot be.
+    pub(crate) fn take_streams(&mut self, conn: ConnId, app: &mut AppStreams) -> bool {
+        self.stack.take_streams(conn, app).is_ok()
     }
 
     /// The process of a home is gone: what it had is closed.

@@ -6,6 +6,7 @@ use super::channel::Channel;
 use super::listeners::{Listener, Listeners};
 use super::message::{Answer, Call, Facts};
 use super::owners::{ChannelId, Owner, Owners};
+use super::pairs::Pairs;
 use crate::runner::Runner;
 use crate::{Errno, Result};
 
@@ -15,6 +16,7 @@ pub(super) struct Desk<'a> {
     pub(super) runner: &'a mut Runner,
     pub(super) owners: &'a mut Owners,
     pub(super) listeners: &'a mut Listeners,
+    pub(super) pairs: &'a mut Pairs,
     pub(super) facts: &'a Facts,
     pub(super) id: ChannelId,
     pub(super) channel: &'a mut Channel,
@@ -29,6 +31,10 @@ impl Desk<'_> {
     pub(super) fn on_call(&mut self, call: &Call) -> Answer {
         match *call {
             Call::Command(command) => Answer::Reply(self.execute(command).map_err(|error| error.0)),
+            Call::Pair(name) => {
+                let paired = self.pair(name).map(|()| Reply::Done);
+                Answer::Reply(paired.map_err(|error| error.0))
+            }
             Call::Facts => Answer::Facts(*self.facts),
             Call::Usage => {
                 let stack = self.runner.stack();
@@ -72,11 +78,11 @@ impl Desk<'_> {
             }
             Command::Close(name) => {
                 let conn = self.remove(name)?;
-                self.carry_out(Command::Close(conn))
+                self.end(conn, Command::Close(conn))
             }
             Command::Abort(name) => {
                 let conn = self.remove(name)?;
-                self.carry_out(Command::Abort(conn))
+                self.end(conn, Command::Abort(conn))
             }
             Command::Send(name) => self.of(name, Command::Send),
             Command::SendMore(name) => self.of(name, Command::SendMore),
@@ -106,6 +112,21 @@ impl Desk<'_> {
         let conn = self.channel.remove(name).ok_or(Errno::EBADF)?;
         self.owners.clear(conn);
         Ok(conn)
+    }
+
+    /// Other processes have a connection, too.
+    fn pair(&mut self, name: ConnId) -> Result<()> {
+        let end = self.channel.end.take_passed().ok_or(Errno::EINVAL)?;
+        let conn = self.channel.conn(name).ok_or(Errno::EBADF)?;
+        self.pairs.add(conn, self.channel.program.uid, end)
+    }
+
+    /// Ends a connection that the program is done with, unless other processes have it.
+    fn end(&mut self, conn: ConnId, command: Command) -> Result<Reply> {
+        if self.pairs.begin(self.runner, conn) {
+            return Ok(Reply::Done);
+        }
+        self.carry_out(command)
     }
 
     fn carry_out(&mut self, command: Command) -> Result<Reply> {

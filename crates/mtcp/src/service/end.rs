@@ -1,7 +1,8 @@
 //! A side of a channel: its rings and its doorbell.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mtcp_core::{Command, Event};
 use ring::duplex::{Duplex, Unit};
@@ -151,6 +152,14 @@ impl ProgramEnd {
         self.rings.take(units).then_some(()).ok_or(Disorder)
     }
 
+    /// Passes a descriptor to the daemon, for the call that follows.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the daemon has to hear of others first.
+    pub(crate) fn pass(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.wake.pass(fd)
+    }
+
     /// Says that this side sleeps. False, and it does not: something has been said.
     pub(crate) fn begin_sleep(&mut self) -> bool {
         self.rings.announce_sleep();
@@ -195,6 +204,8 @@ pub(super) struct DaemonEnd {
     wake: WakeSocket,
     /// Answers for which there was no room: as many as the program has calls open.
     answers: VecDeque<Message>,
+    /// Descriptors that it has passed, for calls that it has not made.
+    passed: VecDeque<OwnedFd>,
 }
 
 /// Calls that a program has open at most.
@@ -206,6 +217,7 @@ impl DaemonEnd {
             rings,
             wake,
             answers: VecDeque::new(),
+            passed: VecDeque::new(),
         }
     }
 
@@ -308,8 +320,16 @@ impl DaemonEnd {
     }
 
     /// Takes what has rung. False: the program is gone.
-    pub(super) fn drain(&self) -> bool {
-        self.wake.drain()
+    pub(super) fn drain(&mut self) -> bool {
+        self.wake.take(&mut self.passed)
+    }
+
+    /// The descriptor that the program has passed for the call that it makes.
+    pub(super) fn take_passed(&mut self) -> Option<OwnedFd> {
+        if self.passed.is_empty() {
+            self.wake.take_passed(&mut self.passed);
+        }
+        self.passed.pop_front()
     }
 }
 

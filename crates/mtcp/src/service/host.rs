@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use mtcp_core::{Acks, Command, ConnId, Event, FlowKey, Token};
+use mtcp_core::{Acks, AppStreams, Command, ConnId, Event, FlowKey, Token};
 use ring::duplex::{Duplex, Shape};
 use ring::park::{FdSleeper, FdWaker};
 use ring::stream::{HomeMemory, StreamsConfig};
@@ -23,6 +23,7 @@ use super::listeners::Listeners;
 use super::listing::{Listing, Listings, Piece};
 use super::message::{Disorder, Facts};
 use super::owners::{ChannelId, Owner, Owners};
+use super::pairs::Pairs;
 use super::wake_socket::WakeSocket;
 use super::wake_sockets::WakeSockets;
 use crate::affinity;
@@ -155,6 +156,7 @@ pub struct Host {
     channels: Vec<Option<Channel>>,
     owners: Owners,
     listeners: Listeners,
+    pairs: Pairs,
     listings: Listings,
     /// Of programs that are gone, with connections that are not.
     homes: Vec<u32>,
@@ -173,15 +175,19 @@ pub struct Host {
 }
 
 impl Host {
+    /// `streams`: those of the stack that are of no program.
     pub(crate) fn new(
         runner: Runner,
+        streams: AppStreams,
         facts: Facts,
         cpu: Option<usize>,
     ) -> io::Result<(Self, HostHandle)> {
         let (sleeper, waker) = ring::park::wake_fd()?;
         let (orders, inbox) = channel();
+        let pairs = Pairs::new(streams)?;
         let host = Self {
-            wakes: WakeSockets::new(sleeper.fd())?,
+            wakes: WakeSockets::new([sleeper.fd(), pairs.fd()])?,
+            pairs,
             runner,
             cpu,
             channels: Vec::new(),
@@ -241,7 +247,7 @@ impl Host {
 
     fn is_unused(&self) -> bool {
         let is_attached = self.channels.iter().any(Option::is_some);
-        !is_attached && self.runner.stack().undelivered().connections == 0
+        !is_attached && self.pairs.is_empty() && self.runner.stack().undelivered().connections == 0
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -260,9 +266,10 @@ impl Host {
             self.take_orders();
             self.drop_gone();
             self.drop_homes();
+            self.pairs.economize(now);
             self.list_some();
         }
-        let heard = self.hear();
+        let heard = self.hear() | self.pairs.run(&mut self.runner);
         if heard {
             self.runner.note_work();
         }
@@ -277,7 +284,7 @@ impl Host {
         let ended = self.drop_disordered();
         self.tell();
         self.wake(came);
-        Ok(heard || came || ended)
+        Ok(heard || came || ended || self.pairs.is_busy())
     }
 
     /// Does what other threads want. True: there was something.
@@ -340,7 +347,7 @@ impl Host {
     fn drop_gone(&mut self) {
         self.wakes.look();
         while let Some(at) = self.wakes.next() {
-            let channel = self.channels.get(at).and_then(Option::as_ref);
+            let channel = self.channels.get_mut(at).and_then(Option::as_mut);
             if channel.is_some_and(|channel| !channel.end.drain()) {
                 self.hear_last(at);
                 self.end(at);
@@ -367,8 +374,11 @@ impl Host {
         self.wakes.forget(channel.end.as_fd());
         let id = channel_id(at);
         self.listeners.remove_all(id);
+        self.runner.release_home(channel.home);
         for conn in channel.conns() {
             self.owners.clear(conn);
+            // What others have is theirs, and all else is closed.
+            self.pairs.begin(&mut self.runner, conn);
         }
         self.runner.app_gone(channel.home);
         self.homes.push(channel.home);
@@ -405,6 +415,7 @@ impl Host {
             runner: &mut self.runner,
             owners: &mut self.owners,
             listeners: &mut self.listeners,
+            pairs: &mut self.pairs,
             facts: &self.facts,
             id: channel_id(at),
             channel,
@@ -467,9 +478,10 @@ impl Host {
             Event::Ready {
                 conn, ready, error, ..
             } => {
-                if let Some(owner) = self.owners.of(conn)
-                    && let Some(channel) = channel_of(&mut self.channels, owner.channel)
-                {
+                let Some(owner) = self.owners.of(conn) else {
+                    return self.pairs.note(conn);
+                };
+                if let Some(channel) = channel_of(&mut self.channels, owner.channel) {
                     channel.tell(owner.slot, ready, error);
                 }
             }

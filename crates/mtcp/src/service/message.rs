@@ -20,7 +20,7 @@ use crate::driver::Staged;
 use crate::{Config, CongestionControl};
 
 /// What the messages are; to be changed with them, and with what is said in their texts.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// Bytes of a unit.
 const UNIT: usize = size_of::<Unit>();
@@ -44,6 +44,9 @@ const ADDRESSES: usize = 3;
 pub(crate) enum Call {
     /// Of the stack.
     Command(Command),
+    /// A descriptor was passed: one of a pair of sockets, by which other processes have this
+    /// connection. It goes on with them when the program is done with it.
+    Pair(ConnId),
     /// What the program has.
     Usage,
     /// What the stack is.

@@ -24,6 +24,7 @@ mod listing;
 mod local;
 mod message;
 mod owners;
+mod pairs;
 mod wake_socket;
 mod wake_sockets;
 

@@ -17,6 +17,7 @@ use crate::driver::{Doorbell, Staged};
 use crate::{Config, Context, Domain, Errno, SocketId, assembly};
 
 mod beside;
+mod pairs;
 mod slept_on;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -158,8 +159,12 @@ impl Program {
     }
 
     fn ask(&mut self, command: Command) -> Result<Reply, Errno> {
+        self.call(&Call::Command(command))
+    }
+
+    fn call(&mut self, call: &Call) -> Result<Reply, Errno> {
         self.serial += 1;
-        assert!(self.end.stage_call(self.serial, &Call::Command(command)));
+        assert!(self.end.stage_call(self.serial, call));
         self.end.publish();
         let start = Instant::now();
         loop {

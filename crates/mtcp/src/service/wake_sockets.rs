@@ -1,4 +1,5 @@
-//! What the daemon's thread sleeps on: the doorbells of all programs, and that of its own process.
+//! What the daemon's thread sleeps on: the doorbells of all programs, that of its own process, and
+//! the sockets of pairs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-/// Stands for the doorbell of the process.
+/// Stands for what is not a program's: who has it looks by himself.
 const OWN: u64 = u64::MAX;
 /// Doorbells asked for at once.
 const BURST: usize = 64;
@@ -22,9 +23,11 @@ pub(super) struct WakeSockets {
 impl WakeSockets {
     /// # Errors
     /// No descriptor left.
-    pub(super) fn new(own: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(super) fn new(own: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, own, EventData::new_u64(OWN), EventFlags::IN)?;
+        for fd in own {
+            epoll::add(&epoll, fd, EventData::new_u64(OWN), EventFlags::IN)?;
+        }
         Ok(Self {
             epoll,
             rung: Vec::with_capacity(BURST),

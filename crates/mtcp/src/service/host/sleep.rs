@@ -93,7 +93,7 @@ impl Host {
             false => Ok(()),
         };
         let mut rung = false;
-        for channel in self.channels.iter().flatten() {
+        for channel in self.channels.iter_mut().flatten() {
             if channel.end.end_sleep() {
                 rung = true;
                 // Who is gone is seen by the next look.
