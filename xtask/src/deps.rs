@@ -57,7 +57,12 @@ const ARROWS: &[Arrows] = &[
         &["loader", "logger", "mtcp"],
         Some(&["libc", "log"]),
     ),
-    arrows("tools", &["control", "loader", "logger", "mtcp"], None),
+    arrows("replay", &[], None),
+    arrows(
+        "tools",
+        &["control", "loader", "logger", "mtcp", "replay"],
+        None,
+    ),
     arrows("netns", &[], Some(&[])),
     arrows("interop", &["netns"], None),
     arrows("applications", &["interop"], None),

@@ -16,6 +16,7 @@ const SAFE_CRATES: &[&str] = &[
     "crates/loader",
     "crates/logger",
     "crates/pkt",
+    "crates/replay",
     "crates/sim",
     "crates/tools",
     "tests/netns",

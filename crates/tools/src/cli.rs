@@ -16,6 +16,7 @@ use crate::executor;
 use crate::fail;
 use crate::listing::SocketsArgs;
 use crate::load::LoadArgs;
+use crate::replay::ReplayArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
 
@@ -46,6 +47,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Load a server and measure it
     Load(Box<LoadArgs>),
+    /// Make logs of HTTP traffic and measure them
+    Replay(Box<ReplayArgs>),
     /// Run a program, as it is, with its TCP connections on the stack
     Run(Box<RunArgs>),
     /// Own links and stacks, to which programs attach
@@ -91,6 +94,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Serve(serve) => serve.run().map(|()| true),
         Command::Load(load) => load.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Run(run) => run.run(cli.log_level.as_deref()),
         Command::Daemon(daemon) => daemon.run().map(|()| true),
         Command::Sockets(sockets) => sockets.run().map(|()| true),
@@ -203,6 +207,8 @@ mod tests {
             "mtcp run --io tap:t0 --only http -- true",
             "mtcp doctor --log-level loud",
             "mtcp sockets --all",
+            "mtcp replay",
+            "mtcp replay make --requests many",
         ] {
             let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
             let error = Cli::try_parse_from(&words).unwrap_err();

@@ -23,6 +23,7 @@ mod namespaces;
 mod net;
 mod process;
 mod programs;
+mod replay;
 mod run;
 mod serve;
 mod signals;

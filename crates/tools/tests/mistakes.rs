@@ -132,6 +132,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "run --io shm:link --addr 10.0.0.2/24 --only http -- true",
     ),
     ("a daemon that does not run", "sockets --daemon absent"),
+    ("nothing to do with a log", "replay"),
+    ("a log that is not there", "replay stat absent.jsonl"),
+    ("what is no log", "replay stat mtcp.conf"),
+    ("a log that cannot be", "replay make --mean 100"),
     ("a daemon of no name", "sockets --daemon /run/mtcp/"),
 ];
 

@@ -1,0 +1,145 @@
+//! `mtcp replay stat`: what a log is like.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use replay::statistics::{Statistics, Summary};
+use serde_json::json;
+
+use crate::signals::Stop;
+
+use super::files::{Log, Progress};
+
+/// Says what a log is like.
+#[derive(Args, Debug)]
+pub(crate) struct StatArgs {
+    /// Log to read; - is standard input
+    #[arg(value_name = "LOG")]
+    log: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatArgs {
+    /// Prints it; whether all of the log was read.
+    pub(super) fn run(&self) -> anyhow::Result<bool> {
+        let mut log = Log::open(&self.log)?;
+        let stop = Stop::watch(|| {})?;
+        let progress = Progress::new(None);
+        let (mut statistics, mut count, mut whole) = (Statistics::new(), 0, true);
+        while let Some(transaction) = log.next()? {
+            statistics.add(&transaction);
+            count += 1;
+            progress.show(count);
+            if stop.requested() {
+                whole = false;
+                break;
+            }
+        }
+        drop(progress);
+        let summary = statistics.summary();
+        let text = if self.json {
+            object(&summary)
+        } else {
+            text(&summary)
+        };
+        // Nobody may be reading.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        if !whole {
+            eprintln!("mtcp: stopped after {count} transactions: run it again for all");
+        }
+        Ok(whole)
+    }
+}
+
+fn object(summary: &Summary) -> String {
+    let object = json!({
+        "requests": summary.requests,
+        "connections": summary.connections,
+        "seconds": summary.seconds,
+        "response_bytes": summary.response_bytes,
+        "request_bytes": summary.request_bytes,
+        "median_bytes": summary.median_bytes,
+        "mean_bytes": summary.mean_bytes,
+        "largest_bytes": summary.largest_bytes,
+        "bits_per_s": bits_per_s(summary),
+        "arrival_variation": summary.arrival_variation,
+        "redundancy": summary.redundancy,
+        "concurrency": summary.concurrency,
+        "concurrency_peak": summary.concurrency_peak,
+        "connections_peak": summary.connections_peak,
+        "mean_duration_ms": summary.mean_duration_ms,
+    });
+    format!("{object}\n")
+}
+
+fn bits_per_s(summary: &Summary) -> f64 {
+    summary.response_bytes as f64 * 8.0 / summary.seconds.max(1e-6)
+}
+
+fn text(summary: &Summary) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<14}{value}");
+    };
+    let seconds = summary.seconds.max(1e-6);
+    let per_connection = summary.requests as f64 / summary.connections.max(1) as f64;
+    line(
+        "requests",
+        format!(
+            "{} in {:.2} s ({:.1}/s)",
+            summary.requests,
+            summary.seconds,
+            summary.requests as f64 / seconds
+        ),
+    );
+    line(
+        "connections",
+        format!(
+            "{} ({per_connection:.2} requests each), at most {} at a time",
+            summary.connections, summary.connections_peak
+        ),
+    );
+    line(
+        "responses",
+        format!(
+            "median {:.0}, mean {:.0}, largest {} bytes",
+            summary.median_bytes, summary.mean_bytes, summary.largest_bytes
+        ),
+    );
+    line(
+        "bytes",
+        format!(
+            "{} of responses ({:.1} Mbit/s), {} of requests",
+            summary.response_bytes,
+            bits_per_s(summary) / 1e6,
+            summary.request_bytes
+        ),
+    );
+    line(
+        "arrivals",
+        format!(
+            "variation {:.2} (Poisson 1, uniform 0)",
+            summary.arrival_variation
+        ),
+    );
+    line(
+        "redundancy",
+        format!(
+            "{:.1}% of the bytes came before",
+            100.0 * summary.redundancy
+        ),
+    );
+    line(
+        "concurrency",
+        format!(
+            "{:.1} transactions at a time, at most {}, of {:.1} ms each",
+            summary.concurrency, summary.concurrency_peak, summary.mean_duration_ms
+        ),
+    );
+    text
+}
