@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 pub mod content;
 pub mod log;
 pub mod make;

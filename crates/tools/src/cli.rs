@@ -47,7 +47,7 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Load a server and measure it
     Load(Box<LoadArgs>),
-    /// Make logs of HTTP traffic and measure them
+    /// Make logs of HTTP traffic, measure and replay them
     Replay(Box<ReplayArgs>),
     /// Run a program, as it is, with its TCP connections on the stack
     Run(Box<RunArgs>),

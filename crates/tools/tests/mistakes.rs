@@ -136,6 +136,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("a log that is not there", "replay stat absent.jsonl"),
     ("what is no log", "replay stat mtcp.conf"),
     ("a log that cannot be", "replay make --mean 100"),
+    (
+        "more of a log than there is",
+        "replay client log.jsonl http://127.0.0.1/ --io kernel --scale 2",
+    ),
     ("a daemon of no name", "sockets --daemon /run/mtcp/"),
 ];
 

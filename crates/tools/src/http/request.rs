@@ -82,6 +82,18 @@ pub(crate) fn parse<'b>(
     }
 }
 
+/// The value of the first field of this name in a head, the case of the name ignored; the head was
+/// parsed before.
+pub(crate) fn field<'b>(head: &'b [u8], name: &str) -> Option<&'b [u8]> {
+    head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+        let (found, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        found
+            .eq_ignore_ascii_case(name.as_bytes())
+            .then(|| value.trim_ascii())
+    })
+}
+
 /// 414 when already the request line is too long, otherwise 431.
 fn too_large(input: &[u8], limits: &Limits) -> Refusal {
     let line = input
@@ -384,6 +396,14 @@ mod tests {
             parsed(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")),
             Err(431)
         );
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_name() {
+        let head = b"GET /X: y HTTP/1.1\r\nX-Y: no\r\nx: \t7 now\r\nX: 8\r\n\r\n";
+        assert_eq!(field(head, "X"), Some(&b"7 now"[..]));
+        assert_eq!(field(head, "Y"), None);
+        assert_eq!(field(b"GET / HTTP/1.1\r\nX", "X"), None);
     }
 
     #[test]

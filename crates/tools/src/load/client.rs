@@ -1,5 +1,6 @@
 //! The event loop of the load generator: one thread, any [`Sockets`].
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::serve::conn::read_exactly;
@@ -402,7 +403,14 @@ impl<'a, S: Sockets> Client<'a, S> {
         } else {
             None
         };
-        match flow.reply.take(input, output) {
+        let mut output = output;
+        let taken = flow
+            .reply
+            .take(input, &mut |_, data| match output.as_mut() {
+                Some(output) => output.write_all(data).map_err(|_| Kind::File),
+                None => Ok(()),
+            });
+        match taken {
             Ok(Progress::More) => Next::Wait,
             Ok(Progress::Done(0)) => self.complete(flow),
             // Nothing was asked for that these bytes could answer.

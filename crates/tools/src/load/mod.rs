@@ -256,17 +256,22 @@ fn dead(plan: &Plan, stats: &Stats) -> String {
     } else {
         ""
     };
-    let remedy = match stats.kinds.keys().next() {
+    format!(
+        "mtcp: no connection to {}{more} ({}): {}; --keep-going goes on all the same",
+        targets.join(", "),
+        stats.kinds_text(),
+        remedy(stats),
+    )
+}
+
+/// What to do where no connection could be had.
+pub(crate) fn remedy(stats: &Stats) -> &'static str {
+    match stats.kinds.keys().next() {
         Some(Kind::NoRoute) => "give --gateway, or an --addr in its network",
         Some(Kind::NoGateway) => "see whether the gateway is right and on this link",
         Some(Kind::ConnectRefused) => "start the server, or name its port",
         _ => "see whether the host is up and on this link",
-    };
-    format!(
-        "mtcp: no connection to {}{more} ({}): {remedy}; --keep-going goes on all the same",
-        targets.join(", "),
-        stats.kinds_text(),
-    )
+    }
 }
 
 fn open_body(path: &PathBuf) -> anyhow::Result<Body> {

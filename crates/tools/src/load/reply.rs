@@ -1,8 +1,5 @@
 //! A response as it arrives: complete, incomplete or wrong.
 
-use std::fs::File;
-use std::io::Write;
-
 use crate::http::chunked::Decoder;
 use crate::http::{Framing, response};
 
@@ -31,6 +28,9 @@ pub(crate) struct Reply {
     /// Whether any byte came.
     pub(crate) begun: bool,
 }
+
+/// Takes bytes of a body, with the status of its response.
+pub(crate) type Sink<'a> = dyn FnMut(u16, &[u8]) -> Result<(), Kind> + 'a;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +64,8 @@ impl Reply {
         }
     }
 
-    /// Takes what arrived; body bytes go to `output`.
-    pub(crate) fn take(
-        &mut self,
-        input: &[u8],
-        output: Option<&mut File>,
-    ) -> Result<Progress, Kind> {
+    /// Takes what arrived; bytes of the body go to `sink`, with the status.
+    pub(crate) fn take(&mut self, input: &[u8], sink: &mut Sink<'_>) -> Result<Progress, Kind> {
         self.begun |= !input.is_empty();
         let used = match &mut self.phase {
             Phase::Head(stash) if stash.is_empty() => self.head(input)?,
@@ -82,7 +78,7 @@ impl Reply {
             }
             _ => 0,
         };
-        self.body(input.get(used..).unwrap_or_default(), output)
+        self.body(input.get(used..).unwrap_or_default(), sink)
     }
 
     /// Parses heads, interim ones (1xx) too; what is incomplete is kept. Returns the bytes that
@@ -119,7 +115,7 @@ impl Reply {
         };
     }
 
-    fn body(&mut self, input: &[u8], mut output: Option<&mut File>) -> Result<Progress, Kind> {
+    fn body(&mut self, input: &[u8], sink: &mut Sink<'_>) -> Result<Progress, Kind> {
         let mut used = 0;
         loop {
             let rest = input.get(used..).unwrap_or_default();
@@ -148,8 +144,8 @@ impl Reply {
                 }
             };
             used += data.len();
-            if let Some(output) = output.as_deref_mut() {
-                output.write_all(data).map_err(|_| Kind::File)?;
+            if !data.is_empty() {
+                sink(self.status, data)?;
             }
         }
     }
@@ -172,7 +168,7 @@ mod tests {
         let mut reply = Reply::http(bodiless);
         let mut last = Ok(Progress::More);
         for piece in response.chunks(cut) {
-            last = reply.take(piece, None);
+            last = reply.take(piece, &mut |_, _| Ok(()));
             if last != Ok(Progress::More) {
                 break;
             }
@@ -240,13 +236,16 @@ mod tests {
     fn the_end_of_the_connection() {
         let mut reply = Reply::http(false);
         assert_eq!(
-            reply.take(b"HTTP/1.0 200 OK\r\n\r\nabc", None),
+            reply.take(b"HTTP/1.0 200 OK\r\n\r\nabc", &mut |_, _| Ok(())),
             Ok(Progress::More)
         );
         assert_eq!(reply.end(), Ok(()));
         let mut reply = Reply::http(false);
         assert_eq!(
-            reply.take(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nabc", None),
+            reply.take(
+                b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nabc",
+                &mut |_, _| Ok(())
+            ),
             Ok(Progress::More)
         );
         assert_eq!(reply.end(), Err(Kind::ShortBody));

@@ -1,7 +1,10 @@
-//! `mtcp replay`: logs of HTTP traffic, made and measured.
+//! `mtcp replay`: logs of HTTP traffic, made, measured and replayed.
 
+mod answer;
+mod client;
 mod files;
 mod make;
+mod server;
 mod stat;
 
 use clap::{Args, Subcommand};
@@ -20,9 +23,11 @@ first row has the names of the columns in this order (chunks are separated by sp
 
 Examples:
   mtcp replay make --requests 100000 --seed 7 --out log.jsonl
-  mtcp replay stat log.jsonl";
+  mtcp replay stat log.jsonl
+  mtcp replay server log.jsonl --io shm:/tmp/link --addr 10.0.0.1/24
+  mtcp replay client log.jsonl http://10.0.0.1/ --io shm:/tmp/link --addr 10.0.0.2/24 --copies 7";
 
-/// Makes logs of HTTP traffic and measures them.
+/// Makes logs of HTTP traffic, measures and replays them.
 #[derive(Args, Debug)]
 #[command(after_help = FORMAT)]
 pub(crate) struct ReplayArgs {
@@ -36,6 +41,10 @@ enum Command {
     Make(make::MakeArgs),
     /// Say what a log is like
     Stat(stat::StatArgs),
+    /// Answer the requests of a log
+    Server(Box<server::ServerArgs>),
+    /// Send the requests of a log when it says, and compare every byte
+    Client(Box<client::ClientArgs>),
 }
 
 impl ReplayArgs {
@@ -44,6 +53,8 @@ impl ReplayArgs {
         match &self.command {
             Command::Make(make) => make.run(),
             Command::Stat(stat) => stat.run(),
+            Command::Server(server) => server.run(),
+            Command::Client(client) => client.run(),
         }
     }
 }

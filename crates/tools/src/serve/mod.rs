@@ -132,16 +132,7 @@ impl ServeArgs {
         listen: &[SocketAddr],
         label: &str,
     ) -> anyhow::Result<()> {
-        let mut listeners = Vec::new();
-        for address in listen {
-            match self.listen(sockets, *address) {
-                Ok(listener) => listeners.push(listener),
-                // A machine without IPv6, asked for everything.
-                Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)
-                    if address.ip().is_unspecified() && !listeners.is_empty() => {}
-                Err(error) => return Err(listen_failure(*address, error)),
-            }
-        }
+        let listeners = listen_all(sockets, listen, self.backlog)?;
         let waker = sockets
             .waker()
             .context("cannot make a wake-up descriptor")?;
@@ -174,10 +165,6 @@ impl ServeArgs {
         }
     }
 
-    fn listen<S: Sockets>(&self, sockets: &mut S, address: SocketAddr) -> Result<Handle, Errno> {
-        sockets.listen(address, self.backlog.max(1))
-    }
-
     /// One line that says where the server can be reached; programs wait for it.
     fn announce<S: Sockets>(
         &self,
@@ -185,11 +172,6 @@ impl ServeArgs {
         listeners: &[Handle],
         label: &str,
     ) -> anyhow::Result<()> {
-        let addresses: Vec<String> = listeners
-            .iter()
-            .filter_map(|listener| sockets.local_addr(*listener).ok())
-            .map(|address| address.to_string())
-            .collect();
         let what = match (&self.directory, self.raw) {
             (_, Some(sizes)) => format!("raw {}/{}", sizes.request, sizes.response),
             (Some(directory), None) => directory.display().to_string(),
@@ -200,7 +182,7 @@ impl ServeArgs {
         let _ = writeln!(
             out,
             "mtcp serve: listening on {} ({label}): {what}",
-            addresses.join(" and ")
+            reached(sockets, listeners)
         );
         let _ = out.flush();
         Ok(())
@@ -243,6 +225,35 @@ impl ServeArgs {
         );
         Ok(())
     }
+}
+
+/// Listens at each of `addresses`.
+pub(crate) fn listen_all<S: Sockets>(
+    sockets: &mut S,
+    addresses: &[SocketAddr],
+    backlog: u32,
+) -> anyhow::Result<Vec<Handle>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        match sockets.listen(*address, backlog.max(1)) {
+            Ok(listener) => listeners.push(listener),
+            // A machine without IPv6, asked for everything.
+            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)
+                if address.ip().is_unspecified() && !listeners.is_empty() => {}
+            Err(error) => return Err(listen_failure(*address, error)),
+        }
+    }
+    Ok(listeners)
+}
+
+/// Where `listeners` can be reached, in words.
+pub(crate) fn reached<S: Sockets>(sockets: &S, listeners: &[Handle]) -> String {
+    let addresses: Vec<String> = listeners
+        .iter()
+        .filter_map(|listener| sockets.local_addr(*listener).ok())
+        .map(|address| address.to_string())
+        .collect();
+    addresses.join(" and ")
 }
 
 fn open_root(directory: &Path) -> anyhow::Result<Root> {

@@ -1,6 +1,8 @@
 //! The event loop of a server: accepts, hands readiness to a protocol, closes, times out. One
 //! thread, any [`Sockets`].
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::signals::Stop;
@@ -11,6 +13,8 @@ use crate::sockets::{Errno, Event, Handle, Ready, Sockets};
 pub(crate) struct Now {
     /// Milliseconds since the server started.
     pub(crate) millis: u64,
+    /// The same, microseconds.
+    pub(crate) micros: u64,
     /// Seconds since 1970.
     pub(crate) unix: i64,
 }
@@ -24,6 +28,12 @@ pub(crate) enum Step {
         interest: Ready,
         /// Until when.
         deadline: u64,
+    },
+    /// Call again, with nothing ready, at this time ([`Now::micros`]); what comes before is not
+    /// looked at, but the end of the connection.
+    Delay {
+        /// When.
+        until: u64,
     },
     /// All was said and read.
     Close,
@@ -118,6 +128,8 @@ pub(crate) struct Server<'s, S, P: Protocol> {
     now: Now,
     unix_offset: i64,
     next_sweep: u64,
+    /// Times that [`Step::Delay`] gave, µs, with the data of the connections; the first one first.
+    delays: BinaryHeap<Reverse<(u64, u64)>>,
     paused_until: Option<u64>,
     sink: Vec<u8>,
     totals: Totals,
@@ -145,10 +157,12 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
             start: Instant::now(),
             now: Now {
                 millis: 0,
+                micros: 0,
                 unix: unix_now(),
             },
             unix_offset: unix_now(),
             next_sweep: u64::MAX,
+            delays: BinaryHeap::new(),
             paused_until: None,
             sink: vec![0; 65_536],
             totals: Totals::default(),
@@ -183,6 +197,7 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
         for event in events.iter() {
             self.dispatch(*event);
         }
+        self.end_delays();
         if self.now.millis >= self.next_sweep {
             self.sweep();
         }
@@ -199,12 +214,31 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
     fn tick(&mut self) {
         let elapsed = self.start.elapsed();
         self.now.millis = elapsed.as_millis() as u64;
+        self.now.micros = elapsed.as_micros() as u64;
         self.now.unix = self.unix_offset + elapsed.as_secs() as i64;
     }
 
     fn timeout(&self) -> Option<Duration> {
         let next = self.next_sweep.min(self.paused_until.unwrap_or(u64::MAX));
-        (next != u64::MAX).then(|| Duration::from_millis(next.saturating_sub(self.now.millis)))
+        let next =
+            (next != u64::MAX).then(|| Duration::from_millis(next.saturating_sub(self.now.millis)));
+        let delay = self.delays.peek().map(|Reverse((until, _))| {
+            let now = self.start.elapsed().as_micros() as u64;
+            Duration::from_micros(until.saturating_sub(now))
+        });
+        [next, delay].into_iter().flatten().min()
+    }
+
+    /// Goes on with the connections whose delays are over.
+    fn end_delays(&mut self) {
+        while let Some(Reverse((until, data))) = self.delays.peek().copied() {
+            if until > self.now.micros {
+                return;
+            }
+            self.delays.pop();
+            let ready = Ready::empty();
+            self.dispatch(Event { data, ready });
+        }
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -314,6 +348,13 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
                         self.remove(index, true);
                     }
                 }
+            }
+            Step::Delay { until } => {
+                let data = data(index as u32, slot.generation);
+                self.delays.push(Reverse((until, data)));
+                let interest = Ready::empty();
+                let deadline = u64::MAX;
+                self.finish(index, Step::Wait { interest, deadline });
             }
             Step::Linger if !entry.lingering => {
                 entry.lingering = true;
