@@ -157,12 +157,26 @@ pub enum Command {
         /// For accepted connections.
         options: Options,
     },
-    /// Stop listening; connections not yet accepted are reset. Those announced with
-    /// `Event::Accepted` still have to be given back: release their streams and `Abort` them.
-    /// Replies `Done`.
+    /// Stop listening. Connections not yet accepted wait at a listener of another program at the
+    /// same place from now on, which has to share it ([`Options::reuse_port`]); where there is
+    /// none, they are reset. Those announced with `Event::Accepted` still have to be given back:
+    /// release their streams and `Abort` them, or [`crate::Stack::close_abandoned`]. Replies
+    /// `Done`.
     Unlisten(ListenerId),
-    /// The same, and other stacks with these addresses listen on: connections not yet accepted are
-    /// left to them, and nothing that comes for the port is answered for want of a listener.
+    /// Of a program in another process: it goes on listening and does not accept for now, as a
+    /// process whose children do. The listener is a backup: it gets connections only where no other
+    /// listens, and they are announced when the program accepts again, or to another that does.
+    /// Connections that were announced have to be given back as after `Unlisten`. Replies `Done`.
+    Suspend(ListenerId),
+    /// The program of a listener accepts again. Replies `Done`.
+    Resume {
+        /// Whose.
+        listener: ListenerId,
+        /// Comes back with every `Event::Accepted` from now on.
+        token: Token,
+    },
+    /// As `Unlisten`, and other stacks with these addresses listen on: connections not yet accepted
+    /// are left to them, and nothing that comes for the port is answered for want of a listener.
     Leave(ListenerId),
     /// Open a connection. `local` with port 0 picks a port (RFC 6056), `None` picks the address
     /// too. Replies `Connecting`, or `Deferred`; then an event says `CONNECTED` or `ERROR`.

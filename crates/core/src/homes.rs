@@ -69,6 +69,13 @@ impl Stack {
         Programs(&mut self.tcp).app_gone(now, home);
     }
 
+    /// Closes a slot that a program was told of with a connection, which has gone to another
+    /// program since: the slot is the program's until it releases it. False: there is no such slot,
+    /// or it is not released.
+    pub fn close_abandoned(&mut self, home: u32, slot: u32) -> bool {
+        self.tcp.shared.streams.close_abandoned(home, slot)
+    }
+
     /// Forgets a home. False, and nothing done, while one of its connections is there.
     pub fn remove_home(&mut self, home: u32) -> bool {
         self.tcp.shared.streams.homes().remove(home)

@@ -139,12 +139,12 @@ impl Tcp {
     ) {
         self.flows
             .insert(seg.hash, flow::id(flow::CONNECTION, slot));
-        let listener = self.setup.listeners.at_mut(u32::from(record.listener));
-        if let Some(listener) = listener {
-            listener.pending.enter();
-        }
         self.shared.counters.fast_opens_in += 1;
         if let Some(mut conn) = self.conns.view(slot, &mut self.shared) {
+            let listener = self.setup.listeners.at_mut(conn.cold.listener);
+            if let Some(listener) = listener {
+                listener.pending.enter();
+            }
             enter_backlog(&mut conn, &mut self.setup.listeners);
             conn.cold.open.fast_open = fast_open;
             conn.cold.ecn.accept(record.ecn.classic());
@@ -163,11 +163,9 @@ impl Tcp {
         record: &HalfOpen,
         seg: &Segment<'_>,
     ) -> Result<u32, DropReason> {
-        let listener = self
-            .setup
-            .listeners
-            .at(u32::from(record.listener))
-            .ok_or(DropReason::TcpNoConnection)?;
+        let taker = self.setup.listeners.taker(u32::from(record.listener));
+        let listener = self.setup.listeners.at(taker);
+        let listener = listener.ok_or(DropReason::TcpNoConnection)?;
         let options = listener.set;
         if !listener.has_room() {
             if self.shared.config.abort_on_overflow {
@@ -189,7 +187,7 @@ impl Tcp {
         };
         self.shared.options.share(options);
         let opening = opening(record, &path, options, seg.origin);
-        self.init_accepted(now, slot, record, &opening, seg.hash);
+        self.init_accepted(now, slot, (record, taker), &opening, seg.hash);
         if stream != slot {
             self.conns.set_stream(slot, stream);
         }
@@ -200,7 +198,7 @@ impl Tcp {
         &mut self,
         now: Instant,
         slot: u32,
-        record: &HalfOpen,
+        (record, listener): (&HalfOpen, u32),
         opening: &Opening<'_>,
         hash: FlowHash,
     ) {
@@ -233,7 +231,7 @@ impl Tcp {
         hot.set(Flags::SYN_RETRANSMITTED, timed_out);
         // The SYN.
         cold.statistics.segments_in = 1;
-        cold.listener = u32::from(record.listener);
+        cold.listener = listener;
         cold.ecn.accept(record.ecn);
         if record.has(Options::UNASKED) || record.hides_ecn() {
             cold.ecn.mark_nothing();

@@ -20,6 +20,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::connect::{begin_active, release_syn};
 use crate::tcp::data::{on_read, release_withheld_ack};
 use crate::tcp::flags::Flags;
+use crate::tcp::heirs::{begin_accepting, leave_to_heirs, resume, suspend};
 use crate::tcp::info::tcp_info;
 use crate::tcp::lookup::Lookup;
 use crate::tcp::open::{self, Opening};
@@ -44,10 +45,12 @@ impl Tcp {
                 let local = canonical(local);
                 let mut listener = Listener::new(token, local, only_v6, backlog, options);
                 listener.home = self.home;
-                self.setup().listen(listener)
+                listen(self, listener)
             }
             Command::Unlisten(listener) => self.unlisten(now, listener, false),
             Command::Leave(listener) => self.unlisten(now, listener, true),
+            Command::Suspend(listener) => suspend(self, listener),
+            Command::Resume { listener, token } => resume(self, listener, token),
             Command::Connect {
                 token,
                 local,
@@ -139,6 +142,7 @@ impl Tcp {
     ) -> Result<Reply, Error> {
         let slot = self.setup.listeners.resolve(id)?;
         self.setup().withdraw(slot);
+        leave_to_heirs(self, slot);
         self.setup().steer_listener(slot, false);
         // Without other stacks it is left to another program of this one: what waits there lies in
         // the memory of the program that leaves.
@@ -324,6 +328,15 @@ impl Tcp {
             options: self.shared.options.name(opening.options),
         })
     }
+}
+
+/// OPEN, passive.
+fn listen(tcp: &mut Tcp, listener: Listener) -> Result<Reply, Error> {
+    let reply = tcp.setup().listen(listener)?;
+    if let Reply::Listening(id, _) = reply {
+        begin_accepting(tcp, id.slot);
+    }
+    Ok(reply)
 }
 
 /// SEND: the bytes are in the stream already.

@@ -1,7 +1,7 @@
 //! News for the application.
 
 use crate::event::{Event, Ready};
-use crate::id::ConnId;
+use crate::id::{ConnId, Token};
 use crate::tcp::conn::Conn;
 use crate::tcp::conns::Conns;
 use crate::tcp::flags::Flags;
@@ -17,7 +17,9 @@ pub(crate) fn news_of(
 ) -> Option<Event> {
     let (id, mut conn) = conns.named_at(place, sh)?;
     if conn.has(Flags::UNANNOUNCED) {
-        return announce(&mut conn, id, listeners);
+        let listener = listeners.at(conn.cold.listener)?;
+        // Nobody accepts at a backup: it waits here.
+        return (!listener.is_backup).then(|| announce(&mut conn, id, listener.token))?;
     }
     // Before `Accept` nobody waits for more; `accept` asks for it again.
     if conn.has(Flags::BACKLOG) || conn.hot.ready.is_empty() {
@@ -33,13 +35,12 @@ pub(crate) fn news_of(
 }
 
 /// From here on the application holds the streams.
-fn announce(conn: &mut Conn<'_>, id: ConnId, listeners: &Listeners) -> Option<Event> {
+fn announce(conn: &mut Conn<'_>, id: ConnId, listener: Token) -> Option<Event> {
     conn.sh.streams.turn_to(conn.stream);
     conn.sh.streams.grant(conn.stream).ok()?;
     conn.hot.remove(Flags::UNANNOUNCED);
-    let listener = listeners.at(conn.cold.listener)?;
     Some(Event::Accepted {
-        listener: listener.token,
+        listener,
         conn: id,
         key: *conn.key,
     })

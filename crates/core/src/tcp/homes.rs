@@ -38,6 +38,9 @@ impl Programs<'_> {
         let conn = self.0.live(id)?;
         let from = conn.stream;
         let streams = &mut self.0.shared.streams;
+        if streams.is_held(from) {
+            return Err(Error::NoMemory);
+        }
         let len = streams.send_len(from);
         if len > 0 && writer.is_none() {
             return Err(Error::Invalid);

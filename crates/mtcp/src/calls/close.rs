@@ -151,9 +151,34 @@ impl Sockets {
         let Some(listener) = self.listeners.remove(index) else {
             return;
         };
-        self.transport.refuse(listener.conns());
         // A lost link has no listeners any more.
         let _ = self.transport.driver.call(Command::Unlisten(listener.id));
+        // Those that no other program took.
+        self.transport.refuse(listener.conns());
+    }
+
+    /// A listener of a stack that a daemon has goes on without being accepted from: other processes
+    /// that listen at the same place get its connections, and where there are none they wait.
+    pub(crate) fn suspend(&mut self, id: SocketId) -> Result<()> {
+        let Body::Listener(index) = self.table.get(id)?.body else {
+            return Err(Errno::EINVAL);
+        };
+        let listener = self.listeners.get(index).ok_or(Errno::EINVAL)?;
+        self.transport.driver.call(Command::Suspend(listener.id))?;
+        let waiting = self.listeners.suspend(index);
+        self.transport
+            .refuse(waiting.iter().map(|waiting| waiting.conn));
+        Ok(())
+    }
+
+    /// The listener is accepted from again.
+    pub(crate) fn resume(&mut self, id: SocketId) -> Result<()> {
+        let Body::Listener(index) = self.table.get(id)?.body else {
+            return Err(Errno::EINVAL);
+        };
+        let (listener, token) = self.listeners.resume(index).ok_or(Errno::EINVAL)?;
+        let command = Command::Resume { listener, token };
+        self.transport.driver.call(command).map(drop)
     }
 
     /// Closes a listener where other processes that share the interface listen on.

@@ -9,6 +9,24 @@ use super::{Context, blocking};
 use crate::{How, Result, SocketId};
 
 impl Context {
+    /// A listener of a stack that a daemon has goes on without being accepted from. Other processes
+    /// of this user that listen at the same place get its connections, those that wait here, too;
+    /// where there are none they wait for this one to [accept again](Self::resume), or for another.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL`: it is no listener, or the stack is this process's own.
+    pub fn suspend(&mut self, id: SocketId) -> Result<()> {
+        self.sockets.suspend(id)
+    }
+
+    /// The listener is accepted from again.
+    ///
+    /// # Errors
+    /// As [`suspend`](Self::suspend).
+    pub fn resume(&mut self, id: SocketId) -> Result<()> {
+        self.sockets.resume(id)
+    }
+
     /// Shuts one or both directions down.
     ///
     /// # Errors

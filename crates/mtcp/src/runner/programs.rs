@@ -44,6 +44,12 @@ impl Runner {
         self.stack.take_streams(conn, app).is_ok()
     }
 
+    /// A process gives back a slot of its home whose connection went to another process.
+    pub(crate) fn close_abandoned(&mut self, home: u32, slot: u32) {
+        // One that its program still has is closed with the program.
+        let _ = self.stack.close_abandoned(home, slot);
+    }
+
     /// The process of a home is gone: what it had is closed.
     pub(crate) fn app_gone(&mut self, home: u32) {
         self.quiet_until = Instant::ZERO;

@@ -223,6 +223,23 @@ impl Channel {
         (slot.name == name).then_some(slot.conn)
     }
 
+    /// Whether a connection waits at a listener, as far as the program has said.
+    #[inline]
+    pub(super) fn waits(&self, name: ConnId) -> bool {
+        let slot = self.slots.get(name.slot as usize).copied().flatten();
+        slot.is_some_and(|slot| slot.name == name && slot.token.is_none())
+    }
+
+    /// The program gives back a connection that went to another one before it accepted it.
+    pub(super) fn forget(&mut self, name: ConnId) {
+        if self.conn(name).is_some()
+            && let Some(place) = self.slots.get_mut(name.slot as usize)
+        {
+            *place = None;
+            self.count_connections(self.connections.saturating_sub(1));
+        }
+    }
+
     /// The program takes a connection that waits. `None`: there is none of this name.
     pub(super) fn accept(&mut self, name: ConnId, token: Token) -> Option<ConnId> {
         let slot = self.slot(name).filter(|slot| slot.token.is_none())?;

@@ -58,14 +58,21 @@ impl Desk<'_> {
                 self.channel.remove_listener();
                 self.carry_out(command)
             }
-            Command::SetListenerOptions { listener, .. } => {
+            Command::Resume { listener, token } => {
+                self.check_listener(listener)?;
+                let ours = self.listeners.rename(listener, token);
+                let token = ours.ok_or(Errno::EBADF)?;
+                self.carry_out(Command::Resume { listener, token })
+            }
+            Command::Suspend(listener) | Command::SetListenerOptions { listener, .. } => {
                 self.check_listener(listener)?;
                 self.carry_out(command)
             }
             Command::AbortAll => {
                 let names: Vec<_> = self.channel.names().collect();
                 for name in names {
-                    self.execute(Command::Abort(name))?;
+                    // One that has gone to another program is that's.
+                    let _ = self.execute(Command::Abort(name));
                 }
                 Ok(Reply::Done)
             }
@@ -73,6 +80,7 @@ impl Desk<'_> {
                 if token == Token::NONE {
                     return Err(Errno::EINVAL);
                 }
+                self.conn(conn)?;
                 let conn = self.channel.accept(conn, token).ok_or(Errno::EBADF)?;
                 self.carry_out(Command::Accept { conn, token })
             }
@@ -103,12 +111,35 @@ impl Desk<'_> {
     /// Carries out a command on the connection that the program calls `name`.
     #[inline]
     fn of(&mut self, name: ConnId, command: impl FnOnce(ConnId) -> Command) -> Result<Reply> {
-        let conn = self.channel.conn(name).ok_or(Errno::EBADF)?;
+        let conn = self.conn(name)?;
         self.carry_out(command(conn))
+    }
+
+    /// The stack's name of what the program calls `name`. What waits at a listener may have gone to
+    /// another program meanwhile.
+    #[inline]
+    fn conn(&self, name: ConnId) -> Result<ConnId> {
+        let conn = self.channel.conn(name).ok_or(Errno::EBADF)?;
+        match self.channel.waits(name) && self.has_gone(conn, name) {
+            true => Err(Errno::EBADF),
+            false => Ok(conn),
+        }
+    }
+
+    #[cold]
+    fn has_gone(&self, conn: ConnId, name: ConnId) -> bool {
+        let stream = self.runner.stack().stream_of(conn);
+        stream != Some((self.channel.home, name.slot))
     }
 
     /// The program is done with a connection.
     fn remove(&mut self, name: ConnId) -> Result<ConnId> {
+        if self.conn(name).is_err() {
+            // Of what has gone, it gives the slot back.
+            self.channel.forget(name);
+            self.runner.close_abandoned(self.channel.home, name.slot);
+            return Err(Errno::EBADF);
+        }
         let conn = self.channel.remove(name).ok_or(Errno::EBADF)?;
         self.owners.clear(conn);
         Ok(conn)

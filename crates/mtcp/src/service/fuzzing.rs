@@ -313,10 +313,15 @@ impl World {
                 token: Token(word as u32),
             }),
             5 => program.call(Command::Info(conn)),
-            6 => program.call(match a % 4 {
+            6 => program.call(match a % 6 {
                 0 => Command::Unlisten(program.listener),
                 1 => Command::Leave(program.listener),
                 2 => Command::AbortAll,
+                4 => Command::Suspend(program.listener),
+                5 => Command::Resume {
+                    listener: program.listener,
+                    token: Token(word as u32),
+                },
                 _ => Command::Shutdown(conn),
             }),
             7 => program.listen(HOSTILE + u16::from(a % 3)),

@@ -376,9 +376,16 @@ impl Host {
         self.listeners.remove_all(id);
         self.runner.release_home(channel.home);
         for conn in channel.conns() {
-            self.owners.clear(conn);
-            // What others have is theirs, and all else is closed.
-            self.pairs.begin(&mut self.runner, conn);
+            // Of what waited there, some has gone to other programs.
+            if self
+                .owners
+                .of(conn)
+                .is_some_and(|owner| owner.channel == id)
+            {
+                self.owners.clear(conn);
+                // What others have is theirs, and all else is closed.
+                self.pairs.begin(&mut self.runner, conn);
+            }
         }
         self.runner.app_gone(channel.home);
         self.homes.push(channel.home);

@@ -102,6 +102,14 @@ impl Listeners {
         (listener.id == id).then_some(token)
     }
 
+    /// The program calls it by another token from now on. Returns the one that the stack knows it
+    /// by.
+    pub(super) fn rename(&mut self, id: ListenerId, token: Token) -> Option<Token> {
+        let ours = self.token(id)?;
+        self.all.get_mut(ours as usize)?.as_mut()?.token = token;
+        Some(Token(ours))
+    }
+
     /// Whether it is this channel's.
     pub(super) fn is_of(&self, channel: ChannelId, id: ListenerId) -> bool {
         let listener = self.token(id).and_then(|token| self.get(Token(token)));

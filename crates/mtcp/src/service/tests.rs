@@ -17,6 +17,7 @@ use crate::driver::{Doorbell, Staged};
 use crate::{Config, Context, Domain, Errno, SocketId, assembly};
 
 mod beside;
+mod heirs;
 mod pairs;
 mod slept_on;
 
@@ -89,12 +90,16 @@ impl World {
 
     /// That of a user, whose process has the same number.
     fn program_of(&self, uid: u32, most: usize) -> Program {
-        let policy = Arc::new(Few(most));
         let who = Identity {
             id: uid.into(),
             pid: uid,
             uid,
         };
+        self.program_as(who, most)
+    }
+
+    fn program_as(&self, who: Identity, most: usize) -> Program {
+        let policy = Arc::new(Few(most));
         let attachment = self.handle.attach(who, policy, Arc::default()).unwrap();
         let memory = attachment.streams.try_clone().unwrap();
         let (end, streams) = attachment.join().unwrap();
@@ -247,6 +252,11 @@ fn a_program_reaches_nothing_of_another() {
     for command in [
         Command::Unlisten(listener),
         Command::Leave(listener),
+        Command::Suspend(listener),
+        Command::Resume {
+            listener,
+            token: Token(1),
+        },
         Command::SetListenerOptions {
             listener,
             options: Options::default(),

@@ -56,12 +56,34 @@ impl Listeners {
             socket,
             queue: VecDeque::new(),
         });
+        (index, self.rename(index))
+    }
+
+    /// The stack knows one by a token that none has had. Returns it.
+    fn rename(&mut self, index: u32) -> Token {
         self.made = self.made.wrapping_add(1);
         let token = Token(self.made << INDEX_BITS | index);
         if let Some(listener) = self.listeners.get_mut(index) {
             listener.token = token;
         }
-        (index, token)
+        token
+    }
+
+    /// Nobody accepts from one any more: what waits there, and what was announced and comes late,
+    /// is not its own.
+    pub(crate) fn suspend(&mut self, index: u32) -> VecDeque<Waiting> {
+        let listener = self.listeners.get_mut(index);
+        listener.map_or_else(VecDeque::new, |listener| {
+            listener.token = Token::NONE;
+            std::mem::take(&mut listener.queue)
+        })
+    }
+
+    /// It is accepted from again: its name with the stack, and the token that comes back from now
+    /// on.
+    pub(crate) fn resume(&mut self, index: u32) -> Option<(ListenerId, Token)> {
+        let token = self.rename(index);
+        Some((self.get(index)?.id, token))
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&Listener> {

@@ -12,6 +12,8 @@ use super::side::Side;
 const SHIFT: u32 = 16;
 /// No slot.
 const NONE: u32 = u32::MAX;
+/// The owner of a slot that has no connection any more.
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// The stack's number of a slot that is `slot` in its home.
 pub fn slot_of(home: u32, slot: u32) -> u32 {

@@ -6,7 +6,7 @@ use crate::sync::Ordering::Relaxed;
 
 use super::config::Limits;
 use super::error::StreamError;
-use super::guests::{home_of, slot_in_home, slot_of};
+use super::guests::{NOBODY, home_of, slot_in_home, slot_of};
 use super::lane::Writer;
 use super::plan::HomeMemory;
 use super::record::{Record, held};
@@ -50,6 +50,7 @@ impl Homes<'_> {
                 self.0.turn_to(slot_of(home, slot));
             }
         }
+        self.0.close_all_abandoned(home);
     }
 
     /// Whom the open slots of a home were reserved for.
@@ -63,7 +64,7 @@ impl Homes<'_> {
             return Vec::new();
         };
         let owners = (0..guest.used).zip(&guest.owners);
-        let open = owners.filter(|(slot, _)| is_open(*slot));
+        let open = owners.filter(|&(slot, &owner)| owner != NOBODY && is_open(slot));
         open.map(|(_, &owner)| owner).collect()
     }
 

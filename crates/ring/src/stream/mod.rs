@@ -52,6 +52,7 @@
 //! nothing with the parent's, unless they were made in a [`Plot`]: then the child must not use its
 //! copies, and who has the plot next finds in it what was not sent ([`Remains`]).
 
+mod abandoned;
 mod app;
 mod config;
 mod error;

@@ -7,7 +7,7 @@ use super::config::Limits;
 use super::error::StreamError;
 use super::homes::Homes;
 use super::lane::Reader;
-use super::record::{Record, held};
+use super::record::Record;
 use super::side::Direction;
 use super::stack::StackStreams;
 use super::status::Status;
@@ -26,35 +26,30 @@ impl Homes<'_> {
     }
 
     /// Copies all that was received in the slot `from` and not read to the slot `to`, which has
-    /// just been reserved: also what came out of order, the urgent mark, and the status. `from`,
-    /// which no application may hold, is as before, and for the caller to close. What was written
+    /// just been reserved: also what came out of order, the urgent mark, and the status. `from` is
+    /// as before, and for the caller to close or [abandon](StackStreams::abandon). What was written
     /// there to be sent is for the caller, too.
     ///
     /// The stack has turned to `to` then.
     ///
     /// # Errors
-    /// `NotOpen`; `Held`; `NoMemory`: then `to` may have part of it.
+    /// `NotOpen`; `NoMemory`: then `to` may have part of it.
     pub fn copy_received(&mut self, from: u32, to: u32) -> Result<(), StreamError> {
         let streams = &mut *self.0;
         streams.turn_to(from);
         let record = open_record(streams, from)?;
-        if held(record) {
-            return Err(StreamError::Held);
-        }
         let unread = record.recv_unread();
         let all = unread.saturating_add(record.stack.recv.placed());
         let status = record.status();
         let mark = mark_ahead(streams, from);
         let mut bytes = vec![0; PIECE.min(all as usize)];
         let mut done = 0;
+        streams.turn_to(to);
         while done < all {
-            streams.turn_to(from);
             let n = copy_placed(streams, from, all, done, &mut bytes)?;
-            streams.turn_to(to);
             streams.write_at(to, done, bytes.get(..n).unwrap_or_default())?;
             done += n as u32;
         }
-        streams.turn_to(to);
         open_record(streams, to)?;
         if let Some(offset) = mark {
             streams.mark_urgent(to, offset);
@@ -103,8 +98,8 @@ fn copy_placed(
             .recv_memory(slot)
             .ok_or(StreamError::NoSlot)?,
     };
-    // SAFETY: no application holds the slot, so the stack is the consumer, too, and what was
-    // placed lies in the newest block.
+    // SAFETY: what was placed lies in the newest block, which only the stack gives back. An
+    // application that holds the slot reads it at most, and its head is where the stack knows it.
     let reader = unsafe { Reader::of(Direction::Recv, memory, record) };
     match reader.copy(all, offset, into) {
         0 => Err(StreamError::NoMemory),

@@ -78,21 +78,46 @@ impl SetupPart<'_> {
 
     /// Drops the records of a listener that goes. Who was answered is told, if it `resets`.
     pub fn drop_half_open_of(&mut self, now: Instant, listener: u32, resets: bool) {
-        for slot in 0..self.state.half_open.slots.high_water() {
-            let generation = self.state.half_open.slots.generation(slot);
-            let record = self
-                .state
-                .half_open
-                .at(slot)
-                .filter(|_| self.state.half_open.slots.is_live(slot, generation));
-            let Some(&record) = record.filter(|record| u32::from(record.listener) == listener)
-            else {
-                continue;
-            };
-            if resets && self.was_answered(&record) {
+        for slot in self.half_open_of(listener) {
+            let record = self.state.half_open.at(slot).copied();
+            if let Some(record) = record.filter(|record| resets && self.was_answered(record)) {
                 self.reset_half_open(now, &record);
             }
             self.drop_half_open(slot);
+        }
+    }
+
+    /// The records of a listener.
+    fn half_open_of(&self, listener: u32) -> Vec<u32> {
+        let half_open = &self.state.half_open;
+        let is_of = |slot: &u32| {
+            let record = half_open.at(*slot);
+            record.is_some_and(|record| u32::from(record.listener) == listener)
+        };
+        let count = self
+            .state
+            .listeners
+            .at(listener)
+            .map_or(0, |entry| entry.half_open);
+        half_open
+            .slots
+            .iter()
+            .filter(is_of)
+            .take(count as usize)
+            .collect()
+    }
+
+    /// The records of a listener are another's from now on.
+    pub fn hand_on_half_open(&mut self, listener: u32, heir: u32) {
+        for slot in self.half_open_of(listener) {
+            if let Some(record) = self.state.half_open.at_mut(slot) {
+                record.listener = heir as u16;
+            }
+            for (listener, more) in [(listener, -1), (heir, 1)] {
+                if let Some(entry) = self.state.listeners.at_mut(listener) {
+                    entry.half_open = entry.half_open.saturating_add_signed(more);
+                }
+            }
         }
     }
 

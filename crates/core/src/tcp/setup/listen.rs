@@ -34,6 +34,8 @@ pub(crate) struct Listener {
     /// Half-open records that it has.
     pub half_open: u32,
     pub pending: PendingOpens,
+    /// It gets connections only where nobody else listens, and nobody accepts them there.
+    pub is_backup: bool,
     /// It shares its port with others that do (SO_REUSEPORT).
     shares: bool,
     /// The next listener on the same port, plus one.
@@ -60,6 +62,7 @@ impl Listener {
             waiting: List::new(),
             half_open: 0,
             pending: PendingOpens::default(),
+            is_backup: false,
             shares: options.reuse_port,
             next: 0,
         }
@@ -94,6 +97,21 @@ impl Listener {
         }
     }
 
+    /// The same where several listen at one place: a backup comes last of those that suit as well.
+    fn ranks(&self, addr: IpAddr) -> u8 {
+        match self.suits(addr) {
+            0 => 0,
+            suits => 2 * suits + u8::from(!self.is_backup),
+        }
+    }
+
+    /// Whether what waits at one of the two may wait at the other: the place is the same, and both
+    /// are of programs that share it.
+    fn is_beside(&self, other: &Self) -> bool {
+        let place = |listener: &Self| (listener.local, listener.only_v6, listener.shares);
+        self.shares && self.home != 0 && other.home != 0 && place(self) == place(other)
+    }
+
     /// Whether both would get some segment: then only one may be, unless they share.
     fn conflicts_with(&self, other: &Self) -> bool {
         let overlap = self.covers(other.local.ip()) || other.covers(self.local.ip());
@@ -102,6 +120,11 @@ impl Listener {
 
     pub fn has_room(&self) -> bool {
         self.waiting.len() < self.backlog
+    }
+
+    /// How little one more is welcome.
+    fn load(&self) -> (bool, u32) {
+        (self.is_backup, self.waiting.len())
     }
 
     pub fn may_take_syn(&self) -> bool {
@@ -219,9 +242,49 @@ impl Listeners {
     /// Those that listen on `local`, and how well they suit.
     fn suiting(&self, local: SocketAddr) -> impl Iterator<Item = (u32, u8)> + '_ {
         self.on_port(local.port()).filter_map(move |slot| {
-            let suits = self.at(slot)?.suits(local.ip());
-            (suits > 0).then_some((slot, suits))
+            let ranks = self.at(slot)?.ranks(local.ip());
+            (ranks > 0).then_some((slot, ranks))
         })
+    }
+
+    /// The others of several programs that listen at the place of this one.
+    pub fn beside(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
+        let own = self.at(slot);
+        let port = own.map_or(0, |listener| listener.local.port());
+        let is_beside = move |other: &u32| {
+            let pair = own.zip(self.at(*other));
+            *other != slot && pair.is_some_and(|(own, other)| own.is_beside(other))
+        };
+        self.on_port(port).filter(is_beside)
+    }
+
+    /// Those who may have what waits at a listener, the best first: where programs accept, those
+    /// where the fewest wait, and then backups.
+    pub fn heirs(&self, slot: u32) -> Vec<u32> {
+        let mut heirs: Vec<u32> = self.beside(slot).collect();
+        heirs.sort_by_key(|&heir| self.at(heir).map(Listener::load));
+        heirs
+    }
+
+    /// Where a connection is to wait whose SYN came to this listener. As on Linux, where processes
+    /// share a listener that was made before a fork, one that does not accept keeps none from the
+    /// others.
+    #[inline]
+    pub fn taker(&self, slot: u32) -> u32 {
+        match self.at(slot) {
+            Some(own) if own.shares && own.load() > (false, 0) => self.least_loaded(slot, own),
+            _ => slot,
+        }
+    }
+
+    #[cold]
+    fn least_loaded(&self, slot: u32, own: &Listener) -> u32 {
+        let load = |slot: &u32| self.at(*slot).map(Listener::load);
+        let others = self.beside(slot);
+        let best = others
+            .min_by_key(load)
+            .filter(|best| load(best) < Some(own.load()));
+        best.unwrap_or(slot)
     }
 
     /// Whether the listener has its port alone.

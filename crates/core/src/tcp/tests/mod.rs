@@ -13,6 +13,7 @@ mod ecn;
 mod fast_open;
 mod gso;
 mod handover;
+mod heirs;
 mod homes;
 mod hostile;
 mod idle;

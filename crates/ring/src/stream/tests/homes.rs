@@ -147,6 +147,50 @@ fn a_program_that_is_gone_leaves_what_it_had_written() {
     assert_eq!((stack.send_len(open), stack.recv_unread(open)), (0, 0));
 }
 
+/// What a program holds and has not read, another reads: the first has its slot back when it lets
+/// go of it.
+#[test]
+fn what_was_received_moves_from_a_program_that_holds_it() {
+    let mut stack = stack(2);
+    let mut from = Program::new(&mut stack, 1, 64);
+    let mut into = Program::new(&mut stack, 2, 64);
+    let (old, new) = (from.slot(0), into.slot(0));
+    assert_eq!(stack.reserve_in(from.home, 7, limits(9000, 9000)), Ok(old));
+    stack.turn_to(old);
+    stack.grant(old).unwrap();
+    receive(&mut stack, old, &[1; 5000]);
+    stack.show();
+    assert_eq!(from.app.read(0, &mut [0; 1000]), 1000);
+    assert_eq!(stack.reserve_in(into.home, 8, limits(9000, 9000)), Ok(new));
+    stack.homes().copy_received(old, new).unwrap();
+    stack.abandon(old);
+    assert!(stack.homes().owners(from.home).is_empty() && stack.is_held(old));
+    assert!(!stack.close_abandoned(from.home, 0), "it is held");
+    stack.turn_to(new);
+    stack.grant(new).unwrap();
+    stack.show();
+    assert_eq!(read_all(&mut into.app, 0), [1; 4000]);
+    from.app.release(0);
+    assert!(stack.close_abandoned(from.home, 0) && !stack.close_abandoned(from.home, 0));
+    assert!(!stack.close_abandoned(into.home, 0), "it is in use");
+    assert!(stack.homes().remove(from.home));
+}
+
+/// What was left behind of a program that is gone keeps its memory no longer.
+#[test]
+fn slots_that_were_left_behind_end_with_their_program() {
+    let mut stack = stack(1);
+    let program = Program::new(&mut stack, 1, 64);
+    let slot = program.slot(0);
+    stack.reserve_in(program.home, 7, limits(9, 9)).unwrap();
+    stack.turn_to(slot);
+    stack.grant(slot).unwrap();
+    stack.abandon(slot);
+    assert!(!stack.homes().remove(program.home));
+    stack.homes().app_gone(program.home);
+    assert!(stack.homes().remove(program.home));
+}
+
 #[test]
 fn what_was_not_agreed_on_is_refused() {
     let mut stack = stack(1);
@@ -355,10 +399,6 @@ fn what_was_received_goes_on_in_another_home() {
     stack.write_at(from, 10_000, &bytes[80_000..]).unwrap();
     stack.add_status(from, Status::CONNECTED);
     stack.show();
-    assert_eq!(
-        stack.homes().copy_received(from, b.slot(0)),
-        Err(StreamError::Held)
-    );
     let mut read = vec![0; 30_000];
     assert_eq!(a.app.read(1, &mut read), 30_000);
     a.app.release(1);

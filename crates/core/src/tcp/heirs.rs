@@ -1,0 +1,167 @@
+//! Listeners of several programs at one place: what waits at one that ends, or where nobody
+//! accepts, goes to the others. As with a socket that processes share: a connection is lost only
+//! when nobody is left who could accept it.
+
+use ring::stream::StreamError;
+
+use crate::command::Reply;
+use crate::error::Error;
+use crate::id::{ListenerId, Token};
+use crate::tcp::Tcp;
+use crate::tcp::conn::Conn;
+use crate::tcp::flags::Flags;
+
+/// Nobody accepts at a listener for now.
+pub fn suspend(tcp: &mut Tcp, id: ListenerId) -> Result<Reply, Error> {
+    let slot = tcp.setup.listeners.resolve(id)?;
+    let entry = tcp
+        .setup
+        .listeners
+        .at_mut(slot)
+        .filter(|entry| entry.home != 0);
+    entry.ok_or(Error::Invalid)?.is_backup = true;
+    hand_on(tcp, slot);
+    take_back(tcp, slot);
+    Ok(Reply::Done)
+}
+
+/// Its program accepts again.
+pub fn resume(tcp: &mut Tcp, id: ListenerId, token: Token) -> Result<Reply, Error> {
+    let slot = tcp.setup.listeners.resolve(id)?;
+    if let Some(entry) = tcp.setup.listeners.at_mut(slot) {
+        (entry.is_backup, entry.token) = (false, token);
+    }
+    begin_accepting(tcp, slot);
+    Ok(Reply::Done)
+}
+
+/// Somebody accepts at a listener: what waits there is announced, and what waits where nobody
+/// accepts comes there.
+pub fn begin_accepting(tcp: &mut Tcp, slot: u32) {
+    for place in waiting_at(tcp, slot) {
+        tcp.shared.queues.push_news(place);
+    }
+    let is_backup = |slot: &u32| tcp.setup.listeners.at(*slot).is_some_and(|at| at.is_backup);
+    let backups: Vec<u32> = tcp.setup.listeners.beside(slot).filter(is_backup).collect();
+    for backup in backups {
+        hand_on(tcp, backup);
+    }
+}
+
+/// Hands what waits at a listener on to others at the same place, as far as they have room for it:
+/// to those where programs accept, and where this one ends, to any.
+pub fn hand_on(tcp: &mut Tcp, slot: u32) {
+    let accepts = |heir: &u32| {
+        tcp.setup
+            .listeners
+            .at(*heir)
+            .is_some_and(|at| !at.is_backup)
+    };
+    let heirs = tcp.setup.listeners.heirs(slot);
+    let heirs = heirs.into_iter().filter(accepts).collect();
+    hand_on_to(tcp, slot, heirs);
+}
+
+/// The same of a listener that ends.
+pub fn leave_to_heirs(tcp: &mut Tcp, slot: u32) {
+    let heirs = tcp.setup.listeners.heirs(slot);
+    hand_on_to(tcp, slot, heirs);
+}
+
+fn hand_on_to(tcp: &mut Tcp, slot: u32, heirs: Vec<u32>) {
+    let Some(&first) = heirs.first() else {
+        return;
+    };
+    tcp.setup().hand_on_half_open(slot, first);
+    for (n, place) in waiting_at(tcp, slot).into_iter().enumerate() {
+        // In turn, each with the others behind it.
+        let in_turn = heirs.iter().cycle().skip(n % heirs.len());
+        let _ = in_turn
+            .take(heirs.len())
+            .any(|&heir| move_to(tcp, place, heir));
+    }
+}
+
+/// What was announced of a listener where nobody accepts any more waits in the stack again.
+fn take_back(tcp: &mut Tcp, slot: u32) {
+    for place in waiting_at(tcp, slot) {
+        move_to(tcp, place, slot);
+    }
+}
+
+/// The places of the connections that wait at a listener, in order.
+fn waiting_at(tcp: &Tcp, slot: u32) -> Vec<u32> {
+    let listener = tcp.setup.listeners.at(slot);
+    let first = listener.and_then(|listener| listener.waiting.front().zip(Some(listener.waiting)));
+    let Some((first, list)) = first else {
+        return Vec::new();
+    };
+    let links = &tcp.shared.queues.backlog;
+    std::iter::successors(Some(first), |&place| list.next(links, place)).collect()
+}
+
+/// The connection at `place` waits at the listener `heir` from now on, as if it had come there.
+/// False: that has no room, or the program has done something with the connection that it did not
+/// accept.
+fn move_to(tcp: &mut Tcp, place: u32, heir: u32) -> bool {
+    let Some(home) = tcp.setup.listeners.at(heir).map(|heir| heir.home) else {
+        return false;
+    };
+    let slot = tcp
+        .conns
+        .named_at(place, &mut tcp.shared)
+        .map(|(id, _)| id.slot);
+    let conn = tcp.conns.at(place, &mut tcp.shared);
+    let (Some(slot), Some(mut conn)) = (slot, conn.filter(is_untouched)) else {
+        return false;
+    };
+    let Ok(stream) = move_bytes(&mut conn, slot, home) else {
+        return false;
+    };
+    let from = conn.stream;
+    conn.set(Flags::UNANNOUNCED);
+    // In the order in which they wait.
+    conn.sh.queues.remove_news(place);
+    conn.sh.queues.push_news(place);
+    let before = std::mem::replace(&mut conn.cold.listener, heir);
+    let links = &mut conn.sh.queues.backlog;
+    tcp.setup.listeners.leave_backlog(before, links, place);
+    tcp.setup.listeners.enter_backlog(heir, links, place);
+    if conn.cold.open.is_pending()
+        && let Some(listener) = tcp.setup.listeners.at_mut(heir)
+    {
+        listener.pending.enter();
+    }
+    if stream != from {
+        tcp.shared.streams.abandon(from);
+        tcp.conns.set_stream(slot, stream);
+        if let Some(mut conn) = tcp.conns.at(place, &mut tcp.shared) {
+            conn.bound_unsent();
+        }
+    }
+    true
+}
+
+/// Nothing has happened to it that only its program could have done: it is as it was announced.
+fn is_untouched(conn: &Conn<'_>) -> bool {
+    let is_over = conn.hot.state.is_over() || conn.has(Flags::DETACHED);
+    let is_closed = conn.has(Flags::APP_CLOSED | Flags::FIN_QUEUED) || conn.cold.read_shut;
+    !is_over && !is_closed && conn.sh.streams.send_len(conn.stream) == 0
+}
+
+/// The bytes of a connection are in `home` from now on: its slot there. It stays where it is if
+/// that is its home, and its program does not know of it.
+fn move_bytes(conn: &mut Conn<'_>, slot: u32, home: u32) -> Result<u32, StreamError> {
+    let (from, streams) = (conn.stream, &mut conn.sh.streams);
+    if streams.home_of(from) == home && !streams.is_held(from) {
+        return Ok(from);
+    }
+    let limits = streams.homes().limits(from).ok_or(StreamError::NotOpen)?;
+    let into = streams.reserve_in(home, slot, limits)?;
+    let copied = streams.homes().copy_received(from, into);
+    if copied.is_err() {
+        streams.abandon(into);
+        return copied.map(|()| into);
+    }
+    Ok(into)
+}
