@@ -126,6 +126,7 @@ pub(crate) unsafe fn examine(
             return Environment::as_said(said);
         };
         if parent == Parent::Ends {
+            hand_on();
             tell_ended(rules, &file);
         }
         if let Some(obstacle) = loader::obstacle(&file) {
@@ -148,6 +149,23 @@ pub(crate) unsafe fn examine(
         told::tell(rules, &text);
         Environment::as_said(said)
     })
+}
+
+/// Another program is to have the connections whose descriptors outlast this one.
+fn hand_on() {
+    if let Ok(mut engine) = engine::lock() {
+        engine.pair_off_those(outlasts);
+    }
+}
+
+/// Another program is to have a descriptor: a connection of ours that it names becomes the
+/// kernel's, by which anybody can have it.
+pub(crate) fn hand_on_one(fd: c_int) {
+    if let Slot::Socket(index) = slots::look(fd)
+        && let Ok(mut engine) = engine::lock()
+    {
+        engine.pair_off(index);
+    }
 }
 
 /// Tells what ends with this program when `file` is executed in its place.
@@ -195,6 +213,10 @@ fn passes_listener() -> bool {
 /// The connections of a stack that is this process's own, in words.
 fn ends_with_exec(engine: &mut Engine) -> Option<String> {
     if engine.is_borrowed() || engine.context().is_none() {
+        return None;
+    }
+    if rules().is_some_and(Rules::is_attached) {
+        // What outlasts this program is the other one's, and all else ends as it should.
         return None;
     }
     let bodies: Vec<_> = engine

@@ -64,6 +64,23 @@ pub(crate) struct EpollSet {
     wake_up: Option<c_int>,
 }
 
+/// What an instance of the kernel's is to watch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watcher {
+    epoll: c_int,
+    fd: c_int,
+    event: epoll_event,
+}
+
+impl Watcher {
+    /// Has the kernel do so from now on; without memory it does not.
+    pub(crate) fn watch(mut self) {
+        let event = &raw mut self.event;
+        // SAFETY: an event.
+        unsafe { real::epoll_ctl(self.epoll, EPOLL_CTL_ADD, self.fd, event) };
+    }
+}
+
 fn interest(event: &epoll_event) -> Interest {
     Interest {
         events: Events::from_bits_truncate(event.events),
@@ -455,6 +472,39 @@ impl Epolls {
                 set.wake_in_kernel();
             }
         }
+    }
+
+    /// A socket of ours becomes the kernel's: who watches it, by which of its descriptors, and for
+    /// what.
+    pub(crate) fn watchers(
+        &self,
+        context: &mut Context,
+        (index, number): (u32, c_int),
+        id: SocketId,
+        fds: &[c_int],
+    ) -> Vec<Watcher> {
+        let mut all = Vec::new();
+        for (_, set) in self.sets.iter() {
+            let Some(&epoll) = set.names.first() else {
+                continue;
+            };
+            for &fd in fds {
+                let instance = match fd == number {
+                    true => set.ours,
+                    false => set.copies.get(&(fd, index)).copied(),
+                };
+                let interest = instance.and_then(|ep| context.epoll_interest(ep, id));
+                all.extend(interest.map(|interest| Watcher {
+                    epoll,
+                    fd,
+                    event: epoll_event {
+                        events: interest.events.bits(),
+                        u64: interest.data,
+                    },
+                }));
+            }
+        }
+        all
     }
 
     /// A socket is gone, or the kernel's for good.

@@ -7,11 +7,12 @@
 
 use std::ffi::{c_char, c_int};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, sockaddr, sockaddr_un, socklen_t};
 use mtcp::posix::{address, memory};
-use mtcp::{Domain, Result};
+use mtcp::{Context, Domain, Result, SocketId};
 
 use crate::{private, real};
 
@@ -32,9 +33,34 @@ pub(crate) enum End {
 pub(crate) struct Pair {
     pub(crate) ours: c_int,
     pub(crate) theirs: c_int,
+    /// Who goes on with the connection when this process does not.
+    pub(crate) heir: Heir,
+}
+
+/// Whether a daemon has the parent's end, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heir {
+    /// The stack is this process's: the connection ends with it.
+    Nobody,
+    /// The daemon, once it is given the end.
+    Daemon,
+    /// The daemon has it.
+    Given,
 }
 
 impl Pair {
+    /// Gives the daemon that has the stack its end for the connection `id`. False: it does not take
+    /// it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn give(&mut self, context: &mut Context, id: SocketId) -> bool {
+        // SAFETY: it is open as long as the pair is there.
+        let end = unsafe { BorrowedFd::borrow_raw(self.ours) };
+        let given = context.pair(id, end).is_ok();
+        self.heir = if given { Heir::Given } else { Heir::Nobody };
+        given
+    }
+
     /// Whether this is one of the two.
     pub(crate) fn has(self, fd: c_int) -> bool {
         [self.ours, self.theirs].contains(&fd)
@@ -53,7 +79,11 @@ pub(crate) fn pair(domain: Domain, ends: [SocketAddr; 2]) -> Option<Pair> {
     name(theirs, domain, ends);
     // SAFETY: no memory is involved.
     unsafe { real::fcntl64(ours, libc::F_SETFL, libc::O_NONBLOCK as u64) };
-    Some(Pair { ours, theirs })
+    Some(Pair {
+        ours,
+        theirs,
+        heir: Heir::Nobody,
+    })
 }
 
 /// Without a name, only the addresses are not known.

@@ -28,6 +28,17 @@ fn resolve(name: &CStr, into: &AtomicPtr<c_void>) -> *mut c_void {
     found
 }
 
+/// Where the C library's vfork(2) is: who calls it returns twice, so nobody may stand between.
+#[cfg(all(not(test), target_arch = "x86_64"))]
+pub(crate) fn vfork() -> *mut c_void {
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let next = NEXT.load(Ordering::Relaxed);
+    match next.is_null() {
+        true => resolve(c"vfork", &NEXT),
+        false => next,
+    }
+}
+
 /// Stands in for what this C library does not have.
 extern "C" fn missing() -> isize {
     mtcp::posix::call::set_errno(libc::ENOSYS);
@@ -118,6 +129,7 @@ real! {
     fn execvpe(file: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int;
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int;
     fn setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int;

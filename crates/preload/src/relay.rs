@@ -5,7 +5,8 @@
 //! closed its own descriptors of the connection, while it waits for a child, or where it has not
 //! read since it forked; else to the program here. Of several children the one made first gets it,
 //! as nobody knows which of them reads: that one does not is told. The connection ends with the
-//! last who has it.
+//! last who has it. A daemon that has the stack is given the same sockets, and goes on when the
+//! program here has closed the connection, or is gone.
 
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use mtcp::{
     Context, Ctl, EpollEvent, Errno, Events, How, Interest, RecvFlags, Result, SendFlags, SocketId,
 };
 
-use crate::lent::Pair;
+use crate::lent::{Heir, Pair};
 use crate::rules::rules;
 use crate::waiters::Waiters;
 use crate::{kernel, private, real, told};
@@ -32,13 +33,15 @@ const ROUNDS: usize = 8;
 const LONG: u64 = 1_000_000_000;
 /// Reports per turn.
 const REPORTS: usize = 32;
+/// Sockets given to the daemon per turn: `fork` waits for none.
+const GIVEN: usize = 8;
 
 /// One connection that a child has.
 #[derive(Clone, Copy, Debug)]
 struct Relay {
     id: SocketId,
     /// The child has the other end.
-    end: c_int,
+    pair: Pair,
     /// The program here has closed the connection.
     sole: bool,
     /// The program here has read from it since it forked.
@@ -76,6 +79,8 @@ pub(crate) struct Pumps {
     busy: Vec<u32>,
     /// Those with something that the program here may read, or the child.
     held: Vec<u32>,
+    /// Those whose sockets the daemon is to be given.
+    ungiven: Vec<u32>,
     /// Threads of the program that wait for the end of a child.
     waiting: u32,
     /// What is moved lies here meanwhile: threads of the program may have small stacks.
@@ -100,6 +105,7 @@ impl Pumps {
             stack: None,
             busy: Vec::new(),
             held: Vec::new(),
+            ungiven: Vec::new(),
             waiting: 0,
             buffer: Vec::new(),
         }
@@ -116,7 +122,7 @@ impl Pumps {
 
     /// Whether there is something to move at once.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.busy.is_empty()
+        !self.busy.is_empty() || !self.ungiven.is_empty()
     }
 
     /// When to look again at those that wait for nothing that is told.
@@ -128,7 +134,7 @@ impl Pumps {
     pub(crate) fn add(&mut self, context: &mut Context, id: SocketId, pair: Pair) {
         let index = self.list.insert(Relay {
             id,
-            end: pair.ours,
+            pair,
             sole: false,
             read: false,
             since: 0,
@@ -137,8 +143,35 @@ impl Pumps {
             reads: Reads::Unknown,
         });
         if self.watch(context, id, pair.ours, index).is_err() {
-            self.remove(context, index);
+            return self.remove(context, index);
         }
+        if pair.heir == Heir::Daemon {
+            self.ungiven.push(index);
+        }
+    }
+
+    /// Gives the daemon the sockets that it has not, at most so many.
+    #[inline]
+    fn give(&mut self, context: &mut Context, most: usize) {
+        if !self.ungiven.is_empty() {
+            self.give_some(context, most);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_some(&mut self, context: &mut Context, most: usize) {
+        let from = self.ungiven.len().saturating_sub(most);
+        for index in self.ungiven.split_off(from) {
+            if let Some(relay) = self.list.get_mut(index) {
+                relay.pair.give(context, relay.id);
+            }
+        }
+    }
+
+    /// As [`Self::give`], all of them: the program ends.
+    pub(crate) fn give_all(&mut self, context: &mut Context) {
+        self.give(context, usize::MAX);
     }
 
     fn watch(&mut self, context: &mut Context, id: SocketId, end: c_int, index: u32) -> Result<()> {
@@ -175,9 +208,20 @@ impl Pumps {
         }
     }
 
-    /// The program here has closed the connection. Returns whether a child has it still.
-    pub(crate) fn inherit(&mut self, id: SocketId) -> bool {
+    /// The program here has closed the connection. Returns whether a child has it still, for which
+    /// it is kept: not where the daemon sees to that.
+    pub(crate) fn inherit(&mut self, context: &mut Context, id: SocketId) -> bool {
         let mine: Vec<u32> = self.of(id).collect();
+        if mine.iter().any(|index| self.ungiven.contains(index)) {
+            self.give_all(context);
+        }
+        let heir = |index: &u32| self.list.get(*index).map(|relay| relay.pair.heir);
+        if mine.iter().all(|index| heir(index) == Some(Heir::Given)) {
+            for index in mine {
+                self.remove(context, index);
+            }
+            return false;
+        }
         for index in &mine {
             if let Some(relay) = self.list.get_mut(*index) {
                 relay.sole = true;
@@ -249,10 +293,17 @@ impl Pumps {
     }
 
     /// Moves what there is to move.
+    #[inline]
     pub(crate) fn run(&mut self, context: &mut Context, waiters: &Waiters) {
-        if self.descriptor().is_none() {
-            return;
+        if self.descriptor().is_some() {
+            self.run_all(context, waiters);
         }
+    }
+
+    /// Reports take room on the stack of nobody who has no children.
+    #[inline(never)]
+    fn run_all(&mut self, context: &mut Context, waiters: &Waiters) {
+        self.give(context, GIVEN);
         self.buffer.resize(CHUNK, 0);
         let mut due = std::mem::take(&mut self.busy);
         due.append(&mut self.held);
@@ -279,7 +330,8 @@ impl Pumps {
         }
     }
 
-    /// Adds those that have news.
+    /// Adds those that have news. Nothing else is on the stack beside the reports.
+    #[inline(never)]
     fn collect(&mut self, context: &mut Context, due: &mut Vec<u32>) {
         let mut kernel = [epoll_event { events: 0, u64: 0 }; REPORTS];
         let most = REPORTS as c_int;
@@ -303,8 +355,10 @@ impl Pumps {
         let Some(relay) = self.list.remove(index) else {
             return;
         };
+        // Another one may have the number soon.
+        self.ungiven.retain(|&other| other != index);
         // SAFETY: the library's own descriptor, which nothing uses any more.
-        unsafe { real::close(relay.end) };
+        unsafe { real::close(relay.pair.ours) };
         if !relay.sole {
             if let (Some(stack), None) = (self.stack, self.of(relay.id).next()) {
                 let _ = context.epoll_ctl(stack, Ctl::Del, relay.id, Interest::default());
@@ -341,8 +395,8 @@ impl Relay {
         if self.sent {
             return Left::Nothing;
         }
-        match take(self.end, buffer, MSG_PEEK) {
-            Ok(0) if is_closed(self.end) => Left::Over,
+        match take(self.pair.ours, buffer, MSG_PEEK) {
+            Ok(0) if is_closed(self.pair.ours) => Left::Over,
             Ok(0) => {
                 self.sent = true;
                 let _ = context.shutdown(self.id, How::Write);
@@ -352,7 +406,11 @@ impl Relay {
                 let bytes = buffer.get(..n).unwrap_or_default();
                 match context.send(self.id, bytes, SendFlags::empty()) {
                     Ok(sent) => {
-                        let _ = take(self.end, buffer.get_mut(..sent).unwrap_or_default(), 0);
+                        let _ = take(
+                            self.pair.ours,
+                            buffer.get_mut(..sent).unwrap_or_default(),
+                            0,
+                        );
                         Left::More
                     }
                     Err(Errno::EAGAIN) => Left::Nothing,
@@ -388,7 +446,7 @@ impl Relay {
             return;
         };
         let is_late = kernel::now() - given >= LONG;
-        if !shared || !unread(self.end) {
+        if !shared || !unread(self.pair.ours) {
             self.reads = Reads::Settled;
         } else if is_late {
             self.reads = Reads::Settled;
@@ -406,10 +464,10 @@ impl Relay {
             Ok(0) => {
                 self.received = true;
                 // SAFETY: no memory is involved.
-                unsafe { real::shutdown(self.end, libc::SHUT_WR) };
+                unsafe { real::shutdown(self.pair.ours, libc::SHUT_WR) };
                 Left::More
             }
-            Ok(n) => match give(self.end, buffer.get(..n).unwrap_or_default()) {
+            Ok(n) => match give(self.pair.ours, buffer.get(..n).unwrap_or_default()) {
                 Ok(given) => {
                     if self.reads == Reads::Unknown {
                         self.reads = Reads::Since(kernel::now());

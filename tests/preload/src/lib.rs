@@ -12,6 +12,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 pub mod calls;
+pub mod host;
 pub mod nginx;
 pub mod resp;
 pub mod site;

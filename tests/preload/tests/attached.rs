@@ -4,71 +4,31 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
+use applications::host::Host;
 use applications::site::{WITHIN, spell, succeed};
-use applications::{Family, Process, Site, baseline, files, process, url};
-use interop::process::PROMPT;
-use interop::programs;
+use applications::{Family, Process, Site, files, process, url};
 
 /// Where nothing answers: curl says so.
 const CURL_REFUSED: i32 = 7;
 
-/// A daemon, and `mtcp` where other users may execute it.
-struct Host {
-    daemon: Process,
-    site: Site,
-}
-
-impl Host {
-    fn new(needed: &[&str]) -> Option<Self> {
-        let site = Site::new(needed).filter(|_| !baseline())?;
-        site.open_to_all();
-        let own = programs::mtcp();
-        for name in ["mtcp", "libmtcp_preload.so"] {
-            fs::copy(own.with_file_name(name), site.file(name)).unwrap();
-            fs::set_permissions(site.file(name), Permissions::from_mode(0o755)).unwrap();
-        }
-        let mut command = site.lab().mtcp(&["daemon"]);
-        command.arg("--directory").arg(site.file("run"));
-        let mut daemon = Process::start(command);
-        daemon.wait_for("listening at", PROMPT);
-        Some(Self { daemon, site })
-    }
-
-    /// A program of somebody without rights.
-    fn run(&self, user: &str, words: &str) -> Command {
-        let mut command = self.site.lab().ours().command("setpriv");
-        command
-            .args(["--reuid", user, "--regid", user, "--clear-groups"])
-            .arg(self.site.file("mtcp"))
-            .args(["run", "--allow", "io-uring", "--io"])
-            .arg(format!("daemon:{}/default", spell(&self.site.file("run"))))
-            .arg("--");
-        let mut words = words.split_whitespace();
-        command.arg(programs::find(words.next().unwrap()).unwrap());
-        command.args(words);
-        command
-    }
-
-    fn nginx(&self, workers: u32, port: u16) -> String {
-        let prefix = self.site.file("nginx");
-        fs::create_dir_all(&prefix).unwrap();
-        fs::set_permissions(&prefix, Permissions::from_mode(0o777)).unwrap();
-        let www = self.site.lab().www();
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|what| format!("{what}_temp_path {}/{what};", prefix.display()))
-            .concat();
-        let text = format!(
-            "daemon off; worker_processes {workers}; pid {0}/pid; error_log {0}/error;\n\
+fn nginx(site: &Site, workers: u32, port: u16) -> String {
+    let prefix = site.file("nginx");
+    fs::create_dir_all(&prefix).unwrap();
+    fs::set_permissions(&prefix, Permissions::from_mode(0o777)).unwrap();
+    let www = site.lab().www();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|what| format!("{what}_temp_path {}/{what};", prefix.display()))
+        .concat();
+    let text = format!(
+        "daemon off; worker_processes {workers}; pid {0}/pid; error_log {0}/error;\n\
              events {{}}\n\
              http {{ access_log off; {temporary} server {{ listen {1}:{port}; root {2}; }} }}\n",
-            prefix.display(),
-            Family::V4.ours(),
-            www.display()
-        );
-        self.site.write("nginx.conf", &text)
-    }
+        prefix.display(),
+        Family::V4.ours(),
+        www.display()
+    );
+    site.write("nginx.conf", &text)
 }
 
 /// nginx with two workers and redis, of two users, under load from kernel clients. One of them is
@@ -81,7 +41,7 @@ fn servers_of_two_users_have_one_address() {
     let site = &host.site;
     files::make(&site.lab().www().join("small"), 1, 64);
     fs::set_permissions(site.lab().www(), Permissions::from_mode(0o755)).unwrap();
-    let conf = host.nginx(2, 8080);
+    let conf = nginx(site, 2, 8080);
     let error = spell(&site.file("nginx/error"));
     let nginx = host.run("1001", &format!("nginx -e {error} -c {conf}"));
     let nginx = site.start_ours(nginx, 8080);

@@ -33,6 +33,12 @@ impl Context {
         self.sockets.epoll_ctl(ep, ctl, id, interest)
     }
 
+    /// What is asked for of `id` in the instance `ep`. `None`: it is not watched there, or was
+    /// reported the one time that was asked for.
+    pub fn epoll_interest(&mut self, ep: SocketId, id: SocketId) -> Option<Interest> {
+        self.sockets.epoll_interest(ep, id)
+    }
+
     /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing
     /// is yet, and says how many. Starts by sending what was written and closed since.
     ///

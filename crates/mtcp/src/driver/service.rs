@@ -336,6 +336,8 @@ impl Service {
 
     /// Other processes have a connection, too, by the socket at the other end of `end`: the daemon
     /// goes on with it when this one is done with it.
+    #[cold]
+    #[inline(never)]
     pub(super) fn pair(&mut self, conn: ConnId, end: BorrowedFd<'_>) -> Result<()> {
         let mut tries = 0..PASS_TRIES;
         while let Err(error) = self.end.pass(end) {

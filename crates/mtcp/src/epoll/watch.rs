@@ -59,6 +59,14 @@ impl Entry {
         u64::from(high) << 32 | u64::from(low)
     }
 
+    /// What was asked for.
+    pub(crate) fn interest(&self) -> Interest {
+        Interest {
+            events: self.events,
+            data: self.data(),
+        }
+    }
+
     /// What to report.
     pub(crate) fn armed(&self) -> Events {
         if self.disarmed {

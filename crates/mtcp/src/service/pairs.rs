@@ -1,10 +1,10 @@
-//! Connections that processes have by a socket of the kernel, as after `fork` and `exec`, or because
-//! it was passed to them: bytes go between the stack and the other one of a pair of such sockets.
+//! Connections that processes have by a socket of the kernel: by `fork` or `exec`, or passed to
+//! them. Bytes go between the stack and the other one of a pair of such sockets.
 //!
-//! A program gives one of a pair while it has the connection. It goes on by that when the program is
-//! done with it, or gone: all that it left is moved to memory of the daemon. Who has the other one of
-//! the pair needs no library for it. Of several pairs, which children got at several forks, the first
-//! that reads gets what comes.
+//! A program gives one of a pair while it has the connection. It goes on by that when the program
+//! is done with it, or gone: all that it left is moved to memory of the daemon. Who has the other
+//! one of the pair needs no library for it. Of several pairs, which children got at several forks,
+//! the first that reads gets what comes.
 
 use std::collections::HashMap;
 use std::io;

@@ -8,7 +8,7 @@ use mtcp::SocketId;
 
 use super::state::Engine;
 use crate::background::Background;
-use crate::lent::Pair;
+use crate::lent::{Heir, Pair};
 use crate::relay::MOST;
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
@@ -18,6 +18,9 @@ use crate::{diagnostics, lent, process, real, told};
 
 /// How long connections that the program has closed may take to end before it forks.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
+/// Connections that a daemon hears of before the child is there, so that this process may be killed
+/// at once: of the others it hears in the turns that follow, and `fork` does not wait for it.
+const GIVEN: usize = 16;
 
 impl Engine {
     /// This process is about to fork.
@@ -99,6 +102,7 @@ impl Engine {
         let Some(context) = self.context() else {
             return;
         };
+        let is_attached = rules().is_some_and(Rules::is_attached);
         let mut lent = Vec::new();
         for (index, id, domain) in connections {
             // One that is not connected yet stays with the parent.
@@ -106,9 +110,15 @@ impl Engine {
             let (Ok(local), Ok(remote)) = ends else {
                 continue;
             };
-            let Some(pair) = lent::pair(domain, [local, remote]) else {
+            let Some(mut pair) = lent::pair(domain, [local, remote]) else {
                 break;
             };
+            if is_attached {
+                pair.heir = Heir::Daemon;
+            }
+            if is_attached && lent.len() < GIVEN {
+                pair.give(context, id);
+            }
             lent.push((index, pair));
         }
         self.lent = lent;
@@ -174,7 +184,7 @@ impl Engine {
 }
 
 /// Gives the kernel's socket `with` the number `fd`, which is closed by `exec` if it was before.
-fn replace(fd: c_int, with: c_int) {
+pub(super) fn replace(fd: c_int, with: c_int) {
     // SAFETY: no memory is involved.
     unsafe {
         let flags = real::fcntl64(fd, libc::F_GETFD, 0);
@@ -189,7 +199,7 @@ fn replace(fd: c_int, with: c_int) {
 }
 
 /// Whether calls on a socket of the kernel wait.
-fn set_waiting(fd: c_int, wait: bool) {
+pub(super) fn set_waiting(fd: c_int, wait: bool) {
     let flags = if wait { 0 } else { libc::O_NONBLOCK };
     // SAFETY: no memory is involved.
     unsafe { real::fcntl64(fd, libc::F_SETFL, flags.cast_unsigned().into()) };

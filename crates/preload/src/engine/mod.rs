@@ -5,6 +5,7 @@ mod background;
 mod epolls;
 mod fork;
 mod output;
+mod paired;
 mod start;
 pub(crate) mod state;
 

@@ -203,10 +203,16 @@ impl Engine {
     }
 
     /// Leaves the queue to a process that asks, unless this one still listens.
+    #[inline]
     pub(crate) fn leave_queue(&mut self) {
-        if !self.sharing.leaves {
-            return;
+        if self.sharing.leaves {
+            self.leave_queue_if_asked();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_queue_if_asked(&mut self) {
         let serves = self.sockets.is_served();
         let Some(context) = self.context() else {
             return;
@@ -247,6 +253,9 @@ impl Engine {
     pub(super) fn finish(&mut self) {
         if self.is_borrowed() {
             return;
+        }
+        if let Some(context) = self.stack.context() {
+            self.pumps.give_all(context);
         }
         // A descriptor that is used after this is one of a thread that the process takes along.
         let open: Vec<Socket> = self

@@ -120,6 +120,12 @@ impl Engine {
         (self.stack.context(), &mut self.epolls)
     }
 
+    /// Whether this process has a connection of ours, which a child of it has, too.
+    #[cfg(all(not(test), target_arch = "x86_64"))]
+    pub(crate) fn has_connection(&self) -> bool {
+        !self.is_borrowed() && self.sockets.has_connection()
+    }
+
     /// Whether the stack waits for a queue.
     pub(crate) fn is_starved(&self) -> bool {
         self.stack.is_idle() && self.sharing.is_refused()
@@ -180,7 +186,9 @@ impl Engine {
         let Some(id) = socket.ours() else {
             return;
         };
-        if self.pumps.inherit(id) {
+        if let Some(context) = self.stack.context()
+            && self.pumps.inherit(context, id)
+        {
             return self.staged(true);
         }
         let prepared = self.stack.prepared();

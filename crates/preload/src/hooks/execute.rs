@@ -5,8 +5,14 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{FILE, pid_t};
 
 use super::hooks;
-use crate::children::{Parent, examine};
+use crate::children::{Parent, examine, hand_on_one};
 use crate::real;
+#[cfg(all(not(test), target_arch = "x86_64"))]
+use crate::{
+    engine,
+    inside::{self, Side, keep_errno},
+    rules::rules,
+};
 
 /// A list of texts that ends with NULL.
 type Texts = *const *const c_char;
@@ -74,6 +80,13 @@ hooks! {
         }
     }
 
+    /// posix_spawn_file_actions_adddup2(3): a descriptor for the program that is to be executed.
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
+        hand_on_one(fd);
+        // SAFETY: the same arguments.
+        unsafe { real::posix_spawn_file_actions_adddup2(actions, fd, new) }
+    }
+
     /// posix_spawnp(3).
     fn posix_spawnp(
         pid: *mut pid_t,
@@ -117,6 +130,39 @@ hooks! {
             real::popen(command, kind)
         }
     }
+}
+
+/// vfork(2). A child that has this memory could not have the connections: where there are some, it
+/// is one of fork(2).
+///
+/// # Safety
+/// As for vfork(2).
+#[cfg(all(not(test), target_arch = "x86_64"))]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    std::arch::naked_asm!(
+        // The stack is aligned for a call, and as it was for the jump.
+        "sub rsp, 8",
+        "call {which}",
+        "add rsp, 8",
+        "jmp rax",
+        which = sym which_fork,
+    )
+}
+
+/// The function that makes the child.
+#[cfg(all(not(test), target_arch = "x86_64"))]
+extern "C" fn which_fork() -> *mut c_void {
+    let has_connection =
+        || rules().is_some() && engine::lock().is_ok_and(|engine| engine.has_connection());
+    if inside::side() != Side::Program {
+        return real::vfork();
+    }
+    keep_errno(|| match inside::run(has_connection) {
+        true => libc::fork as *mut c_void,
+        false => real::vfork(),
+    })
 }
 
 /// `va_list` (System V ABI, AMD64 supplement, §3.5.7).

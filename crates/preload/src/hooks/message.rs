@@ -11,7 +11,7 @@ use mtcp::{Errno, Result};
 use super::stream::{receive, transmit};
 use super::{hooks, last};
 use crate::rules::rules;
-use crate::{inside, passed, real, slots};
+use crate::{children, inside, passed, real, slots};
 
 hooks! {
     /// recvmsg(2).
@@ -35,8 +35,13 @@ hooks! {
             // SAFETY: the caller's promises.
             return answer(|| unsafe { send_message(fd, &*message, flags) });
         }
-        // SAFETY: the same arguments.
-        unsafe { real::sendmsg(fd, message, flags) }
+        // SAFETY: the same arguments; what the program fills, or NULL.
+        unsafe {
+            if let Some(message) = message.as_ref() {
+                give_passed(message);
+            }
+            real::sendmsg(fd, message, flags)
+        }
     }
 
     /// recvmmsg(2).
@@ -71,8 +76,13 @@ hooks! {
                 unsafe { send_message(fd, message, flags) }
             }));
         }
-        // SAFETY: the same arguments.
-        unsafe { real::sendmmsg(fd, messages, count, flags) }
+        // SAFETY: the same arguments; so many that the program fills, or NULL.
+        unsafe {
+            for at in 0..if messages.is_null() { 0 } else { count.min(1024) } {
+                give_passed(&(*messages.add(at as usize)).msg_hdr);
+            }
+            real::sendmmsg(fd, messages, count, flags)
+        }
     }
 }
 
@@ -81,19 +91,37 @@ hooks! {
 /// # Safety
 /// The kernel has filled `message`.
 unsafe fn take_passed(message: &msghdr) {
-    if message.msg_controllen == 0 || rules().is_none() {
+    // SAFETY: the caller's promise.
+    unsafe { each_passed(message, passed::take) };
+}
+
+/// Descriptors that go with a message.
+///
+/// # Safety
+/// As for sendmsg(2).
+unsafe fn give_passed(message: &msghdr) {
+    // SAFETY: the caller's promise.
+    unsafe { each_passed(message, children::hand_on_one) };
+}
+
+/// # Safety
+/// Control messages are where `message` says, one after the other.
+unsafe fn each_passed(message: &msghdr, what: impl Fn(c_int)) {
+    if message.msg_controllen == 0 || message.msg_control.is_null() || rules().is_none() {
         return;
     }
-    // SAFETY: the caller's promise: control messages one after the other, each with its length.
+    let end = message.msg_control.addr() + message.msg_controllen;
+    // SAFETY: the caller's promise: each with its length, which is believed as far as there is one.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(message);
         while let Some(header) = control.as_ref() {
             if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let data: *const c_int = libc::CMSG_DATA(control).cast();
-                let len = header.cmsg_len - libc::CMSG_LEN(0) as usize;
+                let len = header.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let len = len.min(end.saturating_sub(data.addr()));
                 for at in 0..len / size_of::<c_int>() {
                     let fd = data.add(at).read_unaligned();
-                    inside::run(|| passed::take(fd));
+                    inside::run(|| what(fd));
                 }
             }
             control = libc::CMSG_NXTHDR(message, control);

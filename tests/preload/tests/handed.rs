@@ -1,0 +1,117 @@
+//! Connections that a program hands on: by `exec`, `fork`, or in a message, to programs without the
+//! library, too, and when it is killed. What the peer hears is what it hears of the kernel.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // tests
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::thread;
+
+use applications::host::Host;
+use applications::site::{WITHIN, spell};
+use applications::{Family, Process, Site};
+use interop::process::PROMPT;
+
+const PORT: u16 = 8080;
+
+/// All that the peer hears, who says a line for the server, one for who comes next, and much.
+fn hear(site: &Site, at: IpAddr) -> Vec<u8> {
+    let connect = || TcpStream::connect_timeout(&SocketAddr::new(at, PORT), PROMPT).unwrap();
+    let mut stream = site.lab().peer().enter(connect);
+    stream.set_read_timeout(Some(WITHIN)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let much = (0..300_000_u32).map(|n| (n % 251) as u8);
+    let text: Vec<u8> = b"hello\nnext\n".iter().copied().chain(much).collect();
+    let writer = thread::spawn(move || {
+        // Both lines at once: what the server has not read is for who comes next.
+        writer.write_all(&text).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).unwrap();
+    writer.join().unwrap();
+    heard
+}
+
+/// The peer hears the same of a server on the daemon's stack as of one on the kernel.
+fn is_as_on_the_kernel(case: &str) {
+    let Some(host) = Host::new(&["python3"]) else {
+        return;
+    };
+    let site = &host.site;
+    let script = site.file("handed.py");
+    fs::write(&script, include_str!("../process/handed.py")).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o644)).unwrap();
+    let words = |at: IpAddr| format!("/usr/bin/python3 {} {case} {at} {PORT}", spell(&script));
+    let start = |mut command: Command| {
+        command.current_dir("/");
+        command
+    };
+    let (ours, peer) = (Family::V4.ours(), Family::V4.peer());
+    let kernel = site.start_peer(start(site.peer(&words(peer))), PORT);
+    let expected = hear(site, peer);
+    ended(kernel, case);
+    let server = site.start_ours(start(host.run("1001", &words(ours))), PORT);
+    let heard = hear(site, ours);
+    ended(server, case);
+    assert!(expected.len() > 300_000, "{}", show(&expected));
+    assert!(
+        heard == expected,
+        "{} in place of {}",
+        show(&heard),
+        show(&expected)
+    );
+}
+
+fn ended(server: Process, case: &str) {
+    let finished = server.finish(WITHIN);
+    if case != "killed" {
+        finished.must_succeed();
+    }
+}
+
+/// How much it is, and how it begins and ends.
+fn show(heard: &[u8]) -> String {
+    let (first, last) = (heard.iter().take(40), heard.iter().rev().take(20).rev());
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let [first, last] = [first.copied().collect(), last.copied().collect()].map(text);
+    format!("{} bytes, {first:?} ... {last:?}", heard.len())
+}
+
+#[test]
+fn a_program_that_is_executed_goes_on_with_a_connection() {
+    is_as_on_the_kernel("executed");
+}
+
+#[test]
+fn a_program_without_the_library_is_passed_a_connection() {
+    is_as_on_the_kernel("passed");
+}
+
+#[test]
+fn who_passes_a_connection_on_still_has_it() {
+    is_as_on_the_kernel("passed_on");
+}
+
+#[test]
+fn a_child_outlives_its_parent_that_is_killed() {
+    is_as_on_the_kernel("killed");
+}
+
+#[test]
+fn a_child_goes_on_when_its_parent_has_closed() {
+    is_as_on_the_kernel("closed");
+}
+
+#[test]
+fn a_program_that_is_spawned_has_a_connection() {
+    is_as_on_the_kernel("spawned");
+}
+
+#[test]
+fn a_program_that_is_run_and_waited_for_has_a_connection() {
+    is_as_on_the_kernel("run");
+}
