@@ -153,8 +153,19 @@ pub(crate) unsafe fn examine(
 
 /// Another program is to have the connections whose descriptors outlast this one.
 fn hand_on() {
-    if let Ok(mut engine) = engine::lock() {
-        engine.pair_off_those(outlasts);
+    let Ok(mut engine) = engine::lock() else {
+        return;
+    };
+    let mut indices: Vec<u32> = slots::used(0, u32::MAX)
+        .filter_map(|(fd, slot)| match slot {
+            Slot::Socket(index) => outlasts(fd).then_some(index),
+            _ => None,
+        })
+        .collect();
+    indices.sort_unstable();
+    indices.dedup();
+    for index in indices {
+        engine.pair_off(index);
     }
 }
 

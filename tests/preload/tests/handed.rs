@@ -17,17 +17,21 @@ use interop::process::PROMPT;
 
 const PORT: u16 = 8080;
 
-/// All that the peer hears, who says a line for the server, one for who comes next, and much.
+/// What the peer says: a line for the server, one for who comes next, and much.
+fn said() -> Vec<u8> {
+    let much = (0..300_000_u32).map(|n| (n % 251) as u8);
+    b"hello\nnext\n".iter().copied().chain(much).collect()
+}
+
+/// All that it hears.
 fn hear(site: &Site, at: IpAddr) -> Vec<u8> {
     let connect = || TcpStream::connect_timeout(&SocketAddr::new(at, PORT), PROMPT).unwrap();
     let mut stream = site.lab().peer().enter(connect);
     stream.set_read_timeout(Some(WITHIN)).unwrap();
     let mut writer = stream.try_clone().unwrap();
-    let much = (0..300_000_u32).map(|n| (n % 251) as u8);
-    let text: Vec<u8> = b"hello\nnext\n".iter().copied().chain(much).collect();
     let writer = thread::spawn(move || {
         // Both lines at once: what the server has not read is for who comes next.
-        writer.write_all(&text).unwrap();
+        writer.write_all(&said()).unwrap();
         writer.shutdown(Shutdown::Write).unwrap();
     });
     let mut heard = Vec::new();
@@ -114,4 +118,28 @@ fn a_program_that_is_spawned_has_a_connection() {
 #[test]
 fn a_program_that_is_run_and_waited_for_has_a_connection() {
     is_as_on_the_kernel("run");
+}
+
+/// Servers that fork for each connection and execute another program with it.
+#[test]
+fn servers_that_execute_a_program_for_each_connection() {
+    let Some(host) = Host::new(&["socat", "systemd-socket-activate"]) else {
+        return;
+    };
+    let site = &host.site;
+    let at = SocketAddr::new(Family::V4.ours(), PORT);
+    for words in [
+        format!(
+            "socat TCP-LISTEN:{PORT},bind={},fork,reuseaddr EXEC:/bin/cat",
+            at.ip()
+        ),
+        format!("systemd-socket-activate -l {at} --inetd -a /bin/cat"),
+    ] {
+        let server = site.start_ours(host.run("1001", &words), PORT);
+        for _ in 0..3 {
+            let heard = hear(site, at.ip());
+            assert!(heard == said(), "{words}: {}", show(&heard));
+        }
+        server.kill();
+    }
 }

@@ -61,20 +61,4 @@ impl Engine {
         }
         true
     }
-
-    /// The program is executed in place of this one, which ends what others have not: the
-    /// connections whose descriptors outlast that are theirs.
-    pub(crate) fn pair_off_those(&mut self, outlasts: impl Fn(c_int) -> bool) {
-        let mut indices: Vec<u32> = slots::used(0, u32::MAX)
-            .filter_map(|(fd, slot)| match slot {
-                Slot::Socket(index) => outlasts(fd).then_some(index),
-                _ => None,
-            })
-            .collect();
-        indices.sort_unstable();
-        indices.dedup();
-        for index in indices {
-            self.pair_off(index);
-        }
-    }
 }

@@ -203,16 +203,9 @@ impl Engine {
     }
 
     /// Leaves the queue to a process that asks, unless this one still listens.
-    #[inline]
-    pub(crate) fn leave_queue(&mut self) {
-        if self.sharing.leaves {
-            self.leave_queue_if_asked();
-        }
-    }
-
     #[cold]
     #[inline(never)]
-    fn leave_queue_if_asked(&mut self) {
+    pub(crate) fn leave_queue(&mut self) {
         let serves = self.sockets.is_served();
         let Some(context) = self.context() else {
             return;

@@ -223,7 +223,9 @@ impl Engine {
         if self.is_starved() {
             self.start();
         }
-        self.leave_queue();
+        if self.sharing.leaves {
+            self.leave_queue();
+        }
         let Some(context) = self.stack.context() else {
             return;
         };
