@@ -5,6 +5,7 @@
 
 use std::process::{Command, Stdio};
 
+use applications::host::Host;
 use applications::process::Process;
 use applications::site::{WITHIN, spell, succeed};
 use applications::web::same;
@@ -103,4 +104,31 @@ fn many(site: &Site) {
         assert_eq!(finished.status.code(), Some(number), "{finished}");
         assert!(finished.stdout == all, "session {number}");
     }
+}
+
+/// Sessions have their connections from sshd, which is killed and started again meanwhile.
+#[test]
+fn sessions_outlive_sshd() {
+    let Some(host) = Host::new(&["sshd", "ssh", "ssh-keygen"]) else {
+        return;
+    };
+    let site = &host.site;
+    std::fs::create_dir_all("/run/sshd").unwrap();
+    let words = format!("sshd -D -e -f {}", configuration(site));
+    let server = site.start_ours(host.run("0", &words), 22);
+    let go = site.file("go");
+    let script = format!(
+        "echo begun; while [ ! -e {} ]; do sleep 0.1; done; echo still there; seq 1 20000",
+        spell(&go)
+    );
+    let mut session = Process::start(ssh(site, Family::V4, &script));
+    session.wait_for("begun", WITHIN);
+    server.kill();
+    let _server = site.start_ours(host.run("0", &words), 22);
+    let another = succeed(ssh(site, Family::V4, "echo another"));
+    assert_eq!(another.stdout, "another\n");
+    std::fs::write(go, "").unwrap();
+    let all: String = (1..=20_000).map(|line| format!("{line}\n")).collect();
+    let said = session.finish(WITHIN).must_succeed().stdout;
+    assert!(said == format!("begun\nstill there\n{all}"), "{said:.200}");
 }
