@@ -79,6 +79,22 @@ def spawned(connection):
     os.waitpid(child, 0)
 
 
+def static(connection):
+    os.dup2(connection.fileno(), 3)
+    os.execv(os.environ["STATIC"], ["static"])
+
+
+def chrooted(connection):
+    if os.fork() > 0:
+        connection.close()
+        os.wait()
+        return
+    os.chroot(os.environ["EMPTY"])
+    os.chdir("/")
+    connection.sendall(b"child\n")
+    echo(connection)
+
+
 def run(connection):
     subprocess.run(["/bin/cat"], stdin=connection, stdout=connection, check=True)
     connection.sendall(b"and the server\n")

@@ -11,8 +11,9 @@ use std::process::Command;
 use std::thread;
 
 use applications::host::Host;
-use applications::site::{WITHIN, spell};
-use applications::{Family, Process, Site};
+use applications::site::{WITHIN, spell, succeed};
+use applications::web::{judge_ab, same};
+use applications::{Family, Process, Site, files};
 use interop::process::PROMPT;
 
 const PORT: u16 = 8080;
@@ -42,23 +43,35 @@ fn hear(site: &Site, at: IpAddr) -> Vec<u8> {
 
 /// The peer hears the same of a server on the daemon's stack as of one on the kernel.
 fn is_as_on_the_kernel(case: &str) {
-    let Some(host) = Host::new(&["python3"]) else {
+    is_as_on_the_kernel_for("1001", case);
+}
+
+/// The same, for a server of this user.
+fn is_as_on_the_kernel_for(user: &str, case: &str) {
+    let Some(host) = Host::new(&["python3", "cc"]) else {
         return;
     };
     let site = &host.site;
+    let (empty, binary) = (site.file("empty"), site.file("static"));
+    fs::create_dir(&empty).unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/process/static.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-static", "-O2", source, "-o"]).arg(&binary);
+    succeed(cc);
     let script = site.file("handed.py");
     fs::write(&script, include_str!("../process/handed.py")).unwrap();
     fs::set_permissions(&script, Permissions::from_mode(0o644)).unwrap();
     let words = |at: IpAddr| format!("/usr/bin/python3 {} {case} {at} {PORT}", spell(&script));
     let start = |mut command: Command| {
         command.current_dir("/");
+        command.env("EMPTY", &empty).env("STATIC", &binary);
         command
     };
     let (ours, peer) = (Family::V4.ours(), Family::V4.peer());
     let kernel = site.start_peer(start(site.peer(&words(peer))), PORT);
     let expected = hear(site, peer);
     ended(kernel, case);
-    let server = site.start_ours(start(host.run("1001", &words(ours))), PORT);
+    let server = site.start_ours(start(host.run(user, &words(ours))), PORT);
     let heard = hear(site, ours);
     ended(server, case);
     assert!(expected.len() > 300_000, "{}", show(&expected));
@@ -120,6 +133,43 @@ fn a_program_that_is_run_and_waited_for_has_a_connection() {
     is_as_on_the_kernel("run");
 }
 
+#[test]
+fn a_program_that_is_linked_statically_goes_on_with_a_connection() {
+    is_as_on_the_kernel("static");
+}
+
+#[test]
+fn a_child_with_another_root_goes_on_with_a_connection() {
+    is_as_on_the_kernel_for("0", "chrooted");
+}
+
+/// node's primary passes connections to its workers, or the listener.
+const CLUSTER: &str = "
+const cluster = require('cluster'), [policy, host, port] = process.argv.slice(2);
+cluster.schedulingPolicy = policy === 'shared' ? cluster.SCHED_NONE : cluster.SCHED_RR;
+if (cluster.isPrimary) { cluster.fork(); cluster.fork(); }
+else require('http').createServer((_, answer) => answer.end(`${process.pid}`)).listen(port, host);
+";
+
+#[test]
+fn the_workers_of_a_cluster_of_node_serve() {
+    let Some(host) = Host::new(&["node", "ab"]) else {
+        return;
+    };
+    let site = &host.site;
+    let script = site.write("cluster.js", CLUSTER);
+    fs::set_permissions(&script, Permissions::from_mode(0o644)).unwrap();
+    for (port, policy) in [(8081, "passed"), (8082, "shared")] {
+        let at = Family::V4.ours();
+        let mut node = host.run("1001", &format!("node {script} {policy} {at} {port}"));
+        node.current_dir("/");
+        let server = site.start_ours(node, port);
+        let load = format!("ab -q -n 500 -c 10 http://{at}:{port}/");
+        judge_ab(&succeed(site.peer(&load)).stdout, 500);
+        server.kill();
+    }
+}
+
 /// Servers that fork for each connection and execute another program with it.
 #[test]
 fn servers_that_execute_a_program_for_each_connection() {
@@ -141,5 +191,35 @@ fn servers_that_execute_a_program_for_each_connection() {
             assert!(heard == said(), "{words}: {}", show(&heard));
         }
         server.kill();
+    }
+}
+
+/// vsftpd forks for each session, and a session listens for the data or connects to the client.
+#[test]
+fn vsftpd_serves_files() {
+    let Some(host) = Host::new(&["vsftpd", "curl"]) else {
+        return;
+    };
+    let site = &host.site;
+    let www = site.lab().www();
+    files::make(&www.join("large"), 4, 3_000_000);
+    fs::set_permissions(&www, Permissions::from_mode(0o755)).unwrap();
+    let conf = format!(
+        "listen=YES\nlisten_address={}\nlisten_port=2121\nbackground=NO\nanonymous_enable=YES\nanon_root={}\n\
+         run_as_launching_user=YES\nno_anon_password=YES\nxferlog_enable=NO\nconnect_from_port_20=NO\n\
+         secure_chroot_dir={1}\nseccomp_sandbox=NO\n",
+        Family::V4.ours(),
+        www.display()
+    );
+    let conf = site.write("vsftpd.conf", &conf);
+    fs::set_permissions(&conf, Permissions::from_mode(0o644)).unwrap();
+    let words = format!("vsftpd {conf} -opasv_min_port=30000 -opasv_max_port=30100");
+    let _server = site.start_ours(host.run("0", &words), 2121);
+    let got = site.file("got");
+    for active in ["", "-P - "] {
+        let large = format!("ftp://{}:2121/large", Family::V4.ours());
+        let curl = format!("curl -sSf {active}-o {} {large}", spell(&got));
+        succeed(site.peer(&curl));
+        same(&www.join("large"), &got);
     }
 }
