@@ -57,10 +57,11 @@ const ARROWS: &[Arrows] = &[
         &["loader", "logger", "mtcp"],
         Some(&["libc", "log"]),
     ),
-    arrows("replay", &[], None),
+    arrows("http1", &[], None),
+    arrows("replay", &["http1", "wire"], None),
     arrows(
         "tools",
-        &["control", "loader", "logger", "mtcp", "replay"],
+        &["control", "http1", "loader", "logger", "mtcp", "replay"],
         None,
     ),
     arrows("netns", &[], Some(&[])),

@@ -13,6 +13,7 @@ const MAX_COMMENT: usize = 100;
 /// Crates that forbid unsafe code as a whole.
 const SAFE_CRATES: &[&str] = &[
     "crates/core",
+    "crates/http1",
     "crates/loader",
     "crates/logger",
     "crates/pkt",

@@ -12,6 +12,7 @@ pub mod content;
 pub mod log;
 pub mod make;
 pub mod random;
+pub mod record;
 pub mod statistics;
 pub mod transaction;
 

@@ -14,7 +14,6 @@ mod directory;
 mod doctor;
 mod executor;
 mod fail;
-mod http;
 mod link;
 mod listing;
 mod load;

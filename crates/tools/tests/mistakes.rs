@@ -135,6 +135,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("nothing to do with a log", "replay"),
     ("a log that is not there", "replay stat absent.jsonl"),
     ("what is no log", "replay stat mtcp.conf"),
+    ("what is no capture", "replay record mtcp.conf"),
     ("a log that cannot be", "replay make --mean 100"),
     (
         "more of a log than there is",

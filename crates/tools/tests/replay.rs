@@ -406,3 +406,34 @@ fn a_server_that_is_not_there_is_told() {
         "{message}"
     );
 }
+
+#[test]
+fn what_comes_while_a_response_is_held_back_is_answered_after_it() {
+    use std::io::{Read as _, Write as _};
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log.jsonl");
+    let chunk = "\"aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d\"";
+    // Half a second each, so that the second request and the end come while the first is held.
+    let slow = line(1, "GET", "/x", 0, 3, chunk).replace("\"end_us\":1000", "\"end_us\":500000");
+    std::fs::write(&log, format!("{slow}{slow}")).unwrap();
+    let server = Server::kernel(&log);
+    let address = server.url()[7..].trim_end_matches('/').to_owned();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(common::LONG)).unwrap();
+    let begin = std::time::Instant::now();
+    for number in [0, 1] {
+        let request = format!("GET /x HTTP/1.1\r\nHost: a\r\nReplay-Transaction: {number}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(begin.elapsed() >= std::time::Duration::from_secs(1));
+    let text = String::from_utf8_lossy(&answer);
+    assert_eq!(text.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{text}");
+    // It waited without work.
+    let process = rustix::process::Pid::from_child(&server.child);
+    let spent = common::processor_time(process);
+    assert!(spent < std::time::Duration::from_millis(300), "{spent:?}");
+}

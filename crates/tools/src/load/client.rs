@@ -9,8 +9,8 @@ use crate::sockets::{Errno, Event, Handle, More, Ready, Sockets};
 
 use super::plan::Plan;
 use super::progress::Meter;
-use super::reply::{Progress, Reply};
 use super::stats::{Kind, Stats};
+use http1::reply::{Progress, Reply};
 
 /// Reads and writes per connection and turn.
 const ROUNDS: usize = 16;
@@ -471,7 +471,7 @@ impl<'a, S: Sockets> Client<'a, S> {
                 self.complete(flow);
                 Next::Close
             }
-            Err(kind) => Next::Fail(kind),
+            Err(unfinished) => Next::Fail(unfinished.into()),
         }
     }
 

@@ -3,7 +3,6 @@
 pub(crate) mod client;
 pub(crate) mod plan;
 pub(crate) mod progress;
-pub(crate) mod reply;
 pub(crate) mod report;
 pub(crate) mod stats;
 

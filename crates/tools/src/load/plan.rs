@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::serve::raw::Sizes;
 
-use super::reply::Reply;
+use http1::reply::Reply;
 
 /// One server and the request for it.
 #[derive(Clone, Debug)]

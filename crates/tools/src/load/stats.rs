@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use http1::Refusal;
+use http1::reply::Unfinished;
+
 use crate::sockets::Errno;
 
 /// Why a request failed.
@@ -64,6 +67,18 @@ impl Kind {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => Self::LocalLimit,
             _ => Self::Other,
         }
+    }
+}
+
+impl From<Refusal> for Kind {
+    fn from(_: Refusal) -> Self {
+        Self::BadResponse
+    }
+}
+
+impl From<Unfinished> for Kind {
+    fn from(_: Unfinished) -> Self {
+        Self::ShortBody
     }
 }
 

@@ -3,11 +3,11 @@
 use replay::catalogue::{Catalogue, Response};
 use replay::content;
 
-use crate::http::request::{self, Method, Request};
-use crate::http::response::{push_field, push_length, push_status};
-use crate::http::{Framing, Refusal};
 use crate::serve::server::{Now, Protocol, Step};
 use crate::sockets::{Errno, Handle, More, Ready, Sockets};
+use http1::request::{self, Method, Request};
+use http1::response::{push_field, push_length, push_status};
+use http1::{Framing, Refusal};
 
 /// The field of a request that names its transaction: its number, counted from 0, and `now` if the
 /// response shall not wait until the logged one had ended.
@@ -116,6 +116,26 @@ impl Answers {
             }
             Err(Errno::AGAIN | Errno::INTR) => None,
             Err(_) => Some(Step::Abort),
+        }
+    }
+
+    /// Takes what arrives while a response is held back: more requests, or the end.
+    fn receive_early<S: Sockets>(
+        &mut self,
+        sockets: &mut S,
+        socket: Handle,
+        conn: &mut Conn,
+    ) -> Step {
+        match sockets.read(socket, &mut self.input) {
+            // The client may have said all and still listen.
+            Ok(0) => until_delay(Ready::empty()),
+            Ok(read) => {
+                conn.input.extend_from_slice(&self.input[..read]);
+                let has_room = conn.input.len() < READ;
+                until_delay(if has_room { Ready::IN } else { Ready::empty() })
+            }
+            Err(Errno::AGAIN | Errno::INTR) => until_delay(Ready::IN),
+            Err(_) => Step::Abort,
         }
     }
 
@@ -272,6 +292,12 @@ fn answer(catalogue: &Catalogue, request: &Request<'_>, head: &[u8]) -> Answer {
     }
 }
 
+/// Waits on for the end of a delay that is set.
+fn until_delay(interest: Ready) -> Step {
+    let deadline = u64::MAX;
+    Step::Wait { interest, deadline }
+}
+
 /// What the field says.
 fn number(value: &[u8]) -> Option<(u64, bool)> {
     let text = std::str::from_utf8(value).ok()?;
@@ -313,6 +339,9 @@ impl Protocol for Answers {
         ready: Ready,
         now: Now,
     ) -> Step {
+        if let (Phase::Held(..), true) = (conn.phase, ready.contains(Ready::IN)) {
+            return self.receive_early(sockets, socket, conn);
+        }
         let receives = matches!(conn.phase, Phase::Head | Phase::Body(..));
         if receives && ready.readable() {
             if let Some(step) = self.receive(sockets, socket, conn) {
@@ -325,7 +354,7 @@ impl Protocol for Answers {
             let did = match conn.phase {
                 Phase::Head => self.head(conn, now),
                 Phase::Body(left, answer) => self.body(conn, left, answer, now),
-                Phase::Held(until, _) if now.micros < until => Did::Step(Step::Delay { until }),
+                Phase::Held(until, _) if now.micros < until => Did::Step(until_delay(Ready::IN)),
                 Phase::Held(_, answer) => {
                     conn.phase = Phase::Sending(0, answer);
                     Did::Something

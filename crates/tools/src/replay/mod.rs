@@ -1,9 +1,10 @@
-//! `mtcp replay`: logs of HTTP traffic, made, measured and replayed.
+//! `mtcp replay`: logs of HTTP traffic, made, recorded, measured and replayed.
 
 mod answer;
 mod client;
 mod files;
 mod make;
+mod record;
 mod server;
 mod stat;
 
@@ -23,11 +24,12 @@ first row has the names of the columns in this order (chunks are separated by sp
 
 Examples:
   mtcp replay make --requests 100000 --seed 7 --out log.jsonl
+  mtcp replay record capture.pcap --out log.jsonl
   mtcp replay stat log.jsonl
   mtcp replay server log.jsonl --io shm:/tmp/link --addr 10.0.0.1/24
   mtcp replay client log.jsonl http://10.0.0.1/ --io shm:/tmp/link --addr 10.0.0.2/24 --copies 7";
 
-/// Makes logs of HTTP traffic, measures and replays them.
+/// Makes logs of HTTP traffic, also out of captures, measures and replays them.
 #[derive(Args, Debug)]
 #[command(after_help = FORMAT)]
 pub(crate) struct ReplayArgs {
@@ -39,6 +41,8 @@ pub(crate) struct ReplayArgs {
 enum Command {
     /// Make a log to given statistics; the same seed makes the same log
     Make(make::MakeArgs),
+    /// Make a log out of a capture
+    Record(record::RecordArgs),
     /// Say what a log is like
     Stat(stat::StatArgs),
     /// Answer the requests of a log
@@ -52,6 +56,7 @@ impl ReplayArgs {
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
         match &self.command {
             Command::Make(make) => make.run(),
+            Command::Record(record) => record.run(),
             Command::Stat(stat) => stat.run(),
             Command::Server(server) => server.run(),
             Command::Client(client) => client.run(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::fail::Failure;
-use crate::http::date;
+use http1::date;
 
 /// Lines are written at the end of a turn, or when there are this many bytes of them.
 const HIGH: usize = 64 * 1024;

@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::http::conditional::{Selection, Version, select};
-use crate::http::request::{Method, Request};
-use crate::http::{Framing, Refusal, date, media, path, response};
+use http1::conditional::{Selection, Version, select};
+use http1::request::{Method, Request};
+use http1::{Framing, Refusal, date, media, path, response};
 
 use super::cache::MAX_FILE;
 use super::conn::{After, Conn, Streaming, read_exactly};

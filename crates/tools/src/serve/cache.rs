@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::http::conditional::Version;
+use http1::conditional::Version;
 
 /// A cached file.
 #[derive(Debug)]

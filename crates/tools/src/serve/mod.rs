@@ -20,11 +20,11 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::fail::Failure;
-use crate::http::request;
 use crate::link::{Backend, LinkArgs};
 use crate::machine::cpu_seconds;
 use crate::signals::Stop;
 use crate::sockets::{Errno, Handle, Sockets};
+use http1::request;
 
 use access::AccessLog;
 use raw::{Raw, Sizes};

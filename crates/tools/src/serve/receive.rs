@@ -1,7 +1,7 @@
 //! Request bodies: a file of PUT, or bytes that nobody wants.
 
-use crate::http::chunked::Decoder;
-use crate::http::{Framing, Refusal};
+use http1::chunked::Decoder;
+use http1::{Framing, Refusal};
 
 use super::upload::Upload;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::http::conditional::Version;
-use crate::http::{Refusal, path};
+use http1::conditional::Version;
+use http1::{Refusal, path};
 
 /// The directory.
 #[derive(Debug)]

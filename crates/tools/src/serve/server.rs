@@ -29,8 +29,8 @@ pub(crate) enum Step {
         /// Until when.
         deadline: u64,
     },
-    /// Call again, with nothing ready, at this time ([`Now::micros`]); what comes before is not
-    /// looked at, but the end of the connection.
+    /// Call again, with nothing ready, at this time ([`Now::micros`]), whatever comes before; there
+    /// is no deadline until then.
     Delay {
         /// When.
         until: u64,
@@ -352,9 +352,7 @@ impl<'s, S: Sockets, P: Protocol> Server<'s, S, P> {
             Step::Delay { until } => {
                 let data = data(index as u32, slot.generation);
                 self.delays.push(Reverse((until, data)));
-                let interest = Ready::empty();
-                let deadline = u64::MAX;
-                self.finish(index, Step::Wait { interest, deadline });
+                entry.deadline = u64::MAX;
             }
             Step::Linger if !entry.lingering => {
                 entry.lingering = true;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::http::Refusal;
+use http1::Refusal;
 
 use super::root::{Root, is_partial_upload};
 

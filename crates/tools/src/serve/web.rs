@@ -1,9 +1,9 @@
 //! The static web server as a [`Protocol`]: reads, parses, answers, in the order that pipelining
 //! demands.
 
-use crate::http::request::{self, Request};
-use crate::http::{Refusal, response};
 use crate::sockets::{Errno, Handle, Ready, Sockets};
+use http1::request::{self, Request};
+use http1::{Refusal, response};
 
 use super::access::{self, AccessLog, Answered};
 use super::cache::Cache;
@@ -268,7 +268,7 @@ impl Web {
             };
             response::push_field(&mut self.outbox.out, "Allow", allow);
         }
-        let reason = crate::http::reason(status).as_bytes();
+        let reason = http1::reason(status).as_bytes();
         let out = &mut self.outbox.out;
         response::push_field(out, "Content-Type", b"text/plain; charset=utf-8");
         response::push_length(out, reason.len() as u64 + 5);
@@ -297,7 +297,7 @@ pub(crate) fn push_connection(
     now: Now,
 ) {
     if date.0 != now.unix {
-        *date = (now.unix, crate::http::date::format(now.unix));
+        *date = (now.unix, http1::date::format(now.unix));
     }
     response::push_field(out, "Date", date.1.as_bytes());
     match (keep_alive, http11) {

@@ -3,9 +3,9 @@
 
 use replay::content;
 
-use crate::load::reply::{Progress, Reply};
 use crate::load::stats::Kind;
 use crate::sockets::{Errno, Handle, More, Sockets};
+use http1::reply::{Progress, Reply};
 
 use super::schedule::Job;
 

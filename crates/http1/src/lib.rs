@@ -1,16 +1,19 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112): what a static server and a load generator need of it, without
-//! input or output of its own.
+//! HTTP/1.1 (RFC 9110, RFC 9112): what a static server, a load generator and a reader of captures
+//! need of it, without input or output of its own.
 
-pub(crate) mod chunked;
-pub(crate) mod conditional;
-pub(crate) mod date;
-pub(crate) mod media;
-pub(crate) mod path;
-pub(crate) mod request;
-pub(crate) mod response;
+#![forbid(unsafe_code)]
+
+pub mod chunked;
+pub mod conditional;
+pub mod date;
+pub mod media;
+pub mod path;
+pub mod reply;
+pub mod request;
+pub mod response;
 
 /// The reason phrase of a status that we send.
-pub(crate) fn reason(status: u16) -> &'static str {
+pub fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
         200 => "OK",
@@ -43,11 +46,11 @@ pub(crate) fn reason(status: u16) -> &'static str {
 
 /// A refused request: the status that says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) u16);
+pub struct Refusal(pub u16);
 
 /// How the length of a body is known (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// There is none.
     Empty,
     /// So many bytes.
@@ -59,14 +62,14 @@ pub(crate) enum Framing {
 }
 
 /// Whether the comma-separated list in `value` has `token` (RFC 9110 §5.6.1), ASCII case ignored.
-pub(crate) fn list_has(value: &[u8], token: &str) -> bool {
+pub fn list_has(value: &[u8], token: &str) -> bool {
     value
         .split(|byte| *byte == b',')
         .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
 /// A decimal number of digits only (RFC 9110 §8.6), `None` if it is not one or does not fit.
-pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
+pub fn decimal(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }

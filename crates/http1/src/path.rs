@@ -10,7 +10,7 @@ use super::Refusal;
 /// # Errors
 /// 400 for a target that is not a path, a bad escape, a NUL or a `..` segment however it is
 /// written.
-pub(crate) fn decode(target: &[u8], path: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn decode(target: &[u8], path: &mut Vec<u8>) -> Result<(), Refusal> {
     path.clear();
     let raw = percent_decode(origin(target)?)?;
     if raw.contains(&0) {
@@ -85,7 +85,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/');
 
 /// Percent-encodes `path` for a URL: everything but unreserved characters and slashes.
-pub(crate) fn encode(path: &[u8], url: &mut Vec<u8>) {
+pub fn encode(path: &[u8], url: &mut Vec<u8>) {
     for piece in percent_encoding::percent_encode(path, ESCAPED) {
         url.extend_from_slice(piece.as_bytes());
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use mime_guess::mime;
 
 /// The type of the file at `path`. What is text is said to be UTF-8.
-pub(crate) fn content_type(path: &[u8]) -> String {
+pub fn content_type(path: &[u8]) -> String {
     let guess = mime_guess::from_path(Path::new(OsStr::from_bytes(path))).first_or_octet_stream();
     if guess.type_() == mime::TEXT && guess.get_param(mime::CHARSET).is_none() {
         return format!("{guess}; charset=utf-8");

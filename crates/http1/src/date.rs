@@ -9,7 +9,7 @@ const LATEST: u64 = 253_402_300_799;
 
 /// The preferred format, `Sun, 06 Nov 1994 08:49:37 GMT`; the first or the last date that there is
 /// for one outside.
-pub(crate) fn format(seconds: i64) -> String {
+pub fn format(seconds: i64) -> String {
     fmt_http_date(time(seconds))
 }
 
@@ -19,7 +19,7 @@ fn time(seconds: i64) -> SystemTime {
 }
 
 /// As in the Common Log Format, `06/Nov/1994:08:49:37 +0000`.
-pub(crate) fn common_log(seconds: i64) -> String {
+pub fn common_log(seconds: i64) -> String {
     let date = format(seconds);
     let mut words = date.split(' ').skip(1);
     let [day, month, year, time] = std::array::from_fn(|_| words.next().unwrap_or_default());
@@ -27,7 +27,7 @@ pub(crate) fn common_log(seconds: i64) -> String {
 }
 
 /// Reads the preferred format and the two obsolete ones.
-pub(crate) fn parse(text: &str) -> Option<i64> {
+pub fn parse(text: &str) -> Option<i64> {
     let since = parse_http_date(text.trim())
         .ok()?
         .duration_since(UNIX_EPOCH)

@@ -1,9 +1,7 @@
 //! A response as it arrives: complete, incomplete or wrong.
 
-use crate::http::chunked::Decoder;
-use crate::http::{Framing, response};
-
-use super::stats::Kind;
+use crate::chunked::Decoder;
+use crate::{Framing, Refusal, response};
 
 #[derive(Debug)]
 enum Phase {
@@ -17,24 +15,28 @@ enum Phase {
 
 /// A response in progress.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub struct Reply {
     phase: Phase,
     /// Responses to HEAD have no body.
     bodiless: bool,
     /// The status; 0 before the head is there.
-    pub(crate) status: u16,
+    pub status: u16,
     /// Whether the connection can be used again.
-    pub(crate) keep_alive: bool,
+    pub keep_alive: bool,
     /// Whether any byte came.
-    pub(crate) begun: bool,
+    pub begun: bool,
 }
 
 /// Takes bytes of a body, with the status of its response.
-pub(crate) type Sink<'a> = dyn FnMut(u16, &[u8]) -> Result<(), Kind> + 'a;
+pub type Sink<'a, E> = dyn FnMut(u16, &[u8]) -> Result<(), E> + 'a;
+
+/// The connection ended before the response did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// More must come.
     More,
     /// All is there; so many bytes of the input were not part of it.
@@ -43,7 +45,7 @@ pub(crate) enum Progress {
 
 impl Reply {
     /// The response to an HTTP request.
-    pub(crate) fn http(bodiless: bool) -> Self {
+    pub fn http(bodiless: bool) -> Self {
         Self {
             phase: Phase::Head(Vec::new()),
             bodiless,
@@ -54,7 +56,7 @@ impl Reply {
     }
 
     /// `length` bytes without a head.
-    pub(crate) fn raw(length: u64) -> Self {
+    pub fn raw(length: u64) -> Self {
         Self {
             phase: Phase::Length(length),
             bodiless: false,
@@ -65,7 +67,14 @@ impl Reply {
     }
 
     /// Takes what arrived; bytes of the body go to `sink`, with the status.
-    pub(crate) fn take(&mut self, input: &[u8], sink: &mut Sink<'_>) -> Result<Progress, Kind> {
+    ///
+    /// # Errors
+    /// It is no response, or `sink` failed.
+    pub fn take<E: From<Refusal>>(
+        &mut self,
+        input: &[u8],
+        sink: &mut Sink<'_, E>,
+    ) -> Result<Progress, E> {
         self.begun |= !input.is_empty();
         let used = match &mut self.phase {
             Phase::Head(stash) if stash.is_empty() => self.head(input)?,
@@ -83,14 +92,15 @@ impl Reply {
 
     /// Parses heads, interim ones (1xx) too; what is incomplete is kept. Returns the bytes that
     /// were head.
-    fn head(&mut self, input: &[u8]) -> Result<usize, Kind> {
+    fn head(&mut self, input: &[u8]) -> Result<usize, Refusal> {
         let mut used = 0;
         while matches!(self.phase, Phase::Head(_)) {
             let rest = input.get(used..).unwrap_or_default();
-            match response::parse(rest).map_err(|_| Kind::BadResponse)? {
+            match response::parse(rest)? {
                 Some((head, length)) => {
                     used += length;
-                    if head.status >= 200 {
+                    // What follows 101 is another protocol (RFC 9110 §15.2.2).
+                    if head.status >= 200 || head.status == 101 {
                         self.begin_body(head);
                     }
                 }
@@ -115,7 +125,11 @@ impl Reply {
         };
     }
 
-    fn body(&mut self, input: &[u8], sink: &mut Sink<'_>) -> Result<Progress, Kind> {
+    fn body<E: From<Refusal>>(
+        &mut self,
+        input: &[u8],
+        sink: &mut Sink<'_, E>,
+    ) -> Result<Progress, E> {
         let mut used = 0;
         loop {
             let rest = input.get(used..).unwrap_or_default();
@@ -134,7 +148,7 @@ impl Reply {
                     rest.get(..now).unwrap_or_default()
                 }
                 Phase::Chunked(decoder) => {
-                    let piece = decoder.step(rest).map_err(|_| Kind::BadResponse)?;
+                    let piece = decoder.step(rest)?;
                     used += piece.used - piece.data;
                     if decoder.done() {
                         self.phase = Phase::Done;
@@ -150,11 +164,36 @@ impl Reply {
         }
     }
 
+    /// Whether all of it came.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+
+    /// Goes on behind bytes that are not to be had; whether that is possible, which it is where
+    /// they are all of a body that has no structure.
+    pub fn skip(&mut self, bytes: u64) -> bool {
+        match &mut self.phase {
+            Phase::Length(left) if bytes <= *left => {
+                *left -= bytes;
+                if *left == 0 {
+                    self.phase = Phase::Done;
+                }
+                true
+            }
+            Phase::UntilClose => true,
+            _ => false,
+        }
+    }
+
     /// The peer closed: whether the response is complete thereby.
-    pub(crate) fn end(&mut self) -> Result<(), Kind> {
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn end(&self) -> Result<(), Unfinished> {
         match self.phase {
             Phase::Done | Phase::UntilClose => Ok(()),
-            _ => Err(Kind::ShortBody),
+            _ => Err(Unfinished),
         }
     }
 }
@@ -164,11 +203,11 @@ mod tests {
     use super::*;
 
     /// Feeds `response` in pieces of `cut`; what came out last.
-    fn feed(bodiless: bool, response: &[u8], cut: usize) -> Result<Progress, Kind> {
+    fn feed(bodiless: bool, response: &[u8], cut: usize) -> Result<Progress, Refusal> {
         let mut reply = Reply::http(bodiless);
         let mut last = Ok(Progress::More);
         for piece in response.chunks(cut) {
-            last = reply.take(piece, &mut |_, _| Ok(()));
+            last = reply.take(piece, &mut |_, _| Ok::<(), Refusal>(()));
             if last != Ok(Progress::More) {
                 break;
             }
@@ -236,7 +275,10 @@ mod tests {
     fn the_end_of_the_connection() {
         let mut reply = Reply::http(false);
         assert_eq!(
-            reply.take(b"HTTP/1.0 200 OK\r\n\r\nabc", &mut |_, _| Ok(())),
+            reply.take(
+                b"HTTP/1.0 200 OK\r\n\r\nabc",
+                &mut |_, _| Ok::<(), Refusal>(())
+            ),
             Ok(Progress::More)
         );
         assert_eq!(reply.end(), Ok(()));
@@ -244,19 +286,37 @@ mod tests {
         assert_eq!(
             reply.take(
                 b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nabc",
-                &mut |_, _| Ok(())
+                &mut |_, _| Ok::<(), Refusal>(())
             ),
             Ok(Progress::More)
         );
-        assert_eq!(reply.end(), Err(Kind::ShortBody));
-        assert_eq!(Reply::raw(64).end(), Err(Kind::ShortBody));
+        assert_eq!(reply.end(), Err(Unfinished));
+        assert_eq!(Reply::raw(64).end(), Err(Unfinished));
+    }
+
+    #[test]
+    fn another_protocol_is_not_read_as_this_one() {
+        let response = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching\r\n\r\n\x81\x05";
+        let mut reply = Reply::http(false);
+        let taken = reply.take(response, &mut |_, _| Ok::<(), Refusal>(()));
+        assert_eq!((taken, reply.status), (Ok(Progress::Done(2)), 101));
+    }
+
+    #[test]
+    fn what_is_missing_of_a_body_is_skipped() {
+        let mut reply = Reply::http(false);
+        let mut sink = |_: u16, _: &[u8]| Ok::<(), Refusal>(());
+        assert!(!reply.skip(1));
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(reply.take(head, &mut sink), Ok(Progress::More));
+        assert!(!reply.skip(6));
+        assert!(reply.skip(4));
+        assert_eq!(reply.take(b"o", &mut sink), Ok(Progress::Done(0)));
+        assert!(reply.is_done() && !reply.skip(1));
     }
 
     #[test]
     fn nonsense_is_a_bad_response() {
-        assert_eq!(
-            feed(false, b"SMTP ready\r\n\r\n", 99),
-            Err(Kind::BadResponse)
-        );
+        assert_eq!(feed(false, b"SMTP ready\r\n\r\n", 99), Err(Refusal(400)));
     }
 }

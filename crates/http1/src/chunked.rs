@@ -37,23 +37,29 @@ enum State {
 
 /// A decoder of one chunked body.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     state: State,
     line: u32,
 }
 
 /// What one step of decoding found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// Input bytes used up, data included.
-    pub(crate) used: usize,
+    pub used: usize,
     /// The last so many of them are data.
-    pub(crate) data: usize,
+    pub data: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Decoder {
     /// At the start of the body.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             state: State::Size {
                 value: 0,
@@ -64,7 +70,7 @@ impl Decoder {
     }
 
     /// Whether the last chunk and the trailer section are over.
-    pub(crate) fn done(&self) -> bool {
+    pub fn done(&self) -> bool {
         self.state == State::Done
     }
 
@@ -73,7 +79,7 @@ impl Decoder {
     ///
     /// # Errors
     /// 400: not the chunked coding.
-    pub(crate) fn step(&mut self, input: &[u8]) -> Result<Piece, Refusal> {
+    pub fn step(&mut self, input: &[u8]) -> Result<Piece, Refusal> {
         for (at, byte) in input.iter().enumerate() {
             match self.state {
                 State::Done => return Ok(Piece { used: at, data: 0 }),

@@ -4,24 +4,24 @@ use super::{date, decimal};
 
 /// The request header fields that decide, as received.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Conditions<'b> {
+pub struct Conditions<'b> {
     /// Range.
-    pub(crate) range: Option<&'b [u8]>,
+    pub range: Option<&'b [u8]>,
     /// If-Range.
-    pub(crate) if_range: Option<&'b [u8]>,
+    pub if_range: Option<&'b [u8]>,
     /// If-Modified-Since.
-    pub(crate) if_modified_since: Option<&'b [u8]>,
+    pub if_modified_since: Option<&'b [u8]>,
     /// If-Unmodified-Since.
-    pub(crate) if_unmodified_since: Option<&'b [u8]>,
+    pub if_unmodified_since: Option<&'b [u8]>,
     /// If-None-Match.
-    pub(crate) if_none_match: Option<&'b [u8]>,
+    pub if_none_match: Option<&'b [u8]>,
     /// If-Match.
-    pub(crate) if_match: Option<&'b [u8]>,
+    pub if_match: Option<&'b [u8]>,
 }
 
 impl Conditions<'_> {
     /// Whether there are none, as in almost every request.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let Self {
             range,
             if_range: _,
@@ -40,18 +40,18 @@ impl Conditions<'_> {
 
 /// What identifies a version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
+pub struct Version {
     /// Last modification, seconds since 1970.
-    pub(crate) modified: i64,
+    pub modified: i64,
     /// Its strong entity tag, with quotes.
-    pub(crate) etag: String,
+    pub etag: String,
     /// Bytes.
-    pub(crate) length: u64,
+    pub length: u64,
 }
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Selection {
+pub enum Selection {
     /// 200, all of it.
     Full,
     /// 206, bytes `first..=last`.
@@ -70,7 +70,7 @@ pub(crate) enum Selection {
 }
 
 /// Evaluates the conditions of a GET (`ranges` allowed) or HEAD in the order of RFC 9110 §13.2.2.
-pub(crate) fn select(conditions: &Conditions<'_>, version: &Version, ranges: bool) -> Selection {
+pub fn select(conditions: &Conditions<'_>, version: &Version, ranges: bool) -> Selection {
     if precondition_failed(conditions, version) {
         return Selection::Failed;
     }

@@ -10,7 +10,7 @@ const MAX_FIELDS: usize = 64;
 
 /// The methods that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub enum Method {
     /// GET.
     Get,
     /// HEAD.
@@ -25,30 +25,34 @@ pub(crate) enum Method {
 
 /// One request head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'b> {
+pub struct Request<'b> {
     /// What to do.
-    pub(crate) method: Method,
+    pub method: Method,
+    /// The same, as it is written.
+    pub name: &'b str,
     /// To what.
-    pub(crate) target: &'b [u8],
+    pub target: &'b [u8],
     /// Whether the connection may be used again afterwards (RFC 9112 §9.3).
-    pub(crate) keep_alive: bool,
+    pub keep_alive: bool,
     /// Whether the request said HTTP/1.1.
-    pub(crate) http11: bool,
+    pub http11: bool,
     /// How long the body is.
-    pub(crate) framing: Framing,
+    pub framing: Framing,
     /// Whether the client waits for 100 before it sends the body.
-    pub(crate) expect_continue: bool,
+    pub expect_continue: bool,
     /// Conditions and range.
-    pub(crate) conditions: Conditions<'b>,
+    pub conditions: Conditions<'b>,
+    /// Host.
+    pub host: Option<&'b [u8]>,
 }
 
 /// Bounds on a request head, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// The request line's target.
-    pub(crate) target: usize,
+    pub target: usize,
     /// All of the head.
-    pub(crate) head: usize,
+    pub head: usize,
 }
 
 impl Default for Limits {
@@ -65,7 +69,7 @@ impl Default for Limits {
 ///
 /// # Errors
 /// The status to refuse it with; the connection cannot be used afterwards.
-pub(crate) fn parse<'b>(
+pub fn parse<'b>(
     input: &'b [u8],
     limits: &Limits,
 ) -> Result<Option<(Request<'b>, usize)>, Refusal> {
@@ -84,7 +88,7 @@ pub(crate) fn parse<'b>(
 
 /// The value of the first field of this name in a head, the case of the name ignored; the head was
 /// parsed before.
-pub(crate) fn field<'b>(head: &'b [u8], name: &str) -> Option<&'b [u8]> {
+pub fn field<'b>(head: &'b [u8], name: &str) -> Option<&'b [u8]> {
     head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
         let (found, value) = line.split_at_checked(name.len())?;
         let value = value.strip_prefix(b":")?;
@@ -143,11 +147,13 @@ fn check<'b>(
         fields.take(field)?;
     }
     // RFC 9112 §3.2: an HTTP/1.1 request has exactly one Host.
-    if http11 && !fields.host {
+    if http11 && fields.host.is_none() {
         return Err(Refusal(400));
     }
     Ok(Request {
         method: method(head.method.unwrap_or_default()),
+        name: head.method.unwrap_or_default(),
+        host: fields.host,
         target,
         keep_alive: if http11 {
             !fields.close
@@ -175,7 +181,7 @@ fn method(name: &str) -> Method {
 /// The header fields that matter, while they are collected.
 #[derive(Default)]
 struct Fields<'b> {
-    host: bool,
+    host: Option<&'b [u8]>,
     close: bool,
     keep_alive: bool,
     expect: bool,
@@ -194,9 +200,7 @@ impl<'b> Fields<'b> {
         let (name, value) = (field.name, field.value);
         // The first letter and the length tell most fields apart without comparing.
         match name.len() {
-            4 if name.eq_ignore_ascii_case("host") => {
-                once(std::mem::replace(&mut self.host, true))?
-            }
+            4 if name.eq_ignore_ascii_case("host") => once(self.host.replace(value).is_some())?,
             5 if name.eq_ignore_ascii_case("range") => self.conditions.range = Some(value),
             6 if name.eq_ignore_ascii_case("expect") => self.expectation(value)?,
             8 if name.eq_ignore_ascii_case("if-range") => self.conditions.if_range = Some(value),

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::{Framing, Refusal, decimal, list_has, reason};
 
 /// Appends `number` in decimal.
-pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     loop {
@@ -20,7 +20,7 @@ pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends the status line and Server; the version is ours, not the request's (RFC 9110 §2.5).
-pub(crate) fn push_status(out: &mut Vec<u8>, status: u16) {
+pub fn push_status(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"HTTP/1.1 ");
     push_number(out, u64::from(status));
     out.push(b' ');
@@ -29,7 +29,7 @@ pub(crate) fn push_status(out: &mut Vec<u8>, status: u16) {
 }
 
 /// Appends one header field.
-pub(crate) fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+pub fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
@@ -37,7 +37,7 @@ pub(crate) fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Appends Content-Length.
-pub(crate) fn push_length(out: &mut Vec<u8>, length: u64) {
+pub fn push_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(b"Content-Length: ");
     push_number(out, length);
     out.extend_from_slice(b"\r\n");
@@ -45,24 +45,24 @@ pub(crate) fn push_length(out: &mut Vec<u8>, length: u64) {
 
 /// A response head as a client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Response {
+pub struct Response {
     /// The status.
-    pub(crate) status: u16,
+    pub status: u16,
     /// Whether the connection may be used again afterwards.
-    pub(crate) keep_alive: bool,
+    pub keep_alive: bool,
     /// How long the body is, were the request not a HEAD.
-    pub(crate) framing: Framing,
+    pub framing: Framing,
 }
 
 /// Longest response head, bytes.
-pub(crate) const MAX_HEAD: usize = 65_536;
+pub const MAX_HEAD: usize = 65_536;
 
 /// Parses the head at the start of `input`: `None` while it is incomplete, otherwise the response
 /// and its length in bytes.
 ///
 /// # Errors
 /// It is not a response of HTTP/1.
-pub(crate) fn parse(input: &[u8]) -> Result<Option<(Response, usize)>, Refusal> {
+pub fn parse(input: &[u8]) -> Result<Option<(Response, usize)>, Refusal> {
     let mut fields = [const { MaybeUninit::uninit() }; 128];
     let mut head = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
