@@ -78,7 +78,7 @@ impl Catalogue {
     }
 }
 
-/// Stands for a target: of those of a log, no two have the same but by a chance of one in 2^24.
+/// Stands for a target: of those of a log, no two have the same but by a chance of one in 2^20.
 fn key(target: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     target.hash(&mut hasher);

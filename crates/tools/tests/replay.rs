@@ -189,6 +189,45 @@ fn a_log_is_replayed_over_shared_memory_with_every_byte_compared() {
     assert!(server.stop().contains(": 3000 responses (0 refused)"));
 }
 
+#[test]
+fn a_capture_of_a_replay_is_recorded_as_the_log_that_was_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let log = path("log.jsonl");
+    assert!(make(&log, SMALL).status.success());
+    let link = format!("--io shm:{}", path("link").display());
+    let capture = path("capture.pcapng");
+    let options = format!("{link} --addr 10.0.0.1/24 --pcap {}", capture.display());
+    let server = Server::start(&log, &options);
+    let (found, _) = replay(
+        &log,
+        "http://10.0.0.1/",
+        &format!("{link} --addr 10.0.0.2/24"),
+    );
+    assert_eq!(found["succeeded"], 1000, "{found}");
+    server.stop();
+    let again = path("again.csv");
+    let words = ["replay", "record", "--hash", "blake3", "--out"];
+    let files = [again.to_str().unwrap(), capture.to_str().unwrap()];
+    let output = run(&[&words[..], &files[..]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.starts_with("mtcp replay record: 1000 transactions on "),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let (first, second) = (stat(&log), stat(&again));
+    for key in [
+        "requests",
+        "connections",
+        "response_bytes",
+        "median_bytes",
+        "redundancy",
+    ] {
+        assert_eq!(first[key], second[key], "{key}");
+    }
+}
+
 /// The bytes are those of the log, a connection of the log is one of the replay, and every response
 /// came after its time, of which figures and seconds tell the same.
 fn check_delays(log: &Path, found: &Value, copies: f64) {

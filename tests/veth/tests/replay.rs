@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use interop::lab::{OURS, listening, report, url};
+use interop::lab::{OURS, PEER, listening, report, url};
 use interop::process::{self, Process};
 use interop::{Gate, Kind, Lab, Namespace, baseline, files, programs};
 use serde_json::Value;
@@ -176,9 +176,9 @@ fn recorded_traffic_replayed_is_recorded_as_it_was() {
     lab.wait_peer_hears();
     let tcpdump = capture(lab.peer(), lab.peer_interface(), &second);
     let mut client = lab.peer().command(programs::mtcp());
-    let url = url(OURS.into(), "");
+    let ours = url(OURS.into(), "");
     client.args([
-        "replay", "client", log_name, &url, "--io", "kernel", "--json",
+        "replay", "client", log_name, &ours, "--io", "kernel", "--json",
     ]);
     let found = report(&process::finish(client, SOON).must_succeed());
     assert_eq!(found["errors"], 0, "{found}");
@@ -186,4 +186,22 @@ fn recorded_traffic_replayed_is_recorded_as_it_was() {
     stop(tcpdump, &second);
     server.stop();
     assert_eq!(pattern(&record(&second, "second.jsonl")), expected);
+
+    // And the other way round: the kernel serves it to mTCP's client.
+    let mut command = lab.peer().command(programs::mtcp());
+    command.args(["replay", "server", log_name, "--io", "kernel"]);
+    command.args(["--addr", &PEER.to_string()]);
+    let server = listening(command);
+    let mut client = lab.ours().command(programs::mtcp());
+    client.args([
+        "replay",
+        "client",
+        log_name,
+        &url(PEER.into(), ""),
+        "--json",
+    ]);
+    client.args(lab.link_args());
+    let found = report(&process::finish(client, SOON).must_succeed());
+    assert_eq!(found["succeeded"], TRANSACTIONS, "{found}");
+    server.stop();
 }
