@@ -73,7 +73,7 @@ impl Stack {
     /// program since: the slot is the program's until it releases it. False: there is no such slot,
     /// or it is not released.
     pub fn close_abandoned(&mut self, home: u32, slot: u32) -> bool {
-        self.tcp.shared.streams.close_abandoned(home, slot)
+        self.tcp.shared.streams.homes().close_abandoned(home, slot)
     }
 
     /// Forgets a home. False, and nothing done, while one of its connections is there.

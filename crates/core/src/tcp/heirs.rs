@@ -133,7 +133,7 @@ fn move_to(tcp: &mut Tcp, place: u32, heir: u32) -> bool {
         listener.pending.enter();
     }
     if stream != from {
-        tcp.shared.streams.abandon(from);
+        tcp.shared.streams.homes().abandon(from);
         tcp.conns.set_stream(slot, stream);
         if let Some(mut conn) = tcp.conns.at(place, &mut tcp.shared) {
             conn.bound_unsent();
@@ -153,14 +153,14 @@ fn is_untouched(conn: &Conn<'_>) -> bool {
 /// that is its home, and its program does not know of it.
 fn move_bytes(conn: &mut Conn<'_>, slot: u32, home: u32) -> Result<u32, StreamError> {
     let (from, streams) = (conn.stream, &mut conn.sh.streams);
-    if streams.home_of(from) == home && !streams.is_held(from) {
+    if streams.home_of(from) == home && streams.app_released(from) {
         return Ok(from);
     }
     let limits = streams.homes().limits(from).ok_or(StreamError::NotOpen)?;
     let into = streams.reserve_in(home, slot, limits)?;
     let copied = streams.homes().copy_received(from, into);
     if copied.is_err() {
-        streams.abandon(into);
+        streams.homes().abandon(into);
         return copied.map(|()| into);
     }
     Ok(into)

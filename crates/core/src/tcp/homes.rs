@@ -38,7 +38,7 @@ impl Programs<'_> {
         let conn = self.0.live(id)?;
         let from = conn.stream;
         let streams = &mut self.0.shared.streams;
-        if streams.is_held(from) {
+        if !streams.app_released(from) {
             return Err(Error::NoMemory);
         }
         let len = streams.send_len(from);

@@ -1,6 +1,5 @@
 //! How connections and sockets end.
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use mtcp_core::{Command, ConnId, Status};
@@ -194,14 +193,6 @@ impl Sockets {
         }
         self.free(id);
         Ok(())
-    }
-
-    /// Other processes have a connection, too.
-    pub(crate) fn pair(&mut self, id: SocketId, end: BorrowedFd<'_>) -> Result<()> {
-        let Body::Stream(conn) = self.table.get(id)?.body else {
-            return Err(Errno::ENOTCONN);
-        };
-        self.transport.driver.pair(conn, end)
     }
 
     /// Ends our side if SO_LINGER says to wait for the peer before the socket is closed, and says

@@ -37,16 +37,6 @@ impl Sockets {
         Ok(())
     }
 
-    /// What is asked for of `id` in the instance `ep`. `None`: it is not watched there, or was
-    /// reported the one time that was asked for.
-    pub(crate) fn epoll_interest(&mut self, ep: SocketId, id: SocketId) -> Option<Interest> {
-        let first = self.table.get(id).ok()?.watchers;
-        let instance = self.table.instance(ep).ok()?;
-        let entry = self.watch.find(first, instance)?;
-        let entry = self.watch.entry_mut(entry)?;
-        (!entry.disarmed).then(|| entry.interest())
-    }
-
     /// Reports what is ready in `instance`: looks once at each queued entry.
     pub(crate) fn harvest(&mut self, instance: u32, events: &mut [EpollEvent]) -> usize {
         let Self {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use mtcp_core::Undelivered;
 
 use super::{Context, blocking};
-use crate::{How, Result, SocketId};
+use crate::socket::table::Body;
+use crate::{Errno, How, Result, SocketId};
 
 impl Context {
     /// A listener of a stack that a daemon has goes on without being accepted from. Other processes
@@ -84,7 +85,10 @@ impl Context {
     /// `EBADF`; `ENOTCONN`; `EOPNOTSUPP`: the stack is in this process; `ENOBUFS`: there are too
     /// many.
     pub fn pair(&mut self, id: SocketId, end: BorrowedFd<'_>) -> Result<()> {
-        self.sockets.pair(id, end)
+        let Body::Stream(conn) = self.sockets.table.get(id)?.body else {
+            return Err(Errno::ENOTCONN);
+        };
+        self.sockets.transport.driver.pair(conn, end)
     }
 
     /// Waits until no connection is left but those in TIME_WAIT, at most `timeout`. Returns whether

@@ -36,7 +36,8 @@ impl Context {
     /// What is asked for of `id` in the instance `ep`. `None`: it is not watched there, or was
     /// reported the one time that was asked for.
     pub fn epoll_interest(&mut self, ep: SocketId, id: SocketId) -> Option<Interest> {
-        self.sockets.epoll_interest(ep, id)
+        let watched = self.sockets.table.watched(ep, id)?;
+        self.sockets.watch.interest(watched)
     }
 
     /// Fills `events` with what is ready, at most `timeout` from now (`None`: no limit) if nothing

@@ -59,14 +59,6 @@ impl Entry {
         u64::from(high) << 32 | u64::from(low)
     }
 
-    /// What was asked for.
-    pub(crate) fn interest(&self) -> Interest {
-        Interest {
-            events: self.events,
-            data: self.data(),
-        }
-    }
-
     /// What to report.
     pub(crate) fn armed(&self) -> Events {
         if self.disarmed {
@@ -174,6 +166,16 @@ impl Watch {
             index = entry.sibling;
         }
         None
+    }
+
+    /// What is asked for of a socket that `first` and its siblings watch, in an instance. `None`:
+    /// nothing, or it was reported the one time that was asked for.
+    pub(crate) fn interest(&self, (first, instance): (u32, u32)) -> Option<Interest> {
+        let entry = self.entries.get(self.find(first, instance)?)?;
+        (!entry.disarmed).then(|| Interest {
+            events: entry.events,
+            data: entry.data(),
+        })
     }
 
     /// A new entry, to be queued unless nothing can be true yet that it is interested in. Returns

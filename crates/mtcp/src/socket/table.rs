@@ -286,6 +286,11 @@ impl Table {
         }
     }
 
+    /// The first that watches `id`, and the instance that `ep` is.
+    pub(crate) fn watched(&self, ep: SocketId, id: SocketId) -> Option<(u32, u32)> {
+        Some((self.get(id).ok()?.watchers, self.instance(ep).ok()?))
+    }
+
     /// The instance that the epoll instance `ep` is.
     pub(crate) fn instance(&self, ep: SocketId) -> Result<u32> {
         match self.get(ep)?.body {

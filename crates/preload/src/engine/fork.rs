@@ -103,7 +103,7 @@ impl Engine {
             return;
         };
         let is_attached = rules().is_some_and(Rules::is_attached);
-        let mut lent = Vec::new();
+        let mut pairs = Vec::new();
         for (index, id, domain) in connections {
             // One that is not connected yet stays with the parent.
             let ends = (context.local_addr(id), context.peer_addr(id));
@@ -116,12 +116,12 @@ impl Engine {
             if is_attached {
                 pair.heir = Heir::Daemon;
             }
-            if is_attached && lent.len() < GIVEN {
+            if is_attached && pairs.len() < GIVEN {
                 pair.give(context, id);
             }
-            lent.push((index, pair));
+            pairs.push((index, pair));
         }
-        self.lent = lent;
+        self.lent = pairs;
     }
 
     /// Closes the library's own descriptors, but those that processes share, and those that the

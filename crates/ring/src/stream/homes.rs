@@ -50,7 +50,7 @@ impl Homes<'_> {
                 self.0.turn_to(slot_of(home, slot));
             }
         }
-        self.0.close_all_abandoned(home);
+        self.close_all_abandoned(home);
     }
 
     /// Whom the open slots of a home were reserved for.

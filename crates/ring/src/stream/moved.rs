@@ -27,7 +27,7 @@ impl Homes<'_> {
 
     /// Copies all that was received in the slot `from` and not read to the slot `to`, which has
     /// just been reserved: also what came out of order, the urgent mark, and the status. `from` is
-    /// as before, and for the caller to close or [abandon](StackStreams::abandon). What was written
+    /// as before, and for the caller to close or [abandon](Self::abandon). What was written
     /// there to be sent is for the caller, too.
     ///
     /// The stack has turned to `to` then.

@@ -163,16 +163,18 @@ fn what_was_received_moves_from_a_program_that_holds_it() {
     assert_eq!(from.app.read(0, &mut [0; 1000]), 1000);
     assert_eq!(stack.reserve_in(into.home, 8, limits(9000, 9000)), Ok(new));
     stack.homes().copy_received(old, new).unwrap();
-    stack.abandon(old);
-    assert!(stack.homes().owners(from.home).is_empty() && stack.is_held(old));
-    assert!(!stack.close_abandoned(from.home, 0), "it is held");
+    stack.homes().abandon(old);
+    assert!(stack.homes().owners(from.home).is_empty() && !stack.app_released(old));
+    assert!(!stack.homes().close_abandoned(from.home, 0), "it is held");
     stack.turn_to(new);
     stack.grant(new).unwrap();
     stack.show();
     assert_eq!(read_all(&mut into.app, 0), [1; 4000]);
     from.app.release(0);
-    assert!(stack.close_abandoned(from.home, 0) && !stack.close_abandoned(from.home, 0));
-    assert!(!stack.close_abandoned(into.home, 0), "it is in use");
+    assert!(
+        stack.homes().close_abandoned(from.home, 0) && !stack.homes().close_abandoned(from.home, 0)
+    );
+    assert!(!stack.homes().close_abandoned(into.home, 0), "it is in use");
     assert!(stack.homes().remove(from.home));
 }
 
@@ -185,7 +187,7 @@ fn slots_that_were_left_behind_end_with_their_program() {
     stack.reserve_in(program.home, 7, limits(9, 9)).unwrap();
     stack.turn_to(slot);
     stack.grant(slot).unwrap();
-    stack.abandon(slot);
+    stack.homes().abandon(slot);
     assert!(!stack.homes().remove(program.home));
     stack.homes().app_gone(program.home);
     assert!(stack.homes().remove(program.home));
