@@ -50,6 +50,7 @@ pub(crate) fn shutdown(conn: &mut Conn<'_>) -> Result<(), Error> {
 fn queue_fin(conn: &mut Conn<'_>) {
     if !conn.has(Flags::FIN_QUEUED) {
         conn.hot.snd.fin_seq = conn.send_view().stream_end();
+        conn.send_part().end_urgent();
         conn.set(Flags::FIN_QUEUED);
         conn.add_status(Status::WRITE_CLOSED);
     }

@@ -76,8 +76,9 @@ impl Tcp {
             Command::Send(id) => self.done(now, id, |conn| on_send(conn, false)),
             Command::SendMore(id) => self.done(now, id, |conn| on_send(conn, true)),
             Command::SendUrgent(id, end) => self.done(now, id, |conn| {
+                on_send(conn, false)?;
                 conn.send_part().mark_urgent(end);
-                on_send(conn, false)
+                Ok(())
             }),
             Command::QuickAck(id) => self.tell(now, id, acknowledge_quickly),
             Command::Push(id) => self.tell(now, id, |conn| conn.push()),

@@ -8,8 +8,6 @@ pub(crate) enum Doorbell {
     Accept(ConnId, Token),
     Send(ConnId),
     SendMore(ConnId),
-    /// With the index behind what is urgent.
-    SendUrgent(ConnId, u32),
     Received(ConnId),
     Shutdown(ConnId),
     ShutdownRead(ConnId),
@@ -22,7 +20,7 @@ pub(crate) enum Doorbell {
 /// processor's store buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Staged {
-    /// Which of them, and above it the token or index.
+    /// Which of them, and above it the token.
     what: u64,
     conn: u64,
 }
@@ -35,7 +33,6 @@ const SHUTDOWN: u32 = 4;
 const SHUTDOWN_READ: u32 = 5;
 const CLOSE: u32 = 6;
 const ABORT: u32 = 7;
-const SEND_URGENT: u32 = 8;
 
 const fn join(low: u32, high: u32) -> u64 {
     (high as u64) << 32 | low as u64
@@ -48,7 +45,6 @@ impl From<Doorbell> for Staged {
             Doorbell::Accept(conn, Token(token)) => (ACCEPT, conn, token),
             Doorbell::Send(conn) => (SEND, conn, 0),
             Doorbell::SendMore(conn) => (SEND_MORE, conn, 0),
-            Doorbell::SendUrgent(conn, end) => (SEND_URGENT, conn, end),
             Doorbell::Received(conn) => (RECEIVED, conn, 0),
             Doorbell::Shutdown(conn) => (SHUTDOWN, conn, 0),
             Doorbell::ShutdownRead(conn) => (SHUTDOWN_READ, conn, 0),
@@ -86,7 +82,7 @@ impl Staged {
 
     /// One that came from another process. `None`: it is none.
     pub(crate) fn from_unit([what, conn]: [u64; 2]) -> Option<Self> {
-        (what as u32 <= SEND_URGENT).then_some(Self { what, conn })
+        (what as u32 <= ABORT).then_some(Self { what, conn })
     }
 }
 
@@ -106,7 +102,6 @@ impl From<Staged> for Command {
             SHUTDOWN => Self::Shutdown(conn),
             SHUTDOWN_READ => Self::ShutdownRead(conn),
             CLOSE => Self::Close(conn),
-            SEND_URGENT => Self::SendUrgent(conn, token.0),
             _ => Self::Abort(conn),
         }
     }
@@ -131,7 +126,6 @@ mod tests {
         for (doorbell, expected) in [
             (Doorbell::Send(conn), Command::Send(conn)),
             (Doorbell::SendMore(conn), Command::SendMore(conn)),
-            (Doorbell::SendUrgent(conn, 9), Command::SendUrgent(conn, 9)),
             (Doorbell::Received(conn), Command::Received(conn)),
             (Doorbell::Shutdown(conn), Command::Shutdown(conn)),
             (Doorbell::ShutdownRead(conn), Command::ShutdownRead(conn)),

@@ -1,6 +1,6 @@
 //! What a program says, carried out: nothing is named to the stack that is not this program's.
 
-use mtcp_core::{Command, ConnId, Connect, ListenerId, Opened, OptionsId, Reply, Token};
+use mtcp_core::{Acks, Command, ConnId, Connect, ListenerId, Opened, OptionsId, Reply, Token};
 
 use super::channel::Channel;
 use super::listeners::{Listener, Listeners};
@@ -100,7 +100,12 @@ impl Desk<'_> {
             Command::Received(name) => self.of(name, Command::Received),
             Command::Shutdown(name) => self.of(name, Command::Shutdown),
             Command::ShutdownRead(name) => self.of(name, Command::ShutdownRead),
-            Command::Info(name) => self.of(name, Command::Info),
+            Command::Info(name) => {
+                // As in one process, the answer tells what came of what was said before. Should the
+                // link be gone, the turn finds that, too.
+                let _ = self.runner.transmit(Acks::Due);
+                self.of(name, Command::Info)
+            }
             Command::SetOptions {
                 conn: name,
                 options,

@@ -410,6 +410,25 @@ fn the_end_of_a_program_closes_what_it_had() {
 }
 
 /// Events of a program that never looks are kept, one for a connection, and cost others nothing.
+/// A write and a question that come in one turn.
+#[test]
+fn a_question_right_after_a_write_is_answered_as_if_the_write_was_done() {
+    let mut world = World::new();
+    let mut program = world.program(8);
+    program.listen(7000, 1).unwrap();
+    let _socket = world.connect(7000).unwrap();
+    let (_, conn) = program.accepted();
+    let token = Token(2);
+    program.ask(Command::Accept { conn, token }).unwrap();
+    assert_eq!(program.streams.write(conn.slot, &[7; 100]), 100);
+    program.end.stage(Staged::from(Doorbell::Send(conn)));
+    let Reply::Info(info) = program.ask(Command::Info(conn)).unwrap() else {
+        panic!("no answer");
+    };
+    assert_eq!((info.unacked, info.not_sent), (100, 0));
+    world.end();
+}
+
 #[test]
 fn a_program_that_does_not_listen_hears_everything_later() {
     const CALLS: u32 = 2000;

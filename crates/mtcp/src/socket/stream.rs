@@ -126,22 +126,19 @@ impl Stream<'_> {
         if !status.contains(Status::CONNECTED) {
             return None;
         }
-        let n = self.transport.write(self.conn, bytes);
+        let n = match send.contains(SendFlags::OOB) {
+            true => self.put_urgent(bytes),
+            false => self.transport.write(self.conn, bytes),
+        };
         if n == 0 {
             return None;
         }
+        let follows = send.contains(SendFlags::MORE) && !send.contains(SendFlags::OOB);
         // What did not fit all the same goes on its way: nobody knows when the rest comes.
-        self.transport
-            .driver
-            .notify(if send.contains(SendFlags::OOB) {
-                // As on Linux, the end of what was taken is the urgent byte.
-                let end = self.transport.streams.written(self.conn.slot);
-                Doorbell::SendUrgent(self.conn, end)
-            } else if send.contains(SendFlags::MORE) && n == bytes.len() {
-                Doorbell::SendMore(self.conn)
-            } else {
-                Doorbell::Send(self.conn)
-            });
+        self.transport.driver.notify(match follows {
+            true if n == bytes.len() => Doorbell::SendMore(self.conn),
+            _ => Doorbell::Send(self.conn),
+        });
         Some(Ok(n))
     }
 

@@ -3,12 +3,12 @@
 
 use std::io::IoSliceMut;
 
-use mtcp_core::{Status, Urgent};
+use mtcp_core::{Command, Status, Urgent};
 
 use super::SocketId;
 use super::stream::Stream;
 use super::table::Flags;
-use crate::transport::OVER;
+use crate::transport::{OVER, Transport};
 use crate::{Errno, Result};
 
 /// Sockets with news of urgent data, if somebody wants to know.
@@ -79,6 +79,33 @@ impl Stream<'_> {
             self.transport.streams.urgent(self.conn.slot),
             Urgent::Here(_)
         )
+    }
+
+    /// MSG_OOB: writes what fits, the end of which is the urgent byte, as on Linux. The stack may
+    /// send at any time what it sees, so it has to know of the mark before the byte is there.
+    #[cold]
+    pub(super) fn put_urgent(&mut self, bytes: &[u8]) -> usize {
+        let Transport {
+            streams, driver, ..
+        } = &mut *self.transport;
+        let slot = self.conn.slot;
+        if !streams.want_space(slot) {
+            return 0;
+        }
+        let room = streams.writable(slot) as usize;
+        let bytes = bytes.get(..room).unwrap_or(bytes);
+        let mut mark = |end| {
+            // Where the connection is gone, its own event says so.
+            let _ = driver.call(Command::SendUrgent(self.conn, end));
+        };
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        mark(streams.written(slot).wrapping_add(len));
+        let n = streams.write(slot, bytes);
+        if n < bytes.len() {
+            // The memory was less than the room.
+            mark(streams.written(slot));
+        }
+        n
     }
 
     /// MSG_OOB: takes the urgent byte apart. It never waits.

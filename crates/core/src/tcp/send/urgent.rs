@@ -8,6 +8,8 @@ use crate::tcp::send::view::SendView;
 
 /// The farthest that an urgent pointer can point.
 const FARTHEST: u32 = u16::MAX as u32;
+/// The farthest mark behind what is acknowledged, bytes: more than any send buffer has.
+pub(super) const FARTHEST_MARK: u32 = 1 << 30;
 
 impl SendView<'_> {
     /// Whether urgent data is unacknowledged.
@@ -18,16 +20,21 @@ impl SendView<'_> {
 }
 
 impl SendPart<'_> {
-    /// What was written up to byte `end` of the send stream is urgent: SND.UP points behind it.
+    /// What is written up to byte `end` of the send stream is urgent: SND.UP points behind it. The
+    /// application may write it later, so that no segment has the byte without the pointer.
     /// RFC 9293 MUST-30, MUST-31, MUST-62.
     pub fn mark_urgent(&mut self, end: u32) {
-        let head = self.streams.send_head(self.slot);
-        let written = self.streams.send_len(self.slot);
-        let urgent = end.wrapping_sub(head).min(written);
-        if urgent > 0 {
+        let urgent = end.wrapping_sub(self.streams.send_head(self.slot));
+        if urgent <= FARTHEST_MARK {
             self.cold.up = self.view().stream_start() + urgent;
-            self.cold.is_urgent = true;
+            self.cold.is_urgent = urgent > 0;
         }
+    }
+
+    /// Nothing will be written any more: what was not is not urgent.
+    pub fn end_urgent(&mut self) {
+        self.cold.up = self.cold.up.min(self.hot.fin_seq);
+        self.cold.is_urgent &= self.cold.up > self.hot.una;
     }
 
     /// Whatever goes from before SND.UP says how far that is; where it is out of reach and nothing

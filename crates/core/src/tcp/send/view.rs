@@ -9,6 +9,7 @@ use crate::info::State;
 use crate::tcp::flags::SendFlags;
 use crate::tcp::option_sets::{OptionSets, SetId};
 use crate::tcp::send::state::{Cold, Hot};
+use crate::tcp::send::urgent::FARTHEST_MARK;
 
 /// The send part of a connection, to be read.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +163,8 @@ impl<'a> SendView<'a> {
             more_follows: _,
         } = *self.cold;
         if self.has_urgent() {
-            assert!(up <= self.stream_end(), "urgent, but not written");
+            let farthest = self.stream_start() + FARTHEST_MARK;
+            assert!(up <= farthest, "urgent, but no buffer has room for it");
         }
         let is_held = held_until != Instant::FAR && held_until != Instant::ZERO;
         assert!(

@@ -241,9 +241,9 @@ fn urgent_data_is_announced_behind_a_closed_window() {
     h.expect(seg().seq(1).len(1).urg(5));
 }
 
-/// Whatever an application says, only what it has written is urgent.
+/// An index that no write can reach, or that the peer has acknowledged, marks nothing.
 #[test]
-fn what_was_not_written_is_not_urgent() {
+fn what_cannot_be_written_is_not_urgent() {
     let mut h = Harness::established();
     h.execute(Command::SendUrgent(h.id(), 0x8000_0000));
     h.transmit();
@@ -251,7 +251,39 @@ fn what_was_not_written_is_not_urgent() {
     h.write(10);
     h.expect(seg().seq(1).len(10));
     h.execute(Command::SendUrgent(h.id(), u32::MAX));
-    h.send(data(1, b"abc").win(WIN));
+    h.send(data(1, b"abc").ack(11).win(WIN));
     h.advance(100);
     h.expect(seg().seq(11).ack(4));
+    h.execute(Command::SendUrgent(h.id(), 10));
+    h.write(5);
+    h.expect(seg().seq(11).ack(4).len(5));
+}
+
+/// The stack may look at the stream at any time: between the write and the command, too. A segment
+/// that had the byte and not the pointer could not be mended, since a peer takes no pointer to what
+/// it has received.
+#[test]
+fn what_is_said_to_be_urgent_before_it_is_written_never_goes_without_the_pointer() {
+    let mut h = Harness::established();
+    let end = h.app.written(h.slot()).wrapping_add(5);
+    h.execute(Command::SendUrgent(h.id(), end));
+    h.transmit();
+    h.expect_nothing();
+    h.write_without_transmit(5);
+    // The peer's data makes the stack look.
+    h.send(data(1, b"abc").win(WIN));
+    h.expect(seg().seq(1).ack(4).len(5).urg(5));
+}
+
+/// A program may end between the two.
+#[test]
+fn what_was_announced_and_never_written_is_not_urgent_at_the_end_of_the_stream() {
+    let mut h = Harness::established();
+    h.write(2);
+    h.expect(seg().seq(1).len(2));
+    let end = h.app.written(h.slot()).wrapping_add(5);
+    h.execute(Command::SendUrgent(h.id(), end));
+    h.execute(Command::Shutdown(h.id()));
+    h.transmit();
+    h.expect(seg().seq(3).fin());
 }
