@@ -23,6 +23,8 @@ use crate::{Build, Error, NetNamespace};
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rows that are read of a daemon at most.
 const ROWS_MAX: usize = 1 << 20;
+/// Bytes of settings that are read of a daemon, about.
+const SETTINGS_MAX: usize = 16 << 20;
 /// Pieces in which a daemon lists its sockets at most.
 const PAGES_MAX: u32 = 1 << 20;
 /// Stacks that a daemon has at most.
@@ -220,9 +222,18 @@ impl Session {
     /// As [`Session::attach`].
     pub fn settings(&self) -> Result<String, Error> {
         let end = Instant::now() + ANSWER_TIMEOUT;
-        match self.ask(&Request::Settings, end)? {
-            Reply::Settings(lines) => Ok(lines),
-            _ => Err(nonsense()),
+        let (mut all, mut from) = (String::new(), 0);
+        loop {
+            match self.ask(&Request::Settings { from }, end)? {
+                Reply::Settings { lines, next } if all.len() < SETTINGS_MAX => {
+                    all += &lines;
+                    if next == 0 {
+                        return Ok(all);
+                    }
+                    from = after(from, next)?;
+                }
+                _ => return Err(nonsense()),
+            }
         }
     }
 

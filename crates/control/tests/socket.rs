@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use common::{Daemon, PROMPT, build, dial};
+use common::{Daemon, PROMPT, build, dial, settings};
 use control::client::{self, Found};
 use control::lock::Lock;
 use control::message::{Envelope, Hello, MESSAGE_MAX, Reply, Request};
@@ -119,6 +119,7 @@ fn lists_longer_than_a_message_come_whole() {
     let ports: Vec<u16> = sockets.iter().map(|row| row.remote.port()).collect();
     let all = (0..500).filter(|port| port / 100 % 2 == 0);
     assert_eq!(ports, all.collect::<Vec<_>>());
+    assert_eq!(sessions[0].settings().unwrap(), settings());
 }
 
 /// The answer to a message of ours, as far as it is one of the daemon's.
@@ -146,6 +147,11 @@ fn a_place_that_nobody_gave_out_is_answered() {
     }
     let reply = answer(&socket, &Request::Sockets { from: 499 });
     assert!(matches!(reply, Reply::Sockets { sockets, next: 0 } if sockets.len() == 1));
+    let within_a_letter = settings().find('ü').unwrap() as u64 + 1;
+    for from in [u64::MAX, 1 << 20, within_a_letter] {
+        let reply = answer(&socket, &Request::Settings { from });
+        assert!(matches!(reply, Reply::Settings { lines, next: 0 } if lines.is_empty()));
+    }
 }
 
 /// One list at a time: who does not wait for its answer could have the stack make any number.

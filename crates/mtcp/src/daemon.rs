@@ -82,8 +82,17 @@ pub fn take_daemon(config: &mut Config) -> Result<(), SetupError> {
     take_lines(config, &lines)
 }
 
-/// Has these count in place of what the program's own settings say of a stack.
+/// What a daemon tells programs of its stack: keys of mtcp.conf.
+const TOLD: [&str; 5] = ["addr", "port", "follow_kernel", "gateway", "route"];
+
+/// Has these count in place of what the program's own settings say of a stack. A daemon says
+/// nothing else of a program, least of all where it writes files.
 fn take_lines(config: &mut Config, lines: &str) -> Result<(), SetupError> {
+    let key = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
+    let is_told = |line| key(line).is_some_and(|key| TOLD.contains(&key.as_str()));
+    if !lines.lines().all(is_told) {
+        return Err(nonsense());
+    }
     config.addresses.clear();
     config.gateways.clear();
     config.routes.clear();
@@ -131,10 +140,12 @@ fn attach(name: &str) -> Result<Attached, SetupError> {
             session,
             attachment,
         }),
-        None => Err(SetupError(
-            "the daemon says what means nothing: use the build of mTCP that it is of".to_owned(),
-        )),
+        None => Err(nonsense()),
     }
+}
+
+fn nonsense() -> SetupError {
+    SetupError("the daemon says what means nothing: use the build of mTCP that it is of".to_owned())
 }
 
 fn said(error: control::Error) -> SetupError {
@@ -205,5 +216,21 @@ mod tests {
         assert_eq!(program.follow_kernel, stack.follow_kernel);
         assert_eq!(program.interfaces, ["eth0"]);
         assert_eq!(program.congestion, Config::default().congestion);
+    }
+
+    /// A program may attach to the daemon of another user.
+    #[test]
+    fn a_daemon_says_nothing_of_a_program_but_what_its_stack_is() {
+        for lines in [
+            "addr = 10.0.0.2/24\npcap = /home/user/.profile\n",
+            "addr = 10.0.0.2/24\nio = tap:t0\n",
+            "[addr]\n",
+            "# addr = 10.0.0.2/24\n",
+        ] {
+            let mut program = Config::default();
+            let refused = take_lines(&mut program, lines).unwrap_err();
+            assert_eq!(refused.to_string(), nonsense().to_string(), "{lines}");
+            assert_eq!((program.pcap, program.io), (None, Config::default().io));
+        }
     }
 }

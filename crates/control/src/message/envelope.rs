@@ -28,6 +28,8 @@ pub(super) const COMMAND: usize = 16;
 pub(super) const CLIENT_ROW: usize = 8 + 4 * 6 + 8 * 2 + COMMAND;
 /// Bytes of a [`super::SocketRow`].
 pub(super) const SOCKET_ROW: usize = 4 * 2 + 1 + 2 * 19 + 4 * 2;
+/// Bytes of a piece of settings that are no text: place and length.
+pub(super) const SETTINGS_HEAD: usize = 8 + 4;
 
 /// Sizes of what depends on the version, for the layout hash.
 const LAYOUT: u64 = fnv(&[
@@ -37,6 +39,7 @@ const LAYOUT: u64 = fnv(&[
     BUILD as u64,
     CLIENT_ROW as u64,
     SOCKET_ROW as u64,
+    SETTINGS_HEAD as u64,
     CHANNEL_WORDS as u64,
     DROPS as u64,
 ]);

@@ -6,9 +6,9 @@ use rustix::io::Errno;
 
 use super::envelope::{
     BUILD, Build, CHANNEL_WORDS, CLIENT_ROW, COMMAND, DESCRIPTORS_MAX, DROPS, Envelope, HEADER,
-    MESSAGE_MAX, SOCKET_ROW, seal,
+    MESSAGE_MAX, SETTINGS_HEAD, SOCKET_ROW, seal,
 };
-use super::words::{Malformed, Reader, Writer};
+use super::words::{Malformed, Reader, Writer, cut};
 use crate::NetNamespace;
 
 const WELCOME: u16 = 0x8001;
@@ -34,8 +34,8 @@ const PAGE: usize = 8 + 4 * 2 + 8 * DROPS + 4 + 8;
 pub const CLIENTS_IN_PAGE: usize = (MESSAGE_MAX - HEADER - PAGE) / CLIENT_ROW;
 /// Rows of sockets in one message.
 pub const SOCKETS_IN_PAGE: usize = (MESSAGE_MAX - HEADER - 12) / SOCKET_ROW;
-/// Bytes of the lines of [`Reply::Settings`] at most.
-pub const SETTINGS_MAX: usize = MESSAGE_MAX - HEADER - 4;
+/// Bytes of a piece of settings at most.
+const SETTINGS_IN_PIECE: usize = MESSAGE_MAX - HEADER - SETTINGS_HEAD;
 
 /// The first thing that a daemon says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,8 +176,13 @@ pub enum Reply {
         /// Where to go on; 0: this was all.
         next: u64,
     },
-    /// To a request for settings: lines of the settings file, as many as one message holds.
-    Settings(String),
+    /// To a request for settings: a piece of lines of the settings file ([`Reply::settings`]).
+    Settings {
+        /// The piece.
+        lines: String,
+        /// Where to go on; 0: this was all.
+        next: u64,
+    },
     /// To a request for sockets.
     Sockets {
         /// Sockets; none does not mean that none follow.
@@ -188,6 +193,23 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// Of these lines as much as one message holds, from byte `from` on. Of a place that nobody
+    /// gave out there is nothing.
+    pub fn settings(lines: &str, from: u64) -> Self {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let rest = lines.get(from..).unwrap_or_default();
+        let piece = cut(rest, SETTINGS_IN_PIECE);
+        let is_all = piece.len() == rest.len();
+        Self::Settings {
+            lines: piece.to_owned(),
+            next: if is_all {
+                0
+            } else {
+                (from + piece.len()) as u64
+            },
+        }
+    }
+
     /// The message. Rows beyond what one message holds are left out.
     pub fn emit(&self, build: &Build) -> Vec<u8> {
         let mut body = Writer::default();
@@ -218,8 +240,9 @@ impl Reply {
                 rows.iter().for_each(|row| row.emit(&mut body));
                 SOCKETS
             }
-            Self::Settings(lines) => {
-                body.lines(lines, SETTINGS_MAX);
+            Self::Settings { lines, next } => {
+                body.u64(*next);
+                body.piece(lines, SETTINGS_IN_PIECE);
                 SETTINGS
             }
         };
@@ -262,7 +285,10 @@ impl Reply {
                     next,
                 }
             }
-            SETTINGS => Self::Settings(body.lines(SETTINGS_MAX)?),
+            SETTINGS => Self::Settings {
+                next: body.u64()?,
+                lines: body.piece(SETTINGS_IN_PIECE)?,
+            },
             _ => return Err(Malformed::Kind),
         };
         body.end()?;

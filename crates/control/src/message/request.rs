@@ -36,8 +36,11 @@ pub enum Request {
         /// 0, or what the answer before said.
         from: u64,
     },
-    /// What programs have to know of the stack before they attach.
-    Settings,
+    /// What programs have to know of the stack before they attach, from this place on.
+    Settings {
+        /// 0, or what the answer before said.
+        from: u64,
+    },
 }
 
 impl Request {
@@ -60,7 +63,10 @@ impl Request {
                 body.u64(*from);
                 SOCKETS
             }
-            Self::Settings => SETTINGS,
+            Self::Settings { from } => {
+                body.u64(*from);
+                SETTINGS
+            }
         };
         seal(build, kind, &body.bytes)
     }
@@ -83,7 +89,7 @@ impl Request {
             ATTACH => Self::Attach,
             STATUS => Self::Status { from: body.u64()? },
             SOCKETS => Self::Sockets { from: body.u64()? },
-            SETTINGS => Self::Settings,
+            SETTINGS => Self::Settings { from: body.u64()? },
             _ => return Err(Malformed::Kind),
         };
         body.end()?;

@@ -19,7 +19,7 @@ fn requests() -> impl Strategy<Value = Request> {
         Just(Request::Attach),
         any::<u64>().prop_map(|from| Request::Status { from }),
         any::<u64>().prop_map(|from| Request::Sockets { from }),
-        Just(Request::Settings),
+        any::<u64>().prop_map(|from| Request::Settings { from }),
     ]
 }
 
@@ -110,7 +110,8 @@ fn replies() -> impl Strategy<Value = Reply> {
         }),
         (vec(socket(), 0..70), any::<u64>())
             .prop_map(|(sockets, next)| Reply::Sockets { sockets, next }),
-        "([ -~]{1,80}\n){0,40}".prop_map(Reply::Settings),
+        ("([ -~]{1,80}\n){0,40}", any::<u64>())
+            .prop_map(|(lines, next)| Reply::Settings { lines, next }),
     ]
 }
 

@@ -32,6 +32,13 @@ impl fmt::Display for Malformed {
     }
 }
 
+/// As much of a text as `most` bytes hold.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    let ends = (0..=most.min(text.len())).rev();
+    let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
+    end.and_then(|end| text.get(..end)).unwrap_or_default()
+}
+
 /// Writes words one behind the other.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -63,19 +70,12 @@ impl Writer {
         self.bytes.resize(end, 0);
     }
 
-    /// Whole lines, as many as `most` bytes hold, behind how many bytes they are.
-    pub(super) fn lines(&mut self, text: &str, most: usize) {
-        let mut said = String::new();
-        for line in text.lines().map(|line| printable(line, most)) {
-            if said.len() + line.len() >= most {
-                break;
-            }
-            said.push_str(&line);
-            said.push('\n');
-        }
-        // No message holds more.
-        self.u32(said.len() as u32);
-        self.bytes.extend(said.bytes());
+    /// A piece of lines, behind how many bytes it is, which no message holds more of than `most`.
+    pub(super) fn piece(&mut self, text: &str, most: usize) {
+        let text = text.replace(|char: char| char.is_control() && char != '\n', "?");
+        let text = cut(&text, most);
+        self.u32(text.len() as u32);
+        self.bytes.extend(text.bytes());
     }
 }
 
@@ -153,8 +153,8 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
-    /// Lines of printable characters, of at most `most` bytes.
-    pub(super) fn lines(&mut self, most: usize) -> Result<String, Malformed> {
+    /// A piece of lines of printable characters, of at most `most` bytes.
+    pub(super) fn piece(&mut self, most: usize) -> Result<String, Malformed> {
         let length = self.count(most)?;
         let (text, rest) = self
             .bytes

@@ -124,9 +124,9 @@ impl<S: Stacks> Server<S> {
             (Request::Sockets { from }, Some(Stage::Greeted | Stage::Attached)) => {
                 self.ask_for_sockets(id, from)
             }
-            (Request::Settings, Some(Stage::Greeted | Stage::Attached)) => {
+            (Request::Settings { from }, Some(Stage::Greeted | Stage::Attached)) => {
                 let lines = self.stacks.settings();
-                self.reply(id, &Reply::Settings(lines), &[])
+                self.reply(id, &Reply::settings(&lines, from), &[])
             }
             _ => Err(DropReason::Malformed),
         }

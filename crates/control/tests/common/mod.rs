@@ -25,6 +25,13 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// In which everything here happens, however busy the machine is.
 pub const PROMPT: Duration = Duration::from_secs(60);
 
+/// More than a message holds, most of it in one line.
+pub fn settings() -> String {
+    let routes = (0..600).map(|n| format!("10.{}.{}.0/24@10.0.0.1 ", n / 250, n % 250));
+    let routes: String = routes.collect();
+    format!("addr = 10.0.0.2/24\nport = ünter\nroute = {routes}\n")
+}
+
 /// Stacks that only count.
 #[derive(Debug, Default)]
 pub struct Counting {
@@ -44,7 +51,7 @@ impl Stacks for Counting {
     }
 
     fn settings(&self) -> String {
-        "addr = 10.0.0.2/24\nport = x\n".into()
+        settings()
     }
 
     fn attach(&self, client: &Client) -> Result<Vec<Channel>, Error> {
