@@ -12,11 +12,11 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
 
+use crate::announcement;
 use crate::cursor::{Consumer, Producer, RawRing};
 use crate::region::Shared;
+use crate::sync::AtomicU32;
 
 /// An entry of a ring. What travels takes one or several of them.
 pub type Unit = [u64; 2];
@@ -30,16 +30,6 @@ const WORDS: usize = 6;
 const HEADER: usize = 4096;
 /// Most entries of a ring.
 const MAX_UNITS: u32 = 1 << 20;
-
-/// The side sleeps, or looks for the last time before it does.
-const SLEEPS: u32 = 1;
-/// It did, and the other side has seen that, and rings.
-const RUNG: u32 = 2;
-/// The bits of a word that say which of these; none is set while the side runs. Above them stands
-/// the processor that the side last went to sleep on, plus one.
-const STATE: u32 = 0xff;
-/// The lowest bit above them.
-const PROCESSOR: u32 = STATE + 1;
 
 /// How many entries the rings have. Both sides have to say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,39 +210,31 @@ impl Duplex {
 
     /// Says that this side sleeps. It then looks once more at what the other side says.
     pub fn announce_sleep(&self) {
-        self.word(self.side).store(SLEEPS | processor(), Relaxed);
-        // Pairs with the fence in `take_announcement`.
-        fence(SeqCst);
+        announcement::announce(self.word(self.side), processor());
     }
 
     /// That sleep is over. True: the other side has rung, or is about to.
     pub fn end_sleep(&self) -> bool {
-        self.word(self.side).fetch_and(!STATE, AcqRel) & STATE == RUNG
+        announcement::end(self.word(self.side))
     }
 
     /// The other side sleeps and has to be rung for, which nobody else does. Asked after something
     /// was published.
     #[inline]
     pub fn take_announcement(&self) -> bool {
-        // Pairs with the fence in `announce_sleep`: either we see the announcement, or the other
-        // side sees what we have published.
-        fence(SeqCst);
-        let word = self.other();
-        let seen = word.load(Relaxed);
-        let rung = seen & !STATE | RUNG;
-        seen & STATE == SLEEPS && word.compare_exchange(seen, rung, AcqRel, Relaxed).is_ok()
+        announcement::take(self.other())
     }
 
     /// Whether the other side says that it sleeps, and nobody has rung for it: only a hint.
     #[inline]
     pub fn other_sleeps(&self) -> bool {
-        self.other().load(Relaxed) & STATE == SLEEPS
+        announcement::is_there(self.other())
     }
 
     /// Whether the other side last went to sleep on the processor that this one runs on: only a
     /// hint. If so, one of the two runs while the other sleeps.
     pub fn is_beside(&self) -> bool {
-        self.other().load(Relaxed) & !STATE == processor()
+        announcement::is_beside(self.other(), processor())
     }
 
     fn other(&self) -> &AtomicU32 {
@@ -263,10 +245,9 @@ impl Duplex {
     }
 }
 
-/// The processor that the caller runs on, as it stands in a word of sleep.
+/// The processor that the caller runs on.
 fn processor() -> u32 {
-    let processor = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX);
-    processor.wrapping_add(1).wrapping_mul(PROCESSOR)
+    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

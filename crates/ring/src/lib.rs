@@ -16,6 +16,10 @@
 //! Nothing here reads a clock, starts a thread, or has a global. The concurrent parts are checked
 //! with loom (`tests/loom.rs`) and their tests can run under Miri.
 
+#[cfg(not(loom))]
+mod announcement;
+#[cfg(loom)]
+pub mod announcement;
 pub mod cursor;
 #[cfg(not(loom))]
 pub mod duplex;

@@ -3,7 +3,10 @@
 #![cfg(loom)]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use loom::sync::atomic::AtomicU32;
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use ring::announcement;
 use ring::park::parker;
 use ring::spsc;
 use ring::stream::{AppStreams, Limits, StackStreams, Status, StreamsConfig, streams};
@@ -70,6 +73,64 @@ fn no_wake_up_is_lost() {
             assert_eq!(value, expected);
         }
         other.join().unwrap();
+    });
+}
+
+/// A doorbell: how often it has rung and was not heard.
+#[derive(Default)]
+struct Doorbell {
+    rung: Mutex<u32>,
+    rings: Condvar,
+}
+
+impl Doorbell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap() += 1;
+        self.rings.notify_one();
+    }
+
+    fn sleep(&self) -> loom::sync::MutexGuard<'_, u32> {
+        let mut rung = self.rung.lock().unwrap();
+        while *rung == 0 {
+            rung = self.rings.wait(rung).unwrap();
+        }
+        rung
+    }
+}
+
+/// As between a daemon and a program. Loom reports a deadlock when a ring is lost.
+#[test]
+fn a_doorbell_rings_once_for_each_sleep_that_something_is_published_in() {
+    model(3, || {
+        let (mut sender, mut receiver) = spsc::channel(2);
+        let ours = Arc::new((AtomicU32::new(0), Doorbell::default()));
+        let theirs = Arc::clone(&ours);
+        let other = thread::spawn(move || {
+            for value in 0..2u32 {
+                sender.push(value).unwrap();
+                if announcement::take(&theirs.0) {
+                    theirs.1.ring();
+                }
+            }
+        });
+        let (word, doorbell) = &*ours;
+        for expected in 0..2 {
+            let value = loop {
+                if let Some(value) = receiver.pop() {
+                    break value;
+                }
+                announcement::announce(word, 0);
+                if receiver.is_empty() {
+                    drop(doorbell.sleep());
+                }
+                if announcement::end(word) {
+                    *doorbell.sleep() -= 1;
+                }
+            };
+            assert_eq!(value, expected);
+        }
+        other.join().unwrap();
+        assert_eq!(*doorbell.rung.lock().unwrap(), 0, "rung, and nobody slept");
     });
 }
 

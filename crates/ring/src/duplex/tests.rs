@@ -5,6 +5,7 @@ use std::thread;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::*;
+use crate::sync::Ordering::Relaxed;
 
 const SHAPE: Shape = Shape {
     to_daemon: 8,
