@@ -16,6 +16,7 @@ use crate::executor;
 use crate::fail;
 use crate::listing::SocketsArgs;
 use crate::load::LoadArgs;
+use crate::output;
 use crate::replay::ReplayArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
         Err(error) => {
-            eprintln!("{}", fail::line(&error));
+            output::note(&fail::line(&error));
             ExitCode::from(REFUSED)
         }
     }
@@ -125,7 +126,7 @@ fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    eprintln!("{}", one_line(error, arguments));
+    output::note(&one_line(error, arguments));
     ExitCode::from(REFUSED)
 }
 

@@ -5,6 +5,8 @@
 //! who implements it.
 
 #![forbid(unsafe_code)]
+// They panic where nobody reads: `output` has what to use.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
 mod cli;
@@ -20,6 +22,7 @@ mod load;
 mod machine;
 mod namespaces;
 mod net;
+mod output;
 mod process;
 mod programs;
 mod replay;

@@ -1,14 +1,14 @@
 //! `mtcp sockets`: the sockets of a daemon, as ss(8) prints those of the kernel.
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use clap::Args;
 use control::message::{ClientRow, SocketRow};
 use serde_json::json;
 
-use crate::fail::Failure;
+use crate::output;
 
 const EXAMPLES: &str = "Examples:
   mtcp sockets                                all sockets of the daemon of this network namespace
@@ -52,20 +52,10 @@ impl SocketsArgs {
         sockets.retain(|one| !self.listening || one.state == LISTEN);
         let status = session.status()?;
         let programs = Programs::of(&status.clients);
-        let mut out = BufWriter::new(io::stdout().lock());
-        let written = match self.json {
-            true => write_json(&mut out, &sockets, &programs),
-            false => write_columns(&mut out, &sockets, &programs),
-        };
-        match written.and_then(|()| out.flush()) {
-            // Who reads has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(Failure::error(
-                format!("cannot write: {error}"),
-                "make room where the output goes",
-            )),
-            Ok(()) => Ok(()),
-        }
+        output::print_with(|out| match self.json {
+            true => write_json(out, &sockets, &programs),
+            false => write_columns(out, &sockets, &programs),
+        })
     }
 }
 
@@ -85,7 +75,7 @@ impl<'a> Programs<'a> {
 }
 
 fn write_json(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     sockets: &[SocketRow],
     programs: &Programs<'_>,
 ) -> io::Result<()> {
@@ -108,7 +98,7 @@ fn write_json(
 }
 
 fn write_columns(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     sockets: &[SocketRow],
     programs: &Programs<'_>,
 ) -> io::Result<()> {
@@ -193,7 +183,7 @@ mod tests {
     }
 
     fn printed(
-        write: impl Fn(&mut Vec<u8>, &[SocketRow], &Programs<'_>) -> io::Result<()>,
+        write: impl Fn(&mut dyn Write, &[SocketRow], &Programs<'_>) -> io::Result<()>,
     ) -> String {
         let rows = [
             row(10, "0.0.0.0:80", "0.0.0.0:0"),

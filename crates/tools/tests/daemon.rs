@@ -277,6 +277,27 @@ fn settings_are_checked() {
     }
 }
 
+/// As with `mtcp daemon --list | head -0`, and where the disk is full.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
+    let base = directory();
+    let _daemon = Daemon::start(command(base.path(), &LINK));
+    let check = ["--check", "--io", "loop:c", "--addr", "10.0.0.2/24"];
+    for words in [&["--list"][..], &["--status"], &check] {
+        let said = |stdout: Stdio| {
+            let mut command = command(base.path(), words);
+            let output = wait(command.stdout(stdout).spawn().unwrap());
+            (output.status.code(), text(&output.stderr))
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(said(writer.into()), (Some(0), String::new()), "{words:?}");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let line = "mtcp: cannot write: No space left on device (os error 28): make room where the output goes\n";
+        assert_eq!(said(full.unwrap().into()), (Some(2), line.to_owned()));
+    }
+}
+
 /// Lines of `/proc/PID/status`, of each thread.
 fn statuses(pid: Pid) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();

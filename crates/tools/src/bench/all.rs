@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::doctor::capabilities::has_net_admin;
 use crate::fail::Failure;
+use crate::output;
 use crate::signals::Stop;
 
 use super::options::BenchArgs;
@@ -69,7 +70,7 @@ pub(super) fn run(options: &BenchArgs, page: &Path, stop: &Stop) -> anyhow::Resu
     }
     let (mut figures, mut well) = (Figures::default(), true);
     for line in lines {
-        eprintln!("mtcp bench {line}");
+        output::note(&format!("mtcp bench {line}"));
         well &= figures.add(line, options, &directory, stop)?;
         if stop.requested() {
             return Ok(false);

@@ -17,9 +17,8 @@ pub(crate) mod side;
 pub(crate) mod statistics;
 mod what;
 
-use std::io::Write as _;
-
 use crate::directory::Directory;
+use crate::output;
 use crate::signals::Stop;
 
 pub(crate) use options::BenchArgs;
@@ -38,15 +37,14 @@ impl BenchArgs {
         let report = self.measure(&stop)?;
         if let Some(directory) = &self.svg {
             let path = report.plot(directory, &report.plot_name())?;
-            eprintln!("plotted to {}", path.display());
+            output::note(&format!("plotted to {}", path.display()));
         }
         let text = if self.json {
             format!("{}\n", report.json())
         } else {
             report.text()
         };
-        // Nobody may be reading.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        output::print(&text)?;
         Ok(report.went_well() && !stop.requested())
     }
 

@@ -10,7 +10,6 @@ mod stack;
 mod status;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use mtcp::service::build;
 use crate::fail::Failure;
 use crate::link::LinkArgs;
 use crate::machine;
+use crate::output;
 use crate::signals::{Reload, Stop};
 
 use idle::Idle;
@@ -86,8 +86,7 @@ impl DaemonArgs {
         let loaded = settings::load(&self.link)?;
         if self.check {
             loaded.check()?;
-            println!("mtcp daemon: the settings are right");
-            return Ok(());
+            return output::print("mtcp daemon: the settings are right\n");
         }
         if self.join {
             return self.stay(&loaded);
@@ -139,7 +138,7 @@ impl DaemonArgs {
             .collect();
         let joined = private::start_or_join(&self.places(), &key, &build(), &command)?;
         for line in joined.started.iter().flatten() {
-            eprintln!("{line}");
+            output::note(line);
         }
         let how = if joined.started.is_some() {
             "started"
@@ -147,7 +146,7 @@ impl DaemonArgs {
             "joined"
         };
         let pid = joined.session.welcome().pid;
-        println!("mtcp daemon: {how} process {pid}");
+        output::say(&format!("mtcp daemon: {how} process {pid}"));
         // Until then it is held.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         Ok(())
@@ -186,10 +185,8 @@ impl DaemonArgs {
         let _ = lost.set(server.waker());
         let (stop, reload) = Stop::watch_with_reload(move || waker.wake())?;
         if self.private.is_none() {
-            // Nobody may be reading; the daemon serves all the same.
-            let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "mtcp daemon: listening at {path} ({})", opened.label());
-            let _ = out.flush();
+            let label = opened.label();
+            output::say(&format!("mtcp daemon: listening at {path} ({label})"));
         } else {
             private::say_ready(&place.log(name)).map_err(|error| {
                 let cause = format!("cannot write '{}': {error}", place.log(name).display());

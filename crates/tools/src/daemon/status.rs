@@ -7,9 +7,11 @@ use control::place::Place;
 use control::server::DropReason;
 use mtcp::service::build;
 
+use crate::output;
+
 /// All daemons in these places that answer.
 pub(super) fn list(places: &[Place]) -> anyhow::Result<()> {
-    let mut count = 0;
+    let (mut count, mut text) = (0, String::new());
     for place in places {
         if !matches!(place.check(), Ok(true)) {
             continue;
@@ -18,17 +20,17 @@ pub(super) fn list(places: &[Place]) -> anyhow::Result<()> {
             match client::any_namespace(place, &name, &build()) {
                 Ok(Found::Session(session)) => {
                     count += 1;
-                    print!("{}", describe(&session, &session.status()?));
+                    text += &describe(&session, &session.status()?);
                 }
                 Ok(Found::Nobody(_)) => {}
-                Err(error) => println!("{name}: {error}"),
+                Err(error) => text += &format!("{name}: {error}\n"),
             }
         }
     }
     if count == 0 {
-        println!("no daemon runs that this user can reach");
+        text += "no daemon runs that this user can reach\n";
     }
-    Ok(())
+    output::print(&text)
 }
 
 /// The daemon of this name, and whom it turned away.
@@ -38,8 +40,7 @@ pub(super) fn of(places: &[Place], name: &str) -> anyhow::Result<()> {
         match client::any_namespace(place, name, &build())? {
             Found::Session(session) => {
                 let status = session.status()?;
-                print!("{}{}", describe(&session, &status), refusals(&status));
-                return Ok(());
+                return output::print(&(describe(&session, &status) + &refusals(&status)));
             }
             Found::Nobody(error) => failure = failure.or(Some(error)),
         }

@@ -12,6 +12,7 @@ use clap::Args;
 
 use crate::directory::Directory;
 use crate::doctor::capabilities::has_net_admin;
+use crate::output;
 use crate::programs::require;
 use crate::signals::Stop;
 
@@ -70,19 +71,19 @@ impl DemoArgs {
             veth::run(&mut steps, &directory, size, &stop)?;
         } else {
             if !self.shm {
-                println!(
-                    "(not root: shared memory instead of AF_XDP; 'sudo mtcp demo' shows it against the kernel)"
+                output::say(
+                    "(not root: shared memory instead of AF_XDP; 'sudo mtcp demo' shows it against the kernel)",
                 );
             }
             shm::run(&mut steps, &directory, size, &stop)?;
         }
         if stop.requested() {
-            println!("interrupted");
+            output::say("interrupted");
             return Ok(false);
         }
         match steps.failed {
-            0 => println!("all steps passed"),
-            failed => println!("{failed} steps failed"),
+            0 => output::say("all steps passed"),
+            failed => output::say(&format!("{failed} steps failed")),
         }
         Ok(steps.failed == 0)
     }

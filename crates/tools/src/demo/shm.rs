@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::directory::Directory;
 use crate::machine::two_cores;
+use crate::output;
 use crate::process::start;
 use crate::programs::program;
 use crate::signals::Stop;
@@ -49,10 +50,10 @@ pub(super) fn run(
     demo.transfers(steps);
     let rates = demo.rates(steps);
     if rates.iter().any(|rate| rate.ours.is_some()) {
-        println!(
-            "{}",
-            table("rates over shared memory; kernel over loopback", &rates)
-        );
+        output::say(&table(
+            "rates over shared memory; kernel over loopback",
+            &rates,
+        ));
     }
     Ok(())
 }

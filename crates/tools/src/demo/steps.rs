@@ -1,11 +1,12 @@
 //! Steps with a tick or a cross each, and the table of rates.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output;
 use crate::signals::Stop;
 
 /// Runs steps and shows them.
@@ -51,10 +52,7 @@ impl Steps {
                 ("✗", format!("{error:#}"), None)
             }
         };
-        let mut out = std::io::stdout().lock();
-        // Nobody may be reading.
-        let _ = writeln!(out, "{mark} {title:<66} {detail} ({seconds:.1} s)");
-        let _ = out.flush();
+        output::say(&format!("{mark} {title:<66} {detail} ({seconds:.1} s)"));
         value
     }
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::directory::Directory;
 use crate::machine::two_cores;
+use crate::output;
 use crate::process::{Running, start};
 use crate::programs::program;
 use crate::signals::Stop;
@@ -87,12 +88,12 @@ pub(super) fn run(
     demo.fetch(steps);
     let rates = demo.rates(steps);
     if rates.iter().any(|rate| rate.ours.is_some()) {
-        println!(
-            "{}",
-            table("rates to the kernel's client, a veth pair each", &rates)
-        );
-        println!(
-            "mTCP: AF_XDP on one pair. Kernel: a pair of its own. Both pairs are as the kernel makes them."
+        output::say(&table(
+            "rates to the kernel's client, a veth pair each",
+            &rates,
+        ));
+        output::say(
+            "mTCP: AF_XDP on one pair. Kernel: a pair of its own. Both pairs are as the kernel makes them.",
         );
     }
     Ok(())

@@ -8,7 +8,6 @@ mod packet;
 mod peer;
 mod system;
 
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -18,6 +17,7 @@ use mtcp::interfaces::{self, Holder};
 
 use crate::link::{Backend, Io, LinkArgs};
 use crate::net::Own;
+use crate::output;
 
 use check::{Check, State, table};
 
@@ -75,8 +75,7 @@ impl DoctorArgs {
         if self.open || self.peer.is_some() {
             checks.extend(self.opened());
         }
-        // Nobody may be reading.
-        let _ = std::io::stdout().write_all(table(&checks).as_bytes());
+        output::print(&table(&checks))?;
         Ok(self.io.is_none() || checks.iter().all(|check| check.state < State::Fail))
     }
 

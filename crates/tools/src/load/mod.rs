@@ -7,7 +7,6 @@ pub(crate) mod report;
 pub(crate) mod stats;
 
 use std::fs::File;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -21,6 +20,7 @@ use crate::fail::Failure;
 use crate::link::{Backend, LinkArgs};
 use crate::machine::cpu_seconds;
 use crate::net::{Url, nth_after};
+use crate::output;
 use crate::serve::millis;
 use crate::serve::raw::Sizes;
 use crate::signals::Stop;
@@ -176,10 +176,9 @@ impl LoadArgs {
         } else {
             report.text()
         };
-        // Nobody may be reading.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        output::print(&text)?;
         if !plan.keep_going && report.stats.is_dead() {
-            eprintln!("{}", dead(plan, &report.stats));
+            output::note(&dead(plan, &report.stats));
         }
         Ok(report.stats.failed == 0 && (report.stats.succeeded > 0 || stop.requested()))
     }

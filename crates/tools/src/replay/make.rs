@@ -7,6 +7,7 @@ use replay::log::Format;
 use replay::make::{Arrivals, Maker, Wanted};
 
 use crate::fail::Failure;
+use crate::output;
 use crate::signals::Stop;
 
 use super::files::{NewLog, Progress};
@@ -102,7 +103,9 @@ impl MakeArgs {
         let whole = made == wanted.requests;
         if !whole {
             let all = wanted.requests;
-            eprintln!("mtcp: stopped after {made} of {all} transactions: run it again for all");
+            output::note(&format!(
+                "mtcp: stopped after {made} of {all} transactions: run it again for all"
+            ));
         }
         Ok(whole)
     }

@@ -1,6 +1,5 @@
 //! `mtcp replay server`: answers the requests of a log with the content that its chunks expand to.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use replay::catalogue::Catalogue;
 use crate::fail::Failure;
 use crate::link::{Backend, LinkArgs};
 use crate::machine::cpu_seconds;
+use crate::output;
 use crate::serve::server::{Limits, Server};
 use crate::serve::{listen_all, millis, reached};
 use crate::signals::Stop;
@@ -84,7 +84,7 @@ impl ServerArgs {
             .waker()
             .context("cannot make a wake-up descriptor")?;
         let stop = Stop::watch(waker)?;
-        say(&format!(
+        output::say(&format!(
             "mtcp replay server: listening on {} ({label}): {} transactions of {}",
             reached(sockets, &listeners),
             answers.catalogue.len(),
@@ -102,7 +102,7 @@ impl ServerArgs {
         })?;
         sockets.finish(Duration::from_millis(200));
         let (user, system) = cpu_seconds();
-        say(&format!(
+        output::say(&format!(
             "mtcp replay server: {} responses ({} refused), {} connections ({} reset, {} timed out), {} bytes in {:.1} s; cpu {user:.2} s user, {system:.2} s system",
             answers.served,
             answers.refused,
@@ -114,13 +114,6 @@ impl ServerArgs {
         ));
         Ok(())
     }
-}
-
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    // Nobody may be reading; the server serves all the same.
-    let _ = writeln!(out, "{line}");
-    let _ = out.flush();
 }
 
 fn read(path: &std::path::Path) -> anyhow::Result<Catalogue> {

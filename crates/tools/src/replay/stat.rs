@@ -1,13 +1,13 @@
 //! `mtcp replay stat`: what a log is like.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
 use replay::statistics::{Statistics, Summary};
 use serde_json::json;
 
+use crate::output;
 use crate::signals::Stop;
 
 use super::files::{Log, Progress};
@@ -46,10 +46,11 @@ impl StatArgs {
         } else {
             text(&summary)
         };
-        // Nobody may be reading.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        output::print(&text)?;
         if !whole {
-            eprintln!("mtcp: stopped after {count} transactions: run it again for all");
+            output::note(&format!(
+                "mtcp: stopped after {count} transactions: run it again for all"
+            ));
         }
         Ok(whole)
     }

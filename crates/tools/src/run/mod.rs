@@ -11,6 +11,7 @@ use mtcp::{Config, IoSpec, Mode, filter};
 
 use crate::fail::Failure;
 use crate::link::{Io, LinkArgs};
+use crate::output;
 
 mod rights;
 
@@ -203,9 +204,9 @@ impl RunArgs {
             return Ok(());
         }
         match filter::forbid_io_uring() {
-            Ok(true) => eprintln!(
+            Ok(true) => output::note(
                 "mtcp: io_uring is the library's to serve, for which set-user-ID programs started by this one get no rights: run as root, or give \
-                 --allow io-uring"
+                 --allow io-uring",
             ),
             Ok(false) => {}
             Err(error) => {

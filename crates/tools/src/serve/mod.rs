@@ -11,7 +11,6 @@ pub(crate) mod server;
 pub(crate) mod upload;
 pub(crate) mod web;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use clap::Args;
 use crate::fail::Failure;
 use crate::link::{Backend, LinkArgs};
 use crate::machine::cpu_seconds;
+use crate::output;
 use crate::signals::Stop;
 use crate::sockets::{Errno, Handle, Sockets};
 use http1::request;
@@ -177,14 +177,10 @@ impl ServeArgs {
             (Some(directory), None) => directory.display().to_string(),
             (None, None) => String::new(),
         };
-        let mut out = std::io::stdout().lock();
-        // Nobody may be reading; the server serves all the same.
-        let _ = writeln!(
-            out,
-            "mtcp serve: listening on {} ({label}): {what}",
-            reached(sockets, listeners)
-        );
-        let _ = out.flush();
+        let addresses = reached(sockets, listeners);
+        output::say(&format!(
+            "mtcp serve: listening on {addresses} ({label}): {what}"
+        ));
         Ok(())
     }
 
@@ -213,16 +209,13 @@ impl ServeArgs {
             bytes,
         } = summary(protocol, &totals);
         let (user, system) = cpu_seconds();
-        let mut out = std::io::stdout().lock();
-        // As above.
-        let _ = writeln!(
-            out,
+        output::say(&format!(
             "mtcp serve: {served} requests ({refused} errors), {} connections ({} reset, {} timed out), {bytes} bytes in {:.1} s; cpu {user:.2} s user, {system:.2} s system",
             totals.accepted,
             totals.aborted,
             totals.expired,
             start.elapsed().as_secs_f64(),
-        );
+        ));
         Ok(())
     }
 }

@@ -9,7 +9,6 @@ mod plot;
 mod report;
 mod schedule;
 
-use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +21,7 @@ use crate::link::{Backend, LinkArgs};
 use crate::load::remedy;
 use crate::machine::cpu_seconds;
 use crate::net::{Url, nth_after};
+use crate::output;
 use crate::serve::millis;
 use crate::signals::Stop;
 use crate::sockets::Sockets;
@@ -153,20 +153,19 @@ impl ClientArgs {
         } else {
             report.text()
         };
-        // Nobody may be reading.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        output::print(&text)?;
         if let Some(path) = &self.svg {
             let title = format!("{} copies, {}", report.copies, report.label);
             plot::write(path, &title, report.delays.seconds())?;
         }
         if report.stats.is_dead() {
             let first = targets.first().map(SocketAddr::to_string);
-            eprintln!(
+            output::note(&format!(
                 "mtcp: no connection to {} ({}): {}",
                 first.unwrap_or_default(),
                 report.stats.kinds_text(),
                 remedy(&report.stats)
-            );
+            ));
         }
         Ok(())
     }
