@@ -203,9 +203,9 @@ pub enum Command {
     /// The same, and more will follow soon: what does not fill a segment waits for it, 200 ms at
     /// most (MSG_MORE). Replies `Done`.
     SendMore(ConnId),
-    /// The same, and what is written up to this index of the send stream is urgent (MSG_OOB). It may
-    /// be written later: if stack and application run at a time, the stack could send it before it
-    /// hears of this. Replies `Done`.
+    /// The same, and what is written up to this index of the send stream is urgent (MSG_OOB). It
+    /// may be written later: if stack and application run at a time, the stack could send it before
+    /// it hears of this. Replies `Done`.
     SendUrgent(ConnId, u32),
     /// Acknowledge without delay what has come, and the next few segments (TCP_QUICKACK on).
     /// Replies `Done`.
