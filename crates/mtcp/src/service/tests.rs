@@ -16,6 +16,7 @@ use super::*;
 use crate::driver::{Doorbell, Staged};
 use crate::{Config, Context, Domain, Errno, SocketId, assembly};
 
+mod attachments;
 mod beside;
 mod heirs;
 mod pairs;

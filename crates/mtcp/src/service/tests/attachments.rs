@@ -1,0 +1,85 @@
+//! What a program is given to attach with by a daemon that may be another user's.
+
+use std::os::fd::OwnedFd;
+
+use proptest::prelude::*;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use super::*;
+use crate::service::attachment::{Attachment, Words};
+
+fn parts(world: &World) -> ([OwnedFd; 3], Words) {
+    let who = Identity {
+        id: 7,
+        pid: 7,
+        uid: 7,
+    };
+    let usage = Arc::default();
+    let attachment = world.handle.attach(who, Arc::new(Few(8)), usage);
+    attachment.unwrap().into_parts()
+}
+
+/// Memory of some size that nobody has sealed: a daemon could take it away later.
+fn unsealed(bytes: u64) -> OwnedFd {
+    let fd = memfd_create("unsealed", MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&fd, bytes).unwrap();
+    fd
+}
+
+fn joins(descriptors: [OwnedFd; 3], words: Words) -> bool {
+    Attachment::from_parts(descriptors, words).is_some_and(|one| one.join().is_ok())
+}
+
+#[test]
+fn descriptors_that_are_not_what_they_should_be_are_refused() {
+    let world = World::new();
+    let (descriptors, words) = parts(&world);
+    assert!(joins(descriptors, words));
+    let swap = |a: usize, b: usize| {
+        let (mut descriptors, words) = parts(&world);
+        descriptors.swap(a, b);
+        joins(descriptors, words)
+    };
+    for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+        assert!(!swap(a, b), "{a} is {b}");
+    }
+    for at in [0, 2] {
+        let (given, _) = parts(&world);
+        let bytes = u64::try_from(rustix::fs::fstat(&given[at]).unwrap().st_size).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for wrong in [null.into(), unsealed(bytes), unsealed(0), unsealed(4096)] {
+            let (mut descriptors, words) = parts(&world);
+            descriptors[at] = wrong;
+            assert!(!joins(descriptors, words), "in place of {at}");
+        }
+    }
+    world.end();
+}
+
+/// A doorbell that is none has nobody behind it: the daemon is gone.
+#[test]
+fn a_doorbell_that_is_none_is_a_daemon_that_has_ended() {
+    let world = World::new();
+    let ([queues, _, streams], words) = parts(&world);
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let attachment = Attachment::from_parts([queues, null.into(), streams], words).unwrap();
+    let (end, _) = attachment.join().unwrap();
+    assert!(!end.lives());
+    world.end();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// One word is another: the attachment is refused, or is one.
+    #[test]
+    fn any_words_may_come(at in 0..7usize, word in prop_oneof![any::<u64>(), 0..70_000u64]) {
+        let world = World::new();
+        let (descriptors, mut words) = parts(&world);
+        let is_same = words[at] == word;
+        words[at] = word;
+        // How large the largest buffer is changes no place.
+        prop_assert_eq!(joins(descriptors, words), is_same || at == 4 && word <= u32::MAX.into());
+        world.end();
+    }
+}
