@@ -3,6 +3,9 @@
 use wire::seq::SeqNumber;
 use wire::time::Instant;
 
+/// The farthest that SND.UP is from SND.UNA, bytes: more than any send buffer has.
+pub(super) const FARTHEST_MARK: u32 = 1 << 30;
+
 /// What every segment that is received or sent needs: the send part of `tcb::Hot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

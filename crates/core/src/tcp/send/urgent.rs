@@ -4,12 +4,11 @@
 use wire::seq::SeqNumber;
 
 use crate::tcp::send::part::SendPart;
+use crate::tcp::send::state::FARTHEST_MARK;
 use crate::tcp::send::view::SendView;
 
 /// The farthest that an urgent pointer can point.
 const FARTHEST: u32 = u16::MAX as u32;
-/// The farthest mark behind what is acknowledged, bytes: more than any send buffer has.
-pub(super) const FARTHEST_MARK: u32 = 1 << 30;
 
 impl SendView<'_> {
     /// Whether urgent data is unacknowledged.

@@ -8,8 +8,7 @@ use crate::command::Options;
 use crate::info::State;
 use crate::tcp::flags::SendFlags;
 use crate::tcp::option_sets::{OptionSets, SetId};
-use crate::tcp::send::state::{Cold, Hot};
-use crate::tcp::send::urgent::FARTHEST_MARK;
+use crate::tcp::send::state::{Cold, FARTHEST_MARK, Hot};
 
 /// The send part of a connection, to be read.
 #[derive(Clone, Copy, Debug)]
