@@ -10,6 +10,7 @@ use replay::log::Format;
 use replay::record::{CaptureError, Recorded, Recorder};
 
 use crate::fail::Failure;
+use crate::output;
 use crate::signals::Stop;
 
 use super::files::{NewLog, Progress};
@@ -109,10 +110,10 @@ impl RecordArgs {
 
 /// What there was, and what was lost, with what to do about it.
 fn tell(report: &Recorded) {
-    eprintln!(
+    output::note(&format!(
         "mtcp replay record: {} transactions on {} connections, {} packets",
         report.transactions, report.connections, report.packets
-    );
+    ));
     for (count, what) in [
         (report.not_http, "connections are not of HTTP/1"),
         (
@@ -131,16 +132,16 @@ fn tell(report: &Recorded) {
         ),
     ] {
         if count > 0 {
-            eprintln!("mtcp replay record: {count} {what}");
+            output::note(&format!("mtcp replay record: {count} {what}"));
         }
     }
     if !report.has_losses() {
         return;
     }
-    eprintln!(
+    output::note(&format!(
         "mtcp replay record: the capture lost {} bytes in {} places: {} transactions are left out, {} connections were not followed",
         report.lost_bytes, report.gaps, report.incomplete, report.not_followed
-    );
+    ));
     for (count, what) in [
         (report.cut, "packets are cut: capture with -s 0"),
         (
@@ -150,10 +151,10 @@ fn tell(report: &Recorded) {
         (report.damaged, "packets are damaged"),
     ] {
         if count > 0 {
-            eprintln!("mtcp replay record: {count} {what}");
+            output::note(&format!("mtcp replay record: {count} {what}"));
         }
     }
     if report.file_is_cut {
-        eprintln!("mtcp replay record: the file ends within a packet");
+        output::note("mtcp replay record: the file ends within a packet");
     }
 }
