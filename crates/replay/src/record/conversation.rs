@@ -89,6 +89,11 @@ impl Conversation {
         }
     }
 
+    /// Whether nothing that comes is looked at any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Ends it: what was asked for is left out.
     fn give_up(&mut self, shared: &mut Shared) {
         self.is_over = true;
@@ -315,6 +320,19 @@ impl Conversation {
         }
         self.give_up(shared);
     }
+}
+
+/// Whether these bytes begin with a whole request line, so that a connection can be followed from
+/// here.
+pub(super) fn begins_a_request(bytes: &[u8]) -> bool {
+    let line = bytes
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let line = line.trim_ascii_end();
+    let versions = [&b" HTTP/1.1"[..], b" HTTP/1.0"];
+    let has_end = line.len() < bytes.len();
+    has_end && versions.iter().any(|version| line.ends_with(version))
 }
 
 /// What a request asks for, with its host.

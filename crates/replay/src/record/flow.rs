@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use wire::seq::SeqNumber;
 use wire::tcp::TcpFlags;
 
-use super::conversation::{Conversation, Shared};
+use super::conversation::{Conversation, Shared, begins_a_request};
 use super::segment::Segment;
 use super::stream::{Piece, Stream};
 
@@ -22,6 +22,8 @@ struct Flow {
     /// When its last segment was captured.
     last_us: u64,
     has_data: bool,
+    /// Whether the client, and whether the server, sent a FIN.
+    fins: [bool; 2],
 }
 
 /// Connections that have not ended.
@@ -45,16 +47,15 @@ impl Flows {
         if !segment.payload.is_empty() && !std::mem::replace(&mut flow.has_data, true) {
             shared.report.connections += 1;
         }
-        flow.take(segment, from_client, shared);
-        let is_over = segment.flags.contains(TcpFlags::RST)
-            || (flow.requests.has_ended() && flow.responses.has_ended());
+        let has_ended = flow.take(segment, from_client, shared);
+        let is_over = segment.flags.contains(TcpFlags::RST) || has_ended;
         if is_over && let Some(flow) = self.flows.remove(&key) {
             flow.finish(shared);
         }
     }
 
     /// The connection of a segment, and whether its client sent it. A new one begins with a SYN, or
-    /// with data where the capture has no SYN: who sends first is the client then.
+    /// with a request where the capture has no SYN.
     fn key(
         &mut self,
         segment: &Segment<'_>,
@@ -77,7 +78,8 @@ impl Flows {
         if self.flows.contains_key(&received) {
             return Some((received, false));
         }
-        if !opens && segment.payload.is_empty() {
+        if !opens && !begins_a_request(segment.payload) {
+            shared.report.beginless += u64::from(!segment.payload.is_empty());
             return None;
         }
         self.numbers += 1;
@@ -88,6 +90,7 @@ impl Flows {
             conversation,
             last_us: time_us,
             has_data: false,
+            fins: [false; 2],
         };
         self.flows.insert(sent, flow);
         Some((sent, true))
@@ -104,9 +107,16 @@ impl Flows {
 }
 
 impl Flow {
-    fn take(&mut self, segment: &Segment<'_>, from_client: bool, shared: &mut Shared) {
+    /// Takes a segment; whether the connection has ended.
+    fn take(&mut self, segment: &Segment<'_>, from_client: bool, shared: &mut Shared) -> bool {
         let syn = segment.flags.contains(TcpFlags::SYN);
         let fin = segment.flags.contains(TcpFlags::FIN);
+        self.fins[usize::from(!from_client)] |= fin;
+        if self.conversation.is_over() {
+            // What waits for more has nobody to go to.
+            (self.requests, self.responses) = Default::default();
+            return self.fins == [true; 2];
+        }
         let first = if syn { segment.seq + 1 } else { segment.seq };
         let (own, other) = if from_client {
             (&mut self.requests, &mut self.responses)
@@ -123,6 +133,7 @@ impl Flow {
             other.acknowledge(ack);
         }
         self.data(first, segment, fin, from_client, shared);
+        self.requests.has_ended() && self.responses.has_ended()
     }
 
     fn data(

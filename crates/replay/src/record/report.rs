@@ -17,6 +17,8 @@ pub struct Recorded {
     pub unknown_link: u64,
     /// TCP connections with data.
     pub connections: u64,
+    /// Segments with data of connections that had begun before the capture, or had ended.
+    pub beginless: u64,
     /// Connections that do not begin as HTTP/1.
     pub not_http: u64,
     /// Connections that went on to another protocol, such as WebSocket.

@@ -164,7 +164,9 @@ impl Stream {
         while !self.waiting.is_empty() {
             self.give_up(sink);
         }
-        let end = self.fin.unwrap_or(u64::MAX).min(self.acknowledged);
+        // Where no FIN was captured, the last number that was acknowledged is that of one.
+        let fin = self.fin.unwrap_or(self.acknowledged.saturating_sub(1));
+        let end = fin.min(self.acknowledged);
         if end > self.offset {
             let lost = end - self.offset;
             self.advance(lost);
@@ -246,6 +248,16 @@ mod tests {
         stream.finish(&mut |piece| out.take(&piece));
         assert_eq!(out.0, "ab???fg??");
         assert!(stream.has_ended());
+    }
+
+    #[test]
+    fn a_fin_that_is_missing_is_no_byte() {
+        let mut out = Sink(String::new());
+        let mut stream = stream();
+        feed(&mut stream, &mut out, 0, "ab");
+        stream.acknowledge(at(3));
+        stream.finish(&mut |piece| out.take(&piece));
+        assert_eq!(out.0, "ab");
     }
 
     #[test]

@@ -267,6 +267,27 @@ fn a_capture_may_begin_and_end_at_any_time() {
     wire.say(true, &get("/never"));
     let (log, report) = recorded(&wire.pcap());
     assert_eq!((log.len(), report.unfinished), (1, 1));
+    // The rest of a response whose request came before; the next request is followed.
+    let mut wire = Wire::without_handshake(40_002);
+    wire.say(false, b"the end of a long response\nHTTP/1.1");
+    wire.say(true, &get("/next"));
+    wire.say(false, &answer(b"hello"));
+    wire.close();
+    let (found, beginless) = recorded(&wire.pcap());
+    assert_eq!((found.len(), found[0].response_bytes), (1, 5));
+    assert_eq!((beginless.beginless, beginless.not_http), (1, 0));
+    // Data behind the reset of its connection.
+    let mut wire = Wire::new();
+    wire.say(true, &get("/a"));
+    wire.say(false, &answer(b"a"));
+    wire.push(true, 2000, None, TcpFlags::RST, b"");
+    wire.say(false, b"too late");
+    let (found, late) = recorded(&wire.pcap());
+    assert_eq!((found.len(), late.connections, late.beginless), (1, 1, 1));
+    let mut wire = Wire::without_handshake(40_001);
+    wire.say(true, &get("/late"));
+    wire.say(false, &answer(b"x"));
+    wire.say(true, &get("/never"));
     // The end of the file within a packet.
     let bytes = wire.pcap();
     let (log, report) = recorded(&bytes[..bytes.len() - 10]);

@@ -115,6 +115,10 @@ fn tell(report: &Recorded) {
         report.transactions, report.connections, report.packets
     ));
     for (count, what) in [
+        (
+            report.beginless,
+            "segments are of connections that began before the capture, or had ended",
+        ),
         (report.not_http, "connections are not of HTTP/1"),
         (
             report.other_protocol,
