@@ -103,6 +103,18 @@ impl Sockets {
         self.list.iter().any(|(_, socket)| listens(socket))
     }
 
+    /// What the stack listens with for the program.
+    pub(crate) fn served(&self) -> Vec<SocketId> {
+        let served = self
+            .list
+            .iter()
+            .filter_map(|(_, socket)| match socket.body {
+                Body::Listener { ours, .. } => ours,
+                _ => None,
+            });
+        served.collect()
+    }
+
     /// Whether there is a connection of ours.
     pub(crate) fn has_connection(&self) -> bool {
         let is_connected = |socket: &Socket| matches!(socket.body, Body::Stream(_));

@@ -268,6 +268,69 @@ fn a_killed_worker_takes_no_more_with_it_than_on_the_kernel() {
     );
 }
 
+/// A master with two workers, which accept one connection at a time; when they are gone it waits a
+/// moment before it makes others.
+const PREFORK: &str = r#"
+import os, socket, sys, time
+address, answer, pid = sys.argv[1:]
+answer = b"HTTP/1.0 200 OK\r\n\r\n" + open(answer, "rb").read()
+listener = socket.create_server((address, 80), backlog=128)
+open(pid, "w").write(str(os.getpid()))
+def work():
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+while True:
+    for _ in range(2):
+        if os.fork() == 0:
+            work()
+    for _ in range(2):
+        os.wait()
+    time.sleep(0.3)
+"#;
+
+/// The master holds the listener, so while it has no workers nobody is refused: as on the kernel,
+/// only what a worker has accepted ends with it.
+#[test]
+fn a_master_without_workers_keeps_who_comes_for_the_next() {
+    let Some(site) = Site::with_workers(&["python3"], 2) else {
+        return;
+    };
+    publish(&site);
+    let script = site.file("prefork.py");
+    std::fs::write(&script, PREFORK).unwrap();
+    let words = |name: &str, family: std::net::IpAddr| {
+        let small = site.lab().www().join("small");
+        let pid = site.file(&format!("{name}.pid"));
+        let paths = [&script, &small, &pid].map(|path| path.display().to_string());
+        format!("python3 {} {family} {} {}", paths[0], paths[1], paths[2])
+    };
+    let (ours, peer) = (Family::V4.ours(), Family::V4.peer());
+    let process = site.start_ours(site.ours(&words("front", ours)), 80);
+    let plain = site.start_peer(site.peer(&words("plain", peer)), 80);
+    let kill = |server: &Server| server.disturb(|| server.kill(&server.workers()));
+    let mut server = Server {
+        site,
+        process,
+        name: "front",
+        at: SocketAddr::new(ours, 80),
+    };
+    let losses = [kill(&server), {
+        let shown = format!("{:?}", server.process);
+        server.process = plain;
+        server.name = "plain";
+        server.at = SocketAddr::new(peer, 80);
+        note(&shown);
+        kill(&server)
+    }];
+    for Losses { cut, lost } in losses {
+        assert_eq!(lost, 0, "{losses:?}");
+        assert!(cut <= 2 * CHANGES, "{losses:?}");
+    }
+}
+
 /// The answer is smaller than the send buffer, so nginx has written all of it before the client
 /// gets its first byte; and it is larger than the window of a client that does not read.
 #[test]

@@ -143,6 +143,7 @@ impl Tcp {
     ) -> Result<Reply, Error> {
         let slot = self.setup.listeners.resolve(id)?;
         self.setup().withdraw(slot);
+        let leaves = leaves && self.setup.listeners.beside(slot).next().is_none();
         leave_to_heirs(self, slot);
         self.setup().steer_listener(slot, false);
         // Without other stacks it is left to another program of this one: what waits there lies in

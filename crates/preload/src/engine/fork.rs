@@ -38,6 +38,7 @@ impl Engine {
         self.owner = process::pid();
         self.has_children = false;
         self.start_is_deferred = false;
+        self.is_suspended = false;
         self.owed = 0;
         self.waiters = Waiters::new();
         self.pumps.forget();
@@ -59,12 +60,16 @@ impl Engine {
     }
 
     /// Queues are few: one that has no connections is for whoever waits for some first, parent or
-    /// child. So are the listeners of a program that is attached to a daemon, which would take
-    /// connections away from those of a child.
+    /// child. At a daemon it is the listeners.
     fn release_before_fork(&mut self) {
+        if self.is_borrowed() || self.waiters.is_wanted() {
+            return;
+        }
+        if rules().is_some_and(Rules::is_attached) {
+            return suspend_listeners(self);
+        }
         let serves = self.sockets.has_connection() || self.pumps.count() > 0;
-        let shared = rules().is_some_and(|rules| rules.has_queues() || rules.is_attached());
-        if serves || !shared || self.is_borrowed() || self.waiters.is_wanted() {
+        if serves || !rules().is_some_and(Rules::has_queues) {
             return;
         }
         self.leave_listeners();
@@ -76,15 +81,10 @@ impl Engine {
         }
     }
 
-    /// Has the stack listen no more. Those whom nobody has accepted are told so. A daemon's stack
-    /// waits for the child, or for this process again.
+    /// Has the stack listen no more. Those whom nobody has accepted are told so.
     fn leave_listeners(&mut self) {
-        let is_attached = rules().is_some_and(Rules::is_attached);
         for id in self.sockets.stop_listening() {
-            let context = self.context().filter(|_| is_attached);
-            if context.is_none_or(|context| context.leave(id).is_err()) {
-                self.close(id);
-            }
+            self.close(id);
         }
     }
 
@@ -181,6 +181,19 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whoever waits for connections first gets them, this process or a child. Until then they wait.
+fn suspend_listeners(engine: &mut Engine) {
+    let served = engine.sockets.served();
+    let Some(context) = engine.context() else {
+        return;
+    };
+    for &id in &served {
+        // Sockets say what became of the link.
+        let _ = context.suspend(id);
+    }
+    engine.is_suspended = !served.is_empty();
 }
 
 /// Gives the kernel's socket `with` the number `fd`, which is closed by `exec` if it was before.

@@ -18,6 +18,7 @@ use crate::inside::{self, Side};
 use crate::lock::{Guard, Lock};
 use crate::rules::rules;
 use crate::{presence, process, streams, wait};
+pub(crate) use start::serve;
 use state::Duties;
 pub(crate) use state::Engine;
 

@@ -13,7 +13,7 @@ use crate::queue::{TOLD, tell_owners, tell_refused};
 use crate::rules::{Rules, rules};
 use crate::slots::{self, Slot};
 use crate::socket::{Body, Socket};
-use crate::{exit, log, marks, real};
+use crate::{exit, log, marks, process, real};
 
 /// How long a server may listen without a stack. Peers connect all the same, as with the kernel. A
 /// master, which forks before long, has none.
@@ -256,7 +256,10 @@ impl Engine {
             .iter()
             .map(|(_, socket)| socket.clone())
             .collect();
-        for socket in &open {
+        // The daemon keeps for children what waits at listeners that they have, too.
+        let keeps = self.is_suspended && process::has_children();
+        let is_kept = |socket: &&Socket| keeps && matches!(socket.body, Body::Listener { .. });
+        for socket in open.iter().filter(|socket| !is_kept(socket)) {
             self.end(socket);
         }
         if self.pumps.look_at_all() {
@@ -274,6 +277,25 @@ impl Engine {
         }
         if let (true, Some(prepared)) = (self.stack.is_running(), self.stack.prepared()) {
             prepared.retire();
+        }
+    }
+}
+
+/// The program waits for connections: the stack runs, and tells of them.
+pub(crate) fn serve(engine: &mut Engine) {
+    engine.start();
+    if std::mem::take(&mut engine.is_suspended) {
+        resume_listeners(engine);
+    }
+}
+
+#[cold]
+fn resume_listeners(engine: &mut Engine) {
+    let served = engine.sockets.served();
+    if let Some(context) = engine.context() {
+        for id in served {
+            // Sockets say what became of the link.
+            let _ = context.resume(id);
         }
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     pub(crate) parent_serves: bool,
     /// A thread is about to start the stack.
     pub(crate) start_is_deferred: bool,
+    /// Its listeners are for its children, until it waits for connections itself.
+    pub(super) is_suspended: bool,
     pub(crate) sharing: Sharing,
     /// How often in a row what calls have staged was left to the next thread that waits for the
     /// lock; 0: nothing is.
@@ -87,6 +89,7 @@ impl Engine {
             has_children: false,
             parent_serves: false,
             start_is_deferred: false,
+            is_suspended: false,
             sharing: Sharing::new(),
             owed: 0,
             owner: 0,

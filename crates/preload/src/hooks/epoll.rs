@@ -135,7 +135,7 @@ unsafe fn wait(
         }
     }
     if engine.epolls.needs_stack(index, &engine.sockets) {
-        engine.start();
+        engine::serve(&mut engine);
     }
     let mut timeout = timeout;
     while engine.epolls.instances(index).next().is_none() && !engine.is_starved() {

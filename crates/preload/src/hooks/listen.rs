@@ -135,7 +135,7 @@ pub(crate) unsafe fn take(
     if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    engine.start();
+    engine::serve(&mut engine);
     if engine.stack.is_down() {
         return Err(Errno::ENETDOWN);
     }

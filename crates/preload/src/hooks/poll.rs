@@ -103,7 +103,7 @@ pub(super) fn poll_all(
     loop {
         let mut engine = engine::lock()?;
         if fds.iter().any(|entry| poll_needs_stack(&engine, entry.fd)) {
-            engine.start();
+            engine::serve(&mut engine);
         }
         let left = end.map(|end| Duration::from_nanos(end.saturating_sub(kernel::now())));
         // While the stack waits for a queue, it asks again.

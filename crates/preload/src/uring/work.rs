@@ -420,7 +420,7 @@ fn revents(fd: c_int, wanted: u16) -> Result<u16> {
     let mut engine = engine::lock()?;
     let found = engine.sockets.find(fd).ok_or(Errno::EBADF)?;
     if matches!(found.body, Body::Listener { .. }) {
-        engine.start();
+        engine::serve(&mut engine);
     }
     let ours = ours(&engine, found.index);
     let events = Events::from_bits_truncate(wanted.into());

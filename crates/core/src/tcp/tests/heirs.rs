@@ -246,6 +246,40 @@ fn a_backup_keeps_what_comes_until_somebody_accepts() {
     assert_eq!(read(&mut h, &mut master, waiting[0].1), b"");
 }
 
+/// A process that listens, forks and ends leaves its place to its child, which is about to listen.
+#[test]
+fn nobody_is_refused_while_a_child_may_be_about_to_listen() {
+    let mut h = harness();
+    let parent = Program::new(&mut h, 0);
+    parent.suspend(&mut h);
+    let now = h.now();
+    h.stack.app_gone(now, parent.home);
+    h.send(Handshake::default().syn().port(5001));
+    h.expect_nothing();
+    let child = Program::new(&mut h, 1);
+    open(&mut h, 5001);
+    assert_eq!(announced(&mut h).len(), 1);
+    // It ends, and nobody is left.
+    let now = h.now();
+    h.stack.app_gone(now, child.home);
+    assert!(resets(&mut h));
+    h.send(Handshake::default().syn().port(5002));
+    h.expect(seg().rst().ack(1).port(5002));
+}
+
+/// Where others listen, a process that has forked and ends is not waited for.
+#[test]
+fn the_last_one_that_closes_is_the_last() {
+    let mut h = harness();
+    let [master, worker] = [0, 1].map(|number| Program::new(&mut h, number));
+    master.suspend(&mut h);
+    let now = h.now();
+    h.stack.app_gone(now, master.home);
+    h.execute(Command::Unlisten(worker.listener));
+    h.send(Handshake::default().syn().port(5002));
+    h.expect(seg().rst().ack(1).port(5002));
+}
+
 /// A worker that does not accept (SIGSTOP) keeps none but the first from the others.
 #[test]
 fn who_accepts_gets_what_another_would_leave_waiting() {
