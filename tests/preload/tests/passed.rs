@@ -109,10 +109,11 @@ fn programs_are_executed_with_their_words_and_environment() {
     assert_eq!(told, usize::from(!baseline()), "{finished:?}");
 }
 
-/// A connection ends with the program that has it, and the next one hears why.
+/// A connection ends with the program that has it, and the next one hears why. Through a daemon it
+/// goes on (`handed.rs`).
 #[test]
 fn a_connection_of_the_program_before_is_told_when_it_is_used() {
-    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline()) else {
+    let Some(site) = Site::new(&["cc"]).filter(|_| !baseline() && !through_daemon()) else {
         return;
     };
     let mut server = Process::start(case(&site, "kept"));
