@@ -11,7 +11,7 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-use libc::{EPOLL_CTL_ADD, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, epoll_event};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, epoll_event};
 use mtcp::slab::Slab;
 use mtcp::{
     Context, Ctl, EpollEvent, Errno, Events, How, Interest, RecvFlags, Result, SendFlags, SocketId,
@@ -355,8 +355,14 @@ impl Pumps {
         let Some(relay) = self.list.remove(index) else {
             return;
         };
-        // Another one may have the number soon.
-        self.ungiven.retain(|&other| other != index);
+        // Another one may have the number soon, and what is left to do is nobody's any more.
+        for list in [&mut self.ungiven, &mut self.busy, &mut self.held] {
+            list.retain(|&other| other != index);
+        }
+        // The daemon may have the socket, too: closed here, it would be watched on.
+        let none = std::ptr::null_mut();
+        // SAFETY: no event is needed.
+        unsafe { real::epoll_ctl(self.kernel, EPOLL_CTL_DEL, relay.pair.ours, none) };
         // SAFETY: the library's own descriptor, which nothing uses any more.
         unsafe { real::close(relay.pair.ours) };
         if !relay.sole {

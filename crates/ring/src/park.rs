@@ -59,10 +59,12 @@ impl Announcement {
         &self.0.0
     }
 
-    fn announce(&self) {
-        self.word().store(ASLEEP, Relaxed);
+    /// True when a waker has taken the announcement before, which has not [ended](Self::end).
+    fn announce(&self) -> bool {
+        let before = self.word().swap(ASLEEP, AcqRel);
         // Pairs with the fence in `take`.
         fence(SeqCst);
+        before == WOKEN
     }
 
     /// Ends the announcement. True when a waker has taken it.
@@ -198,7 +200,7 @@ impl Parker {
     /// Announces sleep. Look for work once more after this; then [`Self::park`], or
     /// [`Self::cancel`] if there is some.
     pub fn prepare(&mut self) {
-        self.0.announcement.announce();
+        let _ = self.0.announcement.announce();
     }
 
     /// Takes the announcement back.
@@ -270,7 +272,7 @@ pub fn wake_fd() -> io::Result<(FdSleeper, FdWaker)> {
 #[derive(Debug)]
 pub struct FdSleeper {
     doorbell: Arc<Doorbell>,
-    /// A waker took the announcement, and had not yet written when we looked.
+    /// A waker took the announcement, and had not yet written when we looked, or nobody has looked.
     late: bool,
 }
 
@@ -281,8 +283,11 @@ pub struct FdWaker(Arc<Doorbell>);
 impl FdSleeper {
     /// Announces sleep. Look for work once more after this; then poll [`Self::fd`] (or not, if
     /// there is some), then [`Self::finish`].
+    ///
+    /// Who has announced it before may do so anew, as a signal handler does that sleeps within a
+    /// sleep: the wake-up that there was is taken back by the next `finish`.
     pub fn prepare(&mut self) {
-        self.doorbell.announcement.announce();
+        self.late |= self.doorbell.announcement.announce();
     }
 
     /// Takes back the announcement, and the wake-up if there was one. True when there was.

@@ -125,3 +125,20 @@ fn no_wake_up_through_the_descriptor_is_lost() {
     }
     producer.join().unwrap();
 }
+
+/// A handler sleeps within a sleep: the wake-up of the first is not left in the descriptor, which
+/// would end every sleep from then on.
+#[test]
+fn a_sleep_within_a_sleep_leaves_no_wake_up() {
+    let (mut sleeper, waker) = wake_fd().unwrap();
+    sleeper.prepare();
+    assert!(waker.wake());
+    sleeper.prepare();
+    assert!(!sleeper.finish(), "nothing since then");
+    let mut read = [0; 8];
+    let left = rustix::io::read(sleeper.fd(), &mut read);
+    assert_eq!(left, Err(rustix::io::Errno::AGAIN));
+    sleeper.prepare();
+    assert!(waker.wake() && sleeper.finish());
+    assert!(rustix::io::read(sleeper.fd(), &mut read).is_err());
+}
