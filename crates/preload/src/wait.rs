@@ -99,8 +99,11 @@ pub(crate) fn sleep_on(engine: &mut Engine, noted: Note) {
 /// Sleeps, without the lock, until something may be ready: on descriptors of the kernel and for
 /// `want`. Fills their `revents`. Returns whether it was notified.
 ///
+/// Its descriptors lie on the stack of nobody who runs a turn.
+///
 /// # Errors
 /// `EINTR`; what ppoll(2) says.
+#[inline(never)]
 pub(crate) fn sleep(
     engine: &mut Guard<'_, Engine>,
     want: Want,

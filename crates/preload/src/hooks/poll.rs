@@ -102,9 +102,7 @@ pub(super) fn poll_all(
     let end = timeout.map(|timeout| kernel::now().saturating_add(kernel::nanos(timeout)));
     loop {
         let mut engine = engine::lock()?;
-        if fds.iter().any(|entry| poll_needs_stack(&engine, entry.fd)) {
-            engine::serve(&mut engine);
-        }
+        serve_if_needed(&mut engine, fds);
         let left = end.map(|end| Duration::from_nanos(end.saturating_sub(kernel::now())));
         // While the stack waits for a queue, it asks again.
         let is_starved = engine.is_starved();
@@ -115,18 +113,22 @@ pub(super) fn poll_all(
     }
 }
 
+#[inline(never)]
+fn serve_if_needed(engine: &mut Engine, fds: &[pollfd]) {
+    if fds.iter().any(|entry| poll_needs_stack(engine, entry.fd)) {
+        engine::serve(engine);
+    }
+}
+
 fn poll_once(
     mut engine: Guard<'_, Engine>,
     fds: &mut [pollfd],
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<usize> {
-    let sides: Vec<Side> = fds.iter().map(|entry| side(&engine, entry.fd)).collect();
+    let sides = sides(&engine, fds);
     if sides.iter().all(|side| matches!(side, Side::Kernel)) {
-        let (most, vigil) = engine.sharing.ends();
-        drop(engine);
-        let timeout = [timeout, most].into_iter().flatten().min();
-        return poll_kernel(fds, vigil, timeout, mask);
+        return leave_to_kernel(engine, fds, timeout, mask);
     }
     let mut kernel: Vec<pollfd> = fds.to_vec();
     for (entry, side) in kernel.iter_mut().zip(&sides) {
@@ -142,6 +144,25 @@ fn poll_once(
         restarts: false,
     };
     wait_mixed(&mut engine, fds, &sides, &mut kernel, pause)
+}
+
+#[inline(never)]
+fn sides(engine: &Engine, fds: &[pollfd]) -> Vec<Side> {
+    fds.iter().map(|entry| side(engine, entry.fd)).collect()
+}
+
+/// None of the descriptors is ours. What this takes of the stack, a wait for ours does not.
+#[inline(never)]
+fn leave_to_kernel(
+    engine: Guard<'_, Engine>,
+    fds: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<usize> {
+    let (most, vigil) = engine.sharing.ends();
+    drop(engine);
+    let timeout = [timeout, most].into_iter().flatten().min();
+    poll_kernel(fds, vigil, timeout, mask)
 }
 
 /// Polls descriptors of the kernel's, and sleeps no longer than until `vigil` is readable.
