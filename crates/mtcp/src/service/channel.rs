@@ -219,15 +219,14 @@ impl Channel {
     /// The stack's name of what the program calls `name`. `None`: it has no such connection.
     #[inline]
     pub(super) fn conn(&self, name: ConnId) -> Option<ConnId> {
-        let slot = self.slots.get(name.slot as usize).copied().flatten()?;
-        (slot.name == name).then_some(slot.conn)
+        self.look(name).map(|(conn, _)| conn)
     }
 
-    /// Whether a connection waits at a listener, as far as the program has said.
+    /// The same, and whether it waits at a listener, as far as the program has said.
     #[inline]
-    pub(super) fn waits(&self, name: ConnId) -> bool {
-        let slot = self.slots.get(name.slot as usize).copied().flatten();
-        slot.is_some_and(|slot| slot.name == name && slot.token.is_none())
+    pub(super) fn look(&self, name: ConnId) -> Option<(ConnId, bool)> {
+        let slot = self.slots.get(name.slot as usize)?.as_ref()?;
+        (slot.name == name).then_some((slot.conn, slot.token.is_none()))
     }
 
     /// The program gives back a connection that went to another one before it accepted it.

@@ -52,22 +52,11 @@ impl Desk<'_> {
         match command {
             Command::Listen { .. } => self.listen(command),
             Command::Connect { .. } => self.connect(command),
-            Command::Unlisten(id) | Command::Leave(id) => {
-                self.check_listener(id)?;
-                self.listeners.remove(id);
-                self.channel.remove_listener();
-                self.carry_out(command)
-            }
-            Command::Resume { listener, token } => {
-                self.check_listener(listener)?;
-                let ours = self.listeners.rename(listener, token);
-                let token = ours.ok_or(Errno::EBADF)?;
-                self.carry_out(Command::Resume { listener, token })
-            }
-            Command::Suspend(listener) | Command::SetListenerOptions { listener, .. } => {
-                self.check_listener(listener)?;
-                self.carry_out(command)
-            }
+            Command::Unlisten(listener)
+            | Command::Leave(listener)
+            | Command::Suspend(listener)
+            | Command::Resume { listener, .. }
+            | Command::SetListenerOptions { listener, .. } => self.of_listener(listener, command),
             Command::AbortAll => {
                 let names: Vec<_> = self.channel.names().collect();
                 for name in names {
@@ -113,6 +102,24 @@ impl Desk<'_> {
         }
     }
 
+    /// Carries out a command on a listener of the program.
+    fn of_listener(&mut self, id: ListenerId, command: Command) -> Result<Reply> {
+        self.check_listener(id)?;
+        match command {
+            Command::Unlisten(_) | Command::Leave(_) => {
+                self.listeners.remove(id);
+                self.channel.remove_listener();
+                self.carry_out(command)
+            }
+            Command::Resume { listener, token } => {
+                let ours = self.listeners.rename(listener, token);
+                let token = ours.ok_or(Errno::EBADF)?;
+                self.carry_out(Command::Resume { listener, token })
+            }
+            _ => self.carry_out(command),
+        }
+    }
+
     /// Carries out a command on the connection that the program calls `name`.
     #[inline]
     fn of(&mut self, name: ConnId, command: impl FnOnce(ConnId) -> Command) -> Result<Reply> {
@@ -124,8 +131,8 @@ impl Desk<'_> {
     /// another program meanwhile.
     #[inline]
     fn conn(&self, name: ConnId) -> Result<ConnId> {
-        let conn = self.channel.conn(name).ok_or(Errno::EBADF)?;
-        match self.channel.waits(name) && self.has_gone(conn, name) {
+        let (conn, waits) = self.channel.look(name).ok_or(Errno::EBADF)?;
+        match waits && self.has_gone(conn, name) {
             true => Err(Errno::EBADF),
             false => Ok(conn),
         }
@@ -150,10 +157,12 @@ impl Desk<'_> {
         Ok(conn)
     }
 
-    /// Other processes have a connection, too.
+    /// Other processes have a connection, too. One that waits at a listener may go to another
+    /// program, whose it is then alone.
     fn pair(&mut self, name: ConnId) -> Result<()> {
         let end = self.channel.end.take_passed().ok_or(Errno::EINVAL)?;
-        let conn = self.channel.conn(name).ok_or(Errno::EBADF)?;
+        let accepted = self.channel.look(name).filter(|(_, waits)| !waits);
+        let (conn, _) = accepted.ok_or(Errno::EBADF)?;
         self.pairs.add(conn, self.channel.program.uid, end)
     }
 

@@ -221,7 +221,7 @@ fn a_peer_that_resets_is_noticed() {
 #[test]
 fn what_is_no_pair_is_refused() {
     let Conversation {
-        world,
+        mut world,
         mut program,
         conn,
         ..
@@ -234,7 +234,11 @@ fn what_is_no_pair_is_refused() {
     assert_eq!(program.give(conn, datagrams), refused);
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let mut other = world.program_of(1001, 8);
-    assert_eq!(other.give(conn, ours), Err(Errno::EBADF));
+    assert_eq!(other.give(conn, &ours), Err(Errno::EBADF));
+    // One that is not accepted may be another program's in the end.
+    world.connect(8080).unwrap();
+    let (_, waiting) = program.accepted();
+    assert_eq!(program.give(waiting, ours), Err(Errno::EBADF));
     world.end();
 }
 
@@ -263,6 +267,8 @@ fn pairs_of_a_user_are_bounded() {
     world.await_none();
     world.connect(8080).unwrap();
     let (_, conn) = program.accepted();
+    let token = Token(8);
+    program.ask(Command::Accept { conn, token }).unwrap();
     let (ours, _theirs) = UnixStream::pair().unwrap();
     assert_eq!(program.give(conn, ours), Ok(Reply::Done));
     world.end();
