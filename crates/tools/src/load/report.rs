@@ -79,14 +79,7 @@ impl Report {
             "requests",
             format!("{} in {:.2} s", stats.finished(), self.took.as_secs_f64()),
         );
-        line(
-            "errors",
-            if stats.kinds.is_empty() {
-                "0".into()
-            } else {
-                format!("{}: {}", stats.failed, stats.kinds_text())
-            },
-        );
+        line("errors", stats.errors_text());
         line(
             "rate",
             format!(

@@ -164,6 +164,14 @@ impl Stats {
         kinds.join(", ")
     }
 
+    /// How many requests failed, and why.
+    pub(crate) fn errors_text(&self) -> String {
+        match self.kinds.is_empty() {
+            true => "0".to_owned(),
+            false => format!("{}: {}", self.failed, self.kinds_text()),
+        }
+    }
+
     /// Percentiles and maximum, µs.
     pub(crate) fn latency_us(&self) -> Vec<(&'static str, f64)> {
         let micros = |nanos: u64| (nanos as f64 / 100.0).round() / 10.0;

@@ -83,64 +83,50 @@ fn bits_per_s(summary: &Summary) -> f64 {
 
 fn text(summary: &Summary) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: String| {
+    for (name, value) in lines(summary) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<14}{value}");
-    };
-    let seconds = summary.seconds.max(1e-6);
-    let per_connection = summary.requests as f64 / summary.connections.max(1) as f64;
-    line(
-        "requests",
-        format!(
-            "{} in {:.2} s ({:.1}/s)",
-            summary.requests,
-            summary.seconds,
-            summary.requests as f64 / seconds
-        ),
-    );
-    line(
-        "connections",
-        format!(
-            "{} ({per_connection:.2} requests each), at most {} at a time",
-            summary.connections, summary.connections_peak
-        ),
-    );
-    line(
-        "responses",
-        format!(
-            "median {:.0}, mean {:.0}, largest {} bytes",
-            summary.median_bytes, summary.mean_bytes, summary.largest_bytes
-        ),
-    );
-    line(
-        "bytes",
-        format!(
-            "{} of responses ({:.1} Mbit/s), {} of requests",
-            summary.response_bytes,
-            bits_per_s(summary) / 1e6,
-            summary.request_bytes
-        ),
-    );
-    line(
-        "arrivals",
-        format!(
-            "variation {:.2} (Poisson 1, uniform 0)",
-            summary.arrival_variation
-        ),
-    );
-    line(
-        "redundancy",
-        format!(
-            "{:.1}% of the bytes came before",
-            100.0 * summary.redundancy
-        ),
-    );
-    line(
-        "concurrency",
-        format!(
-            "{:.1} transactions at a time, at most {}, of {:.1} ms each",
-            summary.concurrency, summary.concurrency_peak, summary.mean_duration_ms
-        ),
-    );
+    }
     text
+}
+
+fn lines(all: &Summary) -> [(&'static str, String); 7] {
+    let per_second = all.requests as f64 / all.seconds.max(1e-6);
+    let per_connection = all.requests as f64 / all.connections.max(1) as f64;
+    let requests = format!(
+        "{} in {:.2} s ({per_second:.1}/s)",
+        all.requests, all.seconds
+    );
+    let connections = format!(
+        "{} ({per_connection:.2} requests each), at most {} at a time",
+        all.connections, all.connections_peak
+    );
+    let responses = format!(
+        "median {:.0}, mean {:.0}, largest {} bytes",
+        all.median_bytes, all.mean_bytes, all.largest_bytes
+    );
+    let bytes = format!(
+        "{} of responses ({:.1} Mbit/s), {} of requests",
+        all.response_bytes,
+        bits_per_s(all) / 1e6,
+        all.request_bytes
+    );
+    let arrivals = format!(
+        "variation {:.2} (Poisson 1, uniform 0)",
+        all.arrival_variation
+    );
+    let redundancy = format!("{:.1}% of the bytes came before", 100.0 * all.redundancy);
+    let concurrency = format!(
+        "{:.1} transactions at a time, at most {}, of {:.1} ms each",
+        all.concurrency, all.concurrency_peak, all.mean_duration_ms
+    );
+    [
+        ("requests", requests),
+        ("connections", connections),
+        ("responses", responses),
+        ("bytes", bytes),
+        ("arrivals", arrivals),
+        ("redundancy", redundancy),
+        ("concurrency", concurrency),
+    ]
 }

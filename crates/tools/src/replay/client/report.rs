@@ -101,14 +101,7 @@ impl Report {
                 if self.stopped { ", then stopped" } else { "" }
             ),
         );
-        line(
-            "errors",
-            if stats.kinds.is_empty() {
-                "0".into()
-            } else {
-                format!("{}: {}", stats.failed, stats.kinds_text())
-            },
-        );
+        line("errors", stats.errors_text());
         line(
             "load",
             format!(
