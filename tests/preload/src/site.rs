@@ -119,6 +119,17 @@ impl Site {
         server
     }
 
+    /// Kills a server of `start_ours`; nothing listens at `port` when this returns. A daemon hears of
+    /// the end of a program a little after who waits for the process.
+    pub fn kill_ours(&self, server: Process, port: u16) {
+        server.kill();
+        let at = SocketAddr::new(Family::V4.ours(), port);
+        let end = Instant::now() + PROMPT;
+        while answers(self.lab.peer(), at) {
+            assert!(Instant::now() < end, "{at} still answers");
+        }
+    }
+
     /// Starts a server on the peer's kernel; it answers on `port` when this returns.
     pub fn start_peer(&self, command: Command, port: u16) -> Process {
         let mut server = Process::start(command);
@@ -163,10 +174,13 @@ pub fn succeed(command: Command) -> Finished {
 
 fn wait_answers(server: &mut Process, from: &Namespace, at: SocketAddr) {
     let end = Instant::now() + PROMPT;
-    let try_once = || TcpStream::connect_timeout(&at, Duration::from_secs(1)).is_ok();
-    while !from.enter(try_once) {
+    while !answers(from, at) {
         assert!(server.is_running(), "ended before it listened: {server:?}");
         assert!(Instant::now() < end, "no answer from {at}: {server:?}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn answers(from: &Namespace, at: SocketAddr) -> bool {
+    from.enter(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)).is_ok())
 }

@@ -166,7 +166,7 @@ fn the_workers_of_a_cluster_of_node_serve() {
         let server = site.start_ours(node, port);
         let load = format!("ab -q -n 500 -c 10 http://{at}:{port}/");
         judge_ab(&succeed(site.peer(&load)).stdout, 500);
-        server.kill();
+        site.kill_ours(server, port);
     }
 }
 
@@ -190,7 +190,7 @@ fn servers_that_execute_a_program_for_each_connection() {
             let heard = hear(site, at.ip());
             assert!(heard == said(), "{words}: {}", show(&heard));
         }
-        server.kill();
+        site.kill_ours(server, PORT);
     }
 }
 

@@ -123,7 +123,7 @@ fn sessions_outlive_sshd() {
     );
     let mut session = Process::start(ssh(site, Family::V4, &script));
     session.wait_for("begun", WITHIN);
-    server.kill();
+    site.kill_ours(server, 22);
     let _server = site.start_ours(host.run("0", &words), 22);
     let another = succeed(ssh(site, Family::V4, "echo another"));
     assert_eq!(another.stdout, "another\n");
