@@ -119,8 +119,8 @@ impl Site {
         server
     }
 
-    /// Kills a server of `start_ours`; nothing listens at `port` when this returns. A daemon hears of
-    /// the end of a program a little after who waits for the process.
+    /// Kills a server of `start_ours`; nothing listens at `port` when this returns. A daemon hears
+    /// of the end of a program a little after who waits for the process.
     pub fn kill_ours(&self, server: Process, port: u16) {
         server.kill();
         let at = SocketAddr::new(Family::V4.ours(), port);
