@@ -41,7 +41,7 @@ const RETIRED: &[Retired] = &[
     retired("doubt", "undo state", 0),
     retired("keeper", "background thread", 0),
     retired("lanes", "virtio-net or AF_XDP metadata", 7),
-    retired("lent", "port lease, or fork proxy", 57),
+    retired("lent", "port lease, or fork proxy", 56),
     retired("letters", "TC receive ring", 0),
     retired("mould", "template packet", 0),
     retired("nap", "interrupt coalescing delay", 5),

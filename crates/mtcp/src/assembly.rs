@@ -196,9 +196,9 @@ pub(crate) fn host(
         homes: MAX_PROGRAMS,
         ..joined
     };
-    let cpu = joined.cpu;
+    let (cpu, wall) = (joined.cpu, joined.wall.clone());
     let (runner, streams) = stack(config, port, secrets, core, joined)?;
-    Host::new(runner, streams, Facts::of(config), cpu)
+    Host::new(runner, streams, Facts::of(config), wall, cpu)
 }
 
 /// The same on a port of the caller's making.

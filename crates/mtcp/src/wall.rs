@@ -39,7 +39,23 @@ impl Wall {
         only_v6: bool,
         addresses: &[IpAddr],
     ) -> Result<()> {
-        let Some(rules) = &self.0 else { return Ok(()) };
+        match self.keeps_closed(local, only_v6, addresses) {
+            None => Ok(()),
+            Some(why) => {
+                log::warn!("{why}");
+                Err(Errno::EACCES)
+            }
+        }
+    }
+
+    /// The same. `None`: they may; else a line that says why not, and what to do.
+    pub(crate) fn keeps_closed(
+        &self,
+        local: SocketAddr,
+        only_v6: bool,
+        addresses: &[IpAddr],
+    ) -> Option<String> {
+        let rules = self.0.as_ref()?;
         // RFC 4291 §2.5.5.2: an IPv4 address in the words of IPv6.
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         let any = local.ip().is_unspecified();
@@ -50,18 +66,14 @@ impl Wall {
         let own = [local.ip()];
         let meant = if any { addresses } else { &own };
         let meant = meant.iter().filter(|address| !any || is_meant(address));
-        let closed = meant
+        let (local, why) = meant
             .map(|address| SocketAddr::new(*address, local.port()))
-            .find_map(|local| Some((local, rules.closes(local)?)));
-        let Some((local, why)) = closed else {
-            return Ok(());
-        };
-        log::warn!(
+            .find_map(|local| Some((local, rules.closes(local)?)))?;
+        Some(format!(
             "port {} of {} is not opened: {why}: change that, or open it to everybody with --ignore-firewall (ignore_firewall = yes)",
             local.port(),
             local.ip()
-        );
-        Err(Errno::EACCES)
+        ))
     }
 }
 

@@ -28,14 +28,14 @@ struct held {
 };
 
 struct slot {
-    uint32_t pid, doubt, count; /* doubt: it did something that it has not written down */
+    uint32_t pid, unsure, count; /* unsure: it did something that it has not written down */
     struct held held[HELD];
 };
 
 static struct shared {
     struct record records[65536];
     struct slot slots[WORKERS];
-    uint32_t doubts, broken; /* processes that ended in doubt, or otherwise than by SIGKILL */
+    uint32_t unsure, broken; /* processes that ended unsure, or otherwise than by SIGKILL */
 } *shared;
 
 static volatile sig_atomic_t execute, pass;
@@ -74,7 +74,7 @@ static void accept_one(struct slot *slot, int listening)
 {
     struct sockaddr_in peer;
     socklen_t length = sizeof peer;
-    slot->doubt = 1;
+    slot->unsure = 1;
     int fd = accept4(listening, (struct sockaddr *)&peer, &length, SOCK_NONBLOCK);
     if (fd >= 0) {
         struct held held = {.fd = fd, .port = ntohs(peer.sin_port)};
@@ -82,7 +82,7 @@ static void accept_one(struct slot *slot, int listening)
         keep(slot, held);
     } else
         need(errno == EAGAIN || errno == EINTR || errno == ECONNABORTED, "accept");
-    slot->doubt = 0;
+    slot->unsure = 0;
 }
 
 /* Takes a connection that another worker has passed. */
@@ -92,7 +92,7 @@ static void take_one(struct slot *slot, int channel)
     struct held held;
     struct iovec piece = {&held, sizeof held};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    slot->doubt = 1;
+    slot->unsure = 1;
     ssize_t got = recvmsg(channel, &message, MSG_DONTWAIT);
     if (got == sizeof held) {
         struct cmsghdr *head = CMSG_FIRSTHDR(&message);
@@ -101,7 +101,7 @@ static void take_one(struct slot *slot, int channel)
         keep(slot, held);
     } else
         need(got < 0 && (errno == EAGAIN || errno == EINTR), "recvmsg");
-    slot->doubt = 0;
+    slot->unsure = 0;
 }
 
 static void pass_all(struct slot *slot, int channel)
@@ -116,14 +116,14 @@ static void pass_all(struct slot *slot, int channel)
         struct iovec piece = {&held, sizeof held};
         struct msghdr message = {
             .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights.room};
-        slot->doubt = 1;
+        slot->unsure = 1;
         shared->records[held.port].owner = 0;
         int sent = sendmsg(channel, &message, MSG_DONTWAIT) == sizeof held;
         if (sent)
             forget(slot, 0);
         else
             shared->records[held.port].owner = getpid();
-        slot->doubt = 0;
+        slot->unsure = 0;
         if (!sent)
             return;
     }
@@ -205,7 +205,7 @@ static pid_t begin(struct slot *slot, char **words, int listening, const int cha
     pid_t child = fork();
     need(child >= 0, "fork");
     if (child == 0) {
-        slot->count = slot->doubt = 0;
+        slot->count = slot->unsure = 0;
         slot->pid = getpid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         work(slot, words, listening, channel);
@@ -225,7 +225,7 @@ __attribute__((noreturn)) static void lead(char **words, int listening, const in
         pid_t child = wait(&status);
         for (int i = 0; child > 0 && i < workers; i++)
             if (children[i] == child) {
-                shared->doubts += shared->slots[i].doubt;
+                shared->unsure += shared->slots[i].unsure;
                 shared->broken += !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
                 children[i] = begin(&shared->slots[i], words, listening, channel);
             }

@@ -235,7 +235,7 @@ fn hardship(site: &Site, at: IpAddr, notes: &Notes, count: usize) {
 }
 
 fn judge(notes: &Notes, all: &[Seen], killed: &HashSet<u32>) {
-    let (doubts, broken) = notes.ends();
+    let (unsure, broken) = notes.ends();
     let (mut cut, mut lost) = (0, 0);
     for seen in all {
         let note = notes.of(seen.port);
@@ -258,12 +258,12 @@ fn judge(notes: &Notes, all: &[Seen], killed: &HashSet<u32>) {
         }
     }
     println!(
-        "{} connections, {} killed, {cut} cut, {lost} lost, {doubts} in doubt",
+        "{} connections, {} killed, {cut} cut, {lost} lost, {unsure} unsure",
         all.len(),
         killed.len()
     );
     assert_eq!(broken, 0, "processes ended by themselves");
-    assert!(lost <= doubts, "{lost} lost, {doubts} in doubt");
+    assert!(lost <= unsure, "{lost} lost, {unsure} unsure");
     assert!(all.len() > killed.len(), "there was no load");
 }
 

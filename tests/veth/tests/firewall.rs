@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use interop::lab::{OURS, listening, url};
-use interop::process::finish;
-use interop::{Gate, Kind, Lab, baseline, programs};
+use interop::process::{PROMPT, finish};
+use interop::{Gate, Kind, Lab, Process, baseline, programs};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -76,6 +76,15 @@ fn ports_that_the_firewall_closes_stay_closed() {
     }
 }
 
+/// Binds to a port, of an address or of all, and listens.
+const LISTENS: &str = "import errno, socket, sys
+s = socket.socket()
+s.bind((''.join(sys.argv[2:]), int(sys.argv[1])))
+try:
+    s.listen()
+except OSError as error:
+    sys.exit(errno.errorcode[error.errno])";
+
 #[test]
 fn a_program_hears_that_a_port_is_closed() {
     let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
@@ -83,16 +92,9 @@ fn a_program_hears_that_a_port_is_closed() {
     };
     programs::require(&["python3"]);
     let lab = lab();
-    let listens = "import errno, socket, sys
-s = socket.socket()
-s.bind(('', int(sys.argv[1])))
-try:
-    s.listen()
-except OSError as error:
-    sys.exit(errno.errorcode[error.errno])";
     let run = |words: &[&str], port: &str| {
         let mut command = lab.mtcp(&[&["run"], words].concat());
-        command.args(["--", "python3", "-c", listens, port]);
+        command.args(["--", "python3", "-c", LISTENS, port]);
         finish(command, SOON)
     };
     let refused = run(&[], "81");
@@ -103,4 +105,49 @@ except OSError as error:
     assert_eq!(lines[1], "EACCES", "{refused}");
     run(&[], "80").must_succeed();
     run(&["--ignore-firewall"], "81").must_succeed();
+}
+
+/// Its daemon says why.
+#[test]
+fn a_program_on_the_stack_of_a_daemon_opens_no_closed_port() {
+    let Some(_gate) = Gate::beside_others().filter(|_| !baseline()) else {
+        return;
+    };
+    programs::require(&["python3"]);
+    let lab = lab();
+    let directory = lab.files().join("run");
+    let start = |words: &[&str]| {
+        let mut command = lab.mtcp(&[&["daemon"], words].concat());
+        command.arg("--directory").arg(&directory);
+        let mut daemon = Process::start(command);
+        daemon.wait_for("listening at", PROMPT);
+        daemon
+    };
+    let run = |address: &str, port: &str| {
+        let mut command = lab.ours().command(programs::mtcp());
+        let io = format!("daemon:{}/default", directory.display());
+        command.args([
+            "run", "--io", &io, "--", "python3", "-c", LISTENS, port, address,
+        ]);
+        finish(command, SOON)
+    };
+    let daemon = start(&[]);
+    let ours = OURS.to_string();
+    for (address, port) in [("", "81"), (&ours, "8050"), ("", "22")] {
+        let refused = run(address, port);
+        assert!(refused.stderr.contains("EACCES"), "{refused}");
+    }
+    run("", "80").must_succeed();
+    run(&ours, "8001").must_succeed();
+    let finished = daemon.stop();
+    // Once a user, however often.
+    let told = |line: &&str| line.contains("inet filter input") && line.contains("81");
+    assert_eq!(
+        finished.stderr.lines().filter(told).count(),
+        1,
+        "{finished}"
+    );
+    let daemon = start(&["--ignore-firewall"]);
+    run("", "81").must_succeed();
+    daemon.stop();
 }

@@ -26,6 +26,10 @@ pub trait Policy: Debug + Send + Sync {
     /// As [`Policy::listen`].
     fn connect(&self, local: Option<SocketAddr>, remote: SocketAddr) -> Result<()>;
 
+    /// The program was refused what the policy allows: why, and what to do. Whoever keeps the log
+    /// tells it as often as refusals of the policy.
+    fn tell(&self, why: &str);
+
     /// Connections that it may have at a time, those that wait at its listeners included.
     fn connections(&self) -> usize;
 

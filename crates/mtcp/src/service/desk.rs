@@ -8,6 +8,7 @@ use super::message::{Answer, Call, Facts};
 use super::owners::{ChannelId, Owner, Owners};
 use super::pairs::Pairs;
 use crate::runner::Runner;
+use crate::wall::Wall;
 use crate::{Errno, Result};
 
 /// What a program says, carried out.
@@ -18,6 +19,7 @@ pub(super) struct Desk<'a> {
     pub(super) listeners: &'a mut Listeners,
     pub(super) pairs: &'a mut Pairs,
     pub(super) facts: &'a Facts,
+    pub(super) wall: &'a Wall,
     pub(super) id: ChannelId,
     pub(super) channel: &'a mut Channel,
 }
@@ -195,6 +197,11 @@ impl Desk<'_> {
             return Err(Errno::EINVAL);
         };
         self.channel.policy.listen(local)?;
+        let addresses: Vec<_> = self.facts.addresses().collect();
+        if let Some(why) = self.wall.keeps_closed(local, only_v6, &addresses) {
+            self.channel.policy.tell(&why);
+            return Err(Errno::EACCES);
+        }
         if !self.channel.may_listen() {
             return Err(Errno::ENOBUFS);
         }

@@ -28,6 +28,7 @@ use super::wake_socket::WakeSocket;
 use super::wake_sockets::WakeSockets;
 use crate::affinity;
 use crate::runner::Runner;
+use crate::wall::Wall;
 
 /// Messages heard from a program in one turn: others have theirs, too.
 const MESSAGES: usize = 512;
@@ -162,6 +163,8 @@ pub struct Host {
     homes: Vec<u32>,
     /// For programs.
     facts: Facts,
+    /// What they may not listen at.
+    wall: Wall,
     wakes: WakeSockets,
     orders: Receiver<Order>,
     sleeper: FdSleeper,
@@ -180,6 +183,7 @@ impl Host {
         runner: Runner,
         streams: AppStreams,
         facts: Facts,
+        wall: Wall,
         cpu: Option<usize>,
     ) -> io::Result<(Self, HostHandle)> {
         let (sleeper, waker) = ring::park::wake_fd()?;
@@ -196,6 +200,7 @@ impl Host {
             listings: Listings::default(),
             homes: Vec::new(),
             facts,
+            wall,
             orders: inbox,
             sleeper,
             stopped: false,
@@ -424,6 +429,7 @@ impl Host {
             listeners: &mut self.listeners,
             pairs: &mut self.pairs,
             facts: &self.facts,
+            wall: &self.wall,
             id: channel_id(at),
             channel,
         };

@@ -22,6 +22,8 @@ impl Policy for Anything {
         Ok(())
     }
 
+    fn tell(&self, _: &str) {}
+
     fn connections(&self) -> usize {
         4096
     }

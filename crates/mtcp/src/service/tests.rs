@@ -54,6 +54,8 @@ impl Policy for Few {
         self.listen(remote)
     }
 
+    fn tell(&self, _: &str) {}
+
     fn connections(&self) -> usize {
         self.0
     }

@@ -2,6 +2,7 @@
 //! attached.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -143,13 +144,17 @@ impl Told {
     /// Says why something was refused, the first time for each user. The program gets the error
     /// number.
     fn refused(&self, user: u32, error: &Error) -> Errno {
+        self.tell(user, error);
+        Errno(error.errno().raw_os_error())
+    }
+
+    fn tell(&self, user: u32, why: &dyn fmt::Display) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() < USERS_TOLD && told.insert(user) {
-            log::warn!("{error}");
+            log::warn!("{why}");
         } else {
-            log::debug!("{error}");
+            log::debug!("{why}");
         }
-        Errno(error.errno().raw_os_error())
     }
 }
 
@@ -169,6 +174,10 @@ impl service::Policy for Rights {
         let policy = self.policy.get();
         let allowed = policy.allows_connect(&self.who, local);
         allowed.map_err(|error| self.told.refused(self.who.uid, &error))
+    }
+
+    fn tell(&self, why: &str) {
+        self.told.tell(self.who.uid, &why);
     }
 
     fn connections(&self) -> usize {
