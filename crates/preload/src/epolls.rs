@@ -258,6 +258,11 @@ impl Epolls {
         self.sets.get_mut(index)
     }
 
+    /// Ends the waits of all threads that wait in the kernel only.
+    pub(crate) fn wake_all_in_kernel(&mut self) {
+        self.sets.values_mut().for_each(EpollSet::wake_in_kernel);
+    }
+
     /// Whether a wait on the instance is for something that only a stack can bring.
     pub(crate) fn needs_stack(&self, index: u32, sockets: &Sockets) -> bool {
         let Some(set) = self.sets.get(index) else {

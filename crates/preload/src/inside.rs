@@ -2,7 +2,7 @@
 //! uses, no hook may take for the program's.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_long, c_uint};
+use std::ffi::{c_int, c_long, c_uint, c_ulong};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mtcp::posix::call::{errno, set_errno};
@@ -77,6 +77,7 @@ impl Subject for c_int {
 impl Subject for c_uint {}
 impl Subject for c_long {}
 impl Subject for usize {}
+impl Subject for c_ulong {}
 impl<T> Subject for *mut T {}
 impl<T> Subject for *const T {}
 

@@ -16,6 +16,7 @@
 mod address_space;
 mod away;
 mod background;
+mod cancel;
 mod carry;
 mod children;
 mod diagnostics;

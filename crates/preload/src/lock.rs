@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use mtcp::{Errno, Result};
 
+use crate::cancel;
 use crate::inside::{self, Side};
 
 const FREE: u32 = 0;
@@ -70,6 +71,7 @@ impl<T: Shared> Lock<T> {
             self.wait();
         }
         self.owner.store(inside::name(), Ordering::Relaxed);
+        cancel::enter();
     }
 
     fn try_take(&self, as_what: u32) -> bool {

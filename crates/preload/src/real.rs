@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, id_t, idtype_t, ifaddrs, iovec, loff_t, mmsghdr, msghdr,
-    nfds_t, off_t, pid_t, pollfd, rlimit, rusage, sighandler_t, siginfo_t, sigset_t, sockaddr,
-    socklen_t, timespec, timeval, uid_t,
+    nfds_t, off_t, pid_t, pollfd, pthread_t, rlimit, rusage, sighandler_t, siginfo_t, sigset_t,
+    sockaddr, socklen_t, timespec, timeval, uid_t,
 };
 
 use crate::inside::{self, Side};
@@ -63,7 +63,7 @@ macro_rules! real {
                 }
                 // SAFETY: the function of this name has this type. Variable arguments go where
                 // fixed ones do, on the machines we run on.
-                let next: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(next) };
+                let next: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { std::mem::transmute(next) };
                 // SAFETY: the caller's promises are those of the function.
                 unsafe { next($($argument),*) }
             }
@@ -161,6 +161,7 @@ real! {
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn pthread_cancel(thread: pthread_t) -> c_int;
     fn daemon(keeps_folder: c_int, keeps_files: c_int) -> c_int;
     fn setsid() -> pid_t;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;

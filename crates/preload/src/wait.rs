@@ -7,6 +7,7 @@ use libc::{pollfd, sigset_t};
 use mtcp::signals::{self, Held};
 use mtcp::{Errno, Result};
 
+use crate::cancel;
 use crate::engine::Engine;
 use crate::kernel::{nanos, now, poll_in, ppoll};
 use crate::lock::Guard;
@@ -147,7 +148,7 @@ pub(crate) fn sleep(
     let all = kernel.iter().copied().chain(own);
     fds.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     engine.waiters.keep_room(links);
-    let slept = engine.unlocked(|| ppoll(fds, timeout, mask));
+    let slept = engine.unlocked(|| cancel::sleeping(|| ppoll(fds, timeout, mask)));
     let notified = fds.get(kernel.len()).is_some_and(|fd| fd.revents != 0);
     // A handler may have taken it back.
     if presence::take() == Some(Note::Waits(entry)) {
@@ -212,6 +213,9 @@ pub(crate) fn wait_until<T>(
         };
         if let Some(error) = interrupted {
             break Err(error);
+        }
+        if cancel::is_used() && engine.waiters.is_cancelled() {
+            break Err(Errno::EINTR);
         }
         let left = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now())));
         if left == Some(Duration::ZERO) {

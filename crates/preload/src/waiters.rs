@@ -8,8 +8,10 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use libc::pthread_t;
 use mtcp::{Context, Errno, Events, Result, SocketId};
 
+use crate::cancel;
 use crate::kernel::{nanos, now};
 use crate::presence::WaitEntry;
 use crate::private;
@@ -56,6 +58,7 @@ struct Waiter {
     woken: bool,
     /// The background thread does.
     is_background: bool,
+    thread: pthread_t,
 }
 
 /// Waits so far. A child counts on where its parent was, whose waiters it has not.
@@ -126,6 +129,8 @@ pub(crate) struct Waiters {
     waiting: usize,
     /// What the link gives the driver to sleep on, kept for its room.
     links: Vec<c_int>,
+    /// Threads that are to be cancelled when they wait here.
+    cancelled: Vec<pthread_t>,
 }
 
 impl Waiters {
@@ -137,6 +142,7 @@ impl Waiters {
             until: 0,
             waiting: 0,
             links: Vec::new(),
+            cancelled: Vec::new(),
         }
     }
 
@@ -171,6 +177,7 @@ impl Waiters {
                     want: None,
                     woken: false,
                     is_background: false,
+                    thread: 0,
                 });
                 self.list.len() - 1
             }
@@ -180,6 +187,8 @@ impl Waiters {
         if let Some(waiter) = self.list.get_mut(waiter) {
             (waiter.want, waiter.woken, waiter.serial) = (Some(want), false, serial);
             waiter.is_background = is_background;
+            // SAFETY: no memory is involved.
+            waiter.thread = unsafe { libc::pthread_self() };
         }
         Ok(WaitEntry { waiter, serial })
     }
@@ -313,6 +322,31 @@ impl Waiters {
             }
             Some(Want::Nothing) | None => false,
         })
+    }
+
+    /// A thread is cancelled: it wakes if it waits here.
+    pub(crate) fn cancel(&mut self, thread: pthread_t) {
+        if !self.cancelled.contains(&thread) {
+            self.cancelled.push(thread);
+        }
+        let waits = |waiter: &&mut Waiter| waiter.want.is_some() && waiter.thread == thread;
+        for waiter in self.list.iter_mut().filter(waits) {
+            Self::notify(&mut self.doorbells, waiter);
+        }
+    }
+
+    /// Whether this thread is to be cancelled, which is so when its call ends.
+    #[cold]
+    pub(crate) fn is_cancelled(&mut self) -> bool {
+        // SAFETY: no memory is involved.
+        let thread = unsafe { libc::pthread_self() };
+        let at = self.cancelled.iter().position(|other| *other == thread);
+        let Some(at) = at.filter(|_| cancel::is_allowed()) else {
+            return false;
+        };
+        self.cancelled.swap_remove(at);
+        cancel::is_due();
+        true
     }
 
     /// Has another drive, if nobody does: the background thread only where no thread of the program

@@ -1,7 +1,10 @@
 /* What handlers of signals may do that interrupt calls on sockets. The first word says what is tried, the others are our address and a port. */
 #define _GNU_SOURCE
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/time.h>
 #include "common.h"
 
@@ -9,12 +12,12 @@
 #define TIMES 200
 
 static volatile sig_atomic_t interrupted, failed;
-static int fds[2];
+static int fds[2], listens;
 
 /* A connection to ourselves, both ends. */
 static void connection(void)
 {
-    int fd = listener(8);
+    int fd = listens = listener(8);
     fds[0] = socket(AF_INET, SOCK_STREAM, 0);
     need(connect(fds[0], (struct sockaddr *)&ours, sizeof ours) == 0, "connect");
     fds[1] = accepted(fd);
@@ -161,7 +164,165 @@ static void told(void)
     need(interrupted == 6, "ours after vfork");
 }
 
+/* --- cancelled: a thread that waits in a call ends there, and what it held goes on without it --- */
+
+static int instances[2], pipes[2], cleaned;
+static volatile pid_t waiting;
+
+static void clean(void *argument)
+{
+    (void)argument;
+    cleaned++;
+}
+
+static void in_read(void)
+{
+    char text[64];
+    need(read(fds[0], text, sizeof text) < 0, "a read that was cancelled");
+}
+
+static void in_recvmsg(void)
+{
+    char text[64];
+    struct iovec part = {text, sizeof text};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    need(recvmsg(fds[0], &message, 0) < 0, "a recvmsg that was cancelled");
+}
+
+static void in_accept(void)
+{
+    need(accept(listens, 0, 0) < 0, "an accept that was cancelled");
+}
+
+static void in_poll(void)
+{
+    struct pollfd wait = {fds[0], POLLIN, 0};
+    need(poll(&wait, 1, -1) < 0, "a poll that was cancelled");
+}
+
+static void in_select(void)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(fds[0], &set);
+    need(select(fds[0] + 1, &set, 0, 0, 0) < 0, "a select that was cancelled");
+}
+
+static void in_epoll(int instance)
+{
+    struct epoll_event event;
+    need(epoll_wait(instance, &event, 1, -1) < 0, "an epoll_wait that was cancelled");
+}
+
+static void in_epoll_of_ours(void)
+{
+    in_epoll(instances[0]);
+}
+
+static void in_epoll_of_the_kernels(void)
+{
+    in_epoll(instances[1]);
+}
+
+static void in_pipe(void)
+{
+    char text[64];
+    need(read(pipes[0], text, sizeof text) < 0, "a read of a pipe that was cancelled");
+}
+
+static void *waits(void *call)
+{
+    pthread_cleanup_push(clean, 0);
+    waiting = gettid();
+    ((void (*)(void))call)();
+    pthread_cleanup_pop(0);
+    return 0;
+}
+
+/* It sleeps, or has ended. */
+static int sleeps(pid_t thread)
+{
+    char path[64], state = 'S';
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%*d %*s %c", &state) != 1)
+        state = 'S';
+    if (file)
+        fclose(file);
+    return state == 'S';
+}
+
+static void watched(int instance, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    need(epoll_ctl(instance, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
+}
+
+static void (*const calls_that_wait[])(void) = {
+    in_read, in_epoll_of_the_kernels, in_accept, in_recvmsg, in_poll, in_select, in_epoll_of_ours, in_pipe,
+};
+enum { CALLS = sizeof calls_that_wait / sizeof *calls_that_wait };
+
+static void *is_deaf(void *argument)
+{
+    char text[64];
+    (void)argument;
+    pthread_cleanup_push(clean, 0);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, 0);
+    waiting = gettid();
+    need(read(fds[0], text, sizeof text) == 5, "a read of a thread that cannot be cancelled");
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, 0);
+    read(fds[0], text, sizeof text);
+    pthread_cleanup_pop(0);
+    return 0;
+}
+
+static void end_one(void *(*body)(void *), void *argument, const char *text)
+{
+    pthread_t thread;
+    void *result = 0;
+    int before = cleaned;
+    waiting = 0;
+    need(pthread_create(&thread, 0, body, argument) == 0, "pthread_create");
+    while (waiting == 0 || !sleeps(waiting))
+        usleep(1000);
+    need(pthread_cancel(thread) == 0, "pthread_cancel");
+    if (text)
+        need(write(fds[1], text, strlen(text)) == (long)strlen(text), "write");
+    need(pthread_join(thread, &result) == 0, "pthread_join");
+    need(result == PTHREAD_CANCELED && cleaned == before + 1, "cancelled");
+}
+
+static void cancelled_first_in(int first)
+{
+    alarm(60);
+    connection();
+    need(pipe(pipes) == 0, "pipe");
+    for (int i = 0; i < 2; i++)
+        instances[i] = epoll_create1(0);
+    watched(instances[0], fds[0]);
+    watched(instances[1], pipes[0]);
+    for (int i = 0; i < CALLS; i++) {
+        end_one(waits, (void *)calls_that_wait[(first + i) % CALLS], 0);
+        exchange();
+    }
+    end_one(is_deaf, 0, "hello");
+    exchange();
+}
+
+static void cancelled(void)
+{
+    cancelled_first_in(0);
+}
+
+static void cancelled_in_kernel(void)
+{
+    cancelled_first_in(1);
+}
+
 static const struct named cases[] = {
+    {"cancelled", cancelled},
+    {"cancelled_in_kernel", cancelled_in_kernel},
     {"calls", calls},
     {"forked", forked},
     {"told", told},

@@ -52,3 +52,10 @@ fn a_handler_may_fork() {
 fn handlers_are_told_as_they_were_said() {
     fine("told", "7413");
 }
+
+/// In calls on sockets, and on what is the kernel's.
+#[test]
+fn threads_that_wait_are_cancelled() {
+    fine("cancelled", "7414");
+    fine("cancelled_in_kernel", "7415");
+}

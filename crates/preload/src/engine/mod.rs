@@ -9,15 +9,16 @@ mod paired;
 mod start;
 pub(crate) mod state;
 
-use std::ffi::c_long;
+use std::ffi::{c_int, c_long};
 use std::sync::Once;
 
+use libc::pthread_t;
 use mtcp::Result;
 
 use crate::inside::{self, Side};
 use crate::lock::{Guard, Lock};
 use crate::rules::rules;
-use crate::{presence, process, streams, wait};
+use crate::{cancel, presence, process, real, streams, wait};
 pub(crate) use start::serve;
 use state::Duties;
 pub(crate) use state::Engine;
@@ -44,6 +45,20 @@ pub(crate) fn lock() -> Result<Guard<'static, Engine>> {
         wait::wake_up(&mut engine);
     }
     Ok(engine)
+}
+
+/// pthread_cancel(3): a thread that waits here hears of it.
+pub(crate) fn cancel(thread: pthread_t) -> c_int {
+    let engine = lock();
+    cancel::begin();
+    // SAFETY: a thread of the program. It is cancelled where it is the program's: it cannot take
+    // the lock meanwhile.
+    let result = unsafe { real::pthread_cancel(thread) };
+    if let (0, Ok(mut engine)) = (result, engine) {
+        engine.waiters.cancel(thread);
+        engine.epolls.wake_all_in_kernel();
+    }
+    result
 }
 
 /// Has `fork` find the engine in order. Once per process image; children inherit it.
@@ -82,6 +97,7 @@ extern "C" fn parent() {
         streams::after_fork();
         // SAFETY: `before` took it in this thread.
         unsafe { ENGINE.held() }.keep_lent();
+        cancel::end(false);
     }
 }
 
@@ -99,6 +115,7 @@ extern "C" fn child() {
         engine.leave_to_parent();
         engine.take_lent();
     }
+    cancel::end(false);
 }
 
 /// Runs a call that makes a process without the C library's `fork`, as if it were that.

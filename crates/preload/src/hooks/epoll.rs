@@ -8,6 +8,7 @@ use mtcp::posix::call::{answer, done};
 use mtcp::{Errno, Result};
 
 use super::{hooks, last, limit, millis};
+use crate::cancel;
 use crate::engine::{self, Engine};
 use crate::epolls::Watched;
 use crate::lock::Guard;
@@ -138,7 +139,11 @@ unsafe fn wait(
         engine::serve(&mut engine);
     }
     let mut timeout = timeout;
-    while engine.epolls.instances(index).next().is_none() && !engine.is_starved() {
+    // Where threads are cancelled, they sleep on a doorbell.
+    while engine.epolls.instances(index).next().is_none()
+        && !engine.is_starved()
+        && !cancel::is_used()
+    {
         let (n, woken) = wait_in_kernel(&mut engine, (epoll, index), events, (timeout, mask))?;
         if n > 0 || !woken {
             return c_int::try_from(n).map_err(|_| Errno::EINVAL);
@@ -167,9 +172,21 @@ fn wait_in_kernel(
     });
     let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
     let n = engine.unlocked(|| {
-        // SAFETY: as many events as there is room for.
-        let n = unsafe { real::epoll_pwait(epoll, events.as_mut_ptr(), most, millis, mask) };
-        usize::try_from(n).map_err(|_| last())
+        let events = events.as_mut_ptr();
+        // SAFETY: as many events as there is room for; a set of signals has 8 bytes for the kernel.
+        // The C library's function would be left where its thread is cancelled.
+        let wait = || unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait,
+                epoll,
+                events,
+                most,
+                millis,
+                mask,
+                8usize,
+            )
+        };
+        usize::try_from(cancel::sleeping(wait)).map_err(|_| last())
     });
     wait::wake_up(engine);
     let n = n?;

@@ -32,20 +32,24 @@ use mtcp::{Errno, Result};
 /// Exports a C function of this name. Calls of the library itself go on to the C library's
 /// function. In the library's own tests it keeps its Rust name only. A call that goes on in a
 /// child, which a handler of a signal has made meanwhile, is made once more if it has lost its
-/// socket.
+/// socket. A thread that is cancelled ends here, before the call or after it (`cancel`): it unwinds.
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?) -> $result:ty $body:block)*) => {
         $(
             $(#[$doc])*
             #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub unsafe extern "C" fn $name($first: $kind $(, $argument: $type)*) -> $result {
+            pub unsafe extern "C-unwind" fn $name($first: $kind $(, $argument: $type)*) -> $result {
                 if crate::inside::passes($first) {
                     // SAFETY: the same arguments.
                     return unsafe { crate::real::$name($first $(, $argument)*) };
                 }
+                if const { crate::cancel::is_point(stringify!($name)) } {
+                    crate::cancel::point();
+                }
                 let generation = crate::inside::generation();
                 let result = crate::inside::keep_errno(move || $body);
-                if crate::inside::is_lost(generation, &result) {
+                let failed = crate::inside::Outcome::failed(&result);
+                if crate::cancel::end(failed) || crate::inside::is_lost(generation, &result) {
                     // SAFETY: the same promises.
                     return unsafe { $name($first $(, $argument)*) };
                 }

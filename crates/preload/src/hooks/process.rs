@@ -7,6 +7,7 @@ use libc::{gid_t, id_t, idtype_t, pid_t, rusage, siginfo_t, uid_t};
 use mtcp::posix::call::{errno, set_errno};
 
 use super::hooks;
+use crate::cancel;
 use crate::engine::{self, Engine};
 use crate::inside::keep_errno;
 use crate::presence::{self, Note};
@@ -147,6 +148,7 @@ pub unsafe extern "C" fn setsid() -> pid_t {
     let session = unsafe { real::setsid() };
     if session >= 0 {
         keep_errno(armed::tell_lost);
+        cancel::end(false);
     }
     session
 }
@@ -154,6 +156,8 @@ pub unsafe extern "C" fn setsid() -> pid_t {
 /// Waits for a child, if the call `blocks`: meanwhile it may read what the program here does not.
 fn waiting(blocks: bool, call: impl FnOnce() -> c_int) -> c_int {
     let noted = blocks && engine::lock().is_ok_and(|mut engine| begin_waiting(&mut engine));
+    // It may be cancelled where it waits.
+    cancel::end(false);
     let result = call();
     if noted {
         let errno = errno();

@@ -1,12 +1,13 @@
-//! Handlers of signals, which are kept out of calls of the library (`handlers`).
+//! Handlers of signals, which are kept out of calls of the library (`handlers`), and cancellation of
+//! threads, which is (`cancel`).
 
 use std::ffi::c_int;
 
-use libc::{SA_NODEFER, SA_RESETHAND, sighandler_t};
+use libc::{SA_NODEFER, SA_RESETHAND, pthread_t, sighandler_t};
 
 use super::hooks;
 use crate::rules::rules;
-use crate::{handlers, real};
+use crate::{cancel, engine, handlers, real};
 
 hooks! {
     /// sigaction(2).
@@ -18,6 +19,17 @@ hooks! {
             }
             handlers::sigaction(signal, new, old)
         }
+    }
+
+    /// pthread_cancel(3).
+    fn pthread_cancel(thread: pthread_t) -> c_int {
+        // SAFETY: no memory is involved.
+        if rules().is_none() || thread == unsafe { libc::pthread_self() } {
+            cancel::begin();
+            // SAFETY: the same argument.
+            return unsafe { real::pthread_cancel(thread) };
+        }
+        engine::cancel(thread)
     }
 
     /// signal(2).

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::uring::armed;
-use crate::{inside, real, uring};
+use crate::{cancel, inside, real, uring};
 
 /// Exports functions of liburing of this name, which do something before (`arm`) or after (`sweep`)
 /// the real one.
@@ -18,6 +18,7 @@ macro_rules! around {
                 // SAFETY: the same arguments.
                 let result = unsafe { real::$name($($argument),*) };
                 inside::keep_errno($after);
+                cancel::end(false);
                 result
             }
         )*
