@@ -29,7 +29,7 @@ pub(crate) fn way_to_ourselves(engine: &Engine, remote: SocketAddr) -> Option<Wa
         .iter()
         .map(|(_, socket)| socket)
         .find(listens);
-    let kernel = || kernel_at(remote, interfaces::is_local(plain(remote.ip())));
+    let is_local = interfaces::is_local(plain(remote.ip()));
     Some(match listener {
         Some(listener) if !listener.inherited && !listener.shared => Way::Stack,
         // The kernel has it at an address that leads nowhere there.
@@ -39,32 +39,39 @@ pub(crate) fn way_to_ourselves(engine: &Engine, remote: SocketAddr) -> Option<Wa
             Way::Stack
         }
         // Nobody's, as the stack says, too, where it takes no queue to ask it.
-        None if can_start(engine) && !listens_in_kernel(remote.port()) => Way::Stack,
-        _ => Way::Kernel(kernel()),
+        None if can_start(engine) && !listens_in_kernel(remote.port(), is_local) => Way::Stack,
+        _ => Way::Kernel(kernel_at(remote, is_local)),
     })
 }
 
 /// Whether there is a stack, or one could be without taking anything from anybody.
 fn can_start(engine: &Engine) -> bool {
-    !engine.stack.is_idle() || rules().is_some_and(Rules::loops)
+    let takes_nothing = |rules: &Rules| rules.loops() || rules.is_attached();
+    !engine.stack.is_idle() || rules().is_some_and(takes_nothing)
 }
 
-/// Whether the kernel has a listener at this port, which may be another process's.
-fn listens_in_kernel(port: u16) -> bool {
+/// Whether the kernel has a listener at this port, which may be another process's, where it can be
+/// reached. One at an address that the kernel has not (`is_local`) listens on the stack alone.
+fn listens_in_kernel(port: u16, is_local: bool) -> bool {
     ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
         .iter()
         .filter_map(|table| std::fs::read_to_string(table).ok())
-        .any(|table| table.lines().any(|line| is_listener_at(line, port)))
+        .any(|table| {
+            let mut lines = table.lines();
+            lines.any(|line| is_listener_at(line, port, is_local))
+        })
 }
 
 /// Whether a line of that table (proc(5)) is of one: `0: 0100007F:1F90 00000000:0000 0A …`.
-fn is_listener_at(line: &str, port: u16) -> bool {
+fn is_listener_at(line: &str, port: u16, is_local: bool) -> bool {
     const LISTEN: &str = "0A";
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, _, state) = (words.next(), words.next(), words.next());
-    let at = local.and_then(|local| local.rsplit_once(':'));
-    let at = at.and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
-    state == Some(LISTEN) && at == Some(port)
+    let Some((ip, at)) = local.and_then(|local| local.rsplit_once(':')) else {
+        return false;
+    };
+    let is_reached = is_local || ip.bytes().all(|digit| digit == b'0');
+    is_reached && state == Some(LISTEN) && u16::from_str_radix(at, 16) == Ok(port)
 }
 
 /// Whether it takes connections to this address.
@@ -114,14 +121,23 @@ mod tests {
     #[test]
     fn a_listener_of_the_kernel_is_found() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1";
-        assert!(is_listener_at(line, 8080) && !is_listener_at(line, 80));
-        assert!(!is_listener_at(&line.replace("0A", "01"), 8080));
+        assert!(is_listener_at(line, 8080, true) && !is_listener_at(line, 80, true));
+        assert!(!is_listener_at(&line.replace("0A", "01"), 8080, true));
+        // At an address that is the stack's alone, and at all addresses.
+        assert!(!is_listener_at(line, 8080, false));
+        assert!(is_listener_at(
+            &line.replace("0100007F", "00000000"),
+            8080,
+            false
+        ));
         assert!(!is_listener_at(
             "  sl  local_address rem_address   st",
-            8080
+            8080,
+            true
         ));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(listens_in_kernel(listener.local_addr().unwrap().port()));
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens_in_kernel(port, true));
     }
 
     #[test]

@@ -95,3 +95,27 @@ fn clients_run_at_once() {
         client.finish(WITHIN).must_succeed();
     }
 }
+
+/// A server at our address alone, which the kernel has not, and a client that is a process of
+/// another user's.
+#[test]
+fn programs_of_a_host_reach_each_other() {
+    let Some(host) = Host::new(&["curl", "python3"]) else {
+        return;
+    };
+    let site = &host.site;
+    files::make(&site.lab().www().join("small"), 3, 64);
+    fs::set_permissions(site.lab().www(), Permissions::from_mode(0o755)).unwrap();
+    let server = format!(
+        "python3 -m http.server --bind {} --directory {} 8082",
+        Family::V4.ours(),
+        spell(&site.lab().www())
+    );
+    let _server = site.start_ours(host.run("1001", &server), 8082);
+    let small = url("http", Family::V4, true, 8082, "small");
+    succeed(host.run("1002", &format!("curl -sSf -o /dev/null {small}")));
+    // Where nobody listens.
+    let none = url("http", Family::V4, true, 8083, "small");
+    let none = process::finish(host.run("1002", &format!("curl -sS {none}")), WITHIN);
+    assert_eq!(none.status.code(), Some(CURL_REFUSED), "{none:?}");
+}
