@@ -20,6 +20,9 @@ use crate::{real, rights};
 
 /// They end at the latest here: a `fork` copies all numbers below the highest one.
 const NUMBERS_END: u64 = 16 << 10;
+/// Where numbers lie above the limit of the program, which it cannot have otherwise: so many more
+/// cost a `fork` half a megabyte.
+const LIMIT_RAISED_MAX: u64 = 64 << 10;
 /// As many as opening a link may leave: a few for each of many queues ...
 const LINK_DESCRIPTORS_MAX: usize = 512;
 /// ... and at least, for one queue.
@@ -264,7 +267,7 @@ impl Above {
             ..program
         };
         let is_enough = raised.rlim_cur - soft >= (LINK_DESCRIPTORS_MIN + LATER_DESCRIPTORS) as u64;
-        if soft < NUMBERS_END && is_enough && set_limit(&raised) {
+        if soft <= LIMIT_RAISED_MAX && is_enough && set_limit(&raised) {
             return Self {
                 first: number(soft),
                 limits: Some([program, raised]),

@@ -19,7 +19,7 @@ fn program() -> &'static Path {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("handlers");
         let source = programs::repository().join("tests/preload/process/handlers.c");
         let mut cc = Command::new("cc");
-        cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]);
+        cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
         cc.arg(&program).arg(source);
         succeed(cc);
         program

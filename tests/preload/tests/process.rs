@@ -338,11 +338,14 @@ fn every_number_below_the_limit_is_the_programs() {
     let Some(site) = Site::new(&["cc", "prlimit"]) else {
         return;
     };
-    let mut server = start(limited(&site, "prlimit --nofile=1024:2048", "numbers"));
-    exchange(&site);
-    server.wait_for("ready", PROMPT);
-    exchange(&site);
-    fine(server.finish(WITHIN));
+    for limits in ["1024:2048", "16384:17000"] {
+        let words = format!("prlimit --nofile={limits}");
+        let mut server = start(limited(&site, &words, "numbers"));
+        exchange(&site);
+        server.wait_for("ready", PROMPT);
+        exchange(&site);
+        fine(server.finish(WITHIN));
+    }
 }
 
 #[test]
