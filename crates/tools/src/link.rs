@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use mtcp::config::{Cidr, NeighbourSpec};
 use mtcp::privileges::{allows, own};
 use mtcp::{Config, CongestionControl, IoSpec, Mtcp};
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::fail::Failure;
@@ -239,15 +240,8 @@ impl LinkArgs {
             )
         })?;
         if let Some(cc) = self.cc {
-            kernel.use_congestion(cc.name()).map_err(|error| {
-                Failure::error(
-                    format!("the kernel cannot use {}: {error}", cc.name()),
-                    format!(
-                        "load it as root (modprobe tcp_{}), or choose another",
-                        cc.name()
-                    ),
-                )
-            })?;
+            let done = kernel.use_congestion(cc.name());
+            done.map_err(|error| congestion_failure(cc.name(), error))?;
         }
         let addresses = self.given().map(|address| address.ip).collect();
         Ok(Link {
@@ -457,9 +451,31 @@ fn privileged(what: &str, (needed, name): (CapabilitySet, &str)) -> anyhow::Resu
     ))
 }
 
+/// The kernel does not take a congestion control for its sockets.
+fn congestion_failure(name: &str, error: Errno) -> anyhow::Error {
+    let remedy = match error {
+        Errno::PERM => format!(
+            "run this as root, or allow it as root (sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno {name}\"), or choose another"
+        ),
+        _ => format!("load it as root (modprobe tcp_{name}), or choose another"),
+    };
+    Failure::error(format!("the kernel cannot use {name}: {error}"), remedy)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kernel has it and keeps it from ordinary users: loading it is no remedy.
+    #[test]
+    fn a_congestion_control_that_is_not_allowed_is_no_missing_one() {
+        let text = |error| congestion_failure("cubic", error).to_string();
+        assert!(
+            text(Errno::PERM).contains("net.ipv4.tcp_allowed_congestion_control=\"reno cubic\"")
+        );
+        assert!(!text(Errno::PERM).contains("modprobe"));
+        assert!(text(Errno::NOENT).contains("modprobe tcp_cubic"));
+    }
 
     #[test]
     fn io_is_kernel_or_a_link() {

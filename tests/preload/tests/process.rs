@@ -1,5 +1,4 @@
-//! What a process notices of the library beside its sockets: descriptors, stacks of threads,
-//! memory, errno, its end.
+//! What a process notices of the library beside its sockets: descriptors, stacks, errno, its end.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // tests
 
@@ -338,9 +337,8 @@ fn every_number_below_the_limit_is_the_programs() {
     let Some(site) = Site::new(&["cc", "prlimit"]) else {
         return;
     };
-    for limits in ["1024:2048", "16384:17000"] {
-        let words = format!("prlimit --nofile={limits}");
-        let mut server = start(limited(&site, &words, "numbers"));
+    for words in ["prlimit --nofile=1024:2048", "prlimit --nofile=16384:17000"] {
+        let mut server = start(limited(&site, words, "numbers"));
         exchange(&site);
         server.wait_for("ready", PROMPT);
         exchange(&site);
@@ -404,8 +402,7 @@ fn what_the_stack_takes_counts_against_no_limit_of_the_program() {
     succeed(site.ours(&format!("python3 {script} {peer}")));
 }
 
-/// A service with a user of its own, and the capabilities that docs/deployment.md names: those of
-/// the command are the program's, too. What the kernel would refuse is not tried.
+/// A user with the capabilities that docs/deployment.md names. What would be refused is not tried.
 #[test]
 fn an_ordinary_user_with_capabilities_is_served() {
     let Some(site) = Site::new(&["cc", "setpriv", "prlimit"]) else {

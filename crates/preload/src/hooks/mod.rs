@@ -32,7 +32,7 @@ use mtcp::{Errno, Result};
 /// Exports a C function of this name. Calls of the library itself go on to the C library's
 /// function. In the library's own tests it keeps its Rust name only. A call that goes on in a
 /// child, which a handler of a signal has made meanwhile, is made once more if it has lost its
-/// socket. A thread that is cancelled ends here, before the call or after it (`cancel`): it unwinds.
+/// socket. A thread that is cancelled ends here, before the call or after it (`cancel`).
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?) -> $result:ty $body:block)*) => {
         $(

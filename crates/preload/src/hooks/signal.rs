@@ -1,5 +1,5 @@
-//! Handlers of signals, which are kept out of calls of the library (`handlers`), and cancellation of
-//! threads, which is (`cancel`).
+//! Handlers of signals and cancellation of threads, which are kept out of calls of the library
+//! (`handlers`, `cancel`).
 
 use std::ffi::c_int;
 
