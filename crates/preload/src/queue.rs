@@ -35,6 +35,8 @@ pub(crate) struct Sharing {
     next_try: u64,
     /// What it sleeps on.
     vigil: Vigil,
+    /// Why it was refused one.
+    pub(crate) reason: String,
     /// Others serve on listeners that it had.
     pub(crate) leaves: bool,
 }
@@ -46,6 +48,7 @@ impl Sharing {
             tries: 0,
             next_try: 0,
             vigil: Vigil::new(),
+            reason: String::new(),
             leaves: false,
         }
     }

@@ -100,18 +100,16 @@ fn clients_run_at_once() {
 /// another user's.
 #[test]
 fn programs_of_a_host_reach_each_other() {
-    let Some(host) = Host::new(&["curl", "python3"]) else {
+    let Some(host) = Host::new(&["nginx", "curl"]) else {
         return;
     };
     let site = &host.site;
     files::make(&site.lab().www().join("small"), 3, 64);
     fs::set_permissions(site.lab().www(), Permissions::from_mode(0o755)).unwrap();
-    let server = format!(
-        "python3 -m http.server --bind {} --directory {} 8082",
-        Family::V4.ours(),
-        spell(&site.lab().www())
-    );
-    let _server = site.start_ours(host.run("1001", &server), 8082);
+    let conf = nginx(site, 1, 8082);
+    let error = spell(&site.file("nginx/error"));
+    let server = host.run("1001", &format!("nginx -e {error} -c {conf}"));
+    let _server = site.start_ours(server, 8082);
     let small = url("http", Family::V4, true, 8082, "small");
     succeed(host.run("1002", &format!("curl -sSf -o /dev/null {small}")));
     // Where nobody listens.

@@ -11,11 +11,13 @@ use std::sync::OnceLock;
 
 use applications::process::PROMPT;
 use applications::site::{WITHIN, spell, succeed};
-use applications::{Family, Process, Site, baseline};
+use applications::{Family, Process, Site, baseline, process, url};
 use interop::{programs, through_daemon};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PORT: u16 = 7000;
+/// Where nothing answers: curl says so.
+const CURL_REFUSED: i32 = 7;
 
 /// `passed.c`, compiled once.
 fn program() -> &'static Path {
@@ -322,4 +324,22 @@ fn a_connection_that_finds_the_stack_busy_elsewhere_fails_and_is_not_the_kernels
         .map(|(_, from)| from.ip())
         .collect();
     assert_eq!(came, [Family::V4.ours()]);
+}
+
+/// The same of a program that is nobody's child: it hears why.
+#[test]
+fn a_connection_beside_a_program_that_has_the_queues_fails_and_says_why() {
+    let Some(site) = Site::new(&["curl", "python3"]) else {
+        return;
+    };
+    if baseline() || through_daemon() {
+        return;
+    }
+    let server = format!("python3 -m http.server --bind {} {PORT}", at().ip());
+    let _server = site.start_ours(site.ours(&server), PORT);
+    let there = url("http", Family::V4, false, PORT, "");
+    let finished = process::finish(site.ours(&format!("curl -sS {there}")), WITHIN);
+    assert_eq!(finished.status.code(), Some(CURL_REFUSED), "{finished:?}");
+    let told = "its connections fail with ENETDOWN until the owner of the queues ends";
+    assert!(finished.stderr.contains(told), "{finished:?}");
 }

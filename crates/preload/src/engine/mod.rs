@@ -19,7 +19,7 @@ use crate::inside::{self, Side};
 use crate::lock::{Guard, Lock};
 use crate::rules::rules;
 use crate::{cancel, presence, process, real, streams, wait};
-pub(crate) use start::serve;
+pub(crate) use start::{serve, tell_failing};
 use state::Duties;
 pub(crate) use state::Engine;
 

@@ -50,6 +50,7 @@ impl Engine {
                 tell_refused(&self.sockets, error, "waiting until its owner ends");
             }
             self.sharing.pause(self.stack.prepared());
+            self.sharing.reason = error.to_owned();
             return;
         }
         self.sharing.forget();
@@ -278,6 +279,15 @@ impl Engine {
         if let (true, Some(prepared)) = (self.stack.is_running(), self.stack.prepared()) {
             prepared.retire();
         }
+    }
+}
+
+/// A call fails because another process has the queues.
+#[cold]
+pub(crate) fn tell_failing(engine: &Engine) {
+    if engine.is_starved() {
+        let then = "its connections fail with ENETDOWN until the owner of the queues ends";
+        tell_refused(&engine.sockets, &engine.sharing.reason, then);
     }
 }
 

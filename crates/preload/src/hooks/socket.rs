@@ -279,7 +279,10 @@ pub(crate) fn connect_to(
         (Body::Stream(id), _) => id,
         (_, Some(Way::Stack)) if engine.start() => engine.adopt(found.index)?,
         // It waits for a queue, or never had one.
-        (_, Some(Way::Stack)) => return Err(Errno::ENETDOWN),
+        (_, Some(Way::Stack)) => {
+            engine::tell_failing(&engine);
+            return Err(Errno::ENETDOWN);
+        }
         (_, Some(Way::Kernel(there))) => {
             let domain = domain(&engine, found.index);
             engine.disown(fd, found.index);
@@ -409,6 +412,9 @@ fn takes(engine: &mut Engine, index: u32, remote: SocketAddr) -> Result<bool> {
         return Ok(true);
     }
     let without = rules().map_or(Ok(Place::Kernel), Rules::without_stack);
+    if without.is_err() {
+        engine::tell_failing(engine);
+    }
     without.map(|place| place == Place::Ours)
 }
 
