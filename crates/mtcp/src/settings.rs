@@ -51,7 +51,7 @@ impl Settings {
             sndbuf: facts.send_buffer,
             congestion: facts.congestion,
             idle_timeout: facts.idle_timeout,
-            ports: config.ephemeral(),
+            ports: facts.ports,
             pinned: false,
             addresses: facts.addresses().collect(),
             wall: Wall::default(),

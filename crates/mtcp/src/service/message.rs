@@ -20,7 +20,7 @@ use crate::driver::Staged;
 use crate::{Config, CongestionControl};
 
 /// What the messages are; to be changed with them, and with what is said in their texts.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// Bytes of a unit.
 const UNIT: usize = size_of::<Unit>();
@@ -66,6 +66,8 @@ pub(crate) struct Facts {
     pub(crate) send_buffer: u32,
     pub(crate) congestion: CongestionControl,
     pub(crate) idle_timeout: Option<Duration>,
+    /// First and last port that `bind` picks from.
+    pub(crate) ports: (u16, u16),
 }
 
 impl Facts {
@@ -81,6 +83,7 @@ impl Facts {
             send_buffer: config.sndbuf,
             congestion: config.congestion,
             idle_timeout: config.tcp_timeout,
+            ports: config.ephemeral(),
         }
     }
 

@@ -83,3 +83,32 @@ proptest! {
         world.end();
     }
 }
+
+/// The kernel has all other ports of an address that both have.
+#[test]
+fn a_program_binds_to_ports_that_the_stack_has() {
+    let (ours, _theirs): (SimPort, SimPort) = pair(SimConfig::default()).unwrap();
+    let mut of_daemon = config(HOST);
+    of_daemon.own_ports = Some((61_000, 61_003));
+    let (host, handle) = assembly::host_on_port(ours.into(), &of_daemon).unwrap();
+    let daemon = thread::spawn(|| host.run());
+    let who = Identity {
+        id: 0,
+        pid: 1,
+        uid: 0,
+    };
+    let attachment = handle.attach(who, Arc::new(Few(8)), Arc::default());
+    let mut program = Context::attach(attachment.unwrap(), None, &Config::default(), 0).unwrap();
+    let mut ports: Vec<u16> = (0..4)
+        .map(|_| {
+            let socket = program.socket(Domain::V4).unwrap();
+            program.bind(socket, at(HOST, 0)).unwrap();
+            program.local_addr(socket).unwrap().port()
+        })
+        .collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [61_000, 61_001, 61_002, 61_003]);
+    drop(program);
+    handle.stop();
+    daemon.join().unwrap().unwrap();
+}
