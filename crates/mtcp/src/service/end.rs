@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use mtcp_core::{Command, Event};
 use ring::duplex::{Duplex, Unit};
 
-use super::message::{Answer, Call, Disorder, MAX_UNITS, Message, News, Said, Text, Told};
+use super::message::{Answer, Call, Disorder, Message, News, Room, Said, Text, Told};
 use super::wake_socket::WakeSocket;
 use crate::driver::Staged;
 
@@ -29,6 +29,8 @@ pub(crate) struct ProgramEnd {
     taken: usize,
     /// Something was published that the daemon may sleep over.
     unrung: bool,
+    /// For calls and their answers.
+    room: Box<Room>,
 }
 
 /// The daemon hears of room when so many units have been taken. With those of one message that is
@@ -42,6 +44,7 @@ impl ProgramEnd {
             wake,
             taken: 0,
             unrung: false,
+            room: Room::new(),
         }
     }
 
@@ -54,7 +57,8 @@ impl ProgramEnd {
     /// Stages a call. False: there is no room until the daemon has taken some, or never.
     #[inline(never)]
     pub(crate) fn stage_call(&mut self, serial: u32, call: &Call) -> bool {
-        Message::call(serial, call).is_some_and(|message| self.rings.stage(message.units()))
+        let units = self.room.call(serial, call);
+        units.is_some_and(|units| self.rings.stage(units))
     }
 
     /// Hands over what is staged, and wakes the daemon if it sleeps. True: there was something.
@@ -129,13 +133,15 @@ impl ProgramEnd {
         Ok(Some(heard))
     }
 
-    /// Room for the text is taken on the stack of nobody who hears of events alone.
+    /// Room for the answer is taken on the stack of nobody who hears of events alone.
     #[inline(never)]
     fn hear_answer(&mut self, text: &Text) -> Result<Heard, Disorder> {
-        let mut units = [Unit::default(); MAX_UNITS];
-        let units = units.get_mut(..text.units()).ok_or(Disorder)?;
-        self.rest(units)?;
-        Ok(Heard::Answer(text.serial, text.read(units)?))
+        let units = self.room.units(text).ok_or(Disorder)?;
+        self.taken += units.len();
+        if !self.rings.take(units) {
+            return Err(Disorder);
+        }
+        Ok(Heard::Answer(text.serial, self.room.read(text)?))
     }
 
     #[cold]
@@ -206,6 +212,8 @@ pub(super) struct DaemonEnd {
     answers: VecDeque<Message>,
     /// Descriptors that it has passed, for calls that it has not made.
     passed: VecDeque<OwnedFd>,
+    /// For calls.
+    room: Box<Room>,
 }
 
 /// Calls that a program has open at most.
@@ -218,6 +226,7 @@ impl DaemonEnd {
             wake,
             answers: VecDeque::new(),
             passed: VecDeque::new(),
+            room: Room::new(),
         }
     }
 
@@ -244,12 +253,11 @@ impl DaemonEnd {
         match Said::of(unit)? {
             Said::News(news) => Ok(Some(Asked::News(news.into()))),
             Said::Call(text) => {
-                let mut units = [Unit::default(); MAX_UNITS];
-                let units = units.get_mut(..text.units()).ok_or(Disorder)?;
+                let units = self.room.units(&text).ok_or(Disorder)?;
                 if !self.rings.take(units) {
                     return Err(Disorder);
                 }
-                Ok(Some(Asked::Call(text.serial, text.read(units)?)))
+                Ok(Some(Asked::Call(text.serial, self.room.read(&text)?)))
             }
         }
     }

@@ -117,36 +117,77 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// A call, with the serial number that its answer will have.
-    pub(crate) fn call(serial: u32, call: &Call) -> Option<Self> {
-        Self::with_text(CALL, serial, call)
-    }
+    const EMPTY: Self = Self {
+        units: [[0; 2]; MAX_UNITS],
+        len: 0,
+    };
 
     /// The answer to a call.
     pub(crate) fn answer(serial: u32, answer: &Answer) -> Option<Self> {
-        Self::with_text(ANSWER.into(), serial, answer)
+        let mut message = Self::EMPTY;
+        message.say(ANSWER.into(), serial, answer, &mut [0; MAX_TEXT])?;
+        Some(message)
     }
 
-    /// `None`: the text is longer than any that the other side takes.
-    fn with_text(kind: u32, serial: u32, text: &impl Serialize) -> Option<Self> {
-        let mut bytes = [0; MAX_TEXT];
-        let len = postcard::to_slice(text, &mut bytes).ok()?.len();
-        let mut units = [Unit::default(); MAX_UNITS];
-        let (header, rest) = units.split_first_mut()?;
+    /// Becomes a message with this text, which is written to `bytes` first. `None`: it is longer
+    /// than any that the other side takes.
+    fn say(
+        &mut self,
+        kind: u32,
+        serial: u32,
+        text: &impl Serialize,
+        bytes: &mut [u8; MAX_TEXT],
+    ) -> Option<()> {
+        let len = postcard::to_slice(text, bytes).ok()?.len();
+        let count = len.div_ceil(UNIT);
+        bytes.get_mut(len..count * UNIT)?.fill(0);
+        let (header, rest) = self.units.split_first_mut()?;
         *header = [join(kind, u32::try_from(len).ok()?), serial.into()];
         let (chunks, _) = bytes.as_chunks::<UNIT>();
-        for (unit, chunk) in rest.iter_mut().zip(chunks) {
+        for (unit, chunk) in rest.iter_mut().zip(chunks).take(count) {
             let bits = u128::from_le_bytes(*chunk);
             *unit = [bits as u64, (bits >> 64) as u64];
         }
-        Some(Self {
-            units,
-            len: 1 + len.div_ceil(UNIT),
-        })
+        self.len = 1 + count;
+        Some(())
     }
 
     pub(crate) fn units(&self) -> &[Unit] {
         self.units.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// Room for a message and its text. The program's side keeps some: its calls may take little of
+/// the caller's stack.
+#[derive(Debug)]
+pub(crate) struct Room {
+    message: Message,
+    bytes: [u8; MAX_TEXT],
+}
+
+impl Room {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self {
+            message: Message::EMPTY,
+            bytes: [0; MAX_TEXT],
+        })
+    }
+
+    /// The units of a call, with the serial number that its answer will have.
+    pub(crate) fn call(&mut self, serial: u32, call: &Call) -> Option<&[Unit]> {
+        self.message.say(CALL, serial, call, &mut self.bytes)?;
+        Some(self.message.units())
+    }
+
+    /// Room for the units of a text.
+    pub(crate) fn units(&mut self, text: &Text) -> Option<&mut [Unit]> {
+        self.message.units.get_mut(..text.units())
+    }
+
+    /// What a text says whose units are there.
+    pub(crate) fn read<T: DeserializeOwned>(&mut self, text: &Text) -> Result<T, Disorder> {
+        let units = self.message.units.get(..text.units()).ok_or(Disorder)?;
+        text.read(units, &mut self.bytes)
     }
 }
 
@@ -286,9 +327,12 @@ impl Text {
         self.len.div_ceil(UNIT)
     }
 
-    /// What it says.
-    pub(crate) fn read<T: DeserializeOwned>(self, units: &[Unit]) -> Result<T, Disorder> {
-        let mut bytes = [0; MAX_TEXT];
+    /// What it says; its bytes are put together in `bytes`.
+    fn read<T: DeserializeOwned>(
+        self,
+        units: &[Unit],
+        bytes: &mut [u8; MAX_TEXT],
+    ) -> Result<T, Disorder> {
         let (chunks, _) = bytes.as_chunks_mut::<UNIT>();
         for (chunk, [low, high]) in chunks.iter_mut().zip(units) {
             *chunk = (u128::from(*high) << 64 | u128::from(*low)).to_le_bytes();

@@ -9,16 +9,21 @@ use super::*;
 fn read<T: DeserializeOwned>(message: &Message, text: Text) -> Result<T, Disorder> {
     let rest = message.units().get(1..).unwrap();
     assert_eq!(rest.len(), text.units());
-    text.read(rest)
+    text.read(rest, &mut [0; MAX_TEXT])
 }
 
 fn call(call: Call) {
-    let message = Message::call(77, &call).unwrap();
-    let Ok(Said::Call(text)) = Said::of(message.units()[0]) else {
-        panic!("{message:?}");
+    let mut room = Room::new();
+    // What was said before leaves nothing.
+    room.bytes.fill(u8::MAX);
+    let header = room.call(77, &call).unwrap()[0];
+    let Ok(Said::Call(text)) = Said::of(header) else {
+        panic!("{header:?}");
     };
     assert_eq!(text.serial, 77);
-    assert_eq!(read(&message, text), Ok(call));
+    assert_eq!(read(&room.message, text), Ok(call));
+    let units = room.message.units().to_vec();
+    assert_eq!(Room::new().call(77, &call), Some(&units[..]));
 }
 
 fn answer(answer: Answer) {
@@ -134,11 +139,11 @@ proptest! {
         for unit in [unit, [kind | unit[0] << 32, unit[1]], [kind | (unit[0] & 0xfff) << 32, 0]] {
             if let Ok(Said::Call(text)) = Said::of(unit) {
                 prop_assert!(text.units() < MAX_UNITS);
-                let _ = text.read::<Call>(&units);
+                let _ = text.read::<Call>(&units, &mut [0; MAX_TEXT]);
             }
             if let Ok(Told::Answer(text)) = Told::of(unit) {
                 prop_assert!(text.units() < MAX_UNITS);
-                let _ = text.read::<Answer>(&units);
+                let _ = text.read::<Answer>(&units, &mut [0; MAX_TEXT]);
             }
         }
     }
